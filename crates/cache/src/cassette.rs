@@ -10,13 +10,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cachalot_core::clock::iso8601;
 use cachalot_core::{Digest, DigestKey, Millis, Spend};
-use cachalot_store::{Label, PageRequest, Pages, Record, space};
+use cachalot_store::{Label, PageRequest, Pages, Record, RecordFilter, space};
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Entry, EntryHead};
-use crate::store_answer::KIND_LABEL;
+use crate::CallKind;
+use crate::engine::Engine;
+use crate::entry::{Entry, EntryHead, KIND_LABEL};
 use crate::witness::Observed;
-use crate::{Cache, CallKind};
 
 /// The version of the format.
 pub const CASSETTE_VERSION: u32 = 1;
@@ -105,79 +105,69 @@ pub enum CassetteError {
     NoStore,
 }
 
-impl Cache {
-    /// Writes every entry. Entries whose keys contain secrets are skipped unless `digest_key` is given, which
-    /// is then written too. With the digest key, a reader of the cassette can test guesses of the secrets.
-    ///
-    /// # Errors
-    /// Errors of the store and of the file.
-    pub async fn export(
-        &self,
-        to: &mut (dyn Write + Send),
-        digest_key: Option<&DigestKey>,
-    ) -> Result<ExportReport, CassetteError> {
-        let store = self.0.store().map_err(|_| CassetteError::NoStore)?;
-        let first = CassetteHeader {
-            cachalot_cassette: CASSETTE_VERSION,
-            created: iso8601(self.0.clock.now()),
-            digest_key: digest_key.map(|key| hex::encode(key.expose())),
-        };
-        write_line(to, &first)?;
-        let mut exported = ExportReport::default();
-        let filter = cachalot_store::RecordFilter::default();
-        let mut pages = Pages::new(&**store, space::CACHE, filter, PageRequest::keys(500));
-        while let Some(page) = pages.next().await? {
-            for listed in page.records {
-                // One value at a time: all of them together may not fit into this process.
-                let found = store.get(space::CACHE, &listed.key, &[]).settle().await?;
-                // A record that cannot be decoded answers no call.
-                let Some(Ok(entry)) = found.record.map(Entry::decode) else {
-                    continue;
-                };
-                if entry.head.sealed && digest_key.is_none() {
-                    exported.left_out += 1;
-                } else {
-                    write_line(to, &CassetteEntry::from_entry(entry))?;
-                    exported.entries += 1;
-                }
+/// Implements [`crate::Cache::export`].
+pub(crate) async fn export(
+    engine: &Engine,
+    to: &mut (dyn Write + Send),
+    digest_key: Option<&DigestKey>,
+) -> Result<ExportReport, CassetteError> {
+    let store = engine.access.store().map_err(|_| CassetteError::NoStore)?;
+    let first = CassetteHeader {
+        cachalot_cassette: CASSETTE_VERSION,
+        created: iso8601(engine.access.clock.now()),
+        digest_key: digest_key.map(|key| hex::encode(key.expose())),
+    };
+    write_line(to, &first)?;
+    let mut exported = ExportReport::default();
+    let filter = RecordFilter::default();
+    let mut pages = Pages::new(&**store, space::CACHE, filter, PageRequest::keys(500));
+    while let Some(page) = pages.next().await? {
+        for listed in page.records {
+            // One value at a time: all of them together may not fit into this process.
+            let found = store.get(space::CACHE, &listed.key, &[]).settle().await?;
+            // A record that cannot be decoded answers no call.
+            let Some(Ok(entry)) = found.record.map(Entry::decode) else {
+                continue;
+            };
+            if entry.head.sealed && digest_key.is_none() {
+                exported.left_out += 1;
+            } else {
+                write_line(to, &CassetteEntry::from_entry(entry))?;
+                exported.entries += 1;
             }
         }
-        to.flush()?;
-        Ok(exported)
     }
+    to.flush()?;
+    Ok(exported)
+}
 
-    /// Stores every entry of a cassette in place of any other under its key. Entries with domains answer only
-    /// frozen runs, because writes to those domains were not announced to this store.
-    ///
-    /// # Errors
-    /// Errors of the store and of the file, or an invalid line; the entries before it are stored.
-    pub async fn import(
-        &self,
-        from: &mut (dyn BufRead + Send),
-    ) -> Result<ImportReport, CassetteError> {
-        let store = self.0.store().map_err(|_| CassetteError::NoStore)?;
-        let mut imported = ImportReport::default();
-        let mut text = Vec::new();
-        let mut line = 0;
-        loop {
-            text.clear();
-            line += 1;
-            let fault = |problem: String| CassetteError::Format { line, problem };
-            match (from.read_until(b'\n', &mut text)?, line) {
-                (0, 1) => return Err(fault("the file is empty".to_owned())),
-                (0, _) => break,
-                (_, 1) => imported.digest_key = parse_header(&text).map_err(fault)?,
-                _ if text.trim_ascii().is_empty() => {}
-                _ => {
-                    let record = parse_entry(&text).map_err(fault)?;
-                    store.put(space::CACHE, record, None, &[]).settle().await?;
-                    imported.entries += 1;
-                }
+/// Implements [`crate::Cache::import`].
+pub(crate) async fn import(
+    engine: &Engine,
+    from: &mut (dyn BufRead + Send),
+) -> Result<ImportReport, CassetteError> {
+    let store = engine.access.store().map_err(|_| CassetteError::NoStore)?;
+    let mut imported = ImportReport::default();
+    let mut text = Vec::new();
+    let mut line = 0;
+    loop {
+        text.clear();
+        line += 1;
+        let fault = |problem: String| CassetteError::Format { line, problem };
+        match (from.read_until(b'\n', &mut text)?, line) {
+            (0, 1) => return Err(fault("the file is empty".to_owned())),
+            (0, _) => break,
+            (_, 1) => imported.digest_key = parse_header(&text).map_err(fault)?,
+            _ if text.trim_ascii().is_empty() => {}
+            _ => {
+                let record = parse_entry(&text).map_err(fault)?;
+                store.put(space::CACHE, record, None, &[]).settle().await?;
+                imported.entries += 1;
             }
         }
-        self.0.evict().await;
-        Ok(imported)
     }
+    engine.eviction.evict().await;
+    Ok(imported)
 }
 
 fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> std::io::Result<()> {

@@ -10,8 +10,8 @@ use cachalot_store::{Label, Record};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use crate::body::CompleteBody;
-use crate::outcome::EntryProvenance;
+use crate::stream::CompleteBody;
+use crate::summary::EntryProvenance;
 use crate::witness::{ObservationSet, Observed};
 use crate::{Call, CallKind, Key, Reason};
 
@@ -31,6 +31,15 @@ const LENGTH_OFFSET: usize = 1 + CHECKSUM_LENGTH;
 
 /// Offset of the head.
 const HEAD_OFFSET: usize = LENGTH_OFFSET + 4;
+
+/// The label with the name of the call.
+pub(crate) const NAME_LABEL: &str = "name";
+
+/// The label with the kind of the call. Entries of earlier versions have none.
+pub(crate) const KIND_LABEL: &str = "kind";
+
+/// The label with the name of the group that an entry belongs to.
+pub(crate) const QUOTA_LABEL: &str = "share";
 
 /// The metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +75,18 @@ pub(crate) struct Entry {
     stored: usize,
 }
 
+/// The tolerated difference between the clocks of two machines: 5 minutes.
+const MAX_CLOCK_SKEW: Millis = 300_000;
+
 impl EntryHead {
+    /// True if the entry has expired. An entry with an expiry and a creation time in the future was stored
+    /// under a wrong clock and would live too long, so it counts as expired, too.
+    pub(crate) fn is_expired(&self, now: Millis) -> bool {
+        self.expires.is_some_and(|expires| {
+            now >= expires || self.created > now.saturating_add(MAX_CLOCK_SKEW)
+        })
+    }
+
     /// Encodes the value of the record.
     pub(crate) fn encode(&self, answer: &[u8]) -> Result<Bytes, Reason> {
         let head = postcard::to_stdvec(self).map_err(|error| Reason::Damaged(error.to_string()))?;

@@ -6,11 +6,11 @@ use cachalot_store::{
 };
 
 use crate::body::Body;
-use crate::engine::{Engine, expired};
-use crate::entry::{Entry, EntryHead, PartialHead};
+use crate::engine::Engine;
+use crate::entry::{Entry, EntryHead, KIND_LABEL, NAME_LABEL, PartialHead};
 use crate::flight::Flight;
-use crate::store_answer::{KIND_LABEL, NAME_LABEL};
-use crate::{Cache, CallKind, EntryProvenance, Key, Scope};
+use crate::summary::EntryProvenance;
+use crate::{CallKind, Key, Scope};
 
 /// A criterion on an entry's labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl EntryInfo {
             scope: head.scope.clone(),
             name: head.name.clone(),
             provenance,
-            expired: expired(head, now),
+            expired: head.is_expired(now),
             bytes,
             spent: head.spent,
         }
@@ -120,215 +120,192 @@ const RECORDS_PER_REQUEST: u32 = 500;
 /// Number of bytes of a value that nearly always contain the head of the entry.
 const HEAD_BYTES: u32 = 4_096;
 
-impl Cache {
-    /// Deletes the entries that match and revokes matching flights, in all processes. Afterwards nothing
-    /// older is served or stored. Answers of matching flights in other processes are not stored either;
-    /// callers there may join such a flight for up to a second. With `dry_run`, changes nothing and returns
-    /// what would be erased. Reads no answers.
-    ///
-    /// # Errors
-    /// Errors of the store; what was erased before the fault stays erased.
-    pub async fn erase(&self, which: &EntryFilter, dry_run: bool) -> Result<EraseReport, Error> {
-        let engine = &self.0;
-        let revoked = if dry_run {
-            0
-        } else {
-            engine.flights.revoke(|flight| which.matches_flight(flight))
-        };
-        let mut erased = EraseReport {
-            entries: Vec::new(),
-            revoked,
-        };
-        let Ok(store) = engine.store() else {
-            return Ok(erased);
-        };
-        let query = Query::new(which);
-        let (filter, page) = (
-            query.filter(which),
-            PageRequest::labels(RECORDS_PER_REQUEST),
-        );
-        if dry_run {
-            let mut pages = Pages::new(&**store, space::CACHE, filter, page);
-            while let Some(page) = pages.next().await? {
-                erased.add(page.records);
-            }
-        } else {
-            loop {
-                let page = store.erase(space::CACHE, &filter, page).settle().await?;
-                erased.add(page.records);
-                if page.next.is_none() {
-                    break;
-                }
+/// Implements [`crate::Cache::erase`].
+pub(crate) async fn erase(
+    engine: &Engine,
+    which: &EntryFilter,
+    dry_run: bool,
+) -> Result<EraseReport, Error> {
+    let revoked = if dry_run {
+        0
+    } else {
+        engine.flights.revoke(|flight| which.matches_flight(flight))
+    };
+    let mut erased = EraseReport {
+        entries: Vec::new(),
+        revoked,
+    };
+    let Ok(store) = engine.access.store() else {
+        return Ok(erased);
+    };
+    let query = Query::new(which);
+    let (filter, page) = (
+        query.filter(which),
+        PageRequest::labels(RECORDS_PER_REQUEST),
+    );
+    if dry_run {
+        let mut pages = Pages::new(&**store, space::CACHE, filter, page);
+        while let Some(page) = pages.next().await? {
+            erased.add(page.records);
+        }
+    } else {
+        loop {
+            let page = store.erase(space::CACHE, &filter, page).settle().await?;
+            erased.add(page.records);
+            if page.next.is_none() {
+                break;
             }
         }
-        if let Some(kind) = which.kind {
-            let without_kind_label = engine.without_kind_label(which, kind).await?;
-            if !dry_run {
-                engine.erase_each(&without_kind_label).await?;
-            }
-            erased.add(without_kind_label);
-        }
-        Ok(erased)
     }
+    if let Some(kind) = which.kind {
+        let without_kind_label = without_kind_label(engine, which, kind).await?;
+        if !dry_run {
+            erase_each(engine, &without_kind_label).await?;
+        }
+        erased.add(without_kind_label);
+    }
+    Ok(erased)
+}
 
-    /// Returns the stored entry, expired or not; records no call.
-    ///
-    /// # Errors
-    /// Errors of the store. A damaged entry counts as absent.
-    pub async fn peek(&self, key: &Key) -> Result<Option<StoredEntry>, Error> {
-        let Ok(store) = self.0.store() else {
-            return Ok(None);
-        };
-        let found = store
-            .get(space::CACHE, &key.to_string(), &[])
+/// Implements [`crate::Cache::peek`].
+pub(crate) async fn peek(engine: &Engine, key: &Key) -> Result<Option<StoredEntry>, Error> {
+    let Ok(store) = engine.access.store() else {
+        return Ok(None);
+    };
+    let found = store
+        .get(space::CACHE, &key.to_string(), &[])
+        .settle()
+        .await?;
+    let entry = found.record.and_then(|record| Entry::decode(record).ok());
+    Ok(entry.map(|entry| StoredEntry::new(&entry, found.now)))
+}
+
+/// Implements [`crate::Cache::newest`].
+pub(crate) async fn newest(
+    engine: &Engine,
+    which: &EntryFilter,
+    scopes: &[Scope],
+) -> Result<Option<StoredEntry>, Error> {
+    let Ok(store) = engine.access.store() else {
+        return Ok(None);
+    };
+    // Entries of earlier versions have no label of their kind.
+    let any_kind = EntryFilter {
+        kind: None,
+        ..which.clone()
+    };
+    let query = Query::new(&any_kind);
+    let scopes: Vec<String> = scopes.iter().map(Scope::to_string).collect();
+    let wanted = |entry_info: &EntryInfo| {
+        scopes.contains(&entry_info.scope) && which.kind.is_none_or(|kind| kind == entry_info.kind)
+    };
+    let newest_first = store::RecordFilter {
+        order: Order::Newest,
+        ..query.filter(which)
+    };
+    // One of the newest entries is usually in one of the scopes.
+    for limit in [1, RECORDS_PER_REQUEST] {
+        let page = head_page(limit);
+        let batch = store
+            .find(space::CACHE, &newest_first, page)
             .settle()
             .await?;
-        let entry = found.record.and_then(|record| Entry::decode(record).ok());
-        Ok(entry.map(|entry| StoredEntry::new(&entry, found.now)))
-    }
-
-    /// Returns the newest entry that matches, expired or not, in one of these scopes. Entries of other scopes
-    /// are never returned. Records no call.
-    ///
-    /// # Errors
-    /// Errors of the store. A damaged entry counts as absent.
-    pub async fn newest(
-        &self,
-        which: &EntryFilter,
-        scopes: &[Scope],
-    ) -> Result<Option<StoredEntry>, Error> {
-        let Ok(store) = self.0.store() else {
+        let all = batch.records.len() < limit as usize;
+        for (record, size) in batch.records.into_iter().zip(batch.sizes) {
+            if let Some(entry_info) = entry_info(engine, record, size).await?.filter(wanted)
+                && let Some(stored) = peek(engine, &entry_info.key).await?
+            {
+                return Ok(Some(stored));
+            }
+        }
+        if all {
             return Ok(None);
-        };
-        // Entries of earlier versions have no label of their kind.
-        let any_kind = EntryFilter {
-            kind: None,
-            ..which.clone()
-        };
-        let query = Query::new(&any_kind);
-        let scopes: Vec<String> = scopes.iter().map(Scope::to_string).collect();
-        let wanted = |entry_info: &EntryInfo| {
-            scopes.contains(&entry_info.scope)
+        }
+    }
+    let mut newest: Option<(Millis, Key)> = None;
+    let page = head_page(RECORDS_PER_REQUEST);
+    let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
+    while let Some(page) = pages.next().await? {
+        for (record, size) in page.records.into_iter().zip(page.sizes) {
+            let updated = record.updated;
+            if newest.is_none_or(|(newest, _)| updated >= newest)
+                && let Some(entry_info) = entry_info(engine, record, size).await?.filter(wanted)
+            {
+                newest = Some((updated, entry_info.key));
+            }
+        }
+    }
+    match newest {
+        Some((_, key)) => peek(engine, &key).await,
+        None => Ok(None),
+    }
+}
+
+/// Implements [`crate::Cache::each`].
+pub(crate) async fn each(
+    engine: &Engine,
+    which: &EntryFilter,
+    mut each: impl FnMut(EntryInfo),
+) -> Result<(), Error> {
+    let Ok(store) = engine.access.store() else {
+        return Ok(());
+    };
+    let any_kind = EntryFilter {
+        kind: None,
+        ..which.clone()
+    };
+    let query = Query::new(&any_kind);
+    read_store_time(engine).await?;
+    let page = head_page(RECORDS_PER_REQUEST);
+    let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
+    while let Some(page) = pages.next().await? {
+        for (record, size) in page.records.into_iter().zip(page.sizes) {
+            if let Some(entry_info) = entry_info(engine, record, size).await?
                 && which.kind.is_none_or(|kind| kind == entry_info.kind)
-        };
-        let newest_first = store::RecordFilter {
-            order: Order::Newest,
-            ..query.filter(which)
-        };
-        // One of the newest entries is usually in one of the scopes.
-        for limit in [1, RECORDS_PER_REQUEST] {
-            let page = head_page(limit);
-            let batch = store
-                .find(space::CACHE, &newest_first, page)
-                .settle()
-                .await?;
-            let all = batch.records.len() < limit as usize;
-            for (record, size) in batch.records.into_iter().zip(batch.sizes) {
-                if let Some(entry_info) = self.0.entry_info(record, size).await?.filter(wanted)
-                    && let Some(stored) = self.peek(&entry_info.key).await?
-                {
-                    return Ok(Some(stored));
-                }
-            }
-            if all {
-                return Ok(None);
-            }
-        }
-        let mut newest: Option<(Millis, Key)> = None;
-        let page = head_page(RECORDS_PER_REQUEST);
-        let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
-        while let Some(page) = pages.next().await? {
-            for (record, size) in page.records.into_iter().zip(page.sizes) {
-                let updated = record.updated;
-                if newest.is_none_or(|(newest, _)| updated >= newest)
-                    && let Some(entry_info) = self.0.entry_info(record, size).await?.filter(wanted)
-                {
-                    newest = Some((updated, entry_info.key));
-                }
-            }
-        }
-        match newest {
-            Some((_, key)) => self.peek(&key).await,
-            None => Ok(None),
-        }
-    }
-
-    /// Calls `each` with the properties of every entry that matches, in the order of keys. Reads no answers
-    /// except short ones.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn each(
-        &self,
-        which: &EntryFilter,
-        mut each: impl FnMut(EntryInfo),
-    ) -> Result<(), Error> {
-        let Ok(store) = self.0.store() else {
-            return Ok(());
-        };
-        let any_kind = EntryFilter {
-            kind: None,
-            ..which.clone()
-        };
-        let query = Query::new(&any_kind);
-        self.0.read_store_time().await?;
-        let page = head_page(RECORDS_PER_REQUEST);
-        let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
-        while let Some(page) = pages.next().await? {
-            for (record, size) in page.records.into_iter().zip(page.sizes) {
-                if let Some(entry_info) = self.0.entry_info(record, size).await?
-                    && which.kind.is_none_or(|kind| kind == entry_info.kind)
-                {
-                    each(entry_info);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Erases expired entries, at most `limit` of them; returns their number.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn sweep(&self, limit: Option<u32>) -> Result<u64, Error> {
-        let Ok(store) = self.0.store() else {
-            return Ok(0);
-        };
-        self.0.read_store_time().await?;
-        let filter = store::RecordFilter {
-            // An entry expires in the millisecond of its `expires`.
-            expired_before: Some(self.0.now().saturating_add(1)),
-            order: Order::Expiry,
-            ..store::RecordFilter::default()
-        };
-        let mut swept = 0;
-        loop {
-            let left = limit.map_or(RECORDS_PER_REQUEST, |limit| {
-                (limit - swept as u32).min(RECORDS_PER_REQUEST)
-            });
-            if left == 0 {
-                return Ok(swept);
-            }
-            let batch = store
-                .erase(space::CACHE, &filter, PageRequest::keys(left))
-                .settle()
-                .await?;
-            swept += batch.records.len() as u64;
-            if batch.records.len() < left as usize {
-                return Ok(swept);
+            {
+                each(entry_info);
             }
         }
     }
+    Ok(())
+}
 
-    /// Returns the size of the cache, expired entries included.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn usage(&self) -> Result<store::SpaceUsage, Error> {
-        match self.0.store() {
-            Ok(store) => store.usage(space::CACHE).settle().await,
-            Err(_) => Ok(store::SpaceUsage::default()),
+/// Implements [`crate::Cache::sweep`].
+pub(crate) async fn sweep(engine: &Engine, limit: Option<u32>) -> Result<u64, Error> {
+    let Ok(store) = engine.access.store() else {
+        return Ok(0);
+    };
+    read_store_time(engine).await?;
+    let filter = store::RecordFilter {
+        // An entry expires in the millisecond of its `expires`.
+        expired_before: Some(engine.access.now().saturating_add(1)),
+        order: Order::Expiry,
+        ..store::RecordFilter::default()
+    };
+    let mut swept = 0;
+    loop {
+        let left = limit.map_or(RECORDS_PER_REQUEST, |limit| {
+            (limit - swept as u32).min(RECORDS_PER_REQUEST)
+        });
+        if left == 0 {
+            return Ok(swept);
         }
+        let batch = store
+            .erase(space::CACHE, &filter, PageRequest::keys(left))
+            .settle()
+            .await?;
+        swept += batch.records.len() as u64;
+        if batch.records.len() < left as usize {
+            return Ok(swept);
+        }
+    }
+}
+
+/// Implements [`crate::Cache::usage`].
+pub(crate) async fn usage(engine: &Engine) -> Result<store::SpaceUsage, Error> {
+    match engine.access.store() {
+        Ok(store) => store.usage(space::CACHE).settle().await,
+        Err(_) => Ok(store::SpaceUsage::default()),
     }
 }
 
@@ -340,101 +317,101 @@ fn head_page(limit: u32) -> PageRequest<'static> {
     }
 }
 
-impl Engine {
-    /// Reads the store's current time.
-    async fn read_store_time(&self) -> Result<(), Error> {
-        if let Ok(store) = self.store() {
-            let asked = self.clock.now();
-            let found = store.get(space::CACHE, "", &[]).settle().await?;
-            self.record_clock_offset(asked, found.now);
-        }
-        Ok(())
+/// Reads the store's current time.
+async fn read_store_time(engine: &Engine) -> Result<(), Error> {
+    if let Ok(store) = engine.access.store() {
+        let asked = engine.access.clock.now();
+        let found = store.get(space::CACHE, "", &[]).settle().await?;
+        engine.access.record_clock_offset(asked, found.now);
     }
+    Ok(())
+}
 
-    async fn erase_each(&self, records: &[Record]) -> Result<(), Error> {
-        let store = match self.store() {
-            Ok(store) => store,
-            Err(_) => return Ok(()),
+async fn erase_each(engine: &Engine, records: &[Record]) -> Result<(), Error> {
+    let store = match engine.access.store() {
+        Ok(store) => store,
+        Err(_) => return Ok(()),
+    };
+    for record in records {
+        // All keys have the same length, so that a key is a prefix only of itself.
+        let filter = store::RecordFilter {
+            prefix: &record.key,
+            ..store::RecordFilter::default()
         };
-        for record in records {
-            // All keys have the same length, so that a key is a prefix only of itself.
+        store
+            .erase(space::CACHE, &filter, PageRequest::keys(1))
+            .settle()
+            .await?;
+    }
+    Ok(())
+}
+
+/// Returns the entries of a kind that match otherwise but have no label of their kind, because an earlier
+/// version stored them.
+async fn without_kind_label(
+    engine: &Engine,
+    which: &EntryFilter,
+    kind: CallKind,
+) -> Result<Vec<Record>, Error> {
+    let Ok(store) = engine.access.store() else {
+        return Ok(Vec::new());
+    };
+    let any_kind = EntryFilter {
+        kind: None,
+        ..which.clone()
+    };
+    let query = Query::new(&any_kind);
+    let mut found = Vec::new();
+    let page = PageRequest::labels(RECORDS_PER_REQUEST);
+    let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
+    while let Some(page) = pages.next().await? {
+        for record in page.records {
+            if record.labels.iter().any(|label| label.name == KIND_LABEL) {
+                continue;
+            }
             let filter = store::RecordFilter {
                 prefix: &record.key,
                 ..store::RecordFilter::default()
             };
-            store
-                .erase(space::CACHE, &filter, PageRequest::keys(1))
-                .settle()
-                .await?;
-        }
-        Ok(())
-    }
-
-    /// Returns the entries of a kind that match otherwise but have no label of their kind, because an earlier
-    /// version stored them.
-    async fn without_kind_label(
-        &self,
-        which: &EntryFilter,
-        kind: CallKind,
-    ) -> Result<Vec<Record>, Error> {
-        let Ok(store) = self.store() else {
-            return Ok(Vec::new());
-        };
-        let any_kind = EntryFilter {
-            kind: None,
-            ..which.clone()
-        };
-        let query = Query::new(&any_kind);
-        let mut found = Vec::new();
-        let page = PageRequest::labels(RECORDS_PER_REQUEST);
-        let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
-        while let Some(page) = pages.next().await? {
-            for record in page.records {
-                if record.labels.iter().any(|label| label.name == KIND_LABEL) {
-                    continue;
-                }
-                let filter = store::RecordFilter {
-                    prefix: &record.key,
-                    ..store::RecordFilter::default()
-                };
-                let page = head_page(1);
-                let mut batch = store.find(space::CACHE, &filter, page).settle().await?;
-                if let (Some(record), Some(size)) = (batch.records.pop(), batch.sizes.pop())
-                    && let Some(entry_info) = self.entry_info(record.clone(), size).await?
-                    && entry_info.kind == kind
-                {
-                    found.push(record);
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Reads the properties of an entry from a record with the beginning of its value; `None` if it is
-    /// damaged.
-    async fn entry_info(&self, record: Record, size: u64) -> Result<Option<EntryInfo>, Error> {
-        let now = self.now();
-        if record.value.len() as u64 == size {
-            let entry = Entry::decode(record).ok();
-            return Ok(entry.map(|entry| StoredEntry::new(&entry, now).entry_info));
-        }
-        match PartialHead::decode(&record.value, size) {
-            PartialHead::Complete(head, bytes)
-                if *Key::from_digest(head.key).text() == *record.key =>
+            let page = head_page(1);
+            let mut batch = store.find(space::CACHE, &filter, page).settle().await?;
+            if let (Some(record), Some(size)) = (batch.records.pop(), batch.sizes.pop())
+                && let Some(entry_info) = entry_info(engine, record.clone(), size).await?
+                && entry_info.kind == kind
             {
-                let provenance = head.provenance(record.labels.into(), record.revision);
-                Ok(Some(EntryInfo::new(&head, provenance, bytes, now)))
+                found.push(record);
             }
-            PartialHead::Truncated => {
-                let Ok(store) = self.store() else {
-                    return Ok(None);
-                };
-                let found = store.get(space::CACHE, &record.key, &[]).settle().await?;
-                let entry = found.record.and_then(|record| Entry::decode(record).ok());
-                Ok(entry.map(|entry| StoredEntry::new(&entry, now).entry_info))
-            }
-            PartialHead::Complete(..) | PartialHead::Damaged => Ok(None),
         }
+    }
+    Ok(found)
+}
+
+/// Reads the properties of an entry from a record with the beginning of its value; `None` if it is
+/// damaged.
+async fn entry_info(
+    engine: &Engine,
+    record: Record,
+    size: u64,
+) -> Result<Option<EntryInfo>, Error> {
+    let now = engine.access.now();
+    if record.value.len() as u64 == size {
+        let entry = Entry::decode(record).ok();
+        return Ok(entry.map(|entry| StoredEntry::new(&entry, now).entry_info));
+    }
+    match PartialHead::decode(&record.value, size) {
+        PartialHead::Complete(head, bytes) if *Key::from_digest(head.key).text() == *record.key => {
+            let provenance = head.provenance(record.labels.into(), record.revision);
+            Ok(Some(EntryInfo::new(&head, provenance, bytes, now)))
+        }
+        PartialHead::Truncated => {
+            let Ok(store) = engine.access.store() else {
+                return Ok(None);
+            };
+            let found = store.get(space::CACHE, &record.key, &[]).settle().await?;
+            let entry = found.record.and_then(|record| Entry::decode(record).ok());
+            Ok(entry.map(|entry| StoredEntry::new(&entry, now).entry_info))
+        }
+        PartialHead::Complete(..) | PartialHead::Damaged => Ok(None),
     }
 }
 

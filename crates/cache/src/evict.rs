@@ -1,23 +1,32 @@
-//! Eviction: keeps the cache within its bounds, and records uses to find the least recently used entries.
+//! Eviction: keeps the cache within its bounds and groups of entries within their quotas, and records uses to
+//! find the least recently used entries.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cachalot_core::Millis;
-use cachalot_store::{Order, PageRequest, RecordFilter, SpaceUsage, Store, StoreReply, space};
+use cachalot_store::{
+    Error, LabelMatch, Order, PageRequest, Pages, RecordFilter, RecordPage, SpaceUsage, Store,
+    StoreReply, space,
+};
 
 use crate::Key;
-use crate::engine::Engine;
-use crate::entry::Entry;
-use crate::policy::DEFAULT_LOOKUP_TIMEOUT;
-use crate::store_answer::NAME_LABEL;
+use crate::access::StoreAccess;
+use crate::bounds::CacheBounds;
+use crate::entry::{Entry, NAME_LABEL, QUOTA_LABEL};
+use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, Quota};
 use crate::sync::{Mutex, lock};
 
 /// Number of uses that are sent to the store in one batch.
 const USES_PER_BATCH: usize = 256;
 
+/// Maximum number of records per request to the store.
+const RECORDS_PER_REQUEST: u32 = 500;
+
 /// The state of eviction.
 pub(crate) struct Eviction {
+    access: Arc<StoreAccess>,
+    bounds: CacheBounds,
     /// Set if every use is recorded at once, and every write evicts.
     exact: bool,
     stores: AtomicU64,
@@ -35,8 +44,10 @@ pub(crate) struct Eviction {
 type EvictionListener = Box<dyn Fn(&str) + Send + Sync>;
 
 impl Eviction {
-    pub(crate) fn new(exact: bool) -> Self {
+    pub(crate) fn new(access: &Arc<StoreAccess>, bounds: CacheBounds, exact: bool) -> Self {
         Self {
+            access: Arc::clone(access),
+            bounds,
             exact,
             stores: AtomicU64::new(0),
             evictions_due: AtomicU64::new(0),
@@ -62,21 +73,19 @@ impl Eviction {
             });
         after(last.unwrap_or(now))
     }
-}
 
-impl Engine {
     /// Records a hit for the store's order of use; sent to the store in batches, in the background.
     pub(crate) fn record_use(self: &Arc<Self>, entry: &Entry, now: Millis) {
         /// Uses of an entry within this time count as one.
         const USE_PRECISION: Millis = 60_000;
-        if self.eviction.exact {
+        if self.exact {
             return self.record_exact_use(&Key::from_digest(entry.head.key));
         }
         if now.saturating_sub(entry.used.load(Ordering::Relaxed)) < USE_PRECISION {
             return;
         }
         entry.used.store(now, Ordering::Relaxed);
-        let mut used = lock(&self.eviction.used);
+        let mut used = lock(&self.used);
         used.push((Key::from_digest(entry.head.key), now));
         if used.len() == USES_PER_BATCH {
             drop(used);
@@ -87,23 +96,27 @@ impl Engine {
 
     /// Sends a use to the store at once, or before the next eviction if the store does not answer inline.
     fn record_exact_use(&self, key: &Key) {
-        let Ok(store) = self.store() else { return };
-        let at = self.eviction.next_use_time(self.now());
+        let Ok(store) = self.access.store() else {
+            return;
+        };
+        let at = self.next_use_time(self.access.now());
         let text = key.text();
         let used = [(&*text, at)];
         match store.touch(space::CACHE, &used) {
             StoreReply::Now(Ok(())) => {}
             StoreReply::Now(Err(error)) => {
-                self.fault(&error);
+                self.access.fault(&error);
             }
-            StoreReply::Later(_) => lock(&self.eviction.used).push((*key, at)),
+            StoreReply::Later(_) => lock(&self.used).push((*key, at)),
         }
     }
 
     /// Sends the uses that the store does not have yet. Best effort.
     pub(crate) async fn flush_uses(&self) {
-        let Ok(store) = self.store() else { return };
-        let used = std::mem::take(&mut *lock(&self.eviction.used));
+        let Ok(store) = self.access.store() else {
+            return;
+        };
+        let used = std::mem::take(&mut *lock(&self.used));
         if used.is_empty() {
             return;
         }
@@ -117,13 +130,13 @@ impl Engine {
             .within(DEFAULT_LOOKUP_TIMEOUT)
             .await;
         if let Err(error) = touched {
-            self.fault(&error);
+            self.access.fault(&error);
         }
     }
 
     /// Evicts after a write: at once if exact, else in the background and not after every write.
     pub(crate) async fn after_store(self: &Arc<Self>, key: &Key) {
-        if self.eviction.exact {
+        if self.exact {
             self.record_exact_use(key);
             self.flush_uses().await;
             self.evict().await;
@@ -135,18 +148,18 @@ impl Engine {
     fn evict_soon(self: &Arc<Self>) {
         /// Number of writes that may exceed the bounds before the next eviction.
         const WRITES_PER_EVICTION: u64 = 64;
-        let stores = self.eviction.stores.fetch_add(1, Ordering::Relaxed);
+        let stores = self.stores.fetch_add(1, Ordering::Relaxed);
         let small = self.bounds.entries < 10 * WRITES_PER_EVICTION || self.bounds.bytes < 64 << 20;
         if !small && !stores.is_multiple_of(WRITES_PER_EVICTION) {
             return;
         }
-        let due = &self.eviction.evictions_due;
+        let due = &self.evictions_due;
         if due.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let evictions_due = &this.eviction.evictions_due;
+            let evictions_due = &this.evictions_due;
             loop {
                 let due = evictions_due.load(Ordering::Acquire);
                 this.flush_uses().await;
@@ -165,13 +178,15 @@ impl Engine {
     /// Evicts the least recently used entries until the cache is within its bounds; without `exact`, until it
     /// is a little below them.
     pub(crate) async fn evict(&self) {
-        let Ok(store) = self.store() else { return };
-        let _evicting = self.eviction.evicting.lock().await;
+        let Ok(store) = self.access.store() else {
+            return;
+        };
+        let _evicting = self.evicting.lock().await;
         loop {
             let usage = match store.usage(space::CACHE).settle().await {
                 Ok(usage) => usage,
                 Err(error) => {
-                    self.fault(&error);
+                    self.access.fault(&error);
                     return;
                 }
             };
@@ -188,7 +203,7 @@ impl Engine {
         if usage.records <= bounds.entries && usage.bytes <= bounds.bytes {
             return 0;
         }
-        if self.eviction.exact {
+        if self.exact {
             let excess = usage.records.saturating_sub(bounds.entries).clamp(1, 1_000);
             return u32::try_from(excess).unwrap_or(1);
         }
@@ -201,19 +216,15 @@ impl Engine {
 
     /// Evicts up to `excess` of the least recently used entries; returns true if there were any.
     async fn evict_coldest(&self, store: &dyn Store, excess: u32) -> bool {
-        let filter = RecordFilter {
-            order: Order::LeastRecentlyUsed,
-            ..RecordFilter::default()
-        };
-        let listener = self.eviction.listener.get();
+        let listener = self.listener.get();
         let page = PageRequest {
             labels: listener.is_some(),
             ..PageRequest::keys(excess)
         };
-        let batch = match store.erase(space::CACHE, &filter, page).settle().await {
+        let batch = match erase_coldest(store, &[], page).await {
             Ok(batch) => batch,
             Err(error) => {
-                self.fault(&error);
+                self.access.fault(&error);
                 return false;
             }
         };
@@ -225,6 +236,68 @@ impl Engine {
         }
         !batch.records.is_empty()
     }
+
+    /// Evicts the least recently used entries of a group until it is within its quota. After a fault of the
+    /// store, the group stays too large until the next write.
+    pub(crate) async fn enforce_quota(&self, quota: &Quota) {
+        let Ok(store) = self.access.store() else {
+            return;
+        };
+        self.flush_uses().await;
+        if let Err(error) = enforce_quota(store.as_ref(), quota).await {
+            self.access.fault(&error);
+        }
+    }
+}
+
+async fn enforce_quota(store: &dyn Store, quota: &Quota) -> Result<(), Error> {
+    let labels = [LabelMatch::Is {
+        name: QUOTA_LABEL,
+        value: &quota.name,
+    }];
+    let mut usage = group_usage(store, &labels).await?;
+    while usage.records > quota.entries || usage.bytes > quota.bytes {
+        let surplus = usage.records.saturating_sub(quota.entries);
+        let limit = u32::try_from(surplus.clamp(1, u64::from(RECORDS_PER_REQUEST)))
+            .unwrap_or(RECORDS_PER_REQUEST);
+        let gone = erase_coldest(store, &labels, PageRequest::keys(limit)).await?;
+        if gone.sizes.is_empty() {
+            break;
+        }
+        usage.records = usage.records.saturating_sub(gone.sizes.len() as u64);
+        usage.bytes = usage.bytes.saturating_sub(gone.sizes.iter().sum());
+    }
+    Ok(())
+}
+
+/// Erases the least recently used entries that have these labels.
+async fn erase_coldest(
+    store: &dyn Store,
+    labels: &[LabelMatch<'_>],
+    page: PageRequest<'_>,
+) -> Result<RecordPage, Error> {
+    let filter = RecordFilter {
+        labels,
+        order: Order::LeastRecentlyUsed,
+        ..RecordFilter::default()
+    };
+    store.erase(space::CACHE, &filter, page).settle().await
+}
+
+/// The size of a group. The sizes are read without the values.
+async fn group_usage(store: &dyn Store, labels: &[LabelMatch<'_>]) -> Result<SpaceUsage, Error> {
+    let filter = RecordFilter {
+        labels,
+        ..RecordFilter::default()
+    };
+    let mut usage = SpaceUsage::default();
+    let page = PageRequest::keys(RECORDS_PER_REQUEST);
+    let mut pages = Pages::new(store, space::CACHE, filter, page);
+    while let Some(page) = pages.next().await? {
+        usage.records += page.sizes.len() as u64;
+        usage.bytes += page.sizes.iter().sum::<u64>();
+    }
+    Ok(usage)
 }
 
 /// Eviction continues down to 95 % of a bound, so that not every write evicts.

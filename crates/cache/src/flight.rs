@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use cachalot_core::Spend;
 use cachalot_store::{Label, Lease};
@@ -10,12 +11,11 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::Key;
-use crate::body::StreamingBody;
 use crate::epoch::LocalEpochs;
 use crate::ledger::PendingRow;
-use crate::outcome::RunEnd;
 use crate::policy::Domain;
-use crate::renew::MIN_LEASE_AGE;
+use crate::stream::StreamingBody;
+use crate::summary::RunEnd;
 use crate::sync::{Mutex, RuntimeId, lock};
 use crate::witness::Witness;
 
@@ -182,8 +182,8 @@ impl Flight {
         lock(&self.state).revoked
     }
 
-    pub(crate) fn set_lease(&self, lease: Lease) {
-        lock(&self.state).lease = Some(lease);
+    pub(crate) fn set_lease(&self, lease: Option<Lease>) {
+        lock(&self.state).lease = lease;
     }
 
     pub(crate) fn lease(&self) -> Option<Lease> {
@@ -208,11 +208,11 @@ impl Flight {
         renewal.is_some_and(|(own, _)| own == runtime)
     }
 
-    /// The lease, if it is old enough to be renewed in this runtime.
-    fn lease_to_renew(&self, runtime: RuntimeId) -> Option<Lease> {
+    /// The lease, if it is renewed in this runtime and has at least this age.
+    fn lease_to_renew(&self, runtime: RuntimeId, min_age: Duration) -> Option<Lease> {
         let state = lock(&self.state);
         let (own, since) = state.renewal?;
-        let due = own == runtime && since.elapsed() >= MIN_LEASE_AGE;
+        let due = own == runtime && since.elapsed() >= min_age;
         due.then(|| state.lease.clone()).flatten()
     }
 
@@ -457,12 +457,18 @@ impl Flights {
         flights.any(|flight| flight.is_renewed_in(runtime))
     }
 
-    /// Returns the flights whose leases are due to be renewed in this runtime.
-    pub(crate) fn leases_to_renew(&self, runtime: RuntimeId) -> Vec<(Arc<Flight>, Lease)> {
+    /// Returns the flights whose leases are renewed in this runtime and have at least this age.
+    pub(crate) fn leases_to_renew(
+        &self,
+        runtime: RuntimeId,
+        min_age: Duration,
+    ) -> Vec<(Arc<Flight>, Lease)> {
         let running = lock(&self.running);
         let flights = running.values().flatten();
         flights
-            .filter_map(|flight| Some((Arc::clone(flight), flight.lease_to_renew(runtime)?)))
+            .filter_map(|flight| {
+                Some((Arc::clone(flight), flight.lease_to_renew(runtime, min_age)?))
+            })
             .collect()
     }
 

@@ -164,6 +164,34 @@ pub struct Call<'a> {
     pub input: &'a Canonical,
 }
 
+/// An owned copy of a call.
+pub(crate) struct OwnedCall {
+    pub(crate) kind: CallKind,
+    pub(crate) scope: Scope,
+    pub(crate) name: String,
+    pub(crate) input: Canonical,
+}
+
+impl OwnedCall {
+    pub(crate) fn new(call: &Call<'_>) -> Self {
+        Self {
+            kind: call.kind,
+            scope: call.scope.clone(),
+            name: call.name.to_owned(),
+            input: call.input.clone(),
+        }
+    }
+
+    pub(crate) fn borrowed(&self) -> Call<'_> {
+        Call {
+            kind: self.kind,
+            scope: &self.scope,
+            name: &self.name,
+            input: &self.input,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,8 @@
 
 mod append;
 mod erase;
+mod error;
+mod explain;
 mod file;
 mod limits;
 mod payment;
@@ -25,9 +27,11 @@ use std::time::Instant;
 use cachalot_core::{Canonical, Millis, SecretSet, Spend};
 use cachalot_store::Label;
 use parking_lot::RwLock;
+use rusqlite::Connection;
 
 pub use erase::{LedgerSelection, PruneReport};
-pub use file::LedgerError;
+pub use error::LedgerError;
+pub use explain::{Difference, Explanation};
 pub use limits::LedgerLimits;
 pub use payment::Payment;
 pub use row::{CallStatus, LedgerRow, LedgerTotals};
@@ -35,12 +39,10 @@ use tally::RecentHits;
 pub(crate) use tally::Tally;
 use writer::Writer;
 
-use crate::engine::Engine;
-use crate::front::FrontEntry;
-use crate::outcome::{CacheStatus, CallSummary};
+use crate::access::StoreAccess;
+use crate::entry::Entry;
 use crate::policy::Policy;
-use crate::ticket::Ticket;
-use crate::{Call, CallKind, Failure, Key, Reason};
+use crate::{Call, CallKind, Key};
 
 /// The label whose value is shown to users as an entry's key.
 pub const HANDLE_LABEL: &str = "handle";
@@ -67,30 +69,30 @@ struct Hits {
 /// A row before redaction.
 pub(crate) struct PendingRow {
     /// The time of sending, which orders rows and recent hits.
-    when: Instant,
-    at: Millis,
-    kind: CallKind,
-    scope: String,
-    name: String,
-    key: Key,
-    handle: Option<String>,
-    session: Option<Arc<str>>,
-    input: Canonical,
-    secret_set: Arc<SecretSet>,
-    answered: CallStatus,
-    reason: Option<String>,
-    not_stored: Option<String>,
-    failure: Option<String>,
+    pub(crate) when: Instant,
+    pub(crate) at: Millis,
+    pub(crate) kind: CallKind,
+    pub(crate) scope: String,
+    pub(crate) name: String,
+    pub(crate) key: Key,
+    pub(crate) handle: Option<String>,
+    pub(crate) session: Option<Arc<str>>,
+    pub(crate) input: Canonical,
+    pub(crate) secret_set: Arc<SecretSet>,
+    pub(crate) answered: CallStatus,
+    pub(crate) reason: Option<String>,
+    pub(crate) not_stored: Option<String>,
+    pub(crate) failure: Option<String>,
     /// Set if the run gave no answer and cost nothing but time.
-    failed: bool,
-    paid: Spend,
+    pub(crate) failed: bool,
+    pub(crate) paid: Spend,
     pub(crate) saved: Spend,
 }
 
 impl PendingRow {
-    /// Creates the row of a call that ran nothing itself.
-    fn new(
-        engine: &Engine,
+    /// Creates the row of a call that ran nothing itself, as of now.
+    pub(crate) fn new(
+        access: &StoreAccess,
         call: &Call<'_>,
         key: Key,
         policy: &Policy,
@@ -98,7 +100,7 @@ impl PendingRow {
     ) -> Self {
         Self {
             when: Instant::now(),
-            at: engine.clock.now(),
+            at: access.clock.now(),
             kind: call.kind,
             scope: call.scope.to_string(),
             name: call.name.to_owned(),
@@ -106,7 +108,7 @@ impl PendingRow {
             handle: find_handle(&policy.labels),
             session: policy.session.clone(),
             input: call.input.clone(),
-            secret_set: Arc::clone(&engine.secret_set),
+            secret_set: Arc::clone(&access.secret_set),
             answered,
             reason: None,
             not_stored: None,
@@ -170,81 +172,168 @@ impl Ledger {
         inner.hits.tally(kind, name)
     }
 
+    /// Records a model's answer in a conversation.
+    pub fn record_payment(&self, payment: Payment<'_>) {
+        self.send(payment.into());
+    }
+
+    /// Returns the last `limit` calls, newest first.
+    ///
+    /// # Errors
+    /// If the file cannot be read. A ledger without a file is empty.
+    pub fn recent(&self, limit: u32) -> Result<Vec<LedgerRow>, LedgerError> {
+        self.read(|connection| query::recent(connection, limit))
+    }
+
+    /// Number of calls whose rows were dropped, because the file could not be written for too long. The
+    /// totals include them.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn dropped(&self) -> Result<u64, LedgerError> {
+        self.read(query::dropped)
+    }
+
+    /// Returns the calls under a key or a handle, newest first.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn calls_by_key(
+        &self,
+        key_or_handle: &str,
+        limit: u32,
+    ) -> Result<Vec<LedgerRow>, LedgerError> {
+        self.read(|connection| query::calls_by_key(connection, key_or_handle, limit))
+    }
+
+    /// Returns the sessions with payments to models whose names begin with `beginning`, most recent payment
+    /// first; at most `limit`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn sessions(&self, beginning: &str, limit: u32) -> Result<Vec<String>, LedgerError> {
+        self.read(|connection| query::sessions(connection, beginning, limit))
+    }
+
+    /// Returns the sessions of all calls, paid or not, whose names begin with `beginning`, in no particular
+    /// order; at most `limit`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn sessions_of_calls(
+        &self,
+        beginning: &str,
+        limit: u32,
+    ) -> Result<Vec<String>, LedgerError> {
+        self.read(|connection| query::sessions_of_calls(connection, beginning, limit))
+    }
+
+    /// Returns the answers of models whose prefix broke, oldest first: those recorded after row `after` and
+    /// requested at `since` or later, along with the number of the newest row of any kind. Pass that number
+    /// as `after` of the next call, so that no row is returned twice and none is missed. Rows that reuse
+    /// numbers of deleted rows before the next call are missed. With [`i64::MAX`] as `after`, returns only
+    /// the number.
+    ///
+    /// # Errors
+    /// If the file cannot be read. A ledger without a file is empty.
+    pub fn broken_prefixes(
+        &self,
+        after: i64,
+        since: Millis,
+    ) -> Result<(Vec<LedgerRow>, i64), LedgerError> {
+        self.read(|connection| query::broken_prefixes(connection, after, since))
+    }
+
+    /// Returns the totals of all calls by kind and name, largest saving of time first.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn totals(&self) -> Result<Vec<(String, String, LedgerTotals)>, LedgerError> {
+        self.read(query::totals)
+    }
+
+    /// Explains the last call under a key or a handle (for a payment of a conversation: its session). Without
+    /// one, explains the last call that an entry could have answered. `None` if the ledger has no such call.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read.
+    pub fn explain(&self, key_or_handle: Option<&str>) -> Result<Option<Explanation>, LedgerError> {
+        self.read(|connection| explain::explain(connection, key_or_handle))
+    }
+
+    /// Erases inputs, keys, handles, scopes, sessions, runs, reasons and failures of the selected calls.
+    /// Time, kind, name, outcome and amounts stay, and so do the totals. Returns the number of calls that had
+    /// content to erase. With `dry_run`, only counts them.
+    ///
+    /// Does not cover calls that a running process has not written yet. Blocks for as long as rebuilding the
+    /// file takes.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written. If another process keeps reading, the calls are erased, but
+    /// their content may be in the files until the next erasure.
+    pub fn erase(&self, which: LedgerSelection<'_>, dry_run: bool) -> Result<u64, LedgerError> {
+        match self.open()? {
+            Some((path, mut connection)) => erase::erase(&path, &mut connection, which, dry_run),
+            None => Ok(0),
+        }
+    }
+
+    /// Deletes the selected calls; the totals stay. With `dry_run`, only counts them. Blocks for as long
+    /// as rebuilding the file takes.
+    ///
+    /// # Errors
+    /// The errors of [`Ledger::erase`].
+    pub fn prune(
+        &self,
+        which: LedgerSelection<'_>,
+        dry_run: bool,
+    ) -> Result<PruneReport, LedgerError> {
+        match self.open()? {
+            Some((path, mut connection)) => erase::prune(&path, &mut connection, which, dry_run),
+            None => Ok(PruneReport::default()),
+        }
+    }
+
+    /// Runs a query; without a file, there is nothing to find.
+    fn read<T: Default>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, LedgerError> {
+        match self.open()? {
+            Some((path, connection)) => {
+                query(&connection).map_err(|error| LedgerError::new(&path, error))
+            }
+            None => Ok(T::default()),
+        }
+    }
+
+    /// Opens the file to read or delete rows; `None` if there is none.
+    fn open(&self) -> Result<Option<(PathBuf, Connection)>, LedgerError> {
+        let Some(path) = self.path() else {
+            return Ok(None);
+        };
+        let connection = schema::open_to_read(path)?;
+        Ok(connection.map(|connection| (path.to_owned(), connection)))
+    }
+
+    /// True if the ledger records anything.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Records a hit on an entry, which `tally` counts.
     pub(crate) fn record_hit(
         &self,
-        front_entry: &FrontEntry,
+        entry: &Entry,
+        tally: &Tally,
         at: Millis,
-        status: &CacheStatus,
+        coalesced: bool,
         session: Option<&Arc<str>>,
     ) {
         let Some(inner) = &self.0 else { return };
         inner.writer();
-        let (entry, coalesced) = (&front_entry.entry, matches!(status, CacheStatus::Coalesced));
-        front_entry.tally.add(coalesced, &entry.head.spent);
+        tally.add(coalesced, &entry.head.spent);
         inner.hits.recent.record(entry, at, coalesced, session);
-    }
-
-    /// Creates the row of a call that follows another caller's run in this process. Its saving is known when
-    /// that run ends.
-    pub(crate) fn follower(
-        &self,
-        engine: &Engine,
-        call: &Call<'_>,
-        key: Key,
-        policy: &Policy,
-    ) -> PendingRow {
-        PendingRow::new(engine, call, key, policy, CallStatus::Coalesced)
-    }
-
-    /// Records a call of a frozen run that no entry answers.
-    pub(crate) fn record_refused(
-        &self,
-        engine: &Engine,
-        call: &Call<'_>,
-        key: Key,
-        policy: &Policy,
-        reason: &Reason,
-    ) {
-        let row = PendingRow::new(engine, call, key, policy, CallStatus::Refused);
-        self.send(PendingRow {
-            reason: Some(reason.to_string()),
-            ..row
-        });
-    }
-
-    /// Records a run that ended.
-    pub(crate) fn record_run(
-        &self,
-        engine: &Engine,
-        ticket: &Ticket,
-        settled: &CallSummary,
-        failure: Option<&Failure>,
-    ) {
-        if self.0.is_none() {
-            return;
-        }
-        let is_answered = failure.is_none()
-            && settled.stored != Err(Reason::Abandoned)
-            && !ticket.answers_with_an_error();
-        self.send(PendingRow {
-            when: Instant::now(),
-            at: engine.clock.now(),
-            kind: ticket.call.kind,
-            scope: ticket.call.scope.to_string(),
-            name: ticket.call.name.clone(),
-            key: ticket.flight.key,
-            handle: find_handle(&ticket.flight.labels),
-            session: ticket.policy.session.clone(),
-            input: ticket.call.input.clone(),
-            secret_set: Arc::clone(&engine.secret_set),
-            answered: CallStatus::from_status(&ticket.status),
-            reason: ticket.status.reason().map(ToString::to_string),
-            not_stored: settled.stored.as_ref().err().map(ToString::to_string),
-            failure: failure.map(ToString::to_string),
-            failed: !is_answered && settled.paid.is_free(),
-            paid: settled.paid,
-            saved: settled.saved,
-        });
     }
 
     pub(crate) fn send(&self, mut row: PendingRow) {

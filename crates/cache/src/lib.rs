@@ -4,8 +4,10 @@
 //! to live, single-flight, validation, eviction, sweeping, isolation, frozen runs, statistics and
 //! explanations. This crate knows no model, tool, hook, YAML or HTTP.
 
+mod access;
 mod begin;
 mod body;
+mod bounds;
 mod cassette;
 mod decoded;
 mod engine;
@@ -13,19 +15,23 @@ mod entry;
 mod epoch;
 mod erase;
 mod evict;
-mod explain;
 mod flight;
 mod front;
+mod join;
 mod key;
+mod lease;
 mod ledger;
+mod lookup;
 mod outcome;
 mod policy;
-mod quota;
 mod reason;
 mod renew;
+mod request;
 mod reserve;
 mod run_start;
 mod store_answer;
+mod stream;
+mod summary;
 mod sync;
 mod ticket;
 mod witness;
@@ -33,25 +39,31 @@ mod write_back;
 mod write_guard;
 
 use std::borrow::Borrow;
+use std::io::{BufRead, Write};
 use std::sync::Arc;
 
+use cachalot_core::DigestKey;
+use cachalot_store::{Error, SpaceUsage};
+
+pub use begin::BeginResult;
 pub use body::{Body, BodyReader};
+pub use bounds::CacheBounds;
 pub use cassette::{CASSETTE_VERSION, CassetteError, ExportReport, ImportReport};
 pub use decoded::{DecodeError, Decoded};
-pub use engine::{CacheBounds, CacheOptions};
+pub use engine::CacheOptions;
 pub use erase::{EntryFilter, EntryInfo, EraseReport, ErasedEntry, LabelCriterion, StoredEntry};
-pub use explain::{Difference, Explanation};
 pub use key::{Call, CallKind, Key, Scope};
 pub use ledger::{
-    CallStatus, HANDLE_LABEL, Ledger, LedgerError, LedgerLimits, LedgerRow, LedgerSelection,
-    LedgerTotals, Payment, PruneReport,
+    CallStatus, Difference, Explanation, HANDLE_LABEL, Ledger, LedgerError, LedgerLimits,
+    LedgerRow, LedgerSelection, LedgerTotals, Payment, PruneReport,
 };
-pub use outcome::{CacheStatus, CallSummary, EntryProvenance, Outcome, Revision};
+pub use outcome::Outcome;
 pub use policy::{
     CacheMode, DEFAULT_LOOKUP_TIMEOUT, DEFAULT_MAX_BYTES, DEFAULT_STORE_TIMEOUT, Domain, HitPolicy,
     OrphanPolicy, Policy, Quota, SingleFlight,
 };
 pub use reason::{Failure, FrozenMiss, Reason};
+pub use summary::{CacheStatus, CallSummary, EntryProvenance, Revision};
 pub use ticket::{RunResult, Ticket};
 pub use witness::{Observation, Witness, WitnessSnapshot};
 pub use write_guard::WriteGuard;
@@ -59,15 +71,6 @@ pub use write_guard::WriteGuard;
 /// The engine. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Cache(Arc<engine::Engine>);
-
-/// The result of [`Cache::begin`]: an answer to read, or a ticket to run the call.
-pub enum BeginResult {
-    /// Answered by an entry, or by a run that another caller leads.
-    Served(Outcome),
-    /// The caller has to run the call. `CacheMode::Off` and bypasses get a ticket too, so that every run takes one
-    /// path and gets one row in the ledger.
-    Run(Ticket),
-}
 
 impl Cache {
     /// Creates an engine over a store.
@@ -116,13 +119,13 @@ impl Cache {
         hit: &HitPolicy<'_>,
         policy: impl FnOnce() -> P,
     ) -> Result<BeginResult, FrozenMiss> {
-        self.0.begin_with(call, hit, policy).await
+        begin::begin(&self.0, call, hit, policy).await
     }
 
     /// Returns a ticket for a call that must not use the cache, because its dependencies cannot be
     /// determined. The call runs, is not stored, and gets a ledger row with the reason.
     pub fn bypass(&self, call: &Call<'_>, policy: &Policy, reason: Reason) -> Ticket {
-        self.0.bypass(call, policy, reason)
+        begin::bypass(&self.0, call, policy, reason)
     }
 
     /// Returns the entry that would answer a call now. Records no call and changes nothing.
@@ -130,7 +133,7 @@ impl Cache {
     /// # Errors
     /// The reason why the call would run.
     pub async fn probe(&self, call: &Call<'_>, policy: &Policy) -> Result<Outcome, Reason> {
-        self.0.probe(call, policy).await
+        begin::probe(&self.0, call, policy).await
     }
 
     /// Calls [`Cache::begin`] and runs the work of a ticket in a task of its own. Returns as soon as there is
@@ -164,6 +167,110 @@ impl Cache {
         }
     }
 
+    /// Raises the domains' epochs now and again when the guard ends. In between, nothing of them is served,
+    /// joined or stored in this process; other processes serve nothing that is older.
+    ///
+    /// Both raises are needed. With the first one alone, a read that starts in between stores old bytes. With
+    /// the second one alone, a crash loses the invalidation.
+    pub async fn write_guard(&self, domains: &[Domain]) -> WriteGuard {
+        let write_guard = self.announce(domains);
+        write_guard.raise_epochs().await;
+        write_guard
+    }
+
+    /// Starts a write like [`Cache::write_guard`], without waiting for the store: from now on nothing of these
+    /// domains is served, joined or stored in this process. Other processes do not know of it before
+    /// [`WriteGuard::raise_epochs`].
+    pub fn announce(&self, domains: &[Domain]) -> WriteGuard {
+        self.0.writes.announce(domains)
+    }
+
+    /// Deletes the entries that match and revokes matching flights, in all processes. Afterwards nothing
+    /// older is served or stored. Answers of matching flights in other processes are not stored either;
+    /// callers there may join such a flight for up to a second. With `dry_run`, changes nothing and returns
+    /// what would be erased. Reads no answers.
+    ///
+    /// # Errors
+    /// Errors of the store; what was erased before the fault stays erased.
+    pub async fn erase(&self, which: &EntryFilter, dry_run: bool) -> Result<EraseReport, Error> {
+        erase::erase(&self.0, which, dry_run).await
+    }
+
+    /// Returns the stored entry, expired or not; records no call.
+    ///
+    /// # Errors
+    /// Errors of the store. A damaged entry counts as absent.
+    pub async fn peek(&self, key: &Key) -> Result<Option<StoredEntry>, Error> {
+        erase::peek(&self.0, key).await
+    }
+
+    /// Returns the newest entry that matches, expired or not, in one of these scopes. Entries of other scopes
+    /// are never returned. Records no call.
+    ///
+    /// # Errors
+    /// Errors of the store. A damaged entry counts as absent.
+    pub async fn newest(
+        &self,
+        which: &EntryFilter,
+        scopes: &[Scope],
+    ) -> Result<Option<StoredEntry>, Error> {
+        erase::newest(&self.0, which, scopes).await
+    }
+
+    /// Calls `each` with the properties of every entry that matches, in the order of keys. Reads no answers
+    /// except short ones.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn each(
+        &self,
+        which: &EntryFilter,
+        each: impl FnMut(EntryInfo),
+    ) -> Result<(), Error> {
+        erase::each(&self.0, which, each).await
+    }
+
+    /// Erases expired entries, at most `limit` of them; returns their number.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn sweep(&self, limit: Option<u32>) -> Result<u64, Error> {
+        erase::sweep(&self.0, limit).await
+    }
+
+    /// Returns the size of the cache, expired entries included.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn usage(&self) -> Result<SpaceUsage, Error> {
+        erase::usage(&self.0).await
+    }
+
+    /// Writes every entry. Entries whose keys contain secrets are skipped unless `digest_key` is given, which
+    /// is then written too. With the digest key, a reader of the cassette can test guesses of the secrets.
+    ///
+    /// # Errors
+    /// Errors of the store and of the file.
+    pub async fn export(
+        &self,
+        to: &mut (dyn Write + Send),
+        digest_key: Option<&DigestKey>,
+    ) -> Result<ExportReport, CassetteError> {
+        cassette::export(&self.0, to, digest_key).await
+    }
+
+    /// Stores every entry of a cassette in place of any other under its key. Entries with domains answer only
+    /// frozen runs, because writes to those domains were not announced to this store.
+    ///
+    /// # Errors
+    /// Errors of the store and of the file, or an invalid line; the entries before it are stored.
+    pub async fn import(
+        &self,
+        from: &mut (dyn BufRead + Send),
+    ) -> Result<ImportReport, CassetteError> {
+        cassette::import(&self.0, from).await
+    }
+
     /// The ledger that accounts for all calls of this engine.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
@@ -174,9 +281,9 @@ impl Cache {
     /// statuses of files, rows. Call it before the process ends.
     pub async fn close(&self) {
         // The fault has been reported as a warning; a task retries for as long as the engine lives.
-        let _ = self.0.raise_pending().await;
-        self.0.finish_write_backs().await;
-        self.0.flush_uses().await;
+        let _ = self.0.writes.raise_pending().await;
+        self.0.write_backs.finish().await;
+        self.0.eviction.flush_uses().await;
         self.0.ledger.flush().await;
     }
 }

@@ -3,74 +3,65 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cachalot_store::{Lease, Store};
+use cachalot_store::Lease;
 
-use crate::engine::Engine;
-use crate::flight::Flight;
+use crate::access::StoreAccess;
+use crate::flight::{Flight, Flights};
+use crate::lease::LEASE_DURATION;
 use crate::sync::{Mutex, RuntimeId, lock, runtime_id, sleep, spawn};
 
-/// The duration of a lease, which is renewed three times in that span while the run continues: a holder that
-/// dies blocks other processes for no longer than this.
-pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(4);
-
 /// The time between two renewals of a lease.
-const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(LEASE_DURATION.as_secs() / 4);
 
 /// A lease that is younger than this is not renewed yet: most runs end before. With `shuttle`, time stands
 /// still.
-pub(crate) const MIN_LEASE_AGE: Duration = match cfg!(feature = "shuttle") {
+const MIN_LEASE_AGE: Duration = match cfg!(feature = "shuttle") {
     true => Duration::ZERO,
     false => Duration::from_millis(500),
 };
 
-/// The runtimes that have a ticker. A ticker renews the leases of its own runtime's flights only: the task of
-/// a runtime that nothing drives does not run.
-#[derive(Default)]
-pub(crate) struct Renewals(Mutex<Vec<RuntimeId>>);
+/// The renewal of all leases of an engine.
+pub(crate) struct Renewals {
+    access: Arc<StoreAccess>,
+    flights: Arc<Flights>,
+    /// The runtimes that have a ticker. A ticker renews the leases of its own runtime's flights only: the task
+    /// of a runtime that nothing drives does not run.
+    ticking: Mutex<Vec<RuntimeId>>,
+}
 
-impl Engine {
+impl Renewals {
+    pub(crate) fn new(access: &Arc<StoreAccess>, flights: &Arc<Flights>) -> Self {
+        Self {
+            access: Arc::clone(access),
+            flights: Arc::clone(flights),
+            ticking: Mutex::default(),
+        }
+    }
+
     /// Renews the lease of a flight until [`Flight::stop_renewal`].
-    pub(crate) fn renew_lease(self: &Arc<Self>, flight: &Flight) {
+    pub(crate) fn start(self: &Arc<Self>, flight: &Flight) {
         let runtime = runtime_id();
         // Set before the table is locked: a ticker that ends looks for such flights under that lock.
         flight.start_renewal(runtime);
-        let mut ticking = lock(&self.renewals.0);
+        let mut ticking = lock(&self.ticking);
         if !ticking.contains(&runtime) {
             ticking.push(runtime);
             drop(ticking);
             let ticker = Ticker {
-                engine: Arc::downgrade(self),
+                renewals: Arc::downgrade(self),
                 runtime,
                 is_listed: true,
             };
             spawn(ticker.run());
         }
     }
-
-    async fn renew(self: Arc<Self>, store: Arc<dyn Store>, flight: Arc<Flight>, lease: Lease) {
-        let renewed = store.renew(&lease, LEASE_DURATION).within(INTERVAL).await;
-        match renewed {
-            Ok(true) => {}
-            Ok(false) => {
-                // Another process has revoked it, or it has expired. The answer will not be stored, and
-                // callers from now on may know of the write or erasure that revoked it, so they must not
-                // join.
-                if flight.stop_renewal() {
-                    flight.close();
-                }
-            }
-            Err(error) => {
-                self.fault(&error);
-            }
-        }
-    }
 }
 
 /// Renews the leases of the flights of one runtime. If the runtime drops it, the next lease starts another.
 struct Ticker {
-    engine: Weak<Engine>,
+    renewals: Weak<Renewals>,
     runtime: RuntimeId,
-    /// True while [`Renewals`] has the entry of this ticker, not of one that has started since.
+    /// True while the list of [`Renewals`] has this ticker, not one that has started since.
     is_listed: bool,
 }
 
@@ -78,31 +69,58 @@ impl Ticker {
     async fn run(mut self) {
         loop {
             sleep(INTERVAL).await;
-            let Some(engine) = self.engine.upgrade() else {
+            let Some(renewals) = self.renewals.upgrade() else {
                 return;
             };
-            if !engine.flights.any_renewed_in(self.runtime) {
-                let mut ticking = lock(&engine.renewals.0);
-                if !engine.flights.any_renewed_in(self.runtime) {
-                    ticking.retain(|runtime| *runtime != self.runtime);
-                    self.is_listed = false;
-                    return;
-                }
+            if self.ends(&renewals) {
+                return;
             }
-            let Ok(store) = engine.store().map(Arc::clone) else {
-                return;
-            };
-            for (flight, lease) in engine.flights.leases_to_renew(self.runtime) {
-                spawn(Arc::clone(&engine).renew(Arc::clone(&store), flight, lease));
+            let due = renewals
+                .flights
+                .leases_to_renew(self.runtime, MIN_LEASE_AGE);
+            for (flight, lease) in due {
+                spawn(renew(Arc::clone(&renewals.access), flight, lease));
             }
         }
+    }
+
+    /// Ends the ticker if no lease of its runtime is renewed.
+    fn ends(&mut self, renewals: &Renewals) -> bool {
+        if renewals.flights.any_renewed_in(self.runtime) {
+            return false;
+        }
+        let mut ticking = lock(&renewals.ticking);
+        if renewals.flights.any_renewed_in(self.runtime) {
+            return false;
+        }
+        ticking.retain(|runtime| *runtime != self.runtime);
+        self.is_listed = false;
+        true
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        if let (true, Some(engine)) = (self.is_listed, self.engine.upgrade()) {
-            lock(&engine.renewals.0).retain(|runtime| *runtime != self.runtime);
+        if let (true, Some(renewals)) = (self.is_listed, self.renewals.upgrade()) {
+            lock(&renewals.ticking).retain(|runtime| *runtime != self.runtime);
+        }
+    }
+}
+
+async fn renew(access: Arc<StoreAccess>, flight: Arc<Flight>, lease: Lease) {
+    let Ok(store) = access.store() else { return };
+    let renewed = store.renew(&lease, LEASE_DURATION).within(INTERVAL).await;
+    match renewed {
+        Ok(true) => {}
+        // Another process has revoked it, or it has expired. The answer will not be stored, and callers from
+        // now on may know of the write or erasure that revoked it, so they must not join.
+        Ok(false) => {
+            if flight.stop_renewal() {
+                flight.close();
+            }
+        }
+        Err(error) => {
+            access.fault(&error);
         }
     }
 }

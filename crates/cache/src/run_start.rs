@@ -18,6 +18,15 @@ pub(crate) struct RunStart {
 }
 
 impl RunStart {
+    /// A run that starts now, at `clock` by this machine's clock.
+    pub(crate) fn now(erased: Option<u64>, clock: Millis) -> Self {
+        Self {
+            erased,
+            instant: Instant::now(),
+            clock,
+        }
+    }
+
     /// True if it is certain that nothing was erased since. `erased` is the counter of erasures, which is no
     /// less than the time of the last erasure by the store's clock. `now` is the store's time, and `clock` is
     /// this machine's.

@@ -1,4 +1,4 @@
-//! Storage of answers.
+//! The finish phase: stores the answer of a run.
 
 use std::sync::Arc;
 
@@ -8,21 +8,27 @@ use cachalot_store::{Label, Lease, PutResult, Record, Stale, Store, counter, spa
 use tokio::time::Instant;
 
 use crate::Reason;
-use crate::engine::{Engine, TimeBudget};
-use crate::entry::EntryHead;
+use crate::access::{StoreAccess, TimeBudget};
+use crate::engine::Engine;
+use crate::entry::{EntryHead, QUOTA_LABEL};
 use crate::flight::Flight;
-use crate::outcome::Revision;
+use crate::key::OwnedCall;
+use crate::lease::{LateLookup, Reservation, ReservationRequest, get_or_reserve};
 use crate::policy::{CacheMode, Policy};
-use crate::quota::QUOTA_LABEL;
-use crate::reserve::{LateLookup, Reservation, ReservationRequest};
-use crate::ticket::Ticket;
+use crate::run_start::RunStart;
+use crate::summary::Revision;
 use crate::witness::{ObservationSet, STORE_CHECK_TIMEOUT};
 
-/// The label with the name of the call.
-pub(crate) const NAME_LABEL: &str = "name";
-
-/// The label with the kind of the call. Entries of earlier versions have none.
-pub(crate) const KIND_LABEL: &str = "kind";
+/// The run whose answer is stored.
+pub(crate) struct FinishedRun<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) flight: &'a Flight,
+    pub(crate) call: &'a OwnedCall,
+    pub(crate) policy: &'a Policy,
+    pub(crate) run_start: &'a RunStart,
+    /// Set if the key could not be reserved because the store did not answer.
+    pub(crate) unreserved: Option<&'a LateLookup>,
+}
 
 /// The labels that were known before the run.
 fn labels_of<'a>(flight: &'a Flight, policy: &'a Policy) -> impl Iterator<Item = Label> + 'a {
@@ -31,26 +37,29 @@ fn labels_of<'a>(flight: &'a Flight, policy: &'a Policy) -> impl Iterator<Item =
     flight.labels.iter().cloned().chain(quota)
 }
 
-impl Engine {
-    /// Stores the answer of a ticket if everything that it was built from still holds.
-    pub(crate) async fn store_answer(
-        self: Arc<Self>,
-        ticket: &Ticket,
+impl FinishedRun<'_> {
+    fn access(&self) -> &StoreAccess {
+        &self.engine.access
+    }
+
+    /// Stores the answer if everything that it was built from still holds.
+    pub(crate) async fn store(
+        &self,
         answer: &Bytes,
         spent: Spend,
         labels: Vec<Label>,
     ) -> Result<(Revision, Option<Millis>), Reason> {
-        let policy = &ticket.policy;
+        let policy = self.policy;
         match policy.mode {
             CacheMode::Off => return Err(Reason::Off),
             CacheMode::ReadOnly | CacheMode::Frozen => return Err(Reason::ReadOnly),
             CacheMode::On | CacheMode::Refresh => {}
         }
-        let store = Arc::clone(self.store()?);
+        let store = Arc::clone(self.access().store()?);
         let limit = policy
             .max_bytes
             .min(store.about().largest_value)
-            .min(self.bounds.bytes)
+            .min(self.engine.bounds.bytes)
             .min(policy.quota.as_ref().map_or(u64::MAX, |quota| quota.bytes));
         if answer.len() as u64 > limit {
             return Err(Reason::TooLarge {
@@ -58,7 +67,7 @@ impl Engine {
                 limit,
             });
         }
-        let flight = &ticket.flight;
+        let flight = self.flight;
         if let Some(why) = flight.witness.incomplete() {
             return Err(Reason::Declined(why));
         }
@@ -67,22 +76,22 @@ impl Engine {
             .check(STORE_CHECK_TIMEOUT)
             .await
             .map_err(Reason::Changed)?;
-        let epochs = self.current_epochs(ticket)?;
-        let now = self.now();
+        let epochs = self.current_epochs()?;
+        let now = self.access().now();
         let expires = policy
             .ttl
             .map(|ttl| now.saturating_add(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)));
         let head = EntryHead {
             key: flight.key.digest(),
-            kind: ticket.call.kind,
-            scope: ticket.call.scope.to_string(),
-            name: ticket.call.name.clone(),
+            kind: self.call.kind,
+            scope: self.call.scope.to_string(),
+            name: self.call.name.clone(),
             created: now,
             expires,
             epochs: epochs.clone(),
             observed: observations.current(),
             spent,
-            sealed: ticket.call.input.holds_secrets(),
+            sealed: self.call.input.holds_secrets(),
         };
         let record = Record {
             key: flight.key.to_string(),
@@ -92,46 +101,46 @@ impl Engine {
             revision: 0,
             updated: 0,
         };
-        if self.secret_set.occurs_in(&record.value) || self.has_secret_label(&record.labels) {
+        if self.access().secret_set.occurs_in(&record.value)
+            || self.access().has_secret_label(&record.labels)
+        {
             return Err(Reason::HoldsSecret);
         }
-        let (began, budget) = (Instant::now(), self.store_budget(policy));
+        let (began, budget) = (Instant::now(), self.access().store_budget(policy));
         let most = budget.remaining();
-        let stored = self.put(ticket, &store, record, &epochs, &budget).await;
-        self.record_store_timeout(stored.is_err() && began.elapsed() >= most);
+        let stored = self.put(&store, record, &epochs, &budget).await;
+        self.access()
+            .record_store_timeout(stored.is_err() && began.elapsed() >= most);
         let revision = stored?;
-        self.after_store(&flight.key).await;
+        self.engine.eviction.after_store(&flight.key).await;
         if let Some(quota) = &policy.quota {
-            self.enforce_quota(quota).await;
+            self.engine.eviction.enforce_quota(quota).await;
         }
         Ok((Revision(revision), expires))
     }
 
     /// Writes the record if the run still has the right to, and the epochs of its domains are unchanged.
     async fn put(
-        self: &Arc<Self>,
-        ticket: &Ticket,
+        &self,
         store: &Arc<dyn Store>,
         record: Record,
         epochs: &[(String, u64)],
         budget: &TimeBudget,
     ) -> Result<u64, Reason> {
-        let flight = &ticket.flight;
-        let (lease, erased) = self.acquire_right_to_store(ticket, store, budget).await?;
+        let flight = self.flight;
+        let (lease, erased) = self.acquire_right_to_store(store, budget).await?;
         let counters: Vec<(&str, u64)> = epochs
             .iter()
             .map(|(counter, epoch)| (counter.as_str(), *epoch))
             .chain(erased.map(|erased| (counter::ERASED, erased)))
             .collect();
         let stored = store.put(space::CACHE, record, lease.as_ref(), &counters);
-        match self.await_store(stored, budget).await? {
-            PutResult::LeaseLost => Err(self.overtaken(ticket, store, budget).await),
-            PutResult::CounterChanged { counter } => {
-                Err(match ticket.policy.domains.get(counter) {
-                    Some(domain) => Reason::Written(domain.to_string()),
-                    None => Reason::Revoked,
-                })
-            }
+        match self.access().await_store(stored, budget).await? {
+            PutResult::LeaseLost => Err(self.overtaken(store, budget).await),
+            PutResult::CounterChanged { counter } => Err(match self.policy.domains.get(counter) {
+                Some(domain) => Reason::Written(domain.to_string()),
+                None => Reason::Revoked,
+            }),
             PutResult::Stored { revision } => {
                 // The store has ended the lease in the same step.
                 flight.take_lease();
@@ -146,20 +155,14 @@ impl Engine {
 
     /// The reason why a reservation is no longer current: an erasure revoked it, or it expired and was taken
     /// over.
-    async fn overtaken(
-        &self,
-        ticket: &Ticket,
-        store: &Arc<dyn Store>,
-        budget: &TimeBudget,
-    ) -> Reason {
-        let text = ticket.flight.key.text();
+    async fn overtaken(&self, store: &Arc<dyn Store>, budget: &TimeBudget) -> Reason {
+        let text = self.flight.key.text();
         let names = [counter::ERASED];
-        let found = self
-            .await_store(store.get(space::CACHE, &text, &names), budget)
-            .await;
+        let found = store.get(space::CACHE, &text, &names);
+        let found = self.access().await_store(found, budget).await;
         let erased = found.ok().and_then(|found| found.counters.first().copied());
         match erased {
-            Some(erased) if ticket.run_start.erased == Some(erased) => Reason::LeaseLost,
+            Some(erased) if self.run_start.erased == Some(erased) => Reason::LeaseLost,
             _ => Reason::Revoked,
         }
     }
@@ -168,12 +171,11 @@ impl Engine {
     /// reservation, which an erasure revokes, or, without one, the counter of erasures. The lease is read
     /// once, because a run that supersedes this one may take it from the flight at any time.
     async fn acquire_right_to_store(
-        self: &Arc<Self>,
-        ticket: &Ticket,
+        &self,
         store: &Arc<dyn Store>,
         budget: &TimeBudget,
     ) -> Result<(Option<Lease>, Option<u64>), Reason> {
-        let (flight, run_start) = (&ticket.flight, &ticket.run_start);
+        let (flight, run_start) = (self.flight, self.run_start);
         if flight.is_revoked() {
             return Err(Reason::Revoked);
         }
@@ -181,7 +183,7 @@ impl Engine {
             return Ok((Some(lease), None));
         }
         let reservations = store.about().reservations;
-        let late = match &ticket.unreserved {
+        let late = match self.unreserved {
             None if reservations => return Err(Reason::Revoked),
             None if run_start.erased.is_some() => return Ok((None, run_start.erased)),
             // The store did not answer before the run.
@@ -205,53 +207,44 @@ impl Engine {
                         stale: Stale::Any,
                         late: &LateLookup::default(),
                     };
-                    self.get_or_reserve(store, key, &names, request, budget)
-                        .await?
+                    get_or_reserve(&self.engine.access, store, key, &names, request, budget).await?
                 }
             };
             match reservation {
-                Some(Reservation::Held(lease)) => lease.claim(flight),
+                Some(Reservation::Held(lease)) => flight.set_lease(lease.claim()),
                 Some(Reservation::Busy { .. }) | None => return Err(Reason::BusyElsewhere),
             }
             found
         } else {
             let text = key.text();
             let found = store.get(space::CACHE, &text, &names);
-            self.await_store(found, budget).await?
+            self.access().await_store(found, budget).await?
         };
         // The counter of erasures is the last one that a lookup reads.
         let erased = found.counters.last().copied().unwrap_or(u64::MAX);
         let lease = flight.lease();
         let may_be_stored = lease.is_some() || !reservations;
-        if may_be_stored && run_start.nothing_erased_since(erased, found.now, self.clock.now()) {
+        if may_be_stored
+            && run_start.nothing_erased_since(erased, found.now, self.access().clock.now())
+        {
             Ok((lease, Some(erased)))
         } else {
             Err(Reason::Revoked)
         }
     }
 
-    /// True if a label contains a secret: such labels are never sent to the store.
-    pub(crate) fn has_secret_label(&self, labels: &[Label]) -> bool {
-        let holds = |text: &str| self.secret_set.occurs_in(text.as_bytes());
-        !self.secret_set.is_empty()
-            && labels
-                .iter()
-                .any(|label| holds(&label.name) || holds(&label.value))
-    }
-
     /// Returns the epochs under which the work began, unless this process knows of a later or current write
     /// to one of the domains.
-    fn current_epochs(&self, ticket: &Ticket) -> Result<Vec<(String, u64)>, Reason> {
-        let domains = &ticket.policy.domains;
-        let local_epochs = self.epochs.local_epochs(domains);
+    fn current_epochs(&self) -> Result<Vec<(String, u64)>, Reason> {
+        let domains = &self.policy.domains;
+        let local_epochs = self.engine.writes.local_epochs(domains);
         if let Some(domain) = &local_epochs.being_written {
             return Err(Reason::Written(domain.to_string()));
         }
-        if let (Some(domain), true) = (domains.first(), local_epochs != ticket.flight.local_epochs)
-        {
+        if let (Some(domain), true) = (domains.first(), local_epochs != self.flight.local_epochs) {
             return Err(Reason::Written(domain.to_string()));
         }
-        let Some(before) = &ticket.flight.epochs else {
+        let Some(before) = &self.flight.epochs else {
             return Err(Reason::StoreFault(
                 "the epochs could not be read".to_owned(),
             ));

@@ -4,19 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cachalot_core::{Canonical, Spend};
+use cachalot_core::Spend;
 use cachalot_store::Label;
 
-use crate::body::{Body, CompleteBody, StreamEnd};
-use crate::engine::{Engine, TimeBudget};
+use crate::body::Body;
+use crate::engine::Engine;
+use crate::entry::Entry;
 use crate::flight::{Flight, ReaderGuard};
-use crate::outcome::{CacheStatus, CallSummary, Outcome, OutcomeState, Revision, RunEnd};
+use crate::key::OwnedCall;
+use crate::lease::LateLookup;
+use crate::ledger::{CallStatus, PendingRow};
+use crate::outcome::{Outcome, OutcomeState};
 use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, OrphanPolicy, Policy};
-use crate::reserve::LateLookup;
+use crate::reason::{Failure, Reason};
+use crate::request::Request;
 use crate::run_start::RunStart;
+use crate::store_answer::FinishedRun;
+use crate::stream::{CompleteBody, StreamEnd};
+use crate::summary::{CacheStatus, CallSummary, Revision, RunEnd};
 use crate::sync::{Mutex, lock, spawn};
 use crate::witness::{Witness, to_witnesses};
-use crate::{CallKind, Failure, Reason, Scope};
 
 /// The result of a run.
 #[derive(Debug)]
@@ -44,14 +51,6 @@ impl RunResult {
     }
 }
 
-/// An owned copy of the call that a ticket is for.
-pub(crate) struct OwnedCall {
-    pub(crate) kind: CallKind,
-    pub(crate) scope: Scope,
-    pub(crate) name: String,
-    pub(crate) input: Canonical,
-}
-
 /// The exclusive permission to run a call once, ended by [`Ticket::finish`] or [`Ticket::fail`].
 ///
 /// If it is dropped before the first chunk, a waiting caller becomes the leader; if it is dropped later,
@@ -62,8 +61,6 @@ pub struct Ticket {
     pub(crate) flight: Arc<Flight>,
     pub(crate) call: OwnedCall,
     pub(crate) policy: Policy,
-    /// The remaining time budget of the call for waiting for the store.
-    pub(crate) budget: TimeBudget,
     pub(crate) status: CacheStatus,
     /// Set to a reason if it is known before the run that the answer must not be stored.
     pub(crate) storable: Result<(), Reason>,
@@ -94,11 +91,39 @@ pub(crate) enum TicketStage {
     Waiting,
     Running,
     /// The end is published to all readers and the ledger; the reservation may still have to be released.
-    EvictionListener,
+    Published,
     Ended,
 }
 
 impl Ticket {
+    pub(crate) fn new(
+        request: &Request<'_>,
+        flight: Arc<Flight>,
+        status: CacheStatus,
+        storable: Result<(), Reason>,
+    ) -> Self {
+        let access = &request.engine.access;
+        Self {
+            engine: Arc::clone(request.engine),
+            flight,
+            call: OwnedCall::new(request.call),
+            policy: request.policy.clone(),
+            status,
+            storable,
+            unreserved: None,
+            run_start: RunStart::now(None, access.clock.now()),
+            costs: Box::default(),
+            stage: TicketStage::Waiting,
+        }
+    }
+
+    /// Marks the ticket as running and starts its clock.
+    pub(crate) fn start(mut self) -> Self {
+        self.run_start = RunStart::now(self.run_start.erased, self.engine.access.clock.now());
+        self.stage = TicketStage::Running;
+        self
+    }
+
     /// The list in which the work records what it reads, before it reads it.
     #[must_use]
     pub fn witness(&self) -> &Witness {
@@ -212,31 +237,29 @@ impl Ticket {
         let storable = std::mem::replace(&mut self.storable, Ok(())).and(storable);
         let stored = match storable {
             Ok(()) => {
-                self.engine
-                    .clone()
-                    .store_answer(&self, &answer, spent, labels)
-                    .await
+                let finished = FinishedRun {
+                    engine: &self.engine,
+                    flight: &self.flight,
+                    call: &self.call,
+                    policy: &self.policy,
+                    run_start: &self.run_start,
+                    unreserved: self.unreserved.as_ref(),
+                };
+                finished.store(&answer, spent, labels).await
             }
             Err(reason) => Err(reason),
         };
-        let (stored, expires) = match stored {
-            Ok((revision, expires)) => (Ok(revision), expires),
-            Err(reason) => (Err(reason), None),
-        };
-        let settled = CallSummary {
-            stored,
-            expires,
-            paid: self.own_cost(spent),
-            saved: Spend::default(),
-        };
-        self.end(
-            RunEnd {
-                settled: settled.clone(),
-                run_cost: spent,
+        let paid = self.own_cost(spent);
+        let settled = match stored {
+            Ok((revision, expires)) => CallSummary {
+                stored: Ok(revision),
+                expires,
+                paid,
+                saved: Spend::default(),
             },
-            None,
-        )
-        .await;
+            Err(reason) => CallSummary::not_stored(reason, paid),
+        };
+        self.end(settled.clone(), spent, None).await;
         settled
     }
 
@@ -246,25 +269,13 @@ impl Ticket {
         // Prevents callers from joining a flight that is known to have failed.
         self.flight.close();
         self.flight.body.end(StreamEnd::Failed(failure.clone()));
-        let settled = CallSummary {
-            stored: Err(Reason::Failed),
-            expires: None,
-            paid: self.own_cost(spent),
-            saved: Spend::default(),
-        };
-        self.end(
-            RunEnd {
-                settled: settled.clone(),
-                run_cost: spent,
-            },
-            Some(failure),
-        )
-        .await;
+        let settled = CallSummary::not_stored(Reason::Failed, self.own_cost(spent));
+        self.end(settled.clone(), spent, Some(&failure)).await;
         settled
     }
 
     /// Ends a run before it starts: another process has stored the answer in the meantime.
-    pub(crate) async fn finish_with_entry(mut self, entry: &crate::entry::Entry) {
+    pub(crate) async fn finish_with_entry(mut self, entry: &Entry) {
         // Followers read the witnesses of the answer from the flight.
         self.flight
             .witness
@@ -278,23 +289,18 @@ impl Ticket {
             paid: Spend::default(),
             saved: entry.head.spent,
         };
-        self.end(
-            RunEnd {
-                settled,
-                run_cost: entry.head.spent,
-            },
-            None,
-        )
-        .await;
+        self.end(settled, entry.head.spent, None).await;
     }
 
-    async fn end(&mut self, ended: RunEnd, failure: Option<Failure>) {
+    /// Ends the run; `run_cost` is its total cost.
+    async fn end(&mut self, settled: CallSummary, run_cost: Spend, failure: Option<&Failure>) {
         self.flight.stop_renewal();
-        self.publish(ended, failure.as_ref());
+        self.publish(settled, run_cost, failure);
         if let Some(lease) = self.flight.lease() {
             // The answer is not stored. The next leader need not wait until the store has released the lease.
             self.flight.close();
-            self.engine.release(lease, self.policy.lookup_timeout).await;
+            let access = &self.engine.access;
+            access.release(lease, self.policy.lookup_timeout).await;
         }
         self.leave();
     }
@@ -307,20 +313,57 @@ impl Ticket {
 
     /// Publishes the end of the run. The ledger rows are sent first, so that a caller that sees the call as
     /// settled finds it in the ledger.
-    fn publish(&mut self, mut ended: RunEnd, failure: Option<&Failure>) {
+    fn publish(&mut self, settled: CallSummary, mut run_cost: Spend, failure: Option<&Failure>) {
         if failure.is_some() || self.answers_with_an_error() {
-            ended.run_cost = Spend::default();
+            run_cost = Spend::default();
         }
         if self.stage == TicketStage::Running {
-            self.engine
-                .ledger
-                .record_run(&self.engine, self, &ended.settled, failure);
+            self.record_run(&settled, failure);
         }
-        self.stage = TicketStage::EvictionListener;
-        for row in self.flight.followers.close(ended.run_cost) {
+        self.stage = TicketStage::Published;
+        for row in self.flight.followers.close(run_cost) {
             self.engine.ledger.send(row);
         }
+        let ended = RunEnd { settled, run_cost };
         self.flight.ended.send_replace(Some(ended));
+    }
+
+    fn record_run(&self, settled: &CallSummary, failure: Option<&Failure>) {
+        let ledger = &self.engine.ledger;
+        if !ledger.is_enabled() {
+            return;
+        }
+        let is_answered = failure.is_none()
+            && settled.stored != Err(Reason::Abandoned)
+            && !self.answers_with_an_error();
+        let (access, call) = (&self.engine.access, self.call.borrowed());
+        let answered = CallStatus::from_status(&self.status);
+        ledger.send(PendingRow {
+            reason: self.status.reason().map(ToString::to_string),
+            not_stored: settled.stored.as_ref().err().map(ToString::to_string),
+            failure: failure.map(ToString::to_string),
+            failed: !is_answered && settled.paid.is_free(),
+            paid: settled.paid,
+            saved: settled.saved,
+            ..PendingRow::new(access, &call, self.flight.key, &self.policy, answered)
+        });
+    }
+
+    /// Ends a run whose ticket was dropped without `finish` or `fail`.
+    fn abandon(&mut self) {
+        let spent = match self.stage {
+            TicketStage::Waiting => Spend::default(),
+            TicketStage::Running => self.total_cost(Spend::for_call(self.elapsed())),
+            TicketStage::Published | TicketStage::Ended => return,
+        };
+        let settled = CallSummary::not_stored(Reason::Abandoned, self.own_cost(spent));
+        self.publish(settled, Spend::default(), None);
+        let vacant = self.flight.body.is_empty();
+        self.flight.body.end(if vacant {
+            StreamEnd::Vacant
+        } else {
+            StreamEnd::Failed(Failure::dropped())
+        });
     }
 }
 
@@ -340,31 +383,6 @@ pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: OrphanPolicy) {
     }
 }
 
-impl Ticket {
-    /// Ends a run whose ticket was dropped without `finish` or `fail`.
-    fn abandon(&mut self) {
-        let spent = match self.stage {
-            TicketStage::Waiting => Spend::default(),
-            TicketStage::Running => self.total_cost(Spend::for_call(self.elapsed())),
-            TicketStage::EvictionListener | TicketStage::Ended => return,
-        };
-        let settled = CallSummary {
-            stored: Err(Reason::Abandoned),
-            expires: None,
-            paid: self.own_cost(spent),
-            saved: Spend::default(),
-        };
-        let run_cost = Spend::default();
-        self.publish(RunEnd { settled, run_cost }, None);
-        let vacant = self.flight.body.is_empty();
-        self.flight.body.end(if vacant {
-            StreamEnd::Vacant
-        } else {
-            StreamEnd::Failed(Failure::dropped())
-        });
-    }
-}
-
 impl Drop for Ticket {
     fn drop(&mut self) {
         if self.stage == TicketStage::Ended {
@@ -378,7 +396,7 @@ impl Drop for Ticket {
         match (flight.lease(), tokio::runtime::Handle::try_current()) {
             (Some(lease), Ok(_)) => {
                 spawn(async move {
-                    engine.release(lease, DEFAULT_LOOKUP_TIMEOUT).await;
+                    engine.access.release(lease, DEFAULT_LOOKUP_TIMEOUT).await;
                     engine.flights.leave(&flight);
                 });
             }

@@ -8,7 +8,6 @@ pub(crate) mod hex_digest;
 mod observe;
 mod pending;
 mod status;
-mod witnesses;
 
 use std::collections::HashMap;
 use std::io;
@@ -18,13 +17,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cachalot_core::Digest;
+use cachalot_core::{Digest, Witnesses};
 use serde::{Deserialize, Serialize};
 
 use crate::sync::{Mutex, lock};
 use pending::PendingObservations;
 use status::{Absence, FileStatus, FileSystemTimes};
-pub(crate) use witnesses::to_witnesses;
 
 /// Maximum number of observations; an answer with more is not stored, because checking them would cost
 /// more than the work.
@@ -140,6 +138,36 @@ impl Witness {
         lock(&self.0.incomplete).get_or_insert_with(|| why.into());
     }
 
+    /// Returns the records so far, to be attached to the result of the work; unknown if the list is
+    /// incomplete. Only the work itself knows if it depends on anything else.
+    #[must_use]
+    pub fn witnesses(&self) -> Witnesses {
+        match self.incomplete() {
+            Some(why) => Witnesses::unknown(&why),
+            None => to_witnesses(&ObservationSet::new(self.observed())),
+        }
+    }
+
+    /// Adds the witnesses of a result as they were recorded then: nothing is observed anew, so that every
+    /// later change is detected. Unknown witnesses, and those that another crate recorded, make the list
+    /// incomplete.
+    pub fn adopt(&self, witnesses: &Witnesses) {
+        let items = match witnesses.items() {
+            Ok(items) => items,
+            Err(why) => return self.mark_incomplete(why),
+        };
+        for item in items {
+            match item.downcast_ref::<ObservationSet>() {
+                Some(observations) => {
+                    for observed in observations.current() {
+                        self.note(Ok(observed));
+                    }
+                }
+                None => self.mark_incomplete("it was built from something that cannot be checked"),
+            }
+        }
+    }
+
     fn note(&self, observed: Result<Observed, String>) {
         match observed {
             Err(why) => self.mark_incomplete(why),
@@ -164,6 +192,16 @@ impl Witness {
 
     pub(crate) fn observed(&self) -> Vec<Observed> {
         lock(&self.0.observed).observed.clone()
+    }
+}
+
+/// Wraps observations as [`Witnesses`], which share the list.
+pub(crate) fn to_witnesses(observations: &Arc<ObservationSet>) -> Witnesses {
+    if observations.observed.is_empty() {
+        Witnesses::default()
+    } else {
+        let observations: Arc<ObservationSet> = Arc::clone(observations);
+        Witnesses::from_item(observations)
     }
 }
 

@@ -12,7 +12,7 @@ use cachalot_store::sqlite::files_of;
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, params_from_iter};
 
-use super::{Ledger, LedgerError};
+use super::LedgerError;
 use crate::{CallKind, Key};
 use cachalot_store::glob_matches;
 
@@ -54,86 +54,69 @@ struct Condition {
     parameters: Vec<Sql>,
 }
 
-impl Ledger {
-    /// Erases inputs, keys, handles, scopes, sessions, runs, reasons and failures of the selected calls.
-    /// Time, kind, name, outcome and amounts stay, and so do the totals. Returns the number of calls that had
-    /// content to erase. With `dry_run`, only counts them.
-    ///
-    /// Does not cover calls that a running process has not written yet. Blocks for as long as rebuilding the
-    /// file takes.
-    ///
-    /// # Errors
-    /// If the file cannot be read or written. If another process keeps reading, the calls are erased, but
-    /// their content may be in the files until the next erasure.
-    pub fn erase(&self, which: LedgerSelection<'_>, dry_run: bool) -> Result<u64, LedgerError> {
-        let Some((path, mut connection)) = self.open_for_reading()? else {
-            return Ok(0);
-        };
-        let fault = |error| LedgerError::new(&path, error);
-        let erase = |connection: &mut Connection| {
-            connection.busy_timeout(LOCK_TIMEOUT)?;
-            let Condition { sql, parameters } = which.condition(connection)?;
-            let unerased = format!("key <> '' AND ({sql})");
-            if dry_run {
-                return count_calls(connection, &unerased, &parameters);
-            }
-            change(
-                connection,
-                &format!(
-                    "UPDATE calls SET key = '', handle = NULL, scope = '', run = '', session = NULL,
-                        reason = NULL, not_stored = NULL, failure = NULL,
-                        input = NULL, input_digest = NULL
-                     WHERE {unerased}"
-                ),
-                &parameters,
-            )
-        };
-        let erased = erase(&mut connection).map_err(fault)?;
-        if !dry_run {
-            compact(&path, &connection)?;
+/// See [`super::Ledger::erase`].
+pub(super) fn erase(
+    path: &Path,
+    connection: &mut Connection,
+    which: LedgerSelection<'_>,
+    dry_run: bool,
+) -> Result<u64, LedgerError> {
+    let erase = |connection: &mut Connection| {
+        connection.busy_timeout(LOCK_TIMEOUT)?;
+        let Condition { sql, parameters } = which.condition(connection)?;
+        let unerased = format!("key <> '' AND ({sql})");
+        if dry_run {
+            return count_calls(connection, &unerased, &parameters);
         }
-        Ok(erased)
+        change(
+            connection,
+            &format!(
+                "UPDATE calls SET key = '', handle = NULL, scope = '', run = '', session = NULL,
+                    reason = NULL, not_stored = NULL, failure = NULL,
+                    input = NULL, input_digest = NULL
+                 WHERE {unerased}"
+            ),
+            &parameters,
+        )
+    };
+    let erased = erase(connection).map_err(|error| LedgerError::new(path, error))?;
+    if !dry_run {
+        compact(path, connection)?;
     }
+    Ok(erased)
+}
 
-    /// Deletes the selected calls; the totals stay. With `dry_run`, only counts them. Blocks for as long
-    /// as rebuilding the file takes.
-    ///
-    /// # Errors
-    /// The errors of [`Ledger::erase`].
-    pub fn prune(
-        &self,
-        which: LedgerSelection<'_>,
-        dry_run: bool,
-    ) -> Result<PruneReport, LedgerError> {
-        let Some((path, mut connection)) = self.open_for_reading()? else {
-            return Ok(PruneReport::default());
-        };
-        let fault = |error| LedgerError::new(&path, error);
-        let size = || -> u64 {
-            files_of(&path)
-                .filter_map(|file| std::fs::metadata(file).ok())
-                .map(|metadata| metadata.len())
-                .sum()
-        };
-        let prune = |connection: &mut Connection| {
-            connection.busy_timeout(LOCK_TIMEOUT)?;
-            let Condition { sql, parameters } = which.condition(connection)?;
-            if dry_run {
-                return count_calls(connection, &sql, &parameters);
-            }
-            let delete = format!("DELETE FROM calls WHERE {sql}");
-            change(connection, &delete, &parameters)
-        };
-        let before = size();
-        let calls = prune(&mut connection).map_err(fault)?;
-        if !dry_run {
-            compact(&path, &connection)?;
+/// See [`super::Ledger::prune`].
+pub(super) fn prune(
+    path: &Path,
+    connection: &mut Connection,
+    which: LedgerSelection<'_>,
+    dry_run: bool,
+) -> Result<PruneReport, LedgerError> {
+    let size = || -> u64 {
+        files_of(path)
+            .filter_map(|file| std::fs::metadata(file).ok())
+            .map(|metadata| metadata.len())
+            .sum()
+    };
+    let prune = |connection: &mut Connection| {
+        connection.busy_timeout(LOCK_TIMEOUT)?;
+        let Condition { sql, parameters } = which.condition(connection)?;
+        if dry_run {
+            return count_calls(connection, &sql, &parameters);
         }
-        Ok(PruneReport {
-            calls,
-            bytes: before.saturating_sub(size()),
-        })
+        let delete = format!("DELETE FROM calls WHERE {sql}");
+        change(connection, &delete, &parameters)
+    };
+    let before = size();
+    let calls = prune(connection).map_err(|error| LedgerError::new(path, error))?;
+    if !dry_run {
+        compact(path, connection)?;
     }
+    Ok(PruneReport {
+        calls,
+        bytes: before.saturating_sub(size()),
+    })
 }
 
 fn count_calls(connection: &Connection, which: &str, parameters: &[Sql]) -> rusqlite::Result<u64> {

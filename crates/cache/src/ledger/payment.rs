@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cachalot_core::{Canonical, Digest, Millis, SecretSet, Spend};
 
-use super::{CallStatus, Ledger, PendingRow};
+use super::{CallStatus, PendingRow};
 use crate::{CallKind, Key, Scope};
 
 /// A model's answer in a conversation. No entry answers such a request; its cost depends on the length of the
@@ -36,9 +36,8 @@ pub struct Payment<'a> {
     pub secret_set: &'a Arc<SecretSet>,
 }
 
-impl Ledger {
-    /// Records a model's answer in a conversation.
-    pub fn record_payment(&self, payment: Payment<'_>) {
+impl From<Payment<'_>> for PendingRow {
+    fn from(payment: Payment<'_>) -> Self {
         let Payment {
             at,
             model,
@@ -52,7 +51,7 @@ impl Ledger {
             saved,
             secret_set,
         } = payment;
-        self.send(PendingRow {
+        Self {
             when: Instant::now(),
             at,
             kind: CallKind::Prefix,
@@ -70,6 +69,6 @@ impl Ledger {
             failed: false,
             paid,
             saved,
-        });
+        }
     }
 }

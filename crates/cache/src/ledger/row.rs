@@ -5,7 +5,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::outcome::CacheStatus;
+use crate::summary::CacheStatus;
 
 /// The source of the answer to a call, as recorded in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -24,7 +24,7 @@ pub enum CallStatus {
 }
 
 impl CallStatus {
-    pub(super) fn from_status(status: &CacheStatus) -> Self {
+    pub(crate) fn from_status(status: &CacheStatus) -> Self {
         match status {
             CacheStatus::Hit => Self::Hit,
             CacheStatus::Coalesced => Self::Coalesced,

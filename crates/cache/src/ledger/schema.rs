@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::LedgerError;
+use super::error::LedgerError;
 
 /// The layout's version; a file of a newer one is refused.
 const SCHEMA_VERSION: i64 = 3;

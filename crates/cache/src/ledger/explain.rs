@@ -1,11 +1,12 @@
 //! Explanations of calls: the nearest earlier call of the same name and scope, and the differences between
 //! the two inputs.
 
+use rusqlite::{Connection, Result};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::{LedgerRow, query};
 use crate::CallKind;
-use crate::ledger::{Ledger, LedgerError, LedgerRow};
 
 /// A difference between two inputs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,64 +41,49 @@ pub struct Explanation {
 /// Maximum number of earlier calls that are compared.
 const MAX_COMPARED_CALLS: u32 = 200;
 
-impl Ledger {
-    /// Explains the last call under a key or a handle (for a payment of a conversation: its session). Without
-    /// one, explains the last call that an entry could have answered. `None` if the ledger has no such call.
-    ///
-    /// # Errors
-    /// If the ledger cannot be read.
-    pub fn explain(&self, key_or_handle: Option<&str>) -> Result<Option<Explanation>, LedgerError> {
-        let found = match key_or_handle {
-            Some(text) => self.calls_by_key(text, 1)?,
-            None => self.last_call()?,
-        };
-        match found.into_iter().next() {
-            Some(call) => self.explain_call(call).map(Some),
-            None => Ok(None),
-        }
-    }
+/// See [`super::Ledger::explain`].
+pub(super) fn explain(
+    connection: &Connection,
+    key_or_handle: Option<&str>,
+) -> Result<Option<Explanation>> {
+    let found = match key_or_handle {
+        Some(text) => query::calls_by_key(connection, text, 1)?.pop(),
+        None => query::last_call(connection)?,
+    };
+    found.map(|call| explain_call(connection, call)).transpose()
+}
 
-    /// Explains one call.
-    ///
-    /// # Errors
-    /// If the ledger cannot be read.
-    pub fn explain_call(&self, call: LedgerRow) -> Result<Explanation, LedgerError> {
-        let same = self
-            .calls_by_key(&call.key, MAX_COMPARED_CALLS)?
-            .into_iter()
-            .find(|row| row.id < call.id);
-        let payment = self
-            .last_payment(&call.key, call.id)?
-            .filter(|payment| payment.id != call.id && !call.erased);
-        let mut explanation = Explanation {
-            payment,
-            same,
-            call,
-            nearest: None,
-            differences: Vec::new(),
-            hidden_difference: false,
-        };
-        let is_payment = explanation.call.kind == CallKind::Prefix.as_str();
-        if explanation.same.is_some() || is_payment {
-            return Ok(explanation);
-        }
-        if explanation.call.input_digest.is_none() {
-            return Ok(explanation);
-        }
-        let earlier = self.earlier_calls(&explanation.call, MAX_COMPARED_CALLS)?;
-        let nearest = earlier
-            .into_iter()
-            .map(|row| (shown_differences(&row, &explanation.call), row))
-            // Calls whose differences cannot be shown come last; among equally near calls, the newest wins.
-            .min_by_key(|(differences, _)| differences.as_ref().map_or(usize::MAX, Vec::len));
-        if let Some((differences, row)) = nearest {
-            explanation.differences = differences.unwrap_or_default();
-            explanation.hidden_difference = explanation.differences.is_empty()
-                && row.input_digest != explanation.call.input_digest;
-            explanation.nearest = Some(row);
-        }
-        Ok(explanation)
+fn explain_call(connection: &Connection, call: LedgerRow) -> Result<Explanation> {
+    let same = query::calls_by_key(connection, &call.key, MAX_COMPARED_CALLS)?
+        .into_iter()
+        .find(|row| row.id < call.id);
+    let payment = query::last_payment(connection, &call.key, call.id)?
+        .filter(|payment| payment.id != call.id && !call.erased);
+    let mut explanation = Explanation {
+        payment,
+        same,
+        call,
+        nearest: None,
+        differences: Vec::new(),
+        hidden_difference: false,
+    };
+    let is_payment = explanation.call.kind == CallKind::Prefix.as_str();
+    if explanation.same.is_some() || is_payment || explanation.call.input_digest.is_none() {
+        return Ok(explanation);
     }
+    let earlier = query::earlier_calls(connection, &explanation.call, MAX_COMPARED_CALLS)?;
+    let nearest = earlier
+        .into_iter()
+        .map(|row| (shown_differences(&row, &explanation.call), row))
+        // Calls whose differences cannot be shown come last; among equally near calls, the newest wins.
+        .min_by_key(|(differences, _)| differences.as_ref().map_or(usize::MAX, Vec::len));
+    if let Some((differences, row)) = nearest {
+        explanation.differences = differences.unwrap_or_default();
+        explanation.hidden_difference =
+            explanation.differences.is_empty() && row.input_digest != explanation.call.input_digest;
+        explanation.nearest = Some(row);
+    }
+    Ok(explanation)
 }
 
 /// The differences between the inputs of two calls; `None` if one of them was too long to keep.

@@ -1,0 +1,244 @@
+//! The lookup phase: finds the entry that answers a call, in the front and then in the store, and checks that
+//! it may be served now.
+
+use std::sync::Arc;
+
+use cachalot_core::Millis;
+use cachalot_store::{GetResult, Record, Store, counter, space};
+
+use crate::engine::Engine;
+use crate::entry::Entry;
+use crate::epoch::LocalEpochs;
+use crate::front::{FrontEntry, Stamp};
+use crate::lease::{EnterAnswer, Reservation, ReservationRequest, get_or_reserve};
+use crate::policy::{CacheMode, Domain, Policy};
+use crate::request::Request;
+use crate::witness::SERVE_CHECK_TIMEOUT;
+use crate::{Key, Reason};
+
+/// The result of a lookup in the front and the store.
+pub(crate) enum Lookup {
+    Hit(Arc<FrontEntry>),
+    Miss(LookupMiss),
+}
+
+/// The result of a lookup that found no servable entry, with the state at that moment.
+pub(crate) struct LookupMiss {
+    pub(crate) reason: Reason,
+    pub(crate) local_epochs: LocalEpochs,
+    /// The epochs of the call's domains; `None` if they could not be read. Empty for a call without domains.
+    pub(crate) epochs: Option<Vec<u64>>,
+    /// The store's counter of erasures; `None` if it could not be read.
+    pub(crate) erased: Option<u64>,
+    /// The reservation that the lookup made.
+    pub(crate) reservation: Option<Reservation>,
+    /// The revision of the record that exists but cannot be served.
+    pub(crate) revision: Option<u64>,
+}
+
+impl LookupMiss {
+    /// True if the epochs under which the call would run are unknown.
+    pub(crate) fn has_unknown_epochs(&self) -> bool {
+        self.local_epochs.being_written.is_some() || self.epochs.is_none()
+    }
+
+    /// A miss because the store was not read: it was not asked, or did not answer.
+    fn unread(reason: Reason, local_epochs: LocalEpochs, policy: &Policy) -> Lookup {
+        Lookup::Miss(Self {
+            reason,
+            local_epochs,
+            epochs: policy.domains.is_empty().then(Vec::new),
+            erased: None,
+            reservation: None,
+            revision: None,
+        })
+    }
+}
+
+/// Looks an entry up in the front and in the store. Reserves nothing.
+pub(crate) async fn find_entry(request: &Request<'_>) -> Lookup {
+    let now = request.engine.access.clock.now();
+    match find_in_front(request.engine, &request.key, &request.policy.domains, now).await {
+        Some(front_entry) => Lookup::Hit(front_entry),
+        None => find_in_store(request, None).await,
+    }
+}
+
+/// Returns the entry in the front that answers a call with these domains, if it may be served now, at `now`
+/// by this machine's clock.
+pub(crate) async fn find_in_front(
+    engine: &Engine,
+    key: &Key,
+    domains: &[Domain],
+    now: Millis,
+) -> Option<Arc<FrontEntry>> {
+    let store = engine.access.store().ok()?;
+    if engine.writes.local_epochs(domains).being_written.is_some() {
+        return None;
+    }
+    let front_entry = engine.front.get(key)?;
+    let serves = front_entry.has_domains(domains)
+        && front_entry.is_current(store.as_ref(), key)
+        && !front_entry
+            .entry
+            .head
+            .is_expired(engine.access.store_time(now))
+        && front_entry
+            .entry
+            .observations
+            .check(SERVE_CHECK_TIMEOUT)
+            .await
+            .is_ok();
+    serves.then_some(front_entry)
+}
+
+/// Looks an entry up in the store. With a reservation request, reserves the key if the record does not answer.
+pub(crate) async fn find_in_store(
+    request: &Request<'_>,
+    reservation_request: Option<ReservationRequest<'_>>,
+) -> Lookup {
+    let (engine, policy) = (request.engine, request.policy);
+    // Read before the lookup.
+    let local_epochs = engine.writes.local_epochs(&policy.domains);
+    if let Some(domain) = &local_epochs.being_written {
+        let reason = Reason::Written(domain.to_string());
+        return LookupMiss::unread(reason, local_epochs, policy);
+    }
+    let store = match engine.access.store() {
+        Ok(store) => store,
+        Err(reason) => return LookupMiss::unread(reason, local_epochs, policy),
+    };
+    let key_text = request.key.text();
+    let domains: Vec<String> = policy.domains.iter().map(Domain::counter).collect();
+    let mut counters: Vec<&str> = domains.iter().map(String::as_str).collect();
+    // Stamps are read before the record, so that the record is at least as new as its stamp.
+    let stamp = Stamp::read(store.as_ref(), &key_text);
+    let stamps: Option<Vec<(String, Stamp)>> = counters
+        .iter()
+        .map(|&counter| Some((counter.to_owned(), Stamp::read(store.as_ref(), counter)?)))
+        .collect();
+    counters.push(counter::ERASED);
+    let (found, reservation) = match read(request, reservation_request, store, &counters).await {
+        Ok(read) => read,
+        Err(reason) => return LookupMiss::unread(reason, local_epochs, policy),
+    };
+    let GetResult {
+        record,
+        counters: mut epochs,
+        now,
+    } = found;
+    counters.pop();
+    let erased = epochs.pop();
+    let revision = record.as_ref().map(|record| record.revision);
+    let servable = match policy.mode {
+        CacheMode::Refresh => Err(Reason::Refresh),
+        _ => check_servable(request, record, now, &counters, &epochs).await,
+    };
+    match servable {
+        Ok(entry) => {
+            let may_be_fronted = stamp.is_some() && stamps.is_some();
+            let front_entry = Arc::new(FrontEntry {
+                entry,
+                tally: engine.ledger.tally(request.call.kind, request.call.name),
+                stamp: stamp.unwrap_or_default(),
+                domains: stamps.unwrap_or_default(),
+            });
+            if may_be_fronted {
+                engine.front.insert(request.key, Arc::clone(&front_entry));
+            }
+            Lookup::Hit(front_entry)
+        }
+        Err(reason) => {
+            engine.front.remove(&request.key);
+            Lookup::Miss(LookupMiss {
+                reason,
+                local_epochs,
+                epochs: Some(epochs),
+                erased,
+                reservation,
+                revision,
+            })
+        }
+    }
+}
+
+async fn read(
+    request: &Request<'_>,
+    reservation_request: Option<ReservationRequest<'_>>,
+    store: &Arc<dyn Store>,
+    counters: &[&str],
+) -> Result<EnterAnswer, Reason> {
+    let (access, key, budget) = (&request.engine.access, &request.key, &request.budget);
+    if let Some(reservation_request) = reservation_request {
+        return get_or_reserve(access, store, key, counters, reservation_request, budget).await;
+    }
+    let asked = access.clock.now();
+    let key = key.text();
+    let found = store.get(space::CACHE, &key, counters);
+    let found = access.await_store(found, budget).await?;
+    access.record_clock_offset(asked, found.now);
+    Ok((found, None))
+}
+
+/// Decodes a record and applies every check that can make it unservable.
+async fn check_servable(
+    request: &Request<'_>,
+    record: Option<Record>,
+    now: Millis,
+    counters: &[&str],
+    epochs: &[u64],
+) -> Result<Entry, Reason> {
+    let record = record.ok_or(Reason::Absent)?;
+    let entry = Entry::decode_for(record, &request.key, request.call)?;
+    if entry.head.is_expired(now) {
+        return Err(Reason::Expired);
+    }
+    check_epochs(&entry.head.epochs, counters, epochs)?;
+    let checked = entry.observations.check(SERVE_CHECK_TIMEOUT).await;
+    checked.map_err(Reason::Changed)?;
+    Ok(entry)
+}
+
+/// Returns the answer of a frozen run: an entry of any age and epochs whose files still have the same
+/// content.
+pub(crate) async fn find_frozen(request: &Request<'_>) -> Result<Arc<FrontEntry>, Reason> {
+    let engine = request.engine;
+    let store = engine.access.store()?;
+    let key = request.key.text();
+    let found = store.get(space::CACHE, &key, &[]);
+    let found = engine.access.await_store(found, &request.budget).await?;
+    let record = found.record.ok_or(Reason::Absent)?;
+    let entry = Entry::decode_for(record, &request.key, request.call)?;
+    entry
+        .observations
+        .check_frozen()
+        .await
+        .map_err(Reason::Changed)?;
+    Ok(Arc::new(FrontEntry {
+        entry,
+        tally: engine.ledger.tally(request.call.kind, request.call.name),
+        stamp: Stamp::default(),
+        domains: Vec::new(),
+    }))
+}
+
+/// Checks that an entry was created under the current epochs of the call's domains. An entry with fewer or
+/// other domains than the call was created under another policy and does not answer it.
+fn check_epochs(stored: &[(String, u64)], counters: &[&str], now: &[u64]) -> Result<(), Reason> {
+    for (counter, now) in counters.iter().zip(now) {
+        if !stored
+            .iter()
+            .any(|(name, epoch)| name == counter && epoch == now)
+        {
+            let domain = counter.strip_prefix("epoch:").unwrap_or(counter);
+            return Err(Reason::Written(domain.to_owned()));
+        }
+    }
+    match stored
+        .iter()
+        .find(|(name, _)| !counters.contains(&name.as_str()))
+    {
+        Some((name, _)) => Err(Reason::Written(name.replacen("epoch:", "", 1))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,97 @@
+//! Statuses and final states of calls.
+
+use std::sync::Arc;
+
+use cachalot_core::{Millis, Spend};
+use cachalot_store::Label;
+
+use crate::Reason;
+
+/// The source of the answer to a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CacheStatus {
+    /// An entry of the cache.
+    Hit,
+    /// A run that another caller had started.
+    Coalesced,
+    /// A run of the call's own, because the lookup found no servable entry, and why.
+    Miss(Reason),
+    /// A run of the call's own without a lookup, and why.
+    Bypass(Reason),
+}
+
+impl CacheStatus {
+    /// `hit`, `coalesced`, `miss` or `bypass`.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Coalesced => "coalesced",
+            Self::Miss(_) => "miss",
+            Self::Bypass(_) => "bypass",
+        }
+    }
+
+    /// The reason why the call was not a hit.
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        match self {
+            Self::Hit | Self::Coalesced => None,
+            Self::Miss(reason) | Self::Bypass(reason) => Some(reason),
+        }
+    }
+}
+
+/// Origin and age of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryProvenance {
+    /// The time of creation.
+    pub created: Millis,
+    /// The time of expiry; `None`: it never expires.
+    pub expires: Option<Millis>,
+    /// The cost of producing the answer.
+    pub spent: Spend,
+    /// Labels by which the entry can be found.
+    pub labels: Arc<[Label]>,
+    /// The store's revision of the record.
+    pub revision: u64,
+}
+
+/// The revision under which an answer was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Revision(pub u64);
+
+/// The final state of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallSummary {
+    /// The stored revision, or the reason why nothing was stored. For a hit, the revision that was served.
+    pub stored: Result<Revision, Reason>,
+    /// The expiry of the stored entry; `None` if it never expires, or nothing was stored.
+    pub expires: Option<Millis>,
+    /// The cost of this call.
+    pub paid: Spend,
+    /// The cost that the call would have had without the cache.
+    pub saved: Spend,
+}
+
+impl CallSummary {
+    /// The final state of a run whose answer is not stored.
+    pub(crate) fn not_stored(reason: Reason, paid: Spend) -> Self {
+        Self {
+            stored: Err(reason),
+            expires: None,
+            paid,
+            saved: Spend::default(),
+        }
+    }
+}
+
+/// The end of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct RunEnd {
+    /// The final state for the call that ran.
+    pub(crate) settled: CallSummary,
+    /// The saving of a call that followed the run: the total cost of the run, nested calls included. Zero if
+    /// the run gave no answer, or one that reports an error.
+    pub(crate) run_cost: Spend,
+}
