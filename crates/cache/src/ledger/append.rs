@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::time::Duration;
 
 use cachalot_core::secret::{mask_credentials, redact_value};
 use cachalot_core::{Millis, Spend};
@@ -99,12 +98,9 @@ pub(super) fn row_totals(row: &PendingRow) -> LedgerTotals {
     }
 }
 
-fn nanos(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// Tokens, money and unpriced calls of a spend, as the ledger's integers.
+/// Time, tokens, money and unpriced calls of a spend, as the ledger's integers.
 struct Charges {
+    nanos: i64,
     input: i64,
     output: i64,
     cost: i64,
@@ -115,6 +111,7 @@ impl From<&Spend> for Charges {
     fn from(spend: &Spend) -> Self {
         let integer = |number| i64::try_from(number).unwrap_or(i64::MAX);
         Self {
+            nanos: i64::try_from(spend.time.as_nanos()).unwrap_or(i64::MAX),
             input: integer(spend.input_tokens),
             output: integer(spend.output_tokens),
             cost: integer(spend.cost.picodollars),
@@ -123,9 +120,25 @@ impl From<&Spend> for Charges {
     }
 }
 
-/// Inserts a row: each column is declared with its value. With `ON CONFLICT (…) ADD`, adds the other columns
-/// to those of an existing row with the same values in these.
+/// Inserts a row: each column is declared with its value, and the columns of what was paid and saved follow.
+/// With `ON CONFLICT (…) ADD`, adds the other columns to those of an existing row with the same values in these.
 macro_rules! insert {
+    ($connection:expr, $table:ident, [$($conflict:tt)*] { $($columns:tt)* }, $paid:expr, $saved:expr) => {{
+        let (paid, saved) = (Charges::from($paid), Charges::from($saved));
+        insert!($connection, $table, $($conflict)* {
+            $($columns)*
+            paid: paid.nanos,
+            paid_input: paid.input,
+            paid_output: paid.output,
+            paid_cost: paid.cost,
+            paid_unpriced: paid.unpriced,
+            saved: saved.nanos,
+            saved_input: saved.input,
+            saved_output: saved.output,
+            saved_cost: saved.cost,
+            saved_unpriced: saved.unpriced,
+        })
+    }};
     ($connection:expr, $table:ident, { $($column:ident: $value:expr,)* }) => {
         $connection
             .prepare_cached(insert!(@sql $table, $($column)*))?
@@ -235,8 +248,7 @@ impl<'a> CallRow<'a> {
     }
 
     fn insert(self, connection: &Connection, run: &str) -> rusqlite::Result<()> {
-        let (paid, saved) = (Charges::from(&self.paid), Charges::from(&self.saved));
-        insert!(connection, calls, {
+        insert!(connection, calls, [] {
             at: self.at,
             run: run,
             kind: self.kind.as_str(),
@@ -252,17 +264,7 @@ impl<'a> CallRow<'a> {
             failed: self.failed,
             input: self.input,
             input_digest: self.input_digest,
-            paid: nanos(self.paid.time),
-            paid_input: paid.input,
-            paid_output: paid.output,
-            paid_cost: paid.cost,
-            paid_unpriced: paid.unpriced,
-            saved: nanos(self.saved.time),
-            saved_input: saved.input,
-            saved_output: saved.output,
-            saved_cost: saved.cost,
-            saved_unpriced: saved.unpriced,
-        })?;
+        }, &self.paid, &self.saved)?;
         Ok(())
     }
 }
@@ -273,25 +275,14 @@ fn add(
     name: &str,
     sum: &LedgerTotals,
 ) -> rusqlite::Result<()> {
-    let (paid, saved) = (Charges::from(&sum.paid), Charges::from(&sum.saved));
-    insert!(connection, totals, ON CONFLICT (kind: kind, name: name) ADD {
+    insert!(connection, totals, [ON CONFLICT (kind: kind, name: name) ADD] {
         hits: sum.hits as i64,
         coalesced: sum.coalesced as i64,
         misses: sum.misses as i64,
         bypasses: sum.bypasses as i64,
         failures: sum.failures as i64,
         failed: sum.failed as i64,
-        paid: nanos(sum.paid.time),
-        paid_input: paid.input,
-        paid_output: paid.output,
-        paid_cost: paid.cost,
-        paid_unpriced: paid.unpriced,
-        saved: nanos(sum.saved.time),
-        saved_input: saved.input,
-        saved_output: saved.output,
-        saved_cost: saved.cost,
-        saved_unpriced: saved.unpriced,
-    })?;
+    }, &sum.paid, &sum.saved)?;
     Ok(())
 }
 

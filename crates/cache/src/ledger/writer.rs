@@ -204,33 +204,27 @@ fn write(mut file: File, hits: &Hits, messages: &mpsc::Receiver<Message>, warn: 
 mod tests {
     use std::sync::Mutex;
 
-    use cachalot_core::{Canonical, SecretSet, Spend};
+    use cachalot_core::{Canonical, Digest, SecretSet, Spend};
     use serde_json::json;
 
     use super::*;
-    use crate::ledger::CallStatus;
-    use crate::{CallKind, Key};
+    use crate::Scope;
+    use crate::ledger::Payment;
 
     fn row() -> PendingRow {
-        PendingRow {
-            when: Instant::now(),
+        PendingRow::from(Payment {
             at: 5,
-            kind: CallKind::Action,
-            scope: "global".to_owned(),
-            name: "read".to_owned(),
-            key: Key::from_digest(cachalot_core::Digest::sha256(b"x")),
-            handle: None,
-            session: None,
+            model: "read",
+            scope: &Scope::Global,
+            session: "session",
+            on_behalf_of: None,
+            prefix: Digest::sha256(b"x"),
             input: Canonical::value(&json!({})),
-            secret_set: Arc::new(SecretSet::empty()),
-            answered: CallStatus::Miss,
             reason: None,
-            not_stored: None,
-            failure: None,
-            failed: false,
             paid: Spend::default(),
             saved: Spend::default(),
-        }
+            secret_set: &Arc::new(SecretSet::empty()),
+        })
     }
 
     #[test]
