@@ -6,8 +6,11 @@ use async_trait::async_trait;
 use cachalot_core::{EffectTargets, Effects};
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Switch;
-use cachalot_tools::{Arguments, Operation, OperationMetadata, Tool, ToolContext, ToolOutput};
-use serde_json::{Value, json};
+use cachalot_tools::{
+    OperationMetadata, ResourceAccess, Tool, ToolContext, ToolOutput, TypedTool, WithOriginal,
+};
+use serde::Deserialize;
+use serde_json::json;
 
 use crate::Error;
 use crate::chat_state::ChatState;
@@ -118,8 +121,7 @@ impl TransferTask {
     }
 
     /// Returns the agent that a call names and its `fork` setting, if the delegating agent may use it.
-    fn sub_agent(&self, arguments: &Arguments) -> Option<(&AgentDefinition, bool)> {
-        let name = text(arguments, "agent");
+    fn sub_agent(&self, name: &str) -> Option<(&AgentDefinition, bool)> {
         let mut known = self.delegator.sub_agents.iter();
         let known = known.find(|known| known.name == name)?;
         Some((self.shared.team.agent(name)?, known.fork))
@@ -168,48 +170,58 @@ fn describe_visibility(sub_agents: &[SubAgent]) -> String {
     }
 }
 
-fn text<'a>(arguments: &'a Arguments, name: &str) -> &'a str {
-    let text = arguments.get(name).and_then(Value::as_str);
-    text.unwrap_or_default()
+/// The arguments of `transfer_task`.
+#[derive(Deserialize)]
+pub(crate) struct TransferArguments {
+    agent: String,
+    task: String,
+    #[serde(default)]
+    expected_output: String,
 }
 
 #[async_trait]
-impl Operation for TransferTask {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for TransferTask {
+    type Arguments = WithOriginal<TransferArguments>;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
     /// The tool itself writes nothing: the calls of the sub-agent declare their own effects.
-    fn effects(&self, _: &Arguments, _: &ToolContext) -> Effects {
+    fn effects(&self, _: &WithOriginal<TransferArguments>, _: &ToolContext) -> Effects {
         Effects {
             reads: EffectTargets::Unknown,
             writes: EffectTargets::NOTHING,
         }
     }
 
+    fn resource_access(&self, arguments: &WithOriginal<TransferArguments>) -> ResourceAccess {
+        let schema = self.metadata.parameters.schema();
+        ResourceAccess::declared(&schema, &arguments.original, false)
+    }
+
     /// Forks of one answer run concurrently: they request no approvals and share a prefix.
-    fn concurrency_safe(&self, arguments: &Arguments) -> bool {
-        self.sub_agent(arguments)
+    fn concurrency_safe(&self, arguments: &WithOriginal<TransferArguments>) -> bool {
+        self.sub_agent(&arguments.typed.agent)
             .is_some_and(|(_, is_fork)| is_fork)
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
-        let name = text(&arguments, "agent");
-        let Some((agent, is_fork)) = self.sub_agent(&arguments) else {
+    async fn run(
+        &self,
+        arguments: WithOriginal<TransferArguments>,
+        context: &ToolContext,
+    ) -> ToolOutput {
+        let arguments = arguments.typed;
+        let name = &*arguments.agent;
+        let Some((agent, is_fork)) = self.sub_agent(name) else {
             let known = self.delegator.sub_agents.iter();
             let known: Vec<&str> = known.map(|known| known.name.as_str()).collect();
             let known = known.join("`, `");
             return ToolOutput::error(format!("There is no agent `{name}` here, but `{known}`."));
         };
-        let task = match text(&arguments, "expected_output").trim() {
-            "" => text(&arguments, "task").to_owned(),
-            expected => format!(
-                "{}\n\nExpected output: {expected}",
-                text(&arguments, "task")
-            ),
+        let task = match arguments.expected_output.trim() {
+            "" => arguments.task,
+            expected => format!("{}\n\nExpected output: {expected}", arguments.task),
         };
         self.emit_agent_switch(&self.delegator.name, name, "transfer_task")
             .await;

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::Problem;
 use crate::tree::MapEntry;
 
-pub use schema::arguments_schema;
+pub use schema::{arguments_schema, tool_schema};
 pub use values::Values;
 
 /// The keys of one mapping.

@@ -16,6 +16,7 @@ pub mod permissions;
 pub mod resource_access;
 mod shell;
 mod tool;
+mod typed_tool;
 pub mod workspace;
 pub mod write_notifier;
 
@@ -29,6 +30,7 @@ pub use parameter::{Parameter, ParameterKind, Parameters};
 pub use permissions::{AccessRequest, PermissionDecision, Permissions};
 pub use resource_access::{Command, CommandText, ResourceAccess};
 pub use tool::{Tool, ToolContext, ToolOutput};
+pub use typed_tool::{TypedTool, WithOriginal};
 pub use workspace::Workspace;
 pub use write_notifier::WriteNotifier;
 

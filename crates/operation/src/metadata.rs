@@ -67,13 +67,13 @@ impl OperationMetadata {
     #[must_use]
     pub fn with_side_effects(
         name: impl Into<Cow<'static, str>>,
-        description: String,
+        description: impl Into<Cow<'static, str>>,
         parameters: Value,
     ) -> Self {
         Self {
             name: name.into(),
             aliases: &[],
-            description: Cow::Owned(description),
+            description: description.into(),
             parameters: parameters.into(),
             version: 1,
             origin: Origin::BuiltIn,

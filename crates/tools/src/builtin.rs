@@ -1,6 +1,7 @@
 //! The built-in tools.
 
 use cachalot_operation::permissions::ToolSignature;
+use cachalot_operation::{CacheClass, OperationMetadata};
 use serde_json::Value;
 
 pub mod files;
@@ -14,6 +15,22 @@ pub use memory::{MEMORY_RESOURCE, MemoryTool};
 pub use shell::{Shell, ShellSettings};
 pub use skills::skills;
 pub use web_fetch::{WebFetch, WebFetchSettings};
+
+/// Describes a tool that runs beside others unless it changes something.
+fn metadata(
+    name: &'static str,
+    description: &'static str,
+    parameters: Value,
+    read_only: bool,
+    cache_class: CacheClass,
+) -> OperationMetadata {
+    OperationMetadata {
+        read_only,
+        exclusive: false,
+        cache_class,
+        ..OperationMetadata::with_side_effects(name, description, parameters)
+    }
+}
 
 /// Returns the built-in tools and their arguments, which permission rules may refer to.
 #[must_use]

@@ -11,7 +11,8 @@ pub mod toolbox;
 
 pub use cachalot_operation::{
     Arguments, CacheClass, Failure, Gate, Operation, OperationMetadata, Origin, Parameter,
-    ParameterKind, ResourceAccess, Tool, ToolContext, ToolOutput, Workspace, workspace,
+    ParameterKind, ResourceAccess, Tool, ToolContext, ToolOutput, TypedTool, WithOriginal,
+    Workspace, workspace,
 };
 pub use cached::CachedTools;
 pub use registry::{Registry, RegistryError};

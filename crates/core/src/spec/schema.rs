@@ -53,6 +53,20 @@ pub fn arguments_schema(doc: &str, parameters: &[Parameter]) -> Value {
     schema
 }
 
+/// Returns the JSON Schema of the arguments of a tool. Unlike those of [`arguments_schema`], they are not
+/// rendered from templates, so each has to be of its kind.
+#[must_use]
+pub fn tool_schema(parameters: &[Parameter]) -> Value {
+    let properties: Map<String, Value> = parameters
+        .iter()
+        .map(|parameter| (parameter.name.to_owned(), parameter.schema(false)))
+        .collect();
+    let mut schema = json!({ "type": "object", "properties": properties });
+    require(&mut schema, parameters.iter());
+    schema["additionalProperties"] = false.into();
+    schema
+}
+
 /// Demands one spelling of each required parameter.
 fn require<'a>(schema: &mut Value, parameters: impl Iterator<Item = &'a Parameter>) {
     let (mut names, mut choices) = (Vec::new(), Vec::new());

@@ -25,16 +25,15 @@ mod write_file;
 use std::path::Path;
 use std::sync::Arc;
 
+use cachalot_core::spec::{Custom, Parameter, ParameterKind, tool_schema};
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use cachalot_operation::permissions::SearchFilter;
-use cachalot_operation::{AccessRequest, ResourceAccess};
-use serde::de::DeserializeOwned;
+use cachalot_operation::{AccessRequest, TypedTool, WithOriginal};
 use serde_json::Value;
 
+use super::metadata;
 use crate::workspace::{PathError, ResolvedPath};
-use cachalot_operation::{
-    Arguments, CacheClass, OperationMetadata, Origin, Tool, ToolContext, ToolOutput,
-};
+use cachalot_operation::{CacheClass, OperationMetadata, Tool, ToolContext};
 pub(in crate::builtin) use temporary_file::TemporaryFile;
 
 /// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file` and `apply_patch`.
@@ -57,53 +56,41 @@ const MAX_RESULT_BYTES: usize = 64 << 10;
 /// Maximum size of files that are read into memory; longer ones are streamed, or refused.
 const MAX_IN_MEMORY_BYTES: u64 = 32 << 20;
 
+/// A text that is not empty.
+const NON_EMPTY: ParameterKind = ParameterKind::Custom(&Custom::shape(
+    || serde_json::json!({ "type": "string", "minLength": 1 }),
+));
+
 /// Describes a tool that changes nothing: its results are valid while its witnesses are unchanged.
-fn reader(name: &str, description: &str, parameters: Value) -> OperationMetadata {
-    metadata(name, description, parameters, CacheClass::Validated)
-}
-
-fn writer(name: &str, description: &str, parameters: Value) -> OperationMetadata {
-    metadata(name, description, parameters, CacheClass::Never)
-}
-
-fn metadata(
-    name: &str,
-    description: &str,
-    parameters: Value,
-    cache_class: CacheClass,
+fn reader(
+    name: &'static str,
+    description: &'static str,
+    parameters: &[Parameter],
 ) -> OperationMetadata {
-    OperationMetadata {
-        name: name.to_owned().into(),
-        aliases: &[],
-        description: description.to_owned().into(),
-        parameters: parameters.into(),
-        version: 1,
-        origin: Origin::BuiltIn,
-        read_only: cache_class != CacheClass::Never,
-        exclusive: false,
-        cache_class,
-    }
+    let parameters = tool_schema(parameters);
+    metadata(name, description, parameters, true, CacheClass::Validated)
 }
 
-/// Returns the argument `path`, or the default if it is missing.
-fn path_of<'a>(arguments: &'a Arguments, default: &'a str) -> &'a str {
-    let path = arguments.get("path").and_then(Value::as_str);
-    path.unwrap_or(default)
-}
-
-/// The touches of a call that searches below its `path`.
-fn searching(arguments: &Arguments) -> ResourceAccess {
-    ResourceAccess::searching(path_of(arguments, "."))
+fn writer(
+    name: &'static str,
+    description: &'static str,
+    parameters: &[Parameter],
+) -> OperationMetadata {
+    let parameters = tool_schema(parameters);
+    metadata(name, description, parameters, false, CacheClass::Never)
 }
 
 /// Returns the filter of files that a search must not read by the permission rules.
-fn denied(tool: &dyn Tool, arguments: &Arguments, context: &ToolContext) -> SearchFilter {
-    let resource_access = tool.resource_access(arguments);
+fn denied<A>(
+    tool: &impl TypedTool<Arguments = WithOriginal<A>>,
+    arguments: &WithOriginal<A>,
+    context: &ToolContext,
+) -> SearchFilter {
     let operation = AccessRequest {
         tool: &tool.metadata().name,
         read_only: true,
-        arguments,
-        resource_access: &resource_access,
+        arguments: &arguments.original,
+        resource_access: &tool.resource_access(arguments),
     };
     context.rules.search_filter(&operation, &context.workspace)
 }
@@ -126,13 +113,6 @@ fn search_inputs(tool: &str, context: &ToolContext) -> Value {
         [] => readable(context),
         rules => serde_json::json!({"readable": readable(context), "rules": rules}),
     }
-}
-
-/// Converts the arguments to a type. They have been checked, so this fails only if the schema and the type
-/// disagree.
-fn parse_arguments<T: DeserializeOwned>(arguments: Arguments) -> Result<T, ToolOutput> {
-    serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| ToolOutput::error(format!("an argument is wrong: {error}")))
 }
 
 /// The effects of a call that reads. If the path cannot be resolved, the reads are unknown, and later reads

@@ -11,11 +11,10 @@ use cachalot_store::{
     Label, LabelMatch, Order, PageRequest, PutResult, Record, RecordFilter, Store, StoreReply,
     space,
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
 
-use cachalot_operation::{
-    Arguments, CacheClass, Operation, OperationMetadata, Origin, ToolContext, ToolOutput,
-};
+use cachalot_operation::{CacheClass, OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
 /// Timeout of a request to the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -62,52 +61,78 @@ impl MemoryTool {
             "additionalProperties": false,
         });
         Self {
-            metadata: OperationMetadata {
-                name: "memory".into(),
-                aliases: &[],
-                description: "Long-term memory, beyond this conversation: stores a value under a key, searches what is stored, forgets it. Store what will matter later (preferences, decisions, facts about the user and the project), never credentials.".into(),
-                parameters: parameters.into(),
-                version: 1,
-                origin: Origin::BuiltIn,
-                read_only: false,
-                exclusive: false,
-                cache_class: CacheClass::Never,
-            },
+            metadata: super::metadata(
+                "memory",
+                "Long-term memory, beyond this conversation: stores a value under a key, searches what is stored, forgets it. Store what will matter later (preferences, decisions, facts about the user and the project), never credentials.",
+                parameters,
+                false,
+                CacheClass::Never,
+            ),
         }
     }
 }
 
+/// The arguments of `memory`.
+#[derive(Debug, Deserialize)]
+pub struct MemoryArguments {
+    action: MemoryAction,
+    key: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    value: Option<Value>,
+    metadata: Option<Map<String, Value>>,
+    query: Option<String>,
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum MemoryAction {
+    Store,
+    Search,
+    Forget,
+}
+
+/// Reads a value that may be null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+impl MemoryArguments {
+    fn key(&self, action: &str) -> Result<&str, String> {
+        let key = self.key.as_deref().filter(|key| !key.is_empty());
+        key.ok_or_else(|| format!("`{action}` needs `key`: the name of the record"))
+    }
+}
+
 #[async_trait]
-impl Operation for MemoryTool {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for MemoryTool {
+    type Arguments = MemoryArguments;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, _context: &ToolContext) -> Effects {
+    fn effects(&self, arguments: &MemoryArguments, _context: &ToolContext) -> Effects {
         let resource = vec![EffectTarget::Named(MEMORY_RESOURCE.to_owned())];
-        match text(arguments, "action") {
-            Some("search") => Effects::reading(resource),
-            _ => Effects::writing(resource),
+        match arguments.action {
+            MemoryAction::Search => Effects::reading(resource),
+            MemoryAction::Store | MemoryAction::Forget => Effects::writing(resource),
         }
     }
 
-    fn resource_access(&self, _arguments: &Arguments) -> ResourceAccess {
+    fn resource_access(&self, _arguments: &MemoryArguments) -> ResourceAccess {
         // Records have no paths.
         ResourceAccess::default()
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+    async fn run(&self, arguments: MemoryArguments, context: &ToolContext) -> ToolOutput {
         let Some(store) = &context.store else {
             return ToolOutput::error("there is no long-term memory here; continue without it");
         };
-        let done = match text(&arguments, "action") {
-            Some("store") => store_value(store, &arguments, context).await,
-            Some("search") => search(store, &arguments, context).await,
-            Some("forget") => forget(store, &arguments).await,
-            _ => Err("`action` must be `store`, `search` or `forget`".to_owned()),
+        let done = match arguments.action {
+            MemoryAction::Store => store_value(store, arguments, context).await,
+            MemoryAction::Search => search(store, &arguments, context).await,
+            MemoryAction::Forget => forget(store, &arguments).await,
         };
         match done {
             Ok(answer) => ToolOutput::text(context.secret_set.redact(&answer.to_string())),
@@ -118,21 +143,17 @@ impl Operation for MemoryTool {
 
 async fn store_value(
     store: &Arc<dyn Store>,
-    arguments: &Arguments,
+    arguments: MemoryArguments,
     context: &ToolContext,
 ) -> Result<Value, String> {
-    let key = key(arguments, "store")?;
+    let key = arguments.key("store")?.to_owned();
     let remembered = UserRecord {
         value: arguments
-            .get("value")
-            .cloned()
+            .value
             .ok_or("`store` needs `value`: what to remember")?,
-        metadata: arguments
-            .get("metadata")
-            .and_then(Value::as_object)
-            .cloned(),
+        metadata: arguments.metadata,
     };
-    let record = remembered.to_record(key);
+    let record = remembered.to_record(&key);
     if context.secret_set.occurs_in(&record.value) || context.secret_set.occurs_in(key.as_bytes()) {
         return Err("this holds a secret, and nothing that is stored may: leave it out".to_owned());
     }
@@ -146,8 +167,8 @@ async fn store_value(
     }
 }
 
-async fn forget(store: &Arc<dyn Store>, arguments: &Arguments) -> Result<Value, String> {
-    let key = key(arguments, "forget")?;
+async fn forget(store: &Arc<dyn Store>, arguments: &MemoryArguments) -> Result<Value, String> {
+    let key = arguments.key("forget")?;
     // Selected by label, because the key as a prefix would also match longer keys.
     let exactly = [has_key(key)];
     let filter = RecordFilter {
@@ -161,21 +182,21 @@ async fn forget(store: &Arc<dyn Store>, arguments: &Arguments) -> Result<Value, 
 
 async fn search(
     store: &Arc<dyn Store>,
-    arguments: &Arguments,
+    arguments: &MemoryArguments,
     context: &ToolContext,
 ) -> Result<Value, String> {
     let limit = arguments
-        .get("limit")
-        .and_then(Value::as_u64)
+        .limit
         .unwrap_or(DEFAULT_RESULTS)
         .clamp(1, MAX_RESULTS);
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-    let required_labels = required_labels(arguments)?;
+    let required_labels = required_labels(arguments.metadata.as_ref())?;
     let labels: Vec<LabelMatch<'_>> = required_labels
         .iter()
         .map(|Label { name, value }| LabelMatch::Is { name, value })
         .collect();
-    let found = match text(arguments, "query").filter(|query| !query.trim().is_empty()) {
+    let query = arguments.query.as_deref();
+    let found = match query.filter(|query| !query.trim().is_empty()) {
         Some(query) => search_text(store.as_ref(), query, &labels, limit).await?,
         None => list_newest(store.as_ref(), &labels, limit).await?,
     };
@@ -207,9 +228,8 @@ fn shown(record: &Record, remembered: UserRecord) -> Value {
 }
 
 /// Returns the labels that `metadata` requires.
-fn required_labels(arguments: &Arguments) -> Result<Vec<Label>, String> {
-    let fields = arguments.get("metadata").and_then(Value::as_object);
-    fields
+fn required_labels(metadata: Option<&Map<String, Value>>) -> Result<Vec<Label>, String> {
+    metadata
         .into_iter()
         .flatten()
         .map(|(name, value)| {
@@ -258,14 +278,4 @@ async fn await_store<T: Send>(answer: StoreReply<'_, T>) -> Result<T, String> {
         };
         format!("the store failed: {error}{remedy}")
     })
-}
-
-fn key<'a>(arguments: &'a Arguments, action: &str) -> Result<&'a str, String> {
-    text(arguments, "key")
-        .filter(|key| !key.is_empty())
-        .ok_or_else(|| format!("`{action}` needs `key`: the name of the record"))
-}
-
-fn text<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a str> {
-    arguments.get(name).and_then(Value::as_str)
 }

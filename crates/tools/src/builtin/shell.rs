@@ -15,13 +15,12 @@ use cachalot_process::{
     Ended, Error, Lingering, Run, StartError, Streams, describe_status, shell_command,
 };
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 use tokio::process::Command;
 
 use crate::workspace::{PathKind, Workspace};
-use cachalot_operation::{
-    Arguments, CacheClass, Operation, OperationMetadata, Origin, ToolContext, ToolOutput,
-};
+use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 use capture::Capture;
 
 pub use environment::looks_like_a_credential;
@@ -103,23 +102,17 @@ impl Shell {
         });
         Ok(Self {
             pass_patterns: pass_patterns.build()?,
-            metadata: OperationMetadata {
-                name: "shell".into(),
-                aliases: &[],
-                description: "Runs a command and gives its output (stdout and stderr together) and its exit status. Nothing is on its standard input, so it must not ask questions. To keep a program running, start it in the background with its output in a file. Prefer the file tools for reading, searching and editing files.".into(),
-                parameters: parameters.into(),
-                version: 1,
-                origin: Origin::BuiltIn,
-                read_only: false,
-                exclusive: true,
-                cache_class: CacheClass::Never,
-            },
+            metadata: OperationMetadata::with_side_effects(
+                "shell",
+                "Runs a command and gives its output (stdout and stderr together) and its exit status. Nothing is on its standard input, so it must not ask questions. To keep a program running, start it in the background with its output in a file. Prefer the file tools for reading, searching and editing files.",
+                parameters,
+            ),
             settings,
         })
     }
 
-    fn timeout(&self, arguments: &Arguments) -> Result<Duration, String> {
-        let Some(seconds) = arguments.get("timeout").and_then(Value::as_f64) else {
+    fn timeout(&self, seconds: Option<f64>) -> Result<Duration, String> {
+        let Some(seconds) = seconds else {
             return Ok(self.settings.timeout);
         };
         Duration::try_from_secs_f64(seconds)
@@ -133,9 +126,13 @@ impl Shell {
             })
     }
 
-    fn command(&self, arguments: &Arguments, context: &ToolContext) -> Result<Command, String> {
-        let mut command = command_argument(arguments.get("command"))?;
-        let directory = arguments.get("working_directory").and_then(Value::as_str);
+    fn command(
+        &self,
+        arguments: &ShellArguments,
+        context: &ToolContext,
+    ) -> Result<Command, String> {
+        let mut command = arguments.command.to_command()?;
+        let directory = arguments.working_directory.as_deref();
         command.current_dir(working_directory(&context.workspace, directory)?);
         command.env_clear().envs(environment::inherited_variables(
             &context.environment,
@@ -178,43 +175,78 @@ impl Shell {
     }
 }
 
+/// The arguments of `shell`.
+#[derive(Debug, Deserialize)]
+pub struct ShellArguments {
+    command: CommandArgument,
+    timeout: Option<f64>,
+    working_directory: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum CommandArgument {
+    Line(String),
+    Program(Vec<String>),
+}
+
+impl CommandArgument {
+    fn to_command(&self) -> Result<Command, String> {
+        let words = match self {
+            Self::Line(line) => std::slice::from_ref(line),
+            Self::Program(words) => words,
+        };
+        if words.iter().any(|word| word.contains('\0')) {
+            return Err("`command` holds a NUL character, which no command can".to_owned());
+        }
+        match self {
+            Self::Line(line) if line.trim().is_empty() => Err(
+                "`command` is empty: give a command line, or a list of a program and its arguments"
+                    .to_owned(),
+            ),
+            Self::Line(line) => Ok(shell_command(line)),
+            Self::Program(words) => {
+                let (program, arguments) = words
+                    .split_first()
+                    .filter(|(program, _)| !program.is_empty())
+                    .ok_or("`command` is empty: give a program and its arguments")?;
+                let mut command = Command::new(program);
+                command.args(arguments);
+                Ok(command)
+            }
+        }
+    }
+}
+
 #[async_trait]
-impl Operation for Shell {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for Shell {
+    type Arguments = ShellArguments;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, _arguments: &Arguments, _context: &ToolContext) -> Effects {
+    fn effects(&self, _arguments: &ShellArguments, _context: &ToolContext) -> Effects {
         Effects::UNKNOWN
     }
 
-    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
-        let text = match arguments.get("command") {
-            Some(Value::String(line)) => CommandText::Line(line.clone()),
-            Some(Value::Array(words)) => CommandText::Program(
-                words
-                    .iter()
-                    .map(|word| word.as_str().unwrap_or_default().to_owned())
-                    .collect(),
-            ),
-            _ => return ResourceAccess::default(),
+    fn resource_access(&self, arguments: &ShellArguments) -> ResourceAccess {
+        let text = match &arguments.command {
+            CommandArgument::Line(line) => CommandText::Line(line.clone()),
+            CommandArgument::Program(words) => CommandText::Program(words.clone()),
         };
-        let directory = arguments.get("working_directory").and_then(Value::as_str);
         ResourceAccess {
             commands: vec![cachalot_operation::Command {
                 text,
-                directory: directory.map(PathBuf::from),
+                directory: arguments.working_directory.as_ref().map(PathBuf::from),
             }],
             ..ResourceAccess::default()
         }
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+    async fn run(&self, arguments: ShellArguments, context: &ToolContext) -> ToolOutput {
         let prepared = self
-            .timeout(&arguments)
+            .timeout(arguments.timeout)
             .and_then(|timeout| Ok((timeout, self.command(&arguments, context)?)));
         let (timeout, command) = match prepared {
             Ok(prepared) => prepared,
@@ -241,40 +273,6 @@ impl Operation for Shell {
                 ToolOutput::error(context.secret_set.redact(&start_error(&program, &error)))
             }
         }
-    }
-}
-
-/// Converts the argument `command`.
-fn command_argument(command: Option<&Value>) -> Result<Command, String> {
-    let without_nul = |text: &str| {
-        if text.contains('\0') {
-            return Err("`command` holds a NUL character, which no command can".to_owned());
-        }
-        Ok(())
-    };
-    match command {
-        Some(Value::String(line)) if !line.trim().is_empty() => {
-            without_nul(line)?;
-            Ok(shell_command(line))
-        }
-        Some(Value::Array(words)) => {
-            let mut words = words.iter().map(|word| word.as_str().unwrap_or_default());
-            let program = words
-                .next()
-                .filter(|program| !program.is_empty())
-                .ok_or("`command` is empty: give a program and its arguments")?;
-            without_nul(program)?;
-            let mut command = Command::new(program);
-            for word in words {
-                without_nul(word)?;
-                command.arg(word);
-            }
-            Ok(command)
-        }
-        _ => Err(
-            "`command` is empty: give a command line, or a list of a program and its arguments"
-                .to_owned(),
-        ),
     }
 }
 

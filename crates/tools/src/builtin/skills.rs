@@ -17,12 +17,12 @@ use cachalot_core::Effects;
 use cachalot_core::suggest::nearest;
 use cachalot_core::text::head;
 use cachalot_operation::ResourceAccess;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::run_blocking::run_blocking;
 use cachalot_operation::{
-    Arguments, CacheClass, Failure, Operation, OperationMetadata, Origin, Tool, ToolContext,
-    ToolOutput,
+    CacheClass, Failure, OperationMetadata, Tool, ToolContext, ToolOutput, TypedTool,
 };
 use locations::{SKILL_FILE, Skill, find, roots, touched};
 
@@ -43,32 +43,18 @@ pub fn skills(data: Option<&Path>) -> Vec<Arc<dyn Tool>> {
 }
 
 fn metadata(
-    name: &str,
-    description: &str,
+    name: &'static str,
+    description: &'static str,
     properties: Value,
     required: &[&str],
 ) -> OperationMetadata {
-    OperationMetadata {
-        name: name.to_owned().into(),
-        aliases: &[],
-        description: description.to_owned().into(),
-        parameters: json!({
-            "type": "object",
-            "properties": properties,
-            "required": required,
-            "additionalProperties": false,
-        })
-        .into(),
-        version: 1,
-        origin: Origin::BuiltIn,
-        read_only: true,
-        exclusive: false,
-        cache_class: CacheClass::Validated,
-    }
-}
-
-fn text<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a str> {
-    arguments.get(name).and_then(Value::as_str)
+    let parameters = json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    });
+    super::metadata(name, description, parameters, true, CacheClass::Validated)
 }
 
 fn output(done: Result<String, String>, context: &ToolContext) -> ToolOutput {
@@ -96,31 +82,34 @@ impl SkillsList {
     }
 }
 
+/// The arguments of `skills_list`.
+#[derive(Debug, Deserialize)]
+pub struct SkillsListArguments {}
+
 #[async_trait]
-impl Operation for SkillsList {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for SkillsList {
+    type Arguments = SkillsListArguments;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, _arguments: &Arguments, context: &ToolContext) -> Effects {
+    fn effects(&self, _: &SkillsListArguments, context: &ToolContext) -> Effects {
         Effects::reading(touched(context, self.data.as_deref(), None))
     }
 
-    fn resource_access(&self, _arguments: &Arguments) -> ResourceAccess {
+    fn resource_access(&self, _: &SkillsListArguments) -> ResourceAccess {
         ResourceAccess {
             searches: locations::paths(self.data.as_deref(), "", ""),
             ..ResourceAccess::default()
         }
     }
 
-    fn implicit_inputs(&self, _: &Arguments, _context: &ToolContext) -> Result<Value, Failure> {
+    fn implicit_inputs(&self, _context: &ToolContext) -> Result<Value, Failure> {
         Ok(json!({ "data": self.data }))
     }
 
-    async fn run(&self, _arguments: Arguments, context: &ToolContext) -> ToolOutput {
+    async fn run(&self, _: SkillsListArguments, context: &ToolContext) -> ToolOutput {
         let (inner, data) = (context.clone(), self.data.clone());
         let listed = run_blocking(move |_| list(&inner, data.as_deref())).await;
         output(Ok(listed), context)
@@ -205,33 +194,47 @@ impl SkillView {
     }
 }
 
+/// The arguments of `skill_view`.
+#[derive(Debug, Deserialize)]
+pub struct SkillViewArguments {
+    name: String,
+    file: Option<String>,
+}
+
+impl SkillViewArguments {
+    fn file(&self) -> Option<&str> {
+        self.file.as_deref().filter(|file| !file.is_empty())
+    }
+}
+
 #[async_trait]
-impl Operation for SkillView {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for SkillView {
+    type Arguments = SkillViewArguments;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
+    fn effects(&self, arguments: &SkillViewArguments, context: &ToolContext) -> Effects {
         // An invalid name could lead to any path.
-        let name = text(arguments, "name").filter(|name| locations::is_valid_name(name));
+        let name = Some(&*arguments.name).filter(|name| locations::is_valid_name(name));
         Effects::reading(touched(context, self.data.as_deref(), name))
     }
 
-    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
-        let name = text(arguments, "name").unwrap_or_default();
-        let file = text(arguments, "file").filter(|file| !file.is_empty());
-        let file = file.unwrap_or(SKILL_FILE);
-        ResourceAccess::reading(locations::paths(self.data.as_deref(), name, file))
+    fn resource_access(&self, arguments: &SkillViewArguments) -> ResourceAccess {
+        let (data, file) = (self.data.as_deref(), arguments.file());
+        ResourceAccess::reading(locations::paths(
+            data,
+            &arguments.name,
+            file.unwrap_or(SKILL_FILE),
+        ))
     }
 
-    fn implicit_inputs(&self, _: &Arguments, _context: &ToolContext) -> Result<Value, Failure> {
+    fn implicit_inputs(&self, _context: &ToolContext) -> Result<Value, Failure> {
         Ok(json!({ "data": self.data }))
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+    async fn run(&self, arguments: SkillViewArguments, context: &ToolContext) -> ToolOutput {
         let (inner, data) = (context.clone(), self.data.clone());
         let viewed = run_blocking(move |_| view(&arguments, &inner, data.as_deref())).await;
         output(viewed, context)
@@ -239,14 +242,13 @@ impl Operation for SkillView {
 }
 
 fn view(
-    arguments: &Arguments,
+    arguments: &SkillViewArguments,
     context: &ToolContext,
     data: Option<&Path>,
 ) -> Result<String, String> {
-    let name = text(arguments, "name").unwrap_or_default();
-    let skill = existing(name, context, data)?;
+    let skill = existing(&arguments.name, context, data)?;
     let witness = &context.witness;
-    if let Some(file) = text(arguments, "file").filter(|file| !file.is_empty()) {
+    if let Some(file) = arguments.file() {
         return skill.text(file, witness).map_err(|why| {
             match skill.files(MAX_LISTED_FILES, witness) {
                 Ok((files, _)) => format!("{why}; its files are: {}", files.join(", ")),

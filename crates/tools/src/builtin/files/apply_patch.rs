@@ -5,18 +5,18 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_core::spec::{Parameter, required};
 use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::commit::{FileChange, FileSnapshot, commit};
 use super::open_path::missing;
 use super::patch::apply::apply;
 use super::patch::{Action, Hunk, Patch, Section};
-use super::{format_count, parse_arguments, snapshot, writer, writing};
+use super::{NON_EMPTY, format_count, snapshot, writer, writing};
 use crate::run_blocking::{AbandonFlag, run_blocking};
 use crate::workspace::{ResolvedPath, Workspace};
-use cachalot_operation::{Arguments, Operation, OperationMetadata, ToolContext, ToolOutput};
+use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
 const DESCRIPTION: &str = "\
 Changes, adds, moves and deletes several files at once: all of it, or nothing if a part does not fit. \
@@ -40,44 +40,35 @@ pub(super) struct ApplyPatch {
     metadata: OperationMetadata,
 }
 
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    required("patch", NON_EMPTY, "From `*** Begin Patch` to `*** End Patch`."),
+];
+
 #[derive(Deserialize)]
-struct ApplyPatchArguments {
+pub(super) struct ApplyPatchArguments {
     patch: String,
 }
 
 impl ApplyPatch {
     pub(super) fn new() -> Self {
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "patch": {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "From `*** Begin Patch` to `*** End Patch`.",
-                },
-            },
-            "required": ["patch"],
-            "additionalProperties": false,
-        });
         Self {
-            metadata: writer("apply_patch", DESCRIPTION, parameters),
+            metadata: writer("apply_patch", DESCRIPTION, PARAMETERS),
         }
     }
 }
 
 #[async_trait]
-impl Operation for ApplyPatch {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for ApplyPatch {
+    type Arguments = ApplyPatchArguments;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
-        let text = arguments.get("patch").and_then(|patch| patch.as_str());
+    fn effects(&self, arguments: &ApplyPatchArguments, context: &ToolContext) -> Effects {
         // A text that is not a patch now will not be one when it runs.
-        let Ok(patch) = Patch::parse(text.unwrap_or_default()) else {
+        let Ok(patch) = Patch::parse(&arguments.patch) else {
             return Effects::writing(Vec::new());
         };
         let places: Vec<_> = patch
@@ -89,20 +80,15 @@ impl Operation for ApplyPatch {
         writing(places.iter().map(Result::as_ref))
     }
 
-    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
-        let text = arguments.get("patch").and_then(|patch| patch.as_str());
-        match Patch::parse(text.unwrap_or_default()) {
+    fn resource_access(&self, arguments: &ApplyPatchArguments) -> ResourceAccess {
+        match Patch::parse(&arguments.patch) {
             Ok(patch) => ResourceAccess::writing(patch.sections.iter().flat_map(paths)),
             // The call changes nothing, and returns an error.
             Err(_) => ResourceAccess::default(),
         }
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
-        let requested: ApplyPatchArguments = match parse_arguments(arguments) {
-            Ok(requested) => requested,
-            Err(wrong) => return wrong,
-        };
+    async fn run(&self, requested: ApplyPatchArguments, context: &ToolContext) -> ToolOutput {
         let context = context.clone();
         run_blocking(move |abandoned| {
             patch(&requested, &context.workspace, abandoned).unwrap_or_else(|failed| {

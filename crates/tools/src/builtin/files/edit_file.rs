@@ -2,22 +2,20 @@
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::text::head;
 use cachalot_operation::ResourceAccess;
 use memchr::memmem;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::commit::{FileChange, commit};
 use super::content_kind::ContentKind;
 use super::numbered_lines::line;
 use super::open_path::ensure_file;
 use super::text::{LineEndings, line_at, lines, to_crlf, to_lf};
-use super::{
-    format_count, format_number, near_match, parse_arguments, path_of, snapshot, writer, writing,
-};
+use super::{NON_EMPTY, format_count, format_number, near_match, snapshot, writer, writing};
 use crate::run_blocking::{AbandonFlag, run_blocking};
-use cachalot_operation::{Arguments, Operation, OperationMetadata, ToolContext, ToolOutput};
+use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
 /// Number of lines shown before and after a change.
 const CONTEXT_LINES: usize = 2;
@@ -30,8 +28,16 @@ pub(super) struct EditFile {
     metadata: OperationMetadata,
 }
 
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    required("path", NON_EMPTY, "The file, relative to the workspace."),
+    required("old_text", NON_EMPTY, "What is to be replaced."),
+    required("new_text", Kind::Text, "What takes its place; empty to delete."),
+    key("replace_all", Kind::Boolean, "Whether to replace it wherever it occurs."),
+];
+
 #[derive(Deserialize)]
-struct EditFileArguments {
+pub(super) struct EditFileArguments {
     path: String,
     old_text: String,
     new_text: String,
@@ -43,61 +49,30 @@ impl EditFile {
         let description = "Replaces a text in a file. old_text must be in the file exactly as given, \
             whitespace included and without line numbers, and only once unless replace_all is set: add \
             lines around it to make it unique. Line endings are kept.";
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "path": {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "The file, relative to the workspace.",
-                },
-                "old_text": {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "What is to be replaced.",
-                },
-                "new_text": {
-                    "type": "string",
-                    "description": "What takes its place; empty to delete.",
-                },
-                "replace_all": {
-                    "type": "boolean",
-                    "description": "Whether to replace it wherever it occurs.",
-                },
-            },
-            "required": ["path", "old_text", "new_text"],
-            "additionalProperties": false,
-        });
         Self {
-            metadata: writer("edit_file", description, parameters),
+            metadata: writer("edit_file", description, PARAMETERS),
         }
     }
 }
 
 #[async_trait]
-impl Operation for EditFile {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for EditFile {
+    type Arguments = EditFileArguments;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
-        let path = arguments.get("path").and_then(|path| path.as_str());
-        let resolved = context.workspace.resolved(path.unwrap_or_default());
+    fn effects(&self, arguments: &EditFileArguments, context: &ToolContext) -> Effects {
+        let resolved = context.workspace.resolved(&arguments.path);
         writing([resolved.as_ref()])
     }
 
-    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
-        ResourceAccess::writing([path_of(arguments, "")])
+    fn resource_access(&self, arguments: &EditFileArguments) -> ResourceAccess {
+        ResourceAccess::writing([&arguments.path])
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
-        let requested: EditFileArguments = match parse_arguments(arguments) {
-            Ok(requested) => requested,
-            Err(wrong) => return wrong,
-        };
+    async fn run(&self, requested: EditFileArguments, context: &ToolContext) -> ToolOutput {
         let context = context.clone();
         run_blocking(move |abandoned| {
             edit(&requested, &context, abandoned).unwrap_or_else(|failed| failed)

@@ -5,21 +5,20 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
 use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::open_path::{access_error, open_directory};
 use super::walk::{Walk, WalkVisitor, format_notices, shown, touched};
-use super::{
-    denied, format_count, format_number, parse_arguments, reader, reading, search_inputs, searching,
-};
+use super::{NON_EMPTY, denied, format_count, format_number, reader, reading, search_inputs};
 use crate::run_blocking::{AbandonFlag, run_blocking};
 use crate::workspace::{Directory, DirectoryEntry};
 use cachalot_operation::{
-    Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput,
+    Failure, OperationMetadata, ToolContext, ToolOutput, TypedTool, WithOriginal,
 };
 
 /// Maximum number of files that are shown.
@@ -29,11 +28,24 @@ pub(super) struct Glob {
     metadata: OperationMetadata,
 }
 
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    required("pattern", NON_EMPTY, "For example `src/**/*.{ts,tsx}`."),
+    key("path", Kind::Text, "The directory to search, relative to the workspace; the workspace itself if left out."),
+    key("hidden", Kind::Boolean, "Whether to look at what begins with a dot, too."),
+];
+
 #[derive(Deserialize)]
-struct GlobArguments {
+pub(super) struct GlobArguments {
     pattern: String,
     path: Option<String>,
     hidden: Option<bool>,
+}
+
+impl GlobArguments {
+    fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(".")
+    }
 }
 
 impl Glob {
@@ -43,60 +55,39 @@ impl Glob {
             either: `**/*.rs` finds Rust files everywhere, `*.rs` in the directory itself only. What \
             `.gitignore` and `.ignore` files of the workspace name is left out, and so is what begins \
             with a dot unless `hidden` is set or the pattern names it. Links are not followed.";
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "pattern": {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "For example `src/**/*.{ts,tsx}`.",
-                },
-                "path": {
-                    "type": "string",
-                    "description": "The directory to search, relative to the workspace; the workspace itself if left out.",
-                },
-                "hidden": {
-                    "type": "boolean",
-                    "description": "Whether to look at what begins with a dot, too.",
-                },
-            },
-            "required": ["pattern"],
-            "additionalProperties": false,
-        });
         Self {
-            metadata: reader("glob", description, parameters),
+            metadata: reader("glob", description, PARAMETERS),
         }
     }
 }
 
 #[async_trait]
-impl Operation for Glob {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for Glob {
+    type Arguments = WithOriginal<GlobArguments>;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
-        let path = arguments.get("path").and_then(|path| path.as_str());
-        reading(path.unwrap_or("."), context, touched)
+    fn effects(&self, arguments: &WithOriginal<GlobArguments>, context: &ToolContext) -> Effects {
+        reading(arguments.typed.path(), context, touched)
     }
 
-    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
-        searching(arguments)
+    fn resource_access(&self, arguments: &WithOriginal<GlobArguments>) -> ResourceAccess {
+        ResourceAccess::searching(arguments.typed.path())
     }
 
-    fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
+    fn implicit_inputs(&self, context: &ToolContext) -> Result<Value, Failure> {
         Ok(search_inputs(&self.metadata.name, context))
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+    async fn run(
+        &self,
+        arguments: WithOriginal<GlobArguments>,
+        context: &ToolContext,
+    ) -> ToolOutput {
         let denied = denied(self, &arguments, context);
-        let requested: GlobArguments = match parse_arguments(arguments) {
-            Ok(requested) => requested,
-            Err(wrong) => return wrong,
-        };
+        let requested = arguments.typed;
         let context = context.clone();
         run_blocking(move |abandoned| {
             find(&requested, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
@@ -111,7 +102,7 @@ fn find(
     denied: &SearchFilter,
     abandoned: &AbandonFlag,
 ) -> Result<ToolOutput, ToolOutput> {
-    let path = requested.path.as_deref().unwrap_or(".");
+    let path = requested.path();
     let pattern = Pattern::parse(&requested.pattern)?;
     let hidden = requested.hidden.unwrap_or(false) || pattern.names_hidden;
     let (resolved, directory) = open_directory(&context.workspace, path)?;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use cachalot_cache::Witness;
+use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
@@ -22,11 +23,11 @@ use super::content_kind::ContentKind;
 use super::file_content::FileContent;
 use super::open_path::{access_error, open_directory, open_file};
 use super::walk::{Walk, WalkVisitor, format_notices, shown, touched};
-use super::{denied, format_count, parse_arguments, reader, reading, search_inputs, searching};
+use super::{NON_EMPTY, denied, format_count, reader, reading, search_inputs};
 use crate::run_blocking::{AbandonFlag, run_blocking};
 use crate::workspace::{self, Directory, DirectoryEntry, EntryKind};
 use cachalot_operation::{
-    Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput,
+    Failure, OperationMetadata, ToolContext, ToolOutput, TypedTool, WithOriginal,
 };
 
 /// Default maximum number of matches, or files, that are shown.
@@ -36,8 +37,24 @@ pub(super) struct Grep {
     metadata: OperationMetadata,
 }
 
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    required("pattern", NON_EMPTY, "The regular expression."),
+    key("path", Kind::Text, "A directory or a file, relative to the workspace; the workspace itself if left out."),
+    key("glob", Kind::Text, "Search only files that match, for example `*.rs` (in any directory) or `src/**/*.ts`; with `!` before it, only those that do not."),
+    key("case_insensitive", Kind::Boolean, ""),
+    key("context", Kind::IntegerIn(0, 20), "How many lines to show before and after each match."),
+    key("output", OUTPUT_MODE, "Matching lines, the default; or only which files match; or how many lines of each do."),
+    key("limit", Kind::IntegerIn(1, 2_000), "How many matching lines, or files, to show; 200 if left out."),
+    key("hidden", Kind::Boolean, "Whether to look at what begins with a dot, too."),
+];
+
+const OUTPUT_MODE: Kind = Kind::Custom(&Custom::shape(
+    || json!({ "type": "string", "enum": ["content", "files", "count"] }),
+));
+
 #[derive(Deserialize)]
-struct GrepArguments {
+pub(super) struct GrepArguments {
     pattern: String,
     path: Option<String>,
     glob: Option<String>,
@@ -57,6 +74,12 @@ enum OutputMode {
     Count,
 }
 
+impl GrepArguments {
+    fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(".")
+    }
+}
+
 impl Grep {
     pub(super) fn new() -> Self {
         let description = "Searches files line by line with a regular expression (Rust syntax: no \
@@ -65,66 +88,22 @@ impl Grep {
             lines. Files come sorted by path. What `.gitignore` and `.ignore` files name is left out, \
             and so are binary files, symbolic links, and what begins with a dot unless `hidden` is \
             set or `glob` names it.";
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "pattern": {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "The regular expression.",
-                },
-                "path": {
-                    "type": "string",
-                    "description": "A directory or a file, relative to the workspace; the workspace itself if left out.",
-                },
-                "glob": {
-                    "type": "string",
-                    "description": "Search only files that match, for example `*.rs` (in any directory) or `src/**/*.ts`; with `!` before it, only those that do not.",
-                },
-                "case_insensitive": { "type": "boolean" },
-                "context": {
-                    "type": "integer",
-                    "minimum": 0,
-                    "maximum": 20,
-                    "description": "How many lines to show before and after each match.",
-                },
-                "output": {
-                    "type": "string",
-                    "enum": ["content", "files", "count"],
-                    "description": "Matching lines, the default; or only which files match; or how many lines of each do.",
-                },
-                "limit": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": 2_000,
-                    "description": "How many matching lines, or files, to show; 200 if left out.",
-                },
-                "hidden": {
-                    "type": "boolean",
-                    "description": "Whether to look at what begins with a dot, too.",
-                },
-            },
-            "required": ["pattern"],
-            "additionalProperties": false,
-        });
         Self {
-            metadata: reader("grep", description, parameters),
+            metadata: reader("grep", description, PARAMETERS),
         }
     }
 }
 
 #[async_trait]
-impl Operation for Grep {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for Grep {
+    type Arguments = WithOriginal<GrepArguments>;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
-        let path = arguments.get("path").and_then(|path| path.as_str());
-        reading(path.unwrap_or("."), context, |resolved| {
+    fn effects(&self, arguments: &WithOriginal<GrepArguments>, context: &ToolContext) -> Effects {
+        reading(arguments.typed.path(), context, |resolved| {
             match resolved.found {
                 workspace::PathKind::File => vec![EffectTarget::Path(resolved.real.clone())],
                 _ => touched(resolved),
@@ -132,20 +111,21 @@ impl Operation for Grep {
         })
     }
 
-    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
-        searching(arguments)
+    fn resource_access(&self, arguments: &WithOriginal<GrepArguments>) -> ResourceAccess {
+        ResourceAccess::searching(arguments.typed.path())
     }
 
-    fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
+    fn implicit_inputs(&self, context: &ToolContext) -> Result<Value, Failure> {
         Ok(search_inputs(&self.metadata.name, context))
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+    async fn run(
+        &self,
+        arguments: WithOriginal<GrepArguments>,
+        context: &ToolContext,
+    ) -> ToolOutput {
         let denied = denied(self, &arguments, context);
-        let requested: GrepArguments = match parse_arguments(arguments) {
-            Ok(requested) => requested,
-            Err(wrong) => return wrong,
-        };
+        let requested = arguments.typed;
         let context = context.clone();
         run_blocking(move |abandoned| {
             search(&requested, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
@@ -160,7 +140,7 @@ fn search(
     denied: &SearchFilter,
     abandoned: &AbandonFlag,
 ) -> Result<ToolOutput, ToolOutput> {
-    let path = requested.path.as_deref().unwrap_or(".");
+    let path = requested.path();
     let matcher = matcher(requested)?;
     let filter = requested
         .glob

@@ -4,21 +4,21 @@ use std::ffi::OsStr;
 
 use async_trait::async_trait;
 use cachalot_cache::Witness;
+use cachalot_core::spec::{Parameter, ParameterKind as Kind, key};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::open_path::{access_error, open_directory};
 use super::{
-    denied, format_count, parse_arguments, reader, reading, relative_path, search_inputs,
-    searching, skipped, tree_reads,
+    denied, format_count, reader, reading, relative_path, search_inputs, skipped, tree_reads,
 };
 use crate::run_blocking::{AbandonFlag, run_blocking};
 use crate::workspace::{Directory, EntryKind, Workspace};
 use cachalot_operation::{
-    Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput,
+    Failure, OperationMetadata, ToolContext, ToolOutput, TypedTool, WithOriginal,
 };
 
 /// Maximum number of entries that are shown.
@@ -31,8 +31,14 @@ pub(super) struct ListDir {
     metadata: OperationMetadata,
 }
 
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    key("path", Kind::Text, "The directory, relative to the workspace; the workspace itself if left out."),
+    key("depth", Kind::IntegerIn(1, 16), "How many levels are listed; 1 if left out."),
+];
+
 #[derive(Deserialize)]
-struct ListDirArguments {
+pub(super) struct ListDirArguments {
     path: Option<String>,
     depth: Option<usize>,
 }
@@ -53,43 +59,27 @@ impl ListDir {
             Directories end with `/`, symbolic links with `@`, pipes, sockets and devices with `|`. \
             With depth, directories in it are listed, too; links are not followed, and `.git` is not \
             opened.";
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "path": {
-                    "type": "string",
-                    "description": "The directory, relative to the workspace; the workspace itself if left out.",
-                },
-                "depth": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": 16,
-                    "description": "How many levels are listed; 1 if left out.",
-                },
-            },
-            "additionalProperties": false,
-        });
         Self {
-            metadata: reader("list_dir", description, parameters),
+            metadata: reader("list_dir", description, PARAMETERS),
         }
     }
 }
 
 #[async_trait]
-impl Operation for ListDir {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for ListDir {
+    type Arguments = WithOriginal<ListDirArguments>;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
-        let path = arguments.get("path").and_then(|path| path.as_str());
-        let shallow = arguments
-            .get("depth")
-            .is_none_or(|depth| depth.as_u64() == Some(1));
-        reading(path.unwrap_or("."), context, |resolved| {
+    fn effects(
+        &self,
+        arguments: &WithOriginal<ListDirArguments>,
+        context: &ToolContext,
+    ) -> Effects {
+        let shallow = arguments.typed.depth() == 1;
+        reading(arguments.typed.path(), context, |resolved| {
             if !shallow {
                 return tree_reads(&resolved.real);
             }
@@ -103,20 +93,21 @@ impl Operation for ListDir {
         })
     }
 
-    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
-        searching(arguments)
+    fn resource_access(&self, arguments: &WithOriginal<ListDirArguments>) -> ResourceAccess {
+        ResourceAccess::searching(arguments.typed.path())
     }
 
-    fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
+    fn implicit_inputs(&self, context: &ToolContext) -> Result<Value, Failure> {
         Ok(search_inputs(&self.metadata.name, context))
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+    async fn run(
+        &self,
+        arguments: WithOriginal<ListDirArguments>,
+        context: &ToolContext,
+    ) -> ToolOutput {
         let denied = denied(self, &arguments, context);
-        let requested: ListDirArguments = match parse_arguments(arguments) {
-            Ok(requested) => requested,
-            Err(wrong) => return wrong,
-        };
+        let requested = arguments.typed;
         let context = context.clone();
         run_blocking(move |abandoned| {
             list(&requested, &context, &denied, abandoned).unwrap_or_else(|failed| failed)

@@ -5,23 +5,20 @@ use std::io::BufRead;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_model::{Block, Extra, Image, ImageSource};
 use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::content_kind::{ContentKind, from_utf16};
 use super::file_content::FileContent;
 use super::numbered_lines::{LineRange, NumberedLines};
 use super::open_path::{access_error, open_file};
-use super::{
-    MAX_IN_MEMORY_BYTES, format_number, parse_arguments, path_of, readable, reader, reading,
-};
+use super::{MAX_IN_MEMORY_BYTES, format_number, readable, reader, reading};
 use crate::run_blocking::run_blocking;
-use cachalot_operation::{
-    Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput,
-};
+use cachalot_operation::{Failure, OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
 /// Default maximum number of lines.
 const DEFAULT_LIMIT: usize = 2_000;
@@ -30,8 +27,15 @@ pub(super) struct ReadFile {
     metadata: OperationMetadata,
 }
 
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    required("path", Kind::Text, "The file, relative to the workspace."),
+    key("offset", Kind::IntegerIn(1, u64::MAX), "The first line, from 1."),
+    key("limit", Kind::IntegerIn(1, u64::MAX), "How many lines."),
+];
+
 #[derive(Deserialize)]
-struct ReadFileArguments {
+pub(super) struct ReadFileArguments {
     path: String,
     offset: Option<usize>,
     limit: Option<usize>,
@@ -42,62 +46,35 @@ impl ReadFile {
         let description = "Reads a file. Text is given with line numbers: six columns, a tab, the \
             line; the numbers are not part of the file. At most 2,000 lines or 64 KiB at a time: the \
             end of the answer says how to go on. PNG, JPEG, GIF and WebP files are given as pictures.";
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "path": {
-                    "type": "string",
-                    "description": "The file, relative to the workspace.",
-                },
-                "offset": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "description": "The first line, from 1.",
-                },
-                "limit": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "description": "How many lines.",
-                },
-            },
-            "required": ["path"],
-            "additionalProperties": false,
-        });
         Self {
-            metadata: reader("read_file", description, parameters),
+            metadata: reader("read_file", description, PARAMETERS),
         }
     }
 }
 
 #[async_trait]
-impl Operation for ReadFile {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for ReadFile {
+    type Arguments = ReadFileArguments;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
-        let path = arguments.get("path").and_then(|path| path.as_str());
-        reading(path.unwrap_or_default(), context, |resolved| {
+    fn effects(&self, arguments: &ReadFileArguments, context: &ToolContext) -> Effects {
+        reading(&arguments.path, context, |resolved| {
             vec![EffectTarget::Path(resolved.real.clone())]
         })
     }
 
-    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
-        ResourceAccess::reading([path_of(arguments, "")])
+    fn resource_access(&self, arguments: &ReadFileArguments) -> ResourceAccess {
+        ResourceAccess::reading([&arguments.path])
     }
 
-    fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
+    fn implicit_inputs(&self, context: &ToolContext) -> Result<Value, Failure> {
         Ok(readable(context))
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
-        let requested: ReadFileArguments = match parse_arguments(arguments) {
-            Ok(requested) => requested,
-            Err(wrong) => return wrong,
-        };
+    async fn run(&self, requested: ReadFileArguments, context: &ToolContext) -> ToolOutput {
         let context = context.clone();
         run_blocking(move |_| read(&requested, &context).unwrap_or_else(|failed| failed)).await
     }

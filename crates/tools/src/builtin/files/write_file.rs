@@ -2,23 +2,29 @@
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_core::spec::{Parameter, ParameterKind as Kind, required};
 use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::commit::{FileChange, commit};
 use super::snapshot;
 use super::text::count_lines;
-use super::{format_count, format_number, parse_arguments, path_of, writer, writing};
+use super::{NON_EMPTY, format_count, format_number, writer, writing};
 use crate::run_blocking::{AbandonFlag, run_blocking};
-use cachalot_operation::{Arguments, Operation, OperationMetadata, ToolContext, ToolOutput};
+use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
 pub(super) struct WriteFile {
     metadata: OperationMetadata,
 }
 
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    required("path", NON_EMPTY, "The file, relative to the workspace."),
+    required("content", Kind::Text, "All that the file is to hold, the last newline included."),
+];
+
 #[derive(Deserialize)]
-struct WriteFileArguments {
+pub(super) struct WriteFileArguments {
     path: String,
     content: String,
 }
@@ -27,52 +33,30 @@ impl WriteFile {
     pub(super) fn new() -> Self {
         let description = "Writes a whole file: makes it, with the directories that it needs, or \
             replaces what it holds. To change a part of a file use edit_file or apply_patch.";
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "path": {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "The file, relative to the workspace.",
-                },
-                "content": {
-                    "type": "string",
-                    "description": "All that the file is to hold, the last newline included.",
-                },
-            },
-            "required": ["path", "content"],
-            "additionalProperties": false,
-        });
         Self {
-            metadata: writer("write_file", description, parameters),
+            metadata: writer("write_file", description, PARAMETERS),
         }
     }
 }
 
 #[async_trait]
-impl Operation for WriteFile {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for WriteFile {
+    type Arguments = WriteFileArguments;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
-        let path = arguments.get("path").and_then(|path| path.as_str());
-        let resolved = context.workspace.resolved(path.unwrap_or_default());
+    fn effects(&self, arguments: &WriteFileArguments, context: &ToolContext) -> Effects {
+        let resolved = context.workspace.resolved(&arguments.path);
         writing([resolved.as_ref()])
     }
 
-    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
-        ResourceAccess::writing([path_of(arguments, "")])
+    fn resource_access(&self, arguments: &WriteFileArguments) -> ResourceAccess {
+        ResourceAccess::writing([&arguments.path])
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
-        let requested: WriteFileArguments = match parse_arguments(arguments) {
-            Ok(requested) => requested,
-            Err(wrong) => return wrong,
-        };
+    async fn run(&self, requested: WriteFileArguments, context: &ToolContext) -> ToolOutput {
         let context = context.clone();
         run_blocking(move |abandoned| {
             write(&requested, &context, abandoned).unwrap_or_else(|failed| failed)

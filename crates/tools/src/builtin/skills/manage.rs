@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_operation::ResourceAccess;
+use serde::Deserialize;
 use serde_json::json;
 
 use super::locations::{
     self, MAX_FILE_BYTES, Owner, SKILL_FILE, Skill, SkillRoot, is_valid_name, roots, touched,
     user_root,
 };
-use super::{existing, front_matter, metadata, output, text, writing};
+use super::{existing, front_matter, metadata, output, writing};
 use crate::run_blocking::run_blocking;
 use crate::workspace::PathKind;
-use cachalot_operation::ToolOutput;
-use cachalot_operation::{Arguments, CacheClass, Operation, OperationMetadata, ToolContext};
+use cachalot_operation::{CacheClass, OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
 const ACTIONS: [&str; 6] = [
     "create",
@@ -67,32 +67,47 @@ impl SkillManage {
     }
 }
 
+/// The arguments of `skill_manage`.
+#[derive(Debug, Deserialize)]
+pub struct SkillManageArguments {
+    action: String,
+    name: String,
+    description: Option<String>,
+    content: Option<String>,
+    file: Option<String>,
+    old_text: Option<String>,
+    new_text: Option<String>,
+    location: Option<String>,
+}
+
 #[async_trait]
-impl Operation for SkillManage {
-    type Context = ToolContext;
-    type Output = ToolOutput;
+impl TypedTool for SkillManage {
+    type Arguments = SkillManageArguments;
 
     fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
-        let name = text(arguments, "name").filter(|name| is_valid_name(name));
+    fn effects(&self, arguments: &SkillManageArguments, context: &ToolContext) -> Effects {
+        let name = Some(&*arguments.name).filter(|name| is_valid_name(name));
         Effects::writing(touched(context, self.data.as_deref(), name))
     }
 
-    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
-        let text = |key| text(arguments, key).filter(|text| !text.is_empty());
-        let file = match text("action") {
-            Some("delete") => "",
-            Some("create" | "edit") => SKILL_FILE,
-            _ => text("file").unwrap_or(SKILL_FILE),
+    fn resource_access(&self, arguments: &SkillManageArguments) -> ResourceAccess {
+        let file = match &*arguments.action {
+            "delete" => "",
+            "create" | "edit" => SKILL_FILE,
+            _ => arguments
+                .file
+                .as_deref()
+                .filter(|file| !file.is_empty())
+                .unwrap_or(SKILL_FILE),
         };
-        let name = text("name").unwrap_or_default();
+        let name = &arguments.name;
         ResourceAccess::writing(locations::paths(self.data.as_deref(), name, file))
     }
 
-    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+    async fn run(&self, arguments: SkillManageArguments, context: &ToolContext) -> ToolOutput {
         let (inner, data) = (context.clone(), self.data.clone());
         let done = run_blocking(move |_| {
             ManageCall {
@@ -108,21 +123,20 @@ impl Operation for SkillManage {
 
 /// One call.
 struct ManageCall<'a> {
-    arguments: &'a Arguments,
+    arguments: &'a SkillManageArguments,
     context: &'a ToolContext,
     data: Option<&'a Path>,
 }
 
 impl ManageCall<'_> {
     fn done(&self) -> Result<String, String> {
-        let action = text(self.arguments, "action").unwrap_or_default();
-        let name = text(self.arguments, "name").unwrap_or_default();
+        let name = &*self.arguments.name;
         if !is_valid_name(name) {
             return Err(format!(
                 "`{name:.80}` is no name for a skill: take lower-case letters, digits, `-` and `_`, at most 64, not beginning with `-` or `_`"
             ));
         }
-        match action {
+        match &*self.arguments.action {
             "create" => self.create(name),
             "edit" => self.edit(&self.existing(name)?),
             "patch" => self.patch(&self.existing(name)?),
@@ -137,20 +151,23 @@ impl ManageCall<'_> {
         existing(name, self.context, self.data)
     }
 
-    fn required(&self, name: &str) -> Result<&str, String> {
-        text(self.arguments, name).ok_or_else(|| {
-            let action = text(self.arguments, "action").unwrap_or_default();
-            format!("`{action}` needs `{name}`")
-        })
+    /// Returns the value of the argument `name`, which this action needs.
+    fn required<'a>(&self, value: Option<&'a str>, name: &str) -> Result<&'a str, String> {
+        value.ok_or_else(|| format!("`{}` needs `{name}`", self.arguments.action))
+    }
+
+    fn content(&self) -> Result<&str, String> {
+        self.required(self.arguments.content.as_deref(), "content")
     }
 
     fn create(&self, name: &str) -> Result<String, String> {
-        let content = self.required("content")?;
+        let content = self.content()?;
         let whole = if front_matter::has_front_matter(content) {
             front_matter::read(content)?;
             content.to_owned()
         } else {
-            let description = self.required("description")?;
+            let description =
+                self.required(self.arguments.description.as_deref(), "description")?;
             if description.trim().is_empty() {
                 return Err(
                     "`description` is empty: describe what the skill does and when to use it"
@@ -183,7 +200,7 @@ impl ManageCall<'_> {
 
     /// Returns the directory for a new skill.
     fn root(&self) -> Result<SkillRoot, String> {
-        match (text(self.arguments, "location"), self.data) {
+        match (self.arguments.location.as_deref(), self.data) {
             (Some("user"), Some(data)) => std::fs::create_dir_all(data)
                 .and_then(|()| user_root(data))
                 .map_err(|error| format!("the user's folder for skills cannot be used: {error}")),
@@ -198,15 +215,16 @@ impl ManageCall<'_> {
     }
 
     fn edit(&self, skill: &Skill) -> Result<String, String> {
-        let content = self.required("content")?;
+        let content = self.content()?;
         front_matter::read(content)?;
         self.write(&skill.file(SKILL_FILE)?, content)?;
         Ok(format!("Replaced the SKILL.md of `{}`.", skill.name))
     }
 
     fn patch(&self, skill: &Skill) -> Result<String, String> {
-        let (old, new) = (self.required("old_text")?, self.required("new_text")?);
-        let file = text(self.arguments, "file").unwrap_or(SKILL_FILE);
+        let old = self.required(self.arguments.old_text.as_deref(), "old_text")?;
+        let new = self.required(self.arguments.new_text.as_deref(), "new_text")?;
+        let file = self.arguments.file.as_deref().unwrap_or(SKILL_FILE);
         if old.is_empty() {
             return Err("`old_text` is empty: give the passage to replace".to_owned());
         }
@@ -234,7 +252,8 @@ impl ManageCall<'_> {
     }
 
     fn write_file(&self, skill: &Skill) -> Result<String, String> {
-        let (file, content) = (self.required("file")?, self.required("content")?);
+        let file = self.required(self.arguments.file.as_deref(), "file")?;
+        let content = self.content()?;
         let resolved = skill.file(file)?;
         match resolved.found {
             PathKind::Nothing | PathKind::File => {}
@@ -249,7 +268,7 @@ impl ManageCall<'_> {
     }
 
     fn remove_file(&self, skill: &Skill) -> Result<String, String> {
-        let file = self.required("file")?;
+        let file = self.required(self.arguments.file.as_deref(), "file")?;
         let resolved = skill.file(file)?;
         if resolved.real == skill.file(SKILL_FILE)?.real {
             return Err(

@@ -6,7 +6,13 @@ use serde_json::{Value, json};
 
 use crate::workshop::{Workshop, object};
 
-fn effects(workshop: &Workshop, tool: &str, arguments: Value) -> Effects {
+fn effects(workshop: &Workshop, tool: &str, mut arguments: Value) -> Effects {
+    // Required arguments that have no influence here.
+    for name in ["pattern", "content", "old_text", "new_text"] {
+        if arguments.get(name).is_none() {
+            arguments[name] = "x".into();
+        }
+    }
     let tool = workshop.registry.tool(tool).unwrap();
     tool.effects(&object(arguments), &workshop.context)
 }
