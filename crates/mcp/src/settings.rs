@@ -1,10 +1,12 @@
 //! Settings of an agent's tools in YAML or JSON, and the creation of the tools.
 
 mod assemble;
-mod keys;
+mod kinds;
 mod servers;
 mod toolsets;
 
 pub use assemble::{AgentTools, AssembleError, McpServerPool, ToolDependencies, assemble, names};
-pub use servers::{ServerDefinition, read_servers};
-pub use toolsets::{Toolset, ToolsetKind, ToolsetSettings, read_toolsets};
+pub use servers::{SERVER, ServerDefinition, read_servers};
+pub use toolsets::{
+    FETCH, SHELL, TOOLSET, Toolset, ToolsetKind, ToolsetSettings, read_toolsets, toolset_schema,
+};

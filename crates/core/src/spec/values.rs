@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Literal, Parameter, ParameterKind, Table};
-use crate::suggest::did_you_mean;
+use crate::suggest::{did_you_mean, nearest};
 use crate::tree::{MapEntry, Node, NodeKind, Section};
 use crate::{Problem, SourceSpan};
 
@@ -46,12 +46,25 @@ impl Table {
         Some(Values { table: self, node })
     }
 
-    /// Returns the remedy for an unknown key: the nearest documented one, or the list of all.
+    /// Returns the values of a mapping that [`Table::read`] has checked; `None` if `node` is no mapping.
+    #[must_use]
+    pub fn values<'a>(&'static self, node: &'a Node) -> Option<Values<'a>> {
+        node.as_map().map(|_| Values { table: self, node })
+    }
+
+    /// Returns the remedy for an unknown key: the nearest documented one, or the list of all. Spellings with
+    /// capitals are suggested for keys with capitals first, and the others for the others.
     #[must_use]
     pub fn suggestion(&self, key: &str) -> String {
         let documented = self.parameters().filter(|it| it.is_documented());
         let known: Vec<&str> = documented.flat_map(Parameter::spellings).collect();
-        did_you_mean(key, &known)
+        let has_capitals = |word: &str| word.contains(char::is_uppercase);
+        let alike = known.iter().copied();
+        let alike = alike.filter(|known| has_capitals(known) == has_capitals(key));
+        match nearest(key, alike) {
+            Some(near) => did_you_mean(key, &[near]),
+            None => did_you_mean(key, &known),
+        }
     }
 
     fn check(

@@ -3,12 +3,198 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use cachalot_core::spec::{Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key};
 use cachalot_core::tree::{Node, expand};
 use cachalot_core::{Problem, Secret};
-
-use super::keys::Keys;
-use crate::{McpSettings, McpTransport, OfferSettings, ToolTrust};
 use cachalot_tools::filter::NameFilter;
+use serde_json::json;
+
+use super::kinds::{
+    PATTERNS, SIZE, TIME, VARIABLES, check_patterns, filter, problem, size, time, variables,
+};
+use crate::{McpSettings, McpTransport, OfferSettings, ToolTrust};
+
+/// The kind of a transport. In a toolset, `type` has the value `mcp`.
+const TRANSPORT: Kind = Kind::Custom(&Custom {
+    schema: Some(|| json!({ "enum": TRANSPORTS })),
+    check: |entry, problems| {
+        let kind = entry.value.as_text().unwrap_or_default();
+        if TRANSPORTS.contains(&kind) {
+            return;
+        }
+        let help = match kind {
+            "sse" => {
+                "the HTTP+SSE transport is superseded: use the server's address for streamable HTTP"
+            }
+            _ => "write `stdio` or `http`, or leave it out",
+        };
+        let message = format!("the transport `{kind}` is not supported");
+        problems.push(problem(
+            &entry.value,
+            "unsupported-transport",
+            message,
+            help,
+        ));
+    },
+});
+
+const TRANSPORTS: [&str; 7] = [
+    "mcp",
+    "stdio",
+    "http",
+    "streamable",
+    "streamable-http",
+    "streamableHttp",
+    "streamable_http",
+];
+
+const URL: Kind = Kind::Custom(&Custom {
+    schema: Some(|| Kind::Text.schema(false)),
+    check: |entry, problems| {
+        Kind::Text.check(entry, problems);
+        if entry.value.as_text().is_some_and(|url| !is_web(url)) {
+            // Not shown, because it may contain a credential.
+            problems.push(problem(
+                &entry.value,
+                "bad-value",
+                "`url` is no http:// or https:// address",
+                "write the whole address, such as `https://host/mcp`",
+            ));
+        }
+    },
+});
+
+fn is_web(url: &str) -> bool {
+    url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+}
+
+pub(super) const ADDRESS: &[Parameter] = &[
+    key(
+        "url",
+        URL,
+        "The address of a server that is reached over streamable HTTP.",
+    ),
+    key("headers", VARIABLES, "Headers of every request to `url`."),
+];
+
+static REMOTE: Table = Table::new(
+    "`remote`",
+    "`url` and `headers` in a mapping of their own.",
+    &[
+        ADDRESS,
+        &[key("transport_type", TRANSPORT, "The transport: `http`.")
+            .with_aliases(&["transportType", "type"])],
+    ],
+);
+
+/// `true`, `false`, or a mapping with the keys of [`OFFER`].
+const OFFERED: Kind = Kind::Custom(&Custom {
+    schema: Some(|| json!({ "anyOf": [{ "type": "boolean" }, OFFER.schema(true)] })),
+    check: |entry, problems| {
+        if entry.value.as_boolean().is_none() {
+            OFFER.read(&entry.value, problems);
+        }
+    },
+});
+
+static OFFER: Table = Table::new(
+    "`resources` or `prompts`",
+    "",
+    &[&[key(
+        "ttl",
+        TIME,
+        "How long they may be served from the cache.",
+    )]],
+);
+
+/// A list of patterns, or a mapping of patterns to the trust in these tools.
+const TOOLS: Kind = Kind::Custom(&Custom {
+    schema: Some(|| {
+        let trust = json!({ "type": "object", "additionalProperties": TOOL_TRUST.schema(true) });
+        json!({ "anyOf": [PATTERNS.schema(true), trust] })
+    }),
+    check: |section, problems| {
+        if section.value.as_list().is_some() {
+            return PATTERNS.check(section, problems);
+        }
+        let Some(entries) = section.value.as_map() else {
+            let expected = "a list of patterns, or a mapping of tools to what is believed of them";
+            return problems.push(section.value.wrong_type("`tools`", expected));
+        };
+        for entry in entries {
+            let Some(tool) = TOOL_TRUST.read(&entry.value, problems) else {
+                continue;
+            };
+            if tool.node("ttl").is_some() && tool.boolean("read_only") != Some(true) {
+                problems.push(problem(
+                    &entry.value,
+                    "bad-value",
+                    "`ttl` means nothing for a tool that may change things",
+                    "add `read_only: true`, if it changes nothing",
+                ));
+            }
+            problems.extend(check_patterns(&[entry.key.as_str()], &entry.value, "tools"));
+        }
+    },
+});
+
+static TOOL_TRUST: Table = Table::new(
+    "a tool of an MCP server",
+    "",
+    &[&[
+        key(
+            "read_only",
+            Kind::Boolean,
+            "Set for a tool that changes nothing.",
+        )
+        .with_aliases(&["readOnly"]),
+        TRUSTED_TTL,
+    ]],
+);
+
+const TRUSTED_TTL: Parameter = key(
+    "ttl",
+    TIME,
+    "How long results may be served from the cache.",
+);
+
+static TRUST: Table = Table::new(
+    "`trust`",
+    "",
+    &[&[
+        key(
+            "read_only",
+            PATTERNS,
+            "Patterns of tools that change nothing.",
+        )
+        .with_aliases(&["readOnly"]),
+        TRUSTED_TTL,
+    ]],
+);
+
+#[rustfmt::skip]
+pub(super) const SERVER_KEYS: &[Parameter] = &[
+    key("command", Kind::Text, "A program to start; messages are exchanged over its standard input and output."),
+    key("args", Kind::Texts, "The arguments of the program.").with_aliases(&["arguments"]),
+    key("env", VARIABLES, "Environment variables of the program.").with_aliases(&["environment"]),
+    key("working_directory", Kind::Text, "The working directory of the program.").with_aliases(&["workingDirectory", "working_dir", "cwd"]),
+    key("remote", Kind::Table(&REMOTE), ""),
+    key("type", TRANSPORT, "The transport: `stdio` or `http`. Not needed.").with_aliases(&["transport"]),
+    key("timeout", TIME, "The maximum duration of a call. A progress notification of the server restarts it.").default(Literal::Text("60s")).with_aliases(&["toolTimeout", "tool_timeout"]),
+    key("max_timeout", TIME, "The maximum total duration of a call, regardless of progress notifications.").default(Literal::Text("10m")).with_aliases(&["maxTimeout"]),
+    key("startup_timeout", TIME, "The maximum duration of the start.").default(Literal::Text("60s")).with_aliases(&["startupTimeout"]),
+    key("required", Kind::Boolean, "Makes the start of the agent fail if the server does not start; otherwise that causes a warning.").default(Literal::Boolean(false)),
+    key("max_output", SIZE, "The approximate maximum of text that is shown of an answer, in bytes.").default(Literal::Integer(100_000)).with_aliases(&["maxOutput"]),
+    key("max_message", SIZE, "The maximum size of a message from the server in bytes, including pictures; a larger message is dropped, and the call that it answers fails immediately.").default(Literal::Integer(16 << 20)).with_aliases(&["maxMessage"]),
+    key("tools", TOOLS, "Patterns of the tools to use; or trusted properties of tools: `{search: {read_only: true, ttl: 5m}}`."),
+    key("enabledTools", PATTERNS, "Patterns of the tools to use, like `tools`.").with_aliases(&["enabled_tools"]),
+    key("trust", Kind::Table(&TRUST), "Tools that change nothing: `read_only`, a list of patterns, and `ttl`, how long their results may be served from the cache. Tools of a server on another machine still require approval."),
+    key("resources", OFFERED, "`false` omits the resources; `{ttl: 1h}` sets how long they may be served from the cache."),
+    key("prompts", OFFERED, "`false` omits the prompts; `{ttl: 1h}` sets how long they may be served from the cache."),
+];
+
+/// The keys of a server in `mcps`.
+pub static SERVER: Table = Table::new("an MCP server", "An MCP server.", &[ADDRESS, SERVER_KEYS]);
 
 /// The definition of a server, and the selection of its tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,16 +206,8 @@ pub struct ServerDefinition {
 }
 
 /// Reads the mapping of MCP servers by name: `mcps` of an agent file, or `mcpServers` in JSON, whose keys are
-/// in camelCase. Environment variables in its texts are expanded.
-///
-/// The keys of a server:
-///
-/// - `command`, `args`, `env`, `working_directory`; or `url`, `headers` (also inside `remote`);
-/// - `timeout` (`toolTimeout`), `max_timeout`, `startup_timeout`, `required`, `max_output`, `max_message`;
-/// - `tools`: a list of patterns that select tools (`enabledTools`), or a mapping of tools to the trust in
-///   them (`search: {read_only: true, ttl: 5m}`);
-/// - `trust`: `{read_only: [search, get_*], ttl: 5m}`;
-/// - `resources` and `prompts`: each `false` or `{ttl: 5m}`.
+/// in camelCase. The keys of a server are those of [`SERVER`]. Environment variables in its texts are
+/// expanded.
 pub fn read_servers(
     node: &Node,
     environment: &BTreeMap<String, String>,
@@ -44,130 +222,78 @@ pub fn read_servers(
     };
     for entry in entries {
         let expanded = expand(&entry.value, None, environment, problems);
-        if let Some(mut keys) = Keys::new(&expanded, "an MCP server", problems) {
-            if let Some(definition) = definition(&entry.key, &mut keys) {
-                servers.insert(entry.key.clone(), definition);
-            }
-            keys.finish();
+        if let Some(values) = SERVER.read(&expanded, problems)
+            && let Some(definition) = definition(&entry.key, values, problems)
+        {
+            servers.insert(entry.key.clone(), definition);
         }
     }
     servers
 }
 
-/// Reads the keys of a server. The caller reports unknown ones.
-pub(super) fn definition(name: &str, keys: &mut Keys<'_, '_>) -> Option<ServerDefinition> {
-    let transport = transport(keys);
-    // All keys are read, so that their problems are reported even if the server cannot be used.
-    let nowhere = || McpTransport::Http {
-        url: Secret::new(String::new()),
-        headers: BTreeMap::new(),
-    };
-    let mut settings = McpSettings::new(name, transport.clone().unwrap_or_else(nowhere));
-    if let Some(timeout) = keys.time(&["timeout", "toolTimeout", "tool_timeout"]) {
-        settings.timeout = timeout;
-    }
-    if let Some(timeout) = keys.time(&["startup_timeout", "startupTimeout"]) {
-        settings.startup_timeout = timeout;
-    }
-    if let Some(timeout) = keys.time(&["max_timeout", "maxTimeout"]) {
-        settings.max_timeout = timeout;
-    }
-    if let Some(most) = keys.at_least_one(&["max_message", "maxMessage"], 1 << 30) {
-        settings.message_limit = usize::try_from(most).unwrap_or(usize::MAX);
-    }
-    settings.required = keys.boolean(&["required"]).unwrap_or(false);
-    if let Some(most) = keys.at_least_one(&["max_output", "maxOutput"], 1 << 30) {
-        settings.output_limit = usize::try_from(most).unwrap_or(usize::MAX);
-    }
-    settings.resources = offer(keys, "resources");
-    settings.prompts = offer(keys, "prompts");
-    let filter = filter(keys, &mut settings.trust);
-    trust(keys, &mut settings.trust);
-    transport.map(|_| ServerDefinition { settings, filter })
+/// Returns the server of a mapping with the keys of a server.
+pub(super) fn definition(
+    name: &str,
+    values: Values<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<ServerDefinition> {
+    let filter = selection(values, problems);
+    let mut settings = McpSettings::new(name, transport(values, problems)?);
+    settings.timeout = time(values, "timeout").unwrap_or(settings.timeout);
+    settings.startup_timeout = time(values, "startup_timeout").unwrap_or(settings.startup_timeout);
+    settings.max_timeout = time(values, "max_timeout").unwrap_or(settings.max_timeout);
+    settings.message_limit = size(values, "max_message").unwrap_or(settings.message_limit);
+    settings.output_limit = size(values, "max_output").unwrap_or(settings.output_limit);
+    settings.required = values.boolean("required").unwrap_or_default();
+    settings.resources = offer(values, "resources");
+    settings.prompts = offer(values, "prompts");
+    settings.trust = trust(values);
+    Some(ServerDefinition { settings, filter })
 }
 
-/// Reads `enabledTools`, and `tools`, which is equivalent if it is a list, and contains trust settings if it
-/// is a mapping.
-fn filter(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, ToolTrust)>) -> NameFilter {
-    let enabled = keys.filter(&["enabledTools", "enabled_tools"]);
-    let is_offered = match keys.node(&["tools"]).map(|node| node.as_list().is_some()) {
-        Some(true) => keys.filter(&["tools"]),
-        Some(false) => {
-            read_tool_trust(keys, trust);
-            None
-        }
-        None => None,
-    };
-    if is_offered.is_some() && enabled.is_some() {
-        keys.lacks(
+/// Returns the patterns in `tools` or `enabledTools`.
+fn selection(values: Values<'_>, problems: &mut Vec<Problem>) -> NameFilter {
+    let tools = filter(values, "tools");
+    let enabled = filter(values, "enabledTools");
+    if tools.is_some() && enabled.is_some() {
+        problems.push(problem(
+            values.mapping(),
             "two-spellings",
             "`tools` and `enabledTools` are the same",
             "leave one of them out",
-        );
+        ));
     }
-    is_offered.or(enabled).unwrap_or_default()
+    tools.or(enabled).unwrap_or_default()
 }
 
-/// The keys that describe the transport.
-struct TransportKeys {
-    command: Option<String>,
-    arguments: Vec<String>,
-    environment: BTreeMap<String, Secret<String>>,
-    directory: Option<PathBuf>,
-    own: Option<Address>,
-    remote: Option<Address>,
-}
-
-fn transport_keys(keys: &mut Keys<'_, '_>) -> TransportKeys {
-    const DIRECTORY: [&str; 4] = [
-        "working_directory",
-        "workingDirectory",
-        "working_dir",
-        "cwd",
-    ];
-    // In a toolset, `type` has the value `mcp`.
-    let kind = keys.node(&["type", "transport"]);
-    check_transport(keys, kind);
-    let arguments = keys.texts(&["args", "arguments"]).unwrap_or_default();
-    TransportKeys {
-        command: keys.text(&["command"]).map(str::to_owned),
-        arguments: arguments.into_iter().map(str::to_owned).collect(),
-        environment: keys.variables(&["env", "environment"]),
-        directory: keys.text(&DIRECTORY).map(PathBuf::from),
-        own: address(keys),
-        remote: keys
-            .within(&["remote"], "`remote`", |keys| {
-                let kind = keys.node(&["transport_type", "transportType", "type"]);
-                check_transport(keys, kind);
-                address(keys)
-            })
-            .flatten(),
-    }
-}
-
-fn transport(keys: &mut Keys<'_, '_>) -> Option<McpTransport> {
-    let transport_keys = transport_keys(keys);
-    let command = transport_keys
-        .command
-        .filter(|command| !command.trim().is_empty());
-    if transport_keys.own.is_some() && transport_keys.remote.is_some() {
-        keys.lacks(
+fn transport(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<McpTransport> {
+    let command = values.string("command");
+    let command = command.filter(|command| !command.trim().is_empty());
+    let arguments = values.texts("args").unwrap_or_default();
+    let environment = variables(values, "env");
+    let directory = values.text("working_directory").map(PathBuf::from);
+    let own = address(values);
+    let remote = values.table("remote").and_then(address);
+    let mut report = |code, message: &str, help: &str| {
+        problems.push(problem(values.mapping(), code, message, help));
+    };
+    if own.is_some() && remote.is_some() {
+        report(
             "bad-value",
             "the server has two addresses: `url` and `remote`",
             "leave one of them out",
         );
     }
-    match (command, transport_keys.own.or(transport_keys.remote)) {
+    match (command, own.or(remote)) {
         (Some(command), None) => Some(McpTransport::Stdio {
             command,
-            arguments: transport_keys.arguments,
-            environment: transport_keys.environment,
-            directory: transport_keys.directory,
+            arguments,
+            environment,
+            directory,
         }),
         (None, Some((url, headers))) => {
-            let idle = transport_keys.arguments.is_empty() && transport_keys.environment.is_empty();
-            if !idle || transport_keys.directory.is_some() {
-                keys.lacks(
+            if !arguments.is_empty() || !environment.is_empty() || directory.is_some() {
+                report(
                     "bad-value",
                     "`args`, `env` and `working_directory` mean nothing for a server that is reached by `url`",
                     "leave them out, or give `headers`",
@@ -176,7 +302,7 @@ fn transport(keys: &mut Keys<'_, '_>) -> Option<McpTransport> {
             Some(McpTransport::Http { url, headers })
         }
         (Some(_), Some(_)) => {
-            keys.lacks(
+            report(
                 "bad-value",
                 "the server has both `command` and an address",
                 "leave one of them out",
@@ -184,7 +310,7 @@ fn transport(keys: &mut Keys<'_, '_>) -> Option<McpTransport> {
             None
         }
         (None, None) => {
-            keys.lacks(
+            report(
                 "missing-key",
                 "the server has neither `command` nor `url`",
                 "add `command: …` for a program, or `url: …` for a server that runs already",
@@ -196,142 +322,43 @@ fn transport(keys: &mut Keys<'_, '_>) -> Option<McpTransport> {
 
 type Address = (Secret<String>, BTreeMap<String, Secret<String>>);
 
-fn address(keys: &mut Keys<'_, '_>) -> Option<Address> {
-    let headers = keys.variables(&["headers"]);
-    let node = keys.node(&["url"])?;
-    let url = keys.text(&["url"])?;
-    let is_web = url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
-    if !is_web {
-        // Not shown, because it may contain a credential.
-        keys.problem(
-            node,
-            "bad-value",
-            "`url` is no http:// or https:// address",
-            "write the whole address, such as `https://host/mcp`",
-        );
-        return None;
-    }
-    Some((Secret::new(url.to_owned()), headers))
+fn address(values: Values<'_>) -> Option<Address> {
+    let url = values.text("url").filter(|url| is_web(url))?;
+    Some((Secret::new(url.to_owned()), variables(values, "headers")))
 }
 
-fn check_transport(keys: &mut Keys<'_, '_>, node: Option<&Node>) {
-    const KNOWN: [&str; 7] = [
-        "mcp",
-        "stdio",
-        "http",
-        "streamable",
-        "streamable-http",
-        "streamableHttp",
-        "streamable_http",
-    ];
-    let Some(node) = node else { return };
-    let kind = node.as_text().unwrap_or_default();
-    if KNOWN.contains(&kind) {
-        return;
-    }
-    let help = match kind {
-        "sse" => {
-            "the HTTP+SSE transport is superseded: use the server's address for streamable HTTP"
-        }
-        _ => "write `stdio` or `http`, or leave it out",
-    };
-    keys.problem(
-        node,
-        "unsupported-transport",
-        format!("the transport `{kind}` is not supported"),
-        help,
-    );
-}
-
-/// Reads `true`, `false`, or `{ttl: …}`.
-fn offer(keys: &mut Keys<'_, '_>, key: &'static str) -> OfferSettings {
-    let Some(node) = keys.node(&[key]) else {
-        return OfferSettings::default();
-    };
-    if let Some(is_offered) = node.as_boolean() {
-        return OfferSettings {
-            is_offered,
-            lifetime: None,
-        };
-    }
-    let what = match key {
-        "resources" => "`resources`",
-        _ => "`prompts`",
-    };
-    let lifetime = keys.within(&[key], what, |keys| keys.time(&["ttl"]));
+fn offer(values: Values<'_>, key: &str) -> OfferSettings {
     OfferSettings {
-        is_offered: true,
-        lifetime: lifetime.flatten(),
+        is_offered: values.boolean(key).unwrap_or(true),
+        lifetime: values
+            .node(key)
+            .and_then(|node| time(OFFER.values(node)?, "ttl")),
     }
 }
 
-/// Reads `tools: {search: {read_only: true, ttl: 5m}}`.
-fn read_tool_trust(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, ToolTrust)>) {
-    let Some(node) = keys.node(&["tools"]) else {
-        return;
-    };
-    let Some(entries) = node.as_map() else {
-        let problem = node.wrong_type(
-            "`tools`",
-            "a list of patterns, or a mapping of tools to what is believed of them",
-        );
-        keys.problems().push(problem);
-        return;
-    };
-    for entry in entries {
-        let Some(mut tool) = Keys::new(&entry.value, "a tool of an MCP server", keys.problems())
-        else {
-            continue;
+/// Returns the trust in `tools` and in `trust`, in this order.
+fn trust(values: Values<'_>) -> Vec<(String, ToolTrust)> {
+    let by_tool = values.map("tools").iter().filter_map(|entry| {
+        let tool = TOOL_TRUST.values(&entry.value)?;
+        let trust = ToolTrust {
+            read_only: tool.boolean("read_only").unwrap_or_default(),
+            lifetime: time(tool, "ttl"),
         };
-        let read_only = tool.boolean(&["read_only", "readOnly"]).unwrap_or(false);
-        let lifetime = tool.time(&["ttl"]);
-        if lifetime.is_some() && !read_only {
-            tool.lacks(
-                "bad-value",
-                "`ttl` means nothing for a tool that may change things",
-                "add `read_only: true`, if it changes nothing",
-            );
-        }
-        tool.finish();
-        pattern(keys, &entry.value, &entry.key);
-        trust.push((
-            entry.key.clone(),
-            ToolTrust {
-                read_only,
-                lifetime,
-            },
-        ));
-    }
-}
-
-/// Reads `trust: {read_only: [search, get_*], ttl: 5m}`.
-fn trust(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, ToolTrust)>) {
-    let Some(node) = keys.node(&["trust"]) else {
-        return;
-    };
-    let read = keys.within(&["trust"], "`trust`", |keys| {
-        let patterns = keys.texts(&["read_only", "readOnly"]).unwrap_or_default();
-        let patterns: Vec<String> = patterns.into_iter().map(str::to_owned).collect();
-        (patterns, keys.time(&["ttl"]))
+        Some((entry.key.clone(), trust))
     });
-    let (patterns, lifetime) = read.unwrap_or_default();
-    for name in patterns {
-        pattern(keys, node, &name);
-        let trusted = ToolTrust {
-            read_only: true,
-            lifetime,
-        };
-        trust.push((name, trusted));
-    }
-}
-
-fn pattern(keys: &mut Keys<'_, '_>, node: &Node, pattern: &str) {
-    if let Err(error) = globset::Glob::new(pattern) {
-        keys.problem(
-            node,
-            "bad-pattern",
-            format!("`{pattern}` is no pattern: {}", error.kind()),
-            "`*` stands for any characters, `?` for one, `{a,b}` for either",
-        );
-    }
+    let by_pattern = values.table("trust").into_iter().flat_map(|trust| {
+        let lifetime = time(trust, "ttl");
+        let patterns = trust.texts("read_only").unwrap_or_default();
+        patterns.into_iter().map(move |pattern| {
+            let read_only = true;
+            (
+                pattern,
+                ToolTrust {
+                    read_only,
+                    lifetime,
+                },
+            )
+        })
+    });
+    by_tool.chain(by_pattern).collect()
 }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use cachalot_core::spec::{Literal, Parameter, ParameterKind as Kind, Table, Values, key};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, expand};
 use cachalot_core::{Problem, SourceSpan};
-
-use super::keys::Keys;
-use super::servers::{ServerDefinition, definition};
-use crate::McpTransport;
 use cachalot_tools::builtin::{ShellSettings, WebFetchSettings};
 use cachalot_tools::filter::NameFilter;
+use serde_json::{Value, json};
+
+use super::kinds::{PATTERNS, SIZE, TIME, VARIABLES, filter, problem, size, time, variables};
+use super::servers::{ADDRESS, SERVER_KEYS, ServerDefinition, definition};
+use crate::McpTransport;
 
 /// The toolsets of an agent, in the order of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,26 +55,130 @@ pub enum ToolsetKind {
     Actions(Vec<String>),
 }
 
-const KINDS: [&str; 7] = [
-    "filesystem",
-    "shell",
-    "fetch",
-    "memory",
-    "skills",
-    "mcp",
-    "actions",
+/// The name of a toolset in messages.
+const NAME: &str = "a toolset";
+
+const TYPE: Parameter = key("type", Kind::Text, "The type.");
+const SELECTION: &[Parameter] = &[
+    key(
+        "readonly",
+        Kind::Boolean,
+        "Selects only tools that change nothing.",
+    )
+    .default(Literal::Boolean(false))
+    .with_aliases(&["read_only", "readOnly"]),
+    key(
+        "instruction",
+        Kind::Text,
+        "An instruction to the agent about the tools.",
+    ),
+];
+const COMMON: &[Parameter] = &[
+    TYPE,
+    key(
+        "tools",
+        PATTERNS,
+        "Patterns of the tools that are selected; `!` excludes.",
+    ),
 ];
 
+/// The keys of a toolset of any type but `actions`; all keys of those without further ones.
+pub static TOOLSET: Table = Table::new(NAME, "", &[COMMON, SELECTION]);
+
+/// The keys of a toolset of the type `shell`.
+#[rustfmt::skip]
+pub static SHELL: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
+    key("timeout", TIME, "The default timeout of a command.").default(Literal::Text("120s")),
+    key("max_timeout", TIME, "The maximum timeout that a call may request; at least `timeout`.").default(Literal::Text("600s")).with_aliases(&["maxTimeout"]),
+    key("max_output", SIZE, "The approximate maximum of output that is shown, in bytes.").default(Literal::Integer(30_000)).with_aliases(&["maxOutput"]),
+    key("env", VARIABLES, "Environment variables for every command.").with_aliases(&["environment"]),
+    key("pass_env", PATTERNS, "Patterns of environment variables that are passed on although they look like credentials.").with_aliases(&["passEnv"]),
+]]);
+
+/// The keys of a toolset of the type `fetch`.
+#[rustfmt::skip]
+pub static FETCH: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
+    key("timeout", TIME, "The timeout of a call.").default(Literal::Text("30s")),
+    key("max_chars", Kind::IntegerIn(1, 500_000), "The default maximum number of characters of a result.").default(Literal::Integer(20_000)).with_aliases(&["maxChars"]),
+    key("max_bytes", SIZE, "The maximum number of bytes that are read from a server.").default(Literal::Integer(5 << 20)).with_aliases(&["maxBytes"]),
+    key("ttl", TIME, "How long results may be served from the cache."),
+    key("allow", Kind::Texts, "Private hosts and networks that may be fetched from."),
+    key("allowed_hosts", Kind::Texts, "The only hosts and networks that may be fetched from.").with_aliases(&["allowedHosts"]),
+]]);
+
+static ACTIONS: Table = Table::new(
+    NAME,
+    "",
+    &[
+        &[TYPE, key("allow", Kind::Texts, "The actions.")],
+        SELECTION,
+    ],
+);
+
+/// The keys of a toolset of the type `mcp` with a server of `mcps`.
+static REFERENCE: Table = Table::new(
+    NAME,
+    "",
+    &[
+        COMMON,
+        SELECTION,
+        &[key("ref", Kind::Text, "A key of `mcps`.")],
+    ],
+);
+
+/// The keys of a toolset of the type `mcp` with a server of its own. Their `type` is that of a server, which
+/// accepts `mcp`, too.
+static OWN_SERVER: Table = Table::new(
+    NAME,
+    "",
+    &[
+        &[key("name", Kind::Text, "The name of the server.")],
+        ADDRESS,
+        SERVER_KEYS,
+        SELECTION,
+    ],
+);
+
+/// The tables by type. The last type is another word for `fetch`.
+static TYPES: [(&str, &Table); 8] = [
+    ("filesystem", &TOOLSET),
+    ("shell", &SHELL),
+    ("fetch", &FETCH),
+    ("memory", &TOOLSET),
+    ("skills", &TOOLSET),
+    ("mcp", &OWN_SERVER),
+    ("actions", &ACTIONS),
+    ("web_fetch", &FETCH),
+];
+
+/// Returns the types that messages suggest.
+fn types() -> Vec<&'static str> {
+    let types = TYPES.split_last().map(|(_, types)| types);
+    types.into_iter().flatten().map(|(word, _)| *word).collect()
+}
+
+/// Returns the JSON Schema of a toolset.
+#[must_use]
+pub fn toolset_schema() -> Value {
+    let keys_by_type = TYPES.iter().map(|(word, table)| {
+        let mut keys = table.schema(true);
+        if *word == "mcp" {
+            keys = json!({ "anyOf": [REFERENCE.schema(true), keys] });
+        }
+        json!({ "if": { "properties": { "type": { "enum": [word] } } }, "then": keys })
+    });
+    let words = TYPES.map(|(word, _)| word);
+    json!({
+        "type": "object",
+        "required": ["type"],
+        "properties": { "type": { "description": "Which tools.", "enum": words } },
+        "allOf": keys_by_type.collect::<Vec<_>>(),
+    })
+}
+
 /// Reads the list `toolsets` of an agent. `servers` are those of `mcps`, to which a toolset of `type: mcp`
-/// can refer by `ref`. Environment variables in its texts are expanded.
-///
-/// Every toolset has `type`, and may have `tools` (a list of patterns that select tools), `readonly` and
-/// `instruction`. Further keys by type:
-///
-/// - `shell`: `timeout`, `max_timeout`, `max_output`, `env`, `pass_env`;
-/// - `fetch`: `timeout`, `max_chars`, `max_bytes`, `ttl`, `allow`, `allowed_hosts`;
-/// - `actions`: `allow`, the list of actions; the caller checks their names;
-/// - `mcp`: `ref`, or a `name` and the keys that [`super::read_servers`] reads.
+/// can refer by `ref`. Environment variables in its texts are expanded. The caller checks the names of
+/// actions.
 pub fn read_toolsets(
     node: &Node,
     servers: &BTreeMap<String, ServerDefinition>,
@@ -88,84 +194,82 @@ pub fn read_toolsets(
     };
     for item in items {
         let expanded = expand(item, None, environment, problems);
-        if let Some(mut keys) = Keys::new(&expanded, "a toolset", problems) {
-            let read = toolset(&expanded, &mut keys, servers, &settings);
-            keys.finish();
-            settings.toolsets.extend(read);
-        }
+        let read = toolset(&expanded, servers, &settings, problems);
+        settings.toolsets.extend(read);
     }
     settings
 }
 
 fn toolset(
     node: &Node,
-    keys: &mut Keys<'_, '_>,
     servers: &BTreeMap<String, ServerDefinition>,
     before: &ToolsetSettings,
+    problems: &mut Vec<Problem>,
 ) -> Option<Toolset> {
-    let Some(kind) = keys.node(&["type"]) else {
-        keys.lacks(
-            "missing-key",
-            "a toolset needs `type`",
-            format!("add `type: …`, one of: {}", KINDS.join(", ")),
-        );
-        return None;
-    };
-    let read_only = keys
-        .boolean(&["readonly", "read_only", "readOnly"])
-        .unwrap_or(false);
-    let instruction = keys.text(&["instruction"]).map(str::to_owned);
-    let (kind, filter) = match kind.as_text() {
-        Some("filesystem") => (ToolsetKind::Filesystem, own_filter(keys, &FILES)),
-        Some("shell") => (
-            ToolsetKind::Shell(shell(keys)),
-            own_filter(keys, &["shell"]),
-        ),
-        Some("fetch" | "web_fetch") => (
-            ToolsetKind::Fetch(fetch(keys)),
-            own_filter(keys, &["web_fetch"]),
-        ),
-        Some("memory") => (ToolsetKind::Memory, own_filter(keys, &["memory"])),
-        Some("skills") => (ToolsetKind::Skills, own_filter(keys, &SKILLS)),
-        Some("actions") => {
-            let allowed = keys.texts(&["allow"]).unwrap_or_default();
-            if allowed.is_empty() {
-                keys.lacks(
-                    "missing-key",
-                    "a toolset of type `actions` needs `allow`",
-                    "list the actions: `allow: [http.get, document.text]`",
-                );
-            }
-            let allowed = allowed.into_iter().map(str::to_owned).collect();
-            (ToolsetKind::Actions(allowed), NameFilter::default())
-        }
-        Some("mcp") => {
-            let (definition, filter) = server(keys, servers, before)?;
-            (ToolsetKind::Mcp(Box::new(definition)), filter)
-        }
-        other => {
-            let problem = match other {
-                Some(other) => Problem::new(
-                    "unknown-toolset",
-                    format!("there is no toolset of type `{other}`"),
-                )
-                .at(&kind.place)
-                .help(did_you_mean(other, &KINDS)),
-                None => kind.wrong_type("`type`", "text"),
-            };
-            keys.problems().push(problem);
-            // The other keys cannot be checked without a known type.
-            keys.skip();
+    let (word, table) = match table(node) {
+        Ok(found) => found,
+        Err(problem) => {
+            problems.push(problem);
             return None;
+        }
+    };
+    let values = table.read(node, problems)?;
+    let mut own = |names| own_filter(values, names, problems);
+    let (kind, filter) = match word {
+        "filesystem" => (ToolsetKind::Filesystem, own(&FILES)),
+        "shell" => (ToolsetKind::Shell(shell(values)), own(&["shell"])),
+        "fetch" | "web_fetch" => (ToolsetKind::Fetch(fetch(values)), own(&["web_fetch"])),
+        "memory" => (ToolsetKind::Memory, own(&["memory"])),
+        "skills" => (ToolsetKind::Skills, own(&SKILLS)),
+        "actions" => (
+            ToolsetKind::Actions(actions(values, problems)),
+            NameFilter::default(),
+        ),
+        _ => {
+            let (definition, filter) = match *table == REFERENCE {
+                true => referenced(values, servers, problems)?,
+                false => own_server(values, servers, before, problems)?,
+            };
+            (ToolsetKind::Mcp(Box::new(definition)), filter)
         }
     };
     Some(Toolset {
         kind,
         filter,
-        read_only,
-        instruction,
+        read_only: values.boolean("readonly").unwrap_or_default(),
+        instruction: values.string("instruction"),
         place: node.head(),
     })
+}
+
+/// Returns the type of a toolset and the table of its keys, or the problem of its type.
+fn table(node: &Node) -> Result<(&'static str, &'static Table), Problem> {
+    if node.as_map().is_none() {
+        return Err(node.wrong_type(NAME, "a mapping"));
+    }
+    let is_given = |key| node.get(key).filter(|value| !value.is_null());
+    let Some(kind) = is_given("type") else {
+        return Err(problem(
+            node,
+            "missing-key",
+            "a toolset needs `type`",
+            format!("add `type: …`, one of: {}", types().join(", ")),
+        ));
+    };
+    let Some(word) = kind.as_text() else {
+        return Err(kind.wrong_type("`type`", "text"));
+    };
+    match TYPES.iter().find(|(known, _)| *known == word) {
+        Some(("mcp", _)) if is_given("ref").is_some() => Ok(("mcp", &REFERENCE)),
+        Some(found) => Ok(*found),
+        // The other keys cannot be checked without a known type.
+        None => Err(Problem::new(
+            "unknown-toolset",
+            format!("there is no toolset of type `{word}`"),
+        )
+        .at(&kind.place)
+        .help(did_you_mean(word, &types()))),
+    }
 }
 
 const FILES: [&str; 7] = [
@@ -179,111 +283,108 @@ const FILES: [&str; 7] = [
 ];
 const SKILLS: [&str; 3] = ["skills_list", "skill_view", "skill_manage"];
 
-/// Reads the filter of tools with known names; reports a pattern that matches none of them.
-fn own_filter(keys: &mut Keys<'_, '_>, names: &[&str]) -> NameFilter {
-    let node = keys.node(&["tools"]);
-    let Some(filter) = keys.filter(&["tools"]) else {
+/// Returns the filter of tools with known names; reports a pattern that matches none of them.
+fn own_filter(values: Values<'_>, names: &[&str], problems: &mut Vec<Problem>) -> NameFilter {
+    let (Some(node), Some(filter)) = (values.node("tools"), filter(values, "tools")) else {
         return NameFilter::default();
     };
     for pattern in filter.patterns() {
         let bare = pattern.trim_start_matches('!');
         let alone = NameFilter::new(&[bare]).unwrap_or_default();
-        if !names.iter().any(|name| alone.selects(&[name]))
-            && let Some(node) = node
-        {
-            keys.problem(
+        if !names.iter().any(|name| alone.selects(&[name])) {
+            problems.push(problem(
                 node,
                 "unknown-tool",
                 format!("no tool of this toolset is called `{bare}`"),
                 did_you_mean(bare, names),
-            );
+            ));
         }
     }
     filter
 }
 
-fn shell(keys: &mut Keys<'_, '_>) -> ShellSettings {
+fn shell(values: Values<'_>) -> ShellSettings {
     let default = ShellSettings::default();
-    let timeout = keys.time(&["timeout"]).unwrap_or(default.timeout);
-    let max_timeout = keys
-        .time(&["max_timeout", "maxTimeout"])
-        .unwrap_or(default.max_timeout);
-    let output_limit = keys
-        .at_least_one(&["max_output", "maxOutput"], 1 << 30)
-        .map_or(default.output_limit, |most| {
-            usize::try_from(most).unwrap_or(usize::MAX)
-        });
-    let pass = keys.filter(&["pass_env", "passEnv"]).unwrap_or_default();
+    let timeout = time(values, "timeout").unwrap_or(default.timeout);
+    let max_timeout = time(values, "max_timeout").unwrap_or(default.max_timeout);
     ShellSettings {
         timeout,
         // A longer default timeout also raises the maximum.
         max_timeout: max_timeout.max(timeout),
-        output_limit,
-        environment: keys.variables(&["env", "environment"]),
-        pass: pass.patterns().to_vec(),
+        output_limit: size(values, "max_output").unwrap_or(default.output_limit),
+        environment: variables(values, "env"),
+        pass: values.texts("pass_env").unwrap_or_default(),
     }
 }
 
-fn fetch(keys: &mut Keys<'_, '_>) -> WebFetchSettings {
+fn fetch(values: Values<'_>) -> WebFetchSettings {
     let default = WebFetchSettings::default();
-    let owned = |texts: Vec<&str>| texts.into_iter().map(str::to_owned).collect::<Vec<_>>();
-    let allow = keys.texts(&["allow"]).map(owned).unwrap_or_default();
-    let allowed_hosts = keys.texts(&["allowed_hosts", "allowedHosts"]).map(owned);
     WebFetchSettings {
-        timeout: keys.time(&["timeout"]).unwrap_or(default.timeout),
-        max_chars: keys
-            .at_least_one(&["max_chars", "maxChars"], 500_000)
-            .map_or(default.max_chars, |most| {
-                usize::try_from(most).unwrap_or(usize::MAX)
-            }),
-        max_bytes: keys
-            .at_least_one(&["max_bytes", "maxBytes"], 1 << 30)
-            .unwrap_or(default.max_bytes),
-        lifetime: keys.time(&["ttl"]),
-        allow,
-        allowed_hosts,
+        timeout: time(values, "timeout").unwrap_or(default.timeout),
+        max_chars: size(values, "max_chars").unwrap_or(default.max_chars),
+        max_bytes: values.integer("max_bytes").unwrap_or(default.max_bytes),
+        lifetime: time(values, "ttl"),
+        allow: values.texts("allow").unwrap_or_default(),
+        allowed_hosts: values.texts("allowed_hosts"),
     }
 }
 
-/// Reads the server of a toolset, and the selection of its tools.
-fn server(
-    keys: &mut Keys<'_, '_>,
+fn actions(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
+    let allowed = values.texts("allow").unwrap_or_default();
+    if allowed.is_empty() {
+        problems.push(problem(
+            values.mapping(),
+            "missing-key",
+            "a toolset of type `actions` needs `allow`",
+            "list the actions: `allow: [http.get, document.text]`",
+        ));
+    }
+    allowed
+}
+
+/// Returns the server of `mcps` that a toolset names, and the selection of its tools.
+fn referenced(
+    values: Values<'_>,
+    servers: &BTreeMap<String, ServerDefinition>,
+    problems: &mut Vec<Problem>,
+) -> Option<(ServerDefinition, NameFilter)> {
+    let (node, name) = (values.node("ref")?, values.text("ref")?);
+    if let Some(found) = servers.get(name) {
+        let filter = filter(values, "tools").unwrap_or_default();
+        return Some((found.clone(), filter));
+    }
+    let known: Vec<&str> = servers.keys().map(String::as_str).collect();
+    let help = match name.starts_with("docker:") {
+        true => "catalogues of servers are not supported: define the server under `mcps` with its `command` or `url`".to_owned(),
+        false if known.is_empty() => "define it under `mcps`".to_owned(),
+        false => did_you_mean(name, &known),
+    };
+    let message = format!("there is no MCP server `{name}`");
+    problems.push(problem(node, "unknown-server", message, help));
+    None
+}
+
+/// Returns the server that a toolset defines, which contains the selection of its tools.
+fn own_server(
+    values: Values<'_>,
     servers: &BTreeMap<String, ServerDefinition>,
     before: &ToolsetSettings,
+    problems: &mut Vec<Problem>,
 ) -> Option<(ServerDefinition, NameFilter)> {
-    if let Some(node) = keys.node(&["ref"]) {
-        let filter = keys.filter(&["tools"]).unwrap_or_default();
-        let name = keys.text(&["ref"])?;
-        if let Some(found) = servers.get(name) {
-            return Some((found.clone(), filter));
-        }
-        let known: Vec<&str> = servers.keys().map(String::as_str).collect();
-        let help = match name.starts_with("docker:") {
-            true => "catalogues of servers are not supported: define the server under `mcps` with its `command` or `url`".to_owned(),
-            false if known.is_empty() => "define it under `mcps`".to_owned(),
-            false => did_you_mean(name, &known),
-        };
-        keys.problem(
-            node,
-            "unknown-server",
-            format!("there is no MCP server `{name}`"),
-            help,
-        );
-        return None;
-    }
-    let named = keys.text(&["name"]).map(str::to_owned);
-    let mut found = definition("", keys)?;
-    found.settings.name = named
+    let mut found = definition("", values, problems)?;
+    found.settings.name = values
+        .string("name")
         .unwrap_or_else(|| unused_name(&derived_name(&found.settings.transport), servers, before));
     let taken = |other: &ServerDefinition| {
         other.settings.name == found.settings.name && other.settings != found.settings
     };
     if servers.values().any(taken) || definitions(before).any(taken) {
-        keys.lacks(
+        problems.push(problem(
+            values.mapping(),
             "duplicate-server",
             format!("there are two MCP servers called `{}`", found.settings.name),
             "give one of them another `name`",
-        );
+        ));
     }
     Some((found, NameFilter::default()))
 }

@@ -45,7 +45,7 @@ pub(super) static FILE: Table = Table::new(
             key("agents", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/agent" })))), "Agents by name."),
             key("budget", Kind::Custom(&Custom::shape(|| BUDGET.schema(false))), "The maximum that a run may spend on models: `max_cost`, `max_tokens`, `max_time`."),
             key("permissions", Kind::Custom(&Custom::shape(|| PERMISSIONS.schema(false))), "The tools that agents may call, as rules `TOOL` or `TOOL:ARGUMENT=PATTERN`."),
-            key("mcps", Kind::Custom(&Custom::shape(|| each(&json!({ "type": "object" })))), "MCP servers by name, whose tools agents may have."),
+            key("mcps", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/server" })))), "MCP servers by name, whose tools agents may have."),
             key("tools", Kind::Custom(&Custom::shape(|| TOOL_CACHE.schema(true))), "The tool result cache of the agents."),
         ],
         OF_OTHERS,

@@ -3,7 +3,8 @@
 //! actions' own checks.
 
 use cachalot_agent::definition::{AGENT, REVIEW};
-use cachalot_core::spec::{ParameterKind as Kind, Row, Table, arguments_schema, key};
+use cachalot_core::spec::{Row, Table, arguments_schema};
+use cachalot_mcp::settings::{FETCH, SERVER, SHELL, TOOLSET, toolset_schema};
 use cachalot_model::{BUDGET, MODEL, PROVIDER};
 use cachalot_tools::cached::TOOL_CACHE;
 use serde_json::{Map, Value, json};
@@ -49,6 +50,12 @@ pub fn reference() -> Vec<ReferenceTable> {
         open: false,
     };
     let agents = "docs/agents.md";
+    let tools = "docs/tools.md";
+    let of_type = |table: &Table| {
+        let mut rows = table.rows("", false);
+        rows.retain(|row| TOOLSET.parameter(&row.key).is_none());
+        rows
+    };
     let providers = "docs/providers.md";
     vec![
         table(yaml, "## The file", FILE.rows("", false)),
@@ -60,11 +67,11 @@ pub fn reference() -> Vec<ReferenceTable> {
             open: true,
             ..table(agents, "## Keys", AGENT.rows("", false))
         },
-        table(
-            "docs/tools.md",
-            "## Tool result cache",
-            TOOL_CACHE.rows("", false),
-        ),
+        table(tools, "## Toolsets", TOOLSET.rows("", false)),
+        table(tools, "### The type `shell`", of_type(&SHELL)),
+        table(tools, "### The type `fetch`", of_type(&FETCH)),
+        table(tools, "## MCP servers", SERVER.rows("", false)),
+        table(tools, "## Tool result cache", TOOL_CACHE.rows("", false)),
         table(agents, "## Background review", REVIEW.rows("", false)),
     ]
 }
@@ -85,7 +92,8 @@ fn definitions(registry: &Registry) -> Value {
         ("llm_settings", LLM.schema(true)),
         ("provider", PROVIDER.schema(true)),
         ("agent", agent),
-        ("toolset", toolset()),
+        ("toolset", toolset_schema()),
+        ("server", SERVER.schema(true)),
     ];
     let mut definitions: Map<String, Value> = tables
         .into_iter()
@@ -127,22 +135,4 @@ fn calls(actions: &[&OperationMetadata]) -> Vec<Value> {
         })
     };
     actions.iter().map(call).collect()
-}
-
-/// Schema of a toolset. Its type decides about further keys, which are accepted.
-fn toolset() -> Value {
-    json!({
-        "type": "object",
-        "required": ["type"],
-        "properties": {
-            "type": {
-                "description": "Which tools.",
-                "enum": ["filesystem", "shell", "fetch", "web_fetch", "memory", "skills", "mcp", "actions"],
-            },
-            "tools": key("tools", Kind::Texts, "Patterns of those that are taken.").schema(true),
-            "readonly": key("readonly", Kind::Boolean, "Selects only tools that change nothing.").schema(true),
-            "instruction": key("instruction", Kind::Text, "An instruction to the agent about the tools.").schema(true),
-            "ref": key("ref", Kind::Text, "For `mcp`: a key of `mcps`.").schema(true),
-        },
-    })
 }

@@ -124,7 +124,13 @@ agents:
     model: text
     description: d
     instruction: i
-    toolsets: [{type: filesystem, tools: ['read_*'], readonly: true, instruction: i}, {type: mcp, ref: files}]
+    toolsets:
+      - {type: filesystem, tools: ['read_*'], readonly: true, instruction: i}
+      - {type: shell, timeout: 5m, maxTimeout: 600, max_output: 1000, env: {A: 1}, pass_env: [B]}
+      - {type: fetch, ttl: 1h, max_chars: 5, allowed_hosts: [a.example]}
+      - {type: actions, allow: [http.get]}
+      - {type: mcp, ref: files, tools: [x]}
+      - {type: mcp, name: own, command: x, tools: {y: {read_only: true, ttl: 5m}}}
     sub_agents: [other, {name: third, fork: true}]
     max_iterations: 0
     max_consecutive_tool_calls: 3
@@ -137,7 +143,9 @@ agents:
   third: {model: text}
 permissions: {allow: [a], ask: [b], deny: ['c:path=x']}
 budget: {max_cost: 0.5, max_tokens: 0, max_time: 10m}
-mcps: {files: {command: files, args: [x]}}
+mcps:
+  files: {command: files, args: [x], timeout: 5, required: true, resources: false, prompts: {ttl: 1h}, trust: {read_only: ['*']}}
+  far: {remote: {url: 'https://a.example/mcp', headers: {K: v}}, enabledTools: ['*'], toolTimeout: 30s}
 tools: {cacheToolResults: true, cache_tool_results_ttl: {web_fetch: 5m}}
 settings:
   name: s

@@ -1,0 +1,114 @@
+//! Kinds of values in toolsets and servers: times, patterns of names, variables.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cachalot_core::duration::{from_node, parse};
+use cachalot_core::spec::{Custom, ParameterKind as Kind, Values};
+use cachalot_core::tree::Node;
+use cachalot_core::{Problem, Secret};
+use cachalot_tools::filter::NameFilter;
+use serde_json::json;
+
+/// An integer that is at least one.
+pub(super) const SIZE: Kind = Kind::IntegerIn(1, 1 << 30);
+
+/// A time: `500ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds; greater than zero.
+pub(super) const TIME: Kind = Kind::Custom(&Custom {
+    schema: Some(
+        || json!({ "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }] }),
+    ),
+    check: |entry, problems| {
+        if as_time(&entry.value).is_none() {
+            problems.push(entry.value.wrong_type(
+                &format!("`{}`", entry.key),
+                "a time such as `30s`, `5m`, `2h`, `7d`, or a number of seconds",
+            ));
+        }
+    },
+});
+
+fn as_time(node: &Node) -> Option<Duration> {
+    from_node(node).filter(|time| !time.is_zero())
+}
+
+/// Returns the value of the kind [`TIME`], or the declared default.
+pub(super) fn time(values: Values<'_>, key: &str) -> Option<Duration> {
+    match values.node(key) {
+        Some(node) => as_time(node),
+        None => parse(values.text(key)?),
+    }
+}
+
+/// Returns the value of the kind [`SIZE`].
+pub(super) fn size(values: Values<'_>, key: &str) -> Option<usize> {
+    let size = values.integer::<u64>(key)?;
+    usize::try_from(size).ok()
+}
+
+/// A list of patterns of names.
+pub(super) const PATTERNS: Kind = Kind::Custom(&Custom {
+    schema: Some(|| Kind::Texts.schema(false)),
+    check: |entry, problems| {
+        Kind::Texts.check(entry, problems);
+        let patterns = entry.value.as_list().unwrap_or_default().iter();
+        let patterns: Vec<&str> = patterns.filter_map(Node::as_text).collect();
+        problems.extend(check_patterns(&patterns, &entry.value, &entry.key));
+    },
+});
+
+/// Returns the problem of the first invalid pattern in `key`.
+pub(super) fn check_patterns(patterns: &[&str], node: &Node, key: &str) -> Option<Problem> {
+    let (pattern, why) = NameFilter::new(patterns).err()?;
+    Some(problem(
+        node,
+        "bad-pattern",
+        format!("`{pattern}` in `{key}` is no pattern: {why}"),
+        "`*` stands for any characters, `?` for one, `{a,b}` for either",
+    ))
+}
+
+/// Returns the value of the kind [`PATTERNS`].
+pub(super) fn filter(values: Values<'_>, key: &str) -> Option<NameFilter> {
+    NameFilter::new(&values.texts(key)?).ok()
+}
+
+/// A mapping of names to texts, numbers and booleans, which are converted to text.
+pub(super) const VARIABLES: Kind = Kind::Custom(&Custom {
+    schema: Some(|| SCALARS.schema(false)),
+    check: |section, problems| {
+        SCALARS.check(section, problems);
+        for entry in section.value.as_map().unwrap_or_default() {
+            let value = entry.value.as_text().unwrap_or_default();
+            if entry.key.is_empty() || entry.key.contains(['=', '\0']) || value.contains('\0') {
+                problems.push(
+                    Problem::new(
+                        "bad-value",
+                        format!("`{}` in `{}` is no variable", entry.key, section.key),
+                    )
+                    .at(&entry.key_place)
+                    .help("names hold no `=`, and neither names nor values a NUL"),
+                );
+            }
+        }
+    },
+});
+
+const SCALARS: Kind = Kind::Scalars { null: true };
+
+/// Returns the value of the kind [`VARIABLES`].
+pub(super) fn variables(values: Values<'_>, key: &str) -> BTreeMap<String, Secret<String>> {
+    let variables = values.scalars(key);
+    variables
+        .map(|(name, value)| (name.to_owned(), Secret::new(value)))
+        .collect()
+}
+
+pub(super) fn problem(
+    node: &Node,
+    code: &'static str,
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Problem {
+    Problem::new(code, message).at(&node.head()).help(help)
+}
