@@ -11,6 +11,7 @@ use cachalot_model::{Model, Models};
 use cachalot_prompt::{Level, Prompt};
 use cachalot_tools::ToolContext;
 use parking_lot::Mutex;
+use serde_json::json;
 
 use crate::definition::{AgentDefinition, Team};
 use cachalot_operation::Permissions;
@@ -109,15 +110,14 @@ pub(crate) fn fingerprint(
     let mut pieces = prompt.backwards();
     let frozen = pieces.find(|piece| piece.level != Level::Message);
     let frozen = frozen.map_or(Digest::sha256(&[]), |piece| piece.id.0);
-    let identity = Canonical::value(&model.identity()).digest();
-    let permissions = format!("{permissions:?}");
-    Digest::sha256_of_parts(&[
-        frozen.as_bytes(),
-        identity.as_bytes(),
-        hooks.as_bytes(),
-        permissions.as_bytes(),
-        origins.as_bytes(),
-    ])
+    let identity = json!({
+        "prompt": frozen.to_string(),
+        "model": model.identity(),
+        "hooks": hooks.to_string(),
+        "permissions": permissions,
+        "origins": origins.to_string(),
+    });
+    Canonical::value(&identity).digest()
 }
 
 /// A digest of the origins of an agent's tools: the definitions of toolsets and servers, and the values of

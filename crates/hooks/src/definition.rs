@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::SourceSpan;
+use serde::Serialize;
 
 use crate::dialect::HandlerCall;
 pub use crate::dialect::{Condition, DEFAULT_TIMEOUT};
@@ -84,7 +85,7 @@ impl<'a> From<&'a HookEntry> for HandlerCall<'a> {
 }
 
 /// A handler and its options. Equal definitions run once per event.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Definition {
     /// The name for messages.
     pub name: Option<String>,
@@ -112,7 +113,7 @@ pub struct Definition {
 
 /// The mode of a hook that runs in the background. Its output decides nothing: its context and messages
 /// are added to the next turn of the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Background {
     /// `async`: a block is ignored.
     Quiet,
@@ -156,7 +157,7 @@ impl Definition {
 }
 
 /// The action of a handler.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum Action {
     /// A shell command with JSON on stdin and stdout.
     Command {
@@ -198,7 +199,7 @@ pub enum Action {
 }
 
 /// The form of a model's judgment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Judgement {
     /// `pre_tool_use_decision`: allow, ask or deny, with a reason; may be anywhere in the answer.
     PreToolUse,
@@ -207,7 +208,7 @@ pub enum Judgement {
 }
 
 /// The effect of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum OnError {
     /// A warning.
     Warn,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cachalot_core::{Digest, Problem};
+use cachalot_core::{Canonical, Digest, Problem};
 use futures_util::future::{BoxFuture, join_all};
+use serde_json::{Value, json};
 
 use crate::Event;
 use crate::contract::EVENTS;
@@ -77,7 +78,7 @@ impl Hooks {
     #[must_use]
     pub fn identity(&self) -> Digest {
         let ready = self.0.ready.iter().flatten();
-        let told: Vec<String> = ready
+        let hooks = ready
             .map(|ReadyHook { entry, .. }| {
                 let HookEntry {
                     event,
@@ -89,12 +90,17 @@ impl Hooks {
                     source: _,
                     place: _,
                 } = entry;
-                let matcher = matcher.pattern();
-                format!("{event} {event_name} {matcher:?} {only:?} {dialect} {definition:?}")
+                json!({
+                    "event": event.name(),
+                    "event_name": **event_name,
+                    "matcher": matcher.pattern(),
+                    "only": only,
+                    "definition": definition,
+                    "dialect": dialect.name(),
+                })
             })
             .collect();
-        let told: Vec<&[u8]> = told.iter().map(String::as_bytes).collect();
-        Digest::sha256_of_parts(&told)
+        Canonical::value(&Value::Array(hooks)).digest()
     }
 
     /// True if an event has hooks. Callers check this before they build an [`Input`].

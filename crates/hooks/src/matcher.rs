@@ -1,9 +1,10 @@
 //! Matches tool calls: by the name of the tool, and by their result.
 
 use regex::Regex;
+use serde::Serialize;
 
 /// A restriction to tool calls with this result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum ResultFilter {
     /// Failed calls.
     Failures,

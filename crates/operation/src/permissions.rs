@@ -41,6 +41,7 @@ mod search;
 use cachalot_core::Problem;
 use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Table, Values, key};
 use cachalot_core::tree::Node;
+use serde::Serialize;
 
 use analyzed_request::AnalyzedRequest;
 use pattern::MatchResult;
@@ -86,8 +87,8 @@ pub enum PermissionDecision {
     Deny(String),
 }
 
-/// The rules of a team.
-#[derive(Debug, Clone, Default)]
+/// The rules of a team. Serialized as written, for keys.
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Permissions {
     allow: Vec<Rule>,
     ask: Vec<Rule>,

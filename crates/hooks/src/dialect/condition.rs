@@ -9,6 +9,7 @@ use cachalot_operation::permissions::CommandPattern;
 use cachalot_operation::{Command, CommandText};
 use ignore::gitignore::GitignoreBuilder;
 use regex::Regex;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Dialect, tools};
@@ -21,6 +22,13 @@ pub struct Condition {
     written: String,
     tool: Regex,
     called_with: Option<String>,
+}
+
+/// Serializes the written rule.
+impl Serialize for Condition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.written.serialize(serializer)
+    }
 }
 
 /// Compares the written rules.

@@ -2,6 +2,7 @@
 
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
+use serde::{Serialize, Serializer};
 
 use super::analyzed_request::{AnalyzedRequest, ArgumentSubject};
 use super::pattern::{MatchResult, Pattern};
@@ -105,6 +106,12 @@ fn is_argument(text: &str) -> bool {
 impl std::fmt::Debug for Rule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.text.fmt(f)
+    }
+}
+
+impl Serialize for Rule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.text.serialize(serializer)
     }
 }
 
