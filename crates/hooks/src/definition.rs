@@ -42,11 +42,11 @@ use crate::{Dialect, Event, Matcher};
 
 mod action;
 mod claude;
-mod keys;
 mod options;
 mod parser_context;
 mod plugin;
 mod read;
+pub(crate) mod tables;
 
 pub(crate) use plugin::Plugin;
 pub(crate) use read::HooksParser;

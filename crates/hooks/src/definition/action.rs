@@ -1,14 +1,18 @@
 //! Parses the action and the options of one hook.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use cachalot_core::Problem;
+use cachalot_core::spec::{Table, Values};
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::Section;
+use cachalot_core::tree::Node;
 
-use super::keys::{choice, required_text, texts_by_name};
 use super::parser_context::ParserContext;
-use super::{Action, Definition, Judgement, claude, options};
+use super::tables::{
+    BUILTIN, CLAUDE, CLAUDE_COMMAND, COMMAND, FOREIGN_COMMAND, FOREIGN_HTTP, HTTP, JUDGEMENTS,
+    MODEL, PROMPT, SHARED, TYPED,
+};
+use super::{Action, Definition, claude, options};
 use crate::{Dialect, Event};
 
 /// The supported handler types.
@@ -37,90 +41,119 @@ const FOREIGN_TYPES: [(&str, &str); 4] = [
 /// Parses a hook; `None` if there is nothing to run, for a reason that was reported.
 pub(super) fn definition(
     context: &mut ParserContext<'_>,
-    section: &mut Section<'_>,
+    node: &Node,
     event: Event,
     dialect: Dialect,
 ) -> Option<Definition> {
-    let (action, usual) = action(context, section, event, dialect)?;
+    let written = TYPED.read(node, &mut context.problems)?;
+    let kind = written.text("type")?;
+    let is_of_claude = dialect.vocabulary().options_of_claude;
+    let table = match table(kind, dialect, context.foreign) {
+        Some(table) if *table != PROMPT || claude::supports_prompt(context, node, event, kind) => {
+            table
+        }
+        Some(_) => return None,
+        None => {
+            report_type(context, kind, written);
+            return None;
+        }
+    };
+    let own = table.read(node, &mut context.problems)?;
+    let shared = SHARED.read(node, &mut context.problems)?;
+    let of_claude = match is_of_claude {
+        true => CLAUDE.read(node, &mut context.problems),
+        false => None,
+    };
+    let mut tables = vec![&TYPED, &SHARED, table];
+    tables.extend(of_claude.map(|_| &CLAUDE));
+    context.report_undeclared(node, &tables, dialect);
+    let usual = dialect.vocabulary().timeout;
+    let (action, usual) = match kind {
+        "command" => (command(context, own, dialect)?, usual),
+        "builtin" => (builtin(context, own, event)?, usual),
+        "model" => (model(own)?, usual),
+        "http" => (http(own, dialect)?, usual),
+        _ => claude::prompt(context, own, kind)?,
+    };
     let problems = &mut context.problems;
     let mut definition = Definition {
-        name: section.text("name", problems).map(str::to_owned),
-        timeout: options::timeout(section, dialect, usual, problems),
-        env: texts_by_name(section, "env", problems),
-        working_dir: section.text("working_dir", problems).map(str::to_owned),
-        on_error: options::on_error(section, event, problems),
-        strict_output: section.boolean("strict_output", problems).unwrap_or(false),
-        sequential: section.boolean("sequential", problems).unwrap_or(false),
+        name: shared.string("name"),
+        timeout: options::timeout(shared, dialect, usual, problems),
+        env: texts(shared, "env"),
+        working_dir: shared.string("working_dir"),
+        on_error: options::on_error(shared, event, problems),
+        strict_output: shared.boolean("strict_output").unwrap_or_default(),
+        sequential: shared.boolean("sequential").unwrap_or_default(),
         ..Definition::new(action)
     };
     if let Some(plugin) = &context.plugin {
         plugin.apply_to(&mut definition, dialect);
     }
-    match dialect.vocabulary().options_of_claude {
-        true => claude::options(context, section, event, definition),
-        false => Some(definition),
+    match of_claude {
+        Some(values) => claude::options(context, values, event, definition),
+        None => Some(definition),
     }
 }
 
-/// Parses the action; returns it with its default timeout.
-fn action(
-    context: &mut ParserContext<'_>,
-    section: &mut Section<'_>,
-    event: Event,
-    dialect: Dialect,
-) -> Option<(Action, Duration)> {
-    let place = section.entry("type").map(|entry| entry.value.place.clone());
-    let written = section.required_text("type", &mut context.problems);
-    let Some(written) = written else {
-        section.take_rest();
-        return None;
-    };
+/// Returns the keys of a type; `None` if there is no such type. In files of other runtimes, only their own
+/// types are known.
+fn table(kind: &str, dialect: Dialect, foreign_file: bool) -> Option<&'static Table> {
+    let is_own = dialect == Dialect::DockerAgent;
     let is_of_claude = dialect.vocabulary().options_of_claude;
-    if let ("prompt" | "agent", true) = (written, is_of_claude) {
-        return claude::prompt(context, section, event, written);
+    match kind {
+        "command" if is_own => Some(&COMMAND),
+        "command" if is_of_claude => Some(&CLAUDE_COMMAND),
+        "command" => Some(&FOREIGN_COMMAND),
+        "http" if is_own => Some(&HTTP),
+        "http" => Some(&FOREIGN_HTTP),
+        "prompt" | "agent" if is_of_claude => Some(&PROMPT),
+        "builtin" if !foreign_file => Some(&BUILTIN),
+        "model" if !foreign_file => Some(&MODEL),
+        _ => None,
     }
-    let action = match written {
-        "command" => command(context, section, dialect),
-        "builtin" if !context.foreign => builtin(context, section, event),
-        "model" if !context.foreign => model(section, &mut context.problems),
-        "http" => http(section, dialect, &mut context.problems),
-        other => {
-            // The other keys are unknown here, and the problem with the hook is reported below.
-            section.take_rest();
-            let elsewhere = FOREIGN_TYPES.iter().find(|(name, _)| *name == other);
-            let problem = match elsewhere {
-                Some((_, instead)) => Problem::new(
-                    "unsupported-handler",
-                    format!("hooks of type `{other}` do not run here"),
-                )
-                .help(*instead),
-                None => Problem::new("unknown-handler", format!("there is no type `{other}`"))
-                    .help(did_you_mean(other, &TYPES)),
-            };
-            let problem = match &place {
-                Some(place) => problem.at(place),
-                None => problem,
-            };
-            match elsewhere {
-                Some(_) => context.unsupported(problem),
-                None => context.problems.push(problem),
-            }
-            None
-        }
-    };
-    action.map(|action| (action, dialect.vocabulary().timeout))
+}
+
+/// Reports a type that is unknown, or that only other runtimes have.
+fn report_type(context: &mut ParserContext<'_>, kind: &str, written: Values<'_>) {
+    let place = written.place("type");
+    match FOREIGN_TYPES.iter().find(|(name, _)| *name == kind) {
+        Some((_, instead)) => context.unsupported(
+            Problem::new(
+                "unsupported-handler",
+                format!("hooks of type `{kind}` do not run here"),
+            )
+            .at(&place)
+            .help(*instead),
+        ),
+        None => context.problems.push(
+            Problem::new("unknown-handler", format!("there is no type `{kind}`"))
+                .at(&place)
+                .help(did_you_mean(kind, &TYPES)),
+        ),
+    }
+}
+
+/// Returns the items of a list that are text.
+fn words<'a>(values: Values<'a>, key: &str) -> Vec<&'a str> {
+    let items = values.list(key).unwrap_or_default().iter();
+    items.filter_map(Node::as_text).collect()
+}
+
+/// Returns a mapping of texts.
+fn texts(values: Values<'_>, key: &str) -> BTreeMap<String, String> {
+    let texts = values.scalars(key);
+    texts.map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
 fn command(
     context: &mut ParserContext<'_>,
-    section: &mut Section<'_>,
+    values: Values<'_>,
     dialect: Dialect,
 ) -> Option<Action> {
-    let mut line = required_text(section, "command", &mut context.problems)?.to_owned();
-    let arguments = section
+    let mut line = values.string("command")?;
+    let arguments = values
         .entry("args")
         .filter(|arguments| !arguments.value.is_null());
-    let texts = section.texts("args", &mut context.problems);
     match (arguments, dialect) {
         (Some(written), Dialect::DockerAgent) => context.problems.push(
             Problem::new(
@@ -132,51 +165,43 @@ fn command(
         ),
         // Claude Code runs a command with arguments without a shell: shell syntax has no meaning in
         // them.
-        (Some(_), _) => line = claude::without_shell(&line, &texts.unwrap_or_default()),
+        (Some(_), _) => line = claude::without_shell(&line, &words(values, "args")),
         (None, _) => {}
     }
     if dialect.vocabulary().options_of_claude {
-        line = claude::wrap_for_shell(line, section, &mut context.problems);
+        line = claude::wrap_for_shell(line, values);
     }
     Some(Action::Command { line })
 }
 
-fn builtin(
-    context: &mut ParserContext<'_>,
-    section: &mut Section<'_>,
-    event: Event,
-) -> Option<Action> {
-    let name = required_text(section, "command", &mut context.problems)?;
-    let place = section.node("command").map(|node| node.place.clone());
-    let at = |problem: Problem| match &place {
-        Some(place) => problem.at(place),
-        None => problem,
-    };
-    let texts = section.texts("args", &mut context.problems);
-    let arguments: Vec<String> = texts.into_iter().flatten().map(str::to_owned).collect();
+fn builtin(context: &mut ParserContext<'_>, values: Values<'_>, event: Event) -> Option<Action> {
+    let name = values.text("command")?;
+    let place = values.place("command");
+    let arguments = values.texts("args").unwrap_or_default();
     let Some(builtin) = context.builtins.get(name) else {
         let names: Vec<&str> = context.builtins.iter().map(|known| known.name()).collect();
-        context.problems.push(at(Problem::new(
-            "unknown-builtin",
-            format!("there is no builtin `{name}`"),
-        )
-        .help(did_you_mean(name, &names))));
+        context.problems.push(
+            Problem::new("unknown-builtin", format!("there is no builtin `{name}`"))
+                .at(&place)
+                .help(did_you_mean(name, &names)),
+        );
         return None;
     };
     if !builtin.events().contains(&event) {
         let events: Vec<&str> = builtin.events().iter().map(|event| event.name()).collect();
-        context.problems.push(at(Problem::new(
-            "wrong-event",
-            format!("the builtin `{name}` makes no sense for `{event}`"),
-        )
-        .help(format!("it is for {}", events.join(", ")))));
+        context.problems.push(
+            Problem::new(
+                "wrong-event",
+                format!("the builtin `{name}` makes no sense for `{event}`"),
+            )
+            .at(&place)
+            .help(format!("it is for {}", events.join(", "))),
+        );
     }
     if let Err(why) = builtin.check_arguments(&arguments) {
         let problem = Problem::new("bad-arguments", format!("the builtin `{name}`: {why}"));
-        context.problems.push(match section.node("args") {
-            Some(node) => problem.at(&node.head()),
-            None => at(problem),
-        });
+        let place = values.node("args").map_or(place, Node::head);
+        context.problems.push(problem.at(&place));
     }
     Some(Action::Builtin {
         name: name.to_owned(),
@@ -184,56 +209,26 @@ fn builtin(
     })
 }
 
-fn model(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Action> {
-    let model = required_text(section, "model", problems);
-    let prompt = required_text(section, "prompt", problems);
-    let system_prompt = section.text("system_prompt", problems).map(str::to_owned);
-    let schema = choice(
-        section,
-        "schema",
-        &[
-            ("pre_tool_use_decision", Judgement::PreToolUse),
-            ("guard_decision", Judgement::Guard),
-        ],
-        problems,
-    );
+fn model(values: Values<'_>) -> Option<Action> {
     Some(Action::Model {
-        model: model?.to_owned(),
-        prompt: prompt?.to_owned(),
-        system_prompt,
-        schema,
+        model: values.string("model")?,
+        prompt: values.string("prompt")?,
+        system_prompt: values.string("system_prompt"),
+        schema: values.choice("schema", &JUDGEMENTS),
     })
 }
 
-fn http(
-    section: &mut Section<'_>,
-    dialect: Dialect,
-    problems: &mut Vec<Problem>,
-) -> Option<Action> {
-    let url = required_text(section, "url", problems)?;
-    if !(url.starts_with("http://") || url.starts_with("https://")) {
-        let problem = Problem::new(
-            "bad-value",
-            format!("`{url}` is no address of a web server"),
-        )
-        .help("write `https://` and the name of the server before it");
-        problems.push(match section.node("url") {
-            Some(node) => problem.at(&node.place),
-            None => problem,
-        });
-    }
-    let mut headers = texts_by_name(section, "headers", problems);
+fn http(values: Values<'_>, dialect: Dialect) -> Option<Action> {
+    let mut headers = texts(values, "headers");
     // Claude Code: only variables that the hook allows are expanded in headers.
     if dialect != Dialect::DockerAgent {
-        let allowed = section
-            .texts("allowedEnvVars", problems)
-            .unwrap_or_default();
+        let allowed = words(values, "allowedEnvVars");
         for value in headers.values_mut() {
             *value = claude::with_variables(value, &allowed);
         }
     }
     Some(Action::Http {
-        url: url.to_owned(),
+        url: values.string("url")?,
         headers,
     })
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::Section;
+use cachalot_core::spec::Values;
+use cachalot_core::tree::Node;
 
-use super::keys::{choice, required_text};
 use super::parser_context::ParserContext;
+use super::tables::SHELLS;
 use super::{Action, Background, Condition, Definition};
 use crate::Event;
 use crate::shell_word::quote;
@@ -28,27 +29,33 @@ const PROMPT_EVENTS: [Event; 6] = [
 /// Variables that are expanded in a command without a shell.
 const EXPANDED_VARIABLES: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${CLAUDE_PLUGIN_ROOT}"];
 
-/// Parses a hook of type `prompt` or `agent`; returns it with its default timeout.
-pub(super) fn prompt(
+/// Returns true if hooks of type `prompt` or `agent` run at the event; otherwise reports it.
+pub(super) fn supports_prompt(
     context: &mut ParserContext<'_>,
-    section: &mut Section<'_>,
+    node: &Node,
     event: Event,
     kind: &str,
-) -> Option<(Action, Duration)> {
-    let prompt = required_text(section, "prompt", &mut context.problems)?;
-    let model = section.text("model", &mut context.problems);
-    if !PROMPT_EVENTS.contains(&event) {
-        section.take_rest();
+) -> bool {
+    let is_supported = PROMPT_EVENTS.contains(&event);
+    if !is_supported {
         context.unsupported(
             Problem::new(
                 "unsupported-handler",
                 format!("hooks of type `{kind}` do not run at `{event}`"),
             )
-            .at(section.place())
+            .at(&node.head())
             .help("let a `command` do it"),
         );
-        return None;
     }
+    is_supported
+}
+
+/// Returns the action of a hook of type `prompt` or `agent`, with its default timeout.
+pub(super) fn prompt(
+    context: &mut ParserContext<'_>,
+    values: Values<'_>,
+    kind: &str,
+) -> Option<(Action, Duration)> {
     let is_agent = kind == "agent";
     if is_agent {
         context.warnings.push(
@@ -56,52 +63,48 @@ pub(super) fn prompt(
                 "without-tools",
                 "hooks of type `agent` are one question to a model here: it has no tools and judges by the hook's input",
             )
-            .at(section.place())
+            .at(&values.mapping().head())
             .help("let a `command` look at files and run tests"),
         );
     }
     let action = Action::Prompt {
-        model: model
-            .filter(|model| !model.trim().is_empty())
-            .map(str::to_owned),
-        prompt: prompt.to_owned(),
+        model: values
+            .string("model")
+            .filter(|model| !model.trim().is_empty()),
+        prompt: values.string("prompt")?,
     };
-    Some((
-        action,
-        if is_agent {
-            AGENT_TIMEOUT
-        } else {
-            PROMPT_TIMEOUT
-        },
-    ))
+    let timeout = match is_agent {
+        true => AGENT_TIMEOUT,
+        false => PROMPT_TIMEOUT,
+    };
+    Some((action, timeout))
 }
 
-/// Parses `once`, `if`, `async` and `asyncRewake`; `None` if the hook would never run.
+/// Applies `once`, `if`, `async` and `asyncRewake`; `None` if the hook would never run.
 pub(super) fn options(
     context: &mut ParserContext<'_>,
-    section: &mut Section<'_>,
+    values: Values<'_>,
     event: Event,
     mut definition: Definition,
 ) -> Option<Definition> {
-    let mut is = |key| section.boolean(key, &mut context.problems).unwrap_or(false);
+    let is = |key| values.boolean(key).unwrap_or_default();
     definition.once = is("once");
     definition.background = match (is("asyncRewake"), is("async")) {
         (true, _) => Some(Background::Heard),
         (false, true) => Some(Background::Quiet),
         (false, false) => None,
     };
-    let Some(node) = section.present("if") else {
+    let Some(written) = values.text("if") else {
         return Some(definition);
     };
-    let written = section.text("if", &mut context.problems)?;
+    let place = values.place("if");
     if !event.contract().tool_matched {
-        section.take_rest();
         context.unsupported(
             Problem::new(
                 "unsupported-option",
                 format!("`if` at `{event}`, where no tool is called: the hook never runs"),
             )
-            .at(&node.place)
+            .at(&place)
             .help("leave `if` out"),
         );
         return None;
@@ -113,24 +116,16 @@ pub(super) fn options(
                 "bad-condition",
                 format!("`{written}` is no permission rule"),
             )
-            .at(&node.place)
+            .at(&place)
             .help("write a tool, or a tool and what it is called with: `Bash(git *)`"),
         );
     }
     Some(definition)
 }
 
-/// Parses `shell` and wraps the line for that shell.
-pub(super) fn wrap_for_shell(
-    line: String,
-    section: &mut Section<'_>,
-    problems: &mut Vec<Problem>,
-) -> String {
-    let shells = [
-        ("bash", "bash -c"),
-        ("powershell", "pwsh -NoProfile -Command"),
-    ];
-    match choice(section, "shell", &shells, problems) {
+/// Wraps the line for the shell in `shell`.
+pub(super) fn wrap_for_shell(line: String, values: Values<'_>) -> String {
+    match values.choice("shell", &SHELLS) {
         Some(shell) => format!("exec {shell} {}", quote(&line)),
         None => line,
     }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use cachalot_core::spec::Values;
 use cachalot_core::suggest::{did_you_mean, nearest};
-use cachalot_core::tree::{self, Node, Section};
+use cachalot_core::tree::{self, Node};
 use cachalot_core::{Problem, SourceSpan};
 
 use super::action;
 use super::parser_context::ParserContext;
+use super::tables::{GROUP, TOOL_GROUP};
 use super::{Definition, HookEntry, OnError};
 use crate::builtin::Builtins;
 use crate::dialect::{Dialect, NamedEvent, UnsupportedEvent};
@@ -198,13 +200,11 @@ impl<'a> HooksParser<'a> {
 
     /// Parses `{matcher, preempt_yolo, hooks}`.
     fn group(&mut self, node: &Node, mut group: HookGroup) {
-        let Some(mut section) =
-            Section::from_node(node, "a group of hooks", &mut self.context.problems)
-        else {
+        let read = self.context.problems.len();
+        let Some(values) = GROUP.read(node, &mut self.context.problems) else {
             return;
         };
-        let read = self.context.problems.len();
-        let named = section.present("dialect");
+        let named = values.node("dialect");
         let around = group.dialect;
         group.dialect = match self.resolve_dialect(named, group.dialect) {
             Some(dialect) => dialect,
@@ -217,30 +217,29 @@ impl<'a> HooksParser<'a> {
             group.event_name = group.dialect.named_event(group.event_name.event);
             group.event_name.guards |= guards;
         }
-        if group.event_name.event.contract().tool_matched || is_foreign {
-            group.matcher = match self.matcher(&mut section, group.dialect) {
+        let mut tables = vec![&GROUP];
+        if (group.event_name.event.contract().tool_matched || is_foreign)
+            && let Some(values) = TOOL_GROUP.read(node, &mut self.context.problems)
+        {
+            group.matcher = match self.matcher(values, group.dialect) {
                 Some(matcher) => matcher,
                 None => return,
             };
-            // No effect: our `pre_tool_use` hooks always run before permissions are checked.
-            section.boolean("preempt_yolo", &mut self.context.problems);
+            tables.push(&TOOL_GROUP);
         }
-        group.sequential = section
-            .boolean("sequential", &mut self.context.problems)
-            .unwrap_or(false);
-        let hooks = section.present("hooks");
-        self.finish(section, group.dialect);
+        group.sequential = values.boolean("sequential").unwrap_or_default();
+        self.context.report_undeclared(node, &tables, group.dialect);
         if self.context.problems.len() > read {
             return;
         }
-        for hook in hooks.into_iter().flat_map(items) {
+        for hook in values.node("hooks").into_iter().flat_map(items) {
             self.hook(hook, &group);
         }
     }
 
     /// Parses the matcher; `None` if it is invalid: the hooks must not apply to all tools instead.
-    fn matcher(&mut self, section: &mut Section<'_>, dialect: Dialect) -> Option<Matcher> {
-        let Some(node) = section.present("matcher") else {
+    fn matcher(&mut self, values: Values<'_>, dialect: Dialect) -> Option<Matcher> {
+        let Some(node) = values.node("matcher") else {
             return Some(Matcher::ALL);
         };
         let Some(written) = node.as_text() else {
@@ -268,11 +267,7 @@ impl<'a> HooksParser<'a> {
     }
 
     fn hook(&mut self, node: &Node, group: &HookGroup) {
-        let Some(mut section) = Section::from_node(node, "a hook", &mut self.context.problems)
-        else {
-            return;
-        };
-        let named = section.present("dialect");
+        let named = node.get("dialect").filter(|named| !named.is_null());
         let Some(dialect) = self.resolve_dialect(named, group.dialect) else {
             return;
         };
@@ -281,14 +276,11 @@ impl<'a> HooksParser<'a> {
             false => dialect.named_event(group.event_name.event),
         };
         event_name.guards |= group.event_name.guards;
-        let place = section.place().clone();
         let read = self.context.problems.len();
-        let definition =
-            action::definition(&mut self.context, &mut section, event_name.event, dialect);
-        self.finish(section, dialect);
+        let definition = action::definition(&mut self.context, node, event_name.event, dialect);
         // After an error, no part of the hook may run.
         if let Some(definition) = definition.filter(|_| self.context.problems.len() == read) {
-            self.add(definition, &event_name, dialect, group, place);
+            self.add(definition, &event_name, dialect, group, node.head());
         }
     }
 
@@ -314,39 +306,6 @@ impl<'a> HooksParser<'a> {
             source: Arc::clone(&self.source),
             place: Some(place),
         });
-    }
-
-    /// Reports unread keys: an error in our files, an ignored option in files of other runtimes.
-    fn finish(&mut self, mut section: Section<'_>, dialect: Dialect) {
-        for remark in dialect.vocabulary().comment_keys {
-            section.claim(remark);
-        }
-        if !self.context.foreign {
-            return section.finish(&mut self.context.problems);
-        }
-        for option in section.take_rest() {
-            let is_off = option.value.as_boolean() == Some(false) || option.value.is_null();
-            if is_off {
-                continue;
-            }
-            self.context.warnings.push(
-                Problem::new(
-                    "unsupported-option",
-                    format!("`{}` is not honoured: {}", option.key, ignored(&option.key)),
-                )
-                .at(&option.key_place),
-            );
-        }
-    }
-}
-
-/// The consequence of ignoring an option.
-fn ignored(option: &str) -> &'static str {
-    match option {
-        "async" | "asyncRewake" => "the hook is waited for",
-        "once" => "the hook runs every time",
-        "if" => "the hook runs whether or not it applies",
-        _ => "the hook runs without it",
     }
 }
 

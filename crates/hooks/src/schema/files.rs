@@ -1,9 +1,14 @@
 //! The schema of the `hooks:` section of an agent file.
 
+use cachalot_core::spec::Table;
 use serde_json::{Map, Value, json};
 
 use super::{DRAFT, sentence};
 use crate::contract::BlockEffect;
+use crate::definition::tables::{
+    BUILTIN, CLAUDE, CLAUDE_COMMAND, COMMAND, FOREIGN_HTTP, GROUP, HTTP, MODEL, PROMPT, REMARKS,
+    SHARED, TOOL_GROUP,
+};
 use crate::{Dialect, Event};
 
 /// The JSON Schema (2020-12) of the `hooks:` section of an agent file.
@@ -95,162 +100,72 @@ fn reference(name: &str) -> Value {
 
 /// The schema of a group of hooks with a common matcher.
 fn group(hook: &Value) -> Value {
-    json!({
-        "description": "Hooks for the same tools.",
-        "type": "object",
-        "additionalProperties": false,
-        "required": ["hooks"],
-        "properties": {
-            "matcher": text("For tool events: a regular expression that matches the whole name of the tool; all tools if it is empty, `*` or absent."),
-            "preempt_yolo": flag("Read for files of docker-agent. Without effect: hooks run independent of permissions."),
-            "sequential": flag("Run the hooks one after the other."),
-            "dialect": dialect(),
-            "hooks": one_or_more(hook),
-        },
-    })
+    let mut group = object(&GROUP, &[&TOOL_GROUP]);
+    group["required"] = json!(["hooks"]);
+    group["properties"]["hooks"] = one_or_more(hook);
+    group
 }
 
 fn dialect() -> Value {
-    let names = Dialect::ALL.map(Dialect::name);
-    described(
-        json!({ "enum": names }),
-        "The dialect of the hooks' input and output.",
-    )
+    let dialect = GROUP.parameter("dialect");
+    dialect.map_or(Value::Null, |dialect| dialect.schema(false))
 }
 
-/// A mapping of strings; other scalar values are converted to text.
-fn plain(about: &str) -> Value {
-    let value = json!({ "type": ["string", "number", "boolean", "null"] });
-    described(
-        json!({ "type": "object", "additionalProperties": value }),
-        about,
-    )
-}
-
-/// The schema of a definition, for an event that can or cannot be blocked.
-fn hook(may_block: bool) -> Value {
-    let of = |kind: &str, about: &str, required: &[&str], own: Value| {
-        handler(kind, about, required, shared(may_block), own)
-    };
-    json!({ "anyOf": [
-        of("command", "A shell line, with JSON on stdin and stdout.", &["command"], json!({
-            "command": text("The line."),
-        })),
-        of("builtin", "A handler that comes with the program.", &["command"], json!({
-            "command": text("Its name."),
-            "args": texts("Its arguments."),
-        })),
-        of("http", "A POST request with the same JSON.", &["url"], json!({
-            "url": text("The URL."),
-            "headers": plain("Further headers; `${env.NAME}` in a value stands for an environment variable."),
-        })),
-        of("model", "A question to a model.", &["model", "prompt"], json!({
-            "model": text("The model, as agents name theirs."),
-            "prompt": text("A template of the question."),
-            "system_prompt": text("The system prompt before it."),
-            "schema": described(
-                json!({ "enum": ["pre_tool_use_decision", "guard_decision"] }),
-                "The form of its judgement; without one, its answer is context.",
-            ),
-        })),
-    ]})
-}
-
-/// The schema of a handler type with its own properties.
-fn handler(
-    kind: &str,
-    about: &str,
-    required: &[&str],
-    mut properties: Map<String, Value>,
-    own: Value,
-) -> Value {
-    properties.insert("type".to_owned(), json!({ "const": kind }));
-    if let Value::Object(own) = own {
-        properties.extend(own);
+/// The schema of a mapping with the keys of several tables, which has no other keys.
+fn object(table: &Table, further: &[&Table]) -> Value {
+    let mut schema = table.schema(false);
+    for table in further {
+        let Value::Object(keys) = table.schema(false)["properties"].take() else {
+            continue;
+        };
+        if let Some(properties) = schema["properties"].as_object_mut() {
+            properties.extend(keys);
+        }
     }
-    let required = [&["type"], required].concat();
-    json!({
-        "description": about,
-        "type": "object",
-        "additionalProperties": false,
-        "required": required,
-        "properties": properties,
-    })
+    schema["additionalProperties"] = false.into();
+    schema
 }
 
-/// The schema of a definition in the dialect of another runtime, with the options of Claude Code.
-fn foreign() -> Value {
-    let of = |kind: &str, about: &str, required: &[&str], own: Value| {
-        let mut properties = shared(true);
-        let options = json!({
-            "once": flag("Claude Code: whether it runs the first time in a session, and then no more."),
-            "if": text("Claude Code: the calls of tools that it is for, as a permission rule such as `Bash(git *)`."),
-            "async": flag("Claude Code: runs in the background."),
-            "asyncRewake": flag("Claude Code: the same; its reason for blocking is delivered when the next turn starts."),
-            "description": text("For people."),
-            "statusMessage": text("For people."),
-        });
-        properties.extend(options.as_object().cloned().unwrap_or_default());
-        handler(kind, about, required, properties, own)
-    };
-    let prompt = || {
-        json!({
-            "prompt": text("The question; `$ARGUMENTS` is replaced by the hook's input."),
-            "model": text("The model; without one that of the settings, or else the agent's own."),
-        })
-    };
-    json!({ "anyOf": [
-        of("command", "A shell line, or a program with its arguments.", &["command"], json!({
-            "command": text("The line; with `args`, the program."),
-            "args": texts("Arguments, with which no shell runs."),
-            "shell": described(json!({ "enum": ["bash", "powershell"] }), "Claude Code: the shell that the line is for."),
-        })),
-        of("http", "A POST request with the same JSON.", &["url"], json!({
-            "url": text("The URL."),
-            "headers": plain("Further headers; `$NAME` in a value stands for an environment variable."),
-            "allowedEnvVars": texts("The environment variables that headers may name."),
-        })),
-        of("prompt", "Claude Code: a question to a model, which objects or does not.", &["prompt"], prompt()),
-        of("agent", "Claude Code: the same as `prompt` here.", &["prompt"], prompt()),
-        hook(true),
-    ]})
+/// The schema of a hook of a type.
+fn handler(kind: &str, table: &Table, further: &[&Table]) -> Value {
+    let mut schema = object(table, &[&[&SHARED], further].concat());
+    schema["properties"]["type"] = json!({ "const": kind });
+    if let Some(required) = schema["required"].as_array_mut() {
+        required.insert(0, "type".into());
+    }
+    schema
 }
 
-/// The properties of all definitions.
-fn shared(may_block: bool) -> Map<String, Value> {
-    let on_error: &[&str] = match may_block {
-        true => &["warn", "ignore", "block"],
-        false => &["warn", "ignore"],
-    };
-    let shared = json!({
-        "name": text("For messages."),
-        "timeout": described(
-            json!({ "type": "number" }),
-            "The timeout, in whole seconds, in other dialects in their unit; 60 seconds if it is absent or not positive.",
-        ),
-        "env": plain("Further environment variables; `${env.NAME}` in a value stands for one."),
-        "working_dir": text("The working directory; the directory of the tools by default."),
-        "on_error": described(json!({ "enum": on_error }), "The effect of a failure."),
-        "strict_output": flag("Treat output that the event does not support as a failure."),
-        "sequential": flag("Wait for the previous hooks, even if the hooks of the event run in parallel."),
-        "dialect": dialect(),
+/// The schema of a hook, for an event that can or cannot be blocked.
+fn hook(may_block: bool) -> Value {
+    let types = [
+        ("command", &COMMAND),
+        ("builtin", &BUILTIN),
+        ("http", &HTTP),
+        ("model", &MODEL),
+    ];
+    let types = types.map(|(kind, table)| {
+        let mut hook = handler(kind, table, &[]);
+        if !may_block {
+            hook["properties"]["on_error"]["enum"] = json!(["warn", "ignore"]);
+        }
+        hook
     });
-    shared.as_object().cloned().unwrap_or_default()
+    json!({ "anyOf": types })
 }
 
-fn text(about: &str) -> Value {
-    described(json!({ "type": "string" }), about)
-}
-
-fn texts(about: &str) -> Value {
-    described(
-        json!({ "type": "array", "items": { "type": "string" } }),
-        about,
-    )
-}
-
-fn flag(about: &str) -> Value {
-    described(json!({ "type": "boolean" }), about)
+/// The schema of a hook in the dialect of another runtime, with the options of Claude Code.
+fn foreign() -> Value {
+    let types = [
+        ("command", &CLAUDE_COMMAND),
+        ("http", &FOREIGN_HTTP),
+        ("prompt", &PROMPT),
+        ("agent", &PROMPT),
+    ];
+    let types = types.map(|(kind, table)| handler(kind, table, &[&CLAUDE, &REMARKS]));
+    let mut all = types.to_vec();
+    all.push(hook(true));
+    json!({ "anyOf": all })
 }
 
 fn described(mut schema: Value, about: &str) -> Value {

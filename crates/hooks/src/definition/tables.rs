@@ -1,0 +1,194 @@
+//! The declared keys of groups and hooks. A hook has the keys of [`TYPED`], of [`SHARED`] and of the table of
+//! its type, and hooks of Claude Code those of [`CLAUDE`].
+
+use cachalot_core::Problem;
+use cachalot_core::spec::{
+    Custom, Literal, Parameter, ParameterKind as Kind, Table, key, required, words,
+};
+use cachalot_core::tree::MapEntry;
+use serde_json::json;
+
+use super::{Judgement, OnError};
+use crate::Dialect;
+
+const HOOK: &str = "a hook";
+
+const DIALECT: Parameter = key(
+    "dialect",
+    Kind::Custom(&Custom::shape(
+        || json!({ "enum": Dialect::ALL.map(Dialect::name) }),
+    )),
+    "The dialect of the hooks' input and output.",
+);
+
+const SEQUENTIAL: &str = "sequential";
+
+#[rustfmt::skip]
+pub(crate) static GROUP: Table = Table::new("a group of hooks", "Hooks for the same tools.", &[&[
+    key(SEQUENTIAL, Kind::Boolean, "Run the hooks one after the other.").default(Literal::Boolean(false)),
+    DIALECT,
+    key("hooks", Kind::Any, "The hooks."),
+]]).open();
+
+/// Further keys of groups for tool events.
+#[rustfmt::skip]
+pub(crate) static TOOL_GROUP: Table = Table::new("a group of hooks", "", &[&[
+    key("matcher", Kind::Custom(&Custom::shape(|| Kind::Text.schema(false))), "For tool events: a regular expression that matches the whole name of the tool; all tools if it is empty, `*` or absent."),
+    key("preempt_yolo", Kind::Boolean, "Read for files of docker-agent. Without effect: hooks run independent of permissions."),
+]]).open();
+
+pub(crate) static TYPED: Table =
+    Table::new(HOOK, "", &[&[required("type", Kind::Text, "The type.")]]).open();
+
+#[rustfmt::skip]
+pub(crate) static SHARED: Table = Table::new(HOOK, "", &[&[
+    key("name", Kind::Text, "For messages."),
+    key("timeout", TIMEOUT, "The timeout, in whole seconds, in other dialects in their unit; 60 seconds if it is absent or not positive."),
+    key("env", TEXTS, "Further environment variables; `${env.NAME}` in a value stands for one."),
+    key("working_dir", Kind::Text, "The working directory; the directory of the tools by default."),
+    key("on_error", Kind::Word(&words(&ON_ERROR)), "The effect of a failure."),
+    key("strict_output", Kind::Boolean, "Treat output that the event does not support as a failure.").default(Literal::Boolean(false)),
+    key(SEQUENTIAL, Kind::Boolean, "Wait for the previous hooks, even if the hooks of the event run in parallel.").default(Literal::Boolean(false)),
+    DIALECT,
+]]).open();
+
+pub(super) const ON_ERROR: [(&str, OnError); 3] = [
+    ("warn", OnError::Warn),
+    ("ignore", OnError::Ignore),
+    ("block", OnError::Block),
+];
+
+#[rustfmt::skip]
+pub(crate) static CLAUDE: Table = Table::new(HOOK, "", &[&[
+    key("once", Kind::Boolean, "Claude Code: runs the first time in a session, and then no more."),
+    key("if", Kind::Text, "Claude Code: the calls of tools that it is for, as a permission rule such as `Bash(git *)`."),
+    key("async", Kind::Boolean, "Claude Code: runs in the background."),
+    key("asyncRewake", Kind::Boolean, "Claude Code: the same; its reason for blocking is delivered when the next turn starts."),
+]]).open();
+
+/// Keys for people, which some dialects have.
+#[rustfmt::skip]
+pub(crate) static REMARKS: Table = Table::new(HOOK, "", &[&[
+    key("description", Kind::Text, "For people."),
+    key("statusMessage", Kind::Text, "For people."),
+]]).open();
+
+/// `args` is read to refuse it with a message of its own.
+#[rustfmt::skip]
+pub(crate) static COMMAND: Table = Table::new(HOOK, "A shell line, with JSON on stdin and stdout.", &[&[
+    required("command", TEXT, "The line."),
+    key("args", Kind::Custom(&Custom::hidden()), ""),
+]]).open();
+
+const FOREIGN_LINE: &[Parameter] = &[
+    required("command", TEXT, "The line; with `args`, the program."),
+    key("args", Kind::Texts, "Arguments, with which no shell runs."),
+];
+
+pub(crate) static FOREIGN_COMMAND: Table = Table::new(HOOK, "", &[FOREIGN_LINE]).open();
+
+#[rustfmt::skip]
+pub(crate) static CLAUDE_COMMAND: Table = Table::new(HOOK, "A shell line, or a program with its arguments.", &[
+    FOREIGN_LINE,
+    &[key("shell", Kind::Word(&words(&SHELLS)), "Claude Code: the shell that the line is for.")],
+]).open();
+
+/// The shells, and the commands that run a line with them.
+pub(super) const SHELLS: [(&str, &str); 2] = [
+    ("bash", "bash -c"),
+    ("powershell", "pwsh -NoProfile -Command"),
+];
+
+#[rustfmt::skip]
+pub(crate) static BUILTIN: Table = Table::new(HOOK, "A handler that comes with the program.", &[&[
+    required("command", TEXT, "Its name."),
+    key("args", Kind::Texts, "Its arguments."),
+]]).open();
+
+#[rustfmt::skip]
+pub(crate) static HTTP: Table = Table::new(HOOK, "A POST request with the same JSON.", &[&[
+    required("url", URL, "The URL."),
+    key("headers", TEXTS, "Further headers; `${env.NAME}` in a value stands for an environment variable."),
+]]).open();
+
+#[rustfmt::skip]
+pub(crate) static FOREIGN_HTTP: Table = Table::new(HOOK, "A POST request with the same JSON.", &[&[
+    required("url", URL, "The URL."),
+    key("headers", TEXTS, "Further headers; `$NAME` in a value stands for an environment variable."),
+    key("allowedEnvVars", Kind::Texts, "The environment variables that headers may name."),
+]]).open();
+
+#[rustfmt::skip]
+pub(crate) static MODEL: Table = Table::new(HOOK, "A question to a model.", &[&[
+    required("model", TEXT, "The model, as agents name theirs."),
+    required("prompt", TEXT, "A template of the question."),
+    key("system_prompt", Kind::Text, "The system prompt before it."),
+    key("schema", Kind::Word(&words(&JUDGEMENTS)), "The form of its judgement; without one, its answer is context."),
+]]).open();
+
+pub(super) const JUDGEMENTS: [(&str, Judgement); 2] = [
+    ("pre_tool_use_decision", Judgement::PreToolUse),
+    ("guard_decision", Judgement::Guard),
+];
+
+#[rustfmt::skip]
+pub(crate) static PROMPT: Table = Table::new(HOOK, "Claude Code: a question to a model, which objects or does not.", &[&[
+    required("prompt", TEXT, "The question; `$ARGUMENTS` is replaced by the hook's input."),
+    key("model", Kind::Text, "The model; without one that of the settings, or else the agent's own."),
+]]).open();
+
+/// A mapping of texts; other scalar values are converted to text.
+const TEXTS: Kind = Kind::Scalars { null: true };
+
+/// A text that is not blank.
+const TEXT: Kind = Kind::Custom(&Custom {
+    schema: Some(|| Kind::Text.schema(false)),
+    check: check_text,
+});
+
+fn check_text(entry: &MapEntry, problems: &mut Vec<Problem>) {
+    Kind::Text.check(entry, problems);
+    let key = &entry.key;
+    if is_blank(entry) {
+        problems.push(
+            Problem::new("missing-key", format!("`{key}` is blank"))
+                .at(&entry.value.place)
+                .help(format!("write a value for `{key}`")),
+        );
+    }
+}
+
+fn is_blank(entry: &MapEntry) -> bool {
+    let text = entry.value.as_text();
+    text.is_some_and(|text| text.trim().is_empty())
+}
+
+const URL: Kind = Kind::Custom(&Custom {
+    schema: Some(|| Kind::Text.schema(false)),
+    check: |entry, problems| {
+        check_text(entry, problems);
+        let is_web = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+        if let Some(url) = entry.value.as_text().filter(|url| !is_web(url))
+            && !is_blank(entry)
+        {
+            let message = format!("`{url}` is no address of a web server");
+            problems.push(
+                Problem::new("bad-value", message)
+                    .at(&entry.value.place)
+                    .help("write `https://` and the name of the server before it"),
+            );
+        }
+    },
+});
+
+/// A number; the unit depends on the dialect, and so does whether it must be whole.
+const TIMEOUT: Kind = Kind::Custom(&Custom {
+    schema: Some(|| Kind::Number.schema(false)),
+    check: |entry, problems| {
+        let number = entry.value.as_f64();
+        if !number.is_some_and(f64::is_finite) {
+            let expected = "a whole number of seconds";
+            problems.push(entry.value.wrong_type("`timeout`", expected));
+        }
+    },
+});
