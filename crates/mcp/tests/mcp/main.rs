@@ -25,6 +25,7 @@ use cachalot_mcp::settings::{
 };
 use cachalot_mcp::{McpDependencies, McpSettings, Reporter};
 use cachalot_tools::filter::NameFilter;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::workshop::Workshop;
@@ -55,6 +56,27 @@ impl Reporter for Told {
     fn list_changed(&self, server: &str) {
         self.changes.lock().unwrap().push(server.to_owned());
     }
+}
+
+/// Calls the tools whose results are independent of the transport.
+async fn call_the_usual_tools(workshop: &Workshop) {
+    assert_eq!(
+        workshop
+            .done("mcp_test_echo", json!({ "text": "hé" }))
+            .await,
+        "hé"
+    );
+    assert_eq!(
+        workshop
+            .done("mcp_test_add", json!({ "a": 2, "b": 3 }))
+            .await,
+        r#"{"sum":5}"#
+    );
+    let shown = workshop.fails("mcp_test_refuse", json!({})).await;
+    assert_eq!(
+        shown,
+        "the MCP server `test` refused: not like this (-32602)"
+    );
 }
 
 /// A directory with what servers are given.

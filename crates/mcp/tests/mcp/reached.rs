@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::House;
 use super::site::{KEY, Site};
+use super::{House, call_the_usual_tools};
 use crate::workshop::text;
 use crate::workshop::until;
 
@@ -13,23 +13,7 @@ use crate::workshop::until;
 async fn a_server_is_reached_with_its_headers() {
     let (house, site) = (House::new(), Site::open(0).await);
     let workshop = house.workshop(&[site.settings("test", KEY)]).await;
-    assert_eq!(
-        workshop
-            .done("mcp_test_echo", json!({ "text": "hé" }))
-            .await,
-        "hé"
-    );
-    assert_eq!(
-        workshop
-            .done("mcp_test_add", json!({ "a": 2, "b": 3 }))
-            .await,
-        r#"{"sum":5}"#
-    );
-    let shown = workshop.fails("mcp_test_refuse", json!({})).await;
-    assert_eq!(
-        shown,
-        "the MCP server `test` refused: not like this (-32602)"
-    );
+    call_the_usual_tools(&workshop).await;
     // Its headers are secrets from now on.
     assert_eq!(
         workshop.done("mcp_test_echo", json!({ "text": KEY })).await,
