@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finds cycles among the modules of each crate, and fails if one is not accepted.
+"""Finds cycles among the modules of each crate, and fails if there is one.
 
     scripts/module_cycles.py [--edges] DIR...
 
@@ -11,9 +11,7 @@ A module and its ancestors may depend on each other. Siblings may not: a cycle i
 parent (a strongly connected component) that all depend on each other, directly or through others of the set,
 where a module stands for itself and all its descendants. Modules of tests (`#[cfg(test)]`) are left out.
 
-Cycles that are not cut yet are listed in ACCEPTED. A part of an accepted cycle is accepted, too.
-
-Exit status: 0 if every cycle is accepted, 1 if one is not, 2 if the arguments are wrong. Needs Python 3 only.
+Exit status: 0 if there is no cycle, 1 if there is one, 2 if the arguments are wrong. Needs Python 3 only.
 """
 
 import argparse
@@ -21,9 +19,6 @@ import os
 import re
 import signal
 import sys
-
-# Accepted cycles: (name of the crate's folder, path of the parent module, names of its children).
-ACCEPTED = []
 
 LEXEME = re.compile(
     r"""
@@ -422,7 +417,7 @@ def crate_folders(roots):
 def arguments():
     parser = argparse.ArgumentParser(
         description="Finds cycles among the modules of each crate.",
-        epilog="Exits with 1 if a cycle is not accepted.",
+        epilog="Exits with 1 if there is a cycle.",
     )
     parser.add_argument("roots", nargs="+", metavar="DIR", help="a folder with crates, or one crate")
     parser.add_argument("--edges", action="store_true", help="print the dependencies within each cycle")
@@ -442,18 +437,9 @@ def main():
         crates += 1
         modules += len(crate.modules)
         for parent, component, inner in cycles(crate.edges):
-            entry = next(
-                (
-                    at
-                    for at, (where, above, names) in enumerate(ACCEPTED)
-                    if (where, above) == (label, name(parent)) and component <= names
-                ),
-                None,
-            )
-            failures += entry is None
-            kind = "cycle" if entry is None else "accepted cycle"
+            failures += 1
             children = ", ".join(sorted(component))
-            print(f"{label}: {kind} of {len(component)} modules in {name(parent)}: {children}")
+            print(f"{label}: cycle of {len(component)} modules in {name(parent)}: {children}")
             if given.edges:
                 for source, target in inner:
                     names = ", ".join(sorted(crate.edges[source][target]))
@@ -461,7 +447,7 @@ def main():
     if not modules:
         print("no modules found", file=sys.stderr)
         return 2
-    print(f"{modules:,} modules in {crates} crates, {failures} cycles that are not accepted")
+    print(f"{modules:,} modules in {crates} crates, {failures} cycles")
     return 1 if failures else 0
 
 
