@@ -50,7 +50,7 @@ mod tests {
     use super::Pattern;
 
     #[test]
-    fn a_star_stands_for_any_text_and_a_provider_in_front_does_not_matter() {
+    fn pattern_star_matches_any_text_and_provider_prefix_is_ignored() {
         let matches_pattern = |pattern: &str, name: &str| Pattern::new(pattern).matches(name);
         assert!(matches_pattern("gpt-5*", "gpt-5.6-mini"));
         assert!(matches_pattern("gpt-5*", "openai/GPT-5"));

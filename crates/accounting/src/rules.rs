@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_data_file_is_read_and_the_first_matching_row_holds() {
+    fn published_rules_apply_the_first_matching_row() {
         let rules = Rules::parse("cache_rules.yaml", PUBLISHED_RULES).unwrap();
         let minimum = |model: &str| rules.anthropic.model(model).minimum;
         assert_eq!(minimum("claude-opus-5"), 512);

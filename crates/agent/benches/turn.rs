@@ -141,10 +141,10 @@ impl Toolbox for AtOnce {
     }
 }
 
-struct Bench;
+struct TestToolboxes;
 
 #[async_trait]
-impl Toolboxes for Bench {
+impl Toolboxes for TestToolboxes {
     async fn toolbox(
         &self,
         _: &Team,
@@ -165,7 +165,7 @@ fn script() -> Script {
     Script::parse("script.yaml", &script).unwrap()
 }
 
-struct World {
+struct Fixture {
     team: Arc<Team>,
     dependencies: Dependencies,
     provider: Arc<Provider>,
@@ -175,7 +175,7 @@ struct World {
     names: Arc<AtomicUsize>,
 }
 
-impl World {
+impl Fixture {
     async fn over(
         memory: Arc<dyn Store>,
         model: &str,
@@ -221,7 +221,7 @@ impl World {
             entries: Vec::new(),
         };
         let dependencies = Dependencies {
-            toolboxes: Arc::new(Bench),
+            toolboxes: Arc::new(TestToolboxes),
             tools: ToolContext {
                 workspace: Arc::new(Workspace::open(root).unwrap()),
                 session: String::new(),
@@ -305,7 +305,7 @@ fn median(times: &mut [Duration]) -> Duration {
 
 /// The address of a simulator on a thread of its own.
 fn simulator() -> String {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, reported) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -321,7 +321,7 @@ fn simulator() -> String {
             running.stopped().await;
         });
     });
-    told.recv().unwrap()
+    reported.recv().unwrap()
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -346,7 +346,7 @@ async fn main() {
     let names = Arc::new(AtomicUsize::new(0));
     for (name, memory) in memories {
         for model in &models {
-            let world = World::over(Arc::clone(&memory), model, root.path(), &names).await;
+            let fixture = Fixture::over(Arc::clone(&memory), model, root.path(), &names).await;
             let kinds = [
                 ("answer", "tell me"),
                 ("call, result, answer", "look"),
@@ -356,7 +356,7 @@ async fn main() {
             let mut all = [Vec::new(), Vec::new(), Vec::new()];
             for _ in 0..ROUNDS {
                 for (at, (_, said)) in kinds.iter().enumerate() {
-                    let (time, provider) = world.turn(said).await;
+                    let (time, provider) = fixture.turn(said).await;
                     own[at].push(time.saturating_sub(provider));
                     all[at].push(time);
                 }
@@ -364,7 +364,7 @@ async fn main() {
             for (at, (kind, _)) in kinds.iter().enumerate() {
                 println!(
                     "{name:>10}, {:<9} {kind:<21} own {:>9.1?}   with the simulator {:>9.1?}",
-                    world.head.provider,
+                    fixture.head.provider,
                     median(&mut own[at]),
                     median(&mut all[at])
                 );

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fits_stays_as_it_is() {
+    async fn media_within_the_limits_is_unchanged() {
         let message = results(vec![Block::text("see"), small()]);
         assert_eq!(fitted(message.clone(), &[]).await, message);
         let url = Block::Image(Image {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_conversation_holds_no_more_images_than_a_request_may() {
+    async fn images_beyond_the_image_limit_of_a_request_become_text() {
         let before = [results(vec![small(), small()]), Message::assistant("two")];
         let fitted = fitted(results(vec![small(), small()]), &before).await;
         assert_eq!(
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_conversation_holds_no_more_bytes_of_images_than_a_request_may() {
+    async fn images_of_a_conversation_stay_below_the_byte_limit_of_a_request() {
         let noise =
             |seed| Block::Image(samples::inline("image/png", &samples::noise(64, 64, seed)));
         let fitted = fitted(results(vec![noise(1), noise(2), noise(3)]), &[]).await;

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_says_so_and_reasoning_does_not_stand_alone() {
+    fn empty_and_reasoning_only_replies_become_the_empty_answer() {
         for content in [
             vec![],
             vec![thought()],
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_provider_knows_is_kept() {
+    fn provider_specific_blocks_are_kept() {
         let content = vec![Block::Other {
             format: Format::Messages,
             verbatim: json!({"type": "server_tool_use"}),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_answer_calls_nothing() {
+    fn refused_answer_has_no_calls() {
         let content = vec![thought(), Block::text("I"), tool_use("1", "shell", "{}")];
         let said = of(content, StopReason::Refusal);
         assert_eq!(said.message, Message::assistant("I"));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_calls_have_one_id() {
+    fn duplicate_call_ids_are_made_unique() {
         let taken = BTreeSet::from(["call_0".to_owned(), "call_2".to_owned()]);
         let content = vec![
             tool_use("call_0", "a", "{}"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_providers_would_refuse_is_written_so_that_they_do_not() {
+    fn invalid_tool_names_and_arguments_are_normalized() {
         let long = "x".repeat(65);
         let content = vec![
             tool_use("1", "functions.read file", "{\"path\": \"no"),

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_goes_alone_and_the_rest_when_its_response_begins() {
+    fn other_requests_wait_until_the_first_response_begins() {
         let prefix_warmup = PrefixWarmup::default();
         let mut first = pin!(prefix_warmup.join());
         let mut second = pin!(prefix_warmup.join());
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_gives_up_blocks_no_other() {
+    fn dropped_waiter_does_not_block_others() {
         let prefix_warmup = PrefixWarmup::default();
         let Poll::Ready(Some(lead)) = poll(pin!(prefix_warmup.join())) else {
             panic!("the first waits");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warmup_that_never_ran_does_not_lead() {
+    fn unpolled_warmup_does_not_become_the_leader() {
         let prefix_warmup = PrefixWarmup::default();
         // The future was never polled, so it is not the first request.
         drop(prefix_warmup.join());

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exactly_what_was_typed_is_known() {
+    fn contains_exactly_the_urls_of_user_messages() {
         let typed = TypedUrls::default();
         typed.add_from_message(
             "See https://a.example/x?q=1, (http://b.example) and [this](https://c.example/d_(e)).\n<HTTPS://D.example:443/%61#f>",

@@ -81,7 +81,7 @@ mod tests {
     /// Measured with a counting allocator (serde_json 1, 64 bits), plus 16 bytes per allocation and the 72
     /// of the value itself.
     #[test]
-    fn a_tree_weighs_what_it_takes() {
+    fn weight_of_a_json_tree_estimates_its_allocated_bytes() {
         let object = |fields: usize| -> Value {
             let field = |number| (format!("k{number}"), json!(number));
             Value::Object((0..fields).map(field).collect())

@@ -278,7 +278,7 @@ mod tests {
     use crate::Scope;
 
     #[test]
-    fn an_entry_is_read_back_as_written_and_damage_is_noticed() {
+    fn entry_round_trips_and_damage_is_detected() {
         let head = head();
         let value = head.encode(b"answer").unwrap();
         read_back_and_damage(&head, &value);

@@ -225,7 +225,7 @@ mod tests {
     use super::Front;
 
     #[test]
-    fn large_answers_fit_however_many_cores_there_are() {
+    fn large_answers_fit_regardless_of_the_number_of_cores() {
         for cores in [1, 2, 16, 64, 256] {
             let largest = |bytes| Front::for_cores(bytes, cores).largest;
             // 500 kB, decoded into twenty times as much.

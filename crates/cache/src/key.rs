@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_is_in_the_key_and_no_two_fields_run_together() {
+    fn key_covers_every_field_without_ambiguity() {
         let one = Canonical::value(&serde_json::json!(1));
         let two = Canonical::value(&serde_json::json!(2));
         let agent = Scope::Agent("a".into());

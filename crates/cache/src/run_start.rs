@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_that_was_read_must_be_the_same() {
+    fn unchanged_erasure_counter_is_required() {
         let began = RunStart {
             erased: Some(5),
             instant: Instant::now(),
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn without_it_the_last_erasure_must_precede_the_run_by_the_clock_that_ran_longer() {
+    fn without_a_counter_the_later_of_both_clocks_decides() {
         let began = RunStart {
             erased: None,
             instant: Instant::now(),

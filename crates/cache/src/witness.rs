@@ -573,7 +573,7 @@ mod tests {
     /// An entry of a version that took the status of such a file for evidence.
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn what_was_noted_of_a_file_of_the_kernel_answers_no_more() {
+    async fn observation_of_a_proc_file_never_holds() {
         let path = Path::new("/proc/uptime");
         let Ok(Ok(mut status)) = FileStatus::read(path) else {
             unreachable!("Linux has it")
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_takes_too_long_is_not_waited_for() {
+    async fn run_blocking_gives_up_after_its_timeout() {
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let stuck = run_blocking(Duration::from_millis(20), move || ended.recv());
         assert!(stuck.await.is_none());
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_check_that_ran_out_of_time_looks_at_nothing_more() {
+    async fn check_after_its_deadline_reads_no_more_files() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a");
         std::fs::write(&path, "a").unwrap();
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slow_statuses_leave_the_thread_of_the_caller_until_they_are_quick() {
+    async fn slow_status_calls_move_to_another_thread_until_fast_again() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a");
         let observations = ObservationSet::new(vec![observe::existence(&path).unwrap()]);

@@ -146,7 +146,7 @@ impl Store for Shuttled {
     }
 }
 
-/// What an engine uses of its memory.
+/// The features of the store that an engine uses.
 #[derive(Debug, Clone, Copy)]
 enum Uses {
     /// Records and counters.
@@ -248,7 +248,7 @@ fn explore_each<C: Copy + Send + Sync + 'static>(
 }
 
 #[test]
-fn of_callers_at_the_same_time_one_leads_and_all_get_its_answer() {
+fn concurrent_callers_have_one_leader_and_one_answer() {
     explore_uses(|uses| {
         block_on(async move {
             let cache = uses.cache();
@@ -316,7 +316,7 @@ fn a_follower_of_an_abandoned_flight_leads_or_joins_the_next() {
 }
 
 #[test]
-fn readers_of_a_stream_miss_no_chunk_and_no_end() {
+fn readers_of_a_stream_get_every_chunk_and_the_end() {
     explore_uses(|uses| {
         block_on(async move {
             let cache = uses.cache();
@@ -470,7 +470,7 @@ fn a_call_on_any_engine_after_an_announced_write_gets_no_older_result() {
 }
 
 #[test]
-fn an_exact_engine_keeps_to_its_bounds_and_serves_what_was_stored() {
+fn exact_engine_keeps_its_bounds_and_serves_stored_entries() {
     const ENTRIES: u64 = 2;
     explore_uses(|uses| {
         block_on(async move {
@@ -532,7 +532,7 @@ fn fleet() -> Policy {
 }
 
 #[test]
-fn of_callers_in_two_engines_one_leads_and_all_get_its_answer() {
+fn callers_in_two_engines_have_one_leader_and_one_answer() {
     explore(|| {
         block_on(async {
             let memory = Uses::All.memory();
@@ -566,7 +566,7 @@ fn of_callers_in_two_engines_one_leads_and_all_get_its_answer() {
 }
 
 #[test]
-fn a_reservation_that_is_given_up_goes_to_another_engine() {
+fn released_reservation_is_taken_by_another_engine() {
     explore(|| {
         block_on(async {
             let memory = Uses::All.memory();
@@ -604,7 +604,7 @@ fn a_reservation_that_is_given_up_goes_to_another_engine() {
 }
 
 #[test]
-fn a_front_serves_nothing_older_than_a_write_or_an_erase_of_another_engine() {
+fn front_serves_nothing_older_than_a_write_or_erase_elsewhere() {
     explore_each(&[true, false], 1, |erases| {
         block_on(async move {
             let memory = Uses::All.memory();
@@ -722,7 +722,7 @@ fn a_front_entry_is_decoded_once_despite_concurrent_evictions() {
 }
 
 #[test]
-fn after_an_erase_nothing_older_is_served_or_stored() {
+fn erase_prevents_serving_and_storing_older_results() {
     explore_uses(|uses| {
         block_on(async move {
             let cache = uses.cache();

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_precedence() {
+    fn database_path_precedence() {
         let all = [
             ("CACHALOT_DB", "env.db"),
             ("XDG_DATA_HOME", "/data"),
@@ -171,7 +171,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_are_followed_whether_or_not_the_file_is_there() {
+    fn links_are_resolved_for_existing_and_missing_files() {
         use std::os::unix::fs::symlink;
         let directory = tempfile::tempdir().unwrap();
         let root = std::fs::canonicalize(directory.path()).unwrap();

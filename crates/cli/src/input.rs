@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_read_and_the_later_wins() {
+    fn all_input_forms_are_merged_and_later_ones_win() {
         assert_eq!(
             read(&[
                 r#"{"a": 1, "b": "x"}"#,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_exactly_is_refused() {
+    fn inexact_or_invalid_input_is_refused() {
         for bad in [
             "novalue",
             "=x",

@@ -149,7 +149,7 @@ mod tests {
     use super::port_on_this_machine;
 
     #[test]
-    fn addresses_of_this_machine_are_known() {
+    fn port_on_this_machine_recognizes_loopback_urls() {
         assert_eq!(port_on_this_machine("http://127.0.0.1:4010/v1"), Some(4010));
         assert_eq!(port_on_this_machine("http://localhost:11434"), Some(11434));
         assert_eq!(port_on_this_machine("http://[::1]:80/v1?x=1"), Some(80));

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_added_and_what_is_there_stays() {
+    fn saved_rules_are_added_to_the_existing_ones() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("cachalot/permissions.yaml");
         for rule in [

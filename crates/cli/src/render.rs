@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_sizes_read_well() {
+    fn times_and_sizes_are_formatted_for_reading() {
         let times = [0, 340, 12_000, 1_840_000, 125_000_000, 7_380_000_000];
         let shown: Vec<String> = times
             .iter()

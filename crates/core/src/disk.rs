@@ -77,13 +77,13 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_the_system_reports_for_a_full_device_is_full() {
+    fn dev_full_error_is_recognized_as_full() {
         let mut device = OpenOptions::new().write(true).open("/dev/full").unwrap();
         assert!(is_full(&device.write(b"x").unwrap_err()));
     }
 
     #[test]
-    fn a_probe_leaves_nothing_behind() {
+    fn disk_probe_leaves_no_files() {
         let directory = std::env::temp_dir().join(format!("room-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         assert!(!is_full_at(&directory));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_as_people_write_them() {
+    fn durations_are_parsed_with_units() {
         for (text, milliseconds) in [
             ("0", 0),
             ("0s", 0),

@@ -380,14 +380,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_prints_a_secret() {
+    fn secret_is_redacted_in_display_and_debug() {
         let secret = Secret::new("hunter2".to_owned());
         assert_eq!(format!("{secret} {secret:?}"), "[secret] [secret]");
         assert!(!format!("{:?}", secret_set(&["hunter2"])).contains("hunter2"));
     }
 
     #[test]
-    fn texts_are_taken_apart_at_their_secrets_the_longest_first() {
+    fn texts_are_split_at_secrets_with_the_longest_match() {
         let secret_set = secret_set(&["abc", "abcdef"]);
         let pieces = secret_set.split("x abcdef abc").unwrap();
         assert_eq!(pieces.len(), 4);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_marked_and_nothing_else() {
+    fn truncation_is_marked_with_an_ellipsis() {
         assert_eq!(truncate("äöü", 3), "äöü");
         assert_eq!(truncate("äöü", 2), "äö…");
         assert_eq!(truncate("", 0), "");

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_joined_is_all_that_was_known_and_unknown_stays_so() {
+    fn join_keeps_all_items_and_unknown() {
         let mut joined = Witnesses::default();
         joined.join(&Witnesses::from_item(Arc::new(1_u8)));
         joined.join(&Witnesses::from_item(Arc::new(2_u8)));

@@ -11,11 +11,11 @@ use cachalot_hooks::{Builtin, Builtins, Event, Fault, HookEntry, Hooks, Input, M
 use criterion::{Criterion, criterion_group, criterion_main};
 use tokio::runtime::Runtime;
 
-#[path = "../tests/hooks/made.rs"]
+#[path = "../tests/hooks/hook_builder.rs"]
 #[allow(dead_code, reason = "tests make more of it")]
-mod made;
+mod hook_builder;
 
-use made::{Nobody, entry, surroundings};
+use hook_builder::{EmptyAgent, entry, hook_dependencies};
 
 /// How many inputs are put together at a time: few enough to stay in the first cache of a processor, as
 /// one does that was just put together.
@@ -53,7 +53,7 @@ fn matched(event: Event, number: usize) -> HookEntry {
 fn hooks(entries: Vec<HookEntry>) -> Hooks {
     let mut builtins = Builtins::default();
     builtins.register(Arc::new(Silent)).unwrap();
-    Hooks::assemble(entries, &Nobody, &surroundings(builtins))
+    Hooks::assemble(entries, &EmptyAgent, &hook_dependencies(builtins))
         .map_err(drop)
         .unwrap()
 }

@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_event_has_its_own_contract() {
+    fn contracts_are_ordered_by_event() {
         for (index, contract) in CONTRACTS.iter().enumerate() {
             assert_eq!(contract.event as usize, index);
             assert_eq!(contract.event.name().parse(), Ok(contract.event));

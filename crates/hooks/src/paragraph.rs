@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_between_characters_and_says_so() {
+    fn truncated_text_is_cut_between_characters_and_marked() {
         assert_eq!(truncate(b"abc", 3).as_deref(), Some("abc"));
         let cut = "[cut off here: these are the first 3 bytes]";
         assert_eq!(truncate(b"abcd", 3), Some(format!("abc\n{cut}")));

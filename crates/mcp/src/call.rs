@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_servers_are_on_this_machine() {
+    fn loopback_hosts_are_recognized_as_local() {
         for url in [
             "http://localhost:8080/mcp",
             "http://127.0.0.1/mcp",

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn structure_counts_where_there_is_no_text() {
+    fn structured_content_is_used_without_text() {
         let output = answered(
             json!({ "structuredContent": { "b": 1, "a": [2.50] } }),
             1_000,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn more_text_than_there_is_room_for_is_cut() {
+    fn text_beyond_the_limit_is_cut() {
         let output = answered(
             json!({ "content": [{ "type": "text", "text": "aé".repeat(10) }, { "type": "text", "text": "never" }] }),
             5,

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_found_wherever_they_stand() {
+    fn id_is_found_at_any_position_of_the_message() {
         let number = Some(RequestId::Number(7));
         assert_eq!(id(r#"{"jsonrpc":"2.0","id":7,"result":{"id":8}}"#), number);
         assert_eq!(

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_tool_costs_itself_and_is_named() {
+    fn malformed_tool_is_skipped_and_reported() {
         let good = json!({"name": "good", "inputSchema": {"type": "object"}});
         for (bad, named) in [
             (json!({"name": "bad"}), "a tool `bad`"),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lists_lose_no_more_than_what_is_malformed() {
+    fn malformed_items_of_other_lists_are_skipped() {
         for (key, good) in [
             ("resources", json!({"uri": "a://b", "name": "b"})),
             (
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_cannot_be_used_is_an_error_at_once() {
+    fn unusable_response_is_an_error() {
         for answer in [
             json!({"jsonrpc": "2.0", "id": 1, "result": 5}),
             json!({"jsonrpc": "2.0", "id": 1}),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_a_line_of_its_log() {
+    fn non_message_line_is_log_output() {
         assert_eq!(
             message(b"Server started\n").noise.unwrap(),
             "Server started"
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_understood_stay() {
+    fn valid_messages_are_kept() {
         for answer in [
             json!({"jsonrpc": "2.0", "id": 1, "result": {}}),
             json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}),

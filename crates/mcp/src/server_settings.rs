@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_learnt_and_other_values_are_not() {
+    fn credential_headers_and_variables_are_learned_as_secrets() {
         let secrets = |pairs: &[(&str, &str)]| {
             pairs
                 .iter()

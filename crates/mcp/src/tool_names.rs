@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_where_a_tool_comes_from() {
+    fn tool_names_contain_server_and_kind() {
         let mut names = ToolNames::new();
         assert_eq!(
             tool(&mut names, "git hub", "list.repos"),
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_are_names_and_nobody_elses(sources in prop::collection::vec((".{0,20}", ".{0,80}"), 1..40)) {
+        fn tool_names_are_valid_and_unique(sources in prop::collection::vec((".{0,20}", ".{0,80}"), 1..40)) {
             let mut names = ToolNames::new();
             let mut seen = BTreeMap::new();
             for (server, name) in sources {

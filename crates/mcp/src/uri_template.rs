@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_query_need_not_be_given() {
+    fn query_variables_are_optional() {
         let found = variables("db://{table}/{id}{?limit,table}").unwrap();
         let found: Vec<_> = found
             .iter()

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_go_behind_the_base_url() {
+    fn endpoints_are_appended_to_the_base_url() {
         for (base, format, path, expected) in [
             (
                 "https://a/v1",
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_models_are_escaped_in_paths() {
+    fn model_names_are_escaped_in_paths() {
         for (base, model, streams, expected) in [
             (
                 "https://a",
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_may_name_a_host_alone() {
+    fn base_url_variable_may_be_a_host_only() {
         let of_ollama = |value| from_variable(value, Some(11434), Some("/v1"));
         for (value, expected) in [
             ("gpu", "http://gpu:11434/v1"),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_recognised() {
+    fn loopback_urls_are_recognized() {
         for (url, yes) in [
             ("http://localhost:1", true),
             ("http://127.0.0.2", true),

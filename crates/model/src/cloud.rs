@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_clouds_lead_to_those_of_the_maker() {
+    fn cloud_model_names_map_to_the_original_names() {
         for (name, original) in [
             (
                 "anthropic.claude-sonnet-4-5-20250929-v1:0",

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_have_a_unit_and_may_be_long() {
+    fn ages_require_a_unit_and_may_be_long() {
         let day = Duration::from_secs(86_400);
         for (text, age) in [("90d", day * 90), ("3650d", day * 3_650), ("12h", day / 2)] {
             assert_eq!(parse_age(text), Some(age), "{text}");

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_with_the_program_is_right() {
+    fn built_in_table_is_valid() {
         let (rows, problems) = parse(BUILT_IN);
         assert_eq!(problems, []);
         for row in &rows {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_row_that_fits_holds() {
+    fn first_matching_row_applies() {
         let style = |provider, model, format| MarkerRules::find(provider, model, format).style;
         let cases = [
             (

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_right_and_every_provider_has_limits() {
+    fn built_in_media_limits_are_valid_for_every_provider() {
         let (rows, problems) = parse(BUILT_IN);
         assert_eq!(problems, []);
         for row in &rows {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_those_of_the_provider_and_of_the_format() {
+    fn media_limits_depend_on_provider_and_format() {
         let gif = "image/gif".to_owned();
         let anthropic = MediaLimits::find("anthropic", Format::Messages);
         assert_eq!(

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_with_the_program_is_right() {
+    fn built_in_table_is_valid() {
         let (known, problems) = ProviderTable::parse(BUILT_IN);
         assert_eq!(problems, []);
         for (name, provider) in &known.providers {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_names_belong_to_those_who_make_the_models() {
+    fn bare_model_names_map_to_their_provider() {
         let known = ProviderTable::built_in();
         for (model, owner) in [
             ("gpt-4o-mini", Some("openai")),

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shard_is_left_while_its_rate_is_at_the_limit() {
+    fn shard_at_its_rate_limit_is_skipped() {
         let rates = RequestRates::default();
         let (one, other) = (Digest::sha256(b"one"), Digest::sha256(b"other"));
         let first = rates.assign(one, 0);

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_meets_what_read_it_and_nothing_else() {
+    fn write_conflicts_exactly_with_reads_of_the_same_path() {
         for (read, write, meet) in [
             (path("a"), path("a"), true),
             (path("a"), path("b"), false),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_outlives_a_session_knows_a_fixed_number_of_domains() {
+    fn persistent_domains_are_bounded_by_buckets() {
         let mut all = std::collections::BTreeSet::new();
         for number in 0..40_000 {
             let writes =
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_shows_what_is_made_and_removed_in_it_but_not_what_changes_deeper() {
+    fn listing_conflicts_with_created_and_removed_children_only() {
         let home = std::env::temp_dir();
         let home = home.join(format!("cachalot-domains-{}", std::process::id()));
         std::fs::create_dir_all(home.join("there/deep")).unwrap_or_default();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_meets_everything_in_the_workspace_and_in_those_around_it() {
+    fn unknown_effects_conflict_with_overlapping_workspaces() {
         let unknown = EffectTargets::Unknown;
         let nothing = EffectTargets::NOTHING;
         for reads in [path("a"), path("a/b"), tree("src"), tree("."), named("n")] {

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_lets_through_what_it_names_and_says_so_of_the_rest() {
+    fn gate_allows_listed_tools_and_explains_denials() {
         let gate = Gate::new("the review", ["memory", "read_file"]);
         assert!(gate.denial("memory").is_none());
         let denial = gate.denial("shell").unwrap_or_default();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_behind_another_is_never_wider() {
+    fn nested_gate_is_the_intersection() {
         let outer = Gate::new("the fork", ["memory", "grep"]);
         let inner = Gate::new("the agent", ["grep", "shell"]).within(Some(&outer));
         assert_eq!(inner.allowed().collect::<Vec<_>>(), ["grep"]);

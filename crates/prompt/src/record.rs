@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_read_back_as_written() {
+    fn piece_round_trips() {
         let fresh = piece();
         let stored = StoredPiece::decode(fresh.key, &fresh.value).ok().unwrap();
         assert_eq!(stored.parent, fresh.parent);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_noticed_wherever_it_is() {
+    fn damaged_record_is_detected() {
         let fresh = piece();
         for cut in 0..fresh.value.len() {
             let cut = fresh.value.slice(..cut);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_called_so() {
+    fn newer_format_is_reported_as_newer() {
         let mut value = piece().value.to_vec();
         value[0] = 9;
         let value = Bytes::from(value);

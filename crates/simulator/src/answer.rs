@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_make_the_text() {
+    fn stream_pieces_join_to_the_text() {
         for text in [
             "",
             "short",
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_cuts_from_the_end() {
+    fn token_limit_truncates_the_end() {
         let cut = |limit| {
             let mut answer = answer();
             answer.cut_to(limit);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn scripted_usage_keeps_the_sum() {
+    fn scripted_usage_keeps_its_total() {
         let computed = TokenCounts {
             uncached: 100,
             read: 50,

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_is_counted_from_the_last_message_of_the_user() {
+    fn step_counts_from_the_last_user_message() {
         let user = |text: &str| DialogueItem::User(vec![text.to_owned()]);
         let mut dialogue = Dialogue::default();
         dialogue.push_items([
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_of_the_answer_is_no_step() {
+    fn prefilled_answer_is_not_a_step() {
         let mut dialogue = Dialogue::default();
         dialogue.push_items([
             DialogueItem::User(vec!["question".to_owned()]),

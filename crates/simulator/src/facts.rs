@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_is_found_by_its_name_with_and_without_a_date() {
+    fn model_is_found_with_and_without_a_date_suffix() {
         assert!(names("openai").len() > 100 && names("anthropic").len() > 20);
         let dated = openai("gpt-5.4-2026-03-05").unwrap();
         assert_eq!(dated, openai("gpt-5.4").unwrap());
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_fact_refuses_nothing() {
+    fn unknown_facts_allow_everything() {
         let codex = openai("gpt-5.2-codex").unwrap();
         assert_eq!((codex.chat, codex.efforts), (Some(false), None));
         let gpt_4o = openai("gpt-4o").unwrap();

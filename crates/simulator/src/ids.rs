@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encrypted_reasoning_can_be_checked_and_does_not_show_the_text() {
+    fn encrypted_reasoning_is_verifiable_and_opaque() {
         let content = encrypted("I thought of whales");
         assert!(is_encrypted(&content) && !content.contains("whales"));
         assert!(!is_encrypted(&format!("{content}0")));

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_is_echoed_and_long_texts_are_shortened() {
+    fn unmatched_text_is_echoed_and_truncated() {
         let text = reply(&asking("What is a whale?")).text.unwrap_or_default();
         assert!(text.contains("[simulated gpt-5-mini]") && text.contains("What is a whale?"));
         let long = reply(&asking(&"ä".repeat(1_000))).text.unwrap_or_default();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demanded_tool_is_called_once() {
+    fn required_tool_is_called_once() {
         let mut dialogue = asking("weather?");
         dialogue.tools = vec![OfferedTool {
             name: "get_weather".to_owned(),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demanded_schema_gets_an_instance() {
+    fn required_schema_gets_a_valid_instance() {
         let mut dialogue = asking("Extract.");
         dialogue.schema = Some(
             json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),

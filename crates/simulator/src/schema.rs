@@ -172,7 +172,7 @@ mod tests {
     use super::instance;
 
     #[test]
-    fn every_required_property_is_there_with_its_type() {
+    fn instance_has_every_required_property_with_its_type() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_contains_itself_comes_to_an_end() {
+    fn instance_of_a_recursive_schema_terminates() {
         let schema = json!({
             "type": "object",
             "properties": {"next": {"$ref": "#"}},

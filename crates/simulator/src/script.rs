@@ -418,14 +418,14 @@ mod tests {
     }
 
     #[test]
-    fn replies_come_in_order_and_the_last_is_repeated() {
+    fn replies_are_sent_in_order_and_the_last_is_repeated() {
         let texts = ["a", "b"].map(ScriptedReply::text).to_vec();
         assert_eq!(sequence(texts, 4), ["a", "b", "b", "b"]);
         assert_eq!(sequence(vec![], 1), [""]);
     }
 
     #[test]
-    fn a_fault_happens_as_often_as_it_says() {
+    fn fault_is_repeated_the_given_number_of_times() {
         let once = ScriptedReply::error(500);
         let twice = ScriptedReply::text("late").with_fault(Fault::status(429).times(2));
         let replies = vec![once, twice, ScriptedReply::text("end")];

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_algorithms_belong_together() {
+    fn algorithm_names_round_trip() {
         for name in Algorithm::NAMES {
             let algorithm: Algorithm = name.parse().unwrap();
             assert_eq!(algorithm.to_string(), name);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_algorithm_names_the_three() {
+    fn unknown_algorithm_error_lists_the_algorithms() {
         let error = "SHA256".parse::<Algorithm>().unwrap_err();
         assert_eq!(error.kind, ErrorKind::UnknownAlgorithm);
         assert_eq!(
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn how_the_bytes_arrive_does_not_matter() {
+    fn hash_is_independent_of_chunk_boundaries() {
         let bytes: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
         for name in Algorithm::NAMES {
             let algorithm: Algorithm = name.parse().unwrap();

@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn paths_are_taken_as_they_are() {
+    fn paths_are_used_unchanged() {
         for (uri, path) in [
             ("a/b.txt", "/base/a/b.txt"),
             ("/a/b.txt", "/a/b.txt"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_says_so() {
+    fn invalid_uris_are_refused_with_the_reason() {
         for uri in [
             "",
             "a\0b",
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_schemes_name_the_known_ones() {
+    fn unknown_scheme_error_lists_the_known_ones() {
         let error = parse("htps://user:hunter2@host/a?token=t0ken").unwrap_err();
         assert_eq!(error.kind, ErrorKind::UnknownScheme);
         assert_eq!(
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_keep_their_keys_as_written() {
+    fn object_keys_are_kept_as_written() {
         for (uri, cloud, name, account, key) in [
             ("s3://b/a%20b c?d#e", Cloud::S3, "b", None, "a%20b c?d#e"),
             ("S3://B/k", Cloud::S3, "B", None, "k"),
@@ -351,7 +351,7 @@ mod tests {
     proptest! {
         #[test]
         #[cfg(unix)]
-        fn any_name_survives_encoding(name in proptest::collection::vec(1_u8.., 1..40)) {
+        fn percent_encoded_file_names_round_trip(name in proptest::collection::vec(1_u8.., 1..40)) {
             use std::os::unix::ffi::OsStrExt as _;
             let encoded: String = name.iter().map(|byte| format!("%{byte:02x}")).collect();
             let path = local(&format!("file:///x/{encoded}"));
@@ -361,13 +361,13 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(uri in "\\PC*") {
+        fn arbitrary_text_does_not_panic(uri in "\\PC*") {
             let _ = parse(&uri);
             let _ = masked(&uri);
         }
 
         #[test]
-        fn a_password_is_never_shown(
+        fn password_is_never_shown(
             scheme in "http|https|ftp|s3",
             password in "Q[a-z0-9/:@]{6,12}Z",
             host in "[a-z]{1,8}",

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_masked_and_the_rest_stays() {
+    fn credentials_in_uris_are_masked_and_nothing_else() {
         for (uri, shown) in [
             ("https://u:p@host/a?b=1", "https://[secret]@host/a?b=1"),
             ("https://user@host", "https://[secret]@host"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_inside_a_text_are_masked() {
+    fn urls_within_a_text_are_masked() {
         assert_eq!(
             masked_text("GET https://u:p@h/x?sig=1 failed: see a@b"),
             "GET https://[secret]@h/x?sig=[secret] failed: see a@b"

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn each_variable_is_one_proxy() {
+    fn each_proxy_variable_adds_one_proxy() {
         assert!(proxies(&environment(&[])).unwrap().is_empty());
         assert!(
             proxies(&environment(&[("HTTP_PROXY", " ")]))
@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn under_cgi_the_header_is_no_proxy() {
+    fn http_proxy_is_ignored_under_cgi() {
         let pairs = [("HTTP_PROXY", "http://evil"), ("REQUEST_METHOD", "GET")];
         assert!(proxies(&environment(&pairs)).unwrap().is_empty());
     }
 
     #[test]
-    fn a_bad_proxy_is_named_without_its_password() {
+    fn invalid_proxy_error_hides_the_password() {
         let error = proxies(&environment(&[("ALL_PROXY", "socks5://me:hunter2@h:1")])).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid);
         assert!(error.message.contains("ALL_PROXY"), "{error}");

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_of_servers() {
+    fn http_dates_are_parsed() {
         assert_eq!(http_date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
         assert_eq!(
             http_date("Sun, 06 Nov 1994 08:49:37 GMT"),

@@ -34,7 +34,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_slots_of_a_file_format_do_not_move() {
+    fn slot_numbers_are_stable() {
         let slots = [
             ("cache", ""),
             ("cache", "a"),
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn names_spread_over_the_slots() {
+    fn names_are_distributed_over_the_slots() {
         let used: HashSet<_> = (0..SLOTS)
             .map(|i| slot("cache", &format!("cache:agent:{i:064x}")))
             .collect();

@@ -66,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_end_of_a_prefix() {
+    fn upper_bound_of_a_prefix_range() {
         assert_eq!(after_prefix("").as_deref(), None);
         assert_eq!(after_prefix("a").as_deref(), Some("b"));
         assert_eq!(after_prefix("a\u{10FFFF}").as_deref(), Some("b"));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_star_is_special() {
+    fn star_is_the_only_wildcard() {
         for (pattern, text, matches) in [
             ("cache:a:*", "cache:a:x:1", true),
             ("cache:a:*", "cache:ab:x", false),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_query() {
+    fn words_are_split_from_a_query() {
         let found: Vec<_> = words("  alpha be-ta* \"AND\" * -- NEAR(x**")
             .map(|word| (word.text, word.prefix))
             .collect();
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_is_in_the_range_of_a_prefix_exactly_if_it_begins_so(prefix in any::<String>(), text in any::<String>(), cut in 0usize..8) {
+        fn prefix_range_contains_exactly_the_texts_with_the_prefix(prefix in any::<String>(), text in any::<String>(), cut in 0usize..8) {
             let own: String = text.chars().take(cut).collect();
             for prefix in [prefix, own] {
                 let inside = text.as_str() >= prefix.as_str() && after_prefix(&prefix).is_none_or(|end| text < end);

@@ -88,7 +88,7 @@ mod tests {
 
     /// The exact bytes and labels of stored records.
     #[test]
-    fn a_record_is_written_as_ever_and_read_back() {
+    fn record_has_stable_bytes_and_round_trips() {
         let remembered = UserRecord {
             value: json!({ "n": 9_007_199_254_740_993_u64 }),
             metadata: json!({ "a": 1, "b": "x", "deep": { "c": 2 } })
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn long_scalars_are_told_apart_by_their_digest() {
+    fn labels_of_long_scalars_differ_by_digest() {
         let (one, other) = (json!("a".repeat(600)), json!("a".repeat(601)));
         assert_ne!(metadata_label("a", &one), metadata_label("a", &other));
         assert!(metadata_label("a", &one).unwrap().value.len() < 100);

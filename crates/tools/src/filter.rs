@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_take_and_leave_out() {
+    fn patterns_include_and_exclude_names() {
         let selects =
             |patterns: &[&str], name: &str| NameFilter::new(patterns).unwrap().selects(&[name]);
         assert!(selects(&[], "anything"));

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_is_notified_when_its_waiter_is_gone() {
+    async fn abandon_flag_is_set_when_the_waiter_is_dropped() {
         let (started, wait_for_start) = mpsc::channel();
         let (stopped, wait_for_stop) = mpsc::channel();
         let mut waiting = Box::pin(run_blocking(move |abandoned| {

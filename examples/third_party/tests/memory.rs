@@ -42,7 +42,7 @@ async fn stored(memory: &JournalMemory, key: &str) -> Option<Record> {
 }
 
 #[tokio::test]
-async fn everything_is_there_again_after_opening() {
+async fn records_are_restored_after_reopening() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.jsonl");
     let clock = Arc::new(ManualClock::at(1_800_000_000_000));
@@ -96,7 +96,7 @@ async fn everything_is_there_again_after_opening() {
 }
 
 #[tokio::test]
-async fn a_line_that_a_crash_cut_short_is_as_if_it_had_never_been() {
+async fn truncated_last_line_is_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.jsonl");
     let clock = Arc::new(ManualClock::at(1_800_000_000_000));
@@ -128,7 +128,7 @@ async fn a_line_that_a_crash_cut_short_is_as_if_it_had_never_been() {
 }
 
 #[test]
-fn a_file_of_something_else_is_refused_and_left_alone() {
+fn foreign_file_is_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.jsonl");
     std::fs::write(&path, "dear diary\n").unwrap();
@@ -141,7 +141,7 @@ fn a_file_of_something_else_is_refused_and_left_alone() {
 }
 
 #[test]
-fn one_process_at_a_time() {
+fn file_is_locked_by_one_process() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.jsonl");
     let clock = Arc::new(ManualClock::at(0));

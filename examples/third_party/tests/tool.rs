@@ -58,7 +58,7 @@ fn text(answer: &ToolCallResult) -> &str {
 }
 
 #[tokio::test]
-async fn its_results_are_kept_until_the_file_changes() {
+async fn results_are_cached_until_the_file_changes() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("a.txt"), "one\nthree\nsix\n").unwrap();
     let (tool, done) = LongestLine::counted();

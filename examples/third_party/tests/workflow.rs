@@ -167,7 +167,7 @@ async fn run_once(directory: &Path, path: &str) -> (Result<Map<String, Value>, R
 }
 
 #[test]
-fn words_are_counted_once_for_each_content() {
+fn words_are_counted_once_per_content() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
     write("a.txt", "a sperm whale dives for an hour");
@@ -203,7 +203,7 @@ fn words_are_counted_once_for_each_content() {
 }
 
 #[test]
-fn a_failure_of_the_action_fails_the_node_and_is_not_kept() {
+fn failed_action_fails_the_node_and_is_not_cached() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("a.txt"), [0xff]).unwrap();
     for _ in 0..2 {
@@ -217,7 +217,7 @@ fn a_failure_of_the_action_fails_the_node_and_is_not_kept() {
 }
 
 #[test]
-fn what_the_action_does_not_take_is_found_when_the_file_is_loaded() {
+fn invalid_arguments_are_problems_at_load() {
     let (actions, _) = registry();
     let misspelt = AGENT.replace("at_least", "at_lest");
     let problems = format::load(

@@ -127,7 +127,7 @@ fn the_published_example_of_a_growing_conversation() {
 }
 
 #[test]
-fn reading_finds_what_was_written_and_not_what_is_only_equal() {
+fn lookup_finds_written_prefixes_only() {
     let mut cache = Cache::new();
     let changing = |text: &str| {
         let mut messages: Vec<Block> = (1..=12).map(|at| block(&format!("static {at} "))).collect();
@@ -338,7 +338,7 @@ fn requests_at_the_same_time_all_write() {
 }
 
 #[test]
-fn order_is_tools_system_messages_and_each_level_loses_those_behind_it() {
+fn changed_level_invalidates_the_levels_after_it() {
     let mut cache = Cache::new();
     let prompt = |tools: &str, system: &str, message: &str| {
         let level = |name: &str| {

@@ -319,7 +319,7 @@ fn a_static_beginning_with_a_changing_end_needs_an_explicit_breakpoint() {
 }
 
 #[test]
-fn a_lookup_tries_twenty_earlier_endings_and_the_first_two_and_latest_fifty_marks() {
+fn lookup_tries_twenty_earlier_ends_and_a_limited_number_of_marks() {
     let mut cache = Cache::new();
     cache.send(&conversation(NEW, 12));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What must hold of the accounting for any prompts.
+//! Properties of the accounting that hold for arbitrary prompts.
 
 use cachalot_accounting::tokens;
 use cachalot_accounting::{Content, Rules, anthropic, openai};
@@ -9,14 +9,14 @@ use crate::START;
 
 /// A conversation: a tree of texts, so that prompts share prefixes, cut and marked anywhere.
 #[derive(Debug, Clone)]
-struct Asked {
+struct PromptCase {
     branch: u8,
     blocks: usize,
     marks: Vec<(usize, bool)>,
     pause: i64,
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn asked() -> impl Strategy<Value = PromptCase> {
     let marks = prop::collection::vec((1..40_usize, any::<bool>()), 0..4);
     (0..3_u8, 1..40_usize, marks, 0..400_000_i64).prop_map(|(branch, blocks, mut marks, pause)| {
         marks.sort_unstable();
@@ -26,7 +26,7 @@ fn asked() -> impl Strategy<Value = Asked> {
         for (index, mark) in marks.iter_mut().enumerate() {
             mark.1 = index < hours;
         }
-        Asked {
+        PromptCase {
             branch,
             blocks,
             marks,
@@ -35,7 +35,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     })
 }
 
-fn content(asked: &Asked, at: usize) -> Content {
+fn content(asked: &PromptCase, at: usize) -> Content {
     let branch = if at > 15 { asked.branch } else { 0 };
     let text = format!("{branch}-{at} ").repeat(1 + at * 7 % 90);
     Content {
@@ -45,7 +45,7 @@ fn content(asked: &Asked, at: usize) -> Content {
     }
 }
 
-fn of_anthropic(asked: &Asked) -> anthropic::Prompt {
+fn of_anthropic(asked: &PromptCase) -> anthropic::Prompt {
     let block = |at: usize| {
         let mark = asked.marks.iter().find(|(marked, _)| *marked == at + 1);
         anthropic::Block {
@@ -72,7 +72,7 @@ fn of_anthropic(asked: &Asked) -> anthropic::Prompt {
     }
 }
 
-fn of_openai(asked: &Asked, model: &str) -> openai::Prompt {
+fn of_openai(asked: &PromptCase, model: &str) -> openai::Prompt {
     let block = |at: usize| openai::Block {
         content: content(asked, at),
         is_marked: asked.marks.iter().any(|(marked, _)| *marked == at + 1),
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sent_again_at_once_is_read(asked in asked()) {
+    fn repeated_request_reads_everything_that_was_written(asked in asked()) {
         let rules = Rules::published();
         let mut store = anthropic::ProviderCache::default();
         let prompt = of_anthropic(&asked);
@@ -149,17 +149,17 @@ proptest! {
     }
 
     #[test]
-    fn markers_say_nothing(asked in asked()) {
+    fn markers_do_not_change_the_identity_of_a_prefix(asked in asked()) {
         // What one request wrote is read by another that is marked at the same end and elsewhere.
         let rules = Rules::published();
         let mut store = anthropic::ProviderCache::default();
-        let end = Asked { marks: vec![(asked.blocks, false)], ..asked.clone() };
+        let end = PromptCase { marks: vec![(asked.blocks, false)], ..asked.clone() };
         let first = anthropic::charge(&of_anthropic(&end), &rules.anthropic, &store, START);
         store.begin(&first);
         let mut marks = asked.marks.clone();
         marks.retain(|(at, _)| *at < asked.blocks);
         marks.push((asked.blocks, false));
-        let again = Asked { marks, ..asked };
+        let again = PromptCase { marks, ..asked };
         let second = anthropic::charge(&of_anthropic(&again), &rules.anthropic, &store, START);
         prop_assert_eq!(second.usage.read, first.usage.written_5m);
     }

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_too_many_bytes_is_encoded_anew() {
+    fn image_with_too_many_bytes_is_reencoded() {
         let (media_type, image) = checked(&fitted(&samples::noise(80, 80, 7)).unwrap());
         assert_eq!((media_type.as_str(), image.width()), ("image/jpeg", 80));
         let mut narrow = limits();
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_are_not_taken_and_animations_become_png() {
+    fn unsupported_formats_and_animations_are_converted_to_png() {
         for bytes in [
             samples::encoded(&samples::plain(9, 9), ImageFormat::WebP),
             samples::encoded(&samples::plain(9, 9), ImageFormat::Gif),
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_says_why() {
+    fn undecodable_images_are_rejected_with_the_reason() {
         let mut cut = samples::noise(50, 50, 3);
         cut.truncate(cut.len() / 2);
         for (bytes, why) in [

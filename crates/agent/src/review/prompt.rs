@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_has_its_instruction_and_the_focus_is_last() {
+    fn prompt_has_the_instructions_of_its_kind_and_ends_with_the_focus() {
         let of = |kind| message(kind, Some(" units "));
         for (kind, memory, skill) in [
             (ReviewKind::Memory, true, false),

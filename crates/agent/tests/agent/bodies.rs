@@ -1,4 +1,4 @@
-//! What has to be true of every request, found out from its bytes alone.
+//! Invariants of request bodies, checked on their bytes only.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ fn check_one(path: &str, text: &str, last: &mut Last, place: &str) {
     }
 }
 
-/// How often the tools and the system's text of one session changed.
+/// The number of different tools and system texts of one session.
 pub(crate) fn frozen_parts(requests: &[ReceivedRequest]) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     for request in requests {
@@ -116,7 +116,7 @@ fn session(path: &str, body: &Value, turns: &[Turn]) -> String {
     format!("{path} {} {name}", body["model"])
 }
 
-/// Where the array of messages ends: at the position of its `]`.
+/// The position of the `]` that ends the array of messages.
 fn end_of_messages(text: &str) -> usize {
     let bytes = text.as_bytes();
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
@@ -316,7 +316,7 @@ fn check_turns(turns: &[Turn], place: &str) {
 
 #[test]
 #[should_panic(expected = "does not begin with")]
-fn a_changed_message_is_noticed() {
+fn check_fails_on_a_changed_message() {
     check_texts(&[
         r#"{"messages":[{"role":"user","content":"a"}],"model":"m","prompt_cache_key":"k"}"#,
         r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"x"},{"role":"user","content":"b"}],"model":"m","prompt_cache_key":"k"}"#,
@@ -326,7 +326,7 @@ fn a_changed_message_is_noticed() {
 
 #[test]
 #[should_panic(expected = "does not begin with")]
-fn a_changed_tool_is_noticed() {
+fn check_fails_on_a_changed_tool() {
     check_texts(&[
         r#"{"tools":[{"name":"a"}],"messages":[{"role":"user","content":"a"}],"model":"m","prompt_cache_key":"k"}"#,
         r#"{"tools":[{"name":"b"}],"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"x"},{"role":"user","content":"c"}],"model":"m","prompt_cache_key":"k"}"#,
@@ -335,7 +335,7 @@ fn a_changed_tool_is_noticed() {
 
 #[test]
 #[should_panic(expected = "results and calls differ")]
-fn an_orphan_is_noticed() {
+fn check_fails_on_a_result_without_a_call() {
     check_texts(&[
         r#"{"messages":[{"role":"user","content":"a"},{"role":"tool","tool_call_id":"x","content":"b"}],"model":"m"}"#,
     ]);
@@ -343,7 +343,7 @@ fn an_orphan_is_noticed() {
 
 #[test]
 #[should_panic(expected = "the user speaks twice")]
-fn two_in_a_row_are_noticed() {
+fn check_fails_on_consecutive_messages_of_one_role() {
     check_texts(&[
         r#"{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}],"model":"m"}"#,
     ]);

@@ -11,12 +11,12 @@ use cachalot_tools::{Arguments, Operation, OperationMetadata, ToolContext, ToolO
 use serde_json::json;
 
 use crate::bodies::{Turn, turns};
-use crate::told::Note;
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire};
 use crate::turns::{CODER, TALKER};
-use crate::world::{WIRES, Wire, World};
 
 /// A tool that never ends, and notices when it is dropped.
-pub(crate) struct Forever {
+pub(crate) struct HangingTool {
     metadata: OperationMetadata,
     dropped: Arc<AtomicBool>,
 }
@@ -29,7 +29,7 @@ impl Drop for Dropped {
     }
 }
 
-impl Forever {
+impl HangingTool {
     pub(crate) fn new(name: &str) -> Self {
         let parameters = json!({"type": "object", "properties": {}});
         let mut metadata = OperationMetadata::with_side_effects(
@@ -50,7 +50,7 @@ impl Forever {
 }
 
 #[async_trait]
-impl Operation for Forever {
+impl Operation for HangingTool {
     type Context = ToolContext;
     type Output = ToolOutput;
 
@@ -64,8 +64,8 @@ impl Operation for Forever {
     }
 }
 
-fn results(world: &World) -> Vec<String> {
-    let turns = turns(&world.last_body());
+fn results(fixture: &Fixture) -> Vec<String> {
+    let turns = turns(&fixture.last_body());
     let results = turns.into_iter().rev().find_map(|turn| match turn {
         Turn::Results(results) => Some(results),
         _ => None,
@@ -74,7 +74,7 @@ fn results(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn in_the_middle_of_an_answer() {
+async fn cancel_during_an_answer_keeps_the_partial_text() {
     for wire in WIRES {
         let long = "This is an answer of many words that comes slowly, one piece after the other, until somebody has heard enough of it and says so.";
         let replies = vec![
@@ -82,11 +82,11 @@ async fn in_the_middle_of_an_answer() {
                 .with_fault(Fault::slow(Duration::ZERO, Duration::from_millis(20))),
             ScriptedReply::text("yes"),
         ];
-        let world = World::new(wire, TALKER, replies).await;
-        let mut chat = world.chat().await;
+        let fixture = Fixture::new(wire, TALKER, replies).await;
+        let mut chat = fixture.chat().await;
         let cancel = CancellationToken::default();
-        world
-            .told
+        fixture
+            .reported
             .cancel_when(&cancel, |note| matches!(note, Note::Text(..)));
         let report = chat.turn("tell me", &cancel).await.unwrap();
         assert_eq!(report.stop, Stop::Interrupted);
@@ -97,76 +97,78 @@ async fn in_the_middle_of_an_answer() {
         );
         assert!(report.text.len() < long.len());
         assert!(cancel.is_cancelled());
-        world
-            .until("the provider notices", |world| {
-                world.simulator.received()[0].disconnected
+        fixture
+            .until("the provider notices", |fixture| {
+                fixture.simulator.received()[0].disconnected
             })
             .await;
 
         // What the user has seen is in the conversation.
-        assert_eq!(world.turn(&mut chat, "enough").await.text, "yes");
-        let turns = turns(&world.last_body());
+        assert_eq!(fixture.turn(&mut chat, "enough").await.text, "yes");
+        let turns = turns(&fixture.last_body());
         let Turn::Model { text, .. } = &turns[1] else {
             panic!("{turns:?}");
         };
         assert!(text.starts_with(report.text.trim_end()), "{text}");
         assert!(text.ends_with("(the answer broke off here)"), "{text}");
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn before_anything_has_come() {
+async fn cancel_before_the_response_closes_the_connection() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::text("late")
                 .with_fault(Fault::slow(Duration::from_secs(600), Duration::ZERO)),
             ScriptedReply::text("yes"),
         ];
-        let world = World::new(wire, TALKER, replies).await;
-        let mut chat = world.chat().await;
+        let fixture = Fixture::new(wire, TALKER, replies).await;
+        let mut chat = fixture.chat().await;
         let cancel = CancellationToken::default();
         let waiting = async {
-            world
-                .until("a request", |world| world.simulator.received().len() == 1)
+            fixture
+                .until("a request", |fixture| {
+                    fixture.simulator.received().len() == 1
+                })
                 .await;
             cancel.cancel();
         };
         let (report, ()) = tokio::join!(chat.turn("tell me", &cancel), waiting);
         assert_eq!(report.unwrap().stop, Stop::Interrupted);
-        world
-            .until("the provider notices", |world| {
-                world.simulator.received()[0].disconnected
+        fixture
+            .until("the provider notices", |fixture| {
+                fixture.simulator.received()[0].disconnected
             })
             .await;
-        assert_eq!(world.turn(&mut chat, "again").await.text, "yes");
-        let turns = turns(&world.last_body());
+        assert_eq!(fixture.turn(&mut chat, "again").await.text, "yes");
+        let turns = turns(&fixture.last_body());
         assert!(matches!(&turns[1], Turn::Model { text, .. } if text.contains("no answer")));
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn in_a_tool_with_one_done_and_one_to_come() {
+async fn cancel_during_a_tool_batch_gives_every_call_a_result() {
     for wire in WIRES {
         let calls = ScriptedReply::call("write_file", json!({"path": "a", "content": "done"}))
             .and_call("forever", json!({}))
             .and_call("write_file", json!({"path": "b", "content": "never"}));
-        let mut world = World::new(wire, CODER, vec![calls, ScriptedReply::text("yes")]).await;
-        let forever = Arc::new(Forever::new("forever"));
-        world.tools = vec![Arc::clone(&forever) as _];
-        let mut chat = world.chat().await;
+        let mut fixture = Fixture::new(wire, CODER, vec![calls, ScriptedReply::text("yes")]).await;
+        let forever = Arc::new(HangingTool::new("forever"));
+        fixture.tools = vec![Arc::clone(&forever) as _];
+        let mut chat = fixture.chat().await;
         let cancel = CancellationToken::default();
         let began = |note: &Note| *note == Note::Began("forever".to_owned());
-        world.told.cancel_when(&cancel, began);
+        fixture.reported.cancel_when(&cancel, began);
         let report = chat.turn("go", &cancel).await.unwrap();
         assert_eq!((report.stop, report.sum.tool_calls), (Stop::Interrupted, 1));
         assert!(forever.was_dropped());
-        assert_eq!(world.read("a"), "done");
-        assert!(!world.root.path().join("b").exists());
+        assert_eq!(fixture.read("a"), "done");
+        assert!(!fixture.root.path().join("b").exists());
 
-        assert_eq!(world.turn(&mut chat, "what happened?").await.text, "yes");
-        let results = results(&world);
+        assert_eq!(fixture.turn(&mut chat, "what happened?").await.text, "yes");
+        let results = results(&fixture);
         assert!(
             results[0].contains('a') && !results[0].contains("interrupted"),
             "{results:?}"
@@ -176,34 +178,34 @@ async fn in_a_tool_with_one_done_and_one_to_come() {
             "{results:?}"
         );
         assert!(results[2].contains("was not made"), "{results:?}");
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn while_approval_is_pending() {
+async fn cancel_during_an_approval_makes_no_call() {
     for wire in WIRES {
         let calls = ScriptedReply::call("list_dir", json!({}))
             .and_call("apply_patch", json!({"patch": "x"}));
-        let world = World::new(wire, CODER, vec![calls, ScriptedReply::text("yes")]).await;
-        let mut chat = world.chat().await;
+        let fixture = Fixture::new(wire, CODER, vec![calls, ScriptedReply::text("yes")]).await;
+        let mut chat = fixture.chat().await;
         let cancel = CancellationToken::default();
-        world.answers.cancel_instead(&cancel);
+        fixture.answers.cancel_instead(&cancel);
         let report = chat.turn("go", &cancel).await.unwrap();
         assert_eq!((report.stop, report.sum.tool_calls), (Stop::Interrupted, 0));
-        assert_eq!(world.answers.asked().len(), 1);
-        assert_eq!(world.turn(&mut chat, "hello").await.text, "yes");
-        for result in results(&world) {
+        assert_eq!(fixture.answers.asked().len(), 1);
+        assert_eq!(fixture.turn(&mut chat, "hello").await.text, "yes");
+        for result in results(&fixture) {
             assert!(result.contains("was not made"), "{result}");
         }
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn before_it_begins() {
-    let world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")]).await;
-    let mut chat = world.chat().await;
+async fn cancelled_token_ends_the_turn_before_the_request() {
+    let fixture = Fixture::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")]).await;
+    let mut chat = fixture.chat().await;
     let cancel = CancellationToken::default();
     cancel.cancel();
     let report = chat.turn("hello", &cancel).await.unwrap();
@@ -212,13 +214,13 @@ async fn before_it_begins() {
         report.stop.notice().unwrap(),
         "interrupted; the session is kept"
     );
-    assert_eq!(world.simulator.received().len(), 0);
-    assert_eq!(world.turn(&mut chat, "hello").await.text, "yes");
-    world.check();
+    assert_eq!(fixture.simulator.received().len(), 0);
+    assert_eq!(fixture.turn(&mut chat, "hello").await.text, "yes");
+    fixture.check();
 }
 
 #[tokio::test]
-async fn while_its_context_is_gathered() {
+async fn cancel_during_context_sources_ends_the_turn() {
     struct Never;
 
     #[async_trait]
@@ -235,9 +237,9 @@ async fn while_its_context_is_gathered() {
         }
     }
 
-    let mut world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")]).await;
-    world.sources = vec![Arc::new(Never)];
-    let mut chat = world.chat().await;
+    let mut fixture = Fixture::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")]).await;
+    fixture.sources = vec![Arc::new(Never)];
+    let mut chat = fixture.chat().await;
     let cancel = CancellationToken::default();
     let soon = async {
         tokio::task::yield_now().await;
@@ -245,39 +247,39 @@ async fn while_its_context_is_gathered() {
     };
     let (report, ()) = tokio::join!(chat.turn("hang", &cancel), soon);
     assert_eq!(report.unwrap().stop, Stop::Interrupted);
-    assert_eq!(world.turn(&mut chat, "hello").await.text, "yes");
-    world.check();
+    assert_eq!(fixture.turn(&mut chat, "hello").await.text, "yes");
+    fixture.check();
 }
 
-/// Whoever drops the future of a turn cancels it, too.
+/// Dropping the future of a turn cancels it.
 #[tokio::test]
-async fn by_dropping_the_turn() {
+async fn dropping_the_turn_cancels_it() {
     for wire in WIRES {
         let calls = ScriptedReply::call("write_file", json!({"path": "a", "content": "x"}))
             .and_call("forever", json!({}));
-        let mut world = World::new(wire, CODER, vec![calls, ScriptedReply::text("yes")]).await;
-        let forever = Arc::new(Forever::new("forever"));
-        world.tools = vec![Arc::clone(&forever) as _];
-        let mut chat = world.chat().await;
+        let mut fixture = Fixture::new(wire, CODER, vec![calls, ScriptedReply::text("yes")]).await;
+        let forever = Arc::new(HangingTool::new("forever"));
+        fixture.tools = vec![Arc::clone(&forever) as _];
+        let mut chat = fixture.chat().await;
         let never = CancellationToken::default();
         tokio::select! {
             _ = chat.turn("go", &never) => panic!("it never ends"),
-            () = world.until("the tool", |world| {
-                world.told.notes().contains(&Note::Began("forever".to_owned()))
+            () = fixture.until("the tool", |fixture| {
+                fixture.reported.notes().contains(&Note::Began("forever".to_owned()))
             }) => {}
         }
         assert!(forever.was_dropped());
-        let report = world.turn(&mut chat, "hello").await;
+        let report = fixture.turn(&mut chat, "hello").await;
         assert_eq!((report.text.as_str(), report.sum.model_calls), ("yes", 1));
         // What the dropped turn used is in the sum of all.
         assert_eq!(chat.close().await.model_calls, 2);
-        world.check();
+        fixture.check();
     }
 }
 
 /// At every moment that can be told apart: whatever is told, told of next, and so on.
 #[tokio::test]
-async fn wherever_it_is_the_next_request_is_accepted() {
+async fn next_request_is_valid_after_a_cancel_at_any_event() {
     for wire in WIRES {
         let replies = || {
             vec![
@@ -294,22 +296,22 @@ async fn wherever_it_is_the_next_request_is_accepted() {
         };
         let mut moment = 0;
         loop {
-            let world = World::new(wire, CODER, replies()).await;
-            world.write("a", "A");
-            let mut chat = world.chat().await;
+            let fixture = Fixture::new(wire, CODER, replies()).await;
+            fixture.write("a", "A");
+            let mut chat = fixture.chat().await;
             let cancel = CancellationToken::default();
             let left = std::sync::atomic::AtomicUsize::new(moment);
-            world.told.cancel_when(&cancel, move |_| {
+            fixture.reported.cancel_when(&cancel, move |_| {
                 left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
                     left.checked_sub(1)
                 })
                 .is_err()
             });
             let report = chat.turn("go", &cancel).await.unwrap();
-            world.told.react(|_| {});
-            world.turn(&mut chat, "and now?").await;
-            world.turn(&mut chat, "and then?").await;
-            world.check();
+            fixture.reported.react(|_| {});
+            fixture.turn(&mut chat, "and now?").await;
+            fixture.turn(&mut chat, "and then?").await;
+            fixture.check();
             if report.stop == Stop::End {
                 break;
             }

@@ -6,7 +6,7 @@ use cachalot_simulator::cloud::{ACCESS_KEY, SECRET_KEY, service_account};
 use cachalot_simulator::{Script, ScriptedReply, Simulator, SimulatorOptions};
 use serde_json::json;
 
-use crate::world::{Wire, World};
+use crate::fixture::{Fixture, Wire};
 
 #[tokio::test]
 async fn a_turn_with_tools_over_bedrock_and_over_vertex() {
@@ -15,18 +15,18 @@ async fn a_turn_with_tools_over_bedrock_and_over_vertex() {
             ScriptedReply::call("read_file", json!({"path": "notes.md"})),
             ScriptedReply::text("It says one, at a length that needs several events."),
         ];
-        let mut world = World::new(Wire::Chat, "", vec![]).await;
+        let mut fixture = Fixture::new(Wire::Chat, "", vec![]).await;
         let cloud = Simulator::start(SimulatorOptions {
             script: Script::replies(replies),
-            clock: Arc::clone(&world.clock),
+            clock: Arc::clone(&fixture.clock),
             ..SimulatorOptions::default()
         })
         .await
         .unwrap();
         let url = cloud.url();
-        world.write("account.json", &service_account(&url).to_string());
-        let file = world.root.path().join("account.json");
-        world.environment = [
+        fixture.write("account.json", &service_account(&url).to_string());
+        let file = fixture.root.path().join("account.json");
+        fixture.environment = [
             ("ANTHROPIC_BEDROCK_BASE_URL", url.clone()),
             ("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_owned()),
             ("AWS_SECRET_ACCESS_KEY", SECRET_KEY.to_owned()),
@@ -36,20 +36,20 @@ async fn a_turn_with_tools_over_bedrock_and_over_vertex() {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
-        world.rewrite(&format!(
+        fixture.rewrite(&format!(
             "
 agents:
   root: {{model: '{provider}/claude-sonnet-4-5', instruction: You work on files., toolsets: [{{type: filesystem}}]}}
 "
         ));
-        world.write("notes.md", "one line\n");
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "Read it.").await;
+        fixture.write("notes.md", "one line\n");
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "Read it.").await;
         assert_eq!(
             report.text,
             "It says one, at a length that needs several events."
         );
         assert_eq!(cloud.violations(), [] as [String; 0]);
-        world.check();
+        fixture.check();
     }
 }

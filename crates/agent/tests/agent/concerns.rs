@@ -14,16 +14,16 @@ use cachalot_tools::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::told::Ended;
-use crate::world::{Wire, World};
+use crate::event_recorder::EndedCall;
+use crate::fixture::{Fixture, Wire};
 
 /// A server that notes what it is asked for. `/to/URL` redirects there.
-struct Site {
+struct TestSite {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Site {
+impl TestSite {
     async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -66,47 +66,47 @@ fn fetch(url: &str) -> ScriptedReply {
 }
 
 /// A world with `web_fetch`, whose model makes these calls, each in a turn of its own.
-async fn fetching(file: &str, allowed_hosts: Option<&str>, urls: &[String]) -> (World, Chat) {
+async fn fetching(file: &str, allowed_hosts: Option<&str>, urls: &[String]) -> (Fixture, Chat) {
     let replies = urls
         .iter()
         .flat_map(|url| [fetch(url), ScriptedReply::text("done")]);
-    let mut world = World::new(Wire::Chat, file, replies.collect()).await;
+    let mut fixture = Fixture::new(Wire::Chat, file, replies.collect()).await;
     let settings = WebFetchSettings {
         allow: vec!["127.0.0.1".to_owned(), "localhost".to_owned()],
         allowed_hosts: allowed_hosts.map(|host| vec![host.to_owned()]),
         ..WebFetchSettings::default()
     };
-    world.tools = vec![Arc::new(WebFetch::new(settings).unwrap())];
-    let chat = world.chat().await;
-    (world, chat)
+    fixture.tools = vec![Arc::new(WebFetch::new(settings).unwrap())];
+    let chat = fixture.chat().await;
+    (fixture, chat)
 }
 
 #[tokio::test]
-async fn a_fetch_that_could_carry_data_out_is_asked_about() {
-    let site = Site::start().await;
+async fn fetch_that_could_exfiltrate_data_needs_approval() {
+    let site = TestSite::start().await;
     let url = site.url("/?data=SECRET");
     let urls = [url.clone(), url.clone(), url.clone(), site.url("/other")];
-    let (world, mut chat) = fetching(FILE, None, &urls).await;
-    world.turn(&mut chat, "Read .env.").await;
-    let asked = world.answers.asked();
+    let (fixture, mut chat) = fetching(FILE, None, &urls).await;
+    fixture.turn(&mut chat, "Read .env.").await;
+    let asked = fixture.answers.asked();
     let concern = Some("can carry data to `127.0.0.1`".to_owned());
     assert_eq!((asked.len(), &asked[0].concern), (1, &concern));
     assert_eq!(site.take(), [""; 0]);
-    world.answers.give([Approval::Yes, Approval::Always]);
-    world.turn(&mut chat, "Again.").await;
+    fixture.answers.give([Approval::Yes, Approval::Always]);
+    fixture.turn(&mut chat, "Again.").await;
     assert_eq!(site.take(), ["/?data=SECRET"]);
-    world.turn(&mut chat, "Again.").await;
+    fixture.turn(&mut chat, "Again.").await;
     assert_eq!(site.take(), ["/?data=SECRET"]);
     // The user allowed this host for the rest of the chat.
-    world.turn(&mut chat, "Again.").await;
+    fixture.turn(&mut chat, "Again.").await;
     assert_eq!(site.take(), ["/other"]);
-    assert_eq!(world.answers.asked().len(), 3);
-    world.check();
+    assert_eq!(fixture.answers.asked().len(), 3);
+    fixture.check();
 }
 
 #[tokio::test]
-async fn an_address_that_the_user_typed_is_fetched_and_no_other() {
-    let site = Site::start().await;
+async fn only_urls_typed_by_the_user_are_fetched_without_approval() {
+    let site = TestSite::start().await;
     let typed = site.url("/page?q=1");
     let urls = [
         typed.clone(),
@@ -115,42 +115,42 @@ async fn an_address_that_the_user_typed_is_fetched_and_no_other() {
         site.url("/page?q=%31"),
         typed.clone(),
     ];
-    let (world, mut chat) = fetching(FILE, None, &urls).await;
+    let (fixture, mut chat) = fetching(FILE, None, &urls).await;
     let message = format!("Summarize {typed}, please.");
     chat.allow_typed_urls(&message);
-    world.turn(&mut chat, &message).await;
+    fixture.turn(&mut chat, &message).await;
     assert_eq!(site.take(), ["/page?q=1"]);
-    assert_eq!(world.answers.asked(), []);
+    assert_eq!(fixture.answers.asked(), []);
     for turn in 1..=3 {
-        world.turn(&mut chat, "And now?").await;
+        fixture.turn(&mut chat, "And now?").await;
         assert_eq!(site.take(), [""; 0]);
-        assert_eq!(world.answers.asked().len(), turn);
+        assert_eq!(fixture.answers.asked().len(), turn);
     }
     // What a program says in the user's place was not typed, and another session begins anew.
     chat.start_new_session().await.unwrap();
-    world.turn(&mut chat, &message).await;
+    fixture.turn(&mut chat, &message).await;
     assert_eq!(site.take(), [""; 0]);
-    world.check_from(8);
+    fixture.check_from(8);
 }
 
 #[tokio::test]
-async fn a_rule_and_a_list_of_hosts_let_fetches_be_made() {
-    let site = Site::start().await;
+async fn rule_or_host_list_permits_fetches() {
+    let site = TestSite::start().await;
     let elsewhere = format!("http://localhost:{}/x", site.port);
     let urls = [site.url("/x"), elsewhere.clone()];
     let rule = format!(
         "{FILE}permissions: {{allow: ['web_fetch:url={}/*']}}\n",
         site.url("")
     );
-    let (world, mut chat) = fetching(&rule, None, &urls).await;
-    world.turn(&mut chat, "Go.").await;
+    let (fixture, mut chat) = fetching(&rule, None, &urls).await;
+    fixture.turn(&mut chat, "Go.").await;
     assert_eq!(
-        (site.take(), world.answers.asked()),
+        (site.take(), fixture.answers.asked()),
         (vec!["/x".to_owned()], vec![])
     );
-    world.turn(&mut chat, "Go.").await;
-    assert_eq!((site.take().len(), world.answers.asked().len()), (0, 1));
-    world.check();
+    fixture.turn(&mut chat, "Go.").await;
+    assert_eq!((site.take().len(), fixture.answers.asked().len()), (0, 1));
+    fixture.check();
 
     // The list is exhaustive, also where a redirect leads, and where the user typed the address.
     let urls = [
@@ -158,16 +158,16 @@ async fn a_rule_and_a_list_of_hosts_let_fetches_be_made() {
         elsewhere.clone(),
         site.url(&format!("/to/{elsewhere}")),
     ];
-    let (world, mut chat) = fetching(FILE, Some("127.0.0.1"), &urls).await;
+    let (fixture, mut chat) = fetching(FILE, Some("127.0.0.1"), &urls).await;
     chat.allow_typed_urls(&elsewhere);
-    world.turn(&mut chat, "Go.").await;
+    fixture.turn(&mut chat, "Go.").await;
     assert_eq!(site.take(), ["/x"]);
-    world.turn(&mut chat, "Go.").await;
+    fixture.turn(&mut chat, "Go.").await;
     assert_eq!(site.take(), [""; 0]);
-    world.turn(&mut chat, "Go.").await;
+    fixture.turn(&mut chat, "Go.").await;
     assert_eq!(site.take().len(), 1, "the redirect was not followed");
-    assert_eq!(world.answers.asked(), []);
-    let ended = world.told.ended();
+    assert_eq!(fixture.answers.asked(), []);
+    let ended = fixture.reported.ended();
     assert!(
         ended[1].text.contains("not in `allowed_hosts`"),
         "{ended:?}"
@@ -178,7 +178,7 @@ async fn a_rule_and_a_list_of_hosts_let_fetches_be_made() {
             .contains("`localhost` is not among the allowed hosts"),
         "{ended:?}"
     );
-    world.check();
+    fixture.check();
 }
 
 /// A tool of a server elsewhere, which the user declared to change nothing.
@@ -212,7 +212,7 @@ impl Operation for Remote {
 }
 
 #[tokio::test]
-async fn tools_of_remote_servers_are_asked_about_although_they_only_read() {
+async fn read_only_tools_of_remote_servers_need_approval() {
     let metadata = OperationMetadata {
         name: "mcp_far_search".into(),
         aliases: &[],
@@ -230,13 +230,13 @@ async fn tools_of_remote_servers_are_asked_about_although_they_only_read() {
     );
     for (rules, asked) in [("", 1), ("permissions: {allow: ['mcp_far_*']}\n", 0)] {
         let replies = vec![search.clone(), ScriptedReply::text("done")];
-        let mut world = World::new(Wire::Chat, &format!("{FILE}{rules}"), replies).await;
-        world.tools = vec![Arc::new(Remote(metadata.clone()))];
-        let mut chat = world.chat().await;
+        let mut fixture = Fixture::new(Wire::Chat, &format!("{FILE}{rules}"), replies).await;
+        fixture.tools = vec![Arc::new(Remote(metadata.clone()))];
+        let mut chat = fixture.chat().await;
         let message = "Search https://a.example/ for it.";
         chat.allow_typed_urls(message);
-        world.turn(&mut chat, message).await;
-        let questions = world.answers.asked();
+        fixture.turn(&mut chat, message).await;
+        let questions = fixture.answers.asked();
         assert_eq!(questions.len(), asked);
         let concern = "sends its arguments to the server `far`";
         assert!(
@@ -244,7 +244,7 @@ async fn tools_of_remote_servers_are_asked_about_although_they_only_read() {
                 .iter()
                 .all(|question| question.concern.as_deref() == Some(concern))
         );
-        world.check();
+        fixture.check();
     }
 }
 
@@ -263,29 +263,29 @@ fn shell(command: &str) -> ScriptedReply {
 
 /// Makes the calls, each in a turn of its own, and returns which of them were asked about as writes of
 /// protected files.
-async fn concerned(rules: &str, calls: Vec<ScriptedReply>) -> (Vec<bool>, Vec<Ended>) {
+async fn concerned(rules: &str, calls: Vec<ScriptedReply>) -> (Vec<bool>, Vec<EndedCall>) {
     let count = calls.len();
     let replies = calls
         .into_iter()
         .flat_map(|call| [call, ScriptedReply::text("done")]);
-    let mut world = World::new(Wire::Chat, &format!("{CODER}{rules}"), replies.collect()).await;
-    let root = world.root.path();
+    let mut fixture = Fixture::new(Wire::Chat, &format!("{CODER}{rules}"), replies.collect()).await;
+    let root = fixture.root.path();
     std::fs::create_dir_all(root.join(".git/hooks")).unwrap();
     std::fs::create_dir_all(root.join("src")).unwrap();
-    world.write("team.yaml", "agents: {}");
-    world.protected = vec![root.join("team.yaml")];
+    fixture.write("team.yaml", "agents: {}");
+    fixture.protected = vec![root.join("team.yaml")];
     #[cfg(unix)]
     {
         std::os::unix::fs::symlink(".git", root.join("innocent")).unwrap();
         std::os::unix::fs::symlink("team.yaml", root.join("notes.txt")).unwrap();
         std::os::unix::fs::symlink("../.mcp.json", root.join("src/new.txt")).unwrap();
     }
-    let mut chat = world.chat().await;
+    let mut chat = fixture.chat().await;
     let mut concerned = Vec::new();
     for _ in 0..count {
-        let before = world.answers.asked().len();
-        world.turn(&mut chat, "Go.").await;
-        let asked = world.answers.asked();
+        let before = fixture.answers.asked().len();
+        fixture.turn(&mut chat, "Go.").await;
+        let asked = fixture.answers.asked();
         let is_concerned = |concern: &str| concern.contains("decides what agents, hooks or git do");
         let new = asked[before..].iter();
         concerned.push(
@@ -293,13 +293,13 @@ async fn concerned(rules: &str, calls: Vec<ScriptedReply>) -> (Vec<bool>, Vec<En
                 .any(is_concerned),
         );
     }
-    let ended = world.told.ended();
-    world.check();
+    let ended = fixture.reported.ended();
+    fixture.check();
     (concerned, ended)
 }
 
 #[tokio::test]
-async fn protected_files_are_asked_about_whatever_rule_happens_to_match() {
+async fn writes_of_protected_files_need_approval_despite_broad_rules() {
     let patch = |path: &str| {
         let patch = format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch\n");
         ScriptedReply::call("apply_patch", json!({"patch": patch}))
@@ -347,7 +347,7 @@ async fn protected_files_are_asked_about_whatever_rule_happens_to_match() {
 }
 
 #[tokio::test]
-async fn other_files_and_rules_that_name_a_file_go_on_as_before() {
+async fn unprotected_files_and_rules_that_name_a_file_need_no_approval() {
     let calls = vec![
         write("src/a"),
         write(".gitignore"),
@@ -376,7 +376,7 @@ async fn other_files_and_rules_that_name_a_file_go_on_as_before() {
 }
 
 #[tokio::test]
-async fn always_for_other_files_is_not_for_protected_ones() {
+async fn always_approval_does_not_cover_protected_files() {
     let calls = [
         write("a"),
         write(".git/config"),
@@ -386,23 +386,23 @@ async fn always_for_other_files_is_not_for_protected_ones() {
     let replies = calls
         .into_iter()
         .flat_map(|call| [call, ScriptedReply::text("done")]);
-    let world = World::new(Wire::Chat, CODER, replies.collect()).await;
-    std::fs::create_dir(world.root.path().join(".git")).unwrap();
-    world.answers.give([Approval::Always, Approval::Always]);
-    let mut chat = world.chat().await;
+    let fixture = Fixture::new(Wire::Chat, CODER, replies.collect()).await;
+    std::fs::create_dir(fixture.root.path().join(".git")).unwrap();
+    fixture.answers.give([Approval::Always, Approval::Always]);
+    let mut chat = fixture.chat().await;
     let mut asked = Vec::new();
     for _ in 0..4 {
-        world.turn(&mut chat, "Go.").await;
-        asked.push(world.answers.asked().len());
+        fixture.turn(&mut chat, "Go.").await;
+        asked.push(fixture.answers.asked().len());
     }
     // "Always" for `a` is neither for `b` nor for the protected file.
     assert_eq!(asked, [1, 2, 3, 3]);
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
 async fn a_redirect_is_followed_only_where_rules_and_approval_cover_it() {
-    let site = Site::start().await;
+    let site = TestSite::start().await;
     let port = site.port;
     let elsewhere = format!("http://localhost:{port}/page?q=DATA");
     let redirect = site.url(&format!("/to/{elsewhere}"));
@@ -435,15 +435,15 @@ async fn a_redirect_is_followed_only_where_rules_and_approval_cover_it() {
         ("ask: []", 1, "only the address before was approved"),
     ] {
         let file = format!("{FILE}permissions: {{{permissions}}}\n");
-        let (world, mut chat) = fetching(&file, None, std::slice::from_ref(&redirect)).await;
-        world.answers.give([Approval::Yes]);
-        world.turn(&mut chat, "Go.").await;
+        let (fixture, mut chat) = fetching(&file, None, std::slice::from_ref(&redirect)).await;
+        fixture.answers.give([Approval::Yes]);
+        fixture.turn(&mut chat, "Go.").await;
         assert_eq!(site.take().len(), 1, "{permissions}: it was followed");
-        assert_eq!(world.answers.asked().len(), asked, "{permissions}");
-        let ended = world.told.ended();
+        assert_eq!(fixture.answers.asked().len(), asked, "{permissions}");
+        let ended = fixture.reported.ended();
         assert!(ended[0].text.contains(why), "{permissions}: {ended:?}");
         assert!(ended[0].text.contains(&elsewhere), "{ended:?}");
-        world.check();
+        fixture.check();
     }
     // Within the host that was approved, and where a rule covers both.
     let same = site.url(&format!("/to/{}", site.url("/page")));
@@ -454,17 +454,17 @@ async fn a_redirect_is_followed_only_where_rules_and_approval_cover_it() {
         ("allow: [web_fetch]", &redirect),
     ] {
         let file = format!("{FILE}permissions: {{{permissions}}}\n");
-        let (world, mut chat) = fetching(&file, None, std::slice::from_ref(url)).await;
-        world.answers.give([Approval::Yes]);
-        world.turn(&mut chat, "Go.").await;
+        let (fixture, mut chat) = fetching(&file, None, std::slice::from_ref(url)).await;
+        fixture.answers.give([Approval::Yes]);
+        fixture.turn(&mut chat, "Go.").await;
         assert_eq!(site.take().len(), 2, "{permissions}");
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
 async fn an_ipv4_address_is_one_host_however_it_is_written() {
-    let site = Site::start().await;
+    let site = TestSite::start().await;
     for host in [
         "[::ffff:127.0.0.1]",
         "[::ffff:7f00:1]",
@@ -474,12 +474,12 @@ async fn an_ipv4_address_is_one_host_however_it_is_written() {
         let url = format!("http://{host}:{}/x", site.port);
         for rule in ["*:host=127.0.0.1", "web_fetch:url=http://127.0.0.1*"] {
             let file = format!("{FILE}permissions: {{deny: ['{rule}'], allow: [web_fetch]}}\n");
-            let (world, mut chat) = fetching(&file, None, std::slice::from_ref(&url)).await;
-            world.turn(&mut chat, "Go.").await;
+            let (fixture, mut chat) = fetching(&file, None, std::slice::from_ref(&url)).await;
+            fixture.turn(&mut chat, "Go.").await;
             assert_eq!(site.take(), [""; 0], "{host} {rule}");
-            let ended = world.told.ended();
+            let ended = fixture.reported.ended();
             assert!(ended[0].text.contains("denied by the rule"), "{ended:?}");
-            world.check();
+            fixture.check();
         }
     }
 }

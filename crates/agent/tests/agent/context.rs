@@ -1,4 +1,4 @@
-//! What changes from turn to turn goes into the newest message.
+//! Volatile context is added to the newest message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,15 +11,15 @@ use cachalot_simulator::ScriptedReply;
 use serde_json::json;
 
 use crate::bodies::{self, Turn, turns};
+use crate::fixture::{Fixture, NOW, WIRES};
 use crate::turns::CODER;
-use crate::world::{NOW, WIRES, World};
 
-/// Remembers something else each time, and nothing when nobody asks for it.
+/// Returns a new text for each call, and none if `recall` is not set.
 #[derive(Default)]
-struct Recollection(AtomicUsize);
+struct RecallSource(AtomicUsize);
 
 #[async_trait]
-impl ContextSource for Recollection {
+impl ContextSource for RecallSource {
     async fn paragraph(&self, agent: &AgentDefinition, message: &str) -> Option<String> {
         let times = self.0.fetch_add(1, Ordering::SeqCst);
         (agent.recall > 0 && message.contains("remember"))
@@ -28,7 +28,7 @@ impl ContextSource for Recollection {
 }
 
 #[tokio::test]
-async fn it_goes_into_the_newest_message_only_and_stays_there() {
+async fn context_is_added_to_the_newest_message_only_and_kept() {
     for wire in WIRES {
         let file = CODER.replace("toolsets:", "add_date: true\n    recall: 3\n    toolsets:");
         let replies = vec![
@@ -37,24 +37,24 @@ async fn it_goes_into_the_newest_message_only_and_stays_there() {
             ScriptedReply::text("two"),
             ScriptedReply::text("three"),
         ];
-        let mut world = World::new(wire, &file, replies).await;
+        let mut fixture = Fixture::new(wire, &file, replies).await;
         let clock = Arc::new(ManualClock::at(NOW));
-        world.clock = Arc::clone(&clock) as _;
-        world.sources = vec![Arc::new(Recollection::default())];
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "Do you remember?").await;
+        fixture.clock = Arc::clone(&clock) as _;
+        fixture.sources = vec![Arc::new(RecallSource::default())];
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "Do you remember?").await;
         clock.advance(Duration::from_secs(86_400));
-        world.turn(&mut chat, "And now?").await;
+        fixture.turn(&mut chat, "And now?").await;
         clock.advance(Duration::from_secs(1));
-        world.turn(&mut chat, "Do you still remember?").await;
-        let said: Vec<String> = turns(&world.last_body())
+        fixture.turn(&mut chat, "Do you still remember?").await;
+        let said: Vec<String> = turns(&fixture.last_body())
             .into_iter()
             .filter_map(|turn| match turn {
                 Turn::User(text) => Some(text.replace('\n', "|")),
                 _ => None,
             })
             .collect();
-        let joint = if wire == crate::world::Wire::Chat {
+        let joint = if wire == crate::fixture::Wire::Chat {
             "||"
         } else {
             ""
@@ -73,23 +73,23 @@ async fn it_goes_into_the_newest_message_only_and_stays_there() {
                 ),
             ]
         );
-        assert_eq!(bodies::frozen_parts(&world.simulator.received()).len(), 1);
+        assert_eq!(bodies::frozen_parts(&fixture.simulator.received()).len(), 1);
         // The title is what the user said.
-        let kept = world.session(chat.session()).await;
+        let kept = fixture.session(chat.session()).await;
         assert_eq!(kept.head.title.as_deref(), Some("Do you remember?"));
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn without_it_nothing_is_added() {
-    let mut world = World::new(WIRES[0], CODER, vec![ScriptedReply::text("one")]).await;
-    world.sources = vec![Arc::new(Recollection::default())];
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "Do you remember?").await;
+async fn agent_without_context_keys_adds_nothing() {
+    let mut fixture = Fixture::new(WIRES[0], CODER, vec![ScriptedReply::text("one")]).await;
+    fixture.sources = vec![Arc::new(RecallSource::default())];
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Do you remember?").await;
     assert_eq!(
-        world.last_body()["messages"][1]["content"],
+        fixture.last_body()["messages"][1]["content"],
         "Do you remember?"
     );
-    world.check();
+    fixture.check();
 }

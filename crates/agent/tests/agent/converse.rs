@@ -6,7 +6,7 @@ use cachalot_simulator::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{Wire, World};
+use crate::fixture::{Fixture, Wire};
 
 const SONNET: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
 
@@ -50,7 +50,7 @@ fn said(request: &ReceivedRequest) -> String {
 }
 
 #[tokio::test]
-async fn a_turn_with_tools_goes_on_byte_for_byte_and_is_resumed() {
+async fn turn_with_tools_extends_the_prefix_byte_for_byte_and_resumes() {
     let bedrock = bedrock(vec![
         ScriptedReply::call("read_file", json!({"path": "notes.md"}))
             .and_call("list_directory", json!({"path": "."}))
@@ -64,26 +64,26 @@ async fn a_turn_with_tools_goes_on_byte_for_byte_and_is_resumed() {
         ScriptedReply::text("You are welcome."),
     ])
     .await;
-    let mut world = World::new(Wire::Chat, "", vec![]).await.in_file();
-    world.rewrite(&file(
+    let mut fixture = Fixture::new(Wire::Chat, "", vec![]).await.in_file();
+    fixture.rewrite(&file(
         &bedrock,
         &format!("b/{SONNET}"),
         ", thinking_budget: 2000",
     ));
-    world.write("notes.md", "one line\n");
-    let mut chat = world.chat().await;
-    let report = world.turn(&mut chat, "Change one to two.").await;
+    fixture.write("notes.md", "one line\n");
+    let mut chat = fixture.chat().await;
+    let report = fixture.turn(&mut chat, "Change one to two.").await;
     assert_eq!(report.text, "It says two now.");
-    assert_eq!(world.read("notes.md"), "two line\n");
+    assert_eq!(fixture.read("notes.md"), "two line\n");
     assert_eq!((report.sum.model_calls, report.sum.tool_calls), (3, 3));
     // The second and the third request read what the one before them wrote.
     let used = report.sum.usage;
     assert!(used.cache_read > used.cache_write(), "{used:?}");
     let session = chat.session().to_owned();
     chat.close().await;
-    world.restart();
-    let mut chat: Chat = world.resume(&session).await.unwrap();
-    let report = world.turn(&mut chat, "Thank you.").await;
+    fixture.restart();
+    let mut chat: Chat = fixture.resume(&session).await.unwrap();
+    let report = fixture.turn(&mut chat, "Thank you.").await;
     assert_eq!(report.text, "You are welcome.");
     assert!(report.sum.usage.cache_read > 1_024);
     assert_eq!(bedrock.violations(), [] as [String; 0]);
@@ -96,24 +96,24 @@ async fn a_turn_with_tools_goes_on_byte_for_byte_and_is_resumed() {
     let reasoning = &last["messages"][1]["content"][0]["reasoningContent"]["reasoningText"];
     assert_eq!(reasoning["text"], "First I look.");
     assert!(reasoning["signature"].is_string());
-    world.check();
+    fixture.check();
 }
 
-/// What another model said and called can be continued.
+/// A conversation of another model can be continued.
 #[tokio::test]
-async fn bedrock_goes_on_where_another_model_failed() {
+async fn bedrock_continues_a_turn_as_fallback() {
     let bedrock = bedrock(vec![ScriptedReply::text("from Bedrock")]).await;
     for wire in [Wire::Chat, Wire::Responses, Wire::Thinking] {
         let replies = vec![
             ScriptedReply::call("read_file", json!({"path": "notes.md"})),
             ScriptedReply::default().with_fault(Fault::status(529).times(1)),
         ];
-        let mut world = World::new(wire, "", replies).await;
-        world.rewrite(&file(&bedrock, "test", ""));
-        world.model_keys = format!(", retries: 0, fallbacks: ['b/{SONNET}']");
-        world.write("notes.md", "one line\n");
-        let mut chat = world.chat().await;
-        assert_eq!(world.turn(&mut chat, "Read.").await.text, "from Bedrock");
+        let mut fixture = Fixture::new(wire, "", replies).await;
+        fixture.rewrite(&file(&bedrock, "test", ""));
+        fixture.model_keys = format!(", retries: 0, fallbacks: ['b/{SONNET}']");
+        fixture.write("notes.md", "one line\n");
+        let mut chat = fixture.chat().await;
+        assert_eq!(fixture.turn(&mut chat, "Read.").await.text, "from Bedrock");
         assert_eq!(bedrock.violations(), [] as [String; 0]);
         let sent: Value = bedrock.received().last().unwrap().json();
         let roles: Vec<&str> = sent["messages"]
@@ -123,7 +123,7 @@ async fn bedrock_goes_on_where_another_model_failed() {
             .map(|message| message["role"].as_str().unwrap())
             .collect();
         assert_eq!(roles, ["user", "assistant", "user"]);
-        world.check();
+        fixture.check();
     }
 }
 
@@ -136,11 +136,11 @@ async fn a_fork_over_bedrock_keeps_the_tools_of_its_definition() {
         ScriptedReply::text("Looked back."),
     ])
     .await;
-    let mut world = World::new(Wire::Chat, "", vec![]).await;
-    world.rewrite(&file(&bedrock, &format!("b/{SONNET}"), ""));
-    world.write("notes.md", "one line\n");
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "Read.").await;
+    let mut fixture = Fixture::new(Wire::Chat, "", vec![]).await;
+    fixture.rewrite(&file(&bedrock, &format!("b/{SONNET}"), ""));
+    fixture.write("notes.md", "one line\n");
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Read.").await;
     let spec = ForkSpec {
         holder: "the question".to_owned(),
         tools: Some(vec!["read_file".to_owned()]),
@@ -162,5 +162,5 @@ async fn a_fork_over_bedrock_keeps_the_tools_of_its_definition() {
         .filter_map(|tool| tool["toolSpec"]["name"].as_str())
         .collect();
     assert_eq!(names, ["read_file"]);
-    world.check();
+    fixture.check();
 }

@@ -9,13 +9,13 @@ use cachalot_core::{ManualClock, Problem, tree};
 use cachalot_model::{Catalog, ModelDependencies, Models};
 use cachalot_storage::HttpOptions;
 
-use crate::world::{environment, load, some_builtins};
+use crate::fixture::{environment, load, some_builtins};
 
 fn problems(text: &str) -> Vec<Problem> {
     load(text, std::path::Path::new(".")).unwrap_err()
 }
 
-/// What is wrong with a file: codes, and what is written at their places.
+/// Problems of a file: codes, and the texts at their places.
 fn found(text: &str) -> Vec<(&'static str, String)> {
     let problems = problems(text);
     problems
@@ -42,7 +42,7 @@ fn at(code: &'static str, place: &str) -> (&'static str, String) {
 }
 
 #[test]
-fn a_small_file_has_defaults() {
+fn minimal_file_gets_defaults() {
     let team = load(
         "agents: {helper: {model: gpt-4o}}",
         std::path::Path::new("."),
@@ -66,7 +66,7 @@ fn a_small_file_has_defaults() {
 }
 
 #[test]
-fn all_keys_are_read() {
+fn every_key_is_read() {
     let text = "
 version: 1
 name: team
@@ -115,7 +115,7 @@ agents:
 }
 
 #[test]
-fn json_is_read_too() {
+fn json_is_accepted() {
     let text = r#"{
 	"agents": {
 		"root": {"model": "gpt-4o", "instruction": "a\nb", "add_date": true, "max_iterations": 0}
@@ -128,7 +128,7 @@ fn json_is_read_too() {
 }
 
 #[test]
-fn an_instruction_may_be_in_a_file() {
+fn instruction_is_read_from_instruction_file() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("prompts")).unwrap();
     std::fs::write(directory.path().join("prompts/a.md"), "Be kind.\n").unwrap();
@@ -245,7 +245,7 @@ fn invalid_rules_are_reported() {
 }
 
 #[test]
-fn all_problems_are_reported_at_once_in_order() {
+fn problems_are_reported_together_in_file_order() {
     let text = "
 agents:
   root: {model: gpt-4o, sub_agents: [helpr], instruction: a, instruction_file: b}
@@ -286,7 +286,7 @@ fn unknown_models_are_reported() {
         team.configured.clone(),
     );
     let problems = team.check_models(&models);
-    let told: Vec<_> = problems
+    let reported: Vec<_> = problems
         .iter()
         .map(|problem| {
             let place = problem.place.as_ref().unwrap();
@@ -294,7 +294,7 @@ fn unknown_models_are_reported() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("unknown-model", "fats"),
             ("unknown-model", "nobody/x"),
@@ -309,7 +309,7 @@ fn unknown_models_are_reported() {
 }
 
 #[test]
-fn a_team_may_be_part_of_a_larger_file() {
+fn team_is_read_as_part_of_a_larger_file() {
     let text = "agents: {root: {model: gpt-4o}}\nnodes: []\n";
     let environment = environment();
     let written = SourceFile {
@@ -330,7 +330,7 @@ fn a_team_may_be_part_of_a_larger_file() {
 
 /// The files in the document are what it says that they are.
 #[test]
-fn the_documents_files_are_teams() {
+fn yaml_examples_of_the_documentation_are_valid_teams() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/agents.md");
     let text = std::fs::read_to_string(path).unwrap();
     let files: Vec<&str> = text

@@ -8,9 +8,9 @@ use cachalot_tools::CallOutcome;
 use serde_json::json;
 
 use crate::bodies::turns;
-use crate::cancelling::Forever;
-use crate::told::Note;
-use crate::world::{WIRES, Wire, World};
+use crate::cancelling::HangingTool;
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire};
 
 const TEAM: &str = "
 agents:
@@ -34,7 +34,7 @@ fn transfer(agent: &str, task: &str) -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn a_task_is_given_away_done_and_its_answer_returned() {
+async fn delegated_task_runs_and_returns_its_answer() {
     for wire in WIRES {
         let replies = vec![
             transfer("reader", "Read a."),
@@ -42,15 +42,15 @@ async fn a_task_is_given_away_done_and_its_answer_returned() {
             ScriptedReply::text("It says A."),
             ScriptedReply::text("The reader says: A."),
         ];
-        let world = World::new(wire, TEAM, replies).await;
-        world.write("a", "A");
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "What does a say?").await;
+        let fixture = Fixture::new(wire, TEAM, replies).await;
+        fixture.write("a", "A");
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "What does a say?").await;
         assert_eq!(report.text, "The reader says: A.");
         // Everything is added up.
         assert_eq!((report.sum.model_calls, report.sum.tool_calls), (4, 2));
-        let answered: Vec<u64> = world
-            .told
+        let answered: Vec<u64> = fixture
+            .reported
             .notes()
             .into_iter()
             .filter_map(|note| match note {
@@ -63,9 +63,9 @@ async fn a_task_is_given_away_done_and_its_answer_returned() {
             report.sum.paid.cost.picodollars,
             answered.iter().sum::<u64>()
         );
-        // Nobody had to be asked.
-        assert_eq!(world.answers.asked(), []);
-        let ended = world.told.ended();
+        // No approval was requested.
+        assert_eq!(fixture.answers.asked(), []);
+        let ended = fixture.reported.ended();
         assert_eq!(
             (ended[0].agent.as_str(), ended[0].tool.as_str()),
             ("reader", "read_file")
@@ -75,26 +75,26 @@ async fn a_task_is_given_away_done_and_its_answer_returned() {
             ("root", "It says A.")
         );
 
-        let sessions = world.sessions().await;
+        let sessions = fixture.sessions().await;
         assert_eq!(sessions.len(), 2);
-        let child = world.session("session-1").await;
+        let child = fixture.session("session-1").await;
         assert_eq!(child.head.parent.as_deref(), Some(chat.session()));
         assert_eq!(
             (child.head.agent.as_str(), child.totals.answers),
             ("reader", 2)
         );
         assert_eq!(child.head.title.as_deref(), Some("Read a."));
-        assert_eq!(world.session(chat.session()).await.totals.answers, 2);
-        world.check();
+        assert_eq!(fixture.session(chat.session()).await.totals.answers, 2);
+        fixture.check();
     }
 }
 
 #[tokio::test]
 async fn the_tool_describes_the_agents() {
-    let world = World::new(Wire::Chat, TEAM, vec![ScriptedReply::text("yes")]).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "hello").await;
-    let tool = &world.last_body()["tools"][0]["function"];
+    let fixture = Fixture::new(Wire::Chat, TEAM, vec![ScriptedReply::text("yes")]).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "hello").await;
+    let tool = &fixture.last_body()["tools"][0]["function"];
     assert_eq!(tool["name"], "transfer_task");
     let description = tool["description"].as_str().unwrap();
     assert!(
@@ -103,7 +103,7 @@ async fn the_tool_describes_the_agents() {
     );
     let agents = &tool["parameters"]["properties"]["agent"]["enum"];
     assert_eq!(*agents, json!(["reader", "writer"]));
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
@@ -118,10 +118,10 @@ async fn expected_output_is_sent_and_invalid_arguments_are_refused() {
         ScriptedReply::text("word"),
         ScriptedReply::text("done"),
     ];
-    let world = World::new(Wire::Messages, TEAM, replies).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
-    let ended = world.told.ended();
+    let fixture = Fixture::new(Wire::Messages, TEAM, replies).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    let ended = fixture.reported.ended();
     assert_eq!(ended[0].how, CallOutcome::Refused);
     assert!(ended[0].text.contains("reader"), "{}", ended[0].text);
     assert!(
@@ -129,16 +129,16 @@ async fn expected_output_is_sent_and_invalid_arguments_are_refused() {
         "{ended:?}"
     );
     assert_eq!(ended[2].text, "word");
-    let said = &turns(&world.bodies()[3])[0];
+    let said = &turns(&fixture.bodies()[3])[0];
     assert_eq!(
         *said,
         crate::bodies::Turn::User("Read.\n\nExpected output: One word.".to_owned())
     );
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn several_tasks_run_one_after_the_other() {
+async fn tasks_of_one_answer_run_sequentially() {
     let replies = vec![
         transfer("reader", "one")
             .and_call("transfer_task", json!({"agent": "writer", "task": "two"})),
@@ -146,11 +146,11 @@ async fn several_tasks_run_one_after_the_other() {
         ScriptedReply::text("second"),
         ScriptedReply::text("both"),
     ];
-    let world = World::new(Wire::Chat, TEAM, replies).await;
-    let mut chat = world.chat().await;
-    assert_eq!(world.turn(&mut chat, "go").await.text, "both");
-    let asked: Vec<String> = world
-        .told
+    let fixture = Fixture::new(Wire::Chat, TEAM, replies).await;
+    let mut chat = fixture.chat().await;
+    assert_eq!(fixture.turn(&mut chat, "go").await.text, "both");
+    let asked: Vec<String> = fixture
+        .reported
         .notes()
         .into_iter()
         .filter_map(|note| match note {
@@ -159,12 +159,12 @@ async fn several_tasks_run_one_after_the_other() {
         })
         .collect();
     assert_eq!(asked, ["root", "reader", "writer", "root"]);
-    world.check();
+    fixture.check();
 }
 
 /// Each may delegate to the other: it ends where it may go no deeper.
 #[tokio::test]
-async fn circles_end_at_a_depth() {
+async fn delegation_cycles_end_at_the_depth_limit() {
     for wire in WIRES {
         let file = "
 agents:
@@ -182,9 +182,9 @@ agents:
             rule("pong", "ping")
         );
         let script = Script::parse("script.yaml", &script).unwrap();
-        let world = World::scripted(wire, file, script).await;
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "for ping 1").await;
+        let fixture = Fixture::scripted(wire, file, script).await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "for ping 1").await;
         assert_eq!(
             report.text.matches("passed on").count(),
             5,
@@ -199,18 +199,18 @@ agents:
         assert_eq!(report.sum.model_calls, 11);
         // A chain of sessions, each with its parent.
         for depth in 1..=5 {
-            let session = world.session(&format!("session-{depth}")).await;
+            let session = fixture.session(&format!("session-{depth}")).await;
             assert_eq!(session.head.parent, Some(format!("session-{}", depth - 1)));
         }
         // The last one is not offered what it may not do.
-        let bottom = &world.bodies()[5];
+        let bottom = &fixture.bodies()[5];
         assert!(bottom.get("tools").is_none(), "{bottom}");
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn what_a_sub_agent_does_is_asked_about_in_its_name_and_allowed_to_it_alone() {
+async fn approvals_of_a_sub_agent_name_it_and_cover_it_only() {
     for wire in WIRES {
         let write =
             |path: &str| ScriptedReply::call("write_file", json!({"path": path, "content": "x"}));
@@ -227,22 +227,22 @@ async fn what_a_sub_agent_does_is_asked_about_in_its_name_and_allowed_to_it_alon
             ScriptedReply::text("written, too"),
             ScriptedReply::text("done"),
         ];
-        let world = World::new(wire, TEAM, replies).await;
-        world
+        let fixture = Fixture::new(wire, TEAM, replies).await;
+        fixture
             .answers
             .give([Approval::Always, Approval::No(Some("not you".to_owned()))]);
-        let mut chat = world.chat().await;
-        assert_eq!(world.turn(&mut chat, "go").await.text, "done");
-        let asked = world.answers.asked();
+        let mut chat = fixture.chat().await;
+        assert_eq!(fixture.turn(&mut chat, "go").await.text, "done");
+        let asked = fixture.answers.asked();
         let who: Vec<&str> = asked.iter().map(|asked| asked.agent.as_str()).collect();
         assert_eq!(who, ["writer", "reader"]);
-        assert!(world.root.path().join("a").exists());
-        world.check();
+        assert!(fixture.root.path().join("a").exists());
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn delegation_can_be_denied_or_asked_about() {
+async fn permission_rules_apply_to_delegation() {
     let file = format!(
         "{TEAM}permissions: {{deny: ['transfer_task:agent=writer'], ask: ['transfer_task']}}\n"
     );
@@ -252,22 +252,22 @@ async fn delegation_can_be_denied_or_asked_about() {
         ScriptedReply::text("read"),
         ScriptedReply::text("done"),
     ];
-    let world = World::new(Wire::Chat, &file, replies).await;
-    world.answers.give([Approval::Yes]);
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
-    let ended = world.told.ended();
+    let fixture = Fixture::new(Wire::Chat, &file, replies).await;
+    fixture.answers.give([Approval::Yes]);
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    let ended = fixture.reported.ended();
     assert!(ended[0].text.contains("denied by the rule"), "{ended:?}");
     assert_eq!(ended[1].text, "read");
     assert_eq!(
-        world.answers.asked()[0].rule.as_deref(),
+        fixture.answers.asked()[0].rule.as_deref(),
         Some("transfer_task")
     );
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn cancelling_reaches_all_of_them() {
+async fn cancel_ends_all_nested_sub_agents() {
     for wire in WIRES {
         let file = "
 agents:
@@ -281,29 +281,29 @@ agents:
             ScriptedReply::call("forever", json!({})),
             ScriptedReply::text("yes"),
         ];
-        let mut world = World::new(wire, file, replies).await;
-        let forever = Arc::new(Forever::new("forever"));
-        world.tools = vec![Arc::clone(&forever) as _];
-        let mut chat = world.chat().await;
+        let mut fixture = Fixture::new(wire, file, replies).await;
+        let forever = Arc::new(HangingTool::new("forever"));
+        fixture.tools = vec![Arc::clone(&forever) as _];
+        let mut chat = fixture.chat().await;
         let cancel = CancellationToken::default();
         let began = |note: &Note| *note == Note::Began("forever".to_owned());
-        world.told.cancel_when(&cancel, began);
+        fixture.reported.cancel_when(&cancel, began);
         let report = chat.turn("go", &cancel).await.unwrap();
         assert_eq!(
             (report.stop, report.sum.model_calls),
             (Stop::Interrupted, 3)
         );
         assert!(forever.was_dropped());
-        let next = world.turn(&mut chat, "hello").await;
+        let next = fixture.turn(&mut chat, "hello").await;
         assert_eq!((next.text.as_str(), next.sum.model_calls), ("yes", 1));
 
         // The sub-agent's own session can be resumed, too.
-        let mut orphan = world.resume("session-2").await.unwrap();
+        let mut orphan = fixture.resume("session-2").await.unwrap();
         assert_eq!(
-            world.turn(&mut orphan, "what were you doing?").await.text,
+            fixture.turn(&mut orphan, "what were you doing?").await.text,
             "yes"
         );
-        world.check();
+        fixture.check();
     }
 }
 
@@ -323,10 +323,10 @@ async fn the_stop_reason_of_a_sub_agent_is_returned_to_its_caller() {
         ScriptedReply::default().with_fault(cachalot_simulator::Fault::status(500).times(3)),
         ScriptedReply::text("It did not work."),
     ];
-    let world = World::new(Wire::Chat, &file, replies).await;
-    let mut chat = world.chat().await;
-    assert_eq!(world.turn(&mut chat, "go").await.text, "It did not work.");
-    let ended = world.told.ended();
+    let fixture = Fixture::new(Wire::Chat, &file, replies).await;
+    let mut chat = fixture.chat().await;
+    assert_eq!(fixture.turn(&mut chat, "go").await.text, "It did not work.");
+    let ended = fixture.reported.ended();
     assert!(ended[1].is_error);
     assert_eq!(
         ended[1].text,
@@ -336,11 +336,11 @@ async fn the_stop_reason_of_a_sub_agent_is_returned_to_its_caller() {
         ended[2].is_error && ended[2].text.starts_with("`reader` failed: openai:"),
         "{ended:?}"
     );
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_budget_is_for_all_of_them() {
+async fn budget_includes_sub_agents() {
     let file = format!("{TEAM}budget: {{max_tokens: 1000}}\n");
     let usage = cachalot_simulator::ScriptedUsage {
         input: Some(600),
@@ -351,16 +351,16 @@ async fn a_budget_is_for_all_of_them() {
         ScriptedReply::call("list_dir", json!({})).with_usage(usage),
         ScriptedReply::text("never"),
     ];
-    let world = World::new(Wire::Chat, &file, replies).await;
-    let mut chat = world.chat().await;
-    let report = world.turn(&mut chat, "go").await;
+    let fixture = Fixture::new(Wire::Chat, &file, replies).await;
+    let mut chat = fixture.chat().await;
+    let report = fixture.turn(&mut chat, "go").await;
     assert!(matches!(&report.stop, Stop::Budget(which) if which.contains("max_tokens")));
     assert_eq!((report.sum.model_calls, report.sum.tool_calls), (2, 2));
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn what_a_sub_agent_writes_is_read_anew() {
+async fn write_of_a_sub_agent_invalidates_cached_reads() {
     let file = format!(
         "{}tools: {{cacheToolResults: true}}\npermissions: {{allow: [edit_file]}}\n",
         TEAM.replace(
@@ -381,16 +381,16 @@ async fn what_a_sub_agent_writes_is_read_anew() {
         read(),
         ScriptedReply::text("done"),
     ];
-    let world = World::new(Wire::Messages, &file, replies).await;
-    world.write("a", "one");
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
-    let ended = world.told.ended();
+    let fixture = Fixture::new(Wire::Messages, &file, replies).await;
+    fixture.write("a", "one");
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    let ended = fixture.reported.ended();
     assert_eq!(ended[1].how, CallOutcome::Hit);
     let last = ended.last().unwrap();
     assert!(
         matches!(last.how, CallOutcome::Ran(Some(_))) && last.text.contains("two"),
         "{last:?}"
     );
-    world.check();
+    fixture.check();
 }

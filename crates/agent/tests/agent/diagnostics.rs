@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::fixture::{Fixture, Wire};
 use crate::review::Counting;
-use crate::review::reload::Growing;
-use crate::world::{Wire, World};
+use crate::review::reload::ExtensibleToolboxes;
 
 fn file(model: &str, prefix: &str) -> String {
     format!(
@@ -50,16 +50,16 @@ fn other(model: &str, url: &str) -> String {
 const TERRA: &str = "provider: openai, model: gpt-5.6-terra, format: responses";
 
 #[tokio::test]
-async fn each_request_names_the_answer_to_the_one_before() {
+async fn diagnostics_requests_name_the_previous_answer() {
     for (model, member, id) in [
         ("test", "diagnostics", "previous_message_id"),
         ("other", "prompt_cache_options", "comparison_response_id"),
     ] {
-        let mut world = World::new(Wire::Messages, &file(model, ON), replies()).await;
-        world.model_keys = other(TERRA, &format!("{}/v1", world.simulator.url()));
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "First.").await;
-        world.turn(&mut chat, "Second.").await;
+        let mut fixture = Fixture::new(Wire::Messages, &file(model, ON), replies()).await;
+        fixture.model_keys = other(TERRA, &format!("{}/v1", fixture.simulator.url()));
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "First.").await;
+        fixture.turn(&mut chat, "Second.").await;
         for _ in 0..2 {
             let aside = chat.fork(fork()).unwrap();
             aside
@@ -68,7 +68,7 @@ async fn each_request_names_the_answer_to_the_one_before() {
                 .unwrap();
         }
 
-        let bodies = world.bodies();
+        let bodies = fixture.bodies();
         let named: Vec<&Value> = bodies.iter().map(|body| &body[member][id]).collect();
         assert_eq!(named[0], &Value::Null);
         match model {
@@ -80,54 +80,56 @@ async fn each_request_names_the_answer_to_the_one_before() {
         assert_eq!(named[2], named[3]);
         assert_ne!(named[1], named[2]);
         // Requests are the same up to the end of their messages.
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn nothing_is_asked_unless_the_agent_asks_for_it_and_of_no_other_format() {
+async fn diagnostics_are_requested_only_when_enabled_and_supported() {
     for (wire, prefix) in [
         (Wire::Messages, ""),
         (Wire::Messages, "    prefix: {diagnostics: false}\n"),
         (Wire::Chat, ON),
         (Wire::Responses, ON),
     ] {
-        let world = World::new(wire, &file("test", prefix), replies()).await;
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "First.").await;
-        world.turn(&mut chat, "Second.").await;
-        for body in world.bodies() {
+        let fixture = Fixture::new(wire, &file("test", prefix), replies()).await;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "First.").await;
+        fixture.turn(&mut chat, "Second.").await;
+        for body in fixture.bodies() {
             for member in ["diagnostics", "prompt_cache_options"] {
                 assert_eq!(body.get(member), None, "{wire:?} {prefix}");
             }
         }
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_break_is_the_provider_s_own_finding() {
+async fn break_is_reported_from_the_diagnosis_of_the_provider() {
     for (prefix, by_provider) in [(ON, true), ("", false)] {
-        let world = World::new(Wire::Messages, &file("test", prefix), replies()).await;
-        let mut house = world.house();
-        let growing = Arc::new(Growing {
-            inner: Arc::clone(&house.toolboxes),
+        let fixture = Fixture::new(Wire::Messages, &file("test", prefix), replies()).await;
+        let mut dependencies = fixture.dependencies();
+        let growing = Arc::new(ExtensibleToolboxes {
+            inner: Arc::clone(&dependencies.toolboxes),
             later: Mutex::default(),
         });
-        house.toolboxes = Arc::clone(&growing) as _;
-        let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
-        assert_eq!(world.turn(&mut chat, "First.").await.breaks, []);
+        dependencies.toolboxes = Arc::clone(&growing) as _;
+        let mut chat = Chat::begin(dependencies, fixture.team(), None)
+            .await
+            .unwrap();
+        assert_eq!(fixture.turn(&mut chat, "First.").await.breaks, []);
         let late = Counting::new("late");
         growing.later.lock().unwrap().push_back(late as _);
         chat.reload().await.unwrap().unwrap();
-        let breaks = world.turn(&mut chat, "Second.").await.breaks;
+        let breaks = fixture.turn(&mut chat, "Second.").await.breaks;
         assert_eq!(breaks.len(), 1, "{breaks:?}");
         assert_eq!(breaks[0].reason, Reason::ToolsChanged);
         assert_eq!(breaks[0].by_provider, by_provider);
-        let told = "by its own comparison";
-        assert_eq!(breaks[0].to_string().contains(told), by_provider);
-        assert_eq!(world.turn(&mut chat, "Third.").await.breaks, []);
-        world.check_from(1);
+        let reported = "by its own comparison";
+        assert_eq!(breaks[0].to_string().contains(reported), by_provider);
+        assert_eq!(fixture.turn(&mut chat, "Third.").await.breaks, []);
+        fixture.check_from(1);
     }
 }
 
@@ -178,7 +180,7 @@ async fn whole_request(client: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn a_provider_that_refuses_to_compare_is_asked_without_and_not_again() {
+async fn diagnostics_are_dropped_when_the_provider_refuses_them() {
     for (model, path, unknown) in [
         (
             "provider: anthropic, model: claude-sonnet-4-5",
@@ -187,13 +189,13 @@ async fn a_provider_that_refuses_to_compare_is_asked_without_and_not_again() {
         ),
         (TERRA, "/v1", "comparison_response_id"),
     ] {
-        let mut world = World::new(Wire::Messages, &file("other", ON), replies()).await;
-        let upstream = world.simulator.address();
+        let mut fixture = Fixture::new(Wire::Messages, &file("other", ON), replies()).await;
+        let upstream = fixture.simulator.address();
         let url = strict(upstream, unknown).await;
-        world.model_keys = other(model, &format!("{url}{path}"));
-        let mut chat = world.chat().await;
+        fixture.model_keys = other(model, &format!("{url}{path}"));
+        let mut chat = fixture.chat().await;
         for said in ["First.", "Second."] {
-            let report = world.turn(&mut chat, said).await;
+            let report = fixture.turn(&mut chat, said).await;
             assert_eq!(report.breaks, [], "{model}");
         }
         let aside = chat.fork(fork()).unwrap();
@@ -201,11 +203,11 @@ async fn a_provider_that_refuses_to_compare_is_asked_without_and_not_again() {
             .run("Aside.", &CancellationToken::default())
             .await
             .unwrap();
-        let warnings = world.told.warnings();
+        let warnings = fixture.reported.warnings();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("continuing without `prefix.diagnostics`"));
         // The simulator has seen none of it.
-        assert_eq!(world.bodies().len(), 3);
-        world.check();
+        assert_eq!(fixture.bodies().len(), 3);
+        fixture.check();
     }
 }

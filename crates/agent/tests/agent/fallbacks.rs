@@ -5,9 +5,9 @@ use cachalot_simulator::{
     Fault, FaultKind, RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions,
 };
 
-use crate::told::Note;
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire};
 use crate::turns::CODER;
-use crate::world::{WIRES, Wire, World};
 
 const TALKER: &str = "
 agents:
@@ -32,7 +32,7 @@ async fn falling_back(
     replies: Vec<ScriptedReply>,
     wire: Wire,
     other: &RunningSimulator,
-) -> World {
+) -> Fixture {
     let providers = format!(
         "{file}\nproviders:\n  backup: {{base_url: '{}{}', token_key: TEST_KEY, format: {}}}\n",
         other.url(),
@@ -43,14 +43,14 @@ async fn falling_back(
             _ => "messages",
         }
     );
-    let mut world = World::new(own, &providers, replies).await;
+    let mut fixture = Fixture::new(own, &providers, replies).await;
     let model = match wire {
         Wire::Chat => "gpt-4o-mini",
         Wire::Responses => "gpt-5-mini",
         _ => "claude-sonnet-4-5",
     };
-    world.model_keys = format!(", retries: 1, fallbacks: [backup/{model}]");
-    world
+    fixture.model_keys = format!(", retries: 1, fallbacks: [backup/{model}]");
+    fixture
 }
 
 fn overloaded() -> ScriptedReply {
@@ -58,7 +58,7 @@ fn overloaded() -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn another_provider_answers_when_the_own_one_does_not() {
+async fn fallback_answers_when_the_model_fails() {
     for (own, wire) in
         WIRES
             .into_iter()
@@ -71,10 +71,10 @@ async fn another_provider_answers_when_the_own_one_does_not() {
             overloaded(),
             ScriptedReply::text("mine again"),
         ];
-        let world = falling_back(CODER, own, replies, wire, &other).await;
-        world.write("notes.md", "one line\n");
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "Read it.").await;
+        let fixture = falling_back(CODER, own, replies, wire, &other).await;
+        fixture.write("notes.md", "one line\n");
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "Read it.").await;
         assert_eq!(
             (report.text.as_str(), report.stop),
             ("from the other", Stop::End)
@@ -86,43 +86,48 @@ async fn another_provider_answers_when_the_own_one_does_not() {
             sent.contains("one line") && sent.contains("You work on files."),
             "{sent}"
         );
-        let warnings = world.told.warnings();
+        let warnings = fixture.reported.warnings();
         assert!(
             warnings.len() == 1 && warnings[0].contains("asking the fallback `backup/"),
             "{warnings:?}"
         );
         // The session goes on with the agent's own model.
-        let report = world.turn(&mut chat, "And now?").await;
+        let report = fixture.turn(&mut chat, "And now?").await;
         assert_eq!(report.text, "mine again");
         assert_eq!(report.sum.fallback_calls, 0);
         assert_eq!(other.violations(), [] as [String; 0]);
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn the_cost_is_that_of_the_model_that_answered() {
+async fn cost_is_computed_for_the_model_that_answered() {
     let other = other(vec![ScriptedReply::text("yes")]).await;
-    let mut world = falling_back(TALKER, Wire::Chat, vec![overloaded()], Wire::Chat, &other).await;
+    let mut fixture =
+        falling_back(TALKER, Wire::Chat, vec![overloaded()], Wire::Chat, &other).await;
     let file = format!(
         "{TALKER}\nproviders:\n  backup: {{base_url: '{}/v1', token_key: TEST_KEY, cost: {{input: 1000, output: 0}}}}\n",
         other.url()
     );
-    world.rewrite(&file);
-    let mut chat = world.chat().await;
-    let report = world.turn(&mut chat, "hello").await;
+    fixture.rewrite(&file);
+    let mut chat = fixture.chat().await;
+    let report = fixture.turn(&mut chat, "hello").await;
     let tokens = report.sum.usage.total_input();
     assert_eq!(report.sum.paid.cost.picodollars, tokens * 1_000_000_000);
-    let answered = world.told.notes().into_iter().find_map(|note| match note {
-        Note::Answered(_, cost) => Some(cost),
-        _ => None,
-    });
+    let answered = fixture
+        .reported
+        .notes()
+        .into_iter()
+        .find_map(|note| match note {
+            Note::Answered(_, cost) => Some(cost),
+            _ => None,
+        });
     assert_eq!(answered, Some(report.sum.paid.cost));
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn what_another_model_cannot_help_with_is_not_asked_of_it() {
+async fn fallback_is_used_only_for_errors_that_it_can_help_with() {
     let shown = ScriptedReply::text("A long answer that breaks off in the middle of what it says.")
         .with_fault(FaultKind::ErrorEvent { after_events: 3 }.into());
     for (reply, is_asked) in [
@@ -140,19 +145,20 @@ async fn what_another_model_cannot_help_with_is_not_asked_of_it() {
         ),
     ] {
         let other = other(vec![ScriptedReply::text("yes")]).await;
-        let world = falling_back(TALKER, Wire::Chat, vec![reply.clone()], Wire::Chat, &other).await;
-        let mut chat = world.chat().await;
+        let fixture =
+            falling_back(TALKER, Wire::Chat, vec![reply.clone()], Wire::Chat, &other).await;
+        let mut chat = fixture.chat().await;
         let turn = chat.turn("hello", &CancellationToken::default()).await;
         assert_eq!(turn.is_ok(), is_asked, "{reply:?}: {turn:?}");
         assert_eq!(other.received().len(), usize::from(is_asked), "{reply:?}");
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn the_error_is_that_of_the_first_model_with_those_of_its_fallbacks() {
+async fn error_of_the_first_model_includes_those_of_its_fallbacks() {
     let other = other(vec![ScriptedReply::error(401)]).await;
-    let world = falling_back(
+    let fixture = falling_back(
         TALKER,
         Wire::Chat,
         vec![overloaded()],
@@ -160,7 +166,7 @@ async fn the_error_is_that_of_the_first_model_with_those_of_its_fallbacks() {
         &other,
     )
     .await;
-    let mut chat = world.chat().await;
+    let mut chat = fixture.chat().await;
     let error = chat
         .turn("hello", &CancellationToken::default())
         .await
@@ -175,5 +181,5 @@ async fn the_error_is_that_of_the_first_model_with_those_of_its_fallbacks() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    world.check();
+    fixture.check();
 }

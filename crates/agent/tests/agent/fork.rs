@@ -1,8 +1,8 @@
 //! Forks of a chat: what they inherit, what they may do, and whose they are.
 
-mod apart;
 mod differences;
 mod gate;
+mod isolation;
 mod limits;
 mod options;
 mod own;
@@ -21,16 +21,16 @@ use cachalot_tools::{
 };
 use serde_json::{Value, json};
 
-use crate::told::Note;
-use crate::world::{WIRES, Wire, World};
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire};
 
-/// What providers find worth keeping.
+/// A text that is long enough for providers to cache.
 pub(super) fn long() -> String {
     "You know whales, and say how deep they dive. ".repeat(300)
 }
 
 /// An agent with files, and more keys.
-pub(super) fn whales(keys: &str) -> String {
+pub(super) fn whale_agent(keys: &str) -> String {
     format!(
         "
 agents:
@@ -64,12 +64,12 @@ pub(super) async fn forked(chat: &Chat, spec: ForkSpec, message: &str) -> ForkRe
 }
 
 /// The first review that was told of.
-pub(super) fn review(world: &World) -> ReviewReport {
+pub(super) fn review(fixture: &Fixture) -> ReviewReport {
     let review = |note| match note {
         Note::Reviewed(report) => Some(*report),
         _ => None,
     };
-    let mut notes = world.told.notes().into_iter();
+    let mut notes = fixture.reported.notes().into_iter();
     notes.find_map(review).expect("a review")
 }
 
@@ -141,7 +141,7 @@ impl Operation for Recording {
     }
 }
 
-/// How much the provider has kept of the parent's last request, as far as it can be read again.
+/// The cached tokens of the parent's last request that can be read again.
 fn kept(wire: Wire, report: &ForkReport) -> u64 {
     let parent = report.parent.unwrap();
     match wire {
@@ -163,20 +163,20 @@ fn replies() -> Vec<ScriptedReply> {
     ]
 }
 
-async fn after_a_turn(wire: Wire, replies: Vec<ScriptedReply>) -> (World, Chat) {
-    let world = World::new(wire, &whales(""), replies).await;
-    world.write("depths", "The cachalot dived 1,200 m.");
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "How deep?").await;
-    (world, chat)
+async fn after_a_turn(wire: Wire, replies: Vec<ScriptedReply>) -> (Fixture, Chat) {
+    let fixture = Fixture::new(wire, &whale_agent(""), replies).await;
+    fixture.write("depths", "The cachalot dived 1,200 m.");
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "How deep?").await;
+    (fixture, chat)
 }
 
 /// What is said is the only thing in which a fork's first request differs from what the chat itself
 /// would have sent: said in the chat, it makes the same request, byte for byte.
 #[tokio::test]
-async fn the_first_request_is_the_parents_last_and_a_message_and_is_read_from_what_that_left() {
+async fn fork_request_extends_the_parents_last_one_and_reads_its_cache() {
     for wire in WIRES {
-        let (world, chat) = after_a_turn(wire, replies()).await;
+        let (fixture, chat) = after_a_turn(wire, replies()).await;
         let report = forked(&chat, spec(&["read_file"], Inherit::Full), "Look back.").await;
         assert_eq!(report.text, "Nothing to keep.");
         assert_eq!(report.differences, []);
@@ -189,41 +189,41 @@ async fn the_first_request_is_the_parents_last_and_a_message_and_is_read_from_wh
         let said = "Look back.\n\nOnly these tools may be used here: `read_file`.";
         let turn = control.turn(&mut same, said).await;
         assert_eq!(turn.sum.usage, first);
-        let body = |world: &World| world.simulator.received().pop().unwrap().body;
-        let address = |world: &World| world.simulator.url();
-        let text = |world: &World| String::from_utf8(body(world).to_vec()).unwrap();
+        let body = |fixture: &Fixture| fixture.simulator.received().pop().unwrap().body;
+        let address = |fixture: &Fixture| fixture.simulator.url();
+        let text = |fixture: &Fixture| String::from_utf8(body(fixture).to_vec()).unwrap();
         assert_eq!(
-            text(&world).replace(&address(&world), ""),
+            text(&fixture).replace(&address(&fixture), ""),
             text(&control).replace(&address(&control), "")
         );
         control.check();
-        world.check();
+        fixture.check();
     }
 }
 
 /// The options of the source, beside each other.
 #[tokio::test]
-async fn less_that_is_inherited_is_read_anew() {
+async fn fork_with_partial_inheritance_reads_nothing_from_the_cache() {
     for wire in WIRES {
         for inherit in [Inherit::Prompt, Inherit::Session, Inherit::None] {
-            let (world, chat) = after_a_turn(wire, replies()).await;
+            let (fixture, chat) = after_a_turn(wire, replies()).await;
             let report = forked(&chat, spec(&["read_file"], inherit), "Look back.").await;
             assert_eq!(report.text, "Nothing to keep.");
             let first = report.first.unwrap();
             assert_eq!(first.cache_read, 0, "{wire:?} {inherit:?}");
             assert!(report.parent.unwrap().cache_read > 0);
-            let body = world.last_body();
+            let body = fixture.last_body();
             let tools = body["tools"].as_array().unwrap();
             assert_eq!(tools.len(), 1, "{wire:?} {inherit:?}");
             let said = crate::bodies::turns(&body).len();
             assert_eq!(said, if inherit == Inherit::None { 1 } else { 5 });
-            world.check_between(&[2]);
+            fixture.check_between(&[2]);
         }
     }
 }
 
 #[tokio::test]
-async fn the_parent_goes_on_as_if_there_were_no_fork_while_one_runs_and_behind_it() {
+async fn parent_continues_unaffected_by_its_forks() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::text("1,200 m."),
@@ -231,19 +231,19 @@ async fn the_parent_goes_on_as_if_there_were_no_fork_while_one_runs_and_behind_i
             ScriptedReply::text("Nothing to keep."),
             ScriptedReply::text("You are welcome."),
         ];
-        let world = World::new(wire, &whales(""), replies).await;
-        world.write("depths", "The cachalot dived 1,200 m.");
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "How deep?").await;
-        let before = world.session(chat.session()).await;
-        let heard = world.told.shown();
+        let fixture = Fixture::new(wire, &whale_agent(""), replies).await;
+        fixture.write("depths", "The cachalot dived 1,200 m.");
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "How deep?").await;
+        let before = fixture.session(chat.session()).await;
+        let recorded = fixture.reported.shown();
         let report = forked(&chat, spec(&["read_file"], Inherit::Full), "Look back.").await;
-        let after = world.session(chat.session()).await;
+        let after = fixture.session(chat.session()).await;
         assert_eq!(before, after);
         // No text of it is shown as an answer.
-        assert_eq!(world.told.shown(), heard);
+        assert_eq!(fixture.reported.shown(), recorded);
 
-        let own = world.session(&report.session).await;
+        let own = fixture.session(&report.session).await;
         assert_eq!(own.head.parent.as_deref(), Some(chat.session()));
         assert_eq!(
             own.head.title.as_deref().map(|it| &it[..10]),
@@ -251,32 +251,32 @@ async fn the_parent_goes_on_as_if_there_were_no_fork_while_one_runs_and_behind_i
         );
         assert_eq!((own.totals.answers, own.messages), (2, 6));
         assert_eq!(
-            world.turn(&mut chat, "Thanks.").await.text,
+            fixture.turn(&mut chat, "Thanks.").await.text,
             "You are welcome."
         );
-        let received = world.simulator.received();
+        let received = fixture.simulator.received();
         // The parent's second request continues its first.
         crate::bodies::check(&[received[0].clone(), received[3].clone()]);
-        world.check_between(&[3]);
+        fixture.check_between(&[3]);
     }
 }
 
 /// A fork does not borrow the chat: it is made in no time, and both go on.
 #[tokio::test]
-async fn a_fork_and_its_chat_go_on_at_the_same_time() {
+async fn fork_and_chat_run_concurrently() {
     let script =
         "rules:\n  - user: '^Look back'\n    steps: [{text: looked}]\notherwise: {text: said}\n";
     let script = cachalot_simulator::Script::parse("script.yaml", script).unwrap();
-    let world = World::scripted(Wire::Messages, &whales(""), script).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "How deep?").await;
+    let fixture = Fixture::scripted(Wire::Messages, &whale_agent(""), script).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "How deep?").await;
     let forks: Vec<_> = (0..3)
         .map(|_| chat.fork(spec(&[], Inherit::Full)).unwrap())
         .map(|fork| {
             tokio::spawn(async move { fork.run("Look back.", &CancellationToken::default()).await })
         })
         .collect();
-    assert_eq!(world.turn(&mut chat, "And then?").await.text, "said");
+    assert_eq!(fixture.turn(&mut chat, "And then?").await.text, "said");
     let mut sessions = BTreeSet::new();
     for fork in forks {
         let report = fork.await.unwrap().unwrap();
@@ -285,7 +285,7 @@ async fn a_fork_and_its_chat_go_on_at_the_same_time() {
         sessions.insert(report.session);
     }
     assert_eq!(sessions.len(), 3);
-    let received = world.simulator.received();
+    let received = fixture.simulator.received();
     let each: Vec<usize> = (1..received.len()).collect();
-    world.check_between(&each);
+    fixture.check_between(&each);
 }

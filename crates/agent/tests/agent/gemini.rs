@@ -6,7 +6,7 @@ use cachalot_simulator::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{Wire, World};
+use crate::fixture::{Fixture, Wire};
 
 async fn google(replies: Vec<ScriptedReply>) -> RunningSimulator {
     let script = Script::replies(replies);
@@ -63,23 +63,23 @@ fn check(requests: &[ReceivedRequest]) {
 }
 
 #[tokio::test]
-async fn a_turn_with_tools_goes_on_byte_for_byte_and_is_resumed() {
+async fn turn_with_tools_extends_the_prefix_byte_for_byte_and_resumes() {
     for model in ["gemini-3-pro-preview", "gemini-2.5-flash"] {
         let google = google(replies()).await;
-        let mut world = World::new(Wire::Chat, "", vec![]).await.in_file();
-        world.rewrite(&file(&google, &format!("g/{model}")));
-        world.write("notes.md", "one line\n");
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "Change one to two.").await;
+        let mut fixture = Fixture::new(Wire::Chat, "", vec![]).await.in_file();
+        fixture.rewrite(&file(&google, &format!("g/{model}")));
+        fixture.write("notes.md", "one line\n");
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "Change one to two.").await;
         assert_eq!(report.text, "It says two now.");
-        assert_eq!(world.read("notes.md"), "two line\n");
+        assert_eq!(fixture.read("notes.md"), "two line\n");
         assert_eq!((report.sum.model_calls, report.sum.tool_calls), (3, 3));
         let session = chat.session().to_owned();
         chat.close().await;
-        world.restart();
-        let mut chat: Chat = world.resume(&session).await.unwrap();
+        fixture.restart();
+        let mut chat: Chat = fixture.resume(&session).await.unwrap();
         assert_eq!(
-            world.turn(&mut chat, "Thank you.").await.text,
+            fixture.turn(&mut chat, "Thank you.").await.text,
             "You are welcome."
         );
         assert_eq!(google.violations(), [] as [String; 0]);
@@ -95,25 +95,25 @@ async fn a_turn_with_tools_goes_on_byte_for_byte_and_is_resumed() {
         let response = &last["contents"][2]["parts"][0]["functionResponse"];
         assert_eq!(response["name"], "read_file");
         assert_eq!(last["tools"].as_array().unwrap().len(), 1);
-        world.check();
+        fixture.check();
     }
 }
 
 /// Calls that another model made have no signature of Gemini's, and Gemini 3 takes them all the same.
 #[tokio::test]
-async fn gemini_goes_on_where_another_model_failed() {
+async fn gemini_continues_a_turn_as_fallback() {
     let google = google(vec![ScriptedReply::text("from Gemini")]).await;
     for wire in [Wire::Chat, Wire::Responses, Wire::Thinking] {
         let replies = vec![
             ScriptedReply::call("read_file", json!({"path": "notes.md"})),
             ScriptedReply::default().with_fault(Fault::status(529).times(1)),
         ];
-        let mut world = World::new(wire, "", replies).await;
-        world.rewrite(&file(&google, "test"));
-        world.model_keys = ", retries: 0, fallbacks: [g/gemini-3-pro-preview]".to_owned();
-        world.write("notes.md", "one line\n");
-        let mut chat = world.chat().await;
-        assert_eq!(world.turn(&mut chat, "Read.").await.text, "from Gemini");
+        let mut fixture = Fixture::new(wire, "", replies).await;
+        fixture.rewrite(&file(&google, "test"));
+        fixture.model_keys = ", retries: 0, fallbacks: [g/gemini-3-pro-preview]".to_owned();
+        fixture.write("notes.md", "one line\n");
+        let mut chat = fixture.chat().await;
+        assert_eq!(fixture.turn(&mut chat, "Read.").await.text, "from Gemini");
         assert_eq!(google.violations(), [] as [String; 0]);
         let sent: Value = google.received().last().unwrap().json();
         assert_eq!(
@@ -124,6 +124,6 @@ async fn gemini_goes_on_where_another_model_failed() {
                 .unwrap()["thoughtSignature"],
             "skip_thought_signature_validator"
         );
-        world.check();
+        fixture.check();
     }
 }

@@ -1,4 +1,4 @@
-//! What hooks are told in a turn and around it, and what becomes of what they say.
+//! Inputs of hooks in and around a turn, and the effect of their outputs.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use cachalot_simulator::{Fault, ScriptedReply};
 use serde_json::json;
 
 use crate::bodies::{Turn, turns};
-use crate::ear::{Says, adds, blocks, entry};
-use crate::told::Note;
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire};
+use crate::hook_recorder::{HookReply, adds, blocks, entry};
 use crate::turns::{CODER, TALKER};
-use crate::world::{WIRES, Wire, World};
 
 pub(crate) fn read(path: &str) -> ScriptedReply {
     ScriptedReply::call("read_file", json!({"path": path}))
 }
 
-/// What the user said in the newest request.
-fn said(world: &World) -> Vec<String> {
-    let turns = turns(&world.last_body()).into_iter();
+/// The user's text in the newest request.
+fn said(fixture: &Fixture) -> Vec<String> {
+    let turns = turns(&fixture.last_body()).into_iter();
     let said = turns.filter_map(|turn| match turn {
         Turn::User(text) => Some(text.replace("\n\n", "\n").replace('\n', "|")),
         _ => None,
@@ -28,8 +28,8 @@ fn said(world: &World) -> Vec<String> {
     said.collect()
 }
 
-fn reasons(world: &World) -> Vec<String> {
-    let ends = world.ear.heard_of(Event::TurnEnd);
+fn reasons(fixture: &Fixture) -> Vec<String> {
+    let ends = fixture.hook_recorder.recorded_of(Event::TurnEnd);
     ends.into_iter().filter_map(|input| input.reason).collect()
 }
 
@@ -41,13 +41,13 @@ async fn a_turn_with_a_tool_emits_all_events_in_order() {
             ScriptedReply::text("It says A."),
             ScriptedReply::text("Bye."),
         ];
-        let world = World::new(wire, CODER, replies).await;
-        world.ear.listen_to_all();
-        world.write("a", "A");
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "What does a say?").await;
+        let fixture = Fixture::new(wire, CODER, replies).await;
+        fixture.hook_recorder.listen_to_all();
+        fixture.write("a", "A");
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "What does a say?").await;
         chat.notify_waiting_for_user().await;
-        let events = world.ear.events();
+        let events = fixture.hook_recorder.events();
         assert_eq!(
             events,
             [
@@ -69,27 +69,31 @@ async fn a_turn_with_a_tool_emits_all_events_in_order() {
                 "on_user_input",
             ]
         );
-        world.turn(&mut chat, "Bye!").await;
+        fixture.turn(&mut chat, "Bye!").await;
         chat.close().await;
-        assert_eq!(world.ear.events().last(), Some(&"session_end"));
-        let heard = world.ear.heard();
-        for input in &heard {
+        assert_eq!(fixture.hook_recorder.events().last(), Some(&"session_end"));
+        let recorded = fixture.hook_recorder.recorded();
+        for input in &recorded {
             assert_eq!(
                 (&*input.agent_name, &*input.session_id),
                 ("root", "session-0")
             );
             assert!(input.model_id.contains('/'), "{}", input.model_id);
-            assert_eq!(input.cwd, world.root.path());
+            assert_eq!(input.cwd, fixture.root.path());
         }
-        let first = &heard[1..15];
+        let first = &recorded[1..15];
         assert!(first.iter().all(|input| input.turn_id == first[0].turn_id));
-        assert!(!first[0].turn_id.is_empty() && heard[15].turn_id.is_empty());
-        let second = world.ear.heard_of(Event::UserPromptSubmit).pop().unwrap();
+        assert!(!first[0].turn_id.is_empty() && recorded[15].turn_id.is_empty());
+        let second = fixture
+            .hook_recorder
+            .recorded_of(Event::UserPromptSubmit)
+            .pop()
+            .unwrap();
         assert_ne!(second.turn_id, first[0].turn_id);
         assert_eq!(second.last_user_message.as_deref(), Some("Bye!"));
         let iterations: Vec<u32> = first.iter().map(|input| input.iteration).collect();
         assert_eq!(iterations, [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2]);
-        world.check();
+        fixture.check();
     }
 }
 
@@ -97,17 +101,17 @@ async fn a_turn_with_a_tool_emits_all_events_in_order() {
 #[tokio::test]
 async fn model_call_events_contain_request_and_cost() {
     let replies = vec![read("a"), ScriptedReply::text("It says A.")];
-    let world = World::new(Wire::Messages, CODER, replies).await;
-    world.ear.listen_to_all();
-    let mut chat = world.chat().await;
-    let report = world.turn(&mut chat, "go").await;
-    let before = world.ear.heard_of(Event::BeforeLlmCall);
-    let told: Vec<_> = before
+    let fixture = Fixture::new(Wire::Messages, CODER, replies).await;
+    fixture.hook_recorder.listen_to_all();
+    let mut chat = fixture.chat().await;
+    let report = fixture.turn(&mut chat, "go").await;
+    let before = fixture.hook_recorder.recorded_of(Event::BeforeLlmCall);
+    let reported: Vec<_> = before
         .iter()
         .map(|input| (input.messages.len(), input.unsent))
         .collect();
-    assert_eq!(told, [(1, 1), (3, 1)]);
-    let after = world.ear.heard_of(Event::AfterLlmCall);
+    assert_eq!(reported, [(1, 1), (3, 1)]);
+    let after = fixture.hook_recorder.recorded_of(Event::AfterLlmCall);
     let cost: u64 = after
         .iter()
         .map(|input| input.cost.unwrap().picodollars)
@@ -120,7 +124,11 @@ async fn model_call_events_contain_request_and_cost() {
         .map(|input| (input.answer.clone().unwrap().text, input.messages.len()))
         .collect();
     assert_eq!(texts, [(String::new(), 1), ("It says A.".to_owned(), 3)]);
-    let stop = world.ear.heard_of(Event::Stop).pop().unwrap();
+    let stop = fixture
+        .hook_recorder
+        .recorded_of(Event::Stop)
+        .pop()
+        .unwrap();
     let answer = stop.answer.unwrap();
     assert_eq!((&*answer.text, answer.synthetic), ("It says A.", false));
     assert_eq!(answer.worth.cost.picodollars, cost);
@@ -128,14 +136,14 @@ async fn model_call_events_contain_request_and_cost() {
     let call = &answer.calls[0];
     // There is no such file.
     assert!(call.read_only && call.is_error && call.name == "read_file");
-    world.check();
+    fixture.check();
 }
 
 /// Adds a paragraph.
-struct Weather;
+struct WeatherSource;
 
 #[async_trait::async_trait]
-impl ContextSource for Weather {
+impl ContextSource for WeatherSource {
     fn name(&self) -> &'static str {
         "weather"
     }
@@ -146,20 +154,28 @@ impl ContextSource for Weather {
 }
 
 #[tokio::test]
-async fn what_hooks_add_goes_into_the_newest_message_in_one_block() {
+async fn hook_context_is_one_block_of_the_newest_message() {
     for wire in WIRES {
         let replies = vec![ScriptedReply::text("1"), ScriptedReply::text("2")];
-        let mut world = World::new(wire, TALKER, replies).await;
-        world.sources = vec![Arc::new(Weather)];
-        world.ear.listen([Event::Stop, Event::PreUserTurn]);
-        world.ear.say(Event::SessionStart, adds("Begun."));
-        world.ear.say(Event::UserPromptSubmit, adds("Submitted."));
-        world.ear.say(Event::TurnStart, adds("Started."));
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "a").await;
-        world.turn(&mut chat, "b").await;
+        let mut fixture = Fixture::new(wire, TALKER, replies).await;
+        fixture.sources = vec![Arc::new(WeatherSource)];
+        fixture
+            .hook_recorder
+            .listen([Event::Stop, Event::PreUserTurn]);
+        fixture
+            .hook_recorder
+            .say(Event::SessionStart, adds("Begun."));
+        fixture
+            .hook_recorder
+            .say(Event::UserPromptSubmit, adds("Submitted."));
+        fixture
+            .hook_recorder
+            .say(Event::TurnStart, adds("Started."));
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "a").await;
+        fixture.turn(&mut chat, "b").await;
         assert_eq!(
-            said(&world),
+            said(&fixture),
             [
                 format!(
                     "a{}<context>|Begun.|Submitted.|Started.|It rains.|</context>",
@@ -171,14 +187,14 @@ async fn what_hooks_add_goes_into_the_newest_message_in_one_block() {
                 ),
             ]
         );
-        let stops = world.ear.heard_of(Event::Stop);
+        let stops = fixture.hook_recorder.recorded_of(Event::Stop);
         let added: Vec<_> = stops
             .iter()
             .map(|input| input.answer.clone().unwrap().added_by)
             .collect();
         // What is known before it is answered stands in the prompt's context instead.
         assert_eq!(added, [["ear", "weather"]; 2]);
-        let prompt = world.ear.heard_of(Event::PreUserTurn)[0]
+        let prompt = fixture.hook_recorder.recorded_of(Event::PreUserTurn)[0]
             .prompt
             .clone()
             .unwrap();
@@ -187,7 +203,7 @@ async fn what_hooks_add_goes_into_the_newest_message_in_one_block() {
             ("a", vec!["Begun.".to_owned(), "Submitted.".to_owned()])
         );
         assert!(!prompt.implicit && !prompt.fresh && prompt.prefix.is_some());
-        world.check();
+        fixture.check();
     }
 }
 
@@ -196,10 +212,10 @@ fn joint(wire: Wire) -> &'static str {
 }
 
 #[tokio::test]
-async fn the_name_of_the_prefix_is_another_for_each_turn_and_the_same_elsewhere() {
-    let prefixes = |world: &World| -> Vec<_> {
-        let heard = world.ear.heard_of(Event::PreUserTurn);
-        heard
+async fn prefix_id_differs_per_turn_and_not_per_chat() {
+    let prefixes = |fixture: &Fixture| -> Vec<_> {
+        let recorded = fixture.hook_recorder.recorded_of(Event::PreUserTurn);
+        recorded
             .iter()
             .map(|input| input.prompt.clone().unwrap().prefix.unwrap())
             .collect()
@@ -207,21 +223,21 @@ async fn the_name_of_the_prefix_is_another_for_each_turn_and_the_same_elsewhere(
     let mut of_two = Vec::new();
     for _ in 0..2 {
         let replies = vec![ScriptedReply::text("1"), ScriptedReply::text("2")];
-        let world = World::new(Wire::Messages, TALKER, replies).await;
-        world.ear.listen([Event::PreUserTurn]);
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "a").await;
+        let fixture = Fixture::new(Wire::Messages, TALKER, replies).await;
+        fixture.hook_recorder.listen([Event::PreUserTurn]);
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "a").await;
         chat.fresh_turn("b", &CancellationToken::default())
             .await
             .unwrap();
-        let fresh = world.ear.heard_of(Event::PreUserTurn)[1]
+        let fresh = fixture.hook_recorder.recorded_of(Event::PreUserTurn)[1]
             .prompt
             .clone()
             .unwrap()
             .fresh;
         assert!(fresh);
-        of_two.push(prefixes(&world));
-        world.check();
+        of_two.push(prefixes(&fixture));
+        fixture.check();
     }
     assert_eq!(of_two[0], of_two[1]);
     assert_ne!(of_two[0][0], of_two[0][1]);
@@ -230,25 +246,25 @@ async fn the_name_of_the_prefix_is_another_for_each_turn_and_the_same_elsewhere(
 #[tokio::test]
 async fn a_denied_prompt_is_not_sent() {
     for event in [Event::UserPromptSubmit, Event::PreUserTurn] {
-        let world = World::new(Wire::Messages, TALKER, vec![ScriptedReply::text("yes")]).await;
-        world.ear.listen_to_all();
-        world.ear.on(event, |input| {
+        let fixture = Fixture::new(Wire::Messages, TALKER, vec![ScriptedReply::text("yes")]).await;
+        fixture.hook_recorder.listen_to_all();
+        fixture.hook_recorder.on(event, |input| {
             let prompt = input.prompt.as_ref()?;
             prompt
                 .text
                 .contains("secret")
-                .then(|| Says::This(blocks("no secrets here")))
+                .then(|| HookReply::This(blocks("no secrets here")))
         });
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "a secret").await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "a secret").await;
         assert_eq!(report.stop, Stop::Hook("no secrets here".to_owned()));
         assert_eq!((report.text.as_str(), report.sum.model_calls), ("", 0));
-        assert_eq!(world.session(chat.session()).await.messages, 0);
-        assert_eq!(reasons(&world), ["hook_blocked"]);
-        assert_eq!(world.turn(&mut chat, "hello").await.text, "yes");
-        assert_eq!(said(&world), ["hello"]);
-        assert_eq!(reasons(&world), ["hook_blocked", "normal"]);
-        world.check();
+        assert_eq!(fixture.session(chat.session()).await.messages, 0);
+        assert_eq!(reasons(&fixture), ["hook_blocked"]);
+        assert_eq!(fixture.turn(&mut chat, "hello").await.text, "yes");
+        assert_eq!(said(&fixture), ["hello"]);
+        assert_eq!(reasons(&fixture), ["hook_blocked", "normal"]);
+        fixture.check();
     }
 }
 
@@ -266,30 +282,30 @@ async fn a_turn_emits_its_stop_reason() {
         std::time::Duration::from_secs(5),
         std::time::Duration::ZERO,
     )));
-    let world = World::new(Wire::Chat, &file, replies).await;
-    world.ear.listen_to_all();
-    let mut chat = world.chat().await;
-    assert_eq!(world.turn(&mut chat, "1").await.stop, Stop::Iterations(4));
-    assert_eq!(world.turn(&mut chat, "2").await.stop, Stop::Repetition(3));
+    let fixture = Fixture::new(Wire::Chat, &file, replies).await;
+    fixture.hook_recorder.listen_to_all();
+    let mut chat = fixture.chat().await;
+    assert_eq!(fixture.turn(&mut chat, "1").await.stop, Stop::Iterations(4));
+    assert_eq!(fixture.turn(&mut chat, "2").await.stop, Stop::Repetition(3));
     let error = chat
         .turn("3", &CancellationToken::default())
         .await
         .unwrap_err();
     assert_eq!(error.kind, ErrorKind::Model);
     let cancel = CancellationToken::default();
-    let asked = world.bodies().len();
-    world
-        .told
+    let asked = fixture.bodies().len();
+    fixture
+        .reported
         .cancel_when(&cancel, |note| matches!(note, Note::Asked(..)));
     let report = chat.turn("4", &cancel).await.unwrap();
-    world.told.react(|_| {});
+    fixture.reported.react(|_| {});
     assert_eq!(report.stop, Stop::Interrupted);
-    assert!(world.bodies().len() <= asked + 1);
+    assert!(fixture.bodies().len() <= asked + 1);
     assert_eq!(
-        reasons(&world),
+        reasons(&fixture),
         ["max_iterations", "loop_detected", "error", "canceled"]
     );
-    let limits = world.ear.heard_of(Event::OnMaxIterations);
+    let limits = fixture.hook_recorder.recorded_of(Event::OnMaxIterations);
     assert_eq!(
         limits
             .iter()
@@ -297,57 +313,57 @@ async fn a_turn_emits_its_stop_reason() {
             .collect::<Vec<_>>(),
         [Some(4)]
     );
-    let errors = world.ear.heard_of(Event::OnError);
+    let errors = fixture.hook_recorder.recorded_of(Event::OnError);
     assert_eq!(errors[0].error_message.as_deref(), Some(&*error.message));
-    let told: Vec<_> = world
-        .ear
-        .heard_of(Event::Notification)
+    let reported: Vec<_> = fixture
+        .hook_recorder
+        .recorded_of(Event::Notification)
         .into_iter()
         .filter_map(|input| input.notification)
-        .map(|told| (told.level, told.message))
+        .map(|reported| (reported.level, reported.message))
         .collect();
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[0].1.contains("max_iterations") && told[1].1.contains("3 times in a row"));
-    assert_eq!(told[2], ("error", error.message));
-    world.check();
+    assert_eq!(reported.len(), 3, "{reported:?}");
+    assert!(reported[0].1.contains("max_iterations") && reported[1].1.contains("3 times in a row"));
+    assert_eq!(reported[2], ("error", error.message));
+    fixture.check();
 }
 
 #[tokio::test]
 async fn an_exhausted_budget_is_emitted() {
     let file = format!("{TALKER}budget: {{max_tokens: 1}}\n");
-    let world = World::new(Wire::Chat, &file, vec![ScriptedReply::text("one")]).await;
-    world.ear.listen([Event::TurnEnd]);
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "a").await;
+    let fixture = Fixture::new(Wire::Chat, &file, vec![ScriptedReply::text("one")]).await;
+    fixture.hook_recorder.listen([Event::TurnEnd]);
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "a").await;
     assert!(matches!(
-        world.turn(&mut chat, "b").await.stop,
+        fixture.turn(&mut chat, "b").await.stop,
         Stop::Budget(_)
     ));
-    assert_eq!(reasons(&world), ["normal", "budget_exceeded"]);
-    world.check();
+    assert_eq!(reasons(&fixture), ["normal", "budget_exceeded"]);
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_stop_hook_may_want_the_turn_to_go_on() {
+async fn stop_hook_can_continue_the_turn() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::text("Done."),
             ScriptedReply::text("Tested, too."),
         ];
-        let mut world = World::new(wire, TALKER, replies).await;
-        world.hooks = vec![entry(Event::Stop, Dialect::Claude)];
-        world.ear.on(Event::Stop, |input| {
+        let mut fixture = Fixture::new(wire, TALKER, replies).await;
+        fixture.hooks = vec![entry(Event::Stop, Dialect::Claude)];
+        fixture.hook_recorder.on(Event::Stop, |input| {
             let is_active = input.answer.as_ref()?.stop_hook_active;
-            (!is_active).then(|| Says::This(blocks("Test it, too.")))
+            (!is_active).then(|| HookReply::This(blocks("Test it, too.")))
         });
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "Do it.").await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "Do it.").await;
         assert_eq!(
             (report.text.as_str(), report.stop),
             ("Tested, too.", Stop::End)
         );
-        assert_eq!(said(&world), ["Do it.", "Test it, too."]);
-        let answers = world.ear.heard_of(Event::Stop);
+        assert_eq!(said(&fixture), ["Do it.", "Test it, too."]);
+        let answers = fixture.hook_recorder.recorded_of(Event::Stop);
         let active: Vec<bool> = answers
             .iter()
             .map(|input| input.answer.clone().unwrap().stop_hook_active)
@@ -356,28 +372,28 @@ async fn a_stop_hook_may_want_the_turn_to_go_on() {
             active.contains(&false) && active.last() == Some(&true),
             "{active:?}"
         );
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_stop_hook_that_is_never_content_is_bounded() {
+async fn stop_hook_that_always_blocks_is_bounded_by_max_iterations() {
     let file = TALKER.replace("{model: test,", "{model: test, max_iterations: 3,");
     let replies = (0..3)
         .map(|at| ScriptedReply::text(at.to_string()))
         .collect();
-    let mut world = World::new(Wire::Messages, &file, replies).await;
-    world.hooks = vec![entry(Event::Stop, Dialect::Claude)];
-    world
-        .ear
-        .on(Event::Stop, |_| Some(Says::This(blocks("More."))));
-    let mut chat = world.chat().await;
-    let report = world.turn(&mut chat, "go").await;
+    let mut fixture = Fixture::new(Wire::Messages, &file, replies).await;
+    fixture.hooks = vec![entry(Event::Stop, Dialect::Claude)];
+    fixture
+        .hook_recorder
+        .on(Event::Stop, |_| Some(HookReply::This(blocks("More."))));
+    let mut chat = fixture.chat().await;
+    let report = fixture.turn(&mut chat, "go").await;
     assert_eq!(
         (report.stop, report.text.as_str()),
         (Stop::Iterations(3), "2")
     );
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
@@ -387,76 +403,78 @@ async fn a_write_guard_of_another_runtime_sees_each_file_of_a_patch() {
         ScriptedReply::call("apply_patch", json!({"patch": patch})),
         ScriptedReply::text("It is not to be."),
     ];
-    let mut world = World::new(Wire::Messages, CODER, replies).await;
-    world.hooks = vec![entry(Event::PreToolUse, Dialect::Claude)];
-    world.ear.on(Event::PreToolUse, |input| {
+    let mut fixture = Fixture::new(Wire::Messages, CODER, replies).await;
+    fixture.hooks = vec![entry(Event::PreToolUse, Dialect::Claude)];
+    fixture.hook_recorder.on(Event::PreToolUse, |input| {
         let tool = input.tool.as_ref()?;
         let is_secret = tool.name == "edit_file" && tool.input["path"] == "secret";
-        is_secret.then(|| Says::This(blocks("not there")))
+        is_secret.then(|| HookReply::This(blocks("not there")))
     });
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
-    let written = |path: &str| world.root.path().join(path).exists();
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    let written = |path: &str| fixture.root.path().join(path).exists();
     assert!(!written("a") && !written("secret"));
-    assert!(world.last_body().to_string().contains("not there"));
-    world.check();
+    assert!(fixture.last_body().to_string().contains("not there"));
+    fixture.check();
 }
 
 /// `continue: false` of other runtimes: the turn ends, whatever the model wants.
 #[tokio::test]
-async fn a_hook_that_ends_the_turn_ends_it_behind_a_call_and_behind_an_answer() {
+async fn hook_with_continue_false_ends_the_turn_after_a_call_or_an_answer() {
     // The calls before the one that a hook ends the turn at were permitted.
     for (event, reads) in [(Event::PreToolUse, 1), (Event::AfterLlmCall, 0)] {
         let calls = read("0")
             .and_call("read_file", json!({"path": "1"}))
             .and_call("read_file", json!({"path": "2"}));
         let replies = vec![calls, ScriptedReply::text("again")];
-        let mut world = World::new(Wire::Messages, CODER, replies).await;
-        world.hooks = vec![entry(event, Dialect::Claude)];
-        world.ear.listen([Event::TurnEnd, Event::PostToolUse]);
-        world.ear.on(event, |input| {
+        let mut fixture = Fixture::new(Wire::Messages, CODER, replies).await;
+        fixture.hooks = vec![entry(event, Dialect::Claude)];
+        fixture
+            .hook_recorder
+            .listen([Event::TurnEnd, Event::PostToolUse]);
+        fixture.hook_recorder.on(event, |input| {
             let path = input.tool.as_ref().map(|tool| tool.input["path"] == "1");
             let ends = Output {
                 ends_turn: Some("enough".to_owned()),
                 block: path.map(|_| "enough".to_owned()),
                 ..Output::default()
             };
-            path.unwrap_or(true).then_some(Says::This(ends))
+            path.unwrap_or(true).then_some(HookReply::This(ends))
         });
         for at in 0..3 {
-            world.write(&at.to_string(), "text");
+            fixture.write(&at.to_string(), "text");
         }
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "go").await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "go").await;
         assert_eq!(report.stop, Stop::Hook("enough".to_owned()), "{event}");
         assert_eq!(report.sum.model_calls, 1);
         assert_eq!(
-            world.ear.heard_of(Event::PostToolUse).len(),
+            fixture.hook_recorder.recorded_of(Event::PostToolUse).len(),
             reads,
             "{event}"
         );
-        assert_eq!(reasons(&world), ["hook_blocked"]);
-        world.ear.forget();
+        assert_eq!(reasons(&fixture), ["hook_blocked"]);
+        fixture.hook_recorder.forget();
         // The session goes on: every call has a result.
-        assert_eq!(world.turn(&mut chat, "and now?").await.text, "again");
-        world.check();
+        assert_eq!(fixture.turn(&mut chat, "and now?").await.text, "again");
+        fixture.check();
     }
 }
 
 /// Each rejected answer costs a model call: after eight of them the turn ends, whatever hooks want.
 #[tokio::test]
-async fn a_stop_hook_that_is_never_content_ends_after_eight_rounds() {
+async fn stop_hook_that_always_blocks_ends_after_eight_answers() {
     let replies = (0..9)
         .map(|at| ScriptedReply::text(at.to_string()))
         .collect();
-    let mut world = World::new(Wire::Messages, TALKER, replies).await;
-    world.hooks = vec![entry(Event::Stop, Dialect::Claude)];
-    world
-        .ear
-        .on(Event::Stop, |_| Some(Says::This(blocks("More."))));
-    world.ear.listen([Event::TurnEnd]);
-    let mut chat = world.chat().await;
-    let report = world.turn(&mut chat, "go").await;
+    let mut fixture = Fixture::new(Wire::Messages, TALKER, replies).await;
+    fixture.hooks = vec![entry(Event::Stop, Dialect::Claude)];
+    fixture
+        .hook_recorder
+        .on(Event::Stop, |_| Some(HookReply::This(blocks("More."))));
+    fixture.hook_recorder.listen([Event::TurnEnd]);
+    let mut chat = fixture.chat().await;
+    let report = fixture.turn(&mut chat, "go").await;
     let Stop::Hook(why) = &report.stop else {
         panic!("{:?}", report.stop)
     };
@@ -466,65 +484,67 @@ async fn a_stop_hook_that_is_never_content_ends_after_eight_rounds() {
         "{why}"
     );
     assert_eq!((&*report.text, report.sum.model_calls), ("8", 9));
-    assert_eq!(reasons(&world), ["hook_blocked"]);
-    world.check();
+    assert_eq!(reasons(&fixture), ["hook_blocked"]);
+    fixture.check();
 }
 
-/// The answer is there and is kept; but nobody may take what hooks had to do for done.
+/// The answer is kept, but the hooks that were cut off are reported as such.
 #[tokio::test]
-async fn a_turn_that_is_cancelled_behind_its_answer_has_one_and_says_what_was_cut_off() {
+async fn turn_cancelled_by_a_hook_after_its_answer_keeps_it_and_warns() {
     for event in [Event::AfterLlmCall, Event::Stop] {
         let replies = vec![ScriptedReply::text("a"), ScriptedReply::text("b")];
-        let world = World::new(Wire::Chat, TALKER, replies).await;
+        let fixture = Fixture::new(Wire::Chat, TALKER, replies).await;
         let cancel = CancellationToken::default();
         let switch = cancel.clone();
-        world.ear.listen([Event::TurnEnd]);
-        world.ear.on(event, move |_| {
+        fixture.hook_recorder.listen([Event::TurnEnd]);
+        fixture.hook_recorder.on(event, move |_| {
             switch.cancel();
-            Some(Says::Nothing)
+            Some(HookReply::Nothing)
         });
-        let mut chat = world.chat().await;
+        let mut chat = fixture.chat().await;
         let report = chat.turn("go", &cancel).await.unwrap();
         assert_eq!(
             (report.text.as_str(), report.stop),
             ("a", Stop::Interrupted)
         );
-        let warnings = world.told.warnings();
+        let warnings = fixture.reported.warnings();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         let expected = format!("hooks of `{}` were cut off", event.name());
         assert!(warnings[0].starts_with(&expected), "{warnings:?}");
-        assert_eq!(reasons(&world), ["canceled"]);
-        world.ear.forget();
-        world.turn(&mut chat, "again").await;
-        let turns = turns(&world.last_body());
+        assert_eq!(reasons(&fixture), ["canceled"]);
+        fixture.hook_recorder.forget();
+        fixture.turn(&mut chat, "again").await;
+        let turns = turns(&fixture.last_body());
         assert!(matches!(&turns[1], Turn::Model { text, .. } if text == "a"));
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_hook_that_hangs_at_the_end_of_a_cancelled_turn_is_waited_for_a_little() {
-    let world = World::new(Wire::Chat, TALKER, Vec::new()).await;
+async fn hanging_turn_end_hook_of_a_cancelled_turn_is_awaited_briefly() {
+    let fixture = Fixture::new(Wire::Chat, TALKER, Vec::new()).await;
     let cancel = CancellationToken::default();
     let switch = cancel.clone();
-    world.ear.on(Event::TurnStart, move |_| {
+    fixture.hook_recorder.on(Event::TurnStart, move |_| {
         switch.cancel();
-        Some(Says::Nothing)
+        Some(HookReply::Nothing)
     });
-    world.ear.on(Event::TurnEnd, |_| Some(Says::Nothing));
-    let mut chat = world.chat().await;
+    fixture
+        .hook_recorder
+        .on(Event::TurnEnd, |_| Some(HookReply::Nothing));
+    let mut chat = fixture.chat().await;
     let began = std::time::Instant::now();
     let report = chat.turn("go", &cancel).await.unwrap();
     assert_eq!(report.stop, Stop::Interrupted);
     assert!(began.elapsed() < std::time::Duration::from_secs(10));
-    assert_eq!(reasons(&world), ["canceled"]);
-    assert_eq!(world.session(chat.session()).await.messages, 0);
-    world.check();
+    assert_eq!(reasons(&fixture), ["canceled"]);
+    assert_eq!(fixture.session(chat.session()).await.messages, 0);
+    fixture.check();
 }
 
 #[tokio::test]
-async fn what_hooks_say_and_spend_is_passed_on() {
-    let world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("a")]).await;
+async fn messages_and_costs_of_hooks_are_reported() {
+    let fixture = Fixture::new(Wire::Chat, TALKER, vec![ScriptedReply::text("a")]).await;
     let spent = Spend {
         calls: 1,
         input_tokens: 10,
@@ -537,59 +557,63 @@ async fn what_hooks_say_and_spend_is_passed_on() {
         spent,
         ..Output::default()
     };
-    world.ear.say(Event::UserPromptSubmit, output);
-    let mut chat = world.chat().await;
-    let report = world.turn(&mut chat, "go").await;
+    fixture.hook_recorder.say(Event::UserPromptSubmit, output);
+    let mut chat = fixture.chat().await;
+    let report = fixture.turn(&mut chat, "go").await;
     assert_eq!(report.sum.paid.calls, 2);
     assert!(report.sum.paid.cost.picodollars > 7_000_000);
-    let warnings = world.told.warnings();
+    let warnings = fixture.reported.warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("judged"));
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_handler_that_fails_ends_no_turn_unless_it_guards() {
-    let world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("a")]).await;
-    world.ear.on(Event::TurnStart, |_| Some(Says::Fails));
-    let mut chat = world.chat().await;
-    let report = world.turn(&mut chat, "go").await;
+async fn failing_handler_ends_the_turn_only_at_guard_events() {
+    let fixture = Fixture::new(Wire::Chat, TALKER, vec![ScriptedReply::text("a")]).await;
+    fixture
+        .hook_recorder
+        .on(Event::TurnStart, |_| Some(HookReply::Fails));
+    let mut chat = fixture.chat().await;
+    let report = fixture.turn(&mut chat, "go").await;
     assert_eq!((report.stop, report.text.as_str()), (Stop::End, "a"));
-    assert!(world.told.warnings()[0].contains("the ear is deaf"));
-    world.check();
+    assert!(fixture.reported.warnings()[0].contains("the ear is deaf"));
+    fixture.check();
     for event in [
         Event::UserPromptSubmit,
         Event::PreUserTurn,
         Event::BeforeLlmCall,
     ] {
-        let world = World::new(Wire::Chat, TALKER, Vec::new()).await;
-        world.ear.on(event, |_| Some(Says::Fails));
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "go").await;
+        let fixture = Fixture::new(Wire::Chat, TALKER, Vec::new()).await;
+        fixture.hook_recorder.on(event, |_| Some(HookReply::Fails));
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "go").await;
         let Stop::Hook(why) = report.stop else {
             panic!("{event}: {:?}", report.stop)
         };
         assert!(why.contains("the ear is deaf"), "{event}: {why}");
-        assert_eq!(world.simulator.received().len(), 0, "{event}");
-        world.check();
+        assert_eq!(fixture.simulator.received().len(), 0, "{event}");
+        fixture.check();
     }
 }
 
 #[tokio::test]
 async fn session_events_contain_start_and_end_reasons() {
     let replies = vec![ScriptedReply::text("a"), ScriptedReply::text("b")];
-    let world = World::new(Wire::Messages, TALKER, replies).await;
-    world.ear.listen([Event::SessionStart, Event::SessionEnd]);
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "1").await;
+    let fixture = Fixture::new(Wire::Messages, TALKER, replies).await;
+    fixture
+        .hook_recorder
+        .listen([Event::SessionStart, Event::SessionEnd]);
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "1").await;
     chat.start_new_session().await.unwrap();
     let session = chat.session().to_owned();
     chat.close().await;
-    let mut chat = world.resume(&session).await.unwrap();
-    world.turn(&mut chat, "2").await;
-    let told: Vec<_> = world
-        .ear
-        .heard()
+    let mut chat = fixture.resume(&session).await.unwrap();
+    fixture.turn(&mut chat, "2").await;
+    let reported: Vec<_> = fixture
+        .hook_recorder
+        .recorded()
         .into_iter()
         .map(|input| {
             (
@@ -599,12 +623,12 @@ async fn session_events_contain_start_and_end_reasons() {
             )
         })
         .collect();
-    let told: Vec<_> = told
+    let reported: Vec<_> = reported
         .iter()
         .map(|(event, how, session)| (*event, how.as_str(), session.as_str()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("session_start", "startup", "session-0"),
             ("session_end", "clear", "session-0"),
@@ -613,7 +637,7 @@ async fn session_events_contain_start_and_end_reasons() {
             ("session_start", "resume", "session-1"),
         ]
     );
-    world.check();
+    fixture.check();
 }
 
 const TEAM: &str = "
@@ -634,13 +658,13 @@ async fn a_delegated_task_is_emitted() {
             ScriptedReply::text("Helped."),
             ScriptedReply::text("Done."),
         ];
-        let world = World::new(wire, TEAM, replies).await;
-        world.ear.listen_to_all();
-        let mut chat = world.chat().await;
-        assert_eq!(world.turn(&mut chat, "go").await.text, "Done.");
-        let of_helper: Vec<_> = world
-            .ear
-            .heard()
+        let fixture = Fixture::new(wire, TEAM, replies).await;
+        fixture.hook_recorder.listen_to_all();
+        let mut chat = fixture.chat().await;
+        assert_eq!(fixture.turn(&mut chat, "go").await.text, "Done.");
+        let of_helper: Vec<_> = fixture
+            .hook_recorder
+            .recorded()
             .into_iter()
             .filter(|input| input.session_id == "session-1")
             .map(|input| (input.event.name(), input.agent_name))
@@ -663,9 +687,9 @@ async fn a_delegated_task_is_emitted() {
                 ("session_end", "helper"),
             ]
         );
-        let switches: Vec<_> = world
-            .ear
-            .heard_of(Event::OnAgentSwitch)
+        let switches: Vec<_> = fixture
+            .hook_recorder
+            .recorded_of(Event::OnAgentSwitch)
             .into_iter()
             .map(|input| input.switch.unwrap())
             .map(|switch| {
@@ -682,40 +706,47 @@ async fn a_delegated_task_is_emitted() {
                 "helper -> root: transfer_task_return"
             ]
         );
-        let stop = world.ear.heard_of(Event::SubagentStop).pop().unwrap();
+        let stop = fixture
+            .hook_recorder
+            .recorded_of(Event::SubagentStop)
+            .pop()
+            .unwrap();
         assert_eq!(stop.answer.unwrap().text, "Helped.");
         assert_eq!(stop.parent_session_id.as_deref(), Some("session-0"));
-        let implicit = world.ear.heard_of(Event::PreUserTurn);
+        let implicit = fixture.hook_recorder.recorded_of(Event::PreUserTurn);
         let implicit: Vec<bool> = implicit
             .into_iter()
             .map(|input| input.prompt.unwrap().implicit)
             .collect();
         assert_eq!(implicit, [false, true]);
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
 async fn hooks_without_a_runner_are_refused() {
     let file = TALKER.replace("{model: test,", "{model: test, add_date: true,");
-    let world = World::new(Wire::Chat, &file, Vec::new()).await;
-    let mut house = world.house();
-    house.hooks = None;
-    let error = Chat::begin(house, world.team(), None).await.err().unwrap();
+    let fixture = Fixture::new(Wire::Chat, &file, Vec::new()).await;
+    let mut dependencies = fixture.dependencies();
+    dependencies.hooks = None;
+    let error = Chat::begin(dependencies, fixture.team(), None)
+        .await
+        .err()
+        .unwrap();
     assert_eq!(error.kind, ErrorKind::Definition);
     assert!(error.message.contains("the hooks of `root`"), "{error}");
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn an_agents_own_hooks_come_from_its_file() {
+async fn hooks_of_an_agent_are_read_from_its_file() {
     let file = TALKER.replace(
         "{model: test,",
         "{model: test, hooks: {user_prompt_submit: [{type: builtin, command: ear}]},",
     );
-    let world = World::new(Wire::Chat, &file, vec![ScriptedReply::text("a")]).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
-    assert_eq!(world.ear.events(), ["user_prompt_submit"]);
-    world.check();
+    let fixture = Fixture::new(Wire::Chat, &file, vec![ScriptedReply::text("a")]).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    assert_eq!(fixture.hook_recorder.events(), ["user_prompt_submit"]);
+    fixture.check();
 }

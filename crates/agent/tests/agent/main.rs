@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bodies;
-mod ear;
-mod slow_memory;
-mod told;
-mod world;
+mod event_recorder;
+mod fixture;
+mod hook_recorder;
+mod slow_store;
 
+mod agent_lookup;
 mod budget;
+mod cached_tool_results;
+mod cached_turns;
 mod cancelling;
 mod clouds;
 mod compaction;
@@ -21,13 +24,11 @@ mod fallbacks;
 mod faults;
 mod fork;
 mod gemini;
-mod held_back;
 mod hooks;
-mod kept;
-mod lasting;
-mod law;
+mod interruptions;
 mod limits;
 mod media;
+mod no_cache_names;
 mod odd_answers;
 mod overflow;
 mod permissions;
@@ -35,9 +36,8 @@ mod prefix;
 mod resuming;
 mod retract;
 mod review;
-mod seam;
 mod sharing;
-mod storms;
 mod synthetic;
 mod tool_phases;
 mod turns;
+mod unsent_messages;

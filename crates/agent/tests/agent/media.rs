@@ -13,8 +13,8 @@ use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use serde_json::{Value, json};
 
 use crate::bodies::{Turn, turns};
+use crate::fixture::{Fixture, WIRES, Wire};
 use crate::turns::CODER;
-use crate::world::{WIRES, Wire, World};
 
 fn png(width: u32, height: u32) -> Vec<u8> {
     let image: DynamicImage = RgbImage::from_pixel(width, height, Rgb([1, 2, 3])).into();
@@ -56,8 +56,8 @@ fn images(body: &Value) -> Vec<(String, u32, u32)> {
 }
 
 /// The text of the newest results.
-fn results(world: &World) -> String {
-    let turns = turns(&world.last_body());
+fn results(fixture: &Fixture) -> String {
+    let turns = turns(&fixture.last_body());
     let results = turns.iter().rev().find_map(|turn| match turn {
         Turn::Results(results) => Some(results.clone()),
         _ => None,
@@ -67,39 +67,39 @@ fn results(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn a_file_with_too_many_pixels_is_scaled_down_and_stays_as_it_was_sent() {
+async fn image_with_too_many_pixels_is_scaled_down_once() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::call("read_file", json!({"path": "wide.png"})),
             ScriptedReply::text("one"),
             ScriptedReply::text("two"),
         ];
-        let world = World::new(wire, CODER, replies).await;
-        std::fs::write(world.root.path().join("wide.png"), png(9_000, 90)).unwrap();
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "look").await;
+        let fixture = Fixture::new(wire, CODER, replies).await;
+        std::fs::write(fixture.root.path().join("wide.png"), png(9_000, 90)).unwrap();
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "look").await;
         let (width, height) = match wire.is_anthropic() {
             true => (2_000, 20),
             false => (8_000, 80),
         };
-        let shown = images(&world.last_body());
+        let shown = images(&fixture.last_body());
         assert_eq!(shown, [("image/png".to_owned(), width, height)], "{wire:?}");
         let note = format!("scaled down from 9000×90 to {width}×{height} pixels");
-        assert!(results(&world).contains(&note), "{}", results(&world));
-        assert_eq!(world.turn(&mut chat, "and now?").await.text, "two");
-        assert_eq!(images(&world.last_body()), shown);
-        world.check();
+        assert!(results(&fixture).contains(&note), "{}", results(&fixture));
+        assert_eq!(fixture.turn(&mut chat, "and now?").await.text, "two");
+        assert_eq!(images(&fixture.last_body()), shown);
+        fixture.check();
     }
 }
 
 /// A tool of anything.
-struct Gives {
+struct FixedTool {
     metadata: OperationMetadata,
     content: Vec<Block>,
 }
 
 #[async_trait]
-impl Operation for Gives {
+impl Operation for FixedTool {
     type Context = ToolContext;
     type Output = ToolOutput;
 
@@ -120,7 +120,7 @@ fn gives(content: Vec<Block>) -> Arc<dyn Tool> {
     let mut metadata =
         OperationMetadata::with_side_effects("give", "Gives something.".to_owned(), parameters);
     metadata.read_only = true;
-    Arc::new(Gives { metadata, content })
+    Arc::new(FixedTool { metadata, content })
 }
 
 fn inline(media_type: &str, bytes: &[u8]) -> Block {
@@ -134,81 +134,81 @@ fn inline(media_type: &str, bytes: &[u8]) -> Block {
 }
 
 #[tokio::test]
-async fn what_cannot_be_shown_is_a_text_that_says_why() {
+async fn undecodable_image_becomes_a_text_with_the_reason() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::call("give", json!({})),
             ScriptedReply::text("one"),
         ];
-        let mut world = World::new(wire, CODER, replies).await;
+        let mut fixture = Fixture::new(wire, CODER, replies).await;
         let mut damaged = png(50, 50);
         damaged.truncate(60);
-        world.tools = vec![gives(vec![
+        fixture.tools = vec![gives(vec![
             inline("image/svg+xml", b"<svg/>"),
             inline("image/png", &damaged),
             // What it is called is wrong, and what it holds is right.
             inline("image/jpeg", &png(5, 5)),
         ])];
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "give").await;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "give").await;
         assert_eq!(
-            images(&world.last_body()),
+            images(&fixture.last_body()),
             [("image/png".to_owned(), 5, 5)],
             "{wire:?}"
         );
-        let shown = results(&world);
+        let shown = results(&fixture);
         for said in [
             "[image not shown: image/svg+xml, 6 bytes",
             "[image not shown: it is damaged",
         ] {
             assert!(shown.contains(said), "{shown}");
         }
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_result_has_no_more_text_than_the_provider_takes() {
+async fn result_text_is_cut_to_the_limit_of_the_provider() {
     for wire in [Wire::Chat, Wire::Messages] {
         let replies = vec![
             ScriptedReply::call("give", json!({})),
             ScriptedReply::text("one"),
         ];
-        let mut world = World::new(wire, CODER, replies).await;
-        world.tools = vec![gives(vec![Block::text("x".repeat(10_000_100))])];
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "give").await;
-        let shown = results(&world);
+        let mut fixture = Fixture::new(wire, CODER, replies).await;
+        fixture.tools = vec![gives(vec![Block::text("x".repeat(10_000_100))])];
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "give").await;
+        let shown = results(&fixture);
         assert!(shown.len() < 10_001_000, "{}", shown.len());
         assert!(shown.contains("[… 100 bytes left out"), "{wire:?}");
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn another_provider_gets_images_as_it_takes_them() {
+async fn images_are_adapted_to_the_limits_of_another_provider() {
     let replies = vec![
         ScriptedReply::call("read_file", json!({"path": "wide.png"})),
         ScriptedReply::text("one"),
         ScriptedReply::text("two"),
     ];
-    let mut world = World::new(Wire::Chat, CODER, replies).await.in_file();
-    std::fs::write(world.root.path().join("wide.png"), png(3_000, 30)).unwrap();
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "look").await;
+    let mut fixture = Fixture::new(Wire::Chat, CODER, replies).await.in_file();
+    std::fs::write(fixture.root.path().join("wide.png"), png(3_000, 30)).unwrap();
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "look").await;
     assert_eq!(
-        images(&world.last_body()),
+        images(&fixture.last_body()),
         [("image/png".to_owned(), 3_000, 30)]
     );
     let session = chat.session().to_owned();
     chat.close().await;
-    world.restart();
-    world.wire = Wire::Messages;
-    let mut chat = world.resume(&session).await.unwrap();
-    world.turn(&mut chat, "and now?").await;
+    fixture.restart();
+    fixture.wire = Wire::Messages;
+    let mut chat = fixture.resume(&session).await.unwrap();
+    fixture.turn(&mut chat, "and now?").await;
     assert_eq!(
-        images(&world.last_body()),
+        images(&fixture.last_body()),
         [("image/png".to_owned(), 2_000, 20)]
     );
-    world.check_from(2);
+    fixture.check_from(2);
 }

@@ -5,11 +5,11 @@ use cachalot_simulator::{ScriptedReply, ScriptedStop};
 use serde_json::{Value, json};
 
 use crate::bodies::{Turn, turns};
+use crate::fixture::{Fixture, WIRES};
 use crate::turns::{CODER, TALKER};
-use crate::world::{WIRES, World};
 
 #[tokio::test]
-async fn an_empty_answer_is_an_error_and_the_chat_goes_on() {
+async fn empty_answer_is_an_error_and_the_chat_continues() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::default(),
@@ -17,8 +17,8 @@ async fn an_empty_answer_is_an_error_and_the_chat_goes_on() {
             ScriptedReply::text("  \n"),
             ScriptedReply::text("yes"),
         ];
-        let world = World::new(wire, TALKER, replies).await;
-        let mut chat = world.chat().await;
+        let fixture = Fixture::new(wire, TALKER, replies).await;
+        let mut chat = fixture.chat().await;
         for _ in 0..3 {
             let error = chat
                 .turn("hello?", &CancellationToken::default())
@@ -27,35 +27,35 @@ async fn an_empty_answer_is_an_error_and_the_chat_goes_on() {
             assert_eq!(error.kind, ErrorKind::Model);
             assert!(error.message.contains("gave an empty answer"), "{error}");
         }
-        assert_eq!(world.turn(&mut chat, "still there?").await.text, "yes");
-        assert_eq!(turns(&world.last_body()).len(), 7);
-        world.check();
+        assert_eq!(fixture.turn(&mut chat, "still there?").await.text, "yes");
+        assert_eq!(turns(&fixture.last_body()).len(), 7);
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_model_may_have_nothing_to_say_about_what_it_did() {
+async fn empty_answer_after_tool_calls_ends_the_turn_with_a_warning() {
     for wire in WIRES {
         let look = ScriptedReply {
             text: Some("I look.".to_owned()),
             ..ScriptedReply::call("list_dir", json!({}))
         };
         let replies = vec![look, ScriptedReply::default(), ScriptedReply::text("yes")];
-        let world = World::new(wire, CODER, replies).await;
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "look").await;
+        let fixture = Fixture::new(wire, CODER, replies).await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "look").await;
         assert_eq!((report.text.as_str(), report.stop), ("I look.", Stop::End));
         assert_eq!(
-            world.told.warnings(),
+            fixture.reported.warnings(),
             ["the model returned an empty answer"]
         );
-        assert_eq!(world.turn(&mut chat, "and?").await.text, "yes");
-        world.check();
+        assert_eq!(fixture.turn(&mut chat, "and?").await.text, "yes");
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_was_cut_off_says_so() {
+async fn truncated_answer_reports_max_tokens() {
     for wire in WIRES {
         let cut = |reply: ScriptedReply| reply.with_stop(ScriptedStop::Length);
         let replies = vec![
@@ -63,18 +63,18 @@ async fn an_answer_that_was_cut_off_says_so() {
             cut(ScriptedReply::default().with_reasoning("It took all tokens to think")),
             ScriptedReply::text("yes"),
         ];
-        let world = World::new(wire, TALKER, replies).await;
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "hello").await;
+        let fixture = Fixture::new(wire, TALKER, replies).await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "hello").await;
         assert_eq!(
             (report.text.as_str(), &report.stop),
             ("It is", &Stop::Length)
         );
         assert!(report.stop.notice().unwrap().contains("max_tokens"));
-        let report = world.turn(&mut chat, "go on").await;
+        let report = fixture.turn(&mut chat, "go on").await;
         assert_eq!((report.text.as_str(), report.stop), ("", Stop::Length));
-        assert_eq!(world.turn(&mut chat, "go on").await.text, "yes");
-        world.check();
+        assert_eq!(fixture.turn(&mut chat, "go on").await.text, "yes");
+        fixture.check();
     }
 }
 
@@ -92,20 +92,20 @@ async fn a_truncated_call_is_not_made_and_the_model_is_informed() {
             ScriptedReply::call("write_file", json!({"path": "a", "content": "whole"})),
             ScriptedReply::text("done"),
         ];
-        let world = World::new(wire, CODER, replies).await;
-        world.write("b", "B");
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "write").await;
+        let fixture = Fixture::new(wire, CODER, replies).await;
+        fixture.write("b", "B");
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "write").await;
         assert_eq!(report.stop, Stop::End);
-        assert_eq!(world.read("a"), "whole");
-        let ended = world.told.ended();
+        assert_eq!(fixture.read("a"), "whole");
+        let ended = fixture.reported.ended();
         let cut: Vec<_> = ended.iter().filter(|ended| ended.is_error).collect();
         assert_eq!((ended.len(), cut.len()), (4, 2));
         for cut in cut {
             assert_eq!(cut.tool, "write_file");
             assert!(cut.text.contains("before the call was complete"), "{cut:?}");
         }
-        world.check();
+        fixture.check();
     }
 }
 
@@ -119,12 +119,12 @@ async fn a_model_that_never_completes_a_call_is_stopped() {
             })
             .collect();
         replies.push(ScriptedReply::text("yes"));
-        let world = World::new(wire, CODER, replies).await;
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "write").await;
+        let fixture = Fixture::new(wire, CODER, replies).await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "write").await;
         assert_eq!((report.stop, report.sum.model_calls), (Stop::Length, 3));
-        assert_eq!(world.turn(&mut chat, "hello").await.text, "yes");
-        world.check();
+        assert_eq!(fixture.turn(&mut chat, "hello").await.text, "yes");
+        fixture.check();
     }
 }
 
@@ -141,15 +141,15 @@ async fn a_refusal_is_reported_and_its_calls_are_not_made() {
             refused(ScriptedReply::default()),
             ScriptedReply::text("yes"),
         ];
-        let world = World::new(wire, CODER, replies).await;
-        let mut chat = world.chat().await;
+        let fixture = Fixture::new(wire, CODER, replies).await;
+        let mut chat = fixture.chat().await;
         for text in ["I will not do that.", "", ""] {
-            let report = world.turn(&mut chat, "do it").await;
+            let report = fixture.turn(&mut chat, "do it").await;
             assert_eq!((report.text.as_str(), report.stop), (text, Stop::Refusal));
         }
-        assert!(!world.root.path().join("a").exists());
-        assert_eq!(world.turn(&mut chat, "hello").await.text, "yes");
-        world.check();
+        assert!(!fixture.root.path().join("a").exists());
+        assert_eq!(fixture.turn(&mut chat, "hello").await.text, "yes");
+        fixture.check();
     }
 }
 
@@ -165,11 +165,11 @@ async fn names_and_arguments_that_providers_refuse_do_not_end_the_session() {
             ScriptedReply::text("done"),
             ScriptedReply::text("yes"),
         ];
-        let world = World::new(wire, CODER, replies).await;
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "go").await;
+        let fixture = Fixture::new(wire, CODER, replies).await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "go").await;
         assert_eq!((report.stop, report.sum.tool_calls), (Stop::End, 5));
-        let ended = world.told.ended();
+        let ended = fixture.reported.ended();
         assert!(
             ended[0]
                 .text
@@ -181,8 +181,8 @@ async fn names_and_arguments_that_providers_refuse_do_not_end_the_session() {
             ended[2].text
         );
         assert!(!ended[4].is_error, "{}", ended[4].text);
-        assert_eq!(world.turn(&mut chat, "hello").await.text, "yes");
-        world.check();
+        assert_eq!(fixture.turn(&mut chat, "hello").await.text, "yes");
+        fixture.check();
     }
 }
 
@@ -197,23 +197,23 @@ async fn calls_of_a_model_that_has_no_tools_do_not_end_the_session() {
             ScriptedReply::text("yes"),
             ScriptedReply::text("yes"),
         ];
-        let world = World::new(wire, TALKER, replies).await;
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "hello").await;
+        let fixture = Fixture::new(wire, TALKER, replies).await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "hello").await;
         if wire.is_anthropic() {
             // It takes no calls where there are no tools.
             assert_eq!(report.text, "I would call something.");
             assert_eq!(report.sum.tool_calls, 0);
         } else {
             assert_eq!(report.text, "yes");
-            let ended = world.told.ended();
+            let ended = fixture.reported.ended();
             assert!(
                 ended[0].text.contains("there is no tool `anything`"),
                 "{ended:?}"
             );
         }
-        assert_eq!(world.turn(&mut chat, "go on").await.text, "yes");
-        world.check();
+        assert_eq!(fixture.turn(&mut chat, "go on").await.text, "yes");
+        fixture.check();
     }
 }
 
@@ -226,24 +226,24 @@ async fn an_empty_result_is_not_sent_empty() {
             ScriptedReply::call("hush", json!({})),
             ScriptedReply::text("done"),
         ];
-        let mut world = World::new(wire, TALKER, replies).await;
-        world.tools = vec![Arc::new(Hush)];
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "go").await;
-        let turns = turns(&world.last_body());
+        let mut fixture = Fixture::new(wire, TALKER, replies).await;
+        fixture.tools = vec![Arc::new(EmptyResultTool)];
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "go").await;
+        let turns = turns(&fixture.last_body());
         let Some(Turn::Results(results)) = turns.last() else {
             panic!("{turns:?}");
         };
         assert_eq!(results[0].1, "(nothing)");
-        world.check();
+        fixture.check();
     }
 }
 
 /// Says nothing.
-struct Hush;
+struct EmptyResultTool;
 
 #[async_trait::async_trait]
-impl cachalot_operation::Operation for Hush {
+impl cachalot_operation::Operation for EmptyResultTool {
     type Context = cachalot_tools::ToolContext;
     type Output = cachalot_tools::ToolOutput;
 

@@ -6,11 +6,11 @@ use cachalot_model::ErrorKind;
 use cachalot_simulator::{Script, ScriptedReply};
 
 use crate::bodies::{Turn, turns};
-use crate::ear::{Says, adds, blocks};
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire};
+use crate::hook_recorder::{HookReply, adds, blocks};
 use crate::hooks::read;
-use crate::told::Note;
 use crate::turns::{CODER, TALKER};
-use crate::world::{WIRES, Wire, World};
 
 /// Text of about so many tokens, as the simulator counts them, that begins with a word.
 fn text(word: &str, tokens: usize) -> String {
@@ -18,14 +18,14 @@ fn text(word: &str, tokens: usize) -> String {
 }
 
 /// A model that takes so many tokens.
-async fn world(wire: Wire, file: &str, context: u64, replies: Vec<ScriptedReply>) -> World {
+async fn fixture(wire: Wire, file: &str, context: u64, replies: Vec<ScriptedReply>) -> Fixture {
     let thoughtful = |reply: ScriptedReply| match wire {
         Wire::Thinking => reply.with_reasoning("Let me think."),
         _ => reply,
     };
     let replies = replies.into_iter().map(thoughtful).collect();
     let script = Script::replies(replies).with_context(context);
-    World::scripted(wire, file, script).await
+    Fixture::scripted(wire, file, script).await
 }
 
 fn said(texts: &[String]) -> Vec<ScriptedReply> {
@@ -41,8 +41,8 @@ async fn fails(chat: &mut Chat, said: &str) -> Error {
     error
 }
 
-fn users(world: &World) -> Vec<String> {
-    let turns = turns(&world.last_body()).into_iter();
+fn users(fixture: &Fixture) -> Vec<String> {
+    let turns = turns(&fixture.last_body()).into_iter();
     let said = turns.filter_map(|turn| match turn {
         Turn::User(text) => Some(text),
         _ => None,
@@ -51,22 +51,24 @@ fn users(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_refused_is_summarized_and_the_message_is_sent_again() {
+async fn refused_too_long_conversation_is_compacted_and_the_message_resent() {
     for wire in WIRES {
         let replies = said(&[text("First", 1_000), "SUM".to_owned(), "on".to_owned()]);
-        let world = world(wire, TALKER, 2_000, replies).await;
-        world.ear.listen_to_all();
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "one").await;
-        world.ear.forget();
-        world.ear.say(Event::SessionStart, adds("Begun."));
-        world.ear.say(Event::TurnStart, adds("Now."));
+        let fixture = fixture(wire, TALKER, 2_000, replies).await;
+        fixture.hook_recorder.listen_to_all();
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "one").await;
+        fixture.hook_recorder.forget();
+        fixture
+            .hook_recorder
+            .say(Event::SessionStart, adds("Begun."));
+        fixture.hook_recorder.say(Event::TurnStart, adds("Now."));
         let two = text("two", 1_000);
-        let report = world.turn(&mut chat, &two).await;
+        let report = fixture.turn(&mut chat, &two).await;
         assert_eq!((report.text.as_str(), report.stop), ("on", Stop::End));
         assert_eq!(report.sum.model_calls, 2);
         assert_eq!(
-            world.ear.events(),
+            fixture.hook_recorder.events(),
             [
                 "user_prompt_submit",
                 "pre_user_turn",
@@ -82,76 +84,85 @@ async fn a_conversation_that_is_refused_is_summarized_and_the_message_is_sent_ag
                 "turn_end"
             ]
         );
-        let heard = world.ear.heard();
-        assert_eq!(heard[4].source.as_deref(), Some("auto"));
-        assert_eq!(heard[7].source.as_deref(), Some("compact"));
-        for input in &heard[4..7] {
-            let told = input.compaction.as_ref().unwrap();
-            assert_eq!(told.reason, "overflow");
-            assert!(told.input_tokens > 0 && told.output_tokens > 900);
+        let recorded = fixture.hook_recorder.recorded();
+        assert_eq!(recorded[4].source.as_deref(), Some("auto"));
+        assert_eq!(recorded[7].source.as_deref(), Some("compact"));
+        for input in &recorded[4..7] {
+            let reported = input.compaction.as_ref().unwrap();
+            assert_eq!(reported.reason, "overflow");
+            assert!(reported.input_tokens > 0 && reported.output_tokens > 900);
             let summary = (input.event == Event::AfterCompaction).then_some("SUM");
-            assert_eq!(told.summary.as_deref(), summary);
+            assert_eq!(reported.summary.as_deref(), summary);
         }
-        let iterations: Vec<u32> = heard[3..10].iter().map(|input| input.iteration).collect();
+        let iterations: Vec<u32> = recorded[3..10]
+            .iter()
+            .map(|input| input.iteration)
+            .collect();
         assert_eq!(iterations, [1; 7]);
-        // Whoever gives answers again learns that this one was not made from what stood before it.
-        let prefix = |at: usize| heard[at].prompt.as_ref().unwrap().prefix;
+        // The response cache learns that the answer does not depend on the dropped messages.
+        let prefix = |at: usize| recorded[at].prompt.as_ref().unwrap().prefix;
         assert_ne!(prefix(1), prefix(10));
-        let answer = heard[10].answer.as_ref().unwrap();
+        let answer = recorded[10].answer.as_ref().unwrap();
         assert_eq!(answer.worth.calls, 1);
         assert!(!answer.added_by.is_empty());
 
-        let users = users(&world);
+        let users = users(&fixture);
         assert_eq!(users.len(), 1);
         assert!(users[0].starts_with("<summary>\nSUM\n</summary>"));
         assert!(users[0].contains(&two) && users[0].contains("Begun.\nNow."));
         assert!(!users[0].contains("First"));
-        assert_eq!(world.messages(chat.session()).await.len(), 2);
+        assert_eq!(fixture.messages(chat.session()).await.len(), 2);
         // What was said before is summarized on the prefix that it was sent as; refused: the second.
-        let statuses: Vec<u16> = world
+        let statuses: Vec<u16> = fixture
             .simulator
             .received()
             .iter()
             .map(|got| got.status)
             .collect();
         assert_eq!(statuses, [200, 400, 200, 200]);
-        let about = turns(&world.bodies()[2]);
+        let about = turns(&fixture.bodies()[2]);
         assert_eq!(
             (about.len(), &about[..2]),
-            (3, &turns(&world.bodies()[1])[..2])
+            (3, &turns(&fixture.bodies()[1])[..2])
         );
-        world.turn(&mut chat, "three").await;
-        world.check_between(&[2, 3]);
+        fixture.turn(&mut chat, "three").await;
+        fixture.check_between(&[2, 3]);
     }
 }
 
 #[tokio::test]
-async fn what_a_tool_found_may_be_too_much() {
+async fn too_long_tool_results_are_compacted_within_the_turn() {
     for wire in WIRES {
         let replies = vec![
             read("a"),
             ScriptedReply::text("SUM"),
             ScriptedReply::text("done"),
         ];
-        let world = world(wire, CODER, 8_000, replies).await;
-        world.write("a", &format!("{}\n", text("line", 20)).repeat(500));
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "What does a say?").await;
+        let fixture = fixture(wire, CODER, 8_000, replies).await;
+        fixture.write("a", &format!("{}\n", text("line", 20)).repeat(500));
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "What does a say?").await;
         assert_eq!((report.text.as_str(), report.stop), ("done", Stop::End));
-        let users = users(&world);
+        let users = users(&fixture);
         assert!(users[0].starts_with("<summary>\nSUM"), "{users:?}");
         assert!(users[0].contains("What does a say?"), "{users:?}");
         assert!(users[0].contains("need not be repeated"), "{users:?}");
         // The summary was asked for about the beginning of it.
-        let about = world.bodies().into_iter().rev().nth(1).unwrap().to_string();
+        let about = fixture
+            .bodies()
+            .into_iter()
+            .rev()
+            .nth(1)
+            .unwrap()
+            .to_string();
         assert!(about.contains("The rest of this text is left out"));
-        let last = world.simulator.received().len() - 1;
-        world.check_between(&(1..=last).collect::<Vec<_>>());
+        let last = fixture.simulator.received().len() - 1;
+        fixture.check_between(&(1..=last).collect::<Vec<_>>());
     }
 }
 
 #[tokio::test]
-async fn the_oldest_is_left_out_of_what_is_summarized_if_that_is_too_long() {
+async fn summary_request_drops_the_oldest_messages_if_too_long() {
     for wire in WIRES {
         let replies = said(&[
             text("Oldest", 1_000),
@@ -159,17 +170,23 @@ async fn the_oldest_is_left_out_of_what_is_summarized_if_that_is_too_long() {
             "SUM".to_owned(),
             "on".to_owned(),
         ]);
-        let world = world(wire, TALKER, 2_500, replies).await;
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "one").await;
-        world.turn(&mut chat, "two").await;
-        assert_eq!(world.turn(&mut chat, "three").await.text, "on");
-        let about = world.bodies().into_iter().rev().nth(1).unwrap().to_string();
+        let fixture = fixture(wire, TALKER, 2_500, replies).await;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "one").await;
+        fixture.turn(&mut chat, "two").await;
+        assert_eq!(fixture.turn(&mut chat, "three").await.text, "on");
+        let about = fixture
+            .bodies()
+            .into_iter()
+            .rev()
+            .nth(1)
+            .unwrap()
+            .to_string();
         assert!(about.contains("The beginning of this conversation is left out"));
         assert!(about.contains("Newer") && !about.contains("Oldest"));
-        assert!(users(&world)[0].contains("three"));
-        let last = world.simulator.received().len() - 1;
-        world.check_between(&(2..=last).collect::<Vec<_>>());
+        assert!(users(&fixture)[0].contains("three"));
+        let last = fixture.simulator.received().len() - 1;
+        fixture.check_between(&(2..=last).collect::<Vec<_>>());
     }
 }
 
@@ -182,10 +199,10 @@ async fn a_message_that_is_too_long_is_reported_and_the_chat_continues() {
             "SUM of all".to_owned(),
             "on".to_owned(),
         ]);
-        let world = world(wire, TALKER, 2_500, replies).await;
-        world.ear.listen([Event::PreCompact]);
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "one").await;
+        let fixture = fixture(wire, TALKER, 2_500, replies).await;
+        fixture.hook_recorder.listen([Event::PreCompact]);
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "one").await;
         let error = fails(&mut chat, &text("two", 4_000)).await;
         for part in [
             "already summarized",
@@ -194,17 +211,17 @@ async fn a_message_that_is_too_long_is_reported_and_the_chat_continues() {
         ] {
             assert!(error.message.contains(part), "{error}");
         }
-        assert_eq!(world.ear.events(), ["pre_compact"]);
-        assert_eq!(world.turn(&mut chat, "three").await.text, "on");
-        let now = users(&world);
+        assert_eq!(fixture.hook_recorder.events(), ["pre_compact"]);
+        assert_eq!(fixture.turn(&mut chat, "three").await.text, "on");
+        let now = users(&fixture);
         assert!(now[0].contains("SUM of all") && now[0].contains("three"));
-        let all = (2..world.simulator.received().len()).collect::<Vec<_>>();
-        world.check_between(&all);
+        let all = (2..fixture.simulator.received().len()).collect::<Vec<_>>();
+        fixture.check_between(&all);
     }
 }
 
 #[tokio::test]
-async fn without_a_summary_the_error_says_why() {
+async fn error_gives_the_reason_when_compaction_is_not_possible() {
     let off = TALKER.replace("root: {", "root: {compaction_threshold: 0, ");
     for (file, event, expected) in [
         (
@@ -232,21 +249,21 @@ async fn without_a_summary_the_error_says_why() {
             ScriptedReply::text(text("First", 1_000)),
             ScriptedReply::error(400),
         ];
-        let world = world(Wire::Messages, file, 1_500, replies).await;
+        let fixture = fixture(Wire::Messages, file, 1_500, replies).await;
         if let Some(event) = event {
-            world.ear.say(event, blocks("not now"));
+            fixture.hook_recorder.say(event, blocks("not now"));
         }
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "one").await;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "one").await;
         let error = fails(&mut chat, &text("two", 1_000)).await;
         assert!(error.message.contains(expected), "{error}");
         assert!(error.message.contains("prompt is too long: "), "{error}");
         assert!(error.message.contains(" tokens > 1500 maximum"), "{error}");
         // What was said is not lost.
-        assert_eq!(world.messages(chat.session()).await.len(), 3);
-        match world.bodies().len() {
-            2 => world.check(),
-            _ => world.check_from(2),
+        assert_eq!(fixture.messages(chat.session()).await.len(), 3);
+        match fixture.bodies().len() {
+            2 => fixture.check(),
+            _ => fixture.check_from(2),
         }
     }
 }
@@ -255,69 +272,69 @@ async fn without_a_summary_the_error_says_why() {
 async fn a_turn_that_ends_after_the_summary_keeps_the_user_message() {
     for event in [Event::AfterCompaction, Event::SessionStart] {
         let replies = said(&[text("First", 1_000), "SUM".to_owned(), "on".to_owned()]);
-        let world = world(Wire::Messages, TALKER, 1_500, replies).await;
+        let fixture = fixture(Wire::Messages, TALKER, 1_500, replies).await;
         let cancel = CancellationToken::default();
         let switch = cancel.clone();
-        world.ear.on(event, move |input| {
+        fixture.hook_recorder.on(event, move |input| {
             let is_now = input.source.as_deref() != Some("startup");
             is_now.then(|| {
                 switch.cancel();
-                Says::Nothing
+                HookReply::Nothing
             })
         });
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "one").await;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "one").await;
         let two = text("two", 800);
         let report = chat.turn(&two, &cancel).await.unwrap();
         assert_eq!(report.stop, Stop::Interrupted);
         assert!(matches!(
-            world.told.notes().last(),
+            fixture.reported.notes().last(),
             Some(Note::Compacted(..))
         ));
-        assert_eq!(world.turn(&mut chat, "three").await.text, "on");
-        let users = users(&world);
+        assert_eq!(fixture.turn(&mut chat, "three").await.text, "on");
+        let users = users(&fixture);
         assert!(users[0].starts_with("<summary>\nSUM"));
         assert!(users[0].contains(&two));
         assert_eq!(users[1], "three");
-        world.check_between(&[2, 3]);
+        fixture.check_between(&[2, 3]);
     }
 }
 
 #[tokio::test]
-async fn a_summary_of_a_hook_is_as_good() {
+async fn summary_of_a_hook_resolves_an_overflow() {
     let replies = vec![
         ScriptedReply::text(text("First", 1_000)),
         ScriptedReply::text("on"),
     ];
-    let world = world(Wire::Responses, TALKER, 1_500, replies).await;
+    let fixture = fixture(Wire::Responses, TALKER, 1_500, replies).await;
     let mine = Output {
         summary: Some("MINE".to_owned()),
         ..Output::default()
     };
-    world.ear.say(Event::BeforeCompaction, mine);
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "one").await;
-    let report = world.turn(&mut chat, &text("two", 1_000)).await;
+    fixture.hook_recorder.say(Event::BeforeCompaction, mine);
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "one").await;
+    let report = fixture.turn(&mut chat, &text("two", 1_000)).await;
     assert_eq!((report.text.as_str(), report.sum.model_calls), ("on", 1));
-    assert!(users(&world)[0].starts_with("<summary>\nMINE"));
-    world.check_from(2);
+    assert!(users(&fixture)[0].starts_with("<summary>\nMINE"));
+    fixture.check_from(2);
 }
 
-/// Whoever wants a summary of what is too long by now gets one, too.
+/// `/compact` also works for a conversation that is too long.
 #[tokio::test]
-async fn what_the_user_wants_summarized_may_be_too_long() {
+async fn compact_command_drops_the_oldest_messages_if_too_long() {
     let replies = [
         vec![text("Oldest", 1_000), text("Newer", 1_600)],
         vec!["SUM".to_owned()],
     ]
     .concat();
-    let world = world(Wire::Chat, TALKER, 2_500, said(&replies)).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "one").await;
-    world.turn(&mut chat, "two").await;
+    let fixture = fixture(Wire::Chat, TALKER, 2_500, said(&replies)).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "one").await;
+    fixture.turn(&mut chat, "two").await;
     assert!(chat.compact(&CancellationToken::default()).await.unwrap());
-    let about = world.last_body().to_string();
+    let about = fixture.last_body().to_string();
     assert!(about.contains("Newer") && !about.contains("Oldest"));
-    let all = (2..world.simulator.received().len()).collect::<Vec<_>>();
-    world.check_between(&all);
+    let all = (2..fixture.simulator.received().len()).collect::<Vec<_>>();
+    fixture.check_between(&all);
 }

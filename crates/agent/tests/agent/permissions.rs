@@ -8,8 +8,8 @@ use cachalot_tools::builtin::{self, Shell, ShellSettings};
 use cachalot_tools::{Arguments, CallOutcome, ResourceAccess, Workspace};
 use serde_json::{Value, json};
 
+use crate::fixture::{Fixture, WIRES, Wire};
 use crate::turns::CODER;
-use crate::world::{WIRES, Wire, World};
 
 /// Rules over a workspace.
 struct Rules {
@@ -59,7 +59,7 @@ impl Rules {
     }
 }
 
-/// What a call touches: as the built-in tool of this name declares it, or as the arguments show it.
+/// The resources of a call: as the built-in tool declares them, or as the arguments show them.
 fn resource_access(tool: &str, arguments: &Arguments, read_only: bool) -> ResourceAccess {
     let shell = Shell::new(ShellSettings::default()).unwrap();
     let mut tools = builtin::files();
@@ -78,14 +78,14 @@ fn denied(decision: &PermissionDecision) -> bool {
 }
 
 #[test]
-fn without_rules_what_only_reads_is_allowed_and_all_else_is_asked_about() {
+fn without_rules_reads_are_allowed_and_writes_need_approval() {
     let rules = Rules::of("{}");
     assert_eq!(rules.of_reading("a"), ALLOW);
     assert_eq!(rules.of_writing("a"), ASK);
 }
 
 #[test]
-fn denials_win_over_questions_and_questions_over_permissions() {
+fn deny_overrides_ask_and_ask_overrides_allow() {
     let rules = Rules::of(
         "allow: ['*']\nask: ['shell:command=git push*', 'read_file:path=secret*']\ndeny: ['shell:command=git push --force*']",
     );
@@ -106,7 +106,7 @@ fn denials_win_over_questions_and_questions_over_permissions() {
 }
 
 #[test]
-fn all_arguments_of_a_rule_have_to_match() {
+fn rule_applies_only_if_all_its_arguments_match() {
     let rules = Rules::of("allow: ['shell:command=make *:working_directory=build']");
     for directory in ["x", "build"] {
         std::fs::create_dir(rules.root.path().join(directory)).unwrap();
@@ -128,7 +128,7 @@ fn all_arguments_of_a_rule_have_to_match() {
 }
 
 #[test]
-fn a_permission_for_a_command_is_none_for_shell_syntax() {
+fn allowed_command_does_not_cover_shell_syntax() {
     let rules = Rules::of(
         "allow: ['shell:command=git *', 'shell:command=ls', 'shell:command=echo * > out.txt']",
     );
@@ -160,7 +160,7 @@ fn a_permission_for_a_command_is_none_for_shell_syntax() {
 }
 
 #[test]
-fn a_denial_of_a_command_finds_it_within_a_line() {
+fn denied_command_is_found_within_a_line() {
     let rules = Rules::of("allow: [shell]\ndeny: ['shell:command=rm *']");
     for line in [
         "rm -rf .",
@@ -183,7 +183,7 @@ fn a_denial_of_a_command_finds_it_within_a_line() {
 }
 
 #[test]
-fn a_path_is_what_it_leads_to() {
+fn path_rules_match_the_normalized_path() {
     let rules = Rules::of(
         "allow: ['write_file:path=src/**', 'apply_patch:path=src/*']\ndeny: ['*:path=.env*', '*:path=**/*.key']",
     );
@@ -218,7 +218,7 @@ fn a_path_is_what_it_leads_to() {
 
 #[cfg(unix)]
 #[test]
-fn links_are_followed() {
+fn path_rules_match_the_target_of_links() {
     let rules = Rules::of("allow: ['write_file:path=src/**']\ndeny: ['*:path=secrets/**']");
     let root = rules.root.path();
     for directory in ["src", "secrets", "other"] {
@@ -256,7 +256,7 @@ fn a_patch_is_judged_by_the_files_in_it() {
 }
 
 #[test]
-fn lists_and_other_values() {
+fn rules_match_lists_and_scalar_arguments() {
     let rules = Rules::of(
         "allow: ['add:names=a*', 'count:number=4*']\ndeny: ['move:paths=.env', 'add:names=aa', 'web_fetch:url=https://evil.example:8443/*?x=1']",
     );
@@ -285,7 +285,7 @@ fn lists_and_other_values() {
 }
 
 #[tokio::test]
-async fn what_is_allowed_runs_what_is_denied_does_not_and_all_else_is_asked_about() {
+async fn allowed_calls_run_denied_calls_fail_and_others_need_approval() {
     for wire in WIRES {
         let file = "
 agents:
@@ -301,16 +301,16 @@ permissions:
             .and_call("write_file", write("c"))
             .and_call("shell", json!({"command": "echo hello"}))
             .and_call("shell", json!({"command": "echo hello > d"}));
-        let world = World::new(wire, file, vec![calls, ScriptedReply::text("done")]).await;
-        world.write(".env", "SECRET=1");
-        world.answers.give([
+        let fixture = Fixture::new(wire, file, vec![calls, ScriptedReply::text("done")]).await;
+        fixture.write(".env", "SECRET=1");
+        fixture.answers.give([
             Approval::Yes,
             Approval::No(None),
             Approval::No(Some("use `out`".to_owned())),
         ]);
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "go").await;
-        let asked = world.answers.asked();
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "go").await;
+        let asked = fixture.answers.asked();
         assert_eq!(asked.len(), 3);
         assert_eq!(asked[0].arguments, write("b"));
         assert_eq!(
@@ -318,11 +318,11 @@ permissions:
             ("root", None)
         );
         assert_eq!(asked[2].arguments["command"], "echo hello > d");
-        assert_eq!(world.answers.most_at_once(), 1);
+        assert_eq!(fixture.answers.most_at_once(), 1);
         for (path, is_there) in [("out/a", true), ("b", true), ("c", false), ("d", false)] {
-            assert_eq!(world.root.path().join(path).exists(), is_there, "{path}");
+            assert_eq!(fixture.root.path().join(path).exists(), is_there, "{path}");
         }
-        let ended = world.told.ended();
+        let ended = fixture.reported.ended();
         assert_eq!(ended.len(), 6);
         assert_eq!(ended[1].how, CallOutcome::Refused);
         assert!(
@@ -340,12 +340,12 @@ permissions:
             "The user did not allow this call of `shell`: use `out`."
         );
         assert!(ended[4].text.contains("hello"));
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn without_a_user_approval_is_denied() {
+async fn approval_without_a_user_is_denied() {
     use cachalot_agent::event::DenyAll;
 
     let replies = vec![
@@ -353,22 +353,22 @@ async fn without_a_user_approval_is_denied() {
         ScriptedReply::text("I may not."),
     ];
     let file = CODER.replace("[edit_file, write_file]", "[edit_file]");
-    let world = World::new(Wire::Chat, &file, replies).await;
-    let mut house = world.house();
-    house.approver = std::sync::Arc::new(DenyAll);
-    let mut chat = cachalot_agent::Chat::begin(house, world.team(), None)
+    let fixture = Fixture::new(Wire::Chat, &file, replies).await;
+    let mut dependencies = fixture.dependencies();
+    dependencies.approver = std::sync::Arc::new(DenyAll);
+    let mut chat = cachalot_agent::Chat::begin(dependencies, fixture.team(), None)
         .await
         .unwrap();
-    world.turn(&mut chat, "go").await;
-    assert!(!world.root.path().join("a").exists());
-    let text = &world.told.ended()[0].text;
+    fixture.turn(&mut chat, "go").await;
+    assert!(!fixture.root.path().join("a").exists());
+    let text = &fixture.reported.ended()[0].text;
     assert!(text.contains("permissions.allow"), "{text}");
-    world.check();
+    fixture.check();
 }
 
 /// "Always" is for the pattern that was shown, where it would be asked about for the same reason.
 #[tokio::test]
-async fn always_is_no_more_than_what_was_asked() {
+async fn always_approval_covers_only_the_shown_pattern() {
     let file = "
 agents:
   root: {model: test, instruction: You work., toolsets: [{type: filesystem}, {type: shell}]}
@@ -390,17 +390,17 @@ permissions:
         shell("echo 3"),
         ScriptedReply::text("done"),
     ];
-    let world = World::new(Wire::Chat, file, replies).await;
-    world.answers.give([
+    let fixture = Fixture::new(Wire::Chat, file, replies).await;
+    fixture.answers.give([
         Approval::Always,
         Approval::No(None),
         Approval::Always,
         Approval::Yes,
         Approval::Yes,
     ]);
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
-    let patterns: Vec<Option<String>> = world
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    let patterns: Vec<Option<String>> = fixture
         .answers
         .asked()
         .into_iter()
@@ -418,8 +418,8 @@ permissions:
     );
     // In a new session of the same chat it still holds.
     chat.start_new_session().await.unwrap();
-    world.turn(&mut chat, "again").await;
-    let asked: Vec<Value> = world
+    fixture.turn(&mut chat, "again").await;
+    let asked: Vec<Value> = fixture
         .answers
         .asked()
         .into_iter()
@@ -435,14 +435,14 @@ permissions:
             Value::Null
         ]
     );
-    let there = |path: &str| world.root.path().join(path).exists();
+    let there = |path: &str| fixture.root.path().join(path).exists();
     assert!(!there("a") && there("b") && there("c") && there("d"));
-    world.check();
+    fixture.check();
 }
 
-/// What may be denied is asked about each time, whatever was allowed, and refused where no user is.
+/// A possibly denied call needs approval each time, despite earlier approvals, and fails without a user.
 #[tokio::test]
-async fn a_doubtful_call_is_asked_about_each_time() {
+async fn possibly_denied_call_needs_approval_each_time() {
     let file = "
 agents:
   root: {model: test, instruction: You work., toolsets: [{type: filesystem}, {type: shell}]}
@@ -459,13 +459,13 @@ permissions:
         ScriptedReply::call("grep", json!({"pattern": "KEY", "hidden": true})),
         ScriptedReply::text("done"),
     ];
-    let world = World::new(Wire::Chat, file, replies).await;
-    std::fs::write(world.root.path().join(".env"), "KEY=secret").unwrap();
-    std::fs::write(world.root.path().join("a"), "the KEY").unwrap();
-    world.answers.give([Approval::Always, Approval::No(None)]);
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
-    let asked = world.answers.asked();
+    let fixture = Fixture::new(Wire::Chat, file, replies).await;
+    std::fs::write(fixture.root.path().join(".env"), "KEY=secret").unwrap();
+    std::fs::write(fixture.root.path().join("a"), "the KEY").unwrap();
+    fixture.answers.give([Approval::Always, Approval::No(None)]);
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    let asked = fixture.answers.asked();
     assert_eq!(asked.len(), 2, "{asked:?}");
     for asked in &asked {
         assert!(
@@ -474,7 +474,7 @@ permissions:
         );
         assert_eq!(asked.rule.as_deref(), Some("shell:command=rm *"));
     }
-    let ended = world.told.ended();
+    let ended = fixture.reported.ended();
     assert!(
         ended[3]
             .text
@@ -486,6 +486,6 @@ permissions:
         "{}",
         ended[4].text
     );
-    assert!(world.root.path().join("a").exists());
-    world.check();
+    assert!(fixture.root.path().join("a").exists());
+    fixture.check();
 }

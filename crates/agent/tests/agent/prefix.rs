@@ -1,4 +1,4 @@
-//! How long the provider is asked to keep what was sent: `prefix: {ttl: …}`, and who is waited for.
+//! The requested cache lifetime: `prefix: {ttl: …}`, and human-paced turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use cachalot_core::ManualClock;
 use cachalot_simulator::ScriptedReply;
 use serde_json::{Value, json};
 
-use crate::told::Note;
-use crate::world::{Wire, World};
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, Wire};
 
 fn file(prefix: &str) -> String {
     format!(
@@ -31,22 +31,24 @@ fn times(body: &Value) -> Vec<String> {
 /// The markers of the first requests of two turns; ten minutes lie between them if the user is slow.
 async fn of_two_turns(prefix: &str, human_paced: bool) -> [Vec<String>; 2] {
     let replies = ["One.", "Two."].map(ScriptedReply::text);
-    let world = World::new(Wire::Messages, &file(prefix), replies.into()).await;
-    let mut house = world.house();
-    house.human_paced = human_paced;
-    let clock = Arc::new(ManualClock::at(world.clock.now()));
-    house.clock = clock.clone();
-    let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
-    world.turn(&mut chat, "First.").await;
+    let fixture = Fixture::new(Wire::Messages, &file(prefix), replies.into()).await;
+    let mut dependencies = fixture.dependencies();
+    dependencies.human_paced = human_paced;
+    let clock = Arc::new(ManualClock::at(fixture.clock.now()));
+    dependencies.clock = clock.clone();
+    let mut chat = Chat::begin(dependencies, fixture.team(), None)
+        .await
+        .unwrap();
+    fixture.turn(&mut chat, "First.").await;
     clock.advance(Duration::from_secs(600));
-    world.turn(&mut chat, "Second.").await;
-    let bodies = world.bodies();
-    world.check();
+    fixture.turn(&mut chat, "Second.").await;
+    let bodies = fixture.bodies();
+    fixture.check();
     [times(&bodies[0]), times(&bodies[1])]
 }
 
 #[tokio::test]
-async fn an_hour_is_asked_for_where_a_person_is_waited_for_or_the_file_says_so() {
+async fn one_hour_ttl_is_used_for_human_paced_turns_or_when_configured() {
     let cases = [
         ("", false, "5m 5m", "5m 5m 5m"),
         ("", true, "5m 5m", "1h 1h 5m"),
@@ -62,7 +64,7 @@ async fn an_hour_is_asked_for_where_a_person_is_waited_for_or_the_file_says_so()
 }
 
 #[tokio::test]
-async fn agents_do_not_let_each_other_wait() {
+async fn sub_agent_requests_keep_the_five_minute_ttl() {
     let call = ScriptedReply::call(
         "transfer_task",
         json!({"agent": "helper", "task": "Count."}),
@@ -77,126 +79,136 @@ async fn agents_do_not_let_each_other_wait() {
         "{}    sub_agents: [helper]\n  helper: {{model: test, instruction: {long}}}\n",
         file("")
     );
-    let world = World::new(Wire::Messages, &file, replies).await;
-    let mut house = world.house();
-    house.human_paced = true;
-    let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
-    world.turn(&mut chat, "How many?").await;
-    let bodies = world.bodies();
+    let fixture = Fixture::new(Wire::Messages, &file, replies).await;
+    let mut dependencies = fixture.dependencies();
+    dependencies.human_paced = true;
+    let mut chat = Chat::begin(dependencies, fixture.team(), None)
+        .await
+        .unwrap();
+    fixture.turn(&mut chat, "How many?").await;
+    let bodies = fixture.bodies();
     assert!(times(&bodies[1]).iter().all(|time| time == "5m"));
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_single_turn_marks_nothing_that_nothing_reads() {
+async fn single_turn_without_tools_sets_no_markers() {
     for (tools, single_turn, marked) in [
         ("", true, false),
         ("", false, true),
         ("    toolsets: [{type: filesystem}]\n", true, true),
     ] {
-        let world = World::new(
+        let fixture = Fixture::new(
             Wire::Messages,
             &file(tools),
             vec![ScriptedReply::text("One.")],
         )
         .await;
-        let mut house = world.house();
-        house.single_turn = single_turn;
-        let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
-        world.turn(&mut chat, "First.").await;
-        let bodies = world.bodies();
+        let mut dependencies = fixture.dependencies();
+        dependencies.single_turn = single_turn;
+        let mut chat = Chat::begin(dependencies, fixture.team(), None)
+            .await
+            .unwrap();
+        fixture.turn(&mut chat, "First.").await;
+        let bodies = fixture.bodies();
         assert_eq!(
             !times(&bodies[0]).is_empty(),
             marked,
             "{tools:?} {single_turn}"
         );
-        world.check();
+        fixture.check();
     }
 }
 
 /// One request each; what they asked to be kept.
-async fn of_single_turns(world: &mut World, seconds_between: &[u64]) -> Vec<usize> {
-    let clock = Arc::new(ManualClock::at(world.clock.now()));
-    world.clock = clock.clone();
+async fn of_single_turns(fixture: &mut Fixture, seconds_between: &[u64]) -> Vec<usize> {
+    let clock = Arc::new(ManualClock::at(fixture.clock.now()));
+    fixture.clock = clock.clone();
     for seconds in seconds_between {
         clock.advance(Duration::from_secs(*seconds));
-        let mut house = world.house();
-        house.single_turn = true;
-        let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
-        world.turn(&mut chat, "First.").await;
+        let mut dependencies = fixture.dependencies();
+        dependencies.single_turn = true;
+        let mut chat = Chat::begin(dependencies, fixture.team(), None)
+            .await
+            .unwrap();
+        fixture.turn(&mut chat, "First.").await;
     }
-    let bodies = world.bodies();
+    let bodies = fixture.bodies();
     bodies.iter().map(|body| times(body).len()).collect()
 }
 
 #[tokio::test]
 async fn single_turns_in_a_row_share_tools_and_system_text() {
     let replies = vec![ScriptedReply::text("One."); 4];
-    let mut world = World::new(Wire::Messages, &file(""), replies)
+    let mut fixture = Fixture::new(Wire::Messages, &file(""), replies)
         .await
         .in_file();
     // The second one is evidence of a third, and the fourth comes too late to read anything.
-    let marked = of_single_turns(&mut world, &[0, 60, 60, 600]).await;
+    let marked = of_single_turns(&mut fixture, &[0, 60, 60, 600]).await;
     assert_eq!(marked, [0, 1, 1, 0]);
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn the_second_request_of_a_single_turn_is_evidence_of_a_third() {
+async fn second_request_of_a_single_turn_chat_sets_markers() {
     let replies = ["One.", "Two."].map(ScriptedReply::text);
-    let world = World::new(Wire::Messages, &file(""), replies.into()).await;
-    let mut house = world.house();
-    house.single_turn = true;
-    let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
-    world.turn(&mut chat, "First.").await;
-    let turn = world.turn(&mut chat, "Second.").await;
-    let bodies = world.bodies();
+    let fixture = Fixture::new(Wire::Messages, &file(""), replies.into()).await;
+    let mut dependencies = fixture.dependencies();
+    dependencies.single_turn = true;
+    let mut chat = Chat::begin(dependencies, fixture.team(), None)
+        .await
+        .unwrap();
+    fixture.turn(&mut chat, "First.").await;
+    let turn = fixture.turn(&mut chat, "Second.").await;
+    let bodies = fixture.bodies();
     assert_eq!(times(&bodies[0]), [] as [&str; 0]);
     assert!(!times(&bodies[1]).is_empty());
     assert_eq!(turn.breaks, [], "it had nothing to read");
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_single_turn_that_was_not_marked_breaks_nothing_when_its_session_goes_on() {
+async fn unmarked_single_turn_is_no_break_when_its_session_continues() {
     let replies = ["One.", "Two."].map(ScriptedReply::text);
-    let world = World::new(Wire::Messages, &file(""), replies.into())
+    let fixture = Fixture::new(Wire::Messages, &file(""), replies.into())
         .await
         .in_file();
-    let mut house = world.house();
-    house.single_turn = true;
-    let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
-    world.turn(&mut chat, "First.").await;
-    let mut again = world.resume(chat.session()).await.unwrap();
-    let turn = world.turn(&mut again, "Second.").await;
+    let mut dependencies = fixture.dependencies();
+    dependencies.single_turn = true;
+    let mut chat = Chat::begin(dependencies, fixture.team(), None)
+        .await
+        .unwrap();
+    fixture.turn(&mut chat, "First.").await;
+    let mut again = fixture.resume(chat.session()).await.unwrap();
+    let turn = fixture.turn(&mut again, "Second.").await;
     assert_eq!(turn.breaks, []);
-    assert!(!times(&world.bodies()[1]).is_empty());
-    world.check();
+    assert!(!times(&fixture.bodies()[1]).is_empty());
+    fixture.check();
 }
 
 #[tokio::test]
 async fn a_prefix_break_is_reported_once() {
     let replies = ["One.", "Two."].map(ScriptedReply::text);
     let file = "agents:\n  root: {model: test, instruction: Be brief.}\n";
-    let world = World::new(Wire::Messages, file, replies.into()).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "First.").await;
-    world.turn(&mut chat, "Second.").await;
-    let notes = world.told.notes();
-    let told: Vec<&String> = notes
+    let fixture = Fixture::new(Wire::Messages, file, replies.into()).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "First.").await;
+    fixture.turn(&mut chat, "Second.").await;
+    let notes = fixture.reported.notes();
+    let reported: Vec<&String> = notes
         .iter()
         .filter_map(|note| match note {
             Note::Noted(text) => Some(text),
             _ => None,
         })
         .collect();
-    let [told] = told[..] else {
-        panic!("{told:?}");
+    let [reported] = reported[..] else {
+        panic!("{reported:?}");
     };
     assert!(
-        told.contains("too short") && told.contains("1024"),
-        "{told}"
+        reported.contains("too short") && reported.contains("1024"),
+        "{reported}"
     );
-    assert!(world.bodies().iter().all(|body| times(body).is_empty()));
-    world.check();
+    assert!(fixture.bodies().iter().all(|body| times(body).is_empty()));
+    fixture.check();
 }

@@ -22,8 +22,8 @@ use cachalot_tools::{
 use serde_json::{Value, json};
 
 use crate::bodies::{Turn, turns};
-use crate::told::Note;
-use crate::world::{NOW, WIRES, Wire, World};
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, NOW, WIRES, Wire};
 
 /// An agent that is reviewed as `review` says, with an instruction that providers find worth keeping.
 fn wait_for_review(review: &str) -> String {
@@ -104,31 +104,31 @@ fn hanging() -> ScriptedReply {
 }
 
 /// A world with tools `memory` and `shell`, which count.
-struct Desk {
-    world: World,
+struct ReviewFixture {
+    fixture: Fixture,
     memory: Arc<Counting>,
     shell: Arc<Counting>,
 }
 
-async fn desk(wire: Wire, file: &str, replies: Vec<ScriptedReply>) -> Desk {
-    let mut world = World::new(wire, file, replies).await;
+async fn review_fixture(wire: Wire, file: &str, replies: Vec<ScriptedReply>) -> ReviewFixture {
+    let mut fixture = Fixture::new(wire, file, replies).await;
     let (memory, shell) = (Counting::new("memory"), Counting::new("shell"));
-    world.tools = vec![Arc::clone(&memory) as _, Arc::clone(&shell) as _];
-    Desk {
-        world,
+    fixture.tools = vec![Arc::clone(&memory) as _, Arc::clone(&shell) as _];
+    ReviewFixture {
+        fixture,
         memory,
         shell,
     }
 }
 
-impl Desk {
+impl ReviewFixture {
     /// The reviews that were told of.
     fn reviews(&self) -> Vec<ReviewReport> {
         let review = |note| match note {
             Note::Reviewed(report) => Some(*report),
             _ => None,
         };
-        let notes = self.world.told.notes();
+        let notes = self.fixture.reported.notes();
         notes.into_iter().filter_map(review).collect()
     }
 
@@ -141,7 +141,7 @@ impl Desk {
     }
 }
 
-/// How much of a request the provider has kept, by its own rules.
+/// The cached tokens of a request, by the rules of its provider.
 fn kept(wire: Wire, usage: Usage) -> u64 {
     match wire.is_anthropic() {
         true => usage.cache_read + usage.cache_write(),
@@ -157,19 +157,21 @@ fn last_message(body: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_review_reads_what_the_chat_has_sent_and_may_use_what_it_is_given() {
+async fn review_reads_the_cached_chat_and_uses_its_listed_tools() {
     for wire in WIRES {
         let replies = vec![text("2 km."), shell(), store(), text("I kept one thing.")];
-        let desk = desk(
+        let review_fixture = review_fixture(
             wire,
             &wait_for_review("every_turns: 1, tools: [memory, read_file, grep]"),
             replies,
         )
         .await;
-        let world = &desk.world;
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "How deep? In metres, please.").await;
-        let review = desk.review(&mut chat).await;
+        let fixture = &review_fixture.fixture;
+        let mut chat = fixture.chat().await;
+        let report = fixture
+            .turn(&mut chat, "How deep? In metres, please.")
+            .await;
+        let review = review_fixture.review(&mut chat).await;
 
         let (first, parent) = (review.first.unwrap(), review.parent.unwrap());
         assert_eq!(first.cache_read, kept(wire, parent), "{wire:?}");
@@ -180,7 +182,13 @@ async fn a_review_reads_what_the_chat_has_sent_and_may_use_what_it_is_given() {
         );
         assert_eq!(review.kind, ReviewKind::Combined);
         assert_eq!(review.denied, ["shell"]);
-        assert_eq!((desk.memory.entered(), desk.shell.entered()), (1, 0));
+        assert_eq!(
+            (
+                review_fixture.memory.entered(),
+                review_fixture.shell.entered()
+            ),
+            (1, 0)
+        );
         assert_eq!(
             (review.text.as_str(), review.failure),
             ("I kept one thing.", None)
@@ -194,15 +202,19 @@ async fn a_review_reads_what_the_chat_has_sent_and_may_use_what_it_is_given() {
         assert_eq!(chat.total(), both);
         assert_ne!(review.session, chat.session());
 
-        let asked = last_message(&world.bodies()[1]);
+        let asked = last_message(&fixture.bodies()[1]);
         assert!(asked.starts_with("Review this conversation."), "{asked}");
         assert!(asked.contains("`grep`, `memory`, `read_file`"), "{asked}");
         assert!(
             !asked.contains("skill_manage"),
             "it has no such tool: {asked}"
         );
-        assert_eq!(world.told.shown(), "2 km.", "nothing of it is an answer");
-        desk.world.check();
+        assert_eq!(
+            fixture.reported.shown(),
+            "2 km.",
+            "nothing of it is an answer"
+        );
+        review_fixture.fixture.check();
     }
 }
 
@@ -211,21 +223,21 @@ async fn a_review_without_inheritance_gets_a_digest_and_reads_uncached() {
     for wire in WIRES {
         let replies = vec![text("2 km."), text("Nothing to keep.")];
         let file = wait_for_review("every_turns: 1, inherit: none");
-        let desk = desk(wire, &file, replies).await;
-        let world = &desk.world;
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "How deep?").await;
-        let review = desk.review(&mut chat).await;
+        let review_fixture = review_fixture(wire, &file, replies).await;
+        let fixture = &review_fixture.fixture;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "How deep?").await;
+        let review = review_fixture.review(&mut chat).await;
         let first = review.first.unwrap();
         assert!(
             first.cache_read == 0 && first.total_input() > 0,
             "{first:?}"
         );
         assert_eq!(review.result(), "none");
-        let asked = last_message(&world.last_body());
+        let asked = last_message(&fixture.last_body());
         let said = "\nThe user:\n  | How deep?\n\nThe assistant:\n  | 2 km.\n\nReview this";
         assert!(asked.contains(said), "{asked}");
-        desk.world.check_from(1);
+        review_fixture.fixture.check_from(1);
     }
 }
 
@@ -233,58 +245,65 @@ async fn a_review_without_inheritance_gets_a_digest_and_reads_uncached() {
 async fn another_model_inherits_nothing_and_gets_a_digest() {
     let replies = vec![text("2 km."), text("Nothing to keep.")];
     let file = wait_for_review("every_turns: 1, model: other");
-    let mut desk = desk(Wire::Messages, &file, replies).await;
-    let url = desk.world.simulator.url();
-    desk.world.model_keys = format!(
+    let mut review_fixture = review_fixture(Wire::Messages, &file, replies).await;
+    let url = review_fixture.fixture.simulator.url();
+    review_fixture.fixture.model_keys = format!(
         "}}\n  other: {{provider: openai, model: gpt-4o, base_url: '{url}/v1', token_key: TEST_KEY"
     );
-    let mut chat = desk.world.chat().await;
-    desk.world.turn(&mut chat, "How deep?").await;
-    let review = desk.review(&mut chat).await;
+    let mut chat = review_fixture.fixture.chat().await;
+    review_fixture.fixture.turn(&mut chat, "How deep?").await;
+    let review = review_fixture.review(&mut chat).await;
     assert_eq!((review.failure.clone(), review.sum.model_calls), (None, 1));
     assert_eq!(review.first.unwrap().cache_read, 0);
-    let body = desk.world.last_body();
+    let body = review_fixture.fixture.last_body();
     assert_eq!(body["model"], "gpt-4o");
     let asked = last_message(&body);
     assert!(
         asked.contains("  | How deep?\n") && asked.contains("Review this"),
         "{asked}"
     );
-    desk.world.check_from(1);
+    review_fixture.fixture.check_from(1);
 }
 
 #[tokio::test]
-async fn a_review_with_tools_that_the_provider_runs_is_warned_of_and_fails() {
-    let mut desk = desk(
+async fn review_with_server_tools_warns_and_fails() {
+    let mut review_fixture = review_fixture(
         Wire::Chat,
         &wait_for_review("every_turns: 1"),
         vec![text("2 km.")],
     )
     .await;
-    desk.world.model_keys = ", provider_opts: {web_search_options: {}}".to_owned();
-    let mut chat = desk.world.chat().await;
+    review_fixture.fixture.model_keys = ", provider_opts: {web_search_options: {}}".to_owned();
+    let mut chat = review_fixture.fixture.chat().await;
     let named = |text: &str| text.contains("the review") && text.contains("web_search_options");
-    assert!(desk.world.told.warnings().iter().any(|text| named(text)));
-    desk.world.turn(&mut chat, "How deep?").await;
-    let review = desk.review(&mut chat).await;
+    assert!(
+        review_fixture
+            .fixture
+            .reported
+            .warnings()
+            .iter()
+            .any(|text| named(text))
+    );
+    review_fixture.fixture.turn(&mut chat, "How deep?").await;
+    let review = review_fixture.review(&mut chat).await;
     assert_eq!(review.result(), "error");
     assert!(named(&review.failure.unwrap()));
-    desk.world.check();
+    review_fixture.fixture.check();
 }
 
 #[tokio::test]
-async fn the_session_of_the_chat_stays_as_it_is_byte_for_byte() {
+async fn review_leaves_the_chat_session_unchanged() {
     let replies = vec![text("2 km."), store(), text("I kept one thing.")];
-    let mut desk = desk(
+    let mut review_fixture = review_fixture(
         Wire::Messages,
         &wait_for_review("every_turns: 0, tools: [memory]"),
         replies,
     )
     .await;
     let memory = Arc::new(InProcessStore::new(Arc::new(ManualClock::at(NOW))));
-    desk.world.remember_in(Arc::clone(&memory) as _);
-    let mut chat = desk.world.chat().await;
-    desk.world.turn(&mut chat, "How deep?").await;
+    review_fixture.fixture.store_in(Arc::clone(&memory) as _);
+    let mut chat = review_fixture.fixture.chat().await;
+    review_fixture.fixture.turn(&mut chat, "How deep?").await;
     assert!(!chat.is_reviewing(), "none is due");
     let session = chat.session().to_owned();
     let record = || async {
@@ -299,33 +318,46 @@ async fn the_session_of_the_chat_stays_as_it_is_byte_for_byte() {
     };
     let before = record().await;
     chat.review(Some("the units")).unwrap();
-    let review = desk.review(&mut chat).await;
+    let review = review_fixture.review(&mut chat).await;
     assert_eq!(review.result(), "memory");
-    let asked = last_message(&desk.world.bodies()[1]);
+    let asked = last_message(&review_fixture.fixture.bodies()[1]);
     assert!(asked.contains("above all: the units"), "{asked}");
     assert_eq!(record().await, before);
-    desk.world.check();
+    review_fixture.fixture.check();
 }
 
 #[tokio::test]
-async fn an_answer_does_not_wait_and_one_review_runs_at_a_time() {
+async fn review_runs_in_the_background_one_at_a_time() {
     let replies = vec![text("2 km."), hanging(), text("Welcome."), text("unused")];
-    let desk = desk(
+    let review_fixture = review_fixture(
         Wire::Chat,
         &wait_for_review("every_turns: 1, tools: [memory]"),
         replies,
     )
     .await;
-    let mut chat = desk.world.chat().await;
+    let mut chat = review_fixture.fixture.chat().await;
     let began = Instant::now();
-    assert_eq!(desk.world.turn(&mut chat, "How deep?").await.text, "2 km.");
-    desk.world
-        .until("the review's request", |world| world.bodies().len() == 2)
+    assert_eq!(
+        review_fixture
+            .fixture
+            .turn(&mut chat, "How deep?")
+            .await
+            .text,
+        "2 km."
+    );
+    review_fixture
+        .fixture
+        .until("the review's request", |fixture| {
+            fixture.bodies().len() == 2
+        })
         .await;
     assert!(chat.is_reviewing());
-    assert_eq!(desk.world.turn(&mut chat, "Thanks.").await.text, "Welcome.");
+    assert_eq!(
+        review_fixture.fixture.turn(&mut chat, "Thanks.").await.text,
+        "Welcome."
+    );
     let skipped = "no review, although one is due: a review is running";
-    let warnings = desk.world.told.warnings();
+    let warnings = review_fixture.fixture.reported.warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].starts_with(skipped), "{warnings:?}");
     assert_eq!(chat.review(None).unwrap_err().kind, ErrorKind::Input);
@@ -333,34 +365,38 @@ async fn an_answer_does_not_wait_and_one_review_runs_at_a_time() {
     // It ends with the chat, and is told of.
     chat.close().await;
     assert!(began.elapsed() < Duration::from_secs(30));
-    let reviews = desk.reviews();
+    let reviews = review_fixture.reviews();
     assert_eq!(reviews.len(), 1);
     assert_eq!(reviews[0].result(), "error");
     assert_eq!(reviews[0].failure.as_deref(), Some("it was cancelled"));
-    desk.world.check_from(2);
+    review_fixture.fixture.check_from(2);
 }
 
 #[tokio::test]
 async fn a_review_is_dropped_with_its_chat() {
     let replies = vec![text("2 km."), hanging()];
-    let desk = desk(Wire::Chat, &wait_for_review("every_turns: 1"), replies).await;
-    let mut chat = desk.world.chat().await;
-    desk.world.turn(&mut chat, "How deep?").await;
-    desk.world
-        .until("the review's request", |world| world.bodies().len() == 2)
+    let review_fixture =
+        review_fixture(Wire::Chat, &wait_for_review("every_turns: 1"), replies).await;
+    let mut chat = review_fixture.fixture.chat().await;
+    review_fixture.fixture.turn(&mut chat, "How deep?").await;
+    review_fixture
+        .fixture
+        .until("the review's request", |fixture| {
+            fixture.bodies().len() == 2
+        })
         .await;
     drop(chat);
     for _ in 0..1_000 {
-        if !desk.reviews().is_empty() {
+        if !review_fixture.reviews().is_empty() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(
-        desk.reviews()[0].failure.as_deref(),
+        review_fixture.reviews()[0].failure.as_deref(),
         Some("it was cancelled")
     );
-    desk.world.check();
+    review_fixture.fixture.check();
 }
 
 #[tokio::test]
@@ -372,51 +408,59 @@ async fn a_failed_review_is_always_reported() {
         text("Welcome."),
         text("Nothing to keep."),
     ];
-    let desk = desk(
+    let review_fixture = review_fixture(
         Wire::Chat,
         &wait_for_review("every_turns: 1, notify: off"),
         replies,
     )
     .await;
-    let mut chat = desk.world.chat().await;
-    desk.world.turn(&mut chat, "How deep?").await;
-    let review = desk.review(&mut chat).await;
+    let mut chat = review_fixture.fixture.chat().await;
+    review_fixture.fixture.turn(&mut chat, "How deep?").await;
+    let review = review_fixture.review(&mut chat).await;
     assert_eq!((review.result(), review.sum.model_calls), ("error", 0));
-    desk.world.turn(&mut chat, "Thanks.").await;
+    review_fixture.fixture.turn(&mut chat, "Thanks.").await;
     chat.wait_for_review().await;
-    assert_eq!((desk.reviews().len(), desk.world.bodies().len()), (1, 4));
-    desk.world.check_between(&[2]);
+    assert_eq!(
+        (
+            review_fixture.reviews().len(),
+            review_fixture.fixture.bodies().len()
+        ),
+        (1, 4)
+    );
+    review_fixture.fixture.check_between(&[2]);
 }
 
 #[tokio::test]
-async fn turns_are_counted_in_the_session_wherever_it_goes_on() {
+async fn turn_count_continues_in_a_resumed_session() {
     let replies = vec![
         text("one"),
         text("two"),
         text("Nothing to keep."),
         text("three"),
     ];
-    let mut desk = desk(Wire::Messages, &wait_for_review("every_turns: 2"), replies).await;
-    desk.world = desk.world.in_file();
-    let mut chat = desk.world.chat().await;
-    desk.world.turn(&mut chat, "1").await;
+    let mut review_fixture =
+        review_fixture(Wire::Messages, &wait_for_review("every_turns: 2"), replies).await;
+    review_fixture.fixture = review_fixture.fixture.in_file();
+    let mut chat = review_fixture.fixture.chat().await;
+    review_fixture.fixture.turn(&mut chat, "1").await;
     assert!(!chat.is_reviewing());
     let session = chat.session().to_owned();
     chat.close().await;
-    desk.world.restart();
-    let mut chat = desk.world.resume(&session).await.unwrap();
-    desk.world.turn(&mut chat, "2").await;
-    assert_eq!(desk.review(&mut chat).await.result(), "none");
-    desk.world.turn(&mut chat, "3").await;
+    review_fixture.fixture.restart();
+    let mut chat = review_fixture.fixture.resume(&session).await.unwrap();
+    review_fixture.fixture.turn(&mut chat, "2").await;
+    assert_eq!(review_fixture.review(&mut chat).await.result(), "none");
+    review_fixture.fixture.turn(&mut chat, "3").await;
     assert!(!chat.is_reviewing());
-    desk.world.check_from(3);
+    review_fixture.fixture.check_from(3);
 }
 
 #[tokio::test]
-async fn what_a_review_cannot_do_is_warned_of_at_the_start() {
-    let mut world = World::new(Wire::Chat, &wait_for_review("tools: [grep, notes]"), vec![]).await;
-    let chat = world.chat().await;
-    let warnings = world.told.warnings();
+async fn review_settings_without_effect_are_warned_of_at_the_start() {
+    let mut fixture =
+        Fixture::new(Wire::Chat, &wait_for_review("tools: [grep, notes]"), vec![]).await;
+    let chat = fixture.chat().await;
+    let warnings = fixture.reported.warnings();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(
         warnings[0].contains("`notes`, which the agent does not have"),
@@ -425,27 +469,28 @@ async fn what_a_review_cannot_do_is_warned_of_at_the_start() {
     assert!(warnings[1].contains("could keep nothing"), "{warnings:?}");
     chat.close().await;
     // Of the usual tools, those that are not there are no slip.
-    world.rewrite(&(wait_for_review("every_turns: 5") + "permissions: {allow: [memory]}\n"));
-    world.tools = vec![Counting::new("memory") as _];
-    world.chat().await.close().await;
-    assert_eq!(world.told.warnings().len(), 2);
-    world.check();
+    fixture.rewrite(&(wait_for_review("every_turns: 5") + "permissions: {allow: [memory]}\n"));
+    fixture.tools = vec![Counting::new("memory") as _];
+    fixture.chat().await.close().await;
+    assert_eq!(fixture.reported.warnings().len(), 2);
+    fixture.check();
 }
 
 #[tokio::test]
 async fn an_empty_conversation_is_not_reviewed() {
-    let desk = desk(Wire::Chat, &wait_for_review("every_turns: 1"), vec![]).await;
-    let mut chat = desk.world.chat().await;
+    let review_fixture =
+        review_fixture(Wire::Chat, &wait_for_review("every_turns: 1"), vec![]).await;
+    let mut chat = review_fixture.fixture.chat().await;
     let error = chat.review(None).unwrap_err();
     assert!(
         error.message.contains("the conversation is empty"),
         "{error}"
     );
-    desk.world.check();
+    review_fixture.fixture.check();
 }
 
 #[tokio::test]
-async fn a_rule_of_the_file_stands_above_what_a_review_may_use() {
+async fn permission_rules_override_the_tools_of_a_review() {
     // What the review's definition lists, and without that what the agent may do without being asked.
     for (tools, rules, entered) in [
         (", tools: [memory]", "deny: [memory]", 0),
@@ -462,13 +507,13 @@ async fn a_rule_of_the_file_stands_above_what_a_review_may_use() {
             "{}permissions: {{{rules}}}\n",
             wait_for_review(&format!("every_turns: 1{tools}"))
         );
-        let desk = desk(Wire::Chat, &file, replies).await;
-        let mut chat = desk.world.chat().await;
-        desk.world.turn(&mut chat, "How deep?").await;
-        let review = desk.review(&mut chat).await;
-        assert_eq!(desk.memory.entered(), entered, "{tools} {rules}");
+        let review_fixture = review_fixture(Wire::Chat, &file, replies).await;
+        let mut chat = review_fixture.fixture.chat().await;
+        review_fixture.fixture.turn(&mut chat, "How deep?").await;
+        let review = review_fixture.review(&mut chat).await;
+        assert_eq!(review_fixture.memory.entered(), entered, "{tools} {rules}");
         assert_eq!(review.memories as usize, entered, "{tools} {rules}");
-        let warned = desk.world.told.warnings();
+        let warned = review_fixture.fixture.reported.warnings();
         let warns = tools.is_empty() && entered == 0;
         assert_eq!(
             warned
@@ -476,8 +521,12 @@ async fn a_rule_of_the_file_stands_above_what_a_review_may_use() {
                 .any(|text| text.contains("here that is nothing")),
             warns
         );
-        assert_eq!(desk.world.answers.asked(), [], "nobody is asked");
-        desk.world.check();
+        assert_eq!(
+            review_fixture.fixture.answers.asked(),
+            [],
+            "nobody is asked"
+        );
+        review_fixture.fixture.check();
     }
 }
 
@@ -490,16 +539,16 @@ async fn a_side_question_uses_the_conversation_and_does_not_change_it() {
             text("By the way: yes."),
             text("Welcome."),
         ];
-        let desk = desk(
+        let review_fixture = review_fixture(
             wire,
             &wait_for_review("every_turns: 0, tools: [memory]"),
             replies,
         )
         .await;
-        let world = &desk.world;
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "How deep?").await;
-        let messages = world.messages(chat.session()).await;
+        let fixture = &review_fixture.fixture;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "How deep?").await;
+        let messages = fixture.messages(chat.session()).await;
         let aside = chat
             .side_question("Really?", &CancellationToken::default())
             .await
@@ -508,17 +557,17 @@ async fn a_side_question_uses_the_conversation_and_does_not_change_it() {
             (aside.text.as_str(), aside.stop),
             ("By the way: yes.", Stop::End)
         );
-        assert_eq!(desk.memory.entered(), 0, "no tool may be used");
+        assert_eq!(review_fixture.memory.entered(), 0, "no tool may be used");
         assert_eq!(aside.sum.model_calls, 2);
-        assert_eq!(world.messages(chat.session()).await, messages);
-        let asked = last_message(&world.bodies()[1]);
+        assert_eq!(fixture.messages(chat.session()).await, messages);
+        let asked = last_message(&fixture.bodies()[1]);
         assert!(
             asked.starts_with("Really?") && asked.contains("No tool may be used"),
             "{asked}"
         );
-        assert_eq!(world.turn(&mut chat, "Thanks.").await.text, "Welcome.");
+        assert_eq!(fixture.turn(&mut chat, "Thanks.").await.text, "Welcome.");
         assert_eq!(chat.total().model_calls, 4);
-        assert_eq!(turns(&world.last_body()).len(), 3);
-        desk.world.check_from(3);
+        assert_eq!(turns(&fixture.last_body()).len(), 3);
+        review_fixture.fixture.check_from(3);
     }
 }

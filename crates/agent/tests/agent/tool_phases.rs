@@ -1,4 +1,4 @@
-//! What a call of a tool goes through: rewriting, guarding, hooks, rules, the user; and its result.
+//! Phases of a tool call: rewriting, guards, hooks, rules, approval; and its result.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,18 +9,18 @@ use cachalot_tools::{Arguments, Operation, OperationMetadata, ToolContext, ToolO
 use serde_json::{Map, Value, json};
 
 use crate::bodies::{Turn, turns};
-use crate::cancelling::Forever;
-use crate::ear::{Says, adds, blocks};
-use crate::told::Note;
-use crate::world::{WIRES, Wire, World};
+use crate::cancelling::HangingTool;
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire};
+use crate::hook_recorder::{HookReply, adds, blocks};
 
 /// Writes down what it is told.
-struct Scribe {
+struct WritingTool {
     metadata: OperationMetadata,
-    told: Mutex<Vec<Value>>,
+    reported: Mutex<Vec<Value>>,
 }
 
-impl Scribe {
+impl WritingTool {
     fn new(is_harmless: bool) -> Arc<Self> {
         let parameters = json!({
             "type": "object",
@@ -33,17 +33,17 @@ impl Scribe {
         metadata.read_only = is_harmless;
         Arc::new(Self {
             metadata,
-            told: Mutex::default(),
+            reported: Mutex::default(),
         })
     }
 
-    fn told(&self) -> Vec<Value> {
-        self.told.lock().unwrap().clone()
+    fn reported(&self) -> Vec<Value> {
+        self.reported.lock().unwrap().clone()
     }
 }
 
 #[async_trait::async_trait]
-impl Operation for Scribe {
+impl Operation for WritingTool {
     type Context = ToolContext;
     type Output = ToolOutput;
 
@@ -52,7 +52,7 @@ impl Operation for Scribe {
     }
 
     async fn run(&self, arguments: Arguments, _: &ToolContext) -> cachalot_tools::ToolOutput {
-        self.told
+        self.reported
             .lock()
             .unwrap()
             .push(Value::Object(arguments.clone()));
@@ -65,16 +65,21 @@ impl Operation for Scribe {
 
 const PLAIN: &str = "agents: {root: {model: test, instruction: You write.}}\n";
 
-async fn world(wire: Wire, rules: &str, texts: &[&str], harmless: bool) -> (World, Arc<Scribe>) {
+async fn fixture(
+    wire: Wire,
+    rules: &str,
+    texts: &[&str],
+    harmless: bool,
+) -> (Fixture, Arc<WritingTool>) {
     let mut replies: Vec<ScriptedReply> = texts
         .iter()
         .map(|text| ScriptedReply::call("scribe", json!({"text": text})))
         .collect();
     replies.push(ScriptedReply::text("done"));
-    let mut world = World::new(wire, &format!("{PLAIN}{rules}"), replies).await;
-    let scribe = Scribe::new(harmless);
-    world.tools = vec![Arc::clone(&scribe) as _];
-    (world, scribe)
+    let mut fixture = Fixture::new(wire, &format!("{PLAIN}{rules}"), replies).await;
+    let writing_tool = WritingTool::new(harmless);
+    fixture.tools = vec![Arc::clone(&writing_tool) as _];
+    (fixture, writing_tool)
 }
 
 fn decides(decision: Decision) -> Output {
@@ -91,8 +96,8 @@ fn patch(value: &Value) -> Output {
     }
 }
 
-fn result(world: &World) -> String {
-    let turns = turns(&world.last_body());
+fn result(fixture: &Fixture) -> String {
+    let turns = turns(&fixture.last_body());
     let results = turns.into_iter().rev().find_map(|turn| match turn {
         Turn::Results(results) => Some(results),
         _ => None,
@@ -132,15 +137,17 @@ async fn rules_hooks_and_the_user_in_all_combinations() {
     ];
     for (rule, row) in rules.iter().zip(expected) {
         for (hook, expected) in hooks.iter().zip(row) {
-            let (world, scribe) = world(Wire::Messages, rule, &["a"], false).await;
+            let (fixture, writing_tool) = fixture(Wire::Messages, rule, &["a"], false).await;
             if let Some(decision) = hook {
-                world.ear.say(Event::PreToolUse, decides(*decision));
+                fixture
+                    .hook_recorder
+                    .say(Event::PreToolUse, decides(*decision));
             }
-            world.answers.give([Approval::Yes]);
-            let mut chat = world.chat().await;
-            world.turn(&mut chat, "go").await;
-            let asked = world.answers.asked();
-            let came = match (scribe.told().is_empty(), asked.is_empty()) {
+            fixture.answers.give([Approval::Yes]);
+            let mut chat = fixture.chat().await;
+            fixture.turn(&mut chat, "go").await;
+            let asked = fixture.answers.asked();
+            let came = match (writing_tool.reported().is_empty(), asked.is_empty()) {
                 (false, true) => Came::Ran,
                 (false, false) => Came::RanAsked,
                 (true, true) => Came::Denied,
@@ -151,82 +158,91 @@ async fn rules_hooks_and_the_user_in_all_combinations() {
                 assert_eq!(asked[0].why.as_deref(), Some("because."));
             }
             if came == Came::Denied {
-                let text = result(&world);
+                let text = result(&fixture);
                 assert!(text.contains("is denied by"), "{text}");
             }
-            world.check();
+            fixture.check();
         }
     }
 }
 
 /// It always runs: also where rules allow, and for tools that change nothing.
 #[tokio::test]
-async fn a_hook_denies_what_changes_nothing() {
+async fn hook_can_deny_read_only_calls() {
     for event in [
         Event::ToolInputTransform,
         Event::ToolGuard,
         Event::PreToolUse,
     ] {
         for wire in WIRES {
-            let (world, scribe) = world(wire, "", &["a"], true).await;
-            world.ear.say(event, blocks("not this"));
-            let mut chat = world.chat().await;
-            assert_eq!(world.turn(&mut chat, "go").await.stop, Stop::End);
-            assert!(scribe.told().is_empty());
-            assert!(result(&world).contains("denied by a hook: not this"));
-            world.check();
+            let (fixture, writing_tool) = fixture(wire, "", &["a"], true).await;
+            fixture.hook_recorder.say(event, blocks("not this"));
+            let mut chat = fixture.chat().await;
+            assert_eq!(fixture.turn(&mut chat, "go").await.stop, Stop::End);
+            assert!(writing_tool.reported().is_empty());
+            assert!(result(&fixture).contains("denied by a hook: not this"));
+            fixture.check();
         }
     }
 }
 
 #[tokio::test]
 async fn a_guard_that_fails_denies() {
-    let (world, scribe) = world(Wire::Chat, "", &["a"], true).await;
-    world.ear.on(Event::ToolGuard, |_| Some(Says::Fails));
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
-    assert!(scribe.told().is_empty());
-    world.check();
+    let (fixture, writing_tool) = fixture(Wire::Chat, "", &["a"], true).await;
+    fixture
+        .hook_recorder
+        .on(Event::ToolGuard, |_| Some(HookReply::Fails));
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    assert!(writing_tool.reported().is_empty());
+    fixture.check();
 }
 
 #[tokio::test]
-async fn what_a_guard_allows_is_still_asked_about() {
-    let (world, scribe) = world(Wire::Chat, "", &["a"], false).await;
-    world.ear.say(Event::ToolGuard, decides(Decision::Allow));
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
-    assert_eq!((scribe.told().len(), world.answers.asked().len()), (0, 1));
-    world.check();
+async fn allow_of_a_guard_does_not_replace_approval() {
+    let (fixture, writing_tool) = fixture(Wire::Chat, "", &["a"], false).await;
+    fixture
+        .hook_recorder
+        .say(Event::ToolGuard, decides(Decision::Allow));
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    assert_eq!(
+        (writing_tool.reported().len(), fixture.answers.asked().len()),
+        (0, 1)
+    );
+    fixture.check();
 }
 
 #[tokio::test]
 async fn arguments_are_rewritten_checked_and_guarded_again() {
     for wire in WIRES {
-        let (world, scribe) = world(
+        let (fixture, writing_tool) = fixture(
             wire,
             "permissions: {allow: [scribe], deny: ['scribe:text=evil']}\n",
             &["a", "b", "c", "d"],
             false,
         )
         .await;
-        world.ear.listen([Event::ToolGuard]);
-        world.ear.on(Event::ToolInputTransform, |input| {
-            rewritten(input, "a", &json!({"text": "A", "times": 2}))
-        });
-        world.ear.on(Event::PreToolUse, |input| {
+        fixture.hook_recorder.listen([Event::ToolGuard]);
+        fixture
+            .hook_recorder
+            .on(Event::ToolInputTransform, |input| {
+                rewritten(input, "a", &json!({"text": "A", "times": 2}))
+            });
+        fixture.hook_recorder.on(Event::PreToolUse, |input| {
             rewritten(input, "b", &json!({"text": "B"}))
                 .or_else(|| rewritten(input, "c", &json!({"times": "many"})))
                 .or_else(|| rewritten(input, "d", &json!({"text": "evil"})))
         });
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "go").await;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "go").await;
         assert_eq!(
-            scribe.told(),
+            writing_tool.reported(),
             [json!({"text": "A", "times": 2}), json!({"text": "B"})]
         );
-        let guarded: Vec<Map<String, Value>> = world
-            .ear
-            .heard_of(Event::ToolGuard)
+        let guarded: Vec<Map<String, Value>> = fixture
+            .hook_recorder
+            .recorded_of(Event::ToolGuard)
             .into_iter()
             .map(|input| input.tool.unwrap().input)
             .collect();
@@ -235,7 +251,7 @@ async fn arguments_are_rewritten_checked_and_guarded_again() {
             .map(|input| input["text"].as_str().unwrap())
             .collect();
         assert_eq!(texts, ["A", "b", "B", "c", "d", "evil"]);
-        let results: Vec<String> = turns(&world.last_body())
+        let results: Vec<String> = turns(&fixture.last_body())
             .into_iter()
             .filter_map(|turn| match turn {
                 Turn::Results(results) => results.into_iter().next().map(|(_, text)| text),
@@ -245,95 +261,118 @@ async fn arguments_are_rewritten_checked_and_guarded_again() {
         assert!(results[2].contains("rewritten by a hook"), "{}", results[2]);
         assert!(results[3].contains("denied by the rule"), "{}", results[3]);
         // The model's own calls stay as it wrote them.
-        let body = world.last_body().to_string();
+        let body = fixture.last_body().to_string();
         assert!(
             !body.contains("evil\"") || body.contains("text=evil"),
             "{body}"
         );
-        world.check();
+        fixture.check();
     }
 }
 
-fn rewritten(input: &Input, text: &str, with: &Value) -> Option<Says> {
+fn rewritten(input: &Input, text: &str, with: &Value) -> Option<HookReply> {
     let said = input.tool.as_ref()?.input.get("text")?;
-    (said == text).then(|| Says::This(patch(with)))
+    (said == text).then(|| HookReply::This(patch(with)))
 }
 
 #[tokio::test]
-async fn wrong_arguments_can_be_righted() {
+async fn hook_can_correct_invalid_arguments() {
     let replies = vec![
         ScriptedReply::call("scribe", json!({"texts": "a"})),
         ScriptedReply::text("done"),
     ];
-    let mut world = World::new(Wire::Chat, PLAIN, replies).await;
-    let scribe = Scribe::new(true);
-    world.tools = vec![Arc::clone(&scribe) as _];
-    world.ear.listen([Event::PreToolUse]);
-    world.ear.on(Event::ToolInputTransform, |_| {
-        Some(Says::This(patch(&json!({"text": "a"}))))
+    let mut fixture = Fixture::new(Wire::Chat, PLAIN, replies).await;
+    let writing_tool = WritingTool::new(true);
+    fixture.tools = vec![Arc::clone(&writing_tool) as _];
+    fixture.hook_recorder.listen([Event::PreToolUse]);
+    fixture.hook_recorder.on(Event::ToolInputTransform, |_| {
+        Some(HookReply::This(patch(&json!({"text": "a"}))))
     });
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
     // `texts` is still there, and wrong.
-    assert!(scribe.told().is_empty() && world.ear.heard_of(Event::PreToolUse).is_empty());
-    assert!(result(&world).contains("texts"), "{}", result(&world));
-    world.check();
+    assert!(
+        writing_tool.reported().is_empty()
+            && fixture
+                .hook_recorder
+                .recorded_of(Event::PreToolUse)
+                .is_empty()
+    );
+    assert!(result(&fixture).contains("texts"), "{}", result(&fixture));
+    fixture.check();
 }
 
 #[tokio::test]
 async fn a_hook_answers_instead_of_the_user() {
     for (decision, ran) in [(Decision::Allow, 1), (Decision::Deny, 0)] {
-        let (world, scribe) =
-            world(Wire::Chat, "permissions: {ask: [scribe]}\n", &["a"], false).await;
-        world.ear.listen([Event::Notification, Event::OnUserInput]);
-        world.ear.say(Event::PermissionRequest, decides(decision));
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "go").await;
-        assert_eq!((scribe.told().len(), world.answers.asked().len()), (ran, 0));
-        assert!(world.ear.heard_of(Event::OnUserInput).is_empty());
-        world.check();
+        let (fixture, writing_tool) =
+            fixture(Wire::Chat, "permissions: {ask: [scribe]}\n", &["a"], false).await;
+        fixture
+            .hook_recorder
+            .listen([Event::Notification, Event::OnUserInput]);
+        fixture
+            .hook_recorder
+            .say(Event::PermissionRequest, decides(decision));
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "go").await;
+        assert_eq!(
+            (writing_tool.reported().len(), fixture.answers.asked().len()),
+            (ran, 0)
+        );
+        assert!(
+            fixture
+                .hook_recorder
+                .recorded_of(Event::OnUserInput)
+                .is_empty()
+        );
+        fixture.check();
     }
 }
 
 #[tokio::test]
 async fn an_approval_request_is_emitted_before_the_user_is_asked() {
-    let (world, _) = world(Wire::Chat, "", &["a"], false).await;
-    world.ear.listen([
+    let (fixture, _) = fixture(Wire::Chat, "", &["a"], false).await;
+    fixture.hook_recorder.listen([
         Event::PermissionRequest,
         Event::Notification,
         Event::OnUserInput,
     ]);
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
     assert_eq!(
-        world.ear.events(),
+        fixture.hook_recorder.events(),
         ["permission_request", "notification", "on_user_input"]
     );
-    let told = world.ear.heard()[1].notification.clone().unwrap();
-    assert_eq!(told.kind, Some("permission_prompt"));
-    assert!(told.message.contains("`scribe`"));
-    world.check();
+    let reported = fixture.hook_recorder.recorded()[1]
+        .notification
+        .clone()
+        .unwrap();
+    assert_eq!(reported.kind, Some("permission_prompt"));
+    assert!(reported.message.contains("`scribe`"));
+    fixture.check();
 }
 
-/// Of successes and failures; and the listener sees what the model sees.
+/// Successes and failures are rewritten; the listener receives what the model receives.
 #[tokio::test]
-async fn results_are_rewritten_before_anybody_sees_them() {
+async fn results_are_rewritten_before_they_are_reported() {
     for wire in WIRES {
-        let (world, _) = world(wire, "", &["a", "fail"], true).await;
-        world.ear.listen([Event::PostToolUse]);
-        world.ear.on(Event::ToolResponseTransform, |input| {
-            let text = input.tool_response.as_ref()?.text.replace("hunter2", "***");
-            Some(Says::This(Output {
-                updated_tool_response: Some(text),
-                ..Output::default()
-            }))
-        });
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "go").await;
-        let all: String = world.bodies().iter().map(ToString::to_string).collect();
+        let (fixture, _) = fixture(wire, "", &["a", "fail"], true).await;
+        fixture.hook_recorder.listen([Event::PostToolUse]);
+        fixture
+            .hook_recorder
+            .on(Event::ToolResponseTransform, |input| {
+                let text = input.tool_response.as_ref()?.text.replace("hunter2", "***");
+                Some(HookReply::This(Output {
+                    updated_tool_response: Some(text),
+                    ..Output::default()
+                }))
+            });
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "go").await;
+        let all: String = fixture.bodies().iter().map(ToString::to_string).collect();
         assert!(!all.contains("hunter2") && all.contains("failed with ***"));
-        let ended: Vec<(String, bool)> = world
-            .told
+        let ended: Vec<(String, bool)> = fixture
+            .reported
             .ended()
             .into_iter()
             .map(|ended| (ended.text, ended.is_error))
@@ -345,92 +384,102 @@ async fn results_are_rewritten_before_anybody_sees_them() {
                 ("it failed with ***".to_owned(), true)
             ]
         );
-        let post: Vec<_> = world
-            .ear
-            .heard_of(Event::PostToolUse)
+        let post: Vec<_> = fixture
+            .hook_recorder
+            .recorded_of(Event::PostToolUse)
             .into_iter()
             .map(|input| input.tool_response.unwrap())
             .collect();
         assert!(post[0].text == "written: ***" && post[1].is_error);
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn what_hooks_add_to_a_result_goes_with_it() {
+async fn hook_context_is_appended_to_the_result() {
     for wire in WIRES {
-        let (world, _) = world(wire, "", &["a"], true).await;
-        world.ear.listen([Event::Stop]);
-        world.ear.say(Event::PreToolUse, adds("Mind the format."));
-        world
-            .ear
+        let (fixture, _) = fixture(wire, "", &["a"], true).await;
+        fixture.hook_recorder.listen([Event::Stop]);
+        fixture
+            .hook_recorder
+            .say(Event::PreToolUse, adds("Mind the format."));
+        fixture
+            .hook_recorder
             .say(Event::PostToolUse, adds("The linter is happy."));
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "go").await;
-        let text = result(&world);
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "go").await;
+        let text = result(&fixture);
         assert!(text.starts_with("written: hunter2"), "{text}");
         assert!(
             text.ends_with("<context>\nMind the format.\nThe linter is happy.\n</context>"),
             "{text}"
         );
-        let added = world.ear.heard_of(Event::Stop)[0]
+        let added = fixture.hook_recorder.recorded_of(Event::Stop)[0]
             .answer
             .clone()
             .unwrap()
             .added_by;
         assert_eq!(added, ["ear", "ear"]);
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_hook_ends_the_turn_behind_the_calls_of_an_answer() {
+async fn post_tool_hook_ends_the_turn_after_the_calls_of_an_answer() {
     for wire in WIRES {
         let both = ScriptedReply::call("scribe", json!({"text": "a"}))
             .and_call("scribe", json!({"text": "b"}));
-        let mut world = World::new(wire, PLAIN, vec![both, ScriptedReply::text("later")]).await;
-        let scribe = Scribe::new(true);
-        world.tools = vec![Arc::clone(&scribe) as _];
-        world.ear.on(Event::PostToolUse, |input| {
+        let mut fixture = Fixture::new(wire, PLAIN, vec![both, ScriptedReply::text("later")]).await;
+        let writing_tool = WritingTool::new(true);
+        fixture.tools = vec![Arc::clone(&writing_tool) as _];
+        fixture.hook_recorder.on(Event::PostToolUse, |input| {
             let is_first = input.tool.as_ref()?.input["text"] == "a";
-            is_first.then(|| Says::This(blocks("that was enough")))
+            is_first.then(|| HookReply::This(blocks("that was enough")))
         });
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "go").await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "go").await;
         assert_eq!(report.stop, Stop::Hook("that was enough".to_owned()));
-        assert_eq!((scribe.told().len(), report.sum.tool_calls), (2, 2));
-        assert_eq!(world.turn(&mut chat, "go on").await.text, "later");
-        assert!(result(&world).contains("written"));
-        world.check();
+        assert_eq!(
+            (writing_tool.reported().len(), report.sum.tool_calls),
+            (2, 2)
+        );
+        assert_eq!(fixture.turn(&mut chat, "go on").await.text, "later");
+        assert!(result(&fixture).contains("written"));
+        fixture.check();
     }
 }
 
 /// Results of calls that ran are kept when the turn is interrupted, and hooks see them all the same.
 #[tokio::test]
-async fn an_interrupted_batch_shows_hooks_the_results_that_came() {
+async fn hooks_receive_the_results_of_an_interrupted_batch() {
     for hangs in [false, true] {
         let both =
             ScriptedReply::call("scribe", json!({"text": "a"})).and_call("forever", json!({}));
-        let mut world = World::new(
+        let mut fixture = Fixture::new(
             Wire::Messages,
             PLAIN,
             vec![both, ScriptedReply::text("later")],
         )
         .await;
-        world.tools = vec![Scribe::new(true) as _, Arc::new(Forever::new("forever"))];
-        world.ear.on(Event::ToolResponseTransform, move |input| {
-            let text = input.tool_response.as_ref()?.text.replace("hunter2", "***");
-            Some(match hangs {
-                true => Says::Nothing,
-                false => Says::This(Output {
-                    updated_tool_response: Some(text),
-                    ..Output::default()
-                }),
-            })
-        });
-        let mut chat = world.chat().await;
+        fixture.tools = vec![
+            WritingTool::new(true) as _,
+            Arc::new(HangingTool::new("forever")),
+        ];
+        fixture
+            .hook_recorder
+            .on(Event::ToolResponseTransform, move |input| {
+                let text = input.tool_response.as_ref()?.text.replace("hunter2", "***");
+                Some(match hangs {
+                    true => HookReply::Nothing,
+                    false => HookReply::This(Output {
+                        updated_tool_response: Some(text),
+                        ..Output::default()
+                    }),
+                })
+            });
+        let mut chat = fixture.chat().await;
         let cancel = CancellationToken::default();
-        world.told.cancel_when(
+        fixture.reported.cancel_when(
             &cancel,
             |note| matches!(note, Note::Began(tool) if tool == "forever"),
         );
@@ -438,9 +487,9 @@ async fn an_interrupted_batch_shows_hooks_the_results_that_came() {
             chat.turn("go", &cancel).await.unwrap().stop,
             Stop::Interrupted
         );
-        world.told.react(|_| {});
-        world.turn(&mut chat, "go on").await;
-        let body = world.last_body().to_string();
+        fixture.reported.react(|_| {});
+        fixture.turn(&mut chat, "go on").await;
+        let body = fixture.last_body().to_string();
         assert!(!body.contains("hunter2"), "{body}");
         let kept = if hangs {
             "before its result could be passed on"
@@ -448,48 +497,54 @@ async fn an_interrupted_batch_shows_hooks_the_results_that_came() {
             "written: ***"
         };
         assert!(body.contains(kept), "{body}");
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn delegation_is_guarded_like_any_call() {
+async fn guards_apply_to_delegation() {
     let file = "agents:\n  root: {model: test, instruction: You lead., sub_agents: [helper]}\n  helper: {model: test, instruction: You help.}\n";
     let transfer = ScriptedReply::call("transfer_task", json!({"agent": "helper", "task": "x"}));
-    let world = World::new(
+    let fixture = Fixture::new(
         Wire::Chat,
         file,
         vec![transfer, ScriptedReply::text("done")],
     )
     .await;
-    world.ear.say(Event::PreToolUse, blocks("nobody else"));
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "go").await;
-    assert_eq!(world.sessions().await.len(), 1);
-    world.check();
+    fixture
+        .hook_recorder
+        .say(Event::PreToolUse, blocks("nobody else"));
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    assert_eq!(fixture.sessions().await.len(), 1);
+    fixture.check();
 }
 
-/// Whoever guards by `pre_tool_use` sees what is really run, whoever rewrote it.
+/// A `pre_tool_use` guard sees the arguments that run, including rewritten ones.
 #[tokio::test]
-async fn no_rewriting_gets_past_a_guard() {
+async fn guards_see_rewritten_arguments() {
     for rewriting in [Event::PreToolUse, Event::PermissionRequest] {
-        let (world, scribe) = world(Wire::Chat, "", &["a"], false).await;
-        world.ear.on(Event::PreToolUse, |input| {
+        let (fixture, writing_tool) = fixture(Wire::Chat, "", &["a"], false).await;
+        fixture.hook_recorder.on(Event::PreToolUse, |input| {
             let text = input.tool.as_ref()?.input.get("text")?.as_str()?;
-            (text == "forbidden").then(|| Says::This(blocks("not that")))
+            (text == "forbidden").then(|| HookReply::This(blocks("not that")))
         });
-        world.ear.on(rewriting, |_| {
+        fixture.hook_recorder.on(rewriting, |_| {
             let input = json!({"text": "forbidden"});
-            Some(Says::This(Output {
+            Some(HookReply::This(Output {
                 permission: Some((Decision::Allow, None)),
                 updated_input: input.as_object().cloned(),
                 ..Output::default()
             }))
         });
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "go").await;
-        assert!(scribe.told().is_empty(), "{rewriting}");
-        assert!(result(&world).contains("not that"), "{}", result(&world));
-        world.check();
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "go").await;
+        assert!(writing_tool.reported().is_empty(), "{rewriting}");
+        assert!(
+            result(&fixture).contains("not that"),
+            "{}",
+            result(&fixture)
+        );
+        fixture.check();
     }
 }

@@ -6,8 +6,8 @@ use cachalot_tools::CallOutcome;
 use serde_json::json;
 
 use crate::bodies::{self, Turn, turns};
-use crate::told::Note;
-use crate::world::{WIRES, Wire, World};
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire};
 
 pub(crate) const CODER: &str = "
 agents:
@@ -38,11 +38,11 @@ fn coder_replies() -> Vec<ScriptedReply> {
 #[tokio::test]
 async fn a_turn_reads_edits_and_answers() {
     for wire in WIRES {
-        let world = World::new(wire, CODER, coder_replies()).await;
-        world.write("notes.md", "one line\n");
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "Change one to two.").await;
-        assert_eq!(world.read("notes.md"), "two line\n");
+        let fixture = Fixture::new(wire, CODER, coder_replies()).await;
+        fixture.write("notes.md", "one line\n");
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "Change one to two.").await;
+        assert_eq!(fixture.read("notes.md"), "two line\n");
         assert_eq!(report.text, "It says two now.");
         assert_eq!(report.stop, Stop::End);
         assert_eq!((report.sum.model_calls, report.sum.tool_calls), (3, 2));
@@ -50,7 +50,7 @@ async fn a_turn_reads_edits_and_answers() {
         assert_eq!(report.sum.paid.calls, 3);
         assert!(report.sum.paid.cost.picodollars > 0 && report.sum.paid.cost.unpriced == 0);
 
-        let second = world.turn(&mut chat, "Thank you.").await;
+        let second = fixture.turn(&mut chat, "Thank you.").await;
         assert_eq!(
             (second.text.as_str(), second.sum.model_calls),
             ("You are welcome.", 1)
@@ -61,23 +61,23 @@ async fn a_turn_reads_edits_and_answers() {
             report.sum.usage.output + second.sum.usage.output
         );
 
-        let kept = world.session(chat.session()).await;
+        let kept = fixture.session(chat.session()).await;
         assert_eq!(kept.head.title.as_deref(), Some("Change one to two."));
         assert_eq!((kept.totals.answers, kept.messages), (4, 8));
         assert_eq!(kept.totals.usage, chat.total().usage);
         assert_eq!(kept.totals.spent.cost, chat.total().paid.cost);
-        assert_eq!(bodies::frozen_parts(&world.simulator.received()).len(), 1);
-        world.check();
+        assert_eq!(bodies::frozen_parts(&fixture.simulator.received()).len(), 1);
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn the_tools_are_shown_in_one_order_and_the_instruction_once() {
-    let mut world = World::new(Wire::Chat, CODER, vec![ScriptedReply::text("yes")]).await;
-    world.instructions = vec!["Paths are relative.".to_owned()];
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "hello").await;
-    let body = world.last_body();
+async fn tools_have_a_fixed_order_and_the_instruction_is_sent_once() {
+    let mut fixture = Fixture::new(Wire::Chat, CODER, vec![ScriptedReply::text("yes")]).await;
+    fixture.instructions = vec!["Paths are relative.".to_owned()];
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "hello").await;
+    let body = fixture.last_body();
     let names: Vec<&str> = body["tools"]
         .as_array()
         .unwrap()
@@ -94,7 +94,7 @@ async fn the_tools_are_shown_in_one_order_and_the_instruction_once() {
     );
     assert_eq!(body["messages"].as_array().unwrap().len(), 2);
     assert_eq!(chat.toolbox().definitions().len(), names.len());
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
@@ -104,13 +104,13 @@ async fn parallel_calls_have_results_in_their_order() {
             .and_call("read_file", json!({"path": "b"}))
             .and_call("write_file", json!({"path": "c", "content": "C"}))
             .and_call("read_file", json!({"path": "c"}));
-        let world = World::new(wire, CODER, vec![calls, ScriptedReply::text("done")]).await;
-        world.write("a", "A");
-        world.write("b", "B");
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "go").await;
+        let fixture = Fixture::new(wire, CODER, vec![calls, ScriptedReply::text("done")]).await;
+        fixture.write("a", "A");
+        fixture.write("b", "B");
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "go").await;
         assert_eq!(report.sum.tool_calls, 4);
-        let turns = turns(&world.last_body());
+        let turns = turns(&fixture.last_body());
         let [.., Turn::Model { calls, .. }, Turn::Results(results)] = &turns[..] else {
             panic!("{turns:?}");
         };
@@ -119,7 +119,7 @@ async fn parallel_calls_have_results_in_their_order() {
         for (result, expected) in results.iter().zip(["A", "B", "c", "C"]) {
             assert!(result.1.contains(expected), "{result:?}");
         }
-        world.check();
+        fixture.check();
     }
 }
 
@@ -133,19 +133,19 @@ async fn events_are_emitted_in_order() {
             ..read
         };
         let answer = "It is a longer answer that does not come in one piece, but in several.";
-        let world = World::new(wire, CODER, vec![read, ScriptedReply::text(answer)]).await;
-        world.write("a", "A");
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "go").await;
+        let fixture = Fixture::new(wire, CODER, vec![read, ScriptedReply::text(answer)]).await;
+        fixture.write("a", "A");
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "go").await;
         let mut kinds = Vec::new();
-        for note in world.told.notes() {
+        for note in fixture.reported.notes() {
             let kind = match note {
                 Note::Asked(_, iteration) => format!("asked {iteration}"),
                 Note::Text(..) => "text".to_owned(),
                 Note::Reasoning(_) => "reasoning".to_owned(),
                 Note::Answered(..) => "answered".to_owned(),
                 Note::Began(tool) => format!("began {tool}"),
-                Note::Ended(ended) => format!("ended {} {}", ended.tool, ended.how),
+                Note::EndedCall(ended) => format!("ended {} {}", ended.tool, ended.how),
                 other => panic!("{other:?}"),
             };
             if kinds.last() != Some(&kind) {
@@ -175,31 +175,31 @@ async fn events_are_emitted_in_order() {
                 "answered"
             ]
         );
-        assert_eq!(world.told.shown(), format!("I look first.{answer}"));
+        assert_eq!(fixture.reported.shown(), format!("I look first.{answer}"));
         assert_eq!(report.text, answer);
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_is_a_result() {
+async fn failing_tool_becomes_an_error_result() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::call("read_file", json!({"path": "nowhere.md"})),
             ScriptedReply::text("There is no such file."),
         ];
-        let world = World::new(wire, CODER, replies).await;
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "Read it.").await;
+        let fixture = Fixture::new(wire, CODER, replies).await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "Read it.").await;
         assert_eq!(report.stop, Stop::End);
-        let ended = world.told.ended();
+        let ended = fixture.reported.ended();
         assert!(ended[0].is_error && matches!(ended[0].how, CallOutcome::Ran(_)));
-        let turns = turns(&world.last_body());
+        let turns = turns(&fixture.last_body());
         let Some(Turn::Results(results)) = turns.last() else {
             panic!("{turns:?}");
         };
         assert!(results[0].1.contains("nowhere.md"), "{results:?}");
-        world.check();
+        fixture.check();
     }
 }
 
@@ -212,12 +212,12 @@ async fn unknown_tools_and_wrong_arguments_become_tool_results() {
             ScriptedReply::call("read_file", json!({"path": "a", "offset": "2"})),
             ScriptedReply::text("done"),
         ];
-        let world = World::new(wire, CODER, replies).await;
-        world.write("a", "one\ntwo\n");
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "go").await;
+        let fixture = Fixture::new(wire, CODER, replies).await;
+        fixture.write("a", "one\ntwo\n");
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "go").await;
         assert_eq!(report.sum.tool_calls, 3);
-        let ended = world.told.ended();
+        let ended = fixture.reported.ended();
         assert_eq!(ended[0].how, CallOutcome::Refused);
         assert!(
             ended[0].text.contains("did you mean `read_file`?"),
@@ -228,30 +228,30 @@ async fn unknown_tools_and_wrong_arguments_become_tool_results() {
         assert!(ended[1].text.contains("path"), "{}", ended[1].text);
         // Text that is a number is cast.
         assert!(!ended[2].is_error, "{}", ended[2].text);
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_tool_that_breaks_down_ends_its_call_and_not_the_turn() {
+async fn panicking_tool_fails_its_call_only() {
     use std::sync::Arc;
 
     let replies = vec![
         ScriptedReply::call("explode", json!({})),
         ScriptedReply::text("It broke."),
     ];
-    let mut world = World::new(Wire::Messages, TALKER, replies).await;
-    world.tools = vec![Arc::new(Explode::new())];
-    let mut chat = world.chat().await;
-    let report = world.turn(&mut chat, "go").await;
+    let mut fixture = Fixture::new(Wire::Messages, TALKER, replies).await;
+    fixture.tools = vec![Arc::new(PanickingTool::new())];
+    let mut chat = fixture.chat().await;
+    let report = fixture.turn(&mut chat, "go").await;
     assert_eq!(report.text, "It broke.");
-    assert!(world.told.ended()[0].text.contains("broke down"));
-    world.check();
+    assert!(fixture.reported.ended()[0].text.contains("broke down"));
+    fixture.check();
 }
 
-struct Explode(cachalot_tools::OperationMetadata);
+struct PanickingTool(cachalot_tools::OperationMetadata);
 
-impl Explode {
+impl PanickingTool {
     fn new() -> Self {
         let parameters = json!({"type": "object", "properties": {}});
         let mut metadata = cachalot_tools::OperationMetadata::with_side_effects(
@@ -265,7 +265,7 @@ impl Explode {
 }
 
 #[async_trait::async_trait]
-impl cachalot_operation::Operation for Explode {
+impl cachalot_operation::Operation for PanickingTool {
     type Context = cachalot_tools::ToolContext;
     type Output = cachalot_tools::ToolOutput;
 
@@ -283,9 +283,9 @@ impl cachalot_operation::Operation for Explode {
 }
 
 #[tokio::test]
-async fn nothing_is_no_message() {
-    let world = World::new(Wire::Messages, TALKER, vec![ScriptedReply::text("yes")]).await;
-    let mut chat = world.chat().await;
+async fn empty_message_is_an_input_error() {
+    let fixture = Fixture::new(Wire::Messages, TALKER, vec![ScriptedReply::text("yes")]).await;
+    let mut chat = fixture.chat().await;
     for nothing in ["", " \n"] {
         let error = chat
             .turn(nothing, &CancellationToken::default())
@@ -293,9 +293,9 @@ async fn nothing_is_no_message() {
             .unwrap_err();
         assert_eq!(error.kind, ErrorKind::Input);
     }
-    assert_eq!(world.session(chat.session()).await.messages, 0);
-    assert_eq!(world.turn(&mut chat, "hello").await.text, "yes");
-    world.check();
+    assert_eq!(fixture.session(chat.session()).await.messages, 0);
+    assert_eq!(fixture.turn(&mut chat, "hello").await.text, "yes");
+    fixture.check();
 }
 
 #[tokio::test]
@@ -305,20 +305,21 @@ agents:
   first: {model: test, instruction: I am the first.}
   second: {model: test, instruction: I am the second.}
 ";
-    let world = World::new(Wire::Chat, file, vec![ScriptedReply::text("yes")]).await;
-    let mut chat = world.chat().await;
+    let fixture = Fixture::new(Wire::Chat, file, vec![ScriptedReply::text("yes")]).await;
+    let mut chat = fixture.chat().await;
     assert_eq!(chat.agent().name, "first");
-    world.turn(&mut chat, "hello").await;
-    let mut chat = Chat::begin(world.house(), world.team(), Some("second"))
+    fixture.turn(&mut chat, "hello").await;
+    let mut chat = Chat::begin(fixture.dependencies(), fixture.team(), Some("second"))
         .await
         .unwrap();
-    world.turn(&mut chat, "hello").await;
+    fixture.turn(&mut chat, "hello").await;
     assert_eq!(
-        world.last_body()["messages"][0]["content"],
+        fixture.last_body()["messages"][0]["content"],
         "I am the second."
     );
-    assert_eq!(world.session(chat.session()).await.head.agent, "second");
-    let Err(error) = Chat::begin(world.house(), world.team(), Some("secnd")).await else {
+    assert_eq!(fixture.session(chat.session()).await.head.agent, "second");
+    let Err(error) = Chat::begin(fixture.dependencies(), fixture.team(), Some("secnd")).await
+    else {
         panic!("there is none");
     };
     assert_eq!(error.kind, ErrorKind::Definition);
@@ -326,21 +327,21 @@ agents:
         error.message,
         "there is no agent `secnd` in the file; did you mean `second`?"
     );
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
 async fn parameters_for_tools_are_not_sent_without_tools() {
-    let mut world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")]).await;
-    world.model_keys = ", parallel_tool_calls: true".to_owned();
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "hello").await;
-    assert!(world.last_body().get("parallel_tool_calls").is_none());
-    world.rewrite(CODER);
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "hello").await;
-    assert_eq!(world.last_body()["parallel_tool_calls"], true);
-    world.check();
+    let mut fixture = Fixture::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")]).await;
+    fixture.model_keys = ", parallel_tool_calls: true".to_owned();
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "hello").await;
+    assert!(fixture.last_body().get("parallel_tool_calls").is_none());
+    fixture.rewrite(CODER);
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "hello").await;
+    assert_eq!(fixture.last_body()["parallel_tool_calls"], true);
+    fixture.check();
 }
 
 #[tokio::test]
@@ -351,14 +352,14 @@ async fn the_user_is_warned_before_a_conversation_is_full() {
     };
     let replies = [100_000, 103_000, 104_000]
         .map(|input| ScriptedReply::text("yes").with_usage(usage(input)));
-    let world = World::new(Wire::Chat, TALKER, replies.to_vec()).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "one").await;
-    assert_eq!(world.told.warnings(), [] as [String; 0]);
-    world.turn(&mut chat, "two").await;
-    world.turn(&mut chat, "three").await;
-    let warnings = world.told.warnings();
+    let fixture = Fixture::new(Wire::Chat, TALKER, replies.to_vec()).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "one").await;
+    assert_eq!(fixture.reported.warnings(), [] as [String; 0]);
+    fixture.turn(&mut chat, "two").await;
+    fixture.turn(&mut chat, "three").await;
+    let warnings = fixture.reported.warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("of the 128000 tokens"), "{warnings:?}");
-    world.check();
+    fixture.check();
 }

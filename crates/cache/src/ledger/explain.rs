@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pointers_lead_to_what_differs() {
+    fn differences_point_to_changed_added_and_removed_values() {
         let old = json!({"a": {"b/c": [1, 2]}, "gone": true, "same": null});
         let new = json!({"a": {"b/c": [1, 3, 4]}, "same": null, "new~": 1});
         let found = differences(&old, &new);

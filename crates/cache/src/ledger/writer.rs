@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flush_cannot_write_is_warned_of_once_and_written_later() {
+    fn failed_flush_warns_once_and_is_written_later() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("ledger.db");
         let warnings = Arc::new(Mutex::new(Vec::new()));

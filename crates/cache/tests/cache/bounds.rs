@@ -1,4 +1,4 @@
-//! How much is kept, and who has to go.
+//! Bounds of the cache, and eviction.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,27 +9,29 @@ use cachalot_cache::{
 };
 use cachalot_store::Store;
 
-use crate::doubles::{Double, Fate, Op};
-use crate::setting::{Making, Question, Setting, clock, eventually, in_process, sqlite};
+use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::test_engine::{
+    EngineBuilder, Question, TestEngine, clock, eventually, in_process, sqlite,
+};
 
-fn bounded(bounds: CacheBounds) -> Setting {
+fn bounded(bounds: CacheBounds) -> TestEngine {
     let clock = clock();
-    Making::over(in_process(&clock), &clock)
+    EngineBuilder::over(in_process(&clock), &clock)
         .bounds(bounds)
         .make()
 }
 
-async fn fill(here: &Setting, numbers: std::ops::Range<usize>, text: &str) {
+async fn fill(here: &TestEngine, numbers: std::ops::Range<usize>, text: &str) {
     for number in numbers {
         here.after(Duration::from_secs(1));
-        let told = here
+        let reported = here
             .ask(&Question::number(number), &Policy::default(), text)
             .await;
-        assert!(told.settled.stored.is_ok(), "{told:?}");
+        assert!(reported.settled.stored.is_ok(), "{reported:?}");
     }
 }
 
-async fn is_there(here: &Setting, number: usize) -> bool {
+async fn is_there(here: &TestEngine, number: usize) -> bool {
     here.cache
         .peek(&Question::number(number).key())
         .await
@@ -65,16 +67,16 @@ async fn the_byte_limit_is_enforced() {
 }
 
 #[tokio::test]
-async fn what_alone_is_larger_than_all_may_be_is_not_stored() {
+async fn entry_larger_than_the_whole_bound_is_not_stored() {
     let here = bounded(CacheBounds {
         bytes: 1_000,
         ..CacheBounds::default()
     });
-    let told = here
+    let reported = here
         .ask(&Question::number(1), &Policy::default(), &"x".repeat(1_001))
         .await;
     assert_eq!(
-        told.settled.stored,
+        reported.settled.stored,
         Err(Reason::TooLarge {
             bytes: 1_001,
             limit: 1_000
@@ -83,7 +85,7 @@ async fn what_alone_is_larger_than_all_may_be_is_not_stored() {
 }
 
 #[tokio::test]
-async fn what_is_used_stays() {
+async fn recently_used_entry_is_not_evicted() {
     for front_bytes in [0, 1 << 20] {
         let here = bounded(CacheBounds {
             entries: 20,
@@ -111,8 +113,8 @@ async fn what_is_used_stays() {
 #[tokio::test]
 async fn hits_are_recorded_in_the_store() {
     let clock = clock();
-    let memory = Arc::new(Double::over(in_process(&clock)));
-    let here = Making::over(memory.clone(), &clock).make();
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)));
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     fill(&here, 0..10, "x").await;
     let before = memory.count(Op::Touch);
     for _ in 0..200 {
@@ -127,15 +129,15 @@ async fn hits_are_recorded_in_the_store() {
         }
         tokio::task::yield_now().await;
     }
-    let told = memory.count(Op::Touch) - before;
-    assert!((2..=50).contains(&told), "in batches: {told}");
+    let reported = memory.count(Op::Touch) - before;
+    assert!((2..=50).contains(&reported), "in batches: {reported}");
 }
 
 #[tokio::test]
 async fn close_records_uses() {
     let clock = clock();
-    let memory = Arc::new(Double::over(in_process(&clock)));
-    let here = Making::over(memory.clone(), &clock).make();
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)));
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     fill(&here, 0..1, "x").await;
     here.after(Duration::from_secs(61));
     here.ask(&Question::number(0), &Policy::default(), "").await;
@@ -144,7 +146,7 @@ async fn close_records_uses() {
 }
 
 #[tokio::test]
-async fn a_front_of_any_size_serves_what_the_memory_holds() {
+async fn front_of_any_size_serves_all_stored_entries() {
     for front_bytes in [0, 1, 3_000, 1 << 20] {
         let here = bounded(CacheBounds {
             front_bytes,
@@ -156,11 +158,11 @@ async fn a_front_of_any_size_serves_what_the_memory_holds() {
                 .await;
         }
         for number in (0..50).rev().chain(0..50) {
-            let told = here
+            let reported = here
                 .ask(&Question::number(number), &Policy::default(), "")
                 .await;
             assert_eq!(
-                (&told.status, told.text()),
+                (&reported.status, reported.text()),
                 (&CacheStatus::Hit, number.to_string().as_str())
             );
         }
@@ -168,10 +170,10 @@ async fn a_front_of_any_size_serves_what_the_memory_holds() {
 }
 
 #[tokio::test]
-async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
+async fn front_hit_makes_no_store_call() {
     let clock = clock();
-    let memory = Arc::new(Double::over(in_process(&clock)));
-    let here = Making::over(memory.clone(), &clock).make();
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)));
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     fill(&here, 0..1, "x").await;
     here.ask(&Question::number(0), &Policy::default(), "").await;
     let before = memory.count(Op::Enter);
@@ -185,8 +187,8 @@ async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
     }
     assert_eq!(memory.count(Op::Enter), before);
 
-    let memory = Arc::new(Double::over(in_process(&clock)).without_stamps());
-    let here = Making::over(memory.clone(), &clock).make();
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)).without_stamps());
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     fill(&here, 0..1, "x").await;
     let before = memory.count(Op::Enter);
     for _ in 0..100 {
@@ -224,7 +226,7 @@ impl Drop for Heavy {
     }
 }
 
-/// As heavy as the answer says.
+/// Weighs as much as its text says.
 fn heavy(bytes: &[u8]) -> Result<Heavy, DecodeError> {
     ALIVE.fetch_add(1, Ordering::SeqCst);
     MADE.fetch_add(1, Ordering::SeqCst);
@@ -232,7 +234,7 @@ fn heavy(bytes: &[u8]) -> Result<Heavy, DecodeError> {
     Ok(Heavy(text.trim().parse().unwrap()))
 }
 
-async fn decode(here: &Setting, number: usize) {
+async fn decode(here: &TestEngine, number: usize) {
     let question = Question::number(number);
     let call = question.call();
     match here.cache.begin(&call, &Policy::default()).await.unwrap() {
@@ -242,7 +244,7 @@ async fn decode(here: &Setting, number: usize) {
 }
 
 #[tokio::test]
-async fn the_bound_of_the_front_includes_what_answers_are_decoded_into() {
+async fn front_bound_includes_decoded_values() {
     let _counting = COUNTING.lock().await;
     let here = bounded(CacheBounds {
         front_bytes: 1_000_000,
@@ -265,11 +267,11 @@ async fn the_bound_of_the_front_includes_what_answers_are_decoded_into() {
 }
 
 #[tokio::test]
-async fn an_answer_stays_in_the_front_when_its_decoded_form_is_too_large_for_it() {
+async fn front_keeps_the_bytes_when_the_decoded_value_is_too_large() {
     let _counting = COUNTING.lock().await;
     let clock = clock();
-    let memory = Arc::new(Double::over(in_process(&clock)));
-    let here = Making::over(memory.clone(), &clock)
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)));
+    let here = EngineBuilder::over(memory.clone(), &clock)
         .bounds(CacheBounds {
             front_bytes: 1_000_000,
             ..CacheBounds::default()
@@ -286,29 +288,34 @@ async fn an_answer_stays_in_the_front_when_its_decoded_form_is_too_large_for_it(
     assert_eq!(ALIVE.load(Ordering::SeqCst), 0, "its form is not");
 }
 
-fn exactly(bounds: CacheBounds, memory: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Setting {
+fn exactly(
+    bounds: CacheBounds,
+    memory: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+) -> TestEngine {
     let clock = clock();
     let memory = memory(in_process(&clock));
-    Making::over(memory, &clock).bounds(bounds).make_exact()
+    EngineBuilder::over(memory, &clock)
+        .bounds(bounds)
+        .make_exact()
 }
 
 /// Asks for a number, and says whether it was there.
-async fn hits(here: &Setting, number: usize) -> bool {
+async fn hits(here: &TestEngine, number: usize) -> bool {
     let question = Question::number(number);
-    let told = here.ask(&question, &Policy::default(), "x").await;
-    told.status == CacheStatus::Hit
+    let reported = here.ask(&question, &Policy::default(), "x").await;
+    reported.status == CacheStatus::Hit
 }
 
 #[tokio::test]
-async fn an_exact_engine_is_within_its_bounds_after_every_store_and_the_least_recently_used_goes() {
+async fn exact_engine_evicts_the_least_recently_used_after_every_store() {
     let now: fn(Arc<dyn Store>) -> Arc<dyn Store> = |memory| memory;
     let later: fn(Arc<dyn Store>) -> Arc<dyn Store> = |memory| {
-        let double = Double::over(memory);
-        double.now(|op| match op {
-            Op::Touch => Fate::Slow(Duration::ZERO),
-            _ => Fate::Pass,
+        let faulty_store = FaultyStore::over(memory);
+        faulty_store.now(|op| match op {
+            Op::Touch => StoreBehavior::Slow(Duration::ZERO),
+            _ => StoreBehavior::Pass,
         });
-        Arc::new(double)
+        Arc::new(faulty_store)
     };
     for (memory, front_bytes, step) in [
         (now, 1 << 20, 0),
@@ -350,7 +357,7 @@ async fn an_exact_engine_is_within_its_bounds_after_every_store_and_the_least_re
 }
 
 #[tokio::test]
-async fn an_exact_engine_keeps_to_its_bytes() {
+async fn exact_engine_enforces_its_byte_bound() {
     let bounds = CacheBounds {
         bytes: 10_000,
         ..CacheBounds::default()
@@ -368,7 +375,7 @@ async fn an_exact_engine_keeps_to_its_bytes() {
 async fn the_eviction_listener_receives_names() {
     for exact in [true, false] {
         let clock = clock();
-        let making = Making::over(in_process(&clock), &clock).bounds(CacheBounds {
+        let making = EngineBuilder::over(in_process(&clock), &clock).bounds(CacheBounds {
             entries: 20,
             ..CacheBounds::default()
         });
@@ -378,9 +385,9 @@ async fn the_eviction_listener_receives_names() {
             making.make()
         };
         let gone: Arc<Mutex<Vec<String>>> = Arc::default();
-        let told = Arc::clone(&gone);
+        let reported = Arc::clone(&gone);
         here.cache
-            .on_eviction(move |name| told.lock().unwrap().push(name.to_owned()));
+            .on_eviction(move |name| reported.lock().unwrap().push(name.to_owned()));
         for number in 0..50 {
             here.after(Duration::from_secs(1));
             let question = Question::number(number).named(&format!("name-{number}"));
@@ -406,7 +413,7 @@ fn of_part(part: &str, entries: u64, bytes: u64) -> Policy {
 }
 
 /// Which of the numbers are there.
-async fn left(here: &Setting, numbers: std::ops::Range<usize>) -> Vec<usize> {
+async fn left(here: &TestEngine, numbers: std::ops::Range<usize>) -> Vec<usize> {
     let mut left = Vec::new();
     for number in numbers {
         if is_there(here, number).await {
@@ -417,12 +424,12 @@ async fn left(here: &Setting, numbers: std::ops::Range<usize>) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn a_part_keeps_within_bounds_of_its_own_and_touches_no_other() {
+async fn quota_enforces_its_own_bounds_without_evicting_others() {
     let clock = clock();
     let directory = tempfile::tempdir().unwrap();
     let file = sqlite(&directory.path().join("memory.db"), &clock);
     for memory in [in_process(&clock), file] {
-        let here = Making::over(memory, &clock).make();
+        let here = EngineBuilder::over(memory, &clock).make();
         fill(&here, 0..10, "of nobody").await;
         for number in 10..20 {
             here.after(Duration::from_secs(100));
@@ -433,13 +440,13 @@ async fn a_part_keeps_within_bounds_of_its_own_and_touches_no_other() {
         for number in 20..30 {
             here.after(Duration::from_secs(100));
             let policy = of_part("small", 3, u64::MAX);
-            let told = here.ask(&Question::number(number), &policy, "x").await;
-            assert!(told.settled.stored.is_ok());
+            let reported = here.ask(&Question::number(number), &policy, "x").await;
+            assert!(reported.settled.stored.is_ok());
             if number > 20 {
                 // What is asked for again and again is not the one that goes.
                 here.after(Duration::from_secs(100));
-                let told = here.ask(&Question::number(20), &policy, "x").await;
-                assert_eq!(told.status, CacheStatus::Hit);
+                let reported = here.ask(&Question::number(20), &policy, "x").await;
+                assert_eq!(reported.status, CacheStatus::Hit);
             }
         }
         assert_eq!(left(&here, 20..30).await, [20, 28, 29]);

@@ -13,20 +13,20 @@ use cachalot_store::Label;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::setting::{
-    Making, Question, START, Setting, clock, finish, in_domains, in_process, product, setting,
-    tagged, told,
+use crate::test_engine::{
+    EngineBuilder, Question, START, TestEngine, clock, finish, in_domains, in_process, product,
+    reported, tagged, test_engine,
 };
 
-async fn exported(here: &Setting) -> String {
+async fn exported(here: &TestEngine) -> String {
     let mut bytes = Vec::new();
     here.cache.export(&mut bytes, None).await.unwrap();
     String::from_utf8(bytes).unwrap()
 }
 
-/// What is wrong with a cassette, and in which line.
+/// The problem of a cassette, and its line.
 async fn refused(cassette: &[u8]) -> (u64, String) {
-    match setting().cache.import(&mut &cassette[..]).await {
+    match test_engine().cache.import(&mut &cassette[..]).await {
         Err(CassetteError::Format { line, problem }) => (line, problem),
         other => panic!("{other:?}"),
     }
@@ -59,7 +59,7 @@ async fn described(stored: StoredEntry) -> String {
     )
 }
 
-async fn all(here: &Setting) -> Vec<String> {
+async fn all(here: &TestEngine) -> Vec<String> {
     let mut found = Vec::new();
     here.cache
         .each(&EntryFilter::default(), |entry_info| found.push(entry_info))
@@ -75,12 +75,12 @@ async fn all(here: &Setting) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_cassette_answers_frozen_calls_as_the_original_did() {
+async fn cassette_replays_frozen_calls() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("looked at");
     std::fs::write(&path, "content").unwrap();
     std::fs::create_dir(home.path().join("d")).unwrap();
-    let here = setting();
+    let here = test_engine();
     here.ask(
         &Question::number(0),
         &tagged(&["t", "u"]),
@@ -110,7 +110,7 @@ async fn a_cassette_answers_frozen_calls_as_the_original_did() {
             ..Spend::default()
         },
     );
-    told(
+    reported(
         here.through(&Question::number(3), &Policy::default(), |ticket| {
             finish(ticket, binary)
         })
@@ -127,7 +127,7 @@ async fn a_cassette_answers_frozen_calls_as_the_original_did() {
         witness.observe(Observation::Content(&root.join("nothing")));
         ticket.finish(product("seen")).await;
     };
-    told(
+    reported(
         here.through(&Question::number(5), &Policy::default(), looks)
             .await,
     )
@@ -137,7 +137,7 @@ async fn a_cassette_answers_frozen_calls_as_the_original_did() {
     let cassette = exported(&here).await;
     let clock = clock();
     clock.set(START + 1_000_000_000);
-    let there = Making::over(in_process(&clock), &clock).make();
+    let there = EngineBuilder::over(in_process(&clock), &clock).make();
     let imported = there.cache.import(&mut cassette.as_bytes()).await.unwrap();
     assert_eq!((imported.entries, imported.digest_key.is_none()), (6, true));
     for number in 0..6 {
@@ -172,8 +172,8 @@ async fn a_cassette_answers_frozen_calls_as_the_original_did() {
 }
 
 #[tokio::test]
-async fn played_without_frozen_it_answers_what_is_still_good() {
-    let here = setting();
+async fn cassette_replay_without_frozen_serves_valid_entries_only() {
+    let here = test_engine();
     here.ask(&Question::number(0), &Policy::default(), "for ever")
         .await;
     here.ask(
@@ -187,7 +187,7 @@ async fn played_without_frozen_it_answers_what_is_still_good() {
     .await;
     here.ask(&Question::number(2), &in_domains(&["d"]), "under a domain")
         .await;
-    let there = setting();
+    let there = test_engine();
     there
         .cache
         .import(&mut exported(&here).await.as_bytes())
@@ -208,11 +208,11 @@ async fn played_without_frozen_it_answers_what_is_still_good() {
             .status,
         CacheStatus::Miss(Reason::Expired)
     );
-    let told = there
+    let reported = there
         .ask(&Question::number(2), &in_domains(&["d"]), "new")
         .await;
     assert_eq!(
-        told.status,
+        reported.status,
         CacheStatus::Miss(Reason::Written("d".into())),
         "nobody announced to us what was written there"
     );
@@ -226,8 +226,8 @@ async fn played_without_frozen_it_answers_what_is_still_good() {
 }
 
 #[tokio::test]
-async fn an_import_replaces_what_was_there_also_in_the_front() {
-    let (here, there) = (setting(), setting());
+async fn import_replaces_entries_in_store_and_front() {
+    let (here, there) = (test_engine(), test_engine());
     here.ask(&Question::number(0), &Policy::default(), "theirs")
         .await;
     there
@@ -255,8 +255,8 @@ async fn an_import_replaces_what_was_there_also_in_the_front() {
 }
 
 #[tokio::test]
-async fn many_entries_fit_in_the_order_of_their_keys() {
-    let here = setting();
+async fn export_of_many_entries_is_sorted_by_key() {
+    let here = test_engine();
     for number in 0..1_234 {
         here.ask(
             &Question::number(number),
@@ -272,7 +272,7 @@ async fn many_entries_fit_in_the_order_of_their_keys() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["key"].to_string())
         .collect();
     assert!(keys.is_sorted());
-    let there = setting();
+    let there = test_engine();
     assert_eq!(
         there
             .cache
@@ -302,10 +302,10 @@ fn sealed(secret_set: &SecretSet) -> Question {
 }
 
 #[tokio::test]
-async fn entries_with_secrets_in_their_keys_leave_only_with_the_digest_key() {
+async fn entries_keyed_by_secrets_are_exported_only_with_the_digest_key() {
     let clock = clock();
     let secret_set = secret_set(7);
-    let here = Making::over(in_process(&clock), &clock)
+    let here = EngineBuilder::over(in_process(&clock), &clock)
         .secret_set(&secret_set)
         .make();
     here.ask(&sealed(&secret_set), &Policy::default(), "sealed")
@@ -314,9 +314,9 @@ async fn entries_with_secrets_in_their_keys_leave_only_with_the_digest_key() {
         .await;
 
     let mut without = Vec::new();
-    let told = here.cache.export(&mut without, None).await.unwrap();
+    let reported = here.cache.export(&mut without, None).await.unwrap();
     assert_eq!(
-        told,
+        reported,
         ExportReport {
             entries: 1,
             left_out: 1
@@ -328,19 +328,19 @@ async fn entries_with_secrets_in_their_keys_leave_only_with_the_digest_key() {
     );
 
     let mut with = Vec::new();
-    let told = here
+    let reported = here
         .cache
         .export(&mut with, secret_set.key())
         .await
         .unwrap();
     assert_eq!(
-        told,
+        reported,
         ExportReport {
             entries: 2,
             left_out: 0
         }
     );
-    let there = setting();
+    let there = test_engine();
     let imported = there.cache.import(&mut with.as_slice()).await.unwrap();
     let key = imported.digest_key.unwrap();
     assert_eq!(key.expose(), &[7; 32]);
@@ -370,8 +370,8 @@ async fn entries_with_secrets_in_their_keys_leave_only_with_the_digest_key() {
 }
 
 #[tokio::test]
-async fn a_line_that_makes_no_sense_is_named_and_what_came_before_it_is_stored() {
-    let here = setting();
+async fn import_names_an_invalid_line_and_keeps_the_lines_before_it() {
+    let here = test_engine();
     for number in 0..3 {
         here.ask(&Question::number(number), &tagged(&["t"]), "x")
             .await;
@@ -407,7 +407,7 @@ async fn a_line_that_makes_no_sense_is_named_and_what_came_before_it_is_stored()
         let mut bytes = format!("{}\n{}\n", lines[0], lines[1]).into_bytes();
         bytes.extend(line);
         bytes.extend(format!("\n{}\n", lines[3]).into_bytes());
-        let there = setting();
+        let there = test_engine();
         let error = there.cache.import(&mut bytes.as_slice()).await.unwrap_err();
         assert!(
             matches!(&error, CassetteError::Format { line: 3, .. }),
@@ -419,7 +419,7 @@ async fn a_line_that_makes_no_sense_is_named_and_what_came_before_it_is_stored()
 }
 
 #[tokio::test]
-async fn what_is_no_cassette_is_refused_in_its_first_line() {
+async fn import_refuses_other_files_at_line_one() {
     assert_eq!(refused(b"").await, (1, "the file is empty".into()));
     for text in [
         "garbage\n",
@@ -457,12 +457,12 @@ async fn a_cassette_of_a_newer_version_is_refused_with_a_hint() {
 }
 
 #[tokio::test]
-async fn blank_lines_and_a_missing_line_end_do_no_harm() {
-    let here = setting();
+async fn import_accepts_blank_lines_and_a_missing_final_newline() {
+    let here = test_engine();
     here.ask(&Question::number(0), &Policy::default(), "x")
         .await;
     let cassette = exported(&here).await.replace('\n', "\r\n\n\n");
-    let there = setting();
+    let there = test_engine();
     assert_eq!(
         there
             .cache
@@ -479,11 +479,11 @@ async fn blank_lines_and_a_missing_line_end_do_no_harm() {
 }
 
 #[tokio::test]
-async fn without_a_memory_there_is_nothing_to_export_from_or_import_into() {
+async fn export_and_import_without_a_store_are_errors() {
     let clock = clock();
-    let here = Making {
+    let here = EngineBuilder {
         memory: None,
-        ..Making::over(in_process(&clock), &clock)
+        ..EngineBuilder::over(in_process(&clock), &clock)
     }
     .make();
     assert!(matches!(
@@ -517,7 +517,7 @@ fn product_of(value: Vec<u8>, calls: u64, nanos: u64, tags: Vec<String>) -> RunR
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_exported_and_imported_is_what_it_was(
+    fn export_and_import_round_trip_entries(
         entries in proptest::collection::vec(
             (
                 proptest::collection::vec(any::<u8>(), 0..40),
@@ -530,13 +530,13 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (here, there) = (setting(), setting());
+            let (here, there) = (test_engine(), test_engine());
             for (number, (value, (calls, nanos), tags, (name, ttl))) in entries.into_iter().enumerate() {
                 let policy = Policy { ttl: ttl.map(Duration::from_millis), ..Policy::default() };
                 let product = product_of(value, calls, nanos, tags);
                 let question = Question::number(number).named(&name);
-                let told = told(here.through(&question, &policy, |ticket| finish(ticket, product)).await).await;
-                assert!(told.settled.stored.is_ok(), "{told:?}");
+                let reported = reported(here.through(&question, &policy, |ticket| finish(ticket, product)).await).await;
+                assert!(reported.settled.stored.is_ok(), "{reported:?}");
             }
             there.cache.import(&mut exported(&here).await.as_bytes()).await.unwrap();
             assert_eq!(all(&there).await, all(&here).await);

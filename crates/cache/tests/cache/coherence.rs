@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cachalot_cache::{CacheMode, CacheStatus, EntryFilter, Policy};
 use cachalot_store::{PageRequest, Store, space};
 
-use crate::setting::{Making, Question, Setting, clock, in_mode, in_process, sqlite};
+use crate::test_engine::{EngineBuilder, Question, TestEngine, clock, in_mode, in_process, sqlite};
 
-fn pairs(home: &Path) -> Vec<(Setting, Setting, Arc<dyn Store>)> {
+fn pairs(home: &Path) -> Vec<(TestEngine, TestEngine, Arc<dyn Store>)> {
     let clock = clock();
     let shared = in_process(&clock);
     let file = home.join("cachalot.db");
     let of = |one: Arc<dyn Store>, other: Arc<dyn Store>| {
         (
-            Making::over(one.clone(), &clock).make(),
-            Making::over(other, &clock).make(),
+            EngineBuilder::over(one.clone(), &clock).make(),
+            EngineBuilder::over(other, &clock).make(),
             one,
         )
     };
@@ -27,32 +27,35 @@ fn pairs(home: &Path) -> Vec<(Setting, Setting, Arc<dyn Store>)> {
 }
 
 /// Asks until the answer comes from the front.
-async fn warm(there: &Setting, question: &Question, text: &str) {
+async fn warm(there: &TestEngine, question: &Question, text: &str) {
     for _ in 0..3 {
-        let told = there.ask(question, &Policy::default(), "").await;
-        assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, text));
+        let reported = there.ask(question, &Policy::default(), "").await;
+        assert_eq!(
+            (&reported.status, reported.text()),
+            (&CacheStatus::Hit, text)
+        );
     }
 }
 
 #[tokio::test]
-async fn what_another_replaced_is_seen_at_once() {
+async fn entry_replaced_by_another_engine_is_seen_at_once() {
     let home = tempfile::tempdir().unwrap();
     for (here, there, _) in pairs(home.path()) {
         let question = Question::number(1);
         here.ask(&question, &Policy::default(), "0").await;
         for round in 1..20 {
             warm(&there, &question, &(round - 1).to_string()).await;
-            let told = here
+            let reported = here
                 .ask(&question, &in_mode(CacheMode::Refresh), &round.to_string())
                 .await;
-            assert!(told.settled.stored.is_ok());
+            assert!(reported.settled.stored.is_ok());
             warm(&there, &question, &round.to_string()).await;
         }
     }
 }
 
 #[tokio::test]
-async fn what_another_erased_is_gone_at_once() {
+async fn entry_erased_by_another_engine_is_not_served() {
     let home = tempfile::tempdir().unwrap();
     for (here, there, memory) in pairs(home.path()) {
         for round in 0..10 {
@@ -91,7 +94,7 @@ async fn what_another_erased_is_gone_at_once() {
 }
 
 #[tokio::test]
-async fn what_another_swept_or_evicted_is_gone_at_once() {
+async fn entry_swept_or_evicted_by_another_engine_is_not_served() {
     let home = tempfile::tempdir().unwrap();
     for (here, there, _) in pairs(home.path()) {
         let question = Question::number(1);
@@ -103,7 +106,7 @@ async fn what_another_swept_or_evicted_is_gone_at_once() {
         warm(&there, &question, "old").await;
         here.after(std::time::Duration::from_secs(2));
         assert_eq!(here.cache.sweep(None).await.unwrap(), 1);
-        here.clock.set(crate::setting::START);
+        here.clock.set(crate::test_engine::START);
         assert_eq!(
             there.ask(&question, &Policy::default(), "new").await.text(),
             "new"
@@ -112,7 +115,7 @@ async fn what_another_swept_or_evicted_is_gone_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_load_no_call_gets_an_older_value_than_stored_before_it() {
+async fn under_load_no_call_gets_a_value_older_than_one_stored_before() {
     let home = tempfile::tempdir().unwrap();
     for (here, there, _) in pairs(home.path()) {
         let stored = Arc::new(AtomicU64::new(0));
@@ -128,11 +131,11 @@ async fn under_load_no_call_gets_an_older_value_than_stored_before_it() {
                     let mut asked = 0_u64;
                     while !stop.load(Ordering::SeqCst) {
                         let least = stored.load(Ordering::SeqCst);
-                        let told = reader
+                        let reported = reader
                             .ask(&question, &in_mode(CacheMode::ReadOnly), "none")
                             .await;
-                        assert_eq!(told.status, CacheStatus::Hit);
-                        let got: u64 = told.text().parse().unwrap();
+                        assert_eq!(reported.status, CacheStatus::Hit);
+                        let got: u64 = reported.text().parse().unwrap();
                         assert!(got >= least, "{got} after {least}");
                         asked += 1;
                         if asked.is_multiple_of(16) {
@@ -144,14 +147,14 @@ async fn under_load_no_call_gets_an_older_value_than_stored_before_it() {
             })
             .collect();
         for version in 1..=300_u64 {
-            let told = here
+            let reported = here
                 .ask(
                     &question,
                     &in_mode(CacheMode::Refresh),
                     &version.to_string(),
                 )
                 .await;
-            assert!(told.settled.stored.is_ok(), "{told:?}");
+            assert!(reported.settled.stored.is_ok(), "{reported:?}");
             stored.store(version, Ordering::SeqCst);
             tokio::task::yield_now().await;
         }

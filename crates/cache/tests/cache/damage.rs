@@ -6,17 +6,17 @@ use cachalot_cache::{CacheBounds, CacheStatus, EntryFilter, Observation, Policy,
 use cachalot_store::{Record, Store, space};
 use proptest::prelude::*;
 
-use crate::setting::{
-    Making, Question, Setting, clock, in_domains, in_process, product, testers, told,
+use crate::test_engine::{
+    EngineBuilder, Question, TestEngine, clock, in_domains, in_process, product, reported, testers,
 };
 
 const ANSWER: &str = "the answer, and nothing but the answer";
 
 /// An engine without a front, its memory, and an entry with all that an entry can have.
-async fn stored() -> (Setting, Arc<dyn Store>, Record, tempfile::TempDir) {
+async fn stored() -> (TestEngine, Arc<dyn Store>, Record, tempfile::TempDir) {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock)
+    let here = EngineBuilder::over(memory.clone(), &clock)
         .bounds(CacheBounds {
             front_bytes: 0,
             ..CacheBounds::default()
@@ -33,7 +33,7 @@ async fn stored() -> (Setting, Arc<dyn Store>, Record, tempfile::TempDir) {
         ticket.witness().observe(Observation::Content(&path));
         ticket.finish(product(ANSWER)).await;
     };
-    told(here.through(&Question::number(1), &policy, work).await).await;
+    reported(here.through(&Question::number(1), &policy, work).await).await;
     let key = Question::number(1).key().to_string();
     let record = memory
         .get(space::CACHE, &key, &[])
@@ -58,7 +58,7 @@ async fn replace(memory: &Arc<dyn Store>, record: &Record, value: Vec<u8>) {
 }
 
 #[tokio::test]
-async fn a_format_that_is_not_known_is_a_miss_and_replaced() {
+async fn entry_of_an_unknown_format_is_a_miss_and_is_replaced() {
     let (here, memory, record, _home) = stored().await;
     let policy = in_domains(&["d"]);
     for format in [0, 1, 9, 255] {
@@ -72,13 +72,13 @@ async fn a_format_that_is_not_known_is_a_miss_and_replaced() {
                 .unwrap()
                 .is_none()
         );
-        let told = here.ask(&Question::number(1), &policy, "new").await;
+        let reported = here.ask(&Question::number(1), &policy, "new").await;
         assert!(
-            matches!(&told.status, CacheStatus::Miss(Reason::Damaged(status)) if status.contains("format")),
+            matches!(&reported.status, CacheStatus::Miss(Reason::Damaged(status)) if status.contains("format")),
             "{:?}",
-            told.status
+            reported.status
         );
-        assert!(told.settled.stored.is_ok());
+        assert!(reported.settled.stored.is_ok());
         assert_eq!(
             here.ask(&Question::number(1), &policy, "").await.text(),
             "new"
@@ -87,21 +87,21 @@ async fn a_format_that_is_not_known_is_a_miss_and_replaced() {
 }
 
 #[tokio::test]
-async fn an_answer_of_which_one_bit_is_wrong_is_not_served() {
+async fn entry_with_a_flipped_bit_is_not_served() {
     let (here, memory, record, _home) = stored().await;
     for at in 0..record.value.len() * 8 {
         let mut value = record.value.to_vec();
         value[at / 8] ^= 1 << (at % 8);
         replace(&memory, &record, value).await;
-        let told = here
+        let reported = here
             .ask(&Question::number(1), &in_domains(&["d"]), "run")
             .await;
         assert!(
-            matches!(&told.status, CacheStatus::Miss(Reason::Damaged(_))),
+            matches!(&reported.status, CacheStatus::Miss(Reason::Damaged(_))),
             "bit {at}: {:?}",
-            told.status
+            reported.status
         );
-        assert_eq!(told.text(), "run");
+        assert_eq!(reported.text(), "run");
     }
 }
 
@@ -157,7 +157,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn no_damage_makes_a_wrong_answer(damages in proptest::collection::vec(damage(), 1..3)) {
+    fn damaged_entry_never_gives_a_wrong_answer(damages in proptest::collection::vec(damage(), 1..3)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (here, memory, record, _home) = stored().await;
@@ -172,9 +172,9 @@ proptest! {
             assert_eq!(shown.is_some(), unharmed);
             here.cache.export(&mut Vec::new(), None).await.unwrap();
             here.cache.newest(&EntryFilter::default(), &testers()).await.unwrap();
-            let told = here.ask(&Question::number(1), &in_domains(&["d"]), "run").await;
-            assert_eq!(told.text(), if unharmed { ANSWER } else { "run" });
-            assert!(told.settled.stored.is_ok());
+            let reported = here.ask(&Question::number(1), &in_domains(&["d"]), "run").await;
+            assert_eq!(reported.text(), if unharmed { ANSWER } else { "run" });
+            assert!(reported.settled.stored.is_ok());
         });
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use cachalot_cache::{EntryFilter, EraseReport, LabelCriterion, Policy, Reason, Scope};
 use cachalot_store::{Label, LabelMatch, PageRequest, Record, ReserveResult, Store, space};
 
-use crate::doubles::{Double, Op};
-use crate::setting::{
-    Making, Question, Setting, clock, fleet, in_process, product, setting, settle_down, sqlite,
-    tagged, testers,
+use crate::faulty_store::{FaultyStore, Op};
+use crate::test_engine::{
+    EngineBuilder, Question, TestEngine, clock, fleet, in_process, product, settle_down, sqlite,
+    tagged, test_engine, testers,
 };
 
 fn tag(value: &str) -> LabelCriterion {
@@ -43,22 +43,22 @@ fn tags(erased: &EraseReport) -> Vec<&str> {
 }
 
 /// Entries 0, 1, 2 … under these tags.
-async fn fill(here: &Setting, tags: &[&str]) {
+async fn fill(here: &TestEngine, tags: &[&str]) {
     for (number, tag) in tags.iter().enumerate() {
-        let told = here
+        let reported = here
             .ask(&Question::number(number), &tagged(&[tag]), tag)
             .await;
-        assert!(told.settled.stored.is_ok());
+        assert!(reported.settled.stored.is_ok());
     }
 }
 
-async fn left(here: &Setting) -> u64 {
+async fn left(here: &TestEngine) -> u64 {
     here.cache.usage().await.unwrap().records
 }
 
 #[tokio::test]
-async fn one_key_is_one_entry() {
-    let here = setting();
+async fn erase_by_key_removes_one_entry() {
+    let here = test_engine();
     fill(&here, &["a", "b", "c"]).await;
     let which = EntryFilter {
         key: Some(Question::number(1).key()),
@@ -84,7 +84,7 @@ async fn one_key_is_one_entry() {
 }
 
 #[tokio::test]
-async fn labels_names_and_patterns_select() {
+async fn erase_selects_by_label_name_and_pattern() {
     let all = [
         "cache:a:x:1",
         "cache:a:x:2",
@@ -111,7 +111,7 @@ async fn labels_names_and_patterns_select() {
             } else {
                 sqlite(&home.path().join("db"), &clock)
             };
-            let here = Making::over(memory, &clock).make();
+            let here = EngineBuilder::over(memory, &clock).make();
             fill(&here, &all).await;
             let erased = here.cache.erase(&by(glob(pattern)), true).await.unwrap();
             assert_eq!(
@@ -127,8 +127,8 @@ async fn labels_names_and_patterns_select() {
 }
 
 #[tokio::test]
-async fn all_criteria_must_hold() {
-    let here = setting();
+async fn erase_requires_all_criteria_to_match() {
+    let here = test_engine();
     here.ask(&Question::number(1), &tagged(&["a", "b"]), "")
         .await;
     here.ask(&Question::number(2), &tagged(&["a"]), "").await;
@@ -176,8 +176,8 @@ async fn all_criteria_must_hold() {
 }
 
 #[tokio::test]
-async fn a_dry_run_changes_nothing_and_revokes_nothing() {
-    let here = setting();
+async fn erase_dry_run_changes_and_revokes_nothing() {
+    let here = test_engine();
     fill(&here, &["a"]).await;
     let ticket = here.lead(&Question::number(7), &tagged(&["a"])).await;
     let erased = here.cache.erase(&by(tag("a")), true).await.unwrap();
@@ -187,9 +187,9 @@ async fn a_dry_run_changes_nothing_and_revokes_nothing() {
 }
 
 #[tokio::test]
-async fn there_is_no_limit_to_how_many_are_erased() {
+async fn erase_has_no_limit_of_entries() {
     for pattern in ["many*", "*many"] {
-        let here = setting();
+        let here = test_engine();
         for number in 0..1_203 {
             here.ask(&Question::number(number), &tagged(&["many"]), "")
                 .await;
@@ -220,10 +220,10 @@ async fn there_is_no_limit_to_how_many_are_erased() {
 }
 
 #[tokio::test]
-async fn other_spaces_are_not_touched() {
+async fn erase_leaves_other_spaces_unchanged() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     fill(&here, &["a"]).await;
     let record = Record {
         key: Question::number(0).key().to_string(),
@@ -262,7 +262,7 @@ async fn other_spaces_are_not_touched() {
 }
 
 #[tokio::test]
-async fn a_run_that_matches_is_not_stored_and_not_joined_afterwards() {
+async fn erase_revokes_a_matching_run() {
     let key = Some(Question::number(1).key());
     for which in [
         by(tag("a")),
@@ -278,15 +278,15 @@ async fn a_run_that_matches_is_not_stored_and_not_joined_afterwards() {
         },
         EntryFilter::default(),
     ] {
-        let here = setting();
+        let here = test_engine();
         let question = Question::number(1);
         let before = here.lead(&question, &tagged(&["a"])).await;
         before.emit("old".into());
         let erased = here.cache.erase(&which, false).await.unwrap();
         assert_eq!((erased.revoked, erased.entries.len()), (1, 0), "{which:?}");
-        let told = here.ask(&question, &tagged(&["a"]), "new").await;
-        assert_eq!(told.text(), "new", "{which:?}");
-        assert!(told.settled.stored.is_ok(), "{which:?}: {told:?}");
+        let reported = here.ask(&question, &tagged(&["a"]), "new").await;
+        assert_eq!(reported.text(), "new", "{which:?}");
+        assert!(reported.settled.stored.is_ok(), "{which:?}: {reported:?}");
         assert_eq!(
             before.finish(product("old")).await.stored,
             Err(Reason::Revoked),
@@ -300,8 +300,8 @@ async fn a_run_that_matches_is_not_stored_and_not_joined_afterwards() {
 }
 
 #[tokio::test]
-async fn a_run_that_does_not_match_is_left_alone() {
-    let here = setting();
+async fn erase_does_not_revoke_a_run_that_does_not_match() {
+    let here = test_engine();
     let ticket = here.lead(&Question::number(1), &tagged(&["a"])).await;
     for which in [
         by(tag("b")),
@@ -340,8 +340,8 @@ async fn a_run_in_another_process_is_revoked_through_its_reservation() {
     ];
     for [one, other] in pairs {
         let (here, there) = (
-            Making::over(one, &clock).make(),
-            Making::over(other, &clock).make(),
+            EngineBuilder::over(one, &clock).make(),
+            EngineBuilder::over(other, &clock).make(),
         );
         let question = Question::number(1);
         for which in [
@@ -377,8 +377,8 @@ async fn a_follower_of_a_revoked_run_in_another_process_runs_again() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
-        Making::over(memory.clone(), &clock).make(),
-        Making::over(memory.clone(), &clock).make(),
+        EngineBuilder::over(memory.clone(), &clock).make(),
+        EngineBuilder::over(memory.clone(), &clock).make(),
     );
     let question = Question::number(1);
     let old = here.lead(&question, &tagged(&["a"])).await;
@@ -403,15 +403,15 @@ async fn a_follower_of_a_revoked_run_in_another_process_runs_again() {
 async fn a_run_revoked_by_another_process_is_soon_not_joined() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
-    let there = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
+    let there = EngineBuilder::over(memory.clone(), &clock).make();
     let question = Question::number(1);
     let old = here.lead(&question, &tagged(&["a"])).await;
     there.cache.erase(&by(tag("a")), false).await.unwrap();
     tokio::time::sleep(Duration::from_millis(1_100)).await;
-    let told = here.ask(&question, &tagged(&["a"]), "new").await;
-    assert_eq!(told.text(), "new");
-    assert!(told.settled.stored.is_ok(), "{told:?}");
+    let reported = here.ask(&question, &tagged(&["a"]), "new").await;
+    assert_eq!(reported.text(), "new");
+    assert!(reported.settled.stored.is_ok(), "{reported:?}");
     assert_eq!(
         old.finish(product("old")).await.stored,
         Err(Reason::Revoked)
@@ -419,10 +419,10 @@ async fn a_run_revoked_by_another_process_is_soon_not_joined() {
 }
 
 #[tokio::test]
-async fn without_reservations_a_run_of_this_process_is_revoked_all_the_same() {
+async fn erase_without_reservations_revokes_runs_of_this_process() {
     let clock = clock();
-    let memory = Arc::new(Double::over(in_process(&clock)).without_reservations());
-    let here = Making::over(memory.clone(), &clock).make();
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)).without_reservations());
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let ticket = here.lead(&Question::number(1), &tagged(&["a"])).await;
     here.cache.erase(&by(tag("a")), false).await.unwrap();
     assert_eq!(
@@ -433,11 +433,11 @@ async fn without_reservations_a_run_of_this_process_is_revoked_all_the_same() {
 }
 
 #[tokio::test]
-async fn without_a_memory_there_is_nothing_to_erase_but_runs_to_revoke() {
+async fn erase_without_a_store_revokes_runs() {
     let clock = clock();
-    let here = Making {
+    let here = EngineBuilder {
         memory: None,
-        ..Making::over(in_process(&clock), &clock)
+        ..EngineBuilder::over(in_process(&clock), &clock)
     }
     .make();
     let ticket = here.lead(&Question::number(1), &tagged(&["a"])).await;
@@ -459,8 +459,8 @@ async fn without_a_memory_there_is_nothing_to_erase_but_runs_to_revoke() {
 }
 
 #[tokio::test]
-async fn only_entries_whose_time_was_over_then() {
-    let here = setting();
+async fn erase_expired_before_removes_entries_expired_at_that_time() {
+    let here = test_engine();
     for number in 0..4 {
         let ttl = (number < 3).then(|| Duration::from_secs(10 * (number as u64 + 1)));
         here.ask(
@@ -474,7 +474,7 @@ async fn only_entries_whose_time_was_over_then() {
         .await;
     }
     let which = EntryFilter {
-        expired_before: Some(crate::setting::START + 20_000),
+        expired_before: Some(crate::test_engine::START + 20_000),
         ..EntryFilter::default()
     };
     assert_eq!(
@@ -486,7 +486,7 @@ async fn only_entries_whose_time_was_over_then() {
 
 #[tokio::test]
 async fn a_sweep_erases_the_oldest_expired_entries_up_to_its_limit() {
-    let here = setting();
+    let here = test_engine();
     for number in 0..10 {
         let ttl = (number < 8).then(|| Duration::from_secs(10 - number as u64));
         here.ask(
@@ -524,8 +524,8 @@ async fn a_sweep_erases_the_oldest_expired_entries_up_to_its_limit() {
 }
 
 #[tokio::test]
-async fn a_sweep_goes_through_any_number() {
-    let here = setting();
+async fn sweep_erases_more_than_one_page() {
+    let here = test_engine();
     for number in 0..1_234 {
         here.ask(
             &Question::number(number),
@@ -542,8 +542,8 @@ async fn a_sweep_goes_through_any_number() {
 }
 
 #[tokio::test]
-async fn the_newest_that_matches_is_found_whatever_the_pattern() {
-    let here = setting();
+async fn newest_finds_the_newest_match_of_any_pattern() {
+    let here = test_engine();
     for (number, label) in ["x:1", "y:x:2", "y:3", "x:4", "y:5"]
         .into_iter()
         .enumerate()
@@ -576,9 +576,9 @@ async fn the_newest_that_matches_is_found_whatever_the_pattern() {
 }
 
 #[tokio::test]
-async fn the_newest_is_sought_in_scopes_that_are_named_and_in_no_others() {
+async fn newest_searches_only_the_named_scopes() {
     let user = |name: &str| Scope::User(name.into());
-    let here = setting();
+    let here = test_engine();
     let ask = async |scope: Scope, number: usize| {
         let question = Question {
             scope,
@@ -590,7 +590,7 @@ async fn the_newest_is_sought_in_scopes_that_are_named_and_in_no_others() {
     };
     ask(Scope::Global, 0).await;
     ask(user("ada"), 1).await;
-    // More of somebody else's than are looked at in one go.
+    // More entries of another scope than are read in one page.
     for number in 2..700 {
         ask(user("bob"), number).await;
     }
@@ -614,8 +614,8 @@ async fn the_newest_is_sought_in_scopes_that_are_named_and_in_no_others() {
 }
 
 #[tokio::test]
-async fn each_shows_every_match_once() {
-    let here = setting();
+async fn each_visits_every_match_once() {
+    let here = test_engine();
     for number in 0..1_101 {
         let label = if number % 2 == 0 { "even" } else { "odd" };
         here.ask(&Question::number(number), &tagged(&[label]), "x")
@@ -636,10 +636,10 @@ async fn each_shows_every_match_once() {
 }
 
 #[tokio::test]
-async fn a_reservation_of_its_own_is_gone_after_an_erase() {
+async fn erase_releases_the_reservation_of_this_engine() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let question = Question::number(1);
     let ticket = here.lead(&question, &tagged(&["a"])).await;
     here.cache.erase(&by(tag("a")), false).await.unwrap();

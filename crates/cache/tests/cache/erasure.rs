@@ -11,7 +11,7 @@ use cachalot_store::Label;
 use serde_json::json;
 
 use crate::ledger::{rows, totals, with_ledger};
-use crate::setting::{COST, Question, START, Setting, product};
+use crate::test_engine::{COST, Question, START, TestEngine, product};
 
 /// In every text that has to be gone.
 const MARK: &str = "klabautermann";
@@ -52,7 +52,7 @@ fn policy(session: Option<&str>) -> Policy {
     }
 }
 
-fn record_payment(here: &Setting, session: &str, on_behalf_of: Option<&str>) {
+fn record_payment(here: &TestEngine, session: &str, on_behalf_of: Option<&str>) {
     here.cache.ledger().record_payment(Payment {
         at: START,
         model: "anthropic/claude",
@@ -69,7 +69,7 @@ fn record_payment(here: &Setting, session: &str, on_behalf_of: Option<&str>) {
 }
 
 /// Calls of all kinds: 60 paid, 60 hits, 60 failed.
-async fn calls(here: &Setting) {
+async fn calls(here: &TestEngine) {
     for number in 0..60 {
         let asked = question(CallKind::Action, number);
         here.ask(&asked, &policy(None), "x").await;
@@ -83,7 +83,7 @@ async fn calls(here: &Setting) {
 }
 
 #[tokio::test]
-async fn what_is_erased_is_in_no_file_and_the_amounts_stay() {
+async fn ledger_erase_removes_texts_from_all_files_and_keeps_amounts() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let here = with_ledger(&path);
@@ -148,7 +148,7 @@ async fn what_is_erased_is_in_no_file_and_the_amounts_stay() {
 }
 
 #[tokio::test]
-async fn what_earlier_versions_deleted_is_in_no_file_either() {
+async fn ledger_erase_removes_rows_deleted_by_earlier_versions() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let here = with_ledger(&path);
@@ -168,7 +168,7 @@ async fn what_earlier_versions_deleted_is_in_no_file_either() {
 }
 
 #[tokio::test]
-async fn an_erasure_that_was_cut_short_is_completed_by_the_next() {
+async fn interrupted_ledger_erase_is_completed_by_the_next() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let here = with_ledger(&path);
@@ -269,7 +269,7 @@ async fn calls_are_erased_by_key_handle_and_pattern() {
 }
 
 #[tokio::test]
-async fn deleted_calls_are_in_no_file_and_the_totals_stay() {
+async fn ledger_prune_removes_calls_from_all_files_and_keeps_totals() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let here = with_ledger(&path);
@@ -298,7 +298,7 @@ async fn deleted_calls_are_in_no_file_and_the_totals_stay() {
 }
 
 #[tokio::test]
-async fn a_ledger_that_was_never_written_has_nothing_to_erase() {
+async fn ledger_erase_of_a_missing_file_does_nothing() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let here = with_ledger(&path);

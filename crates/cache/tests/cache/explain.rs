@@ -6,18 +6,18 @@ use cachalot_cache::{CallStatus, Explanation, HANDLE_LABEL, Ledger, Policy, Scop
 use cachalot_store::Label;
 use serde_json::{Value, json};
 
-use crate::setting::{Making, Question, Setting, clock, in_domains, in_process};
+use crate::test_engine::{EngineBuilder, Question, TestEngine, clock, in_domains, in_process};
 
-struct Place {
-    here: Setting,
+struct TestDirectory {
+    here: TestEngine,
     _home: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDirectory {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let clock = clock();
-        let here = Making::over(in_process(&clock), &clock)
+        let here = EngineBuilder::over(in_process(&clock), &clock)
             .ledger(&home.path().join("ledger.db"))
             .make();
         Self { here, _home: home }
@@ -51,8 +51,8 @@ fn differences(why: &Explanation) -> Vec<(&str, Option<Value>, Option<Value>)> {
 }
 
 #[tokio::test]
-async fn one_argument_changed_is_named_with_its_old_and_new_value() {
-    let place = Place::new();
+async fn changed_argument_is_explained_with_both_values() {
+    let place = TestDirectory::new();
     place
         .ask(json!({"path": "a", "options": {"depth": 1, "kinds": ["x", "y"]}}))
         .await;
@@ -73,8 +73,8 @@ async fn one_argument_changed_is_named_with_its_old_and_new_value() {
 }
 
 #[tokio::test]
-async fn what_came_and_what_went_is_named_too() {
-    let place = Place::new();
+async fn added_and_removed_arguments_are_explained() {
+    let place = TestDirectory::new();
     place
         .ask(json!({"a/b": 1, "list": [1, 2], "same": null}))
         .await;
@@ -93,8 +93,8 @@ async fn what_came_and_what_went_is_named_too() {
 }
 
 #[tokio::test]
-async fn a_type_that_changed_is_a_difference() {
-    let place = Place::new();
+async fn changed_type_is_a_difference() {
+    let place = TestDirectory::new();
     place.ask(json!({"n": 1})).await;
     place.ask(json!({"n": 1.0})).await;
     let why = place.why_last().await;
@@ -104,8 +104,8 @@ async fn a_type_that_changed_is_a_difference() {
 }
 
 #[tokio::test]
-async fn the_nearest_call_is_the_one_that_differs_least_and_the_newest_of_those() {
-    let place = Place::new();
+async fn nearest_call_has_the_fewest_differences_and_is_the_newest() {
+    let place = TestDirectory::new();
     place.ask(json!({"a": 1, "b": 1, "c": 1})).await;
     place.ask(json!({"a": 1, "b": 2, "c": 1})).await;
     place.ask(json!({"a": 9, "b": 9, "c": 9})).await;
@@ -115,8 +115,8 @@ async fn the_nearest_call_is_the_one_that_differs_least_and_the_newest_of_those(
 }
 
 #[tokio::test]
-async fn other_names_scopes_and_later_calls_are_not_compared() {
-    let place = Place::new();
+async fn calls_of_other_names_and_scopes_and_later_calls_are_not_compared() {
+    let place = TestDirectory::new();
     let base = Question::of(json!({"a": 1}));
     let other_scope = Question {
         scope: Scope::Agent("other".into()),
@@ -141,8 +141,8 @@ async fn other_names_scopes_and_later_calls_are_not_compared() {
 }
 
 #[tokio::test]
-async fn the_same_key_again_needs_no_differences_its_reason_says_why() {
-    let place = Place::new();
+async fn repeated_key_is_explained_by_its_reason_without_differences() {
+    let place = TestDirectory::new();
     let question = Question::number(1);
     let policy = Policy {
         ttl: Some(Duration::from_secs(5)),
@@ -176,7 +176,7 @@ async fn the_same_key_again_needs_no_differences_its_reason_says_why() {
 
 #[tokio::test]
 async fn a_hit_is_explained_by_the_call_that_paid() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.ask(json!(1)).await;
     place.ask(json!(1)).await;
     let why = place.why_last().await;
@@ -188,7 +188,7 @@ async fn a_hit_is_explained_by_the_call_that_paid() {
 
 #[tokio::test]
 async fn the_last_call_is_the_newest_row_despite_hits() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.ask(json!({"n": 1})).await;
     place.ask(json!({"n": 1})).await;
     place.ask(json!({"n": 2})).await;
@@ -198,8 +198,8 @@ async fn the_last_call_is_the_newest_row_despite_hits() {
 }
 
 #[tokio::test]
-async fn a_call_is_found_by_its_key_or_its_handle() {
-    let place = Place::new();
+async fn call_is_found_by_key_or_handle() {
+    let place = TestDirectory::new();
     let question = Question::number(1);
     let policy = Policy {
         labels: vec![Label::new(HANDLE_LABEL, "cache:tester:one")],
@@ -236,8 +236,8 @@ async fn a_call_is_found_by_its_key_or_its_handle() {
 }
 
 #[tokio::test]
-async fn inputs_too_long_to_keep_differ_in_something_that_is_not_shown() {
-    let place = Place::new();
+async fn truncated_inputs_report_a_hidden_difference() {
+    let place = TestDirectory::new();
     let long = |n: usize| {
         let items: Vec<String> = (0..200)
             .map(|i| format!("{i} {n} {}", "x".repeat(1_500)))

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use cachalot_cache::{CacheMode, CacheStatus, EntryFilter, Policy, Reason, SingleFlight};
 
-use crate::doubles::{Double, Fate, Op};
-use crate::setting::{
-    Making, Question, Setting, clock, domains, in_domains, in_mode, in_process, product, tagged,
-    testers,
+use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::test_engine::{
+    EngineBuilder, Question, TestEngine, clock, domains, in_domains, in_mode, in_process, product,
+    tagged, testers,
 };
 
 const OPS: [Op; 11] = [
@@ -25,28 +25,31 @@ const OPS: [Op; 11] = [
     Op::Usage,
 ];
 
-fn over(reservations: bool) -> (Setting, Arc<Double>) {
+fn over(reservations: bool) -> (TestEngine, Arc<FaultyStore>) {
     let clock = clock();
-    let double = Double::over(in_process(&clock));
-    let double = Arc::new(if reservations {
-        double
+    let faulty_store = FaultyStore::over(in_process(&clock));
+    let faulty_store = Arc::new(if reservations {
+        faulty_store
     } else {
-        double.without_reservations()
+        faulty_store.without_reservations()
     });
-    (Making::over(double.clone(), &clock).make(), double)
+    (
+        EngineBuilder::over(faulty_store.clone(), &clock).make(),
+        faulty_store,
+    )
 }
 
 /// Asks what the world is; whatever the cache does, the answer must be what it is now. Returns how
 /// long the call took, with its store.
-async fn right(here: &Setting, number: usize, policy: &Policy, world: &str) -> Duration {
+async fn right(here: &TestEngine, number: usize, policy: &Policy, world: &str) -> Duration {
     let began = tokio::time::Instant::now();
-    let told = here.ask(&Question::number(number), policy, world).await;
-    assert_eq!(told.text(), world, "{:?}", told.status);
+    let reported = here.ask(&Question::number(number), policy, world).await;
+    assert_eq!(reported.text(), world, "{:?}", reported.status);
     began.elapsed()
 }
 
 /// A day in the life of an engine; everything it says must be right.
-async fn a_day(here: &Setting) -> Duration {
+async fn a_day(here: &TestEngine) -> Duration {
     let mut longest = Duration::ZERO;
     let policies = [
         Policy::default(),
@@ -90,15 +93,15 @@ async fn a_day(here: &Setting) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_memory_that_fails_changes_no_result() {
+async fn failing_store_changes_no_result() {
     for reservations in [true, false] {
         for failing in OPS.iter().map(Some).chain([None]) {
-            let (here, double) = over(reservations);
-            double.now(move |op| {
+            let (here, faulty_store) = over(reservations);
+            faulty_store.now(move |op| {
                 if failing.is_none_or(|failing| *failing == op) {
-                    Fate::Fail
+                    StoreBehavior::Fail
                 } else {
-                    Fate::Pass
+                    StoreBehavior::Pass
                 }
             });
             let longest = a_day(&here).await;
@@ -112,15 +115,15 @@ async fn a_memory_that_fails_changes_no_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_memory_that_hangs_costs_a_call_no_more_than_its_time() {
+async fn hanging_store_delays_a_call_by_its_timeout_at_most() {
     for reservations in [true, false] {
         for hanging in OPS.iter().map(Some).chain([None]) {
-            let (here, double) = over(reservations);
-            double.now(move |op| {
+            let (here, faulty_store) = over(reservations);
+            faulty_store.now(move |op| {
                 if hanging.is_none_or(|hanging| *hanging == op) {
-                    Fate::Hang
+                    StoreBehavior::Hang
                 } else {
-                    Fate::Pass
+                    StoreBehavior::Pass
                 }
             });
             // Looking up a quarter of a second, storing five; not all of it again once it is known to hang.
@@ -140,14 +143,14 @@ async fn a_memory_that_hangs_costs_a_call_no_more_than_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looking_up_and_storing_have_a_time_each() {
-    let (here, double) = over(true);
+async fn lookup_and_store_have_separate_timeouts() {
+    let (here, faulty_store) = over(true);
     // The lookup waits a quarter of a second and is given up; the store, made of a reservation and a
     // store then, has five seconds for both.
     for (slow, waited) in [(20, 40), (240, 480), (400, 1_050), (2_400, 5_050)] {
-        double.now(move |_| Fate::Slow(Duration::from_millis(slow)));
+        faulty_store.now(move |_| StoreBehavior::Slow(Duration::from_millis(slow)));
         let began = tokio::time::Instant::now();
-        let told = here
+        let reported = here
             .ask(&Question::number(slow as usize), &Policy::default(), "x")
             .await;
         assert!(
@@ -155,16 +158,16 @@ async fn looking_up_and_storing_have_a_time_each() {
             "{slow}: {:?}",
             began.elapsed()
         );
-        assert!(told.settled.stored.is_ok(), "{slow}: {told:?}");
-        assert_eq!(told.text(), "x");
+        assert!(reported.settled.stored.is_ok(), "{slow}: {reported:?}");
+        assert_eq!(reported.text(), "x");
     }
-    double.now(|_| Fate::Slow(Duration::from_millis(3_000)));
-    let told = here
+    faulty_store.now(|_| StoreBehavior::Slow(Duration::from_millis(3_000)));
+    let reported = here
         .ask(&Question::number(1), &Policy::default(), "x")
         .await;
     assert!(
-        matches!(told.settled.stored, Err(Reason::StoreFault(_))),
-        "{told:?}"
+        matches!(reported.settled.stored, Err(Reason::StoreFault(_))),
+        "{reported:?}"
     );
     let patient = Policy {
         lookup_timeout: Duration::from_secs(10),
@@ -172,11 +175,11 @@ async fn looking_up_and_storing_have_a_time_each() {
     };
     // Its reservation is given back by and by.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    double.now(|_| Fate::Pass);
+    faulty_store.now(|_| StoreBehavior::Pass);
     here.ask(&Question::number(2), &patient, "x").await;
-    double.now(|_| Fate::Slow(Duration::from_millis(2_600)));
-    let told = here.ask(&Question::number(1), &patient, "x").await;
-    assert!(told.settled.stored.is_ok());
+    faulty_store.now(|_| StoreBehavior::Slow(Duration::from_millis(2_600)));
+    let reported = here.ask(&Question::number(1), &patient, "x").await;
+    assert!(reported.settled.stored.is_ok());
     assert_eq!(
         here.ask(&Question::number(1), &patient, "").await.status,
         CacheStatus::Hit
@@ -184,11 +187,11 @@ async fn looking_up_and_storing_have_a_time_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_impatient_call_does_not_wait_at_all() {
-    let (here, double) = over(true);
+async fn call_with_zero_timeout_does_not_wait_for_the_store() {
+    let (here, faulty_store) = over(true);
     here.ask(&Question::number(1), &Policy::default(), "x")
         .await;
-    double.now(|_| Fate::Hang);
+    faulty_store.now(|_| StoreBehavior::Hang);
     let policy = Policy {
         lookup_timeout: Duration::ZERO,
         store_timeout: Duration::ZERO,
@@ -203,9 +206,9 @@ async fn an_impatient_call_does_not_wait_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixteen_callers_of_a_hanging_memory_wait_at_the_same_time() {
-    let (here, double) = over(true);
-    double.now(|_| Fate::Hang);
+async fn callers_wait_for_a_hanging_store_concurrently() {
+    let (here, faulty_store) = over(true);
+    faulty_store.now(|_| StoreBehavior::Hang);
     let began = tokio::time::Instant::now();
     let asking: Vec<_> = (0..16)
         .map(|number| {
@@ -227,59 +230,63 @@ async fn sixteen_callers_of_a_hanging_memory_wait_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_fault_is_the_reason_that_is_given() {
-    let (here, double) = over(true);
+async fn store_fault_is_the_reason_of_miss_and_not_stored() {
+    let (here, faulty_store) = over(true);
     let fails = |failing| {
         move |op| {
             if op == failing {
-                Fate::Fail
+                StoreBehavior::Fail
             } else {
-                Fate::Pass
+                StoreBehavior::Pass
             }
         }
     };
-    double.now(fails(Op::Enter));
-    let told = here
+    faulty_store.now(fails(Op::Enter));
+    let reported = here
         .ask(&Question::number(1), &Policy::default(), "x")
         .await;
     assert_eq!(
-        told.status,
+        reported.status,
         CacheStatus::Miss(Reason::StoreFault("no Enter today".into()))
     );
     assert_eq!(
-        told.settled.stored,
+        reported.settled.stored,
         Err(Reason::StoreFault("no Enter today".into()))
     );
-    double.now(fails(Op::Put));
-    let told = here
+    faulty_store.now(fails(Op::Put));
+    let reported = here
         .ask(&Question::number(2), &Policy::default(), "x")
         .await;
     assert_eq!(
-        told.settled.stored,
+        reported.settled.stored,
         Err(Reason::StoreFault("no Put today".into()))
     );
     let miss = here.frozen(&Question::number(4)).await.unwrap_err();
     assert_eq!(miss.reason, Reason::Absent);
-    double.now(|_| Fate::Fail);
+    faulty_store.now(|_| StoreBehavior::Fail);
     let miss = here.frozen(&Question::number(4)).await.unwrap_err();
     assert_eq!(miss.reason, Reason::StoreFault("no Get today".into()));
 }
 
 #[tokio::test]
-async fn a_memory_that_comes_back_is_used_again_and_one_warning_was_enough() {
-    let (here, double) = over(true);
+async fn recovered_store_is_used_again_with_one_warning() {
+    let (here, faulty_store) = over(true);
     for round in 0..50 {
-        double.now(move |_| {
+        faulty_store.now(move |_| {
             if round % 2 == 0 {
-                Fate::Fail
+                StoreBehavior::Fail
             } else {
-                Fate::Pass
+                StoreBehavior::Pass
             }
         });
-        let told = here
+        let reported = here
             .ask(&Question::number(round), &Policy::default(), "x")
             .await;
-        assert_eq!(told.settled.stored.is_ok(), round % 2 == 1, "{told:?}");
+        assert_eq!(
+            reported.settled.stored.is_ok(),
+            round % 2 == 1,
+            "{reported:?}"
+        );
     }
     let warned = here.warned();
     assert_eq!(warned.len(), 1, "{warned:?}");
@@ -287,13 +294,13 @@ async fn a_memory_that_comes_back_is_used_again_and_one_warning_was_enough() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_each_time_is_warned_of_once() {
-    let (here, double) = over(true);
-    double.now(|op| {
+async fn persistently_failing_store_warns_once() {
+    let (here, faulty_store) = over(true);
+    faulty_store.now(|op| {
         if op == Op::Put {
-            Fate::Fail
+            StoreBehavior::Fail
         } else {
-            Fate::Pass
+            StoreBehavior::Pass
         }
     });
     for number in 0..20 {
@@ -305,8 +312,8 @@ async fn a_store_that_fails_each_time_is_warned_of_once() {
 
 #[tokio::test]
 async fn direct_store_requests_return_its_fault() {
-    let (here, double) = over(true);
-    double.now(|_| Fate::Fail);
+    let (here, faulty_store) = over(true);
+    faulty_store.now(|_| StoreBehavior::Fail);
     assert!(
         here.cache
             .erase(&EntryFilter::default(), false)
@@ -338,14 +345,14 @@ async fn direct_store_requests_return_its_fault() {
 }
 
 #[tokio::test]
-async fn an_erase_that_the_memory_did_not_hear_of_revokes_the_runs_of_this_process_all_the_same() {
-    let (here, double) = over(true);
+async fn failed_erase_revokes_the_runs_of_this_process() {
+    let (here, faulty_store) = over(true);
     let ticket = here.lead(&Question::number(1), &tagged(&["t"])).await;
-    double.now(|op| {
+    faulty_store.now(|op| {
         if op == Op::Erase {
-            Fate::Fail
+            StoreBehavior::Fail
         } else {
-            Fate::Pass
+            StoreBehavior::Pass
         }
     });
     let which = EntryFilter {
@@ -360,24 +367,27 @@ async fn an_erase_that_the_memory_did_not_hear_of_revokes_the_runs_of_this_proce
 }
 
 #[tokio::test]
-async fn an_entry_in_the_front_is_served_while_the_memory_is_down() {
-    let (here, double) = over(true);
+async fn front_serves_hits_while_the_store_is_down() {
+    let (here, faulty_store) = over(true);
     here.ask(&Question::number(1), &Policy::default(), "x")
         .await;
     here.ask(&Question::number(1), &Policy::default(), "").await;
-    double.now(|_| Fate::Fail);
-    let told = here.ask(&Question::number(1), &Policy::default(), "").await;
-    assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, "x"));
+    faulty_store.now(|_| StoreBehavior::Fail);
+    let reported = here.ask(&Question::number(1), &Policy::default(), "").await;
+    assert_eq!(
+        (&reported.status, reported.text()),
+        (&CacheStatus::Hit, "x")
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_an_engine_does_not_wait_for_a_memory_that_hangs() {
-    let (here, double) = over(true);
+async fn close_does_not_wait_for_a_hanging_store() {
+    let (here, faulty_store) = over(true);
     here.ask(&Question::number(1), &Policy::default(), "x")
         .await;
     here.after(Duration::from_secs(100));
     here.ask(&Question::number(1), &Policy::default(), "").await;
-    double.now(|_| Fate::Hang);
+    faulty_store.now(|_| StoreBehavior::Hang);
     let began = tokio::time::Instant::now();
     here.cache.close().await;
     assert!(

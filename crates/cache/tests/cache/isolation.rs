@@ -1,4 +1,4 @@
-//! Nobody gets what belongs to another call.
+//! No call is served the entry of another call.
 
 use cachalot_cache::{CacheBounds, CacheStatus, CallKind, Key, Policy, Reason, Scope};
 use cachalot_core::Canonical;
@@ -6,7 +6,7 @@ use cachalot_store::space;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::setting::{Making, Question, clock, in_process, setting};
+use crate::test_engine::{EngineBuilder, Question, clock, in_process, test_engine};
 
 fn scopes() -> Vec<Scope> {
     let mut scopes = vec![Scope::Global];
@@ -24,7 +24,7 @@ fn scopes() -> Vec<Scope> {
 
 #[tokio::test]
 async fn scopes_kinds_and_names_never_share() {
-    let here = setting();
+    let here = test_engine();
     let mut questions = Vec::new();
     for scope in scopes() {
         for kind in [
@@ -45,19 +45,19 @@ async fn scopes_kinds_and_names_never_share() {
         }
     }
     for (number, question) in questions.iter().enumerate() {
-        let told = here
+        let reported = here
             .ask(question, &Policy::default(), &number.to_string())
             .await;
         assert_eq!(
-            told.status,
+            reported.status,
             CacheStatus::Miss(Reason::Absent),
             "{question:?}"
         );
     }
     for (number, question) in questions.iter().enumerate() {
-        let told = here.ask(question, &Policy::default(), "").await;
+        let reported = here.ask(question, &Policy::default(), "").await;
         assert_eq!(
-            (&told.status, told.text()),
+            (&reported.status, reported.text()),
             (&CacheStatus::Hit, number.to_string().as_str()),
             "{question:?}"
         );
@@ -65,10 +65,10 @@ async fn scopes_kinds_and_names_never_share() {
 }
 
 #[tokio::test]
-async fn an_entry_that_lies_under_the_key_of_another_call_is_not_served() {
+async fn entry_of_another_call_under_the_key_is_not_served() {
     let clock = clock();
     let memory = in_process(&clock);
-    let making = Making::over(memory.clone(), &clock).bounds(CacheBounds {
+    let making = EngineBuilder::over(memory.clone(), &clock).bounds(CacheBounds {
         front_bytes: 0,
         ..CacheBounds::default()
     });
@@ -113,10 +113,10 @@ async fn an_entry_that_lies_under_the_key_of_another_call_is_not_served() {
             "peek shows no foreign entry"
         );
         assert!(here.frozen(&base).await.is_err());
-        let told = here.ask(&base, &Policy::default(), "mine").await;
-        assert_eq!(told.text(), "mine");
+        let reported = here.ask(&base, &Policy::default(), "mine").await;
+        assert_eq!(reported.text(), "mine");
         assert_eq!(
-            told.status.reason().unwrap().to_string(),
+            reported.status.reason().unwrap().to_string(),
             "damaged entry: it belongs to another call"
         );
         assert_eq!(here.ask(&base, &Policy::default(), "").await.text(), "mine");

@@ -1,4 +1,4 @@
-//! What calls cost and saved, row by row and in sum.
+//! Costs and savings of calls, per row and in sum.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,23 +12,26 @@ use cachalot_core::Cost;
 use cachalot_store::Label;
 use serde_json::json;
 
-use crate::setting::{
-    COST, Making, Question, START, Setting, clock, in_mode, in_process, product, settle_down, told,
+use crate::test_engine::{
+    COST, EngineBuilder, Question, START, TestEngine, clock, in_mode, in_process, product,
+    reported, settle_down,
 };
 
-pub(super) fn with_ledger(path: &Path) -> Setting {
+pub(super) fn with_ledger(path: &Path) -> TestEngine {
     let clock = clock();
-    Making::over(in_process(&clock), &clock).ledger(path).make()
+    EngineBuilder::over(in_process(&clock), &clock)
+        .ledger(path)
+        .make()
 }
 
-pub(super) async fn rows(here: &Setting) -> Vec<LedgerRow> {
+pub(super) async fn rows(here: &TestEngine) -> Vec<LedgerRow> {
     here.cache.ledger().flush().await;
     let mut rows = here.cache.ledger().recent(100_000).unwrap();
     rows.reverse();
     rows
 }
 
-pub(super) fn totals(here: &Setting, name: &str) -> LedgerTotals {
+pub(super) fn totals(here: &TestEngine, name: &str) -> LedgerTotals {
     let all = here.cache.ledger().totals().unwrap();
     all.into_iter()
         .find(|(_, found, _)| found == name)
@@ -37,7 +40,7 @@ pub(super) fn totals(here: &Setting, name: &str) -> LedgerTotals {
 }
 
 #[tokio::test]
-async fn every_payment_is_a_row_with_all_that_is_known_of_it() {
+async fn payment_is_a_row_with_every_field() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::of(json!({"path": "a", "limit": 9_007_199_254_740_993_i64}));
@@ -99,7 +102,7 @@ async fn each_outcome_is_recorded_separately() {
             .fail(Failure::new(std::io::Error::other("no such host")))
             .await;
     };
-    told(
+    reported(
         here.through(&Question::number(3), &Policy::default(), fails)
             .await,
     )
@@ -195,7 +198,7 @@ async fn a_bypass_is_a_row_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_probe_is_no_call() {
+async fn probe_is_not_recorded() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::number(1);
@@ -216,7 +219,7 @@ async fn a_probe_is_no_call() {
 }
 
 #[tokio::test]
-async fn followers_are_rows_that_saved_what_the_run_cost() {
+async fn followers_are_rows_with_the_saved_cost_of_the_run() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::number(1);
@@ -257,7 +260,7 @@ async fn followers_are_rows_that_saved_what_the_run_cost() {
 }
 
 #[tokio::test]
-async fn a_follower_of_a_run_without_an_answer_saves_nothing() {
+async fn follower_of_a_failed_run_saves_nothing() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     for number in 0..3 {
@@ -281,9 +284,9 @@ async fn a_follower_of_a_run_without_an_answer_saves_nothing() {
             }
             _ => drop(ticket),
         }
-        let told = waiting.await.unwrap();
+        let reported = waiting.await.unwrap();
         assert!(
-            number == 2 || told.status == CacheStatus::Coalesced,
+            number == 2 || reported.status == CacheStatus::Coalesced,
             "{number}"
         );
     }
@@ -308,7 +311,7 @@ async fn a_follower_of_a_run_without_an_answer_saves_nothing() {
 }
 
 #[tokio::test]
-async fn what_calls_inside_a_run_account_for_is_paid_once_and_saved_whole() {
+async fn nested_calls_are_paid_once_and_saved_in_full() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::number(1);
@@ -343,7 +346,7 @@ async fn what_calls_inside_a_run_account_for_is_paid_once_and_saved_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hits_are_summed_exactly() {
+async fn hits_are_counted_exactly() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     for name in ["one", "two", "three"] {
@@ -377,7 +380,7 @@ async fn hits_are_summed_exactly() {
 }
 
 #[tokio::test]
-async fn recent_hits_are_rows_and_no_more_than_that() {
+async fn recent_hits_are_limited_to_the_newest_rows() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     here.ask(&Question::number(1), &Policy::default(), "x")
@@ -396,7 +399,7 @@ async fn recent_hits_are_rows_and_no_more_than_that() {
 }
 
 #[tokio::test]
-async fn rows_are_in_the_order_in_which_calls_were_answered() {
+async fn rows_are_ordered_by_completion() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     for number in [1, 1, 2, 1, 3, 2, 2, 4] {
@@ -410,7 +413,7 @@ async fn rows_are_in_the_order_in_which_calls_were_answered() {
 }
 
 #[tokio::test]
-async fn what_was_flushed_is_there_for_others_at_once() {
+async fn flushed_rows_are_visible_to_other_engines() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("deep/er/ledger.db");
     let (here, there) = (with_ledger(&path), with_ledger(&path));
@@ -436,7 +439,7 @@ async fn what_was_flushed_is_there_for_others_at_once() {
 }
 
 #[tokio::test]
-async fn a_ledger_that_was_never_written_is_empty_and_makes_no_file() {
+async fn missing_ledger_is_empty_and_not_created_by_reads() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let here = with_ledger(&path);
@@ -452,7 +455,7 @@ async fn a_ledger_that_was_never_written_is_empty_and_makes_no_file() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_its_owner_can_read_it() {
+async fn ledger_files_are_private_to_their_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("made/ledger.db"));
@@ -477,7 +480,7 @@ fn sqlite_at(path: &Path) -> rusqlite::Connection {
 }
 
 #[tokio::test]
-async fn a_file_of_a_newer_version_is_left_alone_and_calls_go_on() {
+async fn newer_ledger_version_is_left_unchanged_and_calls_continue() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     sqlite_at(&path)
@@ -505,7 +508,7 @@ async fn a_file_of_a_newer_version_is_left_alone_and_calls_go_on() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_set_aside_and_reported() {
+async fn damaged_ledger_is_renamed_and_reported() {
     let garbage = b"this is no database, it is a shopping list: milk, eggs, bread".repeat(200);
     let mut torn = {
         let home = tempfile::tempdir().unwrap();
@@ -528,8 +531,8 @@ async fn a_damaged_file_is_set_aside_and_reported() {
         let here = with_ledger(&path);
         here.ask(&Question::number(1), &Policy::default(), "x")
             .await;
-        let told = here.ask(&Question::number(1), &Policy::default(), "").await;
-        assert_eq!(told.status, CacheStatus::Hit);
+        let reported = here.ask(&Question::number(1), &Policy::default(), "").await;
+        assert_eq!(reported.status, CacheStatus::Hit);
         assert_eq!(rows(&here).await.len(), 2);
         let aside: Vec<_> = std::fs::read_dir(home.path())
             .unwrap()
@@ -545,7 +548,7 @@ async fn a_damaged_file_is_set_aside_and_reported() {
 }
 
 #[tokio::test]
-async fn a_place_that_cannot_be_written_costs_a_warning() {
+async fn unwritable_ledger_path_is_a_warning() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("file"), "").unwrap();
     let here = with_ledger(&home.path().join("file/ledger.db"));
@@ -558,7 +561,7 @@ async fn a_place_that_cannot_be_written_costs_a_warning() {
 }
 
 #[tokio::test]
-async fn a_ledger_that_is_locked_for_a_moment_loses_nothing() {
+async fn briefly_locked_ledger_loses_no_rows() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let here = with_ledger(&path);
@@ -601,7 +604,7 @@ async fn long_inputs_are_truncated_and_stay_distinguishable() {
 }
 
 #[tokio::test]
-async fn what_a_frozen_run_refused_is_a_row() {
+async fn frozen_miss_is_recorded_as_refused() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     here.ask(&Question::number(1), &Policy::default(), "x")
@@ -624,7 +627,7 @@ async fn what_a_frozen_run_refused_is_a_row() {
 }
 
 #[tokio::test]
-async fn time_that_an_inner_call_accounted_for_is_paid_once() {
+async fn nested_time_is_paid_once() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let (outer, inner) = (Question::number(1), Question::number(2));
@@ -638,13 +641,13 @@ async fn time_that_an_inner_call_accounted_for_is_paid_once() {
     assert_eq!(settled.paid.time, COST.time * 2);
     assert_eq!(rows(&here).await.len(), 2);
     assert_eq!(totals(&here, "file.read").paid.time, COST.time * 3);
-    // Whoever is spared the outer call is spared all of it.
+    // A hit on the outer call saves the cost of the inner ones as well.
     here.ask(&outer, &Policy::default(), "").await;
     assert_eq!(rows(&here).await.last().unwrap().saved.time, COST.time * 3);
 }
 
 #[tokio::test]
-async fn tokens_and_money_are_paid_once_and_saved_by_every_hit() {
+async fn tokens_and_money_are_paid_once_and_saved_by_each_hit() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::number(1);
@@ -787,7 +790,7 @@ async fn a_run_without_an_answer_that_cost_nothing_is_failed_and_not_paid() {
 }
 
 #[tokio::test]
-async fn a_ledger_of_the_first_layout_is_carried_over() {
+async fn ledger_of_layout_1_is_migrated() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let old = rusqlite::Connection::open(&path).unwrap();

@@ -7,7 +7,7 @@ use cachalot_cache::Policy;
 use serde_json::json;
 
 use crate::ledger::{rows, totals, with_ledger};
-use crate::setting::{COST, Question, Setting, eventually, in_mode};
+use crate::test_engine::{COST, Question, TestEngine, eventually, in_mode};
 
 /// Holds the file's lock until it is dropped.
 fn lock(path: &Path) -> rusqlite::Connection {
@@ -16,7 +16,7 @@ fn lock(path: &Path) -> rusqlite::Connection {
     other
 }
 
-async fn with_one_payment(path: &Path) -> Setting {
+async fn with_one_payment(path: &Path) -> TestEngine {
     let here = with_ledger(path);
     here.ask(&Question::number(0), &Policy::default(), "x")
         .await;
@@ -25,7 +25,7 @@ async fn with_one_payment(path: &Path) -> Setting {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn payments_wait_for_a_file_that_is_locked_for_seconds() {
+async fn payments_wait_for_a_ledger_locked_for_seconds() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let here = with_one_payment(&path).await;
@@ -61,7 +61,7 @@ async fn payments_wait_for_a_file_that_is_locked_for_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_that_there_is_no_room_for_are_counted_and_their_costs_are_kept() {
+async fn dropped_rows_are_counted_and_their_costs_kept() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let here = with_one_payment(&path).await;

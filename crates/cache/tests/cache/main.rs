@@ -1,15 +1,16 @@
-//! What the engine promises, tested through its public items only.
+//! Guarantees of the engine, tested through public items only.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod adopted_witnesses;
 mod bounds;
 mod cassette;
 mod coherence;
 mod damage;
-mod doubles;
 mod erase;
 mod erasure;
 mod explain;
 mod faults;
+mod faulty_store;
 mod isolation;
 mod ledger;
 mod locked;
@@ -20,10 +21,9 @@ mod processes;
 mod retention;
 mod round_trips;
 mod secrets;
-mod setting;
 mod single_flight;
 mod streams;
-mod travel;
+mod test_engine;
 mod tree;
 mod witnesses;
 mod writes;

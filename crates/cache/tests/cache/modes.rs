@@ -7,26 +7,30 @@ use cachalot_cache::{CacheMode, CacheStatus, Failure, Policy, Reason, RunResult}
 use cachalot_core::{Clock as _, Millis, Spend};
 use cachalot_store::Label;
 
-use crate::setting::{
-    COST, Making, Question, START, Told, clock, in_domains, in_mode, product, setting, tagged, told,
+use crate::test_engine::{
+    COST, CallReport, EngineBuilder, Question, START, clock, in_domains, in_mode, product,
+    reported, tagged, test_engine,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn is_hit(told: &Told, text: &str) {
-    assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, text));
+fn is_hit(reported: &CallReport, text: &str) {
+    assert_eq!(
+        (&reported.status, reported.text()),
+        (&CacheStatus::Hit, text)
+    );
 }
 
-fn is_miss(told: &Told, reason: Reason, text: &str) {
+fn is_miss(reported: &CallReport, reason: Reason, text: &str) {
     assert_eq!(
-        (&told.status, told.text()),
+        (&reported.status, reported.text()),
         (&CacheStatus::Miss(reason), text)
     );
 }
 
 #[tokio::test]
 async fn a_miss_runs_and_is_stored_and_the_next_call_is_a_hit() {
-    let here = setting();
+    let here = test_engine();
     let question = Question::number(1);
     let policy = tagged(&["t"]);
     let first = here.ask(&question, &policy, "one").await;
@@ -49,7 +53,7 @@ async fn a_miss_runs_and_is_stored_and_the_next_call_is_a_hit() {
         (START, None, COST, 1)
     );
     assert!(entry.labels.contains(&Label::new("tag", "t")));
-    let again = told(outcome).await;
+    let again = reported(outcome).await;
     is_hit(&again, "one");
     assert_eq!(
         (again.settled.paid, again.settled.saved),
@@ -59,14 +63,14 @@ async fn a_miss_runs_and_is_stored_and_the_next_call_is_a_hit() {
 }
 
 #[tokio::test]
-async fn off_neither_looks_nor_stores() {
-    let here = setting();
+async fn off_neither_reads_nor_stores() {
+    let here = test_engine();
     let question = Question::number(1);
     for _ in 0..2 {
-        let told = here.ask(&question, &in_mode(CacheMode::Off), "off").await;
-        assert_eq!(told.status, CacheStatus::Bypass(Reason::Off));
-        assert_eq!(told.settled.stored, Err(Reason::Off));
-        assert_eq!(told.settled.paid, COST);
+        let reported = here.ask(&question, &in_mode(CacheMode::Off), "off").await;
+        assert_eq!(reported.status, CacheStatus::Bypass(Reason::Off));
+        assert_eq!(reported.settled.stored, Err(Reason::Off));
+        assert_eq!(reported.settled.paid, COST);
     }
     is_miss(
         &here.ask(&question, &Policy::default(), "on").await,
@@ -83,21 +87,21 @@ async fn off_neither_looks_nor_stores() {
 }
 
 #[tokio::test]
-async fn refresh_runs_although_there_is_an_entry_and_replaces_it() {
-    let here = setting();
+async fn refresh_runs_despite_an_entry_and_replaces_it() {
+    let here = test_engine();
     let question = Question::number(1);
     here.ask(&question, &Policy::default(), "old").await;
-    let told = here
+    let reported = here
         .ask(&question, &in_mode(CacheMode::Refresh), "new")
         .await;
-    is_miss(&told, Reason::Refresh, "new");
-    assert_eq!(told.settled.stored.unwrap().0, 2);
+    is_miss(&reported, Reason::Refresh, "new");
+    assert_eq!(reported.settled.stored.unwrap().0, 2);
     is_hit(&here.ask(&question, &Policy::default(), "").await, "new");
 }
 
 #[tokio::test]
 async fn refresh_under_a_domain_replaces_the_entry_too() {
-    let here = setting();
+    let here = test_engine();
     let question = Question::number(1);
     let policy = in_domains(&["a", "b"]);
     for text in ["first", "second", "third"] {
@@ -107,7 +111,7 @@ async fn refresh_under_a_domain_replaces_the_entry_too() {
             .finish()
             .await
             .unwrap();
-        let told = here
+        let reported = here
             .ask(
                 &question,
                 &Policy {
@@ -117,20 +121,20 @@ async fn refresh_under_a_domain_replaces_the_entry_too() {
                 text,
             )
             .await;
-        assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
+        assert!(reported.settled.stored.is_ok(), "{:?}", reported.settled);
         is_hit(&here.ask(&question, &policy, "").await, text);
     }
 }
 
 #[tokio::test]
 async fn read_only_serves_and_runs_but_does_not_store() {
-    let here = setting();
+    let here = test_engine();
     let question = Question::number(1);
-    let told = here
+    let reported = here
         .ask(&question, &in_mode(CacheMode::ReadOnly), "run")
         .await;
-    is_miss(&told, Reason::Absent, "run");
-    assert_eq!(told.settled.stored, Err(Reason::ReadOnly));
+    is_miss(&reported, Reason::Absent, "run");
+    assert_eq!(reported.settled.stored, Err(Reason::ReadOnly));
     is_miss(
         &here.ask(&question, &Policy::default(), "stored").await,
         Reason::Absent,
@@ -144,7 +148,7 @@ async fn read_only_serves_and_runs_but_does_not_store() {
 
 #[tokio::test]
 async fn frozen_answers_from_the_cache_only() {
-    let here = setting();
+    let here = test_engine();
     let question = Question::number(1);
     let miss = here.frozen(&question).await.unwrap_err();
     assert_eq!(
@@ -178,8 +182,8 @@ async fn frozen_answers_from_the_cache_only() {
 }
 
 #[tokio::test]
-async fn an_entry_from_the_future_does_not_outlive_its_time() {
-    let here = setting();
+async fn entry_created_in_the_future_does_not_outlive_its_ttl() {
+    let here = test_engine();
     let (timed, untimed) = (Question::number(1), Question::number(2));
     let policy = Policy {
         ttl: Some(10 * SECOND),
@@ -199,34 +203,34 @@ async fn an_entry_from_the_future_does_not_outlive_its_time() {
     );
     is_hit(&here.ask(&timed, &policy, "no").await, "now");
     // What never expires is as good as ever.
-    let told = here.ask(&untimed, &Policy::default(), "no").await;
-    is_hit(&told, "early");
+    let reported = here.ask(&untimed, &Policy::default(), "no").await;
+    is_hit(&reported, "early");
     // Clocks of machines differ a little.
     here.clock.set(START - 200_000);
     is_hit(&here.ask(&timed, &policy, "no").await, "now");
 }
 
 #[tokio::test]
-async fn frozen_without_a_memory_says_so() {
-    let here = Making {
+async fn frozen_without_a_store_reports_no_store() {
+    let here = EngineBuilder {
         memory: None,
-        ..Making::over(crate::setting::in_process(&clock()), &clock())
+        ..EngineBuilder::over(crate::test_engine::in_process(&clock()), &clock())
     }
     .make();
     assert_eq!(
         here.frozen(&Question::number(1)).await.unwrap_err().reason,
         Reason::NoStore
     );
-    let told = here
+    let reported = here
         .ask(&Question::number(1), &Policy::default(), "run")
         .await;
-    is_miss(&told, Reason::NoStore, "run");
-    assert_eq!(told.settled.stored, Err(Reason::NoStore));
+    is_miss(&reported, Reason::NoStore, "run");
+    assert_eq!(reported.settled.stored, Err(Reason::NoStore));
 }
 
 #[tokio::test]
 async fn the_producer_can_shorten_the_time_to_live() {
-    let here = setting();
+    let here = test_engine();
     for (number, (ttl, lifetimes, expected)) in [
         (None, &[5][..], 5),
         (Some(SECOND * 3), &[5], 3),
@@ -255,7 +259,7 @@ async fn the_producer_can_shorten_the_time_to_live() {
 async fn an_entry_is_served_up_to_the_last_millisecond_of_its_time() {
     for from_front in [true, false] {
         let clock = clock();
-        let making = Making::over(crate::setting::in_process(&clock), &clock);
+        let making = EngineBuilder::over(crate::test_engine::in_process(&clock), &clock);
         let bounds = cachalot_cache::CacheBounds {
             front_bytes: u64::from(from_front) << 20,
             ..making.bounds
@@ -271,19 +275,19 @@ async fn an_entry_is_served_up_to_the_last_millisecond_of_its_time() {
         here.after(Duration::from_millis(9_999));
         is_hit(&here.ask(&question, &policy, "").await, "first");
         here.after(Duration::from_millis(1));
-        let told = here.ask(&question, &policy, "second").await;
-        is_miss(&told, Reason::Expired, "second");
-        assert_eq!(told.settled.expires, Some(START + 20_000));
+        let reported = here.ask(&question, &policy, "second").await;
+        is_miss(&reported, Reason::Expired, "second");
+        assert_eq!(reported.settled.expires, Some(START + 20_000));
         here.after(Duration::from_millis(9_999));
-        let told = here.ask(&question, &policy, "").await;
-        is_hit(&told, "second");
-        assert_eq!(told.settled.expires, Some(START + 20_000));
+        let reported = here.ask(&question, &policy, "").await;
+        is_hit(&reported, "second");
+        assert_eq!(reported.settled.expires, Some(START + 20_000));
     }
 }
 
 #[tokio::test]
-async fn the_time_to_live_is_that_of_the_call_that_stored() {
-    let here = setting();
+async fn ttl_is_taken_from_the_storing_call() {
+    let here = test_engine();
     let question = Question::number(1);
     here.ask(
         &question,
@@ -317,8 +321,8 @@ async fn the_time_to_live_is_that_of_the_call_that_stored() {
 }
 
 #[tokio::test]
-async fn a_time_to_live_of_nothing_is_never_served_and_one_beyond_all_time_always() {
-    let here = setting();
+async fn zero_ttl_is_never_served_and_a_huge_one_always() {
+    let here = test_engine();
     let nothing = Policy {
         ttl: Some(Duration::ZERO),
         ..Policy::default()
@@ -339,8 +343,8 @@ async fn a_time_to_live_of_nothing_is_never_served_and_one_beyond_all_time_alway
 }
 
 #[tokio::test]
-async fn an_answer_of_exactly_the_limit_is_stored_and_a_larger_one_is_not() {
-    let here = setting();
+async fn answer_at_the_byte_limit_is_stored_and_a_larger_one_not() {
+    let here = test_engine();
     let policy = Policy {
         max_bytes: 10,
         ..Policy::default()
@@ -352,10 +356,10 @@ async fn an_answer_of_exactly_the_limit_is_stored_and_a_larger_one_is_not() {
             .stored
             .is_ok()
     );
-    let told = here.ask(&Question::number(2), &policy, "0123456789a").await;
-    assert_eq!(told.text(), "0123456789a");
+    let reported = here.ask(&Question::number(2), &policy, "0123456789a").await;
+    assert_eq!(reported.text(), "0123456789a");
     assert_eq!(
-        told.settled.stored,
+        reported.settled.stored,
         Err(Reason::TooLarge {
             bytes: 11,
             limit: 10
@@ -369,23 +373,26 @@ async fn an_answer_of_exactly_the_limit_is_stored_and_a_larger_one_is_not() {
 }
 
 #[tokio::test]
-async fn what_the_adapter_declines_is_delivered_and_not_stored() {
-    let here = setting();
+async fn declined_answer_is_delivered_and_not_stored() {
+    let here = test_engine();
     let question = Question::number(1);
     let declined = Reason::Declined("a refusal".into());
     let product = RunResult {
         storable: Err(declined.clone()),
         ..product("no")
     };
-    let told = told(
+    let reported = reported(
         here.through(&question, &Policy::default(), |t| {
-            crate::setting::finish(t, product)
+            crate::test_engine::finish(t, product)
         })
         .await,
     )
     .await;
-    assert_eq!((told.text(), &told.settled.stored), ("no", &Err(declined)));
-    assert_eq!(told.settled.paid, COST);
+    assert_eq!(
+        (reported.text(), &reported.settled.stored),
+        ("no", &Err(declined))
+    );
+    assert_eq!(reported.settled.paid, COST);
     is_miss(
         &here.ask(&question, &Policy::default(), "yes").await,
         Reason::Absent,
@@ -398,8 +405,8 @@ async fn what_the_adapter_declines_is_delivered_and_not_stored() {
 struct DiskFull;
 
 #[tokio::test]
-async fn a_failure_reaches_the_caller_with_its_cause_and_is_not_stored() {
-    let here = setting();
+async fn failure_reaches_the_caller_with_its_source_and_is_not_stored() {
+    let here = test_engine();
     let question = Question::number(1);
     let fails = |ticket: cachalot_cache::Ticket| async move {
         drop(ticket.fail(Failure::new(DiskFull)).await)
@@ -418,8 +425,8 @@ async fn a_failure_reaches_the_caller_with_its_cause_and_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_panic_reaches_the_caller_as_a_failure_and_is_not_stored() {
-    let here = setting();
+async fn panic_reaches_the_caller_as_a_failure_and_is_not_stored() {
+    let here = test_engine();
     let question = Question::number(1);
     let outcome = here
         .through(&question, &Policy::default(), |_| async {
@@ -428,22 +435,22 @@ async fn a_panic_reaches_the_caller_as_a_failure_and_is_not_stored() {
         .await;
     assert!(outcome.body.whole().await.is_err());
     assert_eq!(outcome.settled().await.stored, Err(Reason::Abandoned));
-    let told = here.ask(&question, &Policy::default(), "fine").await;
-    assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
+    let reported = here.ask(&question, &Policy::default(), "fine").await;
+    assert!(reported.settled.stored.is_ok(), "{:?}", reported.settled);
     is_hit(&here.ask(&question, &Policy::default(), "").await, "fine");
 }
 
 #[tokio::test]
-async fn labels_come_from_the_policy_and_from_the_product() {
-    let here = setting();
+async fn labels_of_policy_and_result_are_merged() {
+    let here = test_engine();
     let product = RunResult {
         labels: vec![Label::new("tag", "late"), Label::new("tag", "early")],
         ..product("x")
     };
     let policy = tagged(&["early"]);
-    told(
+    reported(
         here.through(&Question::number(1), &policy, |t| {
-            crate::setting::finish(t, product)
+            crate::test_engine::finish(t, product)
         })
         .await,
     )
@@ -468,34 +475,34 @@ async fn labels_come_from_the_policy_and_from_the_product() {
 }
 
 #[tokio::test]
-async fn any_bytes_are_an_answer_also_none() {
-    let here = setting();
+async fn answer_may_be_any_bytes_or_empty() {
+    let here = test_engine();
     for (number, bytes) in [&b""[..], b"\0\xff\xfe", b"{\"a\":1}"]
         .into_iter()
         .enumerate()
     {
         let question = Question::number(number);
         let product = RunResult::storable(Bytes::from_static(bytes), COST);
-        told(
+        reported(
             here.through(&question, &Policy::default(), |t| {
-                crate::setting::finish(t, product)
+                crate::test_engine::finish(t, product)
             })
             .await,
         )
         .await;
-        let told = here.ask(&question, &Policy::default(), "wrong").await;
+        let reported = here.ask(&question, &Policy::default(), "wrong").await;
         assert_eq!(
-            (&told.status, &told.body.unwrap()[..]),
+            (&reported.status, &reported.body.unwrap()[..]),
             (&CacheStatus::Hit, bytes)
         );
     }
 }
 
 #[tokio::test]
-async fn peek_counts_as_no_call_and_shows_what_is_expired() {
+async fn peek_is_not_recorded_and_returns_expired_entries() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
-    let here = Making::over(crate::setting::in_process(&clock), &clock)
+    let here = EngineBuilder::over(crate::test_engine::in_process(&clock), &clock)
         .ledger(&home.path().join("l"))
         .make();
     let question = Question::number(1);
@@ -534,7 +541,7 @@ async fn peek_counts_as_no_call_and_shows_what_is_expired() {
 }
 
 #[test]
-fn what_the_command_line_says_counts_unless_the_file_says_off() {
+fn mode_of_the_command_line_overrides_all_but_off() {
     assert_eq!(
         CacheMode::On.overridden_by(CacheMode::Frozen),
         CacheMode::Frozen
@@ -555,7 +562,7 @@ fn what_the_command_line_says_counts_unless_the_file_says_off() {
 }
 
 #[test]
-fn what_may_not_be_stored_is_not_stored_by_refreshing_it() {
+fn refresh_over_read_only_neither_reads_nor_stores() {
     assert_eq!(
         CacheMode::ReadOnly.overridden_by(CacheMode::On),
         CacheMode::ReadOnly

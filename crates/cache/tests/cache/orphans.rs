@@ -1,4 +1,4 @@
-//! What becomes of a run that nobody reads any more.
+//! Runs without readers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use cachalot_cache::{CacheStatus, OrphanPolicy, Outcome, Policy, Reason};
 
-use crate::doubles::{Double, Fate, Op};
-use crate::setting::{
-    Making, Question, Setting, clock, in_process, product, setting, settle_down, told,
+use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::test_engine::{
+    EngineBuilder, Question, TestEngine, clock, in_process, product, reported, settle_down,
+    test_engine,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,7 +25,7 @@ impl Drop for Dropped {
 
 /// A run of ten seconds.
 async fn long_run(
-    here: &Setting,
+    here: &TestEngine,
     question: &Question,
     orphan: OrphanPolicy,
 ) -> (Outcome, Arc<AtomicBool>) {
@@ -47,10 +48,10 @@ fn stopped(flag: &Arc<AtomicBool>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancel_drops_the_work_when_the_last_reader_leaves() {
+async fn cancel_policy_drops_the_work_when_the_last_reader_leaves() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
-    let here = Making::over(in_process(&clock), &clock)
+    let here = EngineBuilder::over(in_process(&clock), &clock)
         .ledger(&home.path().join("ledger.db"))
         .make();
     let question = Question::number(1);
@@ -69,17 +70,17 @@ async fn cancel_drops_the_work_when_the_last_reader_leaves() {
     here.cache.ledger().flush().await;
     let row = &here.cache.ledger().recent(1).unwrap()[0];
     assert_eq!(row.not_stored.as_deref(), Some("the work was abandoned"));
-    let told = here.ask(&question, &Policy::default(), "again").await;
+    let reported = here.ask(&question, &Policy::default(), "again").await;
     assert_eq!(
-        (&told.status, told.text()),
+        (&reported.status, reported.text()),
         (&CacheStatus::Miss(Reason::Absent), "again")
     );
-    assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
+    assert!(reported.settled.stored.is_ok(), "{:?}", reported.settled);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_keeps_a_run_alive_whose_first_caller_left() {
-    let here = setting();
+async fn follower_keeps_the_run_alive_when_the_first_caller_leaves() {
+    let here = test_engine();
     let question = Question::number(1);
     let (outcome, work) = long_run(&here, &question, OrphanPolicy::Cancel).await;
     let follower = {
@@ -88,17 +89,17 @@ async fn a_follower_keeps_a_run_alive_whose_first_caller_left() {
     };
     settle_down().await;
     drop(outcome);
-    let told = follower.await.unwrap();
+    let reported = follower.await.unwrap();
     assert_eq!(
-        (&told.status, told.text()),
+        (&reported.status, reported.text()),
         (&CacheStatus::Coalesced, "after ten seconds")
     );
-    assert!(told.settled.stored.is_ok() && !stopped(&work));
+    assert!(reported.settled.stored.is_ok() && !stopped(&work));
 }
 
 #[tokio::test(start_paused = true)]
-async fn finish_lets_the_work_go_on_for_a_while() {
-    let here = setting();
+async fn finish_policy_lets_the_work_complete_within_its_time() {
+    let here = test_engine();
     let question = Question::number(1);
     let (outcome, work) = long_run(
         &here,
@@ -111,16 +112,16 @@ async fn finish_lets_the_work_go_on_for_a_while() {
     drop(outcome);
     tokio::time::sleep(11 * SECOND).await;
     assert!(!stopped(&work));
-    let told = here.ask(&question, &Policy::default(), "no").await;
+    let reported = here.ask(&question, &Policy::default(), "no").await;
     assert_eq!(
-        (&told.status, told.text()),
+        (&reported.status, reported.text()),
         (&CacheStatus::Hit, "after ten seconds")
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn finish_stops_the_work_when_the_while_is_over() {
-    let here = setting();
+async fn finish_policy_stops_the_work_after_its_time() {
+    let here = test_engine();
     let question = Question::number(1);
     let (outcome, work) = long_run(
         &here,
@@ -143,7 +144,7 @@ async fn finish_stops_the_work_when_the_while_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_while_does_not_stop_a_store_in_progress() {
+async fn finish_policy_timeout_does_not_stop_a_store_in_progress() {
     for orphan in [
         OrphanPolicy::Cancel,
         OrphanPolicy::Finish {
@@ -151,12 +152,12 @@ async fn the_end_of_the_while_does_not_stop_a_store_in_progress() {
         },
     ] {
         let clock = clock();
-        let double = Arc::new(Double::over(in_process(&clock)));
-        double.now(|op| match op {
-            Op::Put => Fate::Slow(Duration::from_millis(200)),
-            _ => Fate::Pass,
+        let faulty_store = Arc::new(FaultyStore::over(in_process(&clock)));
+        faulty_store.now(|op| match op {
+            Op::Put => StoreBehavior::Slow(Duration::from_millis(200)),
+            _ => StoreBehavior::Pass,
         });
-        let here = Making::over(double, &clock).make();
+        let here = EngineBuilder::over(faulty_store, &clock).make();
         let question = Question::number(1);
         let (outcome, work) = long_run(&here, &question, orphan).await;
         if orphan == OrphanPolicy::Cancel {
@@ -166,9 +167,9 @@ async fn the_end_of_the_while_does_not_stop_a_store_in_progress() {
         drop(outcome);
         tokio::time::sleep(11 * SECOND).await;
         assert!(!stopped(&work), "{orphan:?}");
-        let told = here.ask(&question, &Policy::default(), "no").await;
+        let reported = here.ask(&question, &Policy::default(), "no").await;
         assert_eq!(
-            (&told.status, told.text()),
+            (&reported.status, reported.text()),
             (&CacheStatus::Hit, "after ten seconds"),
             "{orphan:?}"
         );
@@ -176,8 +177,8 @@ async fn the_end_of_the_while_does_not_stop_a_store_in_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_reader_within_the_while_keeps_the_work() {
-    let here = setting();
+async fn finish_policy_new_reader_keeps_the_work() {
+    let here = test_engine();
     let question = Question::number(1);
     let (outcome, work) = long_run(
         &here,
@@ -191,17 +192,17 @@ async fn a_new_reader_within_the_while_keeps_the_work() {
         let (here, question) = (here.clone(), question.clone());
         tokio::spawn(async move { here.ask(&question, &Policy::default(), "no").await })
     };
-    let told = follower.await.unwrap();
+    let reported = follower.await.unwrap();
     assert_eq!(
-        (&told.status, told.text()),
+        (&reported.status, reported.text()),
         (&CacheStatus::Coalesced, "after ten seconds")
     );
     assert!(!stopped(&work));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_while_begins_anew_each_time_the_last_reader_leaves() {
-    let here = setting();
+async fn finish_policy_time_restarts_when_the_last_reader_leaves() {
+    let here = test_engine();
     let question = Question::number(1);
     let (outcome, work) = long_run(
         &here,
@@ -227,8 +228,8 @@ async fn the_while_begins_anew_each_time_the_last_reader_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_driven_ticket_is_notified_when_all_readers_left() {
-    let here = setting();
+async fn abandoned_resolves_only_after_all_readers_left() {
+    let here = test_engine();
     let ticket = here.lead(&Question::number(1), &Policy::default()).await;
     let never_read = tokio::time::timeout(60 * SECOND, ticket.abandoned()).await;
     assert!(never_read.is_err(), "nobody has left, for nobody was there");
@@ -245,8 +246,8 @@ async fn an_owner_driven_ticket_is_notified_when_all_readers_left() {
 }
 
 #[tokio::test]
-async fn work_that_ends_by_itself_ends_the_flight_for_all() {
-    let here = setting();
+async fn dropped_ticket_ends_the_flight_with_an_error() {
+    let here = test_engine();
     let outcome = here
         .through(
             &Question::number(1),
@@ -254,7 +255,10 @@ async fn work_that_ends_by_itself_ends_the_flight_for_all() {
             |ticket| async move { drop(ticket) },
         )
         .await;
-    let told = told(outcome).await;
-    assert_eq!(told.body.unwrap_err(), "the work ended without an answer");
-    assert_eq!(told.settled.stored, Err(Reason::Abandoned));
+    let reported = reported(outcome).await;
+    assert_eq!(
+        reported.body.unwrap_err(),
+        "the work ended without an answer"
+    );
+    assert_eq!(reported.settled.stored, Err(Reason::Abandoned));
 }

@@ -1,4 +1,4 @@
-//! What models of conversations were paid.
+//! Payments of model calls in conversations.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use cachalot_core::{Canonical, Digest, DigestKey, SecretSet, Spend};
 use serde_json::json;
 
 use crate::ledger::{rows, totals, with_ledger};
-use crate::setting::{COST, Question, START};
+use crate::test_engine::{COST, Question, START};
 
 #[tokio::test]
-async fn a_payment_of_a_conversation_is_a_row_that_is_found_by_its_session() {
+async fn conversation_payment_is_found_by_its_session() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::of(json!({"path": "a"}));
@@ -77,7 +77,7 @@ fn broken(ledger: &Ledger, after: i64, since: i64) -> (Vec<String>, i64) {
 }
 
 #[tokio::test]
-async fn broken_prefixes_are_followed_each_once() {
+async fn prefix_breaks_are_followed_once_each() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let ledger = here.cache.ledger();

@@ -12,7 +12,7 @@ use cachalot_cache::{
 use cachalot_core::{SecretSet, SystemClock};
 use cachalot_store::sqlite::{self, SqliteStore};
 
-use crate::setting::{Question, product, told};
+use crate::test_engine::{Question, product, reported};
 
 const PART: &str = "CACHALOT_TEST_PART";
 const HOME: &str = "CACHALOT_TEST_HOME";
@@ -84,7 +84,7 @@ fn patient() -> Policy {
     }
 }
 
-/// What the other processes do; nothing when run as a test.
+/// The work of child processes; returns at once when run as a test.
 #[test]
 fn as_another_process() {
     let (Ok(part), Some(home)) = (std::env::var(PART), std::env::var_os(HOME)) else {
@@ -120,16 +120,16 @@ async fn ask_together(home: &Path) {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     ticket.finish(product("once")).await;
                 };
-                let told = told(
+                let reported = reported(
                     cache
                         .through(&Question::number(1).call(), &patient(), work)
                         .await
                         .unwrap(),
                 )
                 .await;
-                assert_eq!(told.text(), "once");
-                assert!(told.settled.stored.is_ok(), "{told:?}");
-                told.settled.paid.calls
+                assert_eq!(reported.text(), "once");
+                assert!(reported.settled.stored.is_ok(), "{reported:?}");
+                reported.settled.paid.calls
             })
         })
         .collect();
@@ -182,7 +182,7 @@ async fn store_many(home: &Path) {
                         .through(&Question::number(number).call(), &patient(), work)
                         .await
                         .unwrap();
-                    if told(outcome).await.settled.stored.is_ok() {
+                    if reported(outcome).await.settled.stored.is_ok() {
                         let mut out = std::io::stdout().lock();
                         writeln!(out, "stored {number}").unwrap();
                         out.flush().unwrap();
@@ -197,7 +197,7 @@ async fn store_many(home: &Path) {
 }
 
 #[test]
-fn what_was_stored_before_a_kill_is_there_after_it() {
+fn entries_stored_before_a_kill_survive_it() {
     for after in [1, 150, 500] {
         let home = tempfile::tempdir().unwrap();
         let mut child = start("store", home.path());
@@ -226,7 +226,7 @@ fn what_was_stored_before_a_kill_is_there_after_it() {
                     *number as u64
                 );
             }
-            // Its reservations keep nobody out for long.
+            // Its reservations lapse soon.
             for number in (0..1_000).step_by(97) {
                 let work = |ticket: Ticket| async move {
                     ticket.finish(product("again")).await;
@@ -235,7 +235,7 @@ fn what_was_stored_before_a_kill_is_there_after_it() {
                     .through(&Question::number(number).call(), &patient(), work)
                     .await
                     .unwrap();
-                assert!(told(outcome).await.settled.stored.is_ok());
+                assert!(reported(outcome).await.settled.stored.is_ok());
             }
         });
     }
@@ -257,7 +257,7 @@ async fn lead_and_die(home: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_run_of_a_process_that_was_killed_is_taken_over() {
+async fn run_of_a_killed_process_is_taken_over() {
     let home = tempfile::tempdir().unwrap();
     let mut child = start("lead and die", home.path());
     while notes(home.path()).is_empty() {
@@ -268,7 +268,7 @@ async fn the_run_of_a_process_that_was_killed_is_taken_over() {
         let work = |ticket: Ticket| async move {
             ticket.finish(product("taken over")).await;
         };
-        told(
+        reported(
             cache
                 .through(&Question::number(1).call(), &patient(), work)
                 .await
@@ -280,12 +280,12 @@ async fn the_run_of_a_process_that_was_killed_is_taken_over() {
     assert!(!asking.is_finished(), "somebody else is at work");
     child.kill().unwrap();
     child.wait().unwrap();
-    let told = tokio::time::timeout(Duration::from_secs(10), asking)
+    let reported = tokio::time::timeout(Duration::from_secs(10), asking)
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(told.text(), "taken over");
-    assert!(told.settled.stored.is_ok(), "{told:?}");
+    assert_eq!(reported.text(), "taken over");
+    assert!(reported.settled.stored.is_ok(), "{reported:?}");
 }
 
 /// Reads the same call until told to stop; what it reads never goes back behind what was announced.
@@ -308,18 +308,18 @@ async fn read_on(home: &Path) {
             let world = std::fs::read_to_string(path).unwrap();
             ticket.finish(product(&world)).await;
         };
-        let told = told(
+        let reported = reported(
             cache
                 .through(&Question::number(1).call(), &policy, work)
                 .await
                 .unwrap(),
         )
         .await;
-        let got: u64 = told.text().parse().unwrap();
+        let got: u64 = reported.text().parse().unwrap();
         assert!(
             got >= announced,
             "{got} after {announced}: {:?}",
-            told.status
+            reported.status
         );
         asked += 1;
     }
@@ -333,7 +333,7 @@ fn replace(path: &Path, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_process_serves_what_is_older_than_a_write_that_was_announced_to_all() {
+async fn no_process_serves_a_value_older_than_an_announced_write() {
     let home = tempfile::tempdir().unwrap();
     let (world, announced) = (home.path().join("world"), home.path().join("announced"));
     replace(&world, "0");
@@ -357,14 +357,14 @@ async fn no_process_serves_what_is_older_than_a_write_that_was_announced_to_all(
             let world = std::fs::read_to_string(path).unwrap();
             ticket.finish(product(&world)).await;
         };
-        let told = told(
+        let reported = reported(
             cache
                 .through(&Question::number(1).call(), &policy, work)
                 .await
                 .unwrap(),
         )
         .await;
-        assert_eq!(told.text(), version.to_string());
+        assert_eq!(reported.text(), version.to_string());
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
     std::fs::write(home.path().join("stop"), "").unwrap();

@@ -1,4 +1,4 @@
-//! How long calls stay in the ledger as rows.
+//! Retention of ledger rows.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use cachalot_core::Spend;
 use serde_json::json;
 
 use crate::ledger::{rows, totals};
-use crate::setting::{COST, Making, Question, Setting, clock, in_process, product};
+use crate::test_engine::{COST, EngineBuilder, Question, TestEngine, clock, in_process, product};
 
-fn limited(path: &std::path::Path, limits: LedgerLimits) -> Setting {
+fn limited(path: &std::path::Path, limits: LedgerLimits) -> TestEngine {
     let clock = clock();
-    Making::over(in_process(&clock), &clock)
+    EngineBuilder::over(in_process(&clock), &clock)
         .ledger(path)
         .limits(limits)
         .make()
@@ -22,7 +22,7 @@ fn count(rows: &[cachalot_cache::LedgerRow], answered: CallStatus) -> usize {
 }
 
 #[tokio::test]
-async fn no_number_of_hits_displaces_a_payment() {
+async fn hits_never_displace_a_payment() {
     let home = tempfile::tempdir().unwrap();
     let here = limited(&home.path().join("ledger.db"), LedgerLimits::default());
     for number in 0..5 {
@@ -53,7 +53,7 @@ async fn no_number_of_hits_displaces_a_payment() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_paid_itself_has_no_other_payment() {
+async fn paid_call_has_no_separate_payment() {
     let home = tempfile::tempdir().unwrap();
     let here = limited(&home.path().join("ledger.db"), LedgerLimits::default());
     let question = Question::number(1);
@@ -64,7 +64,7 @@ async fn a_call_that_was_paid_itself_has_no_other_payment() {
 }
 
 #[tokio::test]
-async fn calls_that_cost_nothing_are_bounded_by_their_number() {
+async fn free_calls_are_bounded_by_count() {
     let home = tempfile::tempdir().unwrap();
     let limits = LedgerLimits {
         unpaid: 30,
@@ -92,7 +92,7 @@ async fn calls_that_cost_nothing_are_bounded_by_their_number() {
 }
 
 #[tokio::test]
-async fn the_oldest_rows_make_room_and_the_totals_stay() {
+async fn oldest_rows_are_deleted_at_the_byte_limit_and_totals_kept() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let limits = LedgerLimits {
@@ -125,7 +125,7 @@ async fn the_oldest_rows_make_room_and_the_totals_stay() {
 }
 
 #[tokio::test]
-async fn rows_past_their_age_are_deleted_and_the_totals_stay() {
+async fn expired_rows_are_deleted_and_totals_kept() {
     let home = tempfile::tempdir().unwrap();
     let limits = LedgerLimits {
         age: Some(Duration::from_secs(3_600)),
@@ -183,7 +183,7 @@ const VERSION_2: &str = "
     PRAGMA user_version = 2;";
 
 #[tokio::test]
-async fn a_ledger_of_the_second_layout_keeps_every_payment() {
+async fn ledger_of_layout_2_keeps_every_payment() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let old = rusqlite::Connection::open(&path).unwrap();
@@ -230,7 +230,7 @@ async fn a_ledger_of_the_second_layout_keeps_every_payment() {
 }
 
 #[tokio::test]
-async fn spends_without_tokens_and_money_are_free() {
+async fn spend_without_tokens_and_money_is_free() {
     let here = limited(
         &tempfile::tempdir().unwrap().path().join("ledger.db"),
         LedgerLimits::default(),

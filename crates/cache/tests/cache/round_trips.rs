@@ -1,4 +1,4 @@
-//! How often a call asks the memory, and what becomes of reservations that come late or lapse.
+//! The number of store calls per cache call, and late or lapsed reservations.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,26 +11,29 @@ use cachalot_core::{Clock, ManualClock};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::{Label, LabelMatch, PageRequest, Store, counter, space};
 
-use crate::doubles::{Double, Fate, Op};
-use crate::setting::{
-    Making, Question, Setting, clock, fleet, in_domains, in_mode, in_process, product, settle_down,
-    sqlite, tagged,
+use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::test_engine::{
+    EngineBuilder, Question, TestEngine, clock, fleet, in_domains, in_mode, in_process, product,
+    settle_down, sqlite, tagged,
 };
 
-fn over(memory: Arc<dyn Store>, clock: &Arc<ManualClock>) -> (Setting, Arc<Double>) {
-    let double = Arc::new(Double::over(memory));
-    (Making::over(double.clone(), clock).make(), double)
+fn over(memory: Arc<dyn Store>, clock: &Arc<ManualClock>) -> (TestEngine, Arc<FaultyStore>) {
+    let faulty_store = Arc::new(FaultyStore::over(memory));
+    (
+        EngineBuilder::over(faulty_store.clone(), clock).make(),
+        faulty_store,
+    )
 }
 
-/// What was asked beside the housekeeping in the background.
-fn asked(double: &Double) -> HashMap<Op, usize> {
-    let mut counted = double.counted();
+/// Store calls except those of background housekeeping.
+fn asked(faulty_store: &FaultyStore) -> HashMap<Op, usize> {
+    let mut counted = faulty_store.counted();
     counted.retain(|op, _| !matches!(op, Op::Usage | Op::Touch));
     counted
 }
 
 #[tokio::test]
-async fn a_miss_is_two_round_trips_and_a_hit_is_one() {
+async fn miss_makes_two_round_trips_and_a_hit_one() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
     for memory in [in_process(&clock), sqlite(&home.path().join("db"), &clock)] {
@@ -40,25 +43,28 @@ async fn a_miss_is_two_round_trips_and_a_hit_is_one() {
             in_domains(&["one", "two"]),
             tagged(&["a", "b"]),
         ] {
-            let double = Arc::new(Double::over(memory.clone()).without_stamps());
-            let here = Making::over(double.clone(), &clock).make();
+            let faulty_store = Arc::new(FaultyStore::over(memory.clone()).without_stamps());
+            let here = EngineBuilder::over(faulty_store.clone(), &clock).make();
             let question = Question::of(serde_json::json!(format!("{policy:?}")));
-            let told = here.ask(&question, &policy, "x").await;
-            assert!(told.settled.stored.is_ok(), "{told:?}");
+            let reported = here.ask(&question, &policy, "x").await;
+            assert!(reported.settled.stored.is_ok(), "{reported:?}");
             let miss = HashMap::from([(Op::Enter, 1), (Op::Put, 1)]);
-            assert_eq!(asked(&double), miss, "{policy:?}");
-            let told = here.ask(&question, &policy, "").await;
-            assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, "x"));
+            assert_eq!(asked(&faulty_store), miss, "{policy:?}");
+            let reported = here.ask(&question, &policy, "").await;
+            assert_eq!(
+                (&reported.status, reported.text()),
+                (&CacheStatus::Hit, "x")
+            );
             let hit = HashMap::from([(Op::Enter, 2), (Op::Put, 1)]);
-            assert_eq!(asked(&double), hit, "{policy:?}");
+            assert_eq!(asked(&faulty_store), hit, "{policy:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_expired_entry_and_a_refresh_are_two_round_trips_as_well() {
+async fn expired_entry_and_refresh_make_two_round_trips() {
     let clock = clock();
-    let (here, double) = over(in_process(&clock), &clock);
+    let (here, faulty_store) = over(in_process(&clock), &clock);
     let question = Question::number(1);
     let policy = Policy {
         ttl: Some(Duration::from_secs(10)),
@@ -66,33 +72,33 @@ async fn an_expired_entry_and_a_refresh_are_two_round_trips_as_well() {
     };
     here.ask(&question, &policy, "x").await;
     here.after(Duration::from_secs(10));
-    let told = here.ask(&question, &policy, "y").await;
+    let reported = here.ask(&question, &policy, "y").await;
     assert_eq!(
-        (&told.status, told.text()),
+        (&reported.status, reported.text()),
         (&CacheStatus::Miss(Reason::Expired), "y")
     );
-    assert!(told.settled.stored.is_ok());
+    assert!(reported.settled.stored.is_ok());
     assert_eq!(
-        asked(&double),
+        asked(&faulty_store),
         HashMap::from([(Op::Enter, 2), (Op::Put, 2)])
     );
     let refresh = in_mode(cachalot_cache::CacheMode::Refresh);
-    let told = here.ask(&question, &refresh, "z").await;
-    assert_eq!(told.status, CacheStatus::Miss(Reason::Refresh));
-    assert!(told.settled.stored.is_ok(), "{told:?}");
+    let reported = here.ask(&question, &refresh, "z").await;
+    assert_eq!(reported.status, CacheStatus::Miss(Reason::Refresh));
+    assert!(reported.settled.stored.is_ok(), "{reported:?}");
     assert_eq!(
-        asked(&double),
+        asked(&faulty_store),
         HashMap::from([(Op::Enter, 3), (Op::Put, 3)])
     );
     assert_eq!(here.ask(&question, &policy, "").await.text(), "z");
 }
 
 #[tokio::test]
-async fn of_callers_at_the_same_time_one_reserves() {
+async fn concurrent_callers_make_one_reservation() {
     let clock = clock();
     for slow in [0, 20] {
-        let (here, double) = over(in_process(&clock), &clock);
-        double.now(move |_| Fate::Slow(Duration::from_millis(slow)));
+        let (here, faulty_store) = over(in_process(&clock), &clock);
+        faulty_store.now(move |_| StoreBehavior::Slow(Duration::from_millis(slow)));
         let question = Question::number(1);
         let asking: Vec<_> = (0..16)
             .map(|_| {
@@ -101,33 +107,39 @@ async fn of_callers_at_the_same_time_one_reserves() {
             })
             .collect();
         for one in asking {
-            let told = one.await.unwrap();
-            assert!(told.settled.stored.is_ok(), "{told:?}");
+            let reported = one.await.unwrap();
+            assert!(reported.settled.stored.is_ok(), "{reported:?}");
         }
         assert_eq!(here.runs(), 1);
-        assert_eq!((double.count(Op::Enter), double.count(Op::Put)), (1, 1));
         assert_eq!(
-            (double.count(Op::Reserve), double.count(Op::Release)),
+            (faulty_store.count(Op::Enter), faulty_store.count(Op::Put)),
+            (1, 1)
+        );
+        assert_eq!(
+            (
+                faulty_store.count(Op::Reserve),
+                faulty_store.count(Op::Release)
+            ),
             (0, 0)
         );
     }
 }
 
-/// Whether another engine on the same memory gets the key, without waiting for anybody.
+/// Returns whether another engine on the same store gets the key without waiting.
 async fn is_free(memory: &Arc<dyn Store>, clock: &Arc<ManualClock>, question: &Question) -> bool {
-    let there = Making::over(memory.clone(), clock).make();
-    let told = there.ask(question, &Policy::default(), "free").await;
-    told.settled.stored.is_ok()
+    let there = EngineBuilder::over(memory.clone(), clock).make();
+    let reported = there.ask(question, &Policy::default(), "free").await;
+    reported.settled.stored.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_that_comes_too_late_does_not_block_its_key() {
+async fn late_reservation_is_released() {
     let clock = clock();
     let memory = in_process(&clock);
-    let (here, double) = over(memory.clone(), &clock);
-    double.now(|op| match op {
-        Op::Enter => Fate::Late(Duration::from_millis(400)),
-        _ => Fate::Pass,
+    let (here, faulty_store) = over(memory.clone(), &clock);
+    faulty_store.now(|op| match op {
+        Op::Enter => StoreBehavior::Late(Duration::from_millis(400)),
+        _ => StoreBehavior::Pass,
     });
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
@@ -158,11 +170,11 @@ async fn a_reservation_that_comes_too_late_does_not_block_its_key() {
 }
 
 #[tokio::test]
-async fn a_run_whose_lease_lapsed_is_stored_unless_another_took_it_over() {
+async fn run_with_a_lapsed_lease_is_stored_unless_taken_over() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
-    let there = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
+    let there = EngineBuilder::over(memory.clone(), &clock).make();
     let question = Question::number(1);
     // Suspended, so that nothing was renewed.
     let ticket = here.lead(&question, &Policy::default()).await;
@@ -176,8 +188,8 @@ async fn a_run_whose_lease_lapsed_is_stored_unless_another_took_it_over() {
     let question = Question::number(2);
     let ticket = here.lead(&question, &Policy::default()).await;
     clock.advance(Duration::from_secs(6));
-    let told = there.ask(&question, &Policy::default(), "theirs").await;
-    assert!(told.settled.stored.is_ok(), "{told:?}");
+    let reported = there.ask(&question, &Policy::default(), "theirs").await;
+    assert!(reported.settled.stored.is_ok(), "{reported:?}");
     let settled = ticket.finish(product("ours")).await;
     assert_eq!(settled.stored, Err(Reason::LeaseLost));
     assert_eq!(
@@ -198,18 +210,18 @@ async fn a_run_whose_lease_lapsed_is_stored_unless_another_took_it_over() {
 }
 
 #[tokio::test]
-async fn a_lookup_that_failed_does_not_forfeit_the_store() {
+async fn failed_lookup_does_not_prevent_storing() {
     for reservations in [true, false] {
         let clock = clock();
         let memory = in_process(&clock);
-        let double = Double::over(memory.clone());
-        let double = Arc::new(if reservations {
-            double
+        let faulty_store = FaultyStore::over(memory.clone());
+        let faulty_store = Arc::new(if reservations {
+            faulty_store
         } else {
-            double.without_reservations()
+            faulty_store.without_reservations()
         });
-        let here = Making::over(double.clone(), &clock).make();
-        let there = Making::over(memory.clone(), &clock).make();
+        let here = EngineBuilder::over(faulty_store.clone(), &clock).make();
+        let there = EngineBuilder::over(memory.clone(), &clock).make();
         // An erasure before the run does not matter.
         there
             .cache
@@ -218,12 +230,12 @@ async fn a_lookup_that_failed_does_not_forfeit_the_store() {
             .unwrap();
         clock.advance(Duration::from_secs(10));
         let begin = async |number, policy: &Policy| {
-            double.now(|op| match op {
-                Op::Enter | Op::Get => Fate::Fail,
-                _ => Fate::Pass,
+            faulty_store.now(|op| match op {
+                Op::Enter | Op::Get => StoreBehavior::Fail,
+                _ => StoreBehavior::Pass,
             });
             let ticket = here.lead(&Question::number(number), policy).await;
-            double.now(|_| Fate::Pass);
+            faulty_store.now(|_| StoreBehavior::Pass);
             ticket
         };
 
@@ -231,10 +243,10 @@ async fn a_lookup_that_failed_does_not_forfeit_the_store() {
         clock.advance(Duration::from_secs(10));
         let settled = ticket.finish(product("paid")).await;
         assert!(settled.stored.is_ok(), "{reservations}: {settled:?}");
-        let told = there
+        let reported = there
             .ask(&Question::number(1), &Policy::default(), "")
             .await;
-        assert_eq!(told.text(), "paid");
+        assert_eq!(reported.text(), "paid");
 
         let ticket = begin(2, &Policy::default()).await;
         clock.advance(Duration::from_secs(10));
@@ -262,21 +274,21 @@ async fn a_lookup_that_failed_does_not_forfeit_the_store() {
 }
 
 #[tokio::test]
-async fn a_lookup_that_fails_joins_a_run_as_one_that_does_not() {
+async fn failed_lookup_still_joins_a_run() {
     let clock = clock();
-    let (here, double) = over(in_process(&clock), &clock);
+    let (here, faulty_store) = over(in_process(&clock), &clock);
     let question = Question::number(1);
     let first = here.lead(&question, &Policy::default()).await;
-    double.now(|op| match op {
-        Op::Enter | Op::Get => Fate::Fail,
-        _ => Fate::Pass,
+    faulty_store.now(|op| match op {
+        Op::Enter | Op::Get => StoreBehavior::Fail,
+        _ => StoreBehavior::Pass,
     });
     let second = {
         let (here, question) = (here.clone(), question.clone());
         tokio::spawn(async move { here.ask(&question, &Policy::default(), "second").await })
     };
     settle_down().await;
-    double.now(|_| Fate::Pass);
+    faulty_store.now(|_| StoreBehavior::Pass);
     assert!(first.finish(product("first")).await.stored.is_ok());
     let second = second.await.unwrap();
     assert_eq!(
@@ -287,11 +299,11 @@ async fn a_lookup_that_fails_joins_a_run_as_one_that_does_not() {
 }
 
 #[tokio::test]
-async fn a_kind_is_revoked_in_other_processes() {
+async fn revoke_by_kind_reaches_other_processes() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
-    let there = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
+    let there = EngineBuilder::over(memory.clone(), &clock).make();
     let of_kind = |kind| EntryFilter {
         kind: Some(kind),
         ..EntryFilter::default()
@@ -313,11 +325,11 @@ async fn a_kind_is_revoked_in_other_processes() {
 }
 
 #[tokio::test]
-async fn a_pattern_is_revoked_in_other_processes_wherever_its_star_is() {
+async fn revoke_by_pattern_reaches_other_processes() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
-    let there = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
+    let there = EngineBuilder::over(memory.clone(), &clock).make();
     let matching = |pattern: &str| EntryFilter {
         criteria: vec![cachalot_cache::LabelCriterion::Glob {
             name: "tag".into(),
@@ -336,12 +348,12 @@ async fn a_pattern_is_revoked_in_other_processes_wherever_its_star_is() {
 }
 
 #[tokio::test]
-async fn without_reservations_an_erasure_in_another_process_refuses_what_began_before_it() {
+async fn erase_in_another_process_revokes_earlier_runs_without_reservations() {
     let clock = clock();
     let memory = in_process(&clock);
-    let double = Arc::new(Double::over(memory.clone()).without_reservations());
-    let here = Making::over(double, &clock).make();
-    let there = Making::over(memory, &clock).make();
+    let faulty_store = Arc::new(FaultyStore::over(memory.clone()).without_reservations());
+    let here = EngineBuilder::over(faulty_store, &clock).make();
+    let there = EngineBuilder::over(memory, &clock).make();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
     there
@@ -353,15 +365,15 @@ async fn without_reservations_an_erasure_in_another_process_refuses_what_began_b
         ticket.finish(product("old")).await.stored,
         Err(Reason::Revoked)
     );
-    let told = here.ask(&question, &Policy::default(), "new").await;
-    assert!(told.settled.stored.is_ok());
+    let reported = here.ask(&question, &Policy::default(), "new").await;
+    assert!(reported.settled.stored.is_ok());
 }
 
 #[tokio::test]
-async fn an_entry_without_a_label_of_its_kind_is_erased_by_kind() {
+async fn entry_without_a_kind_label_is_erased_by_kind() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     for number in 0..3 {
         here.ask(&Question::number(number), &tagged(&["t"]), "x")
             .await;
@@ -392,9 +404,9 @@ async fn an_entry_without_a_label_of_its_kind_is_erased_by_kind() {
 }
 
 #[tokio::test]
-async fn listing_and_erasing_read_no_answers() {
+async fn listing_and_erasing_read_no_values() {
     let clock = clock();
-    let (here, double) = over(in_process(&clock), &clock);
+    let (here, faulty_store) = over(in_process(&clock), &clock);
     let answer = "x".repeat(100_000);
     let quota = Policy {
         quota: Some(Quota {
@@ -444,15 +456,15 @@ async fn listing_and_erasing_read_no_answers() {
         4
     );
     // The beginnings of two values at most for each.
-    assert!(double.paged() < 100_000, "{}", double.paged());
+    assert!(faulty_store.paged() < 100_000, "{}", faulty_store.paged());
 }
 
 #[tokio::test]
-async fn expiry_is_by_the_memorys_time() {
+async fn expiry_uses_the_clock_of_the_store() {
     let (own, theirs) = (clock(), clock());
     theirs.advance(Duration::from_secs(3_600));
     let memory: Arc<dyn Store> = Arc::new(InProcessStore::new(theirs.clone()));
-    let here = Making::over(memory, &own).make();
+    let here = EngineBuilder::over(memory, &own).make();
     let question = Question::number(1);
     let policy = Policy {
         ttl: Some(Duration::from_secs(10)),
@@ -462,8 +474,8 @@ async fn expiry_is_by_the_memorys_time() {
         own.advance(Duration::from_secs(seconds));
         theirs.advance(Duration::from_secs(seconds));
     };
-    let told = here.ask(&question, &policy, "x").await;
-    let expires = told.settled.expires.unwrap();
+    let reported = here.ask(&question, &policy, "x").await;
+    let expires = reported.settled.expires.unwrap();
     assert_eq!(expires, Clock::now(&*theirs) + 10_000);
     // The second hit is the front's.
     for _ in 0..2 {
@@ -478,39 +490,39 @@ async fn expiry_is_by_the_memorys_time() {
         CacheStatus::Hit
     );
     pass(1);
-    let told = here.ask(&question, &policy, "y").await;
-    assert_eq!(told.status, CacheStatus::Miss(Reason::Expired));
+    let reported = here.ask(&question, &policy, "y").await;
+    assert_eq!(reported.status, CacheStatus::Miss(Reason::Expired));
     pass(10);
     assert_eq!(here.cache.sweep(None).await.unwrap(), 1);
 }
 
 #[tokio::test]
-async fn a_label_that_the_memory_does_not_take_is_named() {
+async fn label_too_long_for_the_store_is_named() {
     let clock = clock();
-    let double = Double::over(in_process(&clock)).with_names_of(20);
-    let double = Arc::new(double);
-    let here = Making::over(double.clone(), &clock).make();
-    let told = here
+    let faulty_store = FaultyStore::over(in_process(&clock)).with_names_of(20);
+    let faulty_store = Arc::new(faulty_store);
+    let here = EngineBuilder::over(faulty_store.clone(), &clock).make();
+    let reported = here
         .ask(
             &Question::number(1),
             &tagged(&["a tag of more than twenty bytes"]),
             "x",
         )
         .await;
-    let Err(Reason::Declined(why)) = told.settled.stored.clone() else {
-        panic!("{told:?}")
+    let Err(Reason::Declined(why)) = reported.settled.stored.clone() else {
+        panic!("{reported:?}")
     };
     assert!(why.contains("the label `tag` is too long"), "{why}");
-    assert_eq!((told.text(), double.count(Op::Put)), ("x", 0));
+    assert_eq!((reported.text(), faulty_store.count(Op::Put)), ("x", 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_ran_out_of_time_makes_the_next_ones_short_until_the_memory_answers() {
+async fn store_timeout_shortens_the_next_ones_until_the_store_recovers() {
     let clock = clock();
-    let (here, double) = over(in_process(&clock), &clock);
-    double.now(|op| match op {
-        Op::Put => Fate::Hang,
-        _ => Fate::Pass,
+    let (here, faulty_store) = over(in_process(&clock), &clock);
+    faulty_store.now(|op| match op {
+        Op::Put => StoreBehavior::Hang,
+        _ => StoreBehavior::Pass,
     });
     let timed = async |number| {
         let began = tokio::time::Instant::now();
@@ -520,11 +532,11 @@ async fn a_store_that_ran_out_of_time_makes_the_next_ones_short_until_the_memory
     };
     assert!((5_000..5_300).contains(&timed(1).await));
     assert!((250..300).contains(&timed(2).await));
-    double.now(|_| Fate::Pass);
+    faulty_store.now(|_| StoreBehavior::Pass);
     assert!(timed(3).await < 10);
-    double.now(|op| match op {
-        Op::Put => Fate::Hang,
-        _ => Fate::Pass,
+    faulty_store.now(|op| match op {
+        Op::Put => StoreBehavior::Hang,
+        _ => StoreBehavior::Pass,
     });
     assert!((5_000..5_300).contains(&timed(4).await));
 }
@@ -533,7 +545,7 @@ async fn a_store_that_ran_out_of_time_makes_the_next_ones_short_until_the_memory
 async fn an_erasure_raises_its_counter_and_a_sweep_does_not() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let erased = async || {
         let found = memory.get(space::CACHE, "", &[counter::ERASED]);
         found.settle().await.unwrap().counters[0]
@@ -565,7 +577,7 @@ async fn an_erasure_raises_its_counter_and_a_sweep_does_not() {
 }
 
 #[tokio::test]
-async fn a_hit_in_the_front_needs_no_policy() {
+async fn front_hit_computes_no_policy() {
     let clock = clock();
     let (here, _) = over(in_process(&clock), &clock);
     let (question, policy) = (Question::number(1), in_domains(&["one"]));
@@ -589,9 +601,9 @@ async fn a_hit_in_the_front_needs_no_policy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_ticker_renews_the_leases_of_all_runs_until_they_end() {
+async fn one_ticker_renews_the_leases_of_all_runs() {
     let clock = clock();
-    let (here, double) = over(in_process(&clock), &clock);
+    let (here, faulty_store) = over(in_process(&clock), &clock);
     let mut tickets = Vec::new();
     for number in 0..3 {
         tickets.push(
@@ -600,20 +612,20 @@ async fn one_ticker_renews_the_leases_of_all_runs_until_they_end() {
         );
     }
     tokio::time::sleep(Duration::from_millis(5_500)).await;
-    assert_eq!(double.count(Op::Renew), 15);
+    assert_eq!(faulty_store.count(Op::Renew), 15);
     let one = tickets.pop().unwrap();
     assert!(one.finish(product("x")).await.stored.is_ok());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(double.count(Op::Renew), 19);
+    assert_eq!(faulty_store.count(Op::Renew), 19);
     for ticket in tickets {
         assert!(ticket.finish(product("x")).await.stored.is_ok());
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(double.count(Op::Renew), 19);
+    assert_eq!(faulty_store.count(Op::Renew), 19);
     // The ticker has ended; a later lease starts another.
     let ticket = here.lead(&Question::number(4), &Policy::default()).await;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    assert_eq!(double.count(Op::Renew), 20);
+    assert_eq!(faulty_store.count(Op::Renew), 20);
     assert!(ticket.finish(product("x")).await.stored.is_ok());
 }
 
@@ -621,7 +633,7 @@ async fn one_ticker_renews_the_leases_of_all_runs_until_they_end() {
 #[test]
 fn every_runtime_renews_the_leases_of_its_own_runs() {
     let clock = clock();
-    let (here, double) = over(in_process(&clock), &clock);
+    let (here, faulty_store) = over(in_process(&clock), &clock);
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -634,7 +646,7 @@ fn every_runtime_renews_the_leases_of_its_own_runs() {
     busy.block_on(async {
         let ticket = here.lead(&Question::number(2), &Policy::default()).await;
         tokio::time::sleep(Duration::from_millis(2_500)).await;
-        assert_eq!(double.count(Op::Renew), 2);
+        assert_eq!(faulty_store.count(Op::Renew), 2);
         assert!(ticket.finish(product("x")).await.stored.is_ok());
     });
     drop(idle);

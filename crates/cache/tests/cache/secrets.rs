@@ -10,7 +10,9 @@ use cachalot_core::{Canonical, DigestKey, SecretSet};
 use cachalot_store::Label;
 use serde_json::json;
 
-use crate::setting::{Making, Question, Setting, clock, finish, product, sqlite, tagged, told};
+use crate::test_engine::{
+    EngineBuilder, Question, TestEngine, clock, finish, product, reported, sqlite, tagged,
+};
 
 const SECRET: &str = "hunter2/\"quoted\" & more";
 const SPELLINGS: [&str; 3] = [
@@ -33,12 +35,12 @@ fn asking_with_the_secret(secret_set: &SecretSet) -> Question {
     }
 }
 
-fn in_a_home(home: &Path) -> (Setting, Arc<SecretSet>) {
+fn in_a_home(home: &Path) -> (TestEngine, Arc<SecretSet>) {
     let clock = clock();
     let secret_set = secret_set();
     let memory = sqlite(&home.join("cachalot.db"), &clock);
     (
-        Making::over(memory, &clock)
+        EngineBuilder::over(memory, &clock)
             .ledger(&home.join("ledger.db"))
             .secret_set(&secret_set)
             .make(),
@@ -47,12 +49,12 @@ fn in_a_home(home: &Path) -> (Setting, Arc<SecretSet>) {
 }
 
 /// Every file below a directory that holds the secret, in any spelling.
-fn betrayed(directory: &Path) -> Vec<String> {
+fn files_with_the_secret(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(betrayed(&path));
+            found.extend(files_with_the_secret(&path));
             continue;
         }
         let bytes = std::fs::read(&path).unwrap();
@@ -72,26 +74,26 @@ fn betrayed(directory: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_answer_that_holds_a_secret_is_delivered_and_not_stored() {
+async fn answer_with_a_secret_is_delivered_and_not_stored() {
     let home = tempfile::tempdir().unwrap();
     let (here, secret_set) = in_a_home(home.path());
     for spelling in SPELLINGS {
         let question = asking_with_the_secret(&secret_set);
         let answer = format!("it is {spelling}, you see");
-        let told = here.ask(&question, &Policy::default(), &answer).await;
+        let reported = here.ask(&question, &Policy::default(), &answer).await;
         assert_eq!(
-            (told.text(), &told.settled.stored),
+            (reported.text(), &reported.settled.stored),
             (answer.as_str(), &Err(Reason::HoldsSecret))
         );
     }
-    let told = here
+    let reported = here
         .ask(
             &asking_with_the_secret(&secret_set),
             &Policy::default(),
             "harmless",
         )
         .await;
-    assert!(told.settled.stored.is_ok());
+    assert!(reported.settled.stored.is_ok());
     assert_eq!(
         here.ask(&asking_with_the_secret(&secret_set), &Policy::default(), "")
             .await
@@ -101,10 +103,10 @@ async fn an_answer_that_holds_a_secret_is_delivered_and_not_stored() {
 }
 
 #[tokio::test]
-async fn a_label_that_holds_a_secret_is_not_stored_either() {
+async fn answer_with_a_secret_in_a_label_is_not_stored() {
     let home = tempfile::tempdir().unwrap();
     let (here, _) = in_a_home(home.path());
-    let told = here
+    let reported = here
         .ask(
             &Question::number(1),
             &tagged(&[&format!("for {SECRET}")]),
@@ -112,7 +114,7 @@ async fn a_label_that_holds_a_secret_is_not_stored_either() {
         )
         .await;
     assert_eq!(
-        (told.text(), &told.settled.stored),
+        (reported.text(), &reported.settled.stored),
         ("x", &Err(Reason::HoldsSecret))
     );
     let late = RunResult {
@@ -128,7 +130,7 @@ async fn a_label_that_holds_a_secret_is_not_stored_either() {
 }
 
 #[tokio::test]
-async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
+async fn no_written_file_contains_a_secret() {
     let home = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let (here, secret_set) = in_a_home(home.path());
@@ -152,7 +154,7 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
         )));
         let fails =
             |ticket: cachalot_cache::Ticket| async move { drop(ticket.fail(failure).await) };
-        told(
+        reported(
             here.through(&Question::number(2), &Policy::default(), fails)
                 .await,
         )
@@ -161,7 +163,7 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
             storable: Err(Reason::Declined(format!("it says {spelling}"))),
             ..product("x")
         };
-        told(
+        reported(
             here.through(&Question::number(3), &Policy::default(), |ticket| {
                 finish(ticket, declined)
             })
@@ -173,7 +175,7 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
             ticket.witness().mark_incomplete(spoilt);
             ticket.finish(product("x")).await;
         };
-        told(
+        reported(
             here.through(&Question::number(4), &Policy::default(), spoils)
                 .await,
         )
@@ -185,7 +187,7 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
         ticket.witness().observe(Observation::Existence(&file));
         ticket.finish(product("a file named after it")).await;
     };
-    let looked = told(
+    let looked = reported(
         here.through(&Question::number(5), &Policy::default(), looks)
             .await,
     )
@@ -201,7 +203,7 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
         .await
         .unwrap();
     here.cache.close().await;
-    assert_eq!(betrayed(home.path()), [""; 0]);
+    assert_eq!(files_with_the_secret(home.path()), [""; 0]);
     for row in here.cache.ledger().recent(100).unwrap() {
         let row = serde_json::to_string(&row).unwrap();
         assert!(
@@ -219,7 +221,7 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
 }
 
 #[tokio::test]
-async fn the_ledger_masks_what_looks_like_a_credential() {
+async fn ledger_masks_credential_like_texts() {
     let home = tempfile::tempdir().unwrap();
     let (here, _) = in_a_home(home.path());
     let key = "sk-abcdefghijklmnopqrstuvwxyz";
@@ -228,7 +230,7 @@ async fn the_ledger_masks_what_looks_like_a_credential() {
     );
     let failure = Failure::new(std::io::Error::other(format!("401 for {key}")));
     let fails = |ticket: cachalot_cache::Ticket| async move { drop(ticket.fail(failure).await) };
-    told(here.through(&question, &Policy::default(), fails).await).await;
+    reported(here.through(&question, &Policy::default(), fails).await).await;
     here.cache.close().await;
     let row = &here.cache.ledger().recent(1).unwrap()[0];
     let shown = serde_json::to_string(row).unwrap();
@@ -240,7 +242,7 @@ async fn the_ledger_masks_what_looks_like_a_credential() {
 }
 
 #[tokio::test]
-async fn two_secrets_have_two_keys_and_the_difference_is_reported_without_values() {
+async fn keys_of_two_secrets_differ_and_no_value_is_explained() {
     let home = tempfile::tempdir().unwrap();
     let (here, secret_set) = in_a_home(home.path());
     secret_set.learn("another secret");
@@ -262,11 +264,11 @@ async fn two_secrets_have_two_keys_and_the_difference_is_reported_without_values
         why.differences.is_empty() && why.hidden_difference,
         "{why:?}"
     );
-    assert_eq!(betrayed(home.path()), [""; 0]);
+    assert_eq!(files_with_the_secret(home.path()), [""; 0]);
 }
 
 #[tokio::test]
-async fn under_another_digest_key_a_secret_is_another_key() {
+async fn key_of_a_secret_depends_on_the_digest_key() {
     let under = |byte| {
         let secret_set = SecretSet::with_key(DigestKey::new([byte; 32]));
         secret_set.learn(SECRET);
@@ -277,7 +279,7 @@ async fn under_another_digest_key_a_secret_is_another_key() {
 }
 
 #[tokio::test]
-async fn erasing_by_a_label_that_holds_a_secret_still_revokes() {
+async fn erase_by_a_label_with_a_secret_revokes_runs() {
     let home = tempfile::tempdir().unwrap();
     let (here, _) = in_a_home(home.path());
     let ticket = here.lead(&Question::number(1), &tagged(&[SECRET])).await;
@@ -290,5 +292,5 @@ async fn erasing_by_a_label_that_holds_a_secret_still_revokes() {
     assert_eq!(here.cache.erase(&which, false).await.unwrap().revoked, 1);
     drop(ticket);
     here.cache.close().await;
-    assert_eq!(betrayed(home.path()), [""; 0]);
+    assert_eq!(files_with_the_secret(home.path()), [""; 0]);
 }

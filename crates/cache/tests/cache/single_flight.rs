@@ -8,14 +8,19 @@ use cachalot_cache::{BeginResult, CacheMode, CacheStatus, Failure, Policy, Reaso
 use cachalot_store::{ReserveResult, Store, space};
 use tokio::task::JoinHandle;
 
-use crate::doubles::{Double, Op};
-use crate::setting::{
-    Making, Question, Setting, Told, clock, fleet, in_mode, in_process, product, setting,
-    settle_down, sqlite,
+use crate::faulty_store::{FaultyStore, Op};
+use crate::test_engine::{
+    CallReport, EngineBuilder, Question, TestEngine, clock, fleet, in_mode, in_process, product,
+    settle_down, sqlite, test_engine,
 };
 
 /// Asks in a task of its own; a run takes a little.
-fn asks(here: &Setting, question: &Question, policy: &Policy, text: &str) -> JoinHandle<Told> {
+fn asks(
+    here: &TestEngine,
+    question: &Question,
+    policy: &Policy,
+    text: &str,
+) -> JoinHandle<CallReport> {
     let (here, question, policy) = (here.clone(), question.clone(), policy.clone());
     let product = product(text);
     tokio::spawn(async move {
@@ -23,56 +28,65 @@ fn asks(here: &Setting, question: &Question, policy: &Policy, text: &str) -> Joi
             tokio::time::sleep(Duration::from_millis(30)).await;
             ticket.finish(product).await;
         };
-        crate::setting::told(here.through(&question, &policy, work).await).await
+        crate::test_engine::reported(here.through(&question, &policy, work).await).await
     })
 }
 
-async fn all(asking: Vec<JoinHandle<Told>>) -> Vec<Told> {
-    let mut told = Vec::new();
+async fn all(asking: Vec<JoinHandle<CallReport>>) -> Vec<CallReport> {
+    let mut reported = Vec::new();
     for one in asking {
-        told.push(one.await.unwrap());
+        reported.push(one.await.unwrap());
     }
-    told
+    reported
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixteen_tasks_on_one_key_run_it_once() {
-    let here = setting();
+async fn concurrent_tasks_on_one_key_run_once() {
+    let here = test_engine();
     let question = Question::number(1);
-    let told = all((0..16)
+    let reported = all((0..16)
         .map(|_| asks(&here, &question, &Policy::default(), "one"))
         .collect())
     .await;
     assert_eq!(here.runs(), 1);
     assert!(
-        told.iter()
-            .all(|told| told.text() == "one" && told.settled.stored.is_ok())
+        reported
+            .iter()
+            .all(|reported| reported.text() == "one" && reported.settled.stored.is_ok())
     );
     assert_eq!(
-        told.iter()
-            .filter(|told| matches!(told.status, CacheStatus::Miss(_)))
+        reported
+            .iter()
+            .filter(|reported| matches!(reported.status, CacheStatus::Miss(_)))
             .count(),
         1
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixteen_tasks_run_once_whatever_is_wrong_with_the_memory() {
-    use crate::doubles::Fate;
-    for fate in [Fate::Fail, Fate::Slow(Duration::from_millis(3))] {
+async fn concurrent_tasks_run_once_despite_a_failing_or_slow_store() {
+    use crate::faulty_store::StoreBehavior;
+    for fate in [
+        StoreBehavior::Fail,
+        StoreBehavior::Slow(Duration::from_millis(3)),
+    ] {
         let clock = clock();
-        let here = Making::over(Arc::new(Double::always(in_process(&clock), fate)), &clock).make();
-        let told = all((0..16)
+        let here = EngineBuilder::over(
+            Arc::new(FaultyStore::always(in_process(&clock), fate)),
+            &clock,
+        )
+        .make();
+        let reported = all((0..16)
             .map(|_| asks(&here, &Question::number(1), &Policy::default(), "x"))
             .collect())
         .await;
         assert_eq!(here.runs(), 1, "{fate:?}");
-        assert!(told.iter().all(|told| told.text() == "x"));
+        assert!(reported.iter().all(|reported| reported.text() == "x"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_engines_over_one_memory_run_it_once() {
+async fn two_engines_on_one_store_run_once() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
     let shared = in_process(&clock);
@@ -83,10 +97,10 @@ async fn two_engines_over_one_memory_run_it_once() {
     ];
     for [one, other] in pairs {
         let name = one.about().name;
-        let here = Making::over(one, &clock).make();
-        let there = Setting {
+        let here = EngineBuilder::over(one, &clock).make();
+        let there = TestEngine {
             runs: Arc::clone(&here.runs),
-            ..Making::over(other, &clock).make()
+            ..EngineBuilder::over(other, &clock).make()
         };
         for number in 0..5 {
             let question = Question::number(number);
@@ -98,14 +112,18 @@ async fn two_engines_over_one_memory_run_it_once() {
                     "once",
                 )
             });
-            let told = all(asking.collect()).await;
+            let reported = all(asking.collect()).await;
             assert_eq!(here.runs(), number + 1, "{name}");
             assert!(
-                told.iter()
-                    .all(|told| told.text() == "once" && told.settled.stored.is_ok()),
-                "{told:?}"
+                reported
+                    .iter()
+                    .all(|reported| reported.text() == "once" && reported.settled.stored.is_ok()),
+                "{reported:?}"
             );
-            let paid: u64 = told.iter().map(|told| told.settled.paid.calls).sum();
+            let paid: u64 = reported
+                .iter()
+                .map(|reported| reported.settled.paid.calls)
+                .sum();
             assert_eq!(paid, 1, "{name}");
         }
         assert!(here.warned().is_empty() && there.warned().is_empty());
@@ -114,7 +132,7 @@ async fn two_engines_over_one_memory_run_it_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn different_keys_do_not_wait_for_each_other() {
-    let here = setting();
+    let here = test_engine();
     let slow = here.lead(&Question::number(1), &Policy::default()).await;
     assert_eq!(
         here.ask(&Question::number(2), &Policy::default(), "quick")
@@ -127,7 +145,7 @@ async fn different_keys_do_not_wait_for_each_other() {
 
 #[tokio::test]
 async fn an_isolated_call_neither_joins_nor_is_joined() {
-    let here = setting();
+    let here = test_engine();
     let question = Question::number(1);
     let alone = Policy {
         join: SingleFlight::Off,
@@ -136,7 +154,7 @@ async fn an_isolated_call_neither_joins_nor_is_joined() {
     let first = here.lead(&question, &alone).await;
     let second = here.lead(&question, &Policy::default()).await;
     let third = here.lead(&question, &alone).await;
-    let told = asks(&here, &question, &Policy::default(), "ran");
+    let reported = asks(&here, &question, &Policy::default(), "ran");
     settle_down().await;
     assert!(
         first.finish(product("first")).await.stored.is_ok(),
@@ -146,14 +164,14 @@ async fn an_isolated_call_neither_joins_nor_is_joined() {
         second.finish(product("second")).await.stored,
         Err(Reason::BusyElsewhere)
     );
-    assert_eq!(told.await.unwrap().text(), "second");
+    assert_eq!(reported.await.unwrap().text(), "second");
     drop(third);
 }
 
 #[tokio::test]
-async fn if_the_leader_leaves_without_a_word_exactly_one_waiter_leads() {
+async fn exactly_one_follower_leads_after_a_dropped_leader() {
     for _ in 0..20 {
-        let here = setting();
+        let here = test_engine();
         let question = Question::number(1);
         let ticket = here.lead(&question, &Policy::default()).await;
         let waiting: Vec<_> = (0..10)
@@ -162,17 +180,17 @@ async fn if_the_leader_leaves_without_a_word_exactly_one_waiter_leads() {
         settle_down().await;
         assert_eq!(here.runs(), 0);
         drop(ticket);
-        for told in all(waiting).await {
-            assert_eq!(told.text(), "second");
-            assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
+        for reported in all(waiting).await {
+            assert_eq!(reported.text(), "second");
+            assert!(reported.settled.stored.is_ok(), "{:?}", reported.settled);
         }
         assert_eq!(here.runs(), 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_outlives_any_number_of_leaders_that_give_up() {
-    let here = setting();
+async fn followers_survive_repeated_dropped_leaders() {
+    let here = test_engine();
     let question = Question::number(1);
     let gone = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let crowd: Vec<_> = (0..32)
@@ -213,49 +231,49 @@ async fn a_call_right_after_one_that_failed_or_gave_up_is_stored() {
     let clock = clock();
     let file = sqlite(&home.path().join("cachalot.db"), &clock);
     for memory in [in_process(&clock), file] {
-        let here = Making::over(memory, &clock).make();
+        let here = EngineBuilder::over(memory, &clock).make();
         drop(here.lead(&Question::number(1), &Policy::default()).await);
-        let told = here
+        let reported = here
             .ask(&Question::number(1), &Policy::default(), "x")
             .await;
-        assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
+        assert!(reported.settled.stored.is_ok(), "{:?}", reported.settled);
 
         let ticket = here.lead(&Question::number(2), &Policy::default()).await;
         ticket.emit("half".into());
         drop(ticket);
-        let told = here
+        let reported = here
             .ask(&Question::number(2), &Policy::default(), "x")
             .await;
-        assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
+        assert!(reported.settled.stored.is_ok(), "{:?}", reported.settled);
 
         let ticket = here.lead(&Question::number(3), &Policy::default()).await;
         ticket.fail(Failure::new(std::io::Error::other("no"))).await;
-        let told = here
+        let reported = here
             .ask(&Question::number(3), &Policy::default(), "x")
             .await;
-        assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
+        assert!(reported.settled.stored.is_ok(), "{:?}", reported.settled);
     }
 }
 
 #[tokio::test]
-async fn a_reader_that_leaves_early_does_not_prevent_storing() {
+async fn early_reader_exit_does_not_prevent_storing() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
-    let here = Making::over(sqlite(&home.path().join("cachalot.db"), &clock), &clock).make();
+    let here = EngineBuilder::over(sqlite(&home.path().join("cachalot.db"), &clock), &clock).make();
     for number in 0..20 {
         let question = Question::number(number);
-        let work = |ticket| crate::setting::finish(ticket, product("x"));
+        let work = |ticket| crate::test_engine::finish(ticket, product("x"));
         let outcome = here.through(&question, &Policy::default(), work).await;
         outcome.body.whole().await.unwrap();
         drop(outcome);
     }
-    crate::setting::eventually(async || here.cache.usage().await.unwrap().records == 20).await;
+    crate::test_engine::eventually(async || here.cache.usage().await.unwrap().records == 20).await;
     assert_eq!(here.runs(), 20);
 }
 
 #[tokio::test]
 async fn a_canceled_follower_does_not_affect_others() {
-    let here = setting();
+    let here = test_engine();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
     let own = ticket.outcome();
@@ -268,17 +286,21 @@ async fn a_canceled_follower_does_not_affect_others() {
 }
 
 #[tokio::test]
-async fn without_reservations_a_process_is_still_one_flight() {
+async fn single_flight_within_a_process_needs_no_reservations() {
     let clock = clock();
-    let memory = Arc::new(Double::over(in_process(&clock)).without_reservations());
-    let here = Making::over(memory.clone(), &clock).make();
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)).without_reservations());
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let question = Question::number(1);
-    let told = all((0..16)
+    let reported = all((0..16)
         .map(|_| asks(&here, &question, &fleet(), "one"))
         .collect())
     .await;
     assert_eq!((here.runs(), memory.count(Op::Reserve)), (1, 0));
-    assert!(told.iter().all(|told| told.settled.stored.is_ok()));
+    assert!(
+        reported
+            .iter()
+            .all(|reported| reported.settled.stored.is_ok())
+    );
     assert_eq!(
         here.ask(&question, &Policy::default(), "").await.status,
         CacheStatus::Hit
@@ -286,12 +308,12 @@ async fn without_reservations_a_process_is_still_one_flight() {
 }
 
 #[tokio::test]
-async fn with_process_join_a_concurrent_run_of_another_process_is_not_awaited() {
+async fn join_process_does_not_wait_for_other_processes() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
-        Making::over(memory.clone(), &clock).make(),
-        Making::over(memory, &clock).make(),
+        EngineBuilder::over(memory.clone(), &clock).make(),
+        EngineBuilder::over(memory, &clock).make(),
     );
     let question = Question::number(1);
     let first = here.lead(&question, &Policy::default()).await;
@@ -312,8 +334,8 @@ async fn waiting_for_other_processes_is_limited() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
-        Making::over(memory.clone(), &clock).make(),
-        Making::over(memory, &clock).make(),
+        EngineBuilder::over(memory.clone(), &clock).make(),
+        EngineBuilder::over(memory, &clock).make(),
     );
     let question = Question::number(1);
     let first = here.lead(&question, &Policy::default()).await;
@@ -342,8 +364,8 @@ async fn a_follower_gets_the_result_of_another_process() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
-        Making::over(memory.clone(), &clock).make(),
-        Making::over(memory, &clock).make(),
+        EngineBuilder::over(memory.clone(), &clock).make(),
+        EngineBuilder::over(memory, &clock).make(),
     );
     let question = Question::number(1);
     let first = here.lead(&question, &Policy::default()).await;
@@ -351,27 +373,27 @@ async fn a_follower_gets_the_result_of_another_process() {
     let behind = asks(&there, &question, &Policy::default(), "no");
     tokio::time::sleep(Duration::from_secs(1)).await;
     first.finish(product("yes")).await;
-    for told in [waiting.await.unwrap(), behind.await.unwrap()] {
+    for reported in [waiting.await.unwrap(), behind.await.unwrap()] {
         assert_eq!(
-            (&told.status, told.text()),
+            (&reported.status, reported.text()),
             (&CacheStatus::Coalesced, "yes")
         );
         assert_eq!(
-            (told.settled.paid.calls, told.settled.saved),
-            (0, crate::setting::COST)
+            (reported.settled.paid.calls, reported.settled.saved),
+            (0, crate::test_engine::COST)
         );
-        assert!(told.settled.stored.is_ok());
+        assert!(reported.settled.stored.is_ok());
     }
     assert_eq!(there.runs(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn if_the_other_process_fails_one_follower_runs() {
+async fn one_follower_runs_when_the_other_process_fails() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
-        Making::over(memory.clone(), &clock).make(),
-        Making::over(memory, &clock).make(),
+        EngineBuilder::over(memory.clone(), &clock).make(),
+        EngineBuilder::over(memory, &clock).make(),
     );
     let question = Question::number(1);
     let first = here.lead(&question, &Policy::default()).await;
@@ -384,16 +406,16 @@ async fn if_the_other_process_fails_one_follower_runs() {
         all(waiting)
             .await
             .iter()
-            .all(|told| told.text() == "second" && told.settled.stored.is_ok())
+            .all(|reported| reported.text() == "second" && reported.settled.stored.is_ok())
     );
     assert_eq!(there.runs(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_died_with_a_reservation_keeps_others_waiting_only_until_it_lapses() {
+async fn reservation_of_a_dead_process_blocks_only_until_it_lapses() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let question = Question::number(1);
     let key = question.key().to_string();
     let dead = memory
@@ -407,12 +429,12 @@ async fn a_process_that_died_with_a_reservation_keeps_others_waiting_only_until_
         tokio::time::sleep(Duration::from_millis(100)).await;
         clock.advance(Duration::from_millis(100));
     }
-    let told = asking.await.unwrap();
+    let reported = asking.await.unwrap();
     assert!(
-        matches!(told.status, CacheStatus::Miss(Reason::Absent)),
-        "{told:?}"
+        matches!(reported.status, CacheStatus::Miss(Reason::Absent)),
+        "{reported:?}"
     );
-    assert!(told.settled.stored.is_ok(), "{told:?}");
+    assert!(reported.settled.stored.is_ok(), "{reported:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -420,8 +442,8 @@ async fn a_long_run_keeps_its_reservation() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
-        Making::over(memory.clone(), &clock).make(),
-        Making::over(memory, &clock).make(),
+        EngineBuilder::over(memory.clone(), &clock).make(),
+        EngineBuilder::over(memory, &clock).make(),
     );
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
@@ -438,8 +460,8 @@ async fn a_long_run_keeps_its_reservation() {
 }
 
 #[tokio::test]
-async fn a_refresh_is_stored_even_while_an_older_run_is_under_way() {
-    let here = setting();
+async fn refresh_is_stored_during_an_older_run() {
+    let here = test_engine();
     let question = Question::number(1);
     let older = here.lead(&question, &Policy::default()).await;
     let fresh = here
@@ -454,12 +476,12 @@ async fn a_refresh_is_stored_even_while_an_older_run_is_under_way() {
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_while_it_waits_for_another_process_costs_nothing() {
+async fn dropped_waiter_for_another_process_costs_nothing() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
     let memory = in_process(&clock);
-    let there = Making::over(memory.clone(), &clock).make();
-    let here = Making::over(memory, &clock)
+    let there = EngineBuilder::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory, &clock)
         .ledger(&home.path().join("ledger.db"))
         .make();
     let question = Question::number(1);
@@ -478,21 +500,21 @@ async fn a_caller_that_gives_up_while_it_waits_for_another_process_costs_nothing
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_is_cut_short_is_an_end_all_the_same() {
-    use crate::doubles::Fate;
+async fn cancelled_finish_still_ends_the_run() {
+    use crate::faulty_store::StoreBehavior;
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
-    let memory = Arc::new(Double::over(in_process(&clock)));
-    let here = Making::over(memory.clone(), &clock)
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)));
+    let here = EngineBuilder::over(memory.clone(), &clock)
         .ledger(&home.path().join("ledger.db"))
         .make();
     let question = Question::number(1);
     for hanging in [Op::Put, Op::Release] {
         memory.now(move |op| {
             if op == hanging {
-                Fate::Hang
+                StoreBehavior::Hang
             } else {
-                Fate::Pass
+                StoreBehavior::Pass
             }
         });
         let ticket = here.lead(&question, &Policy::default()).await;
@@ -515,7 +537,7 @@ async fn an_end_that_is_cut_short_is_an_end_all_the_same() {
         assert!(outcome.settled().await.stored.is_err());
         settle_down().await;
     }
-    memory.now(|_| Fate::Pass);
+    memory.now(|_| StoreBehavior::Pass);
     tokio::time::sleep(Duration::from_secs(1)).await;
     clock.advance(Duration::from_secs(10));
     assert!(
@@ -535,7 +557,7 @@ async fn an_end_that_is_cut_short_is_an_end_all_the_same() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flight_always_completes_despite_leaving_participants() {
-    let here = setting();
+    let here = test_engine();
     let stop = Arc::new(AtomicBool::new(false));
     let asking: Vec<_> = (0..8_u64)
         .map(|n| {
@@ -556,12 +578,13 @@ async fn a_flight_always_completes_despite_leaving_participants() {
                     if turn >> 50 & 3 == 0 {
                         let _ = tokio::time::timeout(Duration::from_micros(turn >> 56), one).await;
                     } else {
-                        let told = tokio::time::timeout(Duration::from_secs(5), one)
+                        let reported = tokio::time::timeout(Duration::from_secs(5), one)
                             .await
                             .expect("stuck");
                         assert!(
-                            told.body.is_ok() || matches!(told.status, CacheStatus::Coalesced),
-                            "{told:?}"
+                            reported.body.is_ok()
+                                || matches!(reported.status, CacheStatus::Coalesced),
+                            "{reported:?}"
                         );
                     }
                     if turn >> 44 & 15 == 0 {

@@ -9,7 +9,7 @@ use cachalot_cache::{
 };
 use cachalot_core::Spend;
 
-use crate::setting::{COST, Question, Setting, finish, product, setting};
+use crate::test_engine::{COST, Question, TestEngine, finish, product, test_engine};
 
 fn chunk(number: usize) -> Bytes {
     Bytes::from(format!("chunk {number};"))
@@ -22,7 +22,7 @@ fn emitted() -> RunResult {
     }
 }
 
-/// What a reader gets, to the end.
+/// The chunks that a reader gets.
 async fn read(outcome: &Outcome) -> Result<Vec<Bytes>, Failure> {
     let mut reader = outcome.body.reader();
     let mut chunks = Vec::new();
@@ -33,7 +33,7 @@ async fn read(outcome: &Outcome) -> Result<Vec<Bytes>, Failure> {
     Ok(chunks)
 }
 
-async fn follow(here: &Setting, question: &Question) -> Outcome {
+async fn follow(here: &TestEngine, question: &Question) -> Outcome {
     match here
         .cache
         .begin(&question.call(), &Policy::default())
@@ -47,7 +47,7 @@ async fn follow(here: &Setting, question: &Question) -> Outcome {
 
 #[tokio::test]
 async fn a_late_reader_reads_from_the_first_byte() {
-    let here = setting();
+    let here = test_engine();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
     let own = ticket.outcome();
@@ -75,7 +75,7 @@ async fn a_late_reader_reads_from_the_first_byte() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_followers_see_every_byte() {
-    let here = setting();
+    let here = test_engine();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
     ticket.emit(chunk(0));
@@ -111,8 +111,8 @@ async fn a_thousand_followers_see_every_byte() {
 }
 
 #[tokio::test]
-async fn a_ticket_dropped_after_a_chunk_fails_its_readers_and_stores_nothing() {
-    let here = setting();
+async fn dropped_ticket_after_a_chunk_fails_readers_and_stores_nothing() {
+    let here = test_engine();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
     let own = ticket.outcome();
@@ -127,17 +127,17 @@ async fn a_ticket_dropped_after_a_chunk_fails_its_readers_and_stores_nothing() {
         assert!(outcome.body.whole().await.is_err());
         assert_eq!(outcome.settled().await.stored, Err(Reason::Abandoned));
     }
-    let told = here.ask(&question, &Policy::default(), "again").await;
+    let reported = here.ask(&question, &Policy::default(), "again").await;
     assert_eq!(
-        (&told.status, told.text()),
+        (&reported.status, reported.text()),
         (&CacheStatus::Miss(Reason::Absent), "again")
     );
-    assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
+    assert!(reported.settled.stored.is_ok(), "{:?}", reported.settled);
 }
 
 #[tokio::test]
-async fn a_failure_after_a_chunk_reaches_every_reader() {
-    let here = setting();
+async fn failure_after_a_chunk_reaches_every_reader() {
+    let here = test_engine();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
     ticket.emit(chunk(0));
@@ -159,29 +159,29 @@ async fn a_failure_after_a_chunk_reaches_every_reader() {
 }
 
 #[tokio::test]
-async fn a_failure_before_the_first_chunk_reaches_followers() {
-    let here = setting();
+async fn failure_before_the_first_chunk_reaches_followers() {
+    let here = test_engine();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
     let waiting = {
         let (here, question) = (here.clone(), question.clone());
         tokio::spawn(async move { here.ask(&question, &Policy::default(), "ran").await })
     };
-    crate::setting::settle_down().await;
+    crate::test_engine::settle_down().await;
     ticket
         .fail(Failure::new(std::io::Error::other("no answer")))
         .await;
-    let told = waiting.await.unwrap();
+    let reported = waiting.await.unwrap();
     assert_eq!(
-        (told.status, told.body),
+        (reported.status, reported.body),
         (CacheStatus::Coalesced, Err("no answer".into()))
     );
     assert_eq!(here.runs(), 0);
 }
 
 #[tokio::test]
-async fn past_the_limit_the_run_goes_on_unstored_and_closed_to_newcomers() {
-    let here = setting();
+async fn run_beyond_the_byte_limit_is_not_stored_nor_joined() {
+    let here = test_engine();
     let question = Question::number(1);
     let policy = Policy {
         max_bytes: 10,
@@ -206,13 +206,16 @@ async fn past_the_limit_the_run_goes_on_unstored_and_closed_to_newcomers() {
         assert_eq!(&read(outcome).await.unwrap().concat(), b"0123456789+more");
     }
     assert!(other.finish(product("short")).await.stored.is_ok());
-    let told = here.ask(&question, &policy, "").await;
-    assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, "short"));
+    let reported = here.ask(&question, &policy, "").await;
+    assert_eq!(
+        (&reported.status, reported.text()),
+        (&CacheStatus::Hit, "short")
+    );
 }
 
 #[tokio::test]
 async fn leader_follower_and_hit_receive_payments_and_savings() {
-    let here = setting();
+    let here = test_engine();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
     let leader = ticket.outcome();
@@ -241,8 +244,8 @@ async fn leader_follower_and_hit_receive_payments_and_savings() {
 }
 
 #[tokio::test]
-async fn the_value_may_be_given_at_the_end_in_one_piece() {
-    let here = setting();
+async fn answer_may_be_given_at_the_end_without_chunks() {
+    let here = test_engine();
     let outcome = here
         .through(&Question::number(1), &Policy::default(), |t| {
             finish(t, product("whole"))
@@ -278,7 +281,7 @@ fn length(bytes: &[u8]) -> Result<Length, DecodeError> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_is_decoded_once_and_shared_by_all_hits() {
-    let here = setting();
+    let here = test_engine();
     let question = Question::number(1);
     here.ask(&question, &Policy::default(), "four").await;
     follow(&here, &question).await;
@@ -331,15 +334,15 @@ async fn told_failure<T: Decoded>(
 
 #[tokio::test]
 async fn readers_do_not_wait_for_the_store_by_default() {
-    use crate::doubles::{Double, Fate, Op};
-    let clock = crate::setting::clock();
-    let double = Arc::new(Double::over(crate::setting::in_process(&clock)));
-    let here = crate::setting::Making::over(double.clone(), &clock).make();
-    double.now(|op| {
+    use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+    let clock = crate::test_engine::clock();
+    let faulty_store = Arc::new(FaultyStore::over(crate::test_engine::in_process(&clock)));
+    let here = crate::test_engine::EngineBuilder::over(faulty_store.clone(), &clock).make();
+    faulty_store.now(|op| {
         if op == Op::Put {
-            Fate::Hang
+            StoreBehavior::Hang
         } else {
-            Fate::Pass
+            StoreBehavior::Pass
         }
     });
     let patient = Policy {

@@ -8,7 +8,7 @@ use cachalot_cache::{Observation, Policy, Witness};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::setting::{Question, Setting, product, setting, told};
+use crate::test_engine::{Question, TestEngine, product, reported, test_engine};
 
 const NAMES: [&str; 6] = ["a", "b", "d", "d/x", "d/y", "link"];
 const TEXTS: [&str; 4] = ["", "one", "two", "three"];
@@ -61,7 +61,7 @@ impl Step {
     }
 }
 
-/// What there is to see; looks are noted before they are made.
+/// The visible state; every look is observed before it is made.
 fn see(look: Look, root: &Path, witness: &Witness) -> String {
     let list = |path: &Path| {
         witness.observe(Observation::Listing(path));
@@ -97,14 +97,14 @@ fn see(look: Look, root: &Path, witness: &Witness) -> String {
     }
 }
 
-async fn ask(here: &Setting, look: Look, root: &Path) -> String {
+async fn ask(here: &TestEngine, look: Look, root: &Path) -> String {
     let question = Question::of(json!(format!("{look:?}")));
     let root = root.to_owned();
     let work = move |ticket: cachalot_cache::Ticket| async move {
         let seen = see(look, &root, ticket.witness());
         ticket.finish(product(&seen)).await;
     };
-    told(here.through(&question, &Policy::default(), work).await)
+    reported(here.through(&question, &Policy::default(), work).await)
         .await
         .text()
         .to_owned()
@@ -144,12 +144,12 @@ fn holds_a_loop(root: &Path) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn with_and_without_a_cache_the_same_is_seen(steps in proptest::collection::vec(step(), 1..60)) {
+    fn cached_reads_of_a_changing_tree_equal_uncached_reads(steps in proptest::collection::vec(step(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let home = tempfile::tempdir().unwrap();
             fs::create_dir(home.path().join("d")).unwrap();
-            let here = setting();
+            let here = test_engine();
             let mut asked = 0;
             for step in steps {
                 step.happen(home.path());

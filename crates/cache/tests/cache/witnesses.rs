@@ -1,4 +1,4 @@
-//! What an answer was built from, and what becomes of it when that changes.
+//! Witnesses of an answer, and invalidation when they change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,22 @@ use cachalot_cache::{BeginResult, CacheStatus, EntryFilter, Observation, Policy,
 
 use cachalot_store::Store;
 
-use crate::doubles::{Double, Fate, Op};
-use crate::setting::{
-    Making, Question, Setting, Told, clock, in_process, product, setting, sqlite, told,
+use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::test_engine::{
+    CallReport, EngineBuilder, Question, TestEngine, clock, in_process, product, reported, sqlite,
+    test_engine,
 };
 
 /// A directory to change, and an engine that reads from it.
-struct Place {
-    here: Setting,
+struct TestDirectory {
+    here: TestEngine,
     home: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDirectory {
     fn new() -> Self {
         Self {
-            here: setting(),
+            here: test_engine(),
             home: tempfile::tempdir().unwrap(),
         }
     }
@@ -38,12 +39,12 @@ impl Place {
     }
 
     /// Asks for something that looks at the place as `look` says.
-    async fn ask(&self, look: impl FnOnce(&Witness) -> String + Send + 'static) -> Told {
+    async fn ask(&self, look: impl FnOnce(&Witness) -> String + Send + 'static) -> CallReport {
         let work = |ticket: cachalot_cache::Ticket| async move {
             let answer = look(ticket.witness());
             ticket.finish(product(&answer)).await;
         };
-        told(
+        reported(
             self.here
                 .through(&Question::number(1), &Policy::default(), work)
                 .await,
@@ -52,13 +53,13 @@ impl Place {
     }
 
     /// Asks for the content of a file, or that there is none.
-    async fn read(&self, name: &str) -> Told {
+    async fn read(&self, name: &str) -> CallReport {
         let path = self.path(name);
         self.ask(move |witness| content(witness, &path)).await
     }
 
     /// Asks for the sorted names in a directory.
-    async fn list(&self, name: &str) -> Told {
+    async fn list(&self, name: &str) -> CallReport {
         let path = self.path(name);
         self.ask(move |witness| {
             witness.observe(Observation::Listing(&path));
@@ -95,33 +96,36 @@ fn set_modified(path: &Path, time: SystemTime) {
         .unwrap();
 }
 
-fn hit(told: &Told, text: &str) {
-    assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, text));
+fn hit(reported: &CallReport, text: &str) {
+    assert_eq!(
+        (&reported.status, reported.text()),
+        (&CacheStatus::Hit, text)
+    );
 }
 
 #[track_caller]
-fn changed(told: &Told, text: &str) {
+fn changed(reported: &CallReport, text: &str) {
     assert!(
-        matches!(&told.status, CacheStatus::Miss(Reason::Changed(_))),
+        matches!(&reported.status, CacheStatus::Miss(Reason::Changed(_))),
         "{:?}",
-        told.status
+        reported.status
     );
-    assert_eq!(told.text(), text);
-    assert!(told.settled.stored.is_ok(), "{told:?}");
+    assert_eq!(reported.text(), text);
+    assert!(reported.settled.stored.is_ok(), "{reported:?}");
 }
 
 #[tokio::test]
-async fn a_file_that_changes_is_read_again() {
-    let place = Place::new();
+async fn changed_file_invalidates_the_entry() {
+    let place = TestDirectory::new();
     place.write("a", "one");
     place.read("a").await;
     hit(&place.read("a").await, "one");
     place.write("a", "another length");
-    let told = place.read("a").await;
-    changed(&told, "another length");
+    let reported = place.read("a").await;
+    changed(&reported, "another length");
     let path = place.path("a");
     assert_eq!(
-        told.status.reason().unwrap().to_string(),
+        reported.status.reason().unwrap().to_string(),
         format!("changed since: {} changed", path.display())
     );
     hit(&place.read("a").await, "another length");
@@ -130,8 +134,8 @@ async fn a_file_that_changes_is_read_again() {
 /// Their status stays as it is while their content changes.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn files_that_the_kernel_makes_up_are_not_taken_as_unchanged() {
-    let place = Place::new();
+async fn proc_files_are_never_taken_as_unchanged() {
+    let place = TestDirectory::new();
     let link = place.path("link");
     std::os::unix::fs::symlink("/proc/uptime", &link).unwrap();
     for path in [Path::new("/proc/uptime"), &link] {
@@ -148,13 +152,13 @@ async fn files_that_the_kernel_makes_up_are_not_taken_as_unchanged() {
                 place.ask(look).await
             };
             for _ in 0..2 {
-                let told = ask().await;
+                let reported = ask().await;
                 assert!(
-                    matches!(told.status, CacheStatus::Miss(_)),
+                    matches!(reported.status, CacheStatus::Miss(_)),
                     "{:?}",
-                    told.status
+                    reported.status
                 );
-                let why = told.settled.stored.unwrap_err().to_string();
+                let why = reported.settled.stored.unwrap_err().to_string();
                 assert!(why.contains("its status reports 0"), "{why}");
             }
         }
@@ -162,8 +166,8 @@ async fn files_that_the_kernel_makes_up_are_not_taken_as_unchanged() {
 }
 
 #[tokio::test]
-async fn a_change_is_noticed_although_size_and_time_are_the_same() {
-    let place = Place::new();
+async fn change_with_equal_size_and_mtime_is_detected() {
+    let place = TestDirectory::new();
     place.write("a", "one");
     let then = SystemTime::now() - Duration::from_secs(1_000);
     set_modified(&place.path("a"), then);
@@ -182,8 +186,8 @@ async fn a_change_is_noticed_although_size_and_time_are_the_same() {
 }
 
 #[tokio::test]
-async fn a_change_within_the_same_tick_of_the_clock_is_noticed() {
-    let place = Place::new();
+async fn change_within_one_clock_tick_is_detected() {
+    let place = TestDirectory::new();
     for round in 0..200 {
         let (one, two) = (format!("a{round:04}"), format!("b{round:04}"));
         place.write("a", &one);
@@ -195,8 +199,8 @@ async fn a_change_within_the_same_tick_of_the_clock_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_only_touched_still_answers() {
-    let place = Place::new();
+async fn touched_file_with_equal_content_is_a_hit() {
+    let place = TestDirectory::new();
     place.write("a", "same");
     place.read("a").await;
     place.write("a", "same");
@@ -215,8 +219,8 @@ async fn a_file_that_was_only_touched_still_answers() {
 }
 
 #[tokio::test]
-async fn a_status_that_is_old_enough_is_trusted_and_a_change_after_that_is_noticed() {
-    let place = Place::new();
+async fn status_older_than_the_tick_is_trusted_and_later_changes_detected() {
+    let place = TestDirectory::new();
     place.write("a", "one");
     place.read("a").await;
     tokio::time::sleep(Duration::from_millis(2_100)).await;
@@ -254,7 +258,7 @@ async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 #[test]
-fn few_files_are_looked_at_at_once_and_many_on_another_thread() {
+fn few_files_are_checked_inline_and_many_on_another_thread() {
     with_one_reader(async {
         let home = tempfile::tempdir().unwrap();
         for (files, inline) in [(0, true), (10, true), (5_000, false)] {
@@ -271,9 +275,9 @@ fn few_files_are_looked_at_at_once_and_many_on_another_thread() {
 }
 
 #[test]
-fn a_touched_file_is_read_once_more_and_then_known_by_its_new_status() {
+fn touched_file_is_read_once_and_its_new_status_stored() {
     with_one_reader(async {
-        let place = Place::new();
+        let place = TestDirectory::new();
         place.write("a", "same");
         fs::create_dir(place.path("d")).unwrap();
         let (file, directory) = (place.path("a"), place.path("d"));
@@ -290,8 +294,8 @@ fn a_touched_file_is_read_once_more_and_then_known_by_its_new_status() {
             // The first hit reads them.
             hit(&place.ask(look.clone()).await, "same");
             for _ in 0..2 {
-                let told = at_once(place.ask(look.clone())).await;
-                hit(&told.expect("nothing is read"), "same");
+                let reported = at_once(place.ask(look.clone())).await;
+                hit(&reported.expect("nothing is read"), "same");
             }
             let other = if round == 0 { "same" } else { "some" };
             place.write("a", other);
@@ -302,7 +306,7 @@ fn a_touched_file_is_read_once_more_and_then_known_by_its_new_status() {
 
 /// Asks with an engine of its own, as another process does, and whether nothing was read for the answer.
 async fn ask_anew(memory: &Arc<dyn Store>, path: &Path, text: &str) -> bool {
-    let here = Making::over(Arc::clone(memory), &clock()).make();
+    let here = EngineBuilder::over(Arc::clone(memory), &clock()).make();
     let question = Question::number(1);
     let call = question.call();
     let policy = Policy::default();
@@ -326,7 +330,7 @@ async fn ask_anew(memory: &Arc<dyn Store>, path: &Path, text: &str) -> bool {
 }
 
 #[test]
-fn a_file_that_was_found_unchanged_is_not_read_by_the_next_process() {
+fn status_of_an_unchanged_file_is_updated_in_the_store() {
     with_one_reader(async {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a");
@@ -336,22 +340,22 @@ fn a_file_that_was_found_unchanged_is_not_read_by_the_next_process() {
             (sqlite(&home.path().join("cachalot.db"), &clock()), true),
             (in_process(&clock()), false),
         ] {
-            let double = Arc::new(Double::over(inner));
-            let memory: Arc<dyn Store> = double.clone();
+            let faulty_store = Arc::new(FaultyStore::over(inner));
+            let memory: Arc<dyn Store> = faulty_store.clone();
             ask_anew(&memory, &path, "same").await;
             fs::write(&path, "same").unwrap();
             // Too new to be trusted: it is read, and nothing is known for later.
             assert!(!ask_anew(&memory, &path, "same").await);
-            assert_eq!(double.count(Op::Amend), 0);
+            assert_eq!(faulty_store.count(Op::Amend), 0);
             tokio::time::sleep(Duration::from_millis(2_100)).await;
             if !amends {
-                double.now(|op| match op {
-                    Op::Amend => Fate::Hang,
-                    _ => Fate::Pass,
+                faulty_store.now(|op| match op {
+                    Op::Amend => StoreBehavior::Hang,
+                    _ => StoreBehavior::Pass,
                 });
             }
             assert!(!ask_anew(&memory, &path, "same").await, "it is read");
-            assert_eq!(double.count(Op::Amend), 1);
+            assert_eq!(faulty_store.count(Op::Amend), 1);
             for _ in 0..2 {
                 assert_eq!(ask_anew(&memory, &path, "same").await, amends);
             }
@@ -363,25 +367,25 @@ fn a_file_that_was_found_unchanged_is_not_read_by_the_next_process() {
 }
 
 #[test]
-fn what_was_erased_or_replaced_meanwhile_is_not_written_back() {
+fn refreshed_status_is_not_written_over_a_changed_entry() {
     with_one_reader(async {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a");
         let clock = clock();
         for replaces in [false, true] {
             fs::write(&path, "same").unwrap();
-            let double = Arc::new(Double::over(in_process(&clock)));
-            let memory: Arc<dyn Store> = double.clone();
+            let faulty_store = Arc::new(FaultyStore::over(in_process(&clock)));
+            let memory: Arc<dyn Store> = faulty_store.clone();
             ask_anew(&memory, &path, "same").await;
             tokio::time::sleep(Duration::from_millis(2_100)).await;
-            double.now(|op| match op {
-                Op::Amend => Fate::Slow(Duration::from_millis(100)),
-                _ => Fate::Pass,
+            faulty_store.now(|op| match op {
+                Op::Amend => StoreBehavior::Slow(Duration::from_millis(100)),
+                _ => StoreBehavior::Pass,
             });
-            let here = Making::over(Arc::clone(&memory), &clock).make();
+            let here = EngineBuilder::over(Arc::clone(&memory), &clock).make();
             let (question, policy) = (Question::number(1), Policy::default());
-            let told = here.ask(&question, &policy, "no").await;
-            hit(&told, "same");
+            let reported = here.ask(&question, &policy, "no").await;
+            hit(&reported, "same");
             clock.advance(Duration::from_millis(1));
             here.cache
                 .erase(&EntryFilter::default(), false)
@@ -391,7 +395,7 @@ fn what_was_erased_or_replaced_meanwhile_is_not_written_back() {
                 here.ask(&question, &policy, "another").await;
             }
             here.cache.close().await;
-            assert_eq!(double.count(Op::Amend), 1);
+            assert_eq!(faulty_store.count(Op::Amend), 1);
             let there = here.cache.peek(&question.key()).await.unwrap();
             assert_eq!(there.is_some(), replaces);
             if let Some(there) = there {
@@ -402,9 +406,9 @@ fn what_was_erased_or_replaced_meanwhile_is_not_written_back() {
 }
 
 #[test]
-fn what_is_built_from_a_touched_file_takes_over_its_new_status() {
+fn adopted_witness_takes_over_the_refreshed_status() {
     with_one_reader(async {
-        let place = Place::new();
+        let place = TestDirectory::new();
         place.write("a", "same");
         let path = place.path("a");
         let first = Witness::default();
@@ -430,8 +434,8 @@ fn what_is_built_from_a_touched_file_takes_over_its_new_status() {
 }
 
 #[tokio::test]
-async fn a_file_that_comes_into_being_or_goes_is_noticed() {
-    let place = Place::new();
+async fn created_or_removed_file_invalidates_the_entry() {
+    let place = TestDirectory::new();
     assert_eq!(place.read("a").await.text(), "NotFound");
     hit(&place.read("a").await, "NotFound");
     place.write("a", "here");
@@ -443,8 +447,8 @@ async fn a_file_that_comes_into_being_or_goes_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_path_through_what_is_not_a_directory_is_absent() {
-    let place = Place::new();
+async fn path_below_a_file_is_observed_as_absent() {
+    let place = TestDirectory::new();
     place.write("a", "file");
     assert_eq!(place.read("a/b").await.text(), "NotADirectory");
     hit(&place.read("a/b").await, "NotADirectory");
@@ -457,8 +461,8 @@ async fn a_path_through_what_is_not_a_directory_is_absent() {
 }
 
 #[tokio::test]
-async fn a_listing_contains_names_and_kinds_without_contents() {
-    let place = Place::new();
+async fn listing_covers_names_and_kinds_only() {
+    let place = TestDirectory::new();
     fs::create_dir(place.path("d")).unwrap();
     place.write("d/a", "1");
     assert_eq!(place.list("d").await.text(), "a");
@@ -479,8 +483,8 @@ async fn a_listing_contains_names_and_kinds_without_contents() {
 }
 
 #[tokio::test]
-async fn a_listing_that_came_back_to_what_it_was_still_answers() {
-    let place = Place::new();
+async fn restored_listing_is_a_hit() {
+    let place = TestDirectory::new();
     fs::create_dir(place.path("d")).unwrap();
     place.write("d/a", "");
     place.list("d").await;
@@ -495,8 +499,8 @@ async fn a_listing_that_came_back_to_what_it_was_still_answers() {
 }
 
 #[tokio::test]
-async fn the_content_of_a_directory_is_its_listing() {
-    let place = Place::new();
+async fn content_of_a_directory_is_its_listing() {
+    let place = TestDirectory::new();
     fs::create_dir(place.path("d")).unwrap();
     let path = place.path("d");
     let look = move |witness: &Witness| {
@@ -510,8 +514,8 @@ async fn the_content_of_a_directory_is_its_listing() {
 }
 
 #[tokio::test]
-async fn existence_is_all_that_is_asked_for() {
-    let place = Place::new();
+async fn existence_ignores_content() {
+    let place = TestDirectory::new();
     let path = place.path("a");
     let look = move |witness: &Witness| {
         witness.observe(Observation::Existence(&path));
@@ -528,8 +532,8 @@ async fn existence_is_all_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_file_that_another_replaces_is_read_again() {
-    let place = Place::new();
+async fn replaced_file_invalidates_the_entry() {
+    let place = TestDirectory::new();
     place.write("a", "one");
     let then = fs::metadata(place.path("a")).unwrap().modified().unwrap();
     place.read("a").await;
@@ -544,19 +548,19 @@ async fn a_file_that_another_replaces_is_read_again() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_link_that_leads_elsewhere_is_followed_again() {
-    let place = Place::new();
+async fn retargeted_link_is_followed_again() {
+    let place = TestDirectory::new();
     place.write("a", "one");
     place.write("b", "two");
     place.write("c", "two");
     for target in ["a", "b", "c"] {
         let _ = fs::remove_file(place.path("link"));
         std::os::unix::fs::symlink(target, place.path("link")).unwrap();
-        let told = place.read("link").await;
+        let reported = place.read("link").await;
         match target {
-            "a" => assert_eq!(told.text(), "one"),
-            "b" => changed(&told, "two"),
-            _ => hit(&told, "two"),
+            "a" => assert_eq!(reported.text(), "one"),
+            "b" => changed(&reported, "two"),
+            _ => hit(&reported, "two"),
         }
     }
     fs::remove_file(place.path("c")).unwrap();
@@ -564,8 +568,8 @@ async fn a_link_that_leads_elsewhere_is_followed_again() {
 }
 
 #[tokio::test]
-async fn a_directory_on_the_way_that_is_exchanged_is_noticed() {
-    let place = Place::new();
+async fn replaced_parent_directory_invalidates_the_entry() {
+    let place = TestDirectory::new();
     for name in ["d", "e"] {
         fs::create_dir(place.path(name)).unwrap();
         place.write(&format!("{name}/a"), name);
@@ -577,21 +581,21 @@ async fn a_directory_on_the_way_that_is_exchanged_is_noticed() {
 }
 
 #[tokio::test]
-async fn what_changed_during_the_run_is_not_stored() {
-    let place = Place::new();
+async fn file_changed_during_the_run_prevents_storing() {
+    let place = TestDirectory::new();
     place.write("a", "one");
     let path = place.path("a");
-    let told = place
+    let reported = place
         .ask(move |witness| {
             let text = content(witness, &path);
             fs::write(&path, "two").unwrap();
             text
         })
         .await;
-    assert_eq!(told.text(), "one");
+    assert_eq!(reported.text(), "one");
     assert!(
-        matches!(told.settled.stored, Err(Reason::Changed(_))),
-        "{told:?}"
+        matches!(reported.settled.stored, Err(Reason::Changed(_))),
+        "{reported:?}"
     );
     assert_eq!(
         place.read("a").await.status,
@@ -600,25 +604,25 @@ async fn what_changed_during_the_run_is_not_stored() {
 }
 
 #[tokio::test]
-async fn what_was_different_each_time_the_run_looked_is_not_stored() {
-    let place = Place::new();
+async fn file_read_in_two_states_prevents_storing() {
+    let place = TestDirectory::new();
     place.write("a", "one");
     let path = place.path("a");
-    let told = place
+    let reported = place
         .ask(move |witness| {
             let first = content(witness, &path);
             fs::write(&path, "two").unwrap();
             first + &content(witness, &path)
         })
         .await;
-    assert_eq!(told.text(), "onetwo");
-    assert!(told.settled.stored.is_err());
+    assert_eq!(reported.text(), "onetwo");
+    assert!(reported.settled.stored.is_err());
 }
 
 #[tokio::test]
-async fn work_may_say_that_it_looked_at_something_that_cannot_be_noted() {
-    let place = Place::new();
-    let told = place
+async fn mark_incomplete_prevents_storing_with_the_first_reason() {
+    let place = TestDirectory::new();
+    let reported = place
         .ask(|witness| {
             witness.mark_incomplete("it asked the clock");
             witness.mark_incomplete("and the weather");
@@ -626,16 +630,16 @@ async fn work_may_say_that_it_looked_at_something_that_cannot_be_noted() {
         })
         .await;
     assert_eq!(
-        told.settled.stored,
+        reported.settled.stored,
         Err(Reason::Declined("it asked the clock".into()))
     );
 }
 
 #[tokio::test]
-async fn more_than_can_be_checked_is_not_stored() {
-    let place = Place::new();
+async fn more_observations_than_can_be_checked_prevent_storing() {
+    let place = TestDirectory::new();
     let root = place.home.path().to_owned();
-    let told = place
+    let reported = place
         .ask(move |witness| {
             for number in 0..10_001 {
                 witness.observe(Observation::Existence(&root.join(number.to_string())));
@@ -644,15 +648,15 @@ async fn more_than_can_be_checked_is_not_stored() {
         })
         .await;
     assert!(
-        matches!(told.settled.stored, Err(Reason::Declined(_))),
-        "{told:?}"
+        matches!(reported.settled.stored, Err(Reason::Declined(_))),
+        "{reported:?}"
     );
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_is_neither_file_nor_directory_is_not_waited_for() {
-    let place = Place::new();
+async fn observation_of_a_pipe_is_declined_without_blocking() {
+    let place = TestDirectory::new();
     let pipe = place.path("pipe");
     assert!(
         std::process::Command::new("mkfifo")
@@ -661,22 +665,22 @@ async fn what_is_neither_file_nor_directory_is_not_waited_for() {
             .unwrap()
             .success()
     );
-    let told = place
+    let reported = place
         .ask(move |witness| {
             witness.observe(Observation::Content(&pipe));
             "x".into()
         })
         .await;
     assert!(
-        matches!(told.settled.stored, Err(Reason::Declined(_))),
-        "{told:?}"
+        matches!(reported.settled.stored, Err(Reason::Declined(_))),
+        "{reported:?}"
     );
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_that_became_a_pipe_is_not_waited_for() {
-    let place = Place::new();
+async fn file_replaced_by_a_pipe_is_checked_without_blocking() {
+    let place = TestDirectory::new();
     place.write("a", "");
     assert_eq!(place.read("a").await.text(), "");
     fs::remove_file(place.path("a")).unwrap();
@@ -687,15 +691,15 @@ async fn a_file_that_became_a_pipe_is_not_waited_for() {
             .unwrap()
             .success()
     );
-    let told = tokio::time::timeout(Duration::from_secs(5), place.ask(|_| "a pipe".into()))
+    let reported = tokio::time::timeout(Duration::from_secs(5), place.ask(|_| "a pipe".into()))
         .await
         .unwrap();
-    changed(&told, "a pipe");
+    changed(&reported, "a pipe");
 }
 
 #[tokio::test]
-async fn frozen_looks_at_contents_only() {
-    let place = Place::new();
+async fn frozen_compares_contents_only() {
+    let place = TestDirectory::new();
     place.write("a", "one");
     place.read("a").await;
     place.write("b", "one");
@@ -725,23 +729,23 @@ async fn frozen_looks_at_contents_only() {
 
 #[tokio::test]
 async fn a_call_after_a_file_change_does_not_join_an_earlier_flight() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("a", "old");
     let question = Question::number(1);
     let before = place.here.lead(&question, &Policy::default()).await;
     let read = content(before.witness(), &place.path("a"));
     before.emit(read.into());
     place.write("a", "new");
-    let told = place.read("a").await;
-    assert_eq!(told.text(), "new");
-    assert!(told.settled.stored.is_ok(), "{told:?}");
+    let reported = place.read("a").await;
+    assert_eq!(reported.text(), "new");
+    assert!(reported.settled.stored.is_ok(), "{reported:?}");
     assert!(before.finish(product("old")).await.stored.is_err());
     hit(&place.read("a").await, "new");
 }
 
 #[tokio::test]
 async fn concurrent_calls_after_a_file_change_run_once() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("a", "old");
     let question = Question::number(1);
     let before = place.here.lead(&question, &Policy::default()).await;
@@ -756,7 +760,7 @@ async fn concurrent_calls_after_a_file_change_run_once() {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     ticket.finish(product(&text)).await;
                 };
-                told(here.through(&question, &Policy::default(), work).await).await
+                reported(here.through(&question, &Policy::default(), work).await).await
             })
         })
         .collect();
@@ -770,7 +774,7 @@ async fn concurrent_calls_after_a_file_change_run_once() {
 #[tokio::test]
 async fn a_call_during_observation_waits_for_its_result() {
     // A look that takes long: the file is large, and read on another thread.
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("a", &"old ".repeat(4_000_000));
     let question = Question::number(1);
     let before = place.here.lead(&question, &Policy::default()).await;
@@ -783,14 +787,14 @@ async fn a_call_during_observation_waits_for_its_result() {
         let seen = looking.await.unwrap();
         before.finish(product(&seen)).await;
     };
-    let (told, ()) = tokio::join!(place.read("a"), finishing);
-    assert_eq!(told.text(), "new");
+    let (reported, ()) = tokio::join!(place.read("a"), finishing);
+    assert_eq!(reported.text(), "new");
     assert_eq!(place.read("a").await.text(), "new");
 }
 
 #[tokio::test]
-async fn what_a_witness_took_can_be_checked_apart_from_any_entry() {
-    let place = Place::new();
+async fn snapshot_can_be_checked_without_an_entry() {
+    let place = TestDirectory::new();
     place.write("a", "one");
     let witness = Witness::default();
     assert!(witness.snapshot().content_digest().is_err());
@@ -806,7 +810,7 @@ async fn what_a_witness_took_can_be_checked_apart_from_any_entry() {
 }
 
 #[test]
-fn a_witness_knows_whether_it_noted_anything() {
+fn witness_reports_whether_it_is_empty() {
     let home = tempfile::tempdir().unwrap();
     let witness = Witness::default();
     assert!(witness.is_empty());
@@ -818,7 +822,7 @@ fn a_witness_knows_whether_it_noted_anything() {
 }
 
 #[tokio::test]
-async fn what_is_noted_twice_is_noted_once_and_what_differs_is_noted_twice() {
+async fn repeated_equal_observations_are_merged_and_others_kept() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let witness = Witness::default();
@@ -833,7 +837,7 @@ async fn what_is_noted_twice_is_noted_once_and_what_differs_is_noted_twice() {
 }
 
 #[test]
-fn thousands_of_files_are_noted_in_no_time() {
+fn witness_records_thousands_of_files_quickly() {
     let home = tempfile::tempdir().unwrap();
     let witness = Witness::default();
     let began = std::time::Instant::now();
@@ -848,7 +852,7 @@ fn thousands_of_files_are_noted_in_no_time() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn where_a_path_leads_is_noticed_though_the_same_is_there() {
+async fn changed_link_target_invalidates_despite_equal_content() {
     use std::os::unix::fs::symlink;
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use cachalot_cache::{BeginResult, Cache, CacheBounds, CacheMode, CacheStatus, Policy, Reason};
 use cachalot_store::{Store, space};
 
-use crate::doubles::{Double, Fate, Op};
-use crate::setting::{
-    Making, Question, Setting, clock, domains, eventually, in_domains, in_process, product,
-    setting, settle_down, sqlite,
+use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::test_engine::{
+    EngineBuilder, Question, TestEngine, clock, domains, eventually, in_domains, in_process,
+    product, settle_down, sqlite, test_engine,
 };
 
 fn written(domain: &str) -> CacheStatus {
@@ -36,18 +36,18 @@ async fn epoch(memory: &Arc<dyn Store>, domain: &str) -> u64 {
 }
 
 /// Two engines over one memory: two processes, as far as they know.
-fn two_processes() -> (Setting, Setting) {
+fn two_processes() -> (TestEngine, TestEngine) {
     let clock = clock();
     let memory = in_process(&clock);
     (
-        Making::over(memory.clone(), &clock).make(),
-        Making::over(memory, &clock).make(),
+        EngineBuilder::over(memory.clone(), &clock).make(),
+        EngineBuilder::over(memory, &clock).make(),
     )
 }
 
 #[tokio::test]
-async fn an_entry_does_not_survive_a_write_to_its_domain() {
-    let here = setting();
+async fn write_to_a_domain_invalidates_its_entries() {
+    let here = test_engine();
     let question = Question::number(1);
     let policy = in_domains(&["tree", "server"]);
     for (round, name) in ["tree", "server", "tree"].into_iter().enumerate() {
@@ -60,8 +60,8 @@ async fn an_entry_does_not_survive_a_write_to_its_domain() {
             CacheStatus::Hit
         );
         write(&here.cache, &[name]).await;
-        let told = here.ask(&question, &policy, "new").await;
-        assert_eq!((&told.status, told.text()), (&written(name), "new"));
+        let reported = here.ask(&question, &policy, "new").await;
+        assert_eq!((&reported.status, reported.text()), (&written(name), "new"));
         write(&here.cache, &[name]).await;
     }
     assert_eq!(
@@ -74,7 +74,7 @@ async fn an_entry_does_not_survive_a_write_to_its_domain() {
 async fn epochs_are_raised_on_both_sides_of_a_write() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     assert_eq!(epoch(&memory, "d").await, 0);
     let write_guard = here.cache.write_guard(&domains(&["d", "e"])).await;
     assert_eq!(
@@ -89,10 +89,10 @@ async fn epochs_are_raised_on_both_sides_of_a_write() {
 }
 
 #[tokio::test]
-async fn nothing_is_served_joined_or_stored_while_a_write_is_under_way() {
+async fn nothing_is_served_joined_or_stored_during_a_write() {
     for front_bytes in [0, 1 << 20] {
         let clock = clock();
-        let here = Making::over(in_process(&clock), &clock)
+        let here = EngineBuilder::over(in_process(&clock), &clock)
             .bounds(CacheBounds {
                 front_bytes,
                 ..CacheBounds::default()
@@ -103,9 +103,12 @@ async fn nothing_is_served_joined_or_stored_while_a_write_is_under_way() {
         here.ask(&question, &policy, "before").await;
         let write_guard = here.cache.write_guard(&policy.domains).await;
 
-        let told = here.ask(&question, &policy, "during").await;
-        assert_eq!((&told.status, told.text()), (&written("d"), "during"));
-        assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
+        let reported = here.ask(&question, &policy, "during").await;
+        assert_eq!(
+            (&reported.status, reported.text()),
+            (&written("d"), "during")
+        );
+        assert_eq!(reported.settled.stored, Err(Reason::Written("d".into())));
 
         let first = here.lead(&question, &policy).await;
         let second = here.lead(&question, &policy).await;
@@ -116,23 +119,26 @@ async fn nothing_is_served_joined_or_stored_while_a_write_is_under_way() {
                 Err(Reason::Written("d".into()))
             );
         }
-        let told = here.ask(&question, &policy, "after").await;
-        assert_eq!((&told.status, told.text()), (&written("d"), "after"));
-        assert!(told.settled.stored.is_ok());
+        let reported = here.ask(&question, &policy, "after").await;
+        assert_eq!(
+            (&reported.status, reported.text()),
+            (&written("d"), "after")
+        );
+        assert!(reported.settled.stored.is_ok());
         assert_eq!(here.ask(&question, &policy, "").await.text(), "after");
     }
 }
 
 #[tokio::test]
-async fn a_refresh_during_a_write_is_not_stored_either() {
-    let here = setting();
+async fn refresh_during_a_write_is_not_stored() {
+    let here = test_engine();
     let policy = Policy {
         mode: CacheMode::Refresh,
         ..in_domains(&["d"])
     };
     let write_guard = here.cache.write_guard(&policy.domains).await;
-    let told = here.ask(&Question::number(1), &policy, "x").await;
-    assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
+    let reported = here.ask(&Question::number(1), &policy, "x").await;
+    assert_eq!(reported.settled.stored, Err(Reason::Written("d".into())));
     let ticket = here.lead(&Question::number(2), &policy).await;
     write_guard.finish().await.unwrap();
     assert_eq!(
@@ -142,8 +148,8 @@ async fn a_refresh_during_a_write_is_not_stored_either() {
 }
 
 #[tokio::test]
-async fn a_run_that_saw_a_write_is_not_stored() {
-    let here = setting();
+async fn run_that_overlaps_a_write_is_not_stored() {
+    let here = test_engine();
     let policy = in_domains(&["c", "d"]);
     let ticket = here.lead(&Question::number(1), &policy).await;
     write(&here.cache, &["d"]).await;
@@ -170,7 +176,7 @@ async fn a_run_that_saw_a_write_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_run_that_saw_a_write_of_another_process_is_not_stored() {
+async fn run_that_overlaps_a_write_of_another_process_is_not_stored() {
     let (here, there) = two_processes();
     let policy = in_domains(&["c", "d"]);
     let ticket = here.lead(&Question::number(1), &policy).await;
@@ -182,7 +188,7 @@ async fn a_run_that_saw_a_write_of_another_process_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_call_after_a_write_never_joins_an_earlier_flight() {
+async fn call_after_a_write_does_not_join_an_earlier_flight() {
     let (here, there) = two_processes();
     let policy = in_domains(&["d"]);
     for (number, writer) in [&here, &there].into_iter().enumerate() {
@@ -213,8 +219,8 @@ async fn a_call_after_a_write_never_joins_an_earlier_flight() {
 }
 
 #[tokio::test]
-async fn a_flight_under_another_domain_or_none_is_not_joined_by_one_that_a_write_concerns() {
-    let here = setting();
+async fn call_with_a_written_domain_does_not_join_a_flight_without_it() {
+    let here = test_engine();
     let question = Question::number(1);
     let before = here.lead(&question, &Policy::default()).await;
     before.emit("old".into());
@@ -225,7 +231,7 @@ async fn a_flight_under_another_domain_or_none_is_not_joined_by_one_that_a_write
 }
 
 #[tokio::test]
-async fn a_flight_under_other_domains_is_not_joined_although_the_epochs_are_equal() {
+async fn call_does_not_join_a_flight_of_other_domains_with_equal_epochs() {
     let none: [&str; 0] = [];
     for (made, asked) in [
         (&["c"][..], &["d"][..]),
@@ -234,7 +240,7 @@ async fn a_flight_under_other_domains_is_not_joined_although_the_epochs_are_equa
         (&none, &["d"]),
         (&["d"], &none),
     ] {
-        let here = setting();
+        let here = test_engine();
         let question = Question::number(1);
         let first = here.lead(&question, &in_domains(made)).await;
         first.emit("made".into());
@@ -242,11 +248,14 @@ async fn a_flight_under_other_domains_is_not_joined_although_the_epochs_are_equa
         let settled = second.finish(product("asked")).await;
         assert!(settled.stored.is_ok(), "{made:?} {asked:?}: {settled:?}");
         drop(first);
-        let told = here.ask(&question, &in_domains(asked), "").await;
-        assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, "asked"));
+        let reported = here.ask(&question, &in_domains(asked), "").await;
+        assert_eq!(
+            (&reported.status, reported.text()),
+            (&CacheStatus::Hit, "asked")
+        );
     }
 
-    let here = setting();
+    let here = test_engine();
     write(&here.cache, &["d"]).await;
     let first = here
         .lead(&Question::number(1), &in_domains(&["c", "d"]))
@@ -263,10 +272,10 @@ async fn a_flight_under_other_domains_is_not_joined_although_the_epochs_are_equa
 }
 
 #[tokio::test]
-async fn an_entry_made_under_other_domains_does_not_answer() {
+async fn entry_of_other_domains_is_a_miss() {
     for front_bytes in [0, 1 << 20] {
         let clock = clock();
-        let here = Making::over(in_process(&clock), &clock)
+        let here = EngineBuilder::over(in_process(&clock), &clock)
             .bounds(CacheBounds {
                 front_bytes,
                 ..CacheBounds::default()
@@ -288,9 +297,9 @@ async fn an_entry_made_under_other_domains_does_not_answer() {
                 here.ask(&question, &in_domains(made), "").await.status,
                 CacheStatus::Hit
             );
-            let told = here.ask(&question, &in_domains(asked), "asked").await;
+            let reported = here.ask(&question, &in_domains(asked), "asked").await;
             assert_eq!(
-                told.text(),
+                reported.text(),
                 "asked",
                 "made under {made:?}, asked under {asked:?}, front of {front_bytes}"
             );
@@ -312,8 +321,8 @@ async fn a_front_entry_with_domains_follows_writes_in_other_processes() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
     let file = home.path().join("cachalot.db");
-    let here = Making::over(sqlite(&file, &clock), &clock).make();
-    let there = Making::over(sqlite(&file, &clock), &clock).make();
+    let here = EngineBuilder::over(sqlite(&file, &clock), &clock).make();
+    let there = EngineBuilder::over(sqlite(&file, &clock), &clock).make();
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "old").await;
@@ -321,16 +330,16 @@ async fn a_front_entry_with_domains_follows_writes_in_other_processes() {
         assert_eq!(here.ask(&question, &policy, "").await.text(), "old");
     }
     let write_guard = there.cache.write_guard(&policy.domains).await;
-    let told = here.ask(&question, &policy, "during").await;
+    let reported = here.ask(&question, &policy, "during").await;
     assert_eq!(
-        told.text(),
+        reported.text(),
         "during",
         "what is older than the beginning is not served"
     );
     write_guard.finish().await.unwrap();
-    let told = here.ask(&question, &policy, "new").await;
+    let reported = here.ask(&question, &policy, "new").await;
     assert_eq!(
-        (&told.status, told.text()),
+        (&reported.status, reported.text()),
         (&written("d"), "new"),
         "nor what was made in between"
     );
@@ -338,18 +347,21 @@ async fn a_front_entry_with_domains_follows_writes_in_other_processes() {
 }
 
 #[tokio::test]
-async fn what_is_announced_is_blocked_before_the_memory_knows() {
+async fn announced_write_blocks_before_the_store_is_updated() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
     let write_guard = here.cache.announce(&policy.domains);
     assert_eq!(epoch(&memory, "d").await, 0);
-    let told = here.ask(&question, &policy, "during").await;
-    assert_eq!((&told.status, told.text()), (&written("d"), "during"));
-    assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
+    let reported = here.ask(&question, &policy, "during").await;
+    assert_eq!(
+        (&reported.status, reported.text()),
+        (&written("d"), "during")
+    );
+    assert_eq!(reported.settled.stored, Err(Reason::Written("d".into())));
     write_guard.raise_epochs().await;
     assert_eq!(epoch(&memory, "d").await, 1);
     write_guard.finish().await.unwrap();
@@ -362,14 +374,14 @@ async fn what_is_announced_is_blocked_before_the_memory_knows() {
 }
 
 #[tokio::test]
-async fn many_domains_are_raised_together() {
+async fn epochs_of_many_domains_are_raised_in_one_call() {
     let clock = clock();
-    let memory = Arc::new(Double::over(in_process(&clock)));
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)));
     memory.now(|op| match op {
-        Op::Raise => Fate::Slow(Duration::from_millis(20)),
-        _ => Fate::Pass,
+        Op::Raise => StoreBehavior::Slow(Duration::from_millis(20)),
+        _ => StoreBehavior::Pass,
     });
-    let here = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let began = std::time::Instant::now();
@@ -378,7 +390,7 @@ async fn many_domains_are_raised_together() {
     assert!(began.elapsed() < Duration::from_secs(2));
     // One request on each side of the write.
     assert_eq!(memory.count(Op::Raise), 2);
-    memory.now(|_| Fate::Pass);
+    memory.now(|_| StoreBehavior::Pass);
     let shared: Arc<dyn Store> = memory;
     for name in names {
         assert_eq!(epoch(&shared, name).await, 2);
@@ -386,15 +398,15 @@ async fn many_domains_are_raised_together() {
 }
 
 #[tokio::test]
-async fn two_writers_block_until_both_are_done() {
-    let here = setting();
+async fn domain_is_blocked_until_both_writers_are_done() {
+    let here = test_engine();
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     let first = here.cache.write_guard(&policy.domains).await;
     let second = here.cache.write_guard(&policy.domains).await;
     first.finish().await.unwrap();
-    let told = here.ask(&question, &policy, "x").await;
-    assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
+    let reported = here.ask(&question, &policy, "x").await;
+    assert_eq!(reported.settled.stored, Err(Reason::Written("d".into())));
     second.finish().await.unwrap();
     assert!(
         here.ask(&question, &policy, "x")
@@ -406,50 +418,53 @@ async fn two_writers_block_until_both_are_done() {
 }
 
 #[tokio::test]
-async fn a_guard_that_is_dropped_ends_the_write_in_the_background() {
+async fn dropped_guard_ends_the_write_in_the_background() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
     drop(here.cache.write_guard(&policy.domains).await);
     eventually(async || epoch(&memory, "d").await == 2).await;
     settle_down().await;
-    let told = here.ask(&question, &policy, "after").await;
-    assert_eq!(told.text(), "after");
-    assert!(told.settled.stored.is_ok(), "{told:?}");
+    let reported = here.ask(&question, &policy, "after").await;
+    assert_eq!(reported.text(), "after");
+    assert!(reported.settled.stored.is_ok(), "{reported:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_domain_stays_blocked_until_the_store_has_the_write() {
     let clock = clock();
-    let memory = Arc::new(Double::over(in_process(&clock)));
-    let here = Making::over(memory.clone(), &clock).make();
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)));
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
     let write_guard = here.cache.write_guard(&policy.domains).await;
     memory.now(|op| {
         if op == Op::Raise {
-            Fate::Fail
+            StoreBehavior::Fail
         } else {
-            Fate::Pass
+            StoreBehavior::Pass
         }
     });
     let failure = write_guard.finish().await.unwrap_err();
     assert_eq!(failure.to_string(), "no Raise today");
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let told = here.ask(&question, &policy, "during").await;
-        assert_eq!((&told.status, told.text()), (&written("d"), "during"));
-        assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
+        let reported = here.ask(&question, &policy, "during").await;
+        assert_eq!(
+            (&reported.status, reported.text()),
+            (&written("d"), "during")
+        );
+        assert_eq!(reported.settled.stored, Err(Reason::Written("d".into())));
     }
-    memory.now(|_| Fate::Pass);
+    memory.now(|_| StoreBehavior::Pass);
     tokio::time::sleep(Duration::from_secs(11)).await;
-    let told = here.ask(&question, &policy, "after").await;
-    assert_eq!(told.text(), "after");
-    assert!(told.settled.stored.is_ok(), "{told:?}");
+    let reported = here.ask(&question, &policy, "after").await;
+    assert_eq!(reported.text(), "after");
+    assert!(reported.settled.stored.is_ok(), "{reported:?}");
     assert_eq!(here.warned().len(), 1, "{:?}", here.warned());
 }
 
@@ -459,28 +474,28 @@ fn tasks() -> usize {
         .num_alive_tasks()
 }
 
-/// Whether a call under a domain is stored.
-async fn stores(here: &Setting, domain: &str) -> bool {
+/// Returns whether a call under a domain is stored.
+async fn stores(here: &TestEngine, domain: &str) -> bool {
     let question = Question::of(domain.into());
-    let told = here.ask(&question, &in_domains(&[domain]), "x").await;
-    told.settled.stored.is_ok()
+    let reported = here.ask(&question, &in_domains(&[domain]), "x").await;
+    reported.settled.stored.is_ok()
 }
 
 /// An engine over a memory that raises no counter.
-fn raising_fails() -> (Setting, Arc<Double>, Arc<dyn Store>) {
+fn raising_fails() -> (TestEngine, Arc<FaultyStore>, Arc<dyn Store>) {
     let clock = clock();
-    let double = Arc::new(Double::over(in_process(&clock)));
-    double.now(|op| match op {
-        Op::Raise => Fate::Fail,
-        _ => Fate::Pass,
+    let faulty_store = Arc::new(FaultyStore::over(in_process(&clock)));
+    faulty_store.now(|op| match op {
+        Op::Raise => StoreBehavior::Fail,
+        _ => StoreBehavior::Pass,
     });
-    let here = Making::over(double.clone(), &clock).make();
-    (here, double.clone(), double)
+    let here = EngineBuilder::over(faulty_store.clone(), &clock).make();
+    (here, faulty_store.clone(), faulty_store)
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_task_retries_for_all_failed_guards_and_ends_with_them() {
-    let (here, double, memory) = raising_fails();
+    let (here, faulty_store, memory) = raising_fails();
     let before = tasks();
     let names = ["c", "d", "e"];
     for round in 0..100 {
@@ -493,14 +508,14 @@ async fn one_task_retries_for_all_failed_guards_and_ends_with_them() {
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(tasks() - before, 1, "one for all");
-    let attempts = double.count(Op::Raise);
+    let attempts = faulty_store.count(Op::Raise);
     tokio::time::sleep(Duration::from_secs(100)).await;
-    let attempts = double.count(Op::Raise) - attempts;
+    let attempts = faulty_store.count(Op::Raise) - attempts;
     assert!((9..=33).contains(&attempts), "{attempts} in 100 seconds");
 
     // A write that is under way is not ended by those that were.
     let under_way = here.cache.announce(&domains(&["c"]));
-    double.now(|_| Fate::Pass);
+    faulty_store.now(|_| StoreBehavior::Pass);
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(tasks(), before, "nothing is left to do");
     for name in names {
@@ -513,7 +528,7 @@ async fn one_task_retries_for_all_failed_guards_and_ends_with_them() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_end_with_the_engine() {
-    let (here, double, _) = raising_fails();
+    let (here, faulty_store, _) = raising_fails();
     let before = tasks();
     drop(here.cache.write_guard(&domains(&["d"])).await);
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -522,18 +537,18 @@ async fn retries_end_with_the_engine() {
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(tasks(), before);
     assert_eq!(
-        Arc::strong_count(&double),
+        Arc::strong_count(&faulty_store),
         1,
         "nothing else holds the memory"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_fails_while_others_wait_is_tried_soon() {
-    let (here, double, memory) = raising_fails();
+async fn new_guard_triggers_the_retry_of_a_failed_one() {
+    let (here, faulty_store, memory) = raising_fails();
     drop(here.cache.write_guard(&domains(&["c"])).await);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    double.now(|_| Fate::Pass);
+    faulty_store.now(|_| StoreBehavior::Pass);
     drop(here.cache.write_guard(&domains(&["d"])).await);
     tokio::time::sleep(Duration::from_millis(100)).await;
     let epochs = (epoch(&memory, "c").await, epoch(&memory, "d").await);
@@ -542,23 +557,23 @@ async fn a_guard_that_fails_while_others_wait_is_tried_soon() {
 
 #[tokio::test(start_paused = true)]
 async fn close_announces_ended_writes() {
-    let (here, double, memory) = raising_fails();
+    let (here, faulty_store, memory) = raising_fails();
     drop(here.cache.write_guard(&domains(&["d"])).await);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let before = tokio::time::Instant::now();
     here.cache.close().await;
     assert_eq!(epoch(&memory, "d").await, 0);
-    double.now(|_| Fate::Pass);
+    faulty_store.now(|_| StoreBehavior::Pass);
     here.cache.close().await;
     assert_eq!(epoch(&memory, "d").await, 1);
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
 
 #[test]
-fn a_guard_that_is_dropped_without_a_runtime_is_ended_by_the_next() {
+fn guard_dropped_without_a_runtime_is_ended_by_the_next() {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).make();
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -582,13 +597,19 @@ fn a_guard_that_is_dropped_without_a_runtime_is_ended_by_the_next() {
 #[tokio::test(start_paused = true)]
 async fn a_write_with_a_failed_announcement_is_announced_at_its_end() {
     let clock = clock();
-    let memory = Arc::new(Double::over(in_process(&clock)));
-    let here = Making::over(memory.clone(), &clock).make();
+    let memory = Arc::new(FaultyStore::over(in_process(&clock)));
+    let here = EngineBuilder::over(memory.clone(), &clock).make();
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
-    for fate in [Fate::Fail, Fate::Hang] {
-        memory.now(move |op| if op == Op::Raise { fate } else { Fate::Pass });
+    for fate in [StoreBehavior::Fail, StoreBehavior::Hang] {
+        memory.now(move |op| {
+            if op == Op::Raise {
+                fate
+            } else {
+                StoreBehavior::Pass
+            }
+        });
         let began = tokio::time::Instant::now();
         let write_guard = here.cache.write_guard(&policy.domains).await;
         assert!(
@@ -600,19 +621,22 @@ async fn a_write_with_a_failed_announcement_is_announced_at_its_end() {
             here.ask(&question, &policy, "during").await.text(),
             "during"
         );
-        memory.now(|_| Fate::Pass);
+        memory.now(|_| StoreBehavior::Pass);
         write_guard.finish().await.unwrap();
-        let told = here.ask(&question, &policy, "after").await;
-        assert_eq!((&told.status, told.text()), (&written("d"), "after"));
+        let reported = here.ask(&question, &policy, "after").await;
+        assert_eq!(
+            (&reported.status, reported.text()),
+            (&written("d"), "after")
+        );
     }
 }
 
 #[tokio::test]
-async fn without_a_memory_a_write_still_keeps_callers_from_older_flights() {
+async fn write_without_a_store_prevents_joining_older_flights() {
     let clock = clock();
-    let here = Making {
+    let here = EngineBuilder {
         memory: None,
-        ..Making::over(in_process(&clock), &clock)
+        ..EngineBuilder::over(in_process(&clock), &clock)
     }
     .make();
     let question = Question::number(1);
@@ -625,7 +649,7 @@ async fn without_a_memory_a_write_still_keeps_callers_from_older_flights() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_load_no_answer_is_older_than_the_last_write_that_its_caller_saw() {
+async fn under_load_no_answer_is_older_than_the_last_write_its_caller_saw() {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     for shared in [false, true] {
         let (here, there) = two_processes();
@@ -654,12 +678,12 @@ async fn under_load_no_answer_is_older_than_the_last_write_that_its_caller_saw()
                             tokio::task::yield_now().await;
                             ticket.finish(product(&read.to_string())).await;
                         };
-                        let told = crate::setting::told(
+                        let reported = crate::test_engine::reported(
                             here.through(&Question::number(1), &policy, work).await,
                         )
                         .await;
-                        let got: u64 = told.text().parse().unwrap();
-                        assert!(got >= seen, "got {got} after {seen}, {:?}", told.status);
+                        let got: u64 = reported.text().parse().unwrap();
+                        assert!(got >= seen, "got {got} after {seen}, {:?}", reported.status);
                         tokio::task::yield_now().await;
                     }
                 })

@@ -266,7 +266,7 @@ mod tests {
     use super::unfenced;
 
     #[test]
-    fn several_lines_are_one_message() {
+    fn multi_line_input_is_one_message() {
         assert_eq!(unfenced("one"), "one");
         assert_eq!(unfenced("one\\\ntwo"), "one\ntwo");
         assert_eq!(unfenced("\"\"\"\none\ntwo\n\"\"\""), "one\ntwo");

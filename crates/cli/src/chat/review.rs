@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_a_model_made_up_does_not_fill_the_screen() {
+    fn long_tool_names_are_truncated() {
         let report = ReviewReport {
             denied: vec!["x".repeat(3_000), "shell".to_owned()],
             ..report()
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_keep_is_no_failure() {
+    fn nothing_to_keep_is_reported_as_success() {
         let report = ReviewReport {
             memories: 0,
             first: None,

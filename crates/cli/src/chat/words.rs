@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_use_the_terms_of_the_user() {
+    fn reasons_are_user_facing_terms() {
         for (why, told) in [
             (
                 "entries:/w/a/b.md was written to since",

@@ -328,7 +328,7 @@ mod tests {
     use super::{dollars, thousands};
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_are_formatted_for_reading() {
         let rates = [2_500_000, 75_000, 1, 0, 168_000_000].map(dollars);
         assert_eq!(rates, ["2.50", "0.075", "0.000001", "0.00", "168.00"]);
         let counts = [0, 512, 1_024, 1_050_000].map(thousands);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_not_in_the_text_is_none() {
+    fn span_outside_of_the_text_has_no_excerpt() {
         let place = |start, len| SourceSpan {
             file: "a".into(),
             line: 1,

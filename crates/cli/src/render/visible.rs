@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_instead() {
+    fn control_characters_are_made_visible() {
         assert_eq!(visible("one\n\ttwo – ü"), "one\n\ttwo – ü");
         assert_eq!(
             visible("\u{1b}[31mred\u{1b}]0;title\u{7}"),

@@ -150,7 +150,7 @@ fn of_pauses(pauses: &[i64]) -> [f64; 3] {
 /// All chats with four pauses of a minute, ten minutes and ninety minutes. An hour is a bet on the next
 /// pause, and a lost one costs no more than the difference of the prices of writing.
 #[test]
-fn an_hour_costs_no_more_than_it_may_and_pays_where_pauses_stay_what_they_are() {
+fn auto_costs_at_most_the_price_difference_and_pays_for_long_pauses() {
     const LENGTHS: [i64; 3] = [60, 600, 5_400];
     let chats = (0..3_usize.pow(4)).map(|number| {
         let nth = |place| LENGTHS[number / 3_usize.pow(place) % 3];
@@ -173,7 +173,7 @@ fn an_hour_costs_no_more_than_it_may_and_pays_where_pauses_stay_what_they_are() 
 }
 
 #[test]
-fn auto_is_never_dearer_than_no_caching_on_the_examples() {
+fn auto_is_never_more_expensive_than_no_caching_on_the_examples() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data");
     let mut compared = 0;
     for log in logs().into_iter().filter(|log| log.starts_with(&examples)) {

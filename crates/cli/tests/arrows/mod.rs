@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use check::{TABLE, violations};
 
-/// What `cargo metadata` says of this workspace.
+/// The output of `cargo metadata` for this workspace.
 fn metadata() -> Value {
     let root = crate::files::root();
     let output = Command::new(env!("CARGO"))
@@ -63,7 +63,7 @@ fn with_dependency(from: &str, to: &str, kind: &Value) -> Value {
 }
 
 #[test]
-fn every_arrow_points_up() {
+fn every_dependency_points_to_a_row_above() {
     let found = violations(&metadata(), &folders());
     assert!(
         found.is_empty(),
@@ -73,7 +73,7 @@ fn every_arrow_points_up() {
 }
 
 #[test]
-fn the_table_itself_points_up() {
+fn table_allows_only_rows_above() {
     for (row, crate_rule) in TABLE.iter().enumerate() {
         for used in crate_rule.may_use {
             let above = TABLE[..row].iter().any(|other| other.folder == *used);
@@ -87,7 +87,7 @@ fn the_table_itself_points_up() {
 }
 
 #[test]
-fn the_check_sees_every_crate_of_this_workspace() {
+fn check_covers_every_crate_of_the_workspace() {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().unwrap();
     assert_eq!(packages.len(), folders().len());
@@ -106,7 +106,7 @@ fn the_check_sees_every_crate_of_this_workspace() {
 }
 
 #[test]
-fn an_arrow_that_points_down_is_found() {
+fn downward_dependency_is_a_violation() {
     for (from, to, kind) in [
         ("cachalot-store", "cachalot-cache", Value::Null),
         ("cachalot-core", "cachalot-storage", Value::Null),
@@ -131,7 +131,7 @@ fn dev_dependencies_are_exempt() {
 }
 
 #[test]
-fn a_crate_that_is_not_in_the_table_is_found() {
+fn crate_missing_in_the_table_is_a_violation() {
     let mut folders = folders();
     folders.push("cellar".into());
     let found = violations(&metadata(), &folders);
@@ -140,7 +140,7 @@ fn a_crate_that_is_not_in_the_table_is_found() {
 }
 
 #[test]
-fn a_crate_under_another_name_is_found() {
+fn crate_with_an_unexpected_package_name_is_a_violation() {
     let mut metadata = metadata();
     package(&mut metadata, "cachalot-store")["name"] = json!("store");
     let found = violations(&metadata, &folders());
@@ -153,7 +153,7 @@ fn a_crate_under_another_name_is_found() {
 }
 
 #[test]
-fn a_crate_elsewhere_in_the_workspace_is_found() {
+fn crate_outside_of_the_crates_folder_is_a_violation() {
     let mut metadata = metadata();
     let elsewhere =
         Path::new(metadata["workspace_root"].as_str().unwrap()).join("tools/extra/Cargo.toml");

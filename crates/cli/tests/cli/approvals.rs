@@ -22,15 +22,15 @@ nodes:
 fn refused(home: &Home, arguments: &[&str], expected: &[&str]) {
     let ran = home.run(arguments).fails(2);
     assert_eq!(ran.stdout, "", "{ran}");
-    let told = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let reported = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in expected {
-        assert!(told.contains(expected), "{expected} in {ran}");
+        assert!(reported.contains(expected), "{expected} in {ran}");
     }
     assert!(!home.join("first.txt").exists(), "{ran}");
 }
 
 #[test]
-fn a_run_without_every_approval_is_refused_before_anything_runs() {
+fn run_without_all_approvals_is_refused_before_any_step() {
     let home = Home::new();
     home.write("agent.yaml", FILE);
     refused(
@@ -80,7 +80,7 @@ fn a_run_without_every_approval_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn an_approved_run_runs_and_warns_of_nothing() {
+fn approved_run_succeeds_without_warnings() {
     for approvals in [
         &["--approve", "second", "--approve", "third"][..],
         &["--approve", "all"],
@@ -94,7 +94,7 @@ fn an_approved_run_runs_and_warns_of_nothing() {
 }
 
 #[test]
-fn a_plan_and_a_validation_need_no_approval_and_warn_of_it() {
+fn plan_and_validate_warn_of_needed_approvals() {
     let home = Home::new();
     home.write("agent.yaml", FILE);
     let plan = home.run(&["run", "agent.yaml", "--plan"]).ok();

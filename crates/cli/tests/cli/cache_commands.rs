@@ -1,6 +1,6 @@
 //! `cachalot cache …`.
 
-use crate::support::{Home, MARKING, Ran};
+use crate::support::{CommandOutput, Home, MARKING};
 
 fn home_with(texts: &[&str]) -> Home {
     let home = Home::new();
@@ -50,7 +50,7 @@ fn entries_are_listed_read_and_erased() {
 }
 
 #[test]
-fn a_key_is_taken_as_the_file_has_it() {
+fn cache_commands_accept_the_key_as_written_in_the_file() {
     let home = Home::new();
     let keyed = |name: &str, key: &str| {
         let agent = MARKING.replace("name: marking", &format!("name: {name}"));
@@ -99,7 +99,7 @@ fn a_key_is_taken_as_the_file_has_it() {
 }
 
 #[test]
-fn what_is_shared_by_another_user_alone_is_not_got_by_its_handle() {
+fn cache_get_by_handle_hides_entries_of_other_users() {
     let home = Home::new();
     let shared = MARKING.replace(
         "      args:",
@@ -108,7 +108,7 @@ fn what_is_shared_by_another_user_alone_is_not_got_by_its_handle() {
     home.write("agent.yaml", shared);
     let by = |user: &str, arguments: &[&str]| {
         let mut command = home.command(arguments);
-        Ran::from(command.env("USER", user).output().unwrap())
+        CommandOutput::from(command.env("USER", user).output().unwrap())
     };
     let run = ["run", "agent.yaml", "-q", "-i", "text=of bob"];
     by("bob", &run).ok();
@@ -117,7 +117,7 @@ fn what_is_shared_by_another_user_alone_is_not_got_by_its_handle() {
     let refused = by("ada", &get).fails(1);
     assert!(refused.stderr.contains("not yours"), "{refused}");
     assert!(!refused.to_string().contains("of bob"), "{refused}");
-    // Whoever names the entry itself gets it.
+    // The key of the entry itself finds it.
     let listed = by("ada", &["cache", "ls", "--json"]).ok().json();
     let key = listed[0]["key"].as_str().unwrap();
     assert!(refused.stderr.contains(key), "{refused}");
@@ -128,7 +128,7 @@ fn what_is_shared_by_another_user_alone_is_not_got_by_its_handle() {
 }
 
 #[test]
-fn nothing_is_erased_without_saying_what() {
+fn cache_rm_without_a_selection_is_refused() {
     let home = home_with(&["a"]);
     let ran = home.run(&["cache", "rm"]).fails(2);
     assert!(ran.stderr.contains("--all"), "{ran}");
@@ -137,7 +137,7 @@ fn nothing_is_erased_without_saying_what() {
 }
 
 #[test]
-fn statistics_count_what_was_paid_and_saved() {
+fn cache_stats_counts_paid_and_saved_calls() {
     let home = home_with(&["a", "a", "b", "a"]);
     let stats = home.run(&["cache", "stats", "--json"]).ok().json();
     assert_eq!(stats["entries"], 2);
@@ -151,7 +151,7 @@ fn statistics_count_what_was_paid_and_saved() {
 }
 
 #[test]
-fn a_sweep_erases_what_is_over() {
+fn cache_sweep_erases_expired_entries() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -168,7 +168,7 @@ fn a_sweep_erases_what_is_over() {
 }
 
 #[test]
-fn commands_about_a_memory_that_is_not_there_say_so() {
+fn cache_commands_report_a_missing_store() {
     let home = Home::new();
     for command in [
         &["cache", "ls"][..],

@@ -3,7 +3,7 @@
 use crate::support::{Home, MARKING};
 
 #[test]
-fn a_cassette_plays_in_an_empty_home_with_the_upstream_stopped() {
+fn cassette_replays_in_an_empty_home_without_the_upstream() {
     let home = Home::new();
     let server = crate::support::Server::start("{\"answer\": 42, \"pi\": 3.141592653589793}");
     let agent = format!(
@@ -31,7 +31,7 @@ fn a_cassette_plays_in_an_empty_home_with_the_upstream_stopped() {
 }
 
 #[test]
-fn frozen_ignores_expiry_and_checks_files_by_content() {
+fn frozen_ignores_expiry_and_compares_file_contents() {
     let home = Home::new();
     let agent = MARKING.replace(
         "      args:",
@@ -55,7 +55,7 @@ fn frozen_ignores_expiry_and_checks_files_by_content() {
 }
 
 #[test]
-fn what_is_no_cassette_is_refused_by_line() {
+fn import_refuses_invalid_cassettes_with_the_line() {
     let home = Home::new();
     home.write("bad.jsonl", "{\"something\": 1}\n");
     let bad = home.run(&["cache", "import", "bad.jsonl"]).fails(1);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::bodies::frozen_parts;
-use crate::provider::{OBEDIENT, Provider, SHELL, session};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
 use crate::support::Home;
 
 /// The example, and the file that it is tried on.
@@ -18,7 +18,7 @@ pub(crate) fn with_the_example(home: &Home) {
 pub(crate) const TASK: &str = "Finish the TODO in examples/data/draft.md";
 
 #[test]
-fn the_example_reads_edits_and_reads_again_with_a_hit_and_nothing_stale() {
+fn coder_example_reads_edits_and_rereads_with_a_hit() {
     let (home, provider) = (Home::new(), Provider::built_in());
     with_the_example(&home);
     let ran = home.ask(&provider, &["examples/coder.yaml"], TASK).ok();
@@ -72,7 +72,7 @@ fn the_example_reads_edits_and_reads_again_with_a_hit_and_nothing_stale() {
 }
 
 #[test]
-fn without_a_cache_every_call_runs() {
+fn no_cache_and_refresh_run_every_call() {
     for flag in ["--no-cache", "--refresh"] {
         let (home, provider) = (Home::new(), Provider::built_in());
         with_the_example(&home);
@@ -91,8 +91,8 @@ fn without_a_cache_every_call_runs() {
 }
 
 #[test]
-fn stdout_holds_the_answer_and_nothing_else() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn stdout_contains_the_answer_only() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     for arguments in [
         &["agent.yaml", "--yes"][..],
@@ -117,30 +117,33 @@ fn stdout_holds_the_answer_and_nothing_else() {
 }
 
 #[test]
-fn for_programs_there_is_json() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn json_output_contains_answer_session_and_report() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     let ran = home.ask(&provider, &["agent.yaml", "--json"], "hello").ok();
-    let told = ran.json();
-    assert_eq!(told["answer"], "I was told: hello");
+    let reported = ran.json();
+    assert_eq!(reported["answer"], "I was told: hello");
     assert_eq!(
-        (&told["ended"], &told["agent"]),
+        (&reported["ended"], &reported["agent"]),
         (&json!("end"), &json!("root"))
     );
-    assert_eq!(told["session"], session(&ran));
-    assert_eq!(told["report"]["model_calls"], 1);
-    assert!(told["report"]["dollars"].as_f64().unwrap() > 0.0, "{told}");
+    assert_eq!(reported["session"], session(&ran));
+    assert_eq!(reported["report"]["model_calls"], 1);
+    assert!(
+        reported["report"]["dollars"].as_f64().unwrap() > 0.0,
+        "{reported}"
+    );
 }
 
 #[test]
-fn another_process_goes_on_with_the_same_bytes() {
+fn resumed_session_sends_the_same_prefix() {
     let models = [
         "{provider: openai, model: gpt-4o}",
         "{provider: openai, model: gpt-5, format: responses}",
         "{provider: anthropic, model: claude-sonnet-5}",
     ];
     for model in models {
-        let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+        let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
         let file = format!(
             "models:\n  one: {model}\n{}",
             SHELL.replace("openai/gpt-4o", "one")
@@ -177,8 +180,8 @@ fn another_process_goes_on_with_the_same_bytes() {
 }
 
 #[test]
-fn what_a_toolset_says_of_itself_is_in_the_text_of_the_system() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn instruction_of_a_toolset_is_part_of_the_system_prompt() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     let toolset = "{type: shell, instruction: Use the shell with care.}";
     home.write("agent.yaml", SHELL.replace("{type: shell}", toolset));
     home.ask(&provider, &["agent.yaml"], "hello").ok();
@@ -191,7 +194,7 @@ fn what_a_toolset_says_of_itself_is_in_the_text_of_the_system() {
 
 #[test]
 fn approval_is_denied_through_a_pipe() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     let run = "run touch made; echo done";
     home.write("agent.yaml", SHELL);
     let refused = home.ask(&provider, &["agent.yaml"], run).ok();
@@ -236,7 +239,7 @@ fn approval_is_denied_through_a_pipe() {
 
 #[test]
 fn yes_does_not_allow_writes_of_protected_files() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     let allowing = format!("{SHELL}permissions: {{allow: [shell]}}\n");
     home.write("hooks.yaml", "hooks: {}\n");
     for (file, command) in [
@@ -263,7 +266,7 @@ fn yes_does_not_allow_writes_of_protected_files() {
 
 #[test]
 fn events_of_a_sub_agent_are_labeled_with_its_name() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write(
         "team.yaml",
         "agents:
@@ -290,14 +293,14 @@ fn events_of_a_sub_agent_are_labeled_with_its_name() {
         rest = &rest[at + expected.len()..];
     }
     // Both agents' answers are in the sum.
-    let told = home
+    let reported = home
         .ask(
             &provider,
             &["team.yaml", "--yes", "--json"],
             "delegate echo hi",
         )
         .ok();
-    assert_eq!(told.json()["report"]["model_calls"], 4);
+    assert_eq!(reported.json()["report"]["model_calls"], 4);
     let only = home
         .ask(&provider, &["team.yaml", "--agent", "helper"], "hello")
         .ok();
@@ -305,8 +308,8 @@ fn events_of_a_sub_agent_are_labeled_with_its_name() {
 }
 
 #[test]
-fn tools_stay_in_the_workspace() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn tools_are_confined_to_the_workspace() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL.replace("shell", "filesystem"));
     home.write("inside/note.txt", "inside");
     home.write("outside.txt", "a secret thing");
@@ -339,8 +342,8 @@ fn tools_stay_in_the_workspace() {
 }
 
 #[test]
-fn a_budget_ends_the_turn_and_says_so() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn exhausted_budget_ends_the_turn_with_a_message() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", format!("{SHELL}budget: {{max_tokens: 1}}\n"));
     let ran = home
         .ask(&provider, &["agent.yaml", "--yes"], "run echo hi")
@@ -362,9 +365,9 @@ fn a_budget_ends_the_turn_and_says_so() {
 }
 
 #[test]
-fn a_session_that_is_continued_elsewhere_goes_on_in_both() {
+fn session_continued_by_two_processes_keeps_both_turns() {
     // Requests of two at once arrive in any order.
-    let provider = Provider::scripted(OBEDIENT).accepting_anything();
+    let provider = Provider::scripted(SCRIPTED_MODEL).accepting_anything();
     let home = Home::new();
     home.write("agent.yaml", SHELL);
     let name = session(&home.ask(&provider, &["agent.yaml"], "first").ok());
@@ -376,7 +379,7 @@ fn a_session_that_is_continued_elsewhere_goes_on_in_both() {
         let both = [ask("second"), ask("third")];
         for asked in both {
             let ran = asked.join().unwrap();
-            // Whoever comes second begins again from there, or is told to.
+            // The second turn starts again after the first one, or gets a warning.
             assert!(
                 ran.code == Some(0) || ran.stderr.contains("elsewhere"),
                 "{ran}"
@@ -395,8 +398,8 @@ fn a_session_that_is_continued_elsewhere_goes_on_in_both() {
 }
 
 #[test]
-fn a_very_long_question_arrives() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn very_long_question_is_sent_completely() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     let question = "ü".repeat(300_000);
     let ran = home.ask(&provider, &["agent.yaml"], &question).ok();
@@ -405,7 +408,7 @@ fn a_very_long_question_arrives() {
 
 #[test]
 fn recalled_memories_are_added_to_the_message_and_not_to_the_system_prompt() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write(
         "remember.yaml",
         r#"
@@ -426,16 +429,16 @@ nodes:
     session(&ran);
     let messages = provider.received()[0].json()["messages"].clone();
     assert_eq!(messages[0], json!({"role": "system", "content": "Help."}));
-    let told = messages[1]["content"].as_str().unwrap();
+    let reported = messages[1]["content"].as_str().unwrap();
     for expected in [
         "- whale: it dived 1,200 m in May\n",
         "- pod: {\"whale\":7,\"calves\":2}\n",
         "The time is 20",
     ] {
-        assert!(told.contains(expected), "{expected}: {told}");
+        assert!(reported.contains(expected), "{expected}: {reported}");
     }
     assert!(
-        !told.contains("boat") && !told.contains("metadata"),
-        "{told}"
+        !reported.contains("boat") && !reported.contains("metadata"),
+        "{reported}"
     );
 }

@@ -1,9 +1,9 @@
-//! What somebody sees whose chat cannot go on, and what to do then.
+//! Errors of chats that cannot continue, and their remedies.
 
 use std::process::Command;
 
-use crate::provider::{OBEDIENT, Provider, SHELL, session};
-use crate::support::{Home, Ran};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
+use crate::support::{CommandOutput, Home};
 
 /// Asks a model whose provider the file does not know.
 const PLAIN: &str = "agents: {root: {model: openai/gpt-4o}}\n";
@@ -73,7 +73,7 @@ fn every_provider_error_is_reported_with_a_remedy() {
 }
 
 #[test]
-fn an_answer_that_is_cut_off_is_accounted_for_as_such() {
+fn truncated_answer_is_recorded_as_truncated() {
     let (home, provider) = (Home::new(), Provider::built_in());
     home.write("agent.yaml", PLAIN);
     let ran = home
@@ -129,8 +129,8 @@ agents:
             assert_eq!(ran.stdout, answer, "{agent}, {question}");
             assert!(ran.stderr.contains(said), "{agent}, {question}: {ran}");
             let is_cut_off = ["cut", "malformed"].contains(&question);
-            let told = ran.stderr.contains("1 answer that was cut off");
-            assert!(told || !is_cut_off, "{agent}, {question}: {ran}");
+            let reported = ran.stderr.contains("1 answer that was cut off");
+            assert!(reported || !is_cut_off, "{agent}, {question}: {ran}");
             let name = session(&ran);
             let next = home.ask(&provider, &["agent.yaml", "--session", &name], "hello");
             assert_eq!(next.ok().stdout, "Fine.\n", "{agent}, {question}");
@@ -139,7 +139,7 @@ agents:
 }
 
 #[test]
-fn a_missing_key_is_named_before_anything_is_sent_and_so_is_the_way_without_one() {
+fn missing_key_is_reported_before_sending_with_an_alternative() {
     let home = Home::new();
     for (model, variable, way) in [
         (
@@ -170,7 +170,7 @@ fn a_missing_key_is_named_before_anything_is_sent_and_so_is_the_way_without_one(
 }
 
 #[test]
-fn a_run_without_a_key_says_the_same() {
+fn workflow_reports_a_missing_key_like_a_chat() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -185,7 +185,7 @@ fn a_run_without_a_key_says_the_same() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named() {
+fn unreachable_server_is_reported_with_a_remedy() {
     let home = Home::new();
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
@@ -207,7 +207,7 @@ fn a_server_that_is_not_there_is_named() {
 }
 
 #[test]
-fn what_is_no_question_is_refused_before_anything_is_opened() {
+fn invalid_question_is_refused_before_the_store_is_opened() {
     let home = Home::new();
     home.write("agent.yaml", SHELL);
     for (question, code) in [
@@ -225,8 +225,8 @@ fn what_is_no_question_is_refused_before_anything_is_opened() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn missing_files_agents_and_sessions_are_named() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     let ran = home.ask(&provider, &["missing.yaml"], "hello").fails(2);
     assert!(ran.stderr.contains("missing.yaml: No such file"), "{ran}");
@@ -254,8 +254,8 @@ fn what_is_not_there_is_named() {
 }
 
 #[test]
-fn without_a_memory_the_question_is_answered_and_nothing_is_promised() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn chat_without_a_store_answers_and_warns() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     home.write("file", "");
     let ran = home
@@ -264,14 +264,14 @@ fn without_a_memory_the_question_is_answered_and_nothing_is_promised() {
     assert_eq!(ran.stdout, "I was told: hello\n");
     assert!(ran.stderr.contains("warning: chat not saved"), "{ran}");
     assert!(!ran.stderr.contains("\nsession "), "{ran}");
-    let told = home
+    let reported = home
         .ask(
             &provider,
             &["agent.yaml", "--db", "file/x.db", "--json"],
             "hello",
         )
         .ok();
-    assert!(told.json()["session"].is_null(), "{told}");
+    assert!(reported.json()["session"].is_null(), "{reported}");
     let ran = home
         .ask_with(&provider, &["agent.yaml"], b"hello", |command| {
             command.env_remove("HOME").env_remove("XDG_DATA_HOME");
@@ -325,10 +325,10 @@ otherwise: {text: 'I was told: {{user}}'}
 
 #[cfg(unix)]
 #[test]
-fn an_answer_that_cannot_be_written_is_reported_with_its_session() {
+fn unwritable_stdout_is_reported_with_the_session() {
     use std::fs::File;
     use std::process::Stdio;
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     if cfg!(target_os = "linux") {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -340,7 +340,7 @@ fn an_answer_that_cannot_be_written_is_reported_with_its_session() {
         assert!(ran.stderr.contains("No space left"), "{ran}");
         session(&ran);
     }
-    // Whoever was to read it has gone.
+    // The reader of stdout is gone.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let ran = home
@@ -374,7 +374,7 @@ fn ctrl_c_ends_a_turn_and_prints_how_to_continue() {
     use std::io::Write as _;
     use std::process::Stdio;
     use std::time::{Duration, Instant};
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     for signal in [Signal::INT, Signal::TERM] {
         let _ = std::fs::remove_file(home.join("pid"));
@@ -397,7 +397,7 @@ fn ctrl_c_ends_a_turn_and_prints_how_to_continue() {
             std::thread::sleep(Duration::from_millis(5));
         }
         kill_process(Pid::from_child(&child), signal).unwrap();
-        let ran: Ran = child.wait_with_output().unwrap().into();
+        let ran: CommandOutput = child.wait_with_output().unwrap().into();
         let ran = ran.fails(130);
         assert_eq!(ran.stdout, "", "{ran}");
         assert!(
@@ -420,11 +420,11 @@ fn ctrl_c_ends_a_turn_and_prints_how_to_continue() {
     }
 }
 
-fn piped(command: &mut Command, question: &str) -> Ran {
+fn piped(command: &mut Command, question: &str) -> CommandOutput {
     piped_bytes(command, question.as_bytes())
 }
 
-fn piped_bytes(command: &mut Command, question: &[u8]) -> Ran {
+fn piped_bytes(command: &mut Command, question: &[u8]) -> CommandOutput {
     use std::io::Write as _;
     use std::process::Stdio;
     let mut child = command

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::support::{Home, MARKING, Ran};
+use crate::support::{CommandOutput, Home, MARKING};
 
 const SECRET: &str = "{\"TOKEN\": \"hunter2\"}";
 
@@ -14,7 +14,7 @@ fn home() -> (Home, PathBuf) {
     (home, key)
 }
 
-fn run(home: &Home) -> Ran {
+fn run(home: &Home) -> CommandOutput {
     home.run(&[
         "run",
         "agent.yaml",
@@ -27,7 +27,7 @@ fn run(home: &Home) -> Ran {
 }
 
 #[test]
-fn a_damaged_key_costs_a_warning_and_the_cache() {
+fn damaged_digest_key_disables_the_cache_with_a_warning() {
     let (home, key) = home();
     assert_eq!(run(&home).json()["answer"]["_cache_stored"], true);
     let good = std::fs::read(&key).unwrap();
@@ -63,7 +63,7 @@ fn a_damaged_key_costs_a_warning_and_the_cache() {
 }
 
 #[test]
-fn a_key_in_the_way_of_which_something_is_costs_no_run() {
+fn unusable_digest_key_path_does_not_fail_the_run() {
     let (home, key) = home();
     std::fs::create_dir_all(&key).unwrap();
     let ran = run(&home);
@@ -84,11 +84,11 @@ fn a_key_in_the_way_of_which_something_is_costs_no_run() {
 fn a_key_readable_by_others_is_reported_once() {
     use std::os::unix::fs::PermissionsExt as _;
     let (home, key) = home();
-    let told = |ran: &Ran| ran.stderr.matches("is open to others").count();
-    assert_eq!(told(&run(&home)), 0);
+    let reported = |ran: &CommandOutput| ran.stderr.matches("is open to others").count();
+    assert_eq!(reported(&run(&home)), 0);
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let ran = run(&home);
-    assert_eq!(told(&ran), 1, "{ran}");
+    assert_eq!(reported(&ran), 1, "{ran}");
     assert!(
         ran.stderr.contains("mode 644") && ran.stderr.contains("chmod 600"),
         "{ran}"
@@ -109,5 +109,5 @@ fn a_key_readable_by_others_is_reported_once() {
     ])
     .ok();
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(told(&run(&home)), 0);
+    assert_eq!(reported(&run(&home)), 0);
 }

@@ -1,4 +1,4 @@
-//! Where `sessions export` and `cache export` write to.
+//! Destinations of `sessions export` and `cache export`.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use crate::provider::{OBEDIENT, Provider, SHELL};
-use crate::support::{Home, MARKING, Ran};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL};
+use crate::support::{CommandOutput, Home, MARKING};
 
 /// The commands, and what is in all that they write.
 const COMMANDS: [(&[&str], &str); 2] = [
@@ -19,18 +19,18 @@ const COMMANDS: [(&[&str], &str); 2] = [
 fn home() -> Home {
     let home = Home::new();
     home.write("team.yaml", SHELL);
-    home.ask(&Provider::scripted(OBEDIENT), &["team.yaml"], "hello")
+    home.ask(&Provider::scripted(SCRIPTED_MODEL), &["team.yaml"], "hello")
         .ok();
     home.write("agent.yaml", MARKING);
     home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
     home
 }
 
-fn export(home: &Home, command: &[&str], file: &Path) -> Ran {
+fn export(home: &Home, command: &[&str], file: &Path) -> CommandOutput {
     home.run(&[command, &[file.to_str().unwrap()]].concat())
 }
 
-/// What is there to be read at once.
+/// The data that can be read without waiting.
 fn arrived(from: &mut File) -> String {
     let mut bytes = vec![0; 64 << 10];
     let length = from.read(&mut bytes).unwrap();
@@ -45,7 +45,7 @@ fn leftovers(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_pipe_is_written_into_and_stays() {
+fn export_writes_into_a_pipe() {
     let home = home();
     let pipe = home.join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -59,14 +59,14 @@ fn a_pipe_is_written_into_and_stays() {
     for (command, part) in COMMANDS {
         export(&home, command, &pipe).ok();
         assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
-        let told = arrived(&mut both_ends);
-        assert!(told.contains(part), "{told}");
+        let reported = arrived(&mut both_ends);
+        assert!(reported.contains(part), "{reported}");
     }
 }
 
-/// A terminal, because nothing can be put in its place by anybody.
+/// A terminal, because it cannot be replaced by a file.
 #[test]
-fn a_device_is_written_into() {
+fn export_writes_into_a_device() {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let home = home();
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -83,13 +83,13 @@ fn a_device_is_written_into() {
         symlink(name.to_str().unwrap(), &link).unwrap();
         export(&home, command, &link).ok();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        let told = arrived(&mut controller);
-        assert!(told.contains(&part[..10]), "{told}");
+        let reported = arrived(&mut controller);
+        assert!(reported.contains(&part[..10]), "{reported}");
     }
 }
 
 #[test]
-fn what_takes_nothing_says_so_and_stays() {
+fn export_to_a_socket_or_directory_fails() {
     let home = home();
     let socket = home.join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
@@ -104,7 +104,7 @@ fn what_takes_nothing_says_so_and_stays() {
 }
 
 #[test]
-fn symbolic_links_are_followed_and_stay() {
+fn export_follows_and_keeps_symbolic_links() {
     let home = home();
     home.write("elsewhere/there.jsonl", "before");
     symlink("elsewhere/there.jsonl", home.join("to-there")).unwrap();
@@ -118,8 +118,8 @@ fn symbolic_links_are_followed_and_stay() {
             assert!(link.is_symlink());
             let written = home.join("elsewhere").join(target);
             assert!(fs::symlink_metadata(&written).unwrap().is_file());
-            let told = fs::read_to_string(&written).unwrap();
-            assert!(told.contains(part), "{told}");
+            let reported = fs::read_to_string(&written).unwrap();
+            assert!(reported.contains(part), "{reported}");
             fs::remove_file(written).unwrap();
         }
         let ran = export(&home, command, Path::new("circle")).fails(1);
@@ -133,7 +133,7 @@ fn symbolic_links_are_followed_and_stay() {
 }
 
 #[test]
-fn the_files_of_the_memory_itself_are_refused_by_every_name() {
+fn export_over_files_of_the_store_is_refused() {
     let home = home();
     let database = home.database();
     let folder = database.parent().unwrap();

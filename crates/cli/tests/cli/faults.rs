@@ -26,7 +26,7 @@ nodes:
 
 #[cfg(unix)]
 #[test]
-fn entries_reported_as_stored_survive_a_kill() {
+fn entries_reported_as_stored_survive_a_kill_of_the_process() {
     let home = Home::new();
     home.write("agent.yaml", MANY);
     let items: Vec<u32> = (0..1_000).collect();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::provider::Provider;
-use crate::support::{Home, Ran};
+use crate::support::{CommandOutput, Home};
 
 const TEAM: &str = "
 models: {it: {model: gpt-4o-mini}}
@@ -39,7 +39,7 @@ fn bodies(provider: &Provider) -> Vec<Value> {
 
 /// `format: chat` stands for the time when it was the default.
 #[test]
-fn a_stored_session_keeps_its_format_and_a_new_one_takes_the_models() {
+fn stored_session_keeps_its_format_and_a_new_one_uses_the_default() {
     let (home, provider) = (Home::new(), Provider::built_in());
     home.write("agent.yaml", with_format(TEAM));
     let first = home
@@ -60,12 +60,12 @@ fn a_stored_session_keeps_its_format_and_a_new_one_takes_the_models() {
 }
 
 #[test]
-fn an_answer_that_was_stored_before_the_default_changed_is_a_hit() {
+fn answer_stored_before_the_default_changed_is_a_hit() {
     let (home, provider) = (Home::new(), Provider::built_in());
     let run = || {
         let mut command = home.command(&["run", "step.yaml"]);
         provider.known_to(&mut command);
-        Ran::from(
+        CommandOutput::from(
             command
                 .env("OPENAI_API_KEY", "sk-test-0123456789")
                 .output()
@@ -83,7 +83,7 @@ fn an_answer_that_was_stored_before_the_default_changed_is_a_hit() {
 
 /// The same of whole answers of agents, of the first and of a later message.
 #[test]
-fn a_kept_answer_of_an_agent_is_found_whatever_the_format() {
+fn cached_agent_answer_is_found_in_every_format() {
     let (home, provider) = (Home::new(), Provider::built_in());
     let file = TEAM.replace("know whales.", "know whales., cache: {enabled: true}");
     let ask = |file: &str| {
@@ -106,7 +106,7 @@ fn a_kept_answer_of_an_agent_is_found_whatever_the_format() {
 }
 
 #[test]
-fn tools_with_an_effort_go_to_responses_also_at_a_base_url() {
+fn tools_with_effort_use_responses_also_at_a_base_url() {
     let (home, provider) = (Home::new(), Provider::built_in());
     let file = |keys: &str| {
         format!(
@@ -129,7 +129,7 @@ agents:
 }
 
 #[test]
-fn a_refused_effort_is_a_problem_of_the_file_that_lists_the_allowed_ones() {
+fn unsupported_effort_is_a_problem_with_the_allowed_values() {
     let home = Home::new();
     let team = TEAM.replace("gpt-4o-mini", "gpt-5.1, reasoning_effort: minimal");
     let step = STEP.replace("gpt-4o-mini", "gpt-5.1, reasoning_effort: minimal");

@@ -73,7 +73,7 @@ fn with_tiny_disk(options: &str, script: &str) -> Option<String> {
     ))
 }
 
-/// What was reported in each case, by its heading.
+/// The reports by the heading of their case.
 #[track_caller]
 fn cases(report: &str) -> Vec<(&str, &str)> {
     let cases = report.split("=== ").skip(1);
@@ -105,7 +105,7 @@ fn all_name_the_full_disk(report: &str) -> usize {
 }
 
 #[test]
-fn a_run_on_a_full_disk_says_that_there_is_no_space() {
+fn full_disk_is_reported_by_run() {
     let script = r#"
 for free in 0 1 2 3 5 9 12 17 20 26 30; do
     rm -rf "$TINY/data"
@@ -138,7 +138,7 @@ cachalot why --last
 }
 
 #[test]
-fn a_disk_without_room_for_further_files_is_full() {
+fn disk_without_inodes_is_reported_as_full() {
     let script = r#"
 use_up() {
     i=0
@@ -186,7 +186,7 @@ echo "=== device"
 }
 
 #[test]
-fn a_file_beyond_the_limit_of_the_process_is_no_matter_of_permissions() {
+fn file_size_limit_is_reported_as_full_disk() {
     let script = r#"
 trap '' XFSZ
 mkdir db

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::provider::Provider;
-use crate::support::{Home, Ran};
+use crate::support::{CommandOutput, Home};
 
 /// Calls of the script that must not run; one more is allowed by a rule.
 const FORBIDDEN: usize = 13;
@@ -15,7 +15,7 @@ fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn attacked(arguments: &[&str]) -> (Home, Ran) {
+fn attacked(arguments: &[&str]) -> (Home, CommandOutput) {
     let home = Home::new();
     home.write(".env", "TOKEN=abc123\n");
     home.write("notes/depth.md", "2,000 m\n");
@@ -37,7 +37,7 @@ fn attacked(arguments: &[&str]) -> (Home, Ran) {
     (home, ran)
 }
 
-fn refused(ran: &Ran) -> usize {
+fn refused(ran: &CommandOutput) -> usize {
     ran.stderr
         .lines()
         .filter(|line| line.contains(" refused "))
@@ -45,14 +45,14 @@ fn refused(ran: &Ran) -> usize {
 }
 
 #[test]
-fn attacks_are_denied_or_asked_about() {
+fn attacks_are_denied_or_need_approval() {
     let (_home, ran) = attacked(&[]);
     assert_eq!(refused(&ran), FORBIDDEN, "{ran}");
     assert!(ran.stdout.contains("depth.md"), "{ran}");
 }
 
 #[test]
-fn attacks_are_denied_with_yes() {
+fn attacks_are_denied_with_the_yes_flag() {
     let (_home, ran) = attacked(&["--yes"]);
     // Nothing denies the request: `--yes` lets it, and the name cannot be resolved.
     assert_eq!(refused(&ran), FORBIDDEN - 1, "{ran}");

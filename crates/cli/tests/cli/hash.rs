@@ -3,7 +3,7 @@
 use crate::support::Home;
 
 #[test]
-fn lines_are_those_of_sha256sum() {
+fn hash_lines_equal_those_of_sha256sum() {
     let home = Home::new();
     home.write("abc.txt", "abc");
     home.write("with space.txt", "");
@@ -16,7 +16,7 @@ fn lines_are_those_of_sha256sum() {
 }
 
 #[test]
-fn other_algorithms_and_json() {
+fn hash_supports_other_algorithms_and_json() {
     let home = Home::new();
     home.write("abc.txt", "abc");
     let md5 = home.run(&["hash", "-a", "md5", "abc.txt"]).ok();
@@ -52,7 +52,7 @@ fn a_missing_file_does_not_hide_the_others() {
 
 #[cfg(unix)]
 #[test]
-fn names_that_would_break_a_line_are_escaped_as_sha256sum_does() {
+fn file_names_are_escaped_like_sha256sum() {
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let home = Home::new();
     for (name, escaped) in [

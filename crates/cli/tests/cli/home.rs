@@ -1,4 +1,4 @@
-//! Where the memory is: `--db`, `CACHALOT_DB`, `settings.ltm`, the default.
+//! The path of the store: `--db`, `CACHALOT_DB`, `settings.ltm`, the default.
 
 use crate::support::{Home, MARKING};
 
@@ -10,7 +10,7 @@ fn with_settings(settings: &str) -> String {
 }
 
 #[test]
-fn the_default_is_in_the_data_directory_and_private() {
+fn default_store_is_private_in_the_data_directory() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
@@ -26,7 +26,7 @@ fn the_default_is_in_the_data_directory_and_private() {
 }
 
 #[test]
-fn the_order_of_precedence() {
+fn database_path_precedence() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -38,7 +38,7 @@ fn the_order_of_precedence() {
         if let Some(value) = variable {
             command.env("CACHALOT_DB", value);
         }
-        let ran: crate::support::Ran = command.output().unwrap().into();
+        let ran: crate::support::CommandOutput = command.output().unwrap().into();
         ran.ok();
     };
     run(&["--db", "given.db"], Some("from-environment.db"));
@@ -50,7 +50,7 @@ fn the_order_of_precedence() {
 }
 
 #[test]
-fn every_documented_way_to_name_the_file_persists() {
+fn every_store_setting_of_the_file_persists() {
     for settings in [
         "  ltm:\n    path: a.db",
         "  ltm:\n    ltm_path: a.db",
@@ -66,7 +66,7 @@ fn every_documented_way_to_name_the_file_persists() {
 }
 
 #[test]
-fn a_backend_that_is_not_there_is_a_load_error() {
+fn unknown_backend_is_a_load_error() {
     let home = Home::new();
     for backend in ["duckdb", "nonsense"] {
         home.write(
@@ -97,7 +97,7 @@ fn environment_variables_are_expanded_in_settings() {
 }
 
 #[test]
-fn a_memory_without_a_file_is_asked_for_by_its_backend() {
+fn memory_path_is_refused_in_favor_of_the_in_process_backend() {
     let home = Home::new();
     for settings in [
         "  ltm:\n    path: \":memory:\"",

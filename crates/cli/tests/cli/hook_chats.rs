@@ -11,16 +11,16 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::hooks::{project, with_the_examples, words};
-use crate::provider::{OBEDIENT, Provider, SHELL, session};
-use crate::support::{Home, Ran};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
+use crate::support::{CommandOutput, Home};
 
-fn obedient(home: Home) -> (Home, Provider) {
+fn with_scripted_model(home: Home) -> (Home, Provider) {
     home.write("agent.yaml", SHELL);
-    (home, Provider::scripted(OBEDIENT))
+    (home, Provider::scripted(SCRIPTED_MODEL))
 }
 
 /// Asks with the hooks of a file; what is not denied is allowed.
-fn ask(home: &Home, provider: &Provider, hooks: &str, question: &str) -> Ran {
+fn ask(home: &Home, provider: &Provider, hooks: &str, question: &str) -> CommandOutput {
     home.ask(
         provider,
         &["agent.yaml", "--yes", "--hooks", hooks],
@@ -34,8 +34,8 @@ fn asked_last(provider: &Provider) -> String {
 }
 
 #[test]
-fn a_guard_of_claude_code_denies_and_the_tool_is_never_run() {
-    let (home, provider) = obedient(project("claude"));
+fn claude_code_guard_denies_before_the_tool_runs() {
+    let (home, provider) = with_scripted_model(project("claude"));
     let build = home.write("build/marker", "here");
     let hooks = ".claude/settings.json";
     let ran = ask(&home, &provider, hooks, "run rm -rf build tests").ok();
@@ -51,13 +51,13 @@ fn a_guard_of_claude_code_denies_and_the_tool_is_never_run() {
 }
 
 #[test]
-fn the_guards_of_all_dialects_deny_in_a_chat() {
+fn guards_of_all_dialects_deny() {
     for (dialect, file) in [
         ("codex", ".codex/hooks.json"),
         ("gemini", ".gemini/settings.json"),
         ("docker-agent", "hooks.yml"),
     ] {
-        let (home, provider) = obedient(project(dialect));
+        let (home, provider) = with_scripted_model(project(dialect));
         let build = home.write("build/marker", "here");
         let ran = ask(&home, &provider, file, "run rm -rf build").ok();
         assert!(build.exists(), "{dialect}: {ran}");
@@ -69,8 +69,8 @@ fn the_guards_of_all_dialects_deny_in_a_chat() {
 }
 
 #[test]
-fn an_ask_of_a_hook_is_asked_through_a_pipe_in_vain() {
-    let (home, provider) = obedient(project("claude"));
+fn ask_of_a_hook_without_a_terminal_is_denied() {
+    let (home, provider) = with_scripted_model(project("claude"));
     let ran = home
         .ask(
             &provider,
@@ -85,7 +85,7 @@ fn an_ask_of_a_hook_is_asked_through_a_pipe_in_vain() {
 }
 
 #[test]
-fn the_context_of_a_prompt_script_reaches_the_model() {
+fn prompt_script_context_is_sent_to_the_model_once() {
     let provider = Provider::scripted("otherwise: {text: The tests pass.}");
     let home = project("claude");
     home.write("agent.yaml", SHELL);
@@ -93,9 +93,9 @@ fn the_context_of_a_prompt_script_reaches_the_model() {
     let name = home.path().file_name().unwrap().to_str().unwrap();
     let context = format!("The project is called {name}.");
     let messages = provider.received()[0].json()["messages"].clone();
-    let told = messages[1]["content"].to_string();
-    assert!(told.contains(&context), "{messages}");
-    assert!(told.contains("say tests"), "{messages}");
+    let reported = messages[1]["content"].to_string();
+    assert!(reported.contains(&context), "{messages}");
+    assert!(reported.contains("say tests"), "{messages}");
     assert_eq!(messages[0]["content"], "Run what you are told.");
     // It goes in once, and stays where it was sent.
     let next = home.ask(
@@ -109,7 +109,7 @@ fn the_context_of_a_prompt_script_reaches_the_model() {
 }
 
 #[test]
-fn a_stop_hook_of_claude_code_sends_the_agent_back_once() {
+fn claude_code_stop_hook_continues_the_turn_once() {
     const SCRIPT: &str = "
 rules: [{user: run the tests, steps: [{text: The tests pass.}]}]
 otherwise: {text: Done.}
@@ -127,8 +127,8 @@ otherwise: {text: Done.}
 }
 
 #[test]
-fn a_stop_hook_of_docker_agent_receives_the_answer() {
-    let (home, provider) = obedient(project("docker-agent"));
+fn docker_agent_stop_hook_receives_the_answer() {
+    let (home, provider) = with_scripted_model(project("docker-agent"));
     let ran = ask(&home, &provider, "hooks.yml", "hello").ok();
     assert_eq!(ran.stdout, "I was told: hello\n");
     assert!(
@@ -138,8 +138,8 @@ fn a_stop_hook_of_docker_agent_receives_the_answer() {
 }
 
 #[test]
-fn before_model_of_gemini_answers_instead_of_the_model() {
-    let (home, provider) = obedient(project("gemini"));
+fn gemini_before_model_hook_answers_without_a_request() {
+    let (home, provider) = with_scripted_model(project("gemini"));
     let ran = ask(&home, &provider, ".gemini/settings.json", "ping").ok();
     assert_eq!(ran.stdout, "pong\n", "{ran}");
     assert_eq!(provider.received().len(), 0);
@@ -153,8 +153,8 @@ fn before_model_of_gemini_answers_instead_of_the_model() {
 }
 
 #[test]
-fn a_script_of_fifteen_lines_answers_a_turn() {
-    let (home, provider) = obedient(with_the_examples());
+fn fifteen_line_script_answers_a_turn() {
+    let (home, provider) = with_scripted_model(with_the_examples());
     let script = std::fs::read_to_string(home.join("examples/hooks/faq.sh")).unwrap();
     assert!(script.lines().count() <= 15, "{script}");
     let hooks = "examples/hooks/hooks.yml";
@@ -167,7 +167,7 @@ fn a_script_of_fifteen_lines_answers_a_turn() {
     assert_eq!(provider.received().len(), 0);
     let shown = home.run(&["sessions", "show", &session(&ran)]).ok();
     assert!(shown.stdout.contains("  (the FAQ)\n"), "{shown}");
-    // Whoever hears of the end is told that no model gave the answer.
+    // The end-of-turn hook receives that no model gave the answer.
     let arguments = [
         "agent.yaml",
         "--json",
@@ -176,23 +176,23 @@ fn a_script_of_fifteen_lines_answers_a_turn() {
         "--hook-stop",
         "cat > stop.json",
     ];
-    let told = home
+    let reported = home
         .ask(&provider, &arguments, "May I have my money back?")
         .ok()
         .json();
     let stop: Value =
         serde_json::from_slice(&std::fs::read(home.join("stop.json")).unwrap()).unwrap();
     assert_eq!(stop["synthetic"], true, "{stop}");
-    assert_eq!(stop["stop_response"], told["answer"]);
-    assert_eq!(told["answered_by"], "the FAQ");
-    assert_eq!(told["report"]["model_calls"], 0);
+    assert_eq!(stop["stop_response"], reported["answer"]);
+    assert_eq!(reported["answered_by"], "the FAQ");
+    assert_eq!(reported["report"]["model_calls"], 0);
     let other = ask(&home, &provider, hooks, "hello").ok();
     assert_eq!(other.stdout, "I was told: hello\n");
 }
 
 #[test]
-fn the_flags_of_the_command_line_are_hooks() {
-    let (home, provider) = obedient(Home::new());
+fn hooks_are_configured_by_command_line_flags() {
+    let (home, provider) = with_scripted_model(Home::new());
     let flags = [
         "agent.yaml",
         "--yes",
@@ -208,8 +208,8 @@ fn the_flags_of_the_command_line_are_hooks() {
         "echo end >> told",
     ];
     home.ask(&provider, &flags, "run true").ok();
-    let told = std::fs::read_to_string(home.join("told")).unwrap();
-    assert_eq!(told, "start\npre\npost\nstop\nend\n");
+    let reported = std::fs::read_to_string(home.join("told")).unwrap();
+    assert_eq!(reported, "start\npre\npost\nstop\nend\n");
 
     let deny = "echo 'not on a Sunday' >&2; exit 2";
     let ran = home
@@ -224,8 +224,8 @@ fn the_flags_of_the_command_line_are_hooks() {
 }
 
 #[test]
-fn hook_inputs_match_the_events() {
-    let (home, provider) = obedient(Home::new());
+fn hook_inputs_match_their_event() {
+    let (home, provider) = with_scripted_model(Home::new());
     let flags = [
         "agent.yaml",
         "--yes",
@@ -267,8 +267,8 @@ fn guard(who: &str) -> String {
 }
 
 #[test]
-fn the_hooks_of_the_users_configuration_hold_for_every_agent() {
-    let (home, provider) = obedient(Home::new());
+fn user_configured_hooks_apply_to_every_agent() {
+    let (home, provider) = with_scripted_model(Home::new());
     let configured = |command: &mut Command, home: &Home| {
         command.env("XDG_CONFIG_HOME", home.join("configuration"));
     };
@@ -313,8 +313,8 @@ fn the_hooks_of_the_users_configuration_hold_for_every_agent() {
 }
 
 #[test]
-fn without_xdg_the_configuration_is_in_the_home() {
-    let (home, provider) = obedient(Home::new());
+fn configuration_without_xdg_is_read_from_the_home_directory() {
+    let (home, provider) = with_scripted_model(Home::new());
     home.write(".config/cachalot/hooks.yaml", guard("at home"));
     let ran = home
         .ask(&provider, &["agent.yaml", "--yes"], "run touch made")
@@ -324,8 +324,8 @@ fn without_xdg_the_configuration_is_in_the_home() {
 }
 
 #[test]
-fn they_hold_for_the_agents_of_workflows_too() {
-    let (home, provider) = obedient(Home::new());
+fn user_configured_hooks_apply_to_agents_of_workflows() {
+    let (home, provider) = with_scripted_model(Home::new());
     home.write(".config/cachalot/hooks.yaml", guard("in workflows"));
     let node =
         "nodes: [{name: ask, uses: agent.run, with: {input: run touch made}, output: answer}]";
@@ -335,16 +335,16 @@ fn they_hold_for_the_agents_of_workflows_too() {
     );
     let mut command = home.command(&["run", "work.yaml", "-q"]);
     provider.known_to(&mut command);
-    let ran: Ran = command.output().unwrap().into();
+    let ran: CommandOutput = command.output().unwrap().into();
     let answer = ran.ok().json()["answer"]["text"].to_string();
     assert!(answer.contains("in workflows"), "{answer}");
     assert!(!home.join("made").exists());
 }
 
-/// As scripts do that look at how a session went.
+/// Scripts that read the transcript of a session.
 #[test]
-fn a_stop_hook_of_claude_code_reads_the_transcript() {
-    let (home, provider) = obedient(Home::new());
+fn claude_code_stop_hook_reads_the_transcript() {
+    let (home, provider) = with_scripted_model(Home::new());
     home.write(
         ".claude/settings.json",
         r#"{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "sh ./look.sh"}]}]}}"#,
@@ -362,8 +362,8 @@ fn a_stop_hook_of_claude_code_reads_the_transcript() {
 }
 
 #[test]
-fn variables_that_a_session_start_hook_sets_reach_the_commands_of_the_session() {
-    let (home, provider) = obedient(project("claude"));
+fn session_start_variables_are_passed_to_shell_commands() {
+    let (home, provider) = with_scripted_model(project("claude"));
     let hooks = ".claude/settings.json";
     let ran = ask(
         &home,
@@ -373,7 +373,7 @@ fn variables_that_a_session_start_hook_sets_reach_the_commands_of_the_session() 
     )
     .ok();
     assert!(ran.stdout.contains("stage=test"), "{ran}");
-    // They are the session's, and nobody else's.
+    // The variables belong to the session only.
     let ran = home.ask(
         &provider,
         &["agent.yaml", "--yes"],
@@ -384,7 +384,7 @@ fn variables_that_a_session_start_hook_sets_reach_the_commands_of_the_session() 
 
 #[test]
 fn hooks_receive_the_approval_mode() {
-    let (home, provider) = obedient(Home::new());
+    let (home, provider) = with_scripted_model(Home::new());
     let hook = r#"{"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "grep -o '\"permission_mode\":\"[a-zA-Z]*\"' >> modes"}]}]}}"#;
     home.write(".claude/settings.json", hook);
     let hooks = ".claude/settings.json";
@@ -402,15 +402,15 @@ fn hooks_receive_the_approval_mode() {
 }
 
 #[test]
-fn what_was_added_to_a_prompt_is_not_added_again_while_it_is_unchanged() {
-    let (home, provider) = obedient(Home::new());
+fn unchanged_prompt_files_are_not_added_again() {
+    let (home, provider) = with_scripted_model(Home::new());
     home.write("NOTES.md", "The kettle is in the hut.");
     home.write(
         "agent.yaml",
         format!("{SHELL}    add_prompt_files: [NOTES.md]\n"),
     );
     // The model repeats what it is told: only what the user's messages say counts.
-    let told = || {
+    let reported = || {
         let body: Value = serde_json::from_str(&asked_last(&provider)).unwrap();
         let messages = body["messages"].as_array().unwrap().clone();
         let users = messages.iter().filter(|message| message["role"] == "user");
@@ -419,11 +419,11 @@ fn what_was_added_to_a_prompt_is_not_added_again_while_it_is_unchanged() {
             .count()
     };
     let name = session(&home.ask(&provider, &["agent.yaml"], "one").ok());
-    assert_eq!(told(), 1);
+    assert_eq!(reported(), 1);
     let again = ["agent.yaml", "--session", &name];
     home.ask(&provider, &again, "two").ok();
-    assert_eq!(told(), 1, "{}", asked_last(&provider));
+    assert_eq!(reported(), 1, "{}", asked_last(&provider));
     home.write("NOTES.md", "The kettle is in the shed.");
     home.ask(&provider, &again, "three").ok();
-    assert_eq!(told(), 2, "{}", asked_last(&provider));
+    assert_eq!(reported(), 2, "{}", asked_last(&provider));
 }

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::support::{Home, Ran};
+use crate::support::{CommandOutput, Home};
 
 /// A home with the examples of hooks.
 pub(crate) fn with_the_examples() -> Home {
@@ -47,7 +47,7 @@ const LS: &str = r#"{"tool_name": "shell", "tool_input": {"command": "ls"}}"#;
 
 impl Home {
     /// `cachalot hooks test …` with the input on stdin.
-    fn try_hooks(&self, event: &str, arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
+    fn try_hooks(&self, event: &str, arguments: &[&str], input: impl AsRef<[u8]>) -> CommandOutput {
         let arguments = [&["hooks", "test", event, "--input", "-"], arguments].concat();
         let mut child = self
             .command(&arguments)

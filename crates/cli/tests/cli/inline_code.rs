@@ -8,7 +8,7 @@ fn agent(code: &str) -> String {
 }
 
 #[test]
-fn what_a_block_returns_is_merged_and_what_it_prints_is_reported() {
+fn returned_values_are_merged_and_printed_text_is_reported() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -29,7 +29,7 @@ fn an_error_names_the_line_of_the_file() {
 }
 
 #[test]
-fn an_endless_block_fails_its_node_and_not_the_process() {
+fn endless_block_fails_its_node_only() {
     let home = Home::new();
     let agent = agent("while True:\n    pass").replace(
         "name: code\n",
@@ -41,7 +41,7 @@ fn an_endless_block_fails_its_node_and_not_the_process() {
 }
 
 #[test]
-fn a_block_has_no_way_out() {
+fn block_has_no_access_to_files_processes_or_network() {
     let home = Home::new();
     for code in [
         "open('stolen.txt', 'w')",
@@ -55,7 +55,7 @@ fn a_block_has_no_way_out() {
     }
 }
 
-/// Whether the machine has no `python3`, which is then said.
+/// Returns whether the machine has no `python3`, and reports it.
 pub(crate) fn has_no_python3() -> bool {
     let version = std::process::Command::new("python3")
         .arg("--version")
@@ -70,7 +70,7 @@ pub(crate) fn has_no_python3() -> bool {
 }
 
 #[test]
-fn the_file_or_the_command_chooses_what_runs_its_blocks() {
+fn runner_is_selected_by_the_file_or_the_command_line() {
     if has_no_python3() {
         return;
     }
@@ -96,7 +96,7 @@ fn the_file_or_the_command_chooses_what_runs_its_blocks() {
 }
 
 #[test]
-fn the_users_own_python_runs_only_when_asked_for() {
+fn python3_runs_only_when_selected() {
     if has_no_python3() {
         return;
     }
@@ -125,7 +125,7 @@ fn a_constant_of_the_file_is_a_value_in_code() {
 }
 
 #[test]
-fn an_endless_cycle_is_refused_and_one_with_a_way_out_stops_with_a_few_lines() {
+fn endless_cycle_is_refused_and_a_conditional_one_hits_the_limit() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -145,7 +145,7 @@ fn an_endless_cycle_is_refused_and_one_with_a_way_out_stops_with_a_few_lines() {
 }
 
 #[test]
-fn a_template_in_code_is_warned_of() {
+fn template_in_code_is_a_warning() {
     let home = Home::new();
     home.write("agent.yaml", agent("return {'x': '{{ state.y }}'}"));
     let ran = home.run(&["validate", "agent.yaml"]).ok();

@@ -33,7 +33,7 @@ fn inputs_are_merged_in_order() {
 }
 
 #[test]
-fn slips_are_named_with_a_remedy_and_exit_code_2() {
+fn input_errors_are_reported_with_a_remedy_and_exit_code_2() {
     let home = Home::new();
     home.write("agent.yaml", ECHO);
     for (input, expected) in [

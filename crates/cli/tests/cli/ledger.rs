@@ -1,7 +1,7 @@
 //! The ledger: what `why` and `cache stats` know of it, `cachalot ledger …`, and what other commands
 //! erase from it.
 
-use crate::provider::{OBEDIENT, Provider, SHELL, session};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
 use crate::support::{Home, MARKING};
 
 fn ledger(home: &Home) -> rusqlite::Connection {
@@ -50,7 +50,7 @@ fn rows(home: &Home) -> u64 {
 }
 
 #[test]
-fn why_shows_the_payment_after_30000_hits() {
+fn why_shows_the_payment_after_30000_later_hits() {
     let home = with_runs(&["x"]);
     let handle = run(&home, "x")["answer"]["_cache_key"].clone();
     let handle = handle.as_str().unwrap();
@@ -77,7 +77,7 @@ fn why_shows_the_payment_after_30000_hits() {
 }
 
 #[test]
-fn the_settings_of_a_file_bound_the_ledger() {
+fn settings_of_a_workflow_bound_the_ledger() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     run(&home, "old");
@@ -116,7 +116,7 @@ fn the_settings_of_a_file_bound_the_ledger() {
 
 #[test]
 fn the_settings_of_a_team_bound_the_ledger() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     home.ask(&provider, &["agent.yaml"], "hello").ok();
     ledger(&home)
@@ -143,7 +143,7 @@ fn the_settings_of_a_team_bound_the_ledger() {
 }
 
 #[test]
-fn a_failed_step_that_cost_nothing_is_not_called_paid() {
+fn failed_step_without_cost_is_not_called_paid() {
     let home = Home::new();
     let failing = MARKING.replace(
         "command: [\"sh\", \"-c\",",
@@ -189,7 +189,7 @@ fn a_failed_step_that_cost_nothing_is_not_called_paid() {
 }
 
 #[test]
-fn ledger_rm_erases_what_calls_were_about() {
+fn ledger_rm_erases_inputs_of_calls() {
     let home = with_runs(&["klabautermann", "klabautermann", "other"]);
     let named = "klabautermann";
     let answer = run(&home, "other")["answer"].clone();
@@ -224,7 +224,7 @@ fn ledger_rm_erases_what_calls_were_about() {
 }
 
 #[test]
-fn cache_rm_all_leaves_no_input_in_any_file() {
+fn cache_rm_all_removes_inputs_from_every_file() {
     let home = with_runs(&["klabautermann", "klabautermann"]);
     let dry = home.run(&["cache", "rm", "--all", "--dry-run"]).ok();
     assert!(dry.stderr.contains("2 calls"), "{dry}");
@@ -245,8 +245,8 @@ fn cache_rm_all_leaves_no_input_in_any_file() {
 }
 
 #[test]
-fn sessions_that_are_removed_leave_only_amounts_in_the_ledger() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn sessions_rm_leaves_only_amounts_in_the_ledger() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     let ask =
         |question: &str| session(&home.ask(&provider, &["agent.yaml", "--yes"], question).ok());
@@ -319,7 +319,7 @@ fn ledger_prune_deletes_calls_and_keeps_the_sums() {
 }
 
 #[test]
-fn a_ledger_that_is_not_there_is_named() {
+fn missing_ledger_is_reported() {
     let home = Home::new();
     for command in [["ledger", "rm"], ["ledger", "prune"]] {
         let ran = home.run(&[command[0], command[1], "--all"]).fails(1);
@@ -328,7 +328,7 @@ fn a_ledger_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_run_beside_a_locked_ledger_loses_no_payment() {
+fn run_during_a_locked_ledger_loses_no_payment() {
     let home = with_runs(&["a"]);
     let lock = ledger(&home);
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -348,7 +348,7 @@ fn a_run_beside_a_locked_ledger_loses_no_payment() {
 }
 
 #[test]
-fn calls_without_rows_are_counted_in_the_statistics() {
+fn dropped_rows_are_counted_in_the_statistics() {
     let home = with_runs(&["a"]);
     let stats = home.run(&["cache", "stats"]).ok();
     assert!(!stats.stdout.contains("sums only"), "{stats}");

@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use crate::provider::Provider;
-use crate::support::{Home, Ran};
+use crate::support::{CommandOutput, Home};
 
 /// A provider that the turn can run against.
 struct Target {
@@ -78,7 +78,7 @@ budget:
     )
 }
 
-fn turn(target: &Target, change: impl FnOnce(&mut Command)) -> Ran {
+fn turn(target: &Target, change: impl FnOnce(&mut Command)) -> CommandOutput {
     let home = Home::new();
     home.write("depth.txt", "4231\n");
     home.write("agent.yaml", agent(target.model));

@@ -36,7 +36,7 @@ nodes:
 }
 
 #[test]
-fn an_output_is_corrected_until_a_schema_takes_it() {
+fn loop_corrects_an_output_until_it_matches_the_schema() {
     let state = state(
         r#"
 name: corrected
@@ -95,7 +95,7 @@ nodes:
 }
 
 #[test]
-fn when_no_round_is_valid_the_file_says_what_becomes_of_it() {
+fn on_exhausted_decides_the_result_without_a_valid_round() {
     let best = state(&exhausted("return_best", ""));
     assert_eq!(
         (&best["n"], &best["reflection_output"], &best["exhausted"]),
@@ -118,7 +118,7 @@ fn when_no_round_is_valid_the_file_says_what_becomes_of_it() {
 }
 
 #[test]
-fn a_round_may_fail_and_blocks_may_be_lua() {
+fn loop_tolerates_a_failing_round_and_accepts_lua_blocks() {
     let state = state(
         r#"
 name: failing
@@ -152,7 +152,7 @@ nodes:
 }
 
 #[test]
-fn a_block_of_a_loop_that_is_refused_names_its_line() {
+fn refused_block_of_a_loop_names_its_line() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -163,7 +163,7 @@ fn a_block_of_a_loop_that_is_refused_names_its_line() {
 }
 
 #[test]
-fn a_validation_is_corrected_by_a_node() {
+fn node_corrects_a_failed_validation() {
     let file = |retries: u32| {
         format!(
             r#"
@@ -224,7 +224,7 @@ nodes:
 }
 
 #[test]
-fn an_extraction_is_corrected_by_a_node() {
+fn node_corrects_a_failed_extraction() {
     let initial = "{entities: [{name: Ada}], relationships: [{type: friends, subject: Ada, object: Charles}]}";
     let errors = json!([
         {
@@ -268,7 +268,7 @@ fn an_extraction_is_corrected_by_a_node() {
 
 /// An extraction that cannot be read counts as a round that is not valid.
 #[test]
-fn an_unreadable_extraction_is_corrected_by_a_node() {
+fn node_corrects_an_unreadable_extraction() {
     let corrected = extraction(
         "{relationships: 'Ada knows Charles'}",
         "{relationships: '{{ state.relationships }}', source_text: ''}",
@@ -323,7 +323,7 @@ fn a_wrapped_validation_is_keyed_by_the_schema() {
 }
 
 #[test]
-fn slips_are_found_before_anything_runs() {
+fn loop_problems_are_reported_at_load() {
     let home = Home::new();
     for (with, part) in [
         ("{generator: {run: x}}", "needs `evaluator`"),
@@ -395,7 +395,7 @@ fn slips_are_found_before_anything_runs() {
 
 /// A model judges, and a budget of calls ends the loop.
 #[test]
-fn a_model_may_judge() {
+fn model_evaluator_judges_within_a_budget() {
     let home = Home::new();
     let file = |answer: &str| {
         format!(

@@ -27,7 +27,6 @@ mod live;
 mod loops;
 mod memory;
 mod models;
-mod names;
 mod operations;
 mod prefix;
 mod prefix_live;
@@ -44,6 +43,7 @@ mod secrets;
 mod sessions;
 mod sessions_tree;
 mod simulate;
+mod store_links;
 mod story;
 mod subgraphs;
 mod support;
@@ -55,8 +55,8 @@ mod upgrade;
 mod validate;
 mod why;
 
-#[path = "../../../workflow/tests/stand_ins/mod.rs"]
-mod stand_ins;
+#[path = "../../../workflow/tests/fakes/mod.rs"]
+mod fakes;
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../agent/tests/agent/bodies.rs"]

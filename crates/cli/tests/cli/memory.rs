@@ -3,7 +3,7 @@
 use crate::support::{Home, MARKING};
 
 #[test]
-fn a_damaged_memory_is_set_aside_and_the_run_goes_on() {
+fn damaged_store_is_renamed_and_the_run_continues() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     let garbage = b"this is no database at all, but it is somebody's file".repeat(200);
@@ -25,7 +25,7 @@ fn a_damaged_memory_is_set_aside_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_memory_of_a_newer_version_is_refused() {
+fn store_of_a_newer_version_is_refused() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
@@ -38,7 +38,7 @@ fn a_memory_of_a_newer_version_is_refused() {
 }
 
 #[test]
-fn a_memory_that_cannot_be_opened_costs_a_warning() {
+fn unopenable_store_is_a_warning() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     std::fs::create_dir_all(home.database()).unwrap();
@@ -48,7 +48,7 @@ fn a_memory_that_cannot_be_opened_costs_a_warning() {
 }
 
 #[test]
-fn user_memory_persists_and_search_never_shows_the_cache() {
+fn long_term_memory_persists_and_search_excludes_cache_entries() {
     let home = Home::new();
     home.write(
         "agent.yaml",

@@ -3,7 +3,7 @@
 use crate::support::Home;
 
 #[test]
-fn a_model_is_shown_with_everything_that_is_known_of_it() {
+fn models_prints_every_known_field_of_a_model() {
     let ran = Home::new().run(&["models", "claude-opus-4-8"]).ok();
     let rows: Vec<Vec<&str>> = ran
         .stdout
@@ -45,7 +45,7 @@ fn the_list_fits_a_narrow_terminal_and_can_be_narrowed_to_a_provider() {
 }
 
 #[test]
-fn json_holds_the_same_and_null_for_what_is_unknown() {
+fn models_json_has_the_same_fields_and_null_for_unknown() {
     let home = Home::new();
     let json = home
         .run(&["models", "--json", "openai/gpt-5.6-terra"])
@@ -66,7 +66,7 @@ fn json_holds_the_same_and_null_for_what_is_unknown() {
 }
 
 #[test]
-fn a_file_of_the_users_own_adds_models_and_wins() {
+fn user_model_file_adds_and_overrides_models() {
     let home = Home::new();
     home.write(
         "own.yaml",
@@ -75,7 +75,7 @@ fn a_file_of_the_users_own_adds_models_and_wins() {
     let run = |name: &str| {
         let mut command = home.command(&["models", "--json", name]);
         let output = command.env("CACHALOT_MODELS", "own.yaml").output();
-        crate::support::Ran::from(output.unwrap())
+        crate::support::CommandOutput::from(output.unwrap())
     };
     assert_eq!(
         run("whale").ok().json()[0]["price"],
@@ -87,7 +87,7 @@ fn a_file_of_the_users_own_adds_models_and_wins() {
 }
 
 #[test]
-fn an_unknown_name_is_a_usage_error_that_names_the_nearest() {
+fn unknown_model_is_a_usage_error_with_a_suggestion() {
     let home = Home::new();
     for (arguments, near) in [
         (

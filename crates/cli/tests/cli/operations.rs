@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::provider::Provider;
-use crate::support::{Home, Ran};
+use crate::support::{CommandOutput, Home};
 
 /// The MCP server of `examples/tool_in_workflow.yaml`.
 fn server() -> String {
@@ -11,7 +11,7 @@ fn server() -> String {
     std::fs::read_to_string(server).unwrap()
 }
 
-fn flow(home: &Home, text: &str) -> Ran {
+fn flow(home: &Home, text: &str) -> CommandOutput {
     home.write("flow.yaml", text);
     home.run(&["run", "flow.yaml"])
 }
@@ -30,7 +30,7 @@ nodes:
 ";
 
 #[test]
-fn a_hit_on_a_tool_of_a_server_starts_no_server() {
+fn mcp_tool_hit_starts_no_server() {
     let home = Home::new();
     home.write("glossary.py", server());
     let first = flow(&home, DEFINE).ok().json();
@@ -57,7 +57,7 @@ fn a_hit_on_a_tool_of_a_server_starts_no_server() {
 }
 
 #[test]
-fn the_arguments_of_a_server_are_checked_by_its_schema() {
+fn mcp_tool_arguments_are_checked_by_their_schema() {
     let home = Home::new();
     home.write("glossary.py", server());
     let step = "
@@ -72,7 +72,7 @@ nodes:
 }
 
 #[test]
-fn a_built_in_tool_is_served_until_the_file_changes() {
+fn built_in_tool_is_served_until_the_file_changes() {
     let home = Home::new();
     let text = "
 nodes:
@@ -104,7 +104,7 @@ nodes:
 }
 
 #[test]
-fn a_step_writes_and_invalidates_what_the_memory_tool_changes() {
+fn memory_tool_step_invalidates_cached_retrievals() {
     let home = Home::new();
     let search = |name: &str| {
         format!(
@@ -129,7 +129,7 @@ fn a_step_writes_and_invalidates_what_the_memory_tool_changes() {
 }
 
 #[test]
-fn what_cannot_be_a_step_is_refused_when_the_file_is_loaded() {
+fn operations_that_cannot_be_steps_are_refused_at_load() {
     let home = Home::new();
     let wrapped = |action: &str, args: &str| {
         format!("{{name: a, uses: cache.wrap, with: {{action: {action}, args: {args}}}}}")
@@ -219,7 +219,7 @@ fn what_cannot_be_a_step_is_refused_when_the_file_is_loaded() {
 }
 
 #[test]
-fn a_rule_that_denies_holds_for_a_step() {
+fn deny_rules_apply_to_tool_steps() {
     let home = Home::new();
     home.write(".env", "TOKEN=abc123\n");
     let text = "
@@ -256,7 +256,7 @@ nodes:
 }
 
 #[test]
-fn a_rule_that_denies_holds_for_a_stored_result() {
+fn deny_rules_apply_to_cached_results() {
     let home = Home::new();
     home.write("a.txt", "deep\n");
     let text = "
@@ -279,7 +279,7 @@ nodes:
 }
 
 #[test]
-fn a_step_sends_and_runs_nothing_that_the_state_chose() {
+fn tool_step_takes_no_host_or_command_from_the_state() {
     let home = Home::new();
     let step = |with: &str, name: &str| {
         format!(
@@ -323,7 +323,7 @@ fn a_step_sends_and_runs_nothing_that_the_state_chose() {
 }
 
 #[test]
-fn a_step_uses_the_selected_tools_of_a_server_only() {
+fn tool_step_is_limited_to_the_selected_tools_of_a_server() {
     let home = Home::new();
     home.write("glossary.py", server());
     let text = |tools: &str| {
@@ -341,7 +341,7 @@ nodes:
 }
 
 #[test]
-fn a_model_starts_no_program_and_sends_no_variable_by_an_action() {
+fn action_of_an_agent_cannot_start_programs_or_send_variables() {
     let home = Home::new();
     let file = team("llm.call", "permissions: {allow: ['*']}\n");
     for (arguments, refusal) in [
@@ -366,7 +366,7 @@ fn a_model_starts_no_program_and_sends_no_variable_by_an_action() {
 }
 
 #[test]
-fn an_action_of_an_agent_takes_paths_from_the_workspace() {
+fn action_of_an_agent_resolves_paths_in_the_workspace() {
     let home = Home::new();
     home.write("there/note.csv", "a\n1\n");
     let file = team(
@@ -389,7 +389,7 @@ fn team(allow: &str, more: &str) -> String {
 }
 
 /// Runs the calls one after the other; the last result is the answer.
-fn chat(home: &Home, file: &str, calls: &[&str], flags: &[&str]) -> Ran {
+fn chat(home: &Home, file: &str, calls: &[&str], flags: &[&str]) -> CommandOutput {
     let steps: String = calls
         .iter()
         .map(|call| format!("      - tool_calls: [{call}]\n"))
@@ -404,7 +404,7 @@ fn chat(home: &Home, file: &str, calls: &[&str], flags: &[&str]) -> Ran {
 }
 
 #[test]
-fn an_agent_uses_actions_under_its_permissions() {
+fn actions_of_an_agent_follow_its_permission_rules() {
     let home = Home::new();
     home.write("note.txt", "deep\n");
     let file = team("json.parse, file.read, file.write, document.text", "");
@@ -414,7 +414,7 @@ fn an_agent_uses_actions_under_its_permissions() {
     let read = "{name: file_read, arguments: {path: note.txt}}";
     let ran = chat(&home, &file, &[read], &[]);
     assert!(ran.stdout.contains("deep"), "{ran}");
-    // A write needs an approval; nobody is asked here.
+    // A write needs an approval, and no user is present.
     let write = "{name: file_write, arguments: {path: out.txt, content: x}}";
     chat(&home, &file, &[write], &[]);
     assert!(!home.join("out.txt").exists());
@@ -424,7 +424,7 @@ fn an_agent_uses_actions_under_its_permissions() {
 }
 
 #[test]
-fn an_action_of_an_agent_stays_in_the_workspace() {
+fn action_of_an_agent_cannot_leave_the_workspace() {
     let home = Home::new();
     let file = team(
         "file.read, file.write, file.glob, storage.hash",
@@ -445,7 +445,7 @@ fn an_action_of_an_agent_stays_in_the_workspace() {
 }
 
 #[test]
-fn an_action_of_an_agent_reaches_listed_hosts_only() {
+fn action_of_an_agent_reaches_only_allowed_hosts() {
     let home = Home::new();
     let call = "{name: http_get, arguments: {url: 'http://127.0.0.1:9/x'}}";
     let file = team("http.get", "permissions: {allow: [http_get]}\n");
@@ -454,7 +454,7 @@ fn an_action_of_an_agent_reaches_listed_hosts_only() {
 }
 
 #[test]
-fn what_an_action_writes_is_read_again() {
+fn file_write_action_invalidates_cached_reads() {
     let home = Home::new();
     home.write("note.txt", "old\n");
     let file = team(
@@ -468,7 +468,7 @@ fn what_an_action_writes_is_read_again() {
 }
 
 #[test]
-fn what_no_agent_may_be_given_is_refused() {
+fn actions_that_agents_cannot_use_are_refused_at_load() {
     let home = Home::new();
     for action in [
         "agent.run",

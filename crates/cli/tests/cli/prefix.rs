@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::provider::{OBEDIENT, Provider, session};
-use crate::support::{Home, Ran};
+use crate::provider::{Provider, SCRIPTED_MODEL, session};
+use crate::support::{CommandOutput, Home};
 
 fn example() -> String {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data/requests.jsonl");
@@ -24,7 +24,7 @@ fn causes(document: &Value) -> Vec<(String, u64)> {
     named.collect()
 }
 
-fn piped(home: &Home, arguments: &[&str], input: &str) -> Ran {
+fn piped(home: &Home, arguments: &[&str], input: &str) -> CommandOutput {
     let mut command = home.command(arguments);
     command
         .stdin(Stdio::piped())
@@ -41,18 +41,18 @@ fn piped(home: &Home, arguments: &[&str], input: &str) -> Ran {
 }
 
 #[test]
-fn every_break_of_the_example_is_named_with_its_cause() {
+fn prefix_analyze_names_the_cause_of_every_break() {
     let home = Home::new();
-    let told = home
+    let reported = home
         .run(&["prefix", "analyze", "--json", &example()])
         .ok()
         .json();
-    let log = &told["logs"][0];
+    let log = &reported["logs"][0];
     assert_eq!(
         (&log["requests"], &log["conversations"]),
         (&json!(15), &json!(4))
     );
-    let mut found = causes(&told);
+    let mut found = causes(&reported);
     found.sort();
     let expected = [
         ("expired", 1),
@@ -79,9 +79,9 @@ fn every_break_of_the_example_is_named_with_its_cause() {
 }
 
 #[test]
-fn people_see_what_became_of_what_and_what_to_do() {
+fn prefix_analyze_prints_causes_costs_and_remedies() {
     let home = Home::new();
-    let told = home.run(&["prefix", "analyze", &example()]).ok();
+    let reported = home.run(&["prefix", "analyze", &example()]).ok();
     for expected in [
         "15 requests in 4 conversations",
         "dedup ratio",
@@ -91,27 +91,30 @@ fn people_see_what_became_of_what_and_what_to_do() {
         "the parameter `reasoning_effort`",
         "became `[old tool result cleared]`",
     ] {
-        assert!(told.stdout.contains(expected), "{expected}\n{told}");
+        assert!(reported.stdout.contains(expected), "{expected}\n{reported}");
     }
-    assert_eq!(told.stderr, "");
+    assert_eq!(reported.stderr, "");
     home.run(&["prefix", "analyze", "--strict", &example()])
         .fails(1);
 }
 
 #[test]
-fn a_log_is_read_from_stdin_and_invalid_lines_are_reported() {
+fn prefix_analyze_reads_stdin_and_reports_invalid_lines() {
     let home = Home::new();
     let body = json!({"model": "gpt-4.1", "messages": [{"role": "user", "content": "hi"}]});
     let log = format!("{body}\nnonsense\n");
-    let told = piped(&home, &["prefix", "analyze", "--strict", "-"], &log).ok();
-    assert!(told.stdout.contains("no prefix breaks"), "{told}");
-    assert!(told.stderr.contains("-, line 2: it is not JSON"), "{told}");
+    let reported = piped(&home, &["prefix", "analyze", "--strict", "-"], &log).ok();
+    assert!(reported.stdout.contains("no prefix breaks"), "{reported}");
+    assert!(
+        reported.stderr.contains("-, line 2: it is not JSON"),
+        "{reported}"
+    );
     let missing = home.run(&["prefix", "analyze", "no.jsonl"]).fails(1);
     assert!(missing.stderr.contains("no.jsonl"), "{missing}");
 }
 
 #[test]
-fn what_looks_like_a_credential_is_not_shown() {
+fn prefix_analyze_masks_credential_like_texts() {
     let home = Home::new();
     let body = |key: &str| {
         json!({"session": "s", "request": {"model": "gpt-4.1", "messages": [
@@ -120,42 +123,44 @@ fn what_looks_like_a_credential_is_not_shown() {
     };
     let key = |letter: &str| letter.repeat(40);
     let log = format!("{}\n{}\n", body(&key("a1")), body(&key("b2")));
-    let told = piped(&home, &["prefix", "analyze", "-"], &log).ok();
-    assert!(told.stdout.contains("system_changed"), "{told}");
+    let reported = piped(&home, &["prefix", "analyze", "-"], &log).ok();
+    assert!(reported.stdout.contains("system_changed"), "{reported}");
     assert!(
-        !told.stdout.contains("a1a1") && !told.stdout.contains("b2b2"),
-        "{told}"
+        !reported.stdout.contains("a1a1") && !reported.stdout.contains("b2b2"),
+        "{reported}"
     );
 }
 
 #[test]
-fn a_request_is_checked_before_it_is_sent() {
+fn prefix_lint_checks_a_request() {
     let home = Home::new();
     let system = format!("It is 10:41.\n{}", "You help. ".repeat(1_000));
     let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 5, "system": system,
         "messages": [{"role": "user", "content": "hi"}]});
     home.write("request.json", serde_json::to_string_pretty(&body).unwrap());
-    let told = home.run(&["prefix", "lint", "request.json"]).fails(2);
-    assert!(told.stderr.contains("timestamp"), "{told}");
-    assert!(told.stderr.contains("request.json:4:"), "{told}");
-    assert!(told.stderr.contains("no-markers"), "{told}");
-    let told = home
+    let reported = home.run(&["prefix", "lint", "request.json"]).fails(2);
+    assert!(reported.stderr.contains("timestamp"), "{reported}");
+    assert!(reported.stderr.contains("request.json:4:"), "{reported}");
+    assert!(reported.stderr.contains("no-markers"), "{reported}");
+    let reported = home
         .run(&["prefix", "lint", "--json", "request.json"])
         .fails(2)
         .json();
-    assert_eq!(told["problems"][0]["code"], "timestamp");
-    assert_eq!(told["problems"][0]["line"], 4);
+    assert_eq!(reported["problems"][0]["code"], "timestamp");
+    assert_eq!(reported["problems"][0]["line"], 4);
     let short = json!({"model": "claude-sonnet-4-5", "max_tokens": 5, "messages": [
         {"role": "user", "content": "hi"}]});
-    let told = piped(&home, &["prefix", "lint", "-"], &short.to_string()).ok();
+    let reported = piped(&home, &["prefix", "lint", "-"], &short.to_string()).ok();
     assert!(
-        told.stderr.contains("caches no prefix of less than 1024"),
-        "{told}"
+        reported
+            .stderr
+            .contains("caches no prefix of less than 1024"),
+        "{reported}"
     );
 }
 
 #[test]
-fn an_agent_file_is_checked_for_what_changes() {
+fn prefix_lint_finds_volatile_text_in_an_agent_file() {
     let home = Home::new();
     let agent = |instruction: &str| {
         format!(
@@ -163,8 +168,8 @@ fn an_agent_file_is_checked_for_what_changes() {
         )
     };
     home.write("good.yaml", agent("Be kind."));
-    let told = home.run(&["prefix", "lint", "good.yaml"]).ok();
-    assert!(told.stderr.contains("no problems"), "{told}");
+    let reported = home.run(&["prefix", "lint", "good.yaml"]).ok();
+    assert!(reported.stderr.contains("no problems"), "{reported}");
     for (instruction, code) in [
         ("It is 2026-11-21T10:41:00Z.", "timestamp"),
         (
@@ -174,16 +179,16 @@ fn an_agent_file_is_checked_for_what_changes() {
         ("Today is {{ now() }}.", "timestamp"),
     ] {
         home.write("bad.yaml", agent(instruction));
-        let told = home.run(&["prefix", "lint", "bad.yaml"]).fails(2);
-        assert!(told.stderr.contains(code), "{told}");
-        assert!(told.stderr.contains("bad.yaml:6:"), "{told}");
+        let reported = home.run(&["prefix", "lint", "bad.yaml"]).fails(2);
+        assert!(reported.stderr.contains(code), "{reported}");
+        assert!(reported.stderr.contains("bad.yaml:6:"), "{reported}");
     }
     home.write("broken.yaml", "agents: [");
     home.run(&["prefix", "lint", "broken.yaml"]).fails(2);
 }
 
 #[test]
-fn credentials_are_named_and_never_shown_and_plain_dates_are_no_fault() {
+fn prefix_lint_masks_credentials_and_accepts_plain_dates() {
     let home = Home::new();
     let key = "sk-proj-abcdEFGH1234567890abcdEFGH1234567890";
     let agent = format!(
@@ -198,18 +203,21 @@ fn credentials_are_named_and_never_shown_and_plain_dates_are_no_fault() {
     for file in ["agent.yaml", "request.json"] {
         for json in [&[][..], &["--json"]] {
             let arguments = [&["prefix", "lint", file], json].concat();
-            let told = home.run(&arguments).fails(2);
-            let all = format!("{}{}", told.stdout, told.stderr);
-            assert!(all.contains("a credential in the prefix"), "{told}");
-            assert!(all.contains("a time of day"), "{told}");
-            assert!(!all.contains("EFGH") && !all.contains("hunter2"), "{told}");
+            let reported = home.run(&arguments).fails(2);
+            let all = format!("{}{}", reported.stdout, reported.stderr);
+            assert!(all.contains("a credential in the prefix"), "{reported}");
+            assert!(all.contains("a time of day"), "{reported}");
+            assert!(
+                !all.contains("EFGH") && !all.contains("hunter2"),
+                "{reported}"
+            );
         }
     }
     let plain = json!({"model": "gpt-4.1", "messages": [
         {"role": "system", "content": "Known until 2024-10-01. Office hours 09:00."},
         {"role": "user", "content": "hi"}]});
-    let told = piped(&home, &["prefix", "lint", "-"], &plain.to_string()).ok();
-    assert!(told.stderr.contains("`2024-10-01`"), "{told}");
+    let reported = piped(&home, &["prefix", "lint", "-"], &plain.to_string()).ok();
+    assert!(reported.stderr.contains("`2024-10-01`"), "{reported}");
 }
 
 /// An agent whose instruction is long enough to be kept by the provider.
@@ -220,7 +228,7 @@ fn long_agent(model: &str, more: &str) -> String {
 
 #[test]
 fn why_shows_cost_and_prefix_of_the_last_answer_of_a_session() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", long_agent("openai/gpt-4o", ""));
     let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());
     let quiet = home
@@ -231,19 +239,19 @@ fn why_shows_cost_and_prefix_of_the_last_answer_of_a_session() {
         )
         .ok();
     assert!(!quiet.stderr.contains("could not read"), "{quiet}");
-    let told = home.run(&["why", &name]).ok().stdout;
+    let reported = home.run(&["why", &name]).ok().stdout;
     assert!(
-        told.starts_with("openai/gpt-4o: paid, ") && told.contains(&name),
-        "{told}"
+        reported.starts_with("openai/gpt-4o: paid, ") && reported.contains(&name),
+        "{reported}"
     );
-    let read = told
+    let read = reported
         .lines()
         .find(|line| line.contains("read from its cache"));
     let read: u64 = read.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
-    assert!(read >= 1_024, "{told}");
+    assert!(read >= 1_024, "{reported}");
     assert!(
-        !told.contains("could have read"),
-        "nothing was lost: {told}"
+        !reported.contains("could have read"),
+        "nothing was lost: {reported}"
     );
 
     // Another model reads nothing of what the first one was sent.
@@ -256,10 +264,10 @@ fn why_shows_cost_and_prefix_of_the_last_answer_of_a_session() {
         ran.stderr.contains("warning:") && ran.stderr.contains("model_changed"),
         "{ran}"
     );
-    let told = home.run(&["why", &name]).ok().stdout;
+    let reported = home.run(&["why", &name]).ok().stdout;
     assert!(
-        told.starts_with("openai/gpt-4o-mini: paid, ") && told.contains("model_changed"),
-        "{told}"
+        reported.starts_with("openai/gpt-4o-mini: paid, ") && reported.contains("model_changed"),
+        "{reported}"
     );
     // What an entry could have answered is something else.
     home.run(&["why"]).fails(1);
@@ -272,7 +280,7 @@ fn why_shows_cost_and_prefix_of_the_last_answer_of_a_session() {
 }
 
 #[test]
-fn a_transcript_shows_what_was_lost_by_its_usage() {
+fn prefix_analyze_computes_losses_from_the_usage_of_a_transcript() {
     let home = Home::new();
     let answer = |id: &str, read: u64, written: u64, diagnostics: Value| {
         let usage = json!({"input_tokens": 3, "output_tokens": 50,
@@ -289,17 +297,17 @@ fn a_transcript_shows_what_was_lost_by_its_usage() {
         answer("msg_2", 5_000, 16_000, reason),
     ];
     let log = lines.map(|line| format!("{line}\n")).concat();
-    let told = piped(&home, &["prefix", "analyze", "-"], &log).ok();
+    let reported = piped(&home, &["prefix", "analyze", "-"], &log).ok();
     for expected in [
         "2 requests in 1 conversation, 1 session named\n2 requests are known from the answers only",
         "tools_changed",
         "line 3 after line 2 (s1, claude-opus-4-8, by the provider's own comparison)",
         "15000 tokens paid for anew",
     ] {
-        assert!(told.stdout.contains(expected), "{expected}\n{told}");
+        assert!(reported.stdout.contains(expected), "{expected}\n{reported}");
     }
-    assert!(!told.stdout.contains("dedup"), "{told}");
-    assert_eq!(told.stderr, "");
-    let told = piped(&home, &["prefix", "analyze", "--json", "-"], &log).ok();
-    assert_eq!(told.json()["logs"][0]["answers_only"], 2);
+    assert!(!reported.stdout.contains("dedup"), "{reported}");
+    assert_eq!(reported.stderr, "");
+    let reported = piped(&home, &["prefix", "analyze", "--json", "-"], &log).ok();
+    assert_eq!(reported.json()["logs"][0]["answers_only"], 2);
 }

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::provider::{OBEDIENT, Provider, session};
+use crate::provider::{Provider, SCRIPTED_MODEL, session};
 use crate::support::Home;
 use crate::terminal::Terminal;
 
 /// Nothing that is waited for takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An agent whose instruction is long enough to be kept by the provider.
 fn agent(model: &str) -> String {
@@ -23,7 +23,7 @@ fn agent(model: &str) -> String {
 }
 
 /// A command that follows, with the lines of its output as they come.
-struct Following {
+struct LiveView {
     child: Child,
     out: Receiver<String>,
     err: Receiver<String>,
@@ -41,7 +41,7 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-impl Following {
+impl LiveView {
     /// Starts it, and waits until it follows.
     fn start(mut command: Command, first: &str) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -50,19 +50,19 @@ impl Following {
             lines(child.stdout.take().unwrap()),
             lines(child.stderr.take().unwrap()),
         );
-        let watched = err.recv_timeout(PATIENCE).unwrap();
+        let watched = err.recv_timeout(TIMEOUT).unwrap();
         assert!(
             watched.starts_with("watching for broken prefixes of the chats that use "),
             "{watched}"
         );
         if !first.is_empty() {
-            assert_eq!(err.recv_timeout(PATIENCE).unwrap(), first);
+            assert_eq!(err.recv_timeout(TIMEOUT).unwrap(), first);
         }
         Self { child, out, err }
     }
 
     fn line(&self) -> String {
-        self.out.recv_timeout(PATIENCE).unwrap()
+        self.out.recv_timeout(TIMEOUT).unwrap()
     }
 
     /// Presses Ctrl-C.
@@ -76,12 +76,12 @@ impl Following {
 }
 
 #[test]
-fn a_break_is_shown_while_the_chat_runs() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn prefix_live_shows_a_break_during_the_chat() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", agent("gpt-4o"));
     let none = "no prefix has broken yet";
-    let plain = Following::start(home.command(&["prefix", "live"]), none);
-    let json = Following::start(home.command(&["prefix", "live", "--json"]), none);
+    let plain = LiveView::start(home.command(&["prefix", "live"]), none);
+    let json = LiveView::start(home.command(&["prefix", "live", "--json"]), none);
     let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());
     // Another model reads nothing of what the first one was sent.
     home.write("agent.yaml", agent("gpt-4o-mini"));
@@ -123,11 +123,11 @@ fn a_break_is_shown_while_the_chat_runs() {
     json.interrupt();
 
     // Later, the same from the ledger.
-    let again = Following::start(home.command(&["prefix", "live", "--since", "1h"]), "");
+    let again = LiveView::start(home.command(&["prefix", "live", "--since", "1h"]), "");
     assert_eq!(again.line(), line);
     again.interrupt();
     // Without `--since`, what was before is left out.
-    let now = Following::start(home.command(&["prefix", "live"]), none);
+    let now = LiveView::start(home.command(&["prefix", "live"]), none);
     now.interrupt();
     // The sentence says it, and `why` says nothing twice.
     let why = home.run(&["why", &name]).ok().stdout;
@@ -135,17 +135,17 @@ fn a_break_is_shown_while_the_chat_runs() {
 }
 
 #[test]
-fn a_pipe_that_closes_ends_it_quietly() {
+fn prefix_live_ends_quietly_on_a_closed_pipe() {
     let home = Home::new();
     let mut command = home.command(&["prefix", "live"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let err = lines(child.stderr.take().unwrap());
     for _ in 0..2 {
-        err.recv_timeout(PATIENCE).unwrap();
+        err.recv_timeout(TIMEOUT).unwrap();
     }
     drop(child.stdout.take());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;

@@ -6,10 +6,10 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::provider::{OBEDIENT, Provider, SHELL, session};
-use crate::support::{Home, Ran};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
+use crate::support::{CommandOutput, Home};
 
-/// So long that everything else does not matter: 100,000 tokens.
+/// A length at which everything else is negligible: 100,000 tokens.
 const LONG: usize = 400_000;
 
 fn log(requests: &[Value]) -> String {
@@ -58,16 +58,16 @@ fn conversation(turns: u64, seconds: u64) -> String {
     log(&requests)
 }
 
-/// What each plan costs, in dollars.
+/// The cost of each plan, in dollars.
 fn plans(home: &Home, log: &str, more: &[&str]) -> Vec<(String, f64)> {
     home.write("log.jsonl", log);
-    let told = home
+    let reported = home
         .run(&[&["prefix", "plan", "--json", "log.jsonl"], more].concat())
         .ok()
         .json();
-    let plans = told["models"][0]["plans"].as_array().unwrap().clone();
+    let plans = reported["models"][0]["plans"].as_array().unwrap().clone();
     let named = plans.iter().map(|plan| {
-        assert_eq!(plan["refused"], 0, "{told}");
+        assert_eq!(plan["refused"], 0, "{reported}");
         (
             plan["plan"].as_str().unwrap().to_owned(),
             plan["dollars"].as_f64().unwrap(),
@@ -86,7 +86,7 @@ fn about(one: f64, other: f64) -> bool {
 }
 
 #[test]
-fn anthropics_worked_prices_come_out() {
+fn plan_reproduces_the_published_prices_of_anthropic() {
     let home = Home::new();
     // 100,000 tokens at 3 $ per million: 1.25 times as much to write for five minutes, twice as much
     // for an hour, a tenth to read.
@@ -119,7 +119,7 @@ fn requests_after_ten_minutes_need_an_hour_lifetime() {
 }
 
 #[test]
-fn openais_worked_prices_come_out() {
+fn plan_reproduces_the_published_prices_of_openai() {
     let home = Home::new();
     // gpt-5.6: r + (w - r) / N of the plain price, with w = 1.25 and r = 0.1.
     let ours = plans(&home, &asked("gpt-5.6", 4, 60), &[]);
@@ -137,7 +137,7 @@ fn openais_worked_prices_come_out() {
 }
 
 #[test]
-fn the_same_log_is_priced_for_another_model() {
+fn plan_prices_a_log_for_another_model() {
     let home = Home::new();
     let log = asked("claude-sonnet-4-5", 2, 60);
     let sonnet = plans(&home, &log, &[]);
@@ -164,28 +164,28 @@ fn the_same_log_is_priced_for_another_model() {
 }
 
 #[test]
-fn a_session_and_the_example_are_described() {
+fn plan_describes_a_session_and_the_example_log() {
     let home = Home::new();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data/requests.jsonl");
-    let told = home
+    let reported = home
         .run(&["prefix", "plan", examples.to_str().unwrap()])
         .ok()
         .stdout;
     assert!(
-        told.contains("as sent: $") && told.contains("without: $"),
-        "{told}"
+        reported.contains("as sent: $") && reported.contains("without: $"),
+        "{reported}"
     );
-    assert!(told.contains("published rules"), "{told}");
+    assert!(reported.contains("published rules"), "{reported}");
 
-    let provider = Provider::scripted(OBEDIENT);
+    let provider = Provider::scripted(SCRIPTED_MODEL);
     home.write("agent.yaml", SHELL);
     let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());
     home.ask(&provider, &["agent.yaml", "--session", &name], "again")
         .ok();
-    let told = home.run(&["prefix", "plan", &name]).ok().stdout;
+    let reported = home.run(&["prefix", "plan", &name]).ok().stdout;
     assert!(
-        told.contains("2 requests") && told.contains("60 s lie between"),
-        "{told}"
+        reported.contains("2 requests") && reported.contains("60 s lie between"),
+        "{reported}"
     );
 
     let neither = home.run(&["prefix", "plan", "nothing-like-it"]);
@@ -208,10 +208,10 @@ fn a_session_and_the_example_are_described() {
 }
 
 #[test]
-fn whatever_is_there_and_no_directory_is_a_log() {
+fn plan_accepts_a_pipe_as_log_and_refuses_a_directory() {
     let (home, log) = (Home::new(), asked("claude-sonnet-4-5", 2, 60));
     home.write("log.jsonl", &log);
-    let told = home.run(&["prefix", "plan", "log.jsonl"]).ok().stdout;
+    let reported = home.run(&["prefix", "plan", "log.jsonl"]).ok().stdout;
     let mut command = home.command(&["prefix", "plan", "/dev/stdin"]);
     command.stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -220,8 +220,8 @@ fn whatever_is_there_and_no_directory_is_a_log() {
     // A command that fails does not read it.
     let _ = stdin.write_all(log.as_bytes());
     drop(stdin);
-    let ran = Ran::from(child.wait_with_output().unwrap()).ok();
-    assert_eq!(ran.stdout, told);
+    let ran = CommandOutput::from(child.wait_with_output().unwrap()).ok();
+    assert_eq!(ran.stdout, reported);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_missing_file_is_reported() {
 }
 
 #[test]
-fn lines_that_are_no_requests_are_named_up_to_a_limit() {
+fn plan_names_invalid_lines_up_to_a_limit() {
     let home = Home::new();
     let log = asked("claude-sonnet-4-5", 1, 60) + &"{}\n".repeat(8);
     home.write("log.jsonl", log);
@@ -268,7 +268,7 @@ fn twice(one: &Value, more: &[Value]) -> String {
 }
 
 #[test]
-fn what_a_real_model_has_thought_is_charged_like_anything_else() {
+fn plan_charges_thinking_blocks_of_real_models() {
     let home = Home::new();
     let system = "s".repeat(LONG);
     let claude = json!({
@@ -284,8 +284,11 @@ fn what_a_real_model_has_thought_is_charged_like_anything_else() {
         &claude,
         &[thought, json!({"role": "user", "content": "two"})],
     );
-    let told = plans(&home, &log, &[]);
-    assert!(cost(&told, "5m") < cost(&told, "without"), "{told:?}");
+    let reported = plans(&home, &log, &[]);
+    assert!(
+        cost(&reported, "5m") < cost(&reported, "without"),
+        "{reported:?}"
+    );
 
     let gpt = json!({
         "model": "gpt-5", "instructions": system, "store": false, "include": ["reasoning.encrypted_content"],
@@ -298,10 +301,10 @@ fn what_a_real_model_has_thought_is_charged_like_anything_else() {
         &gpt,
         &[thought, said, json!({"role": "user", "content": "two"})],
     );
-    let told = plans(&home, &log, &[]);
+    let reported = plans(&home, &log, &[]);
     assert!(
-        cost(&told, "automatic") < cost(&told, "without"),
-        "{told:?}"
+        cost(&reported, "automatic") < cost(&reported, "without"),
+        "{reported:?}"
     );
 }
 
@@ -325,49 +328,52 @@ fn markers_are_charged_by_the_rules_of_their_provider() {
     let gpt = json!({"model": "gpt-5.6", "prompt_cache_options": {"mode": "explicit"}, "messages": [
         {"role": "system", "content": part(&long, point)}, {"role": "user", "content": "one"},
     ]});
-    let told = plans(&home, &twice(&gpt, &follow), &[]);
-    let factor = cost(&told, "as sent") / cost(&told, "without");
-    assert!(about(factor, (1.25 + 0.1) / 2.0), "{factor}: {told:?}");
+    let reported = plans(&home, &twice(&gpt, &follow), &[]);
+    let factor = cost(&reported, "as sent") / cost(&reported, "without");
+    assert!(about(factor, (1.25 + 0.1) / 2.0), "{factor}: {reported:?}");
 
     // Anthropic's through a gateway.
     let control = json!({"cache_control": {"type": "ephemeral"}});
     let claude = json!({"model": "anthropic/claude-sonnet-4.5", "messages": [
         {"role": "system", "content": part(&long, control)}, {"role": "user", "content": "one"},
     ]});
-    let told = plans(&home, &twice(&claude, &follow), &[]);
-    let factor = cost(&told, "as sent") / cost(&told, "without");
-    assert!(about(factor, (1.25 + 0.1) / 2.0), "{factor}: {told:?}");
+    let reported = plans(&home, &twice(&claude, &follow), &[]);
+    let factor = cost(&reported, "as sent") / cost(&reported, "without");
+    assert!(about(factor, (1.25 + 0.1) / 2.0), "{factor}: {reported:?}");
 }
 
 #[test]
 fn requests_without_a_price_are_not_free() {
     let home = Home::new();
     home.write("log.jsonl", log(&[json!({"model": "claude-sonnet-4-5", "max_tokens": "many", "messages": [{"role": "user", "content": "x"}]})]));
-    let told = home.run(&["prefix", "plan", "log.jsonl"]).ok().stdout;
+    let reported = home.run(&["prefix", "plan", "log.jsonl"]).ok().stdout;
     assert!(
-        told.contains("5m: refused") && !told.contains("$0"),
-        "{told}"
+        reported.contains("5m: refused") && !reported.contains("$0"),
+        "{reported}"
     );
-    let told = home
+    let reported = home
         .run(&["prefix", "plan", "--json", "log.jsonl"])
         .ok()
         .json();
-    assert!(told["models"][0]["plans"][0]["dollars"].is_null(), "{told}");
+    assert!(
+        reported["models"][0]["plans"][0]["dollars"].is_null(),
+        "{reported}"
+    );
     // A request that names no model, and one without what only Anthropic asks for.
     let nameless = json!({"messages": [{"role": "user", "content": "x"}]});
     let bare = json!({"model": "claude-sonnet-4-5", "system": "s", "messages": [{"role": "user", "content": "x"}]});
     home.write("log.jsonl", log(&[nameless, bare]));
-    let told = home.run(&["prefix", "plan", "log.jsonl"]).ok();
-    assert!(told.stderr.contains("names no model"), "{told}");
+    let reported = home.run(&["prefix", "plan", "log.jsonl"]).ok();
+    assert!(reported.stderr.contains("names no model"), "{reported}");
     assert!(
-        told.stdout.contains("1 request\n") && !told.stdout.contains("refused"),
-        "{told}"
+        reported.stdout.contains("1 request\n") && !reported.stdout.contains("refused"),
+        "{reported}"
     );
 }
 
 #[test]
 fn a_session_with_a_model_that_takes_breakpoints_is_charged() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     let instruction = "Answer briefly. ".repeat(400);
     home.write(
         "agent.yaml",
@@ -376,22 +382,22 @@ fn a_session_with_a_model_that_takes_breakpoints_is_charged() {
     let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());
     home.ask(&provider, &["agent.yaml", "--session", &name], "again")
         .ok();
-    let told = home.run(&["prefix", "plan", "--json", &name]).ok().json();
-    let plans = &told["models"][0]["plans"];
-    assert_eq!(plans[0]["refused"], 0, "{told}");
-    assert!(plans[0]["read"].as_u64().unwrap() > 1_024, "{told}");
+    let reported = home.run(&["prefix", "plan", "--json", &name]).ok().json();
+    let plans = &reported["models"][0]["plans"];
+    assert_eq!(plans[0]["refused"], 0, "{reported}");
+    assert!(plans[0]["read"].as_u64().unwrap() > 1_024, "{reported}");
 }
 
 #[test]
-fn another_model_is_asked_in_the_format_of_the_requests_or_not_at_all() {
+fn plan_refuses_a_model_of_another_format() {
     let home = Home::new();
     // A chat for one of Anthropic's models goes through a gateway, and by Anthropic's rules.
-    let told = plans(
+    let reported = plans(
         &home,
         &asked("gpt-4.1", 2, 60),
         &["--model", "anthropic/claude-sonnet-4-5"],
     );
-    assert!(about(cost(&told, "5m"), 0.3 * 1.35), "{told:?}");
+    assert!(about(cost(&reported, "5m"), 0.3 * 1.35), "{reported:?}");
     home.write("log.jsonl", asked("claude-sonnet-4-5", 2, 60));
     let refused = home.run(&["prefix", "plan", "log.jsonl", "--model", "openai/gpt-4.1"]);
     assert_eq!(refused.code, Some(1));
@@ -403,7 +409,7 @@ fn another_model_is_asked_in_the_format_of_the_requests_or_not_at_all() {
 }
 
 #[test]
-fn requests_are_charged_in_the_order_in_which_they_were_sent() {
+fn plan_charges_requests_in_sending_order() {
     let home = Home::new();
     let log = asked("claude-sonnet-4-5", 3, 60);
     let mut lines: Vec<&str> = log.lines().collect();
@@ -420,6 +426,6 @@ fn requests_are_charged_in_the_order_in_which_they_were_sent() {
         _ => line.to_owned(),
     });
     let failed: Vec<String> = failed.collect();
-    let told = plans(&home, &failed.join("\n"), &[]);
-    assert!(about(cost(&told, "without"), 0.6), "{told:?}");
+    let reported = plans(&home, &failed.join("\n"), &[]);
+    assert!(about(cost(&reported, "without"), 0.6), "{reported:?}");
 }

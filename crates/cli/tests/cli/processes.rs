@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::support::{Home, MARKING, Ran};
+use crate::support::{CommandOutput, Home, MARKING};
 
 #[test]
 fn four_processes_on_one_key_run_the_action_once() {
@@ -20,7 +20,7 @@ fn four_processes_on_one_key_run_the_action_once() {
         })
         .collect();
     for child in children {
-        let ran = Ran::from(child.wait_with_output().unwrap()).ok();
+        let ran = CommandOutput::from(child.wait_with_output().unwrap()).ok();
         assert_eq!(ran.json()["answer"]["result"]["stdout"], "x");
     }
     assert_eq!(home.runs(), 1);
@@ -53,7 +53,7 @@ nodes:
 "#;
 
 #[cfg(unix)]
-fn start_and_stop(home: &Home, with: &str) -> Ran {
+fn start_and_stop(home: &Home, with: &str) -> CommandOutput {
     let mut command = home.command(&["run", "agent.yaml"]);
     let child = command
         .stdout(Stdio::piped())
@@ -70,7 +70,7 @@ fn start_and_stop(home: &Home, with: &str) -> Ran {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_the_run_and_running_it_again_goes_on() {
+fn ctrl_c_ends_the_run_and_a_rerun_resumes() {
     let home = Home::new();
     home.write("agent.yaml", TWO_STEPS);
     let begun = Instant::now();
@@ -90,7 +90,7 @@ fn ctrl_c_ends_the_run_and_running_it_again_goes_on() {
 
 #[cfg(unix)]
 #[test]
-fn a_run_that_is_interrupted_says_what_may_be_charged_for() {
+fn interrupted_run_reports_calls_that_may_be_charged() {
     let home = Home::new();
     // A provider that takes a request and does not answer.
     let provider = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -111,7 +111,7 @@ fn a_run_that_is_interrupted_says_what_may_be_charged_for() {
     let mut head = [0; 4];
     std::io::Read::read_exact(&mut request, &mut head).unwrap();
     signal(&child, "INT");
-    let ran = Ran::from(child.wait_with_output().unwrap()).fails(130);
+    let ran = CommandOutput::from(child.wait_with_output().unwrap()).fails(130);
     let said = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         said.contains("the provider may charge for 1 model call that was cut off"),
@@ -120,7 +120,7 @@ fn a_run_that_is_interrupted_says_what_may_be_charged_for() {
 }
 
 #[test]
-fn what_was_mistyped_is_named_with_what_to_do() {
+fn usage_errors_are_reported_with_a_remedy() {
     let home = Home::new();
     for (arguments, expected) in [
         (&["rnu", "a.yaml"][..], "a similar subcommand exists: 'run'"),
@@ -158,7 +158,7 @@ fn a_killed_run_is_resumed_by_running_it_again() {
 
 #[cfg(unix)]
 #[test]
-fn a_reader_that_goes_away_is_no_error_message() {
+fn broken_pipe_prints_no_error() {
     let home = Home::new();
     home.write("agent.yaml", "name: a\nnodes:\n  - name: n\n");
     let output = std::process::Command::new("sh")
@@ -176,7 +176,7 @@ fn a_reader_that_goes_away_is_no_error_message() {
 }
 
 #[cfg(unix)]
-fn in_a_shell(home: &Home, arguments: &str) -> Ran {
+fn in_a_shell(home: &Home, arguments: &str) -> CommandOutput {
     std::process::Command::new("sh")
         .args([
             "-c",
@@ -192,7 +192,7 @@ fn in_a_shell(home: &Home, arguments: &str) -> Ran {
 
 #[cfg(unix)]
 #[test]
-fn a_result_that_cannot_be_printed_is_an_error() {
+fn result_that_cannot_be_printed_is_an_error() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     home.write("a.txt", "");

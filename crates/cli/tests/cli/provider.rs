@@ -6,7 +6,7 @@ use cachalot_simulator::{ReceivedRequest, RunningSimulator, Script, Simulator, S
 use tokio::runtime::Runtime;
 
 use crate::bodies;
-use crate::support::{Home, Ran};
+use crate::support::{CommandOutput, Home};
 
 /// A simulator. When it is dropped, everything that it was sent is checked.
 pub(crate) struct Provider {
@@ -52,12 +52,12 @@ impl Provider {
         self
     }
 
-    /// What it was asked, in order.
+    /// The requests, in order.
     pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
         self.running.as_ref().unwrap().received()
     }
 
-    /// Where it is, for a command.
+    /// Sets the address for a command.
     pub(crate) fn known_to(&self, command: &mut Command) {
         command
             .env("OPENAI_BASE_URL", format!("{}/v1", self.url))
@@ -80,7 +80,12 @@ impl Drop for Provider {
 
 impl Home {
     /// `cachalot chat …`, with the provider in its place, and a question on stdin.
-    pub(crate) fn ask(&self, provider: &Provider, arguments: &[&str], question: &str) -> Ran {
+    pub(crate) fn ask(
+        &self,
+        provider: &Provider,
+        arguments: &[&str],
+        question: &str,
+    ) -> CommandOutput {
         self.ask_with(provider, arguments, question.as_bytes(), |_| {})
     }
 
@@ -91,7 +96,7 @@ impl Home {
         arguments: &[&str],
         question: &[u8],
         change: impl FnOnce(&mut Command),
-    ) -> Ran {
+    ) -> CommandOutput {
         let mut command = self.command(&[&["chat"], arguments].concat());
         provider.known_to(&mut command);
         self.answer(command, question, change)
@@ -103,7 +108,7 @@ impl Home {
         mut command: Command,
         question: &[u8],
         change: impl FnOnce(&mut Command),
-    ) -> Ran {
+    ) -> CommandOutput {
         use std::io::Write as _;
         command
             .stdin(Stdio::piped())
@@ -119,8 +124,8 @@ impl Home {
     }
 }
 
-/// The session that a chat told of.
-pub(crate) fn session(ran: &Ran) -> String {
+/// The session id that a chat printed.
+pub(crate) fn session(ran: &CommandOutput) -> String {
     let line = ran
         .stderr
         .lines()
@@ -129,7 +134,7 @@ pub(crate) fn session(ran: &Ran) -> String {
         .to_owned()
 }
 
-/// An agent with a shell that it has to ask about.
+/// An agent with a shell that needs approval.
 pub(crate) const SHELL: &str = r#"providers: {openai: {format: chat}}
 agents:
   root:
@@ -138,8 +143,8 @@ agents:
     toolsets: [{type: shell}]
 "#;
 
-/// A model that runs what it is told to run, gives away what it is told to, and does some other things.
-pub(crate) const OBEDIENT: &str = r#"
+/// A scripted model that runs the commands and delegates the tasks of the user's message.
+pub(crate) const SCRIPTED_MODEL: &str = r#"
 rules:
   - user: 'run (.*)'
     tools: [shell]

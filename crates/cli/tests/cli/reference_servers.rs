@@ -41,7 +41,7 @@ rules:
 
 #[test]
 #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn the_reference_servers_are_used_as_any_other() {
+fn reference_servers_work_as_mcp_toolsets() {
     if std::env::var("CACHALOT_TEST_SDKS").as_deref() != Ok("1") {
         eprintln!(
             "skipped: set CACHALOT_TEST_SDKS=1 to run the reference servers (it installs packages)"

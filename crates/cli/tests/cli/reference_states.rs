@@ -116,7 +116,7 @@ nodes:
 }
 
 #[test]
-fn fail_fast_and_null_items_go_on_to_where_branches_meet() {
+fn fail_fast_and_null_items_continue_at_the_fan_in() {
     let text = |fan_out: &str| {
         format!(
             r#"
@@ -156,7 +156,7 @@ nodes:
 }
 
 #[test]
-fn changes_of_the_state_are_kept() {
+fn state_changes_of_a_block_are_kept() {
     let file = |code: &str| {
         let code: String = code.lines().map(|line| format!("      {line}\n")).collect();
         format!(
@@ -211,7 +211,7 @@ fn changes_of_the_state_are_kept() {
 }
 
 #[test]
-fn changes_within_steps_loops_and_branches_are_kept_where_they_belong() {
+fn state_changes_stay_within_their_branch_and_loop() {
     let text = r#"
 name: places
 initial_state: {x: 1, d: {a: 1}, xs: [1, 2]}

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::bodies::{Turn, turns};
 use crate::provider::{Provider, session};
-use crate::support::{Home, Ran};
+use crate::support::{CommandOutput, Home};
 
 const EXAMPLE: &str = "examples/assistant_with_review.yaml";
 const QUESTION: &str = "How deep can a sperm whale dive?";
@@ -23,7 +23,7 @@ fn with_the_example(changed: impl FnOnce(String) -> String) -> Home {
 }
 
 /// The line that tells of the review.
-fn told(ran: &Ran) -> &str {
+fn reported(ran: &CommandOutput) -> &str {
     let mut lines = ran
         .stderr
         .lines()
@@ -41,7 +41,7 @@ fn parts(line: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_example_reads_what_the_chat_sent_from_the_providers_cache_and_is_denied_the_shell() {
+fn example_review_reads_the_cached_chat_and_has_no_shell() {
     let (home, provider) = (with_the_example(|text| text), Provider::built_in());
     let ran = home.ask(&provider, &[EXAMPLE], QUESTION).ok();
     assert!(
@@ -49,7 +49,7 @@ fn the_example_reads_what_the_chat_sent_from_the_providers_cache_and_is_denied_t
         "{ran}"
     );
     assert_eq!(ran.stdout.lines().count(), 3, "the answer alone: {ran}");
-    let parts = parts(told(&ran));
+    let parts = parts(reported(&ran));
     let [stored, read, cost, denied] = parts[..] else {
         panic!("{parts:?}");
     };
@@ -87,12 +87,12 @@ fn the_example_reads_what_the_chat_sent_from_the_providers_cache_and_is_denied_t
         .unwrap();
     assert_eq!(turns(&again).len(), 3, "{again}");
     assert!(said(&again).contains("simulated review"), "{again}");
-    assert!(told(&ran).contains("stored 1 memory"), "{ran}");
+    assert!(reported(&ran).contains("stored 1 memory"), "{ran}");
     assert_eq!(received.len(), 8);
     drop(provider.accepting_anything());
 }
 
-/// What the user said last.
+/// The newest user message.
 fn said(body: &Value) -> String {
     match turns(body).pop() {
         Some(Turn::User(said)) => said,
@@ -101,11 +101,11 @@ fn said(body: &Value) -> String {
 }
 
 #[test]
-fn what_it_would_cost_otherwise_can_be_tried() {
+fn review_inherit_none_reads_uncached() {
     let none = |text: String| text.replace("kind: memory", "kind: memory\n      inherit: none");
     let (home, provider) = (with_the_example(none), Provider::built_in());
     let ran = home.ask(&provider, &[EXAMPLE], QUESTION).ok();
-    let parts = parts(told(&ran));
+    let parts = parts(reported(&ran));
     assert_eq!(parts[0], "stored 1 memory");
     assert!(parts[1].ends_with("tokens read anew"), "{parts:?}");
     assert_eq!(
@@ -143,8 +143,8 @@ fn notify_controls_the_detail_of_the_report() {
 fn json_output_contains_the_review_and_the_total_cost() {
     let (home, provider) = (with_the_example(|text| text), Provider::built_in());
     let ran = home.ask(&provider, &[EXAMPLE, "--json"], QUESTION).ok();
-    let told = ran.json();
-    let reviews = told["reviews"].as_array().unwrap();
+    let reported = ran.json();
+    let reviews = reported["reviews"].as_array().unwrap();
     let [review] = &reviews[..] else {
         panic!("{reviews:?}");
     };
@@ -152,10 +152,10 @@ fn json_output_contains_the_review_and_the_total_cost() {
     assert_eq!(review["denied"], serde_json::json!(["shell"]));
     assert!(!review["session"].as_str().unwrap().is_empty(), "{review}");
     let calls = |report: &Value| report["report"]["model_calls"].as_u64().unwrap();
-    assert_eq!((calls(review), calls(&told)), (3, 4), "{told}");
+    assert_eq!((calls(review), calls(&reported)), (3, 4), "{reported}");
     let dollars = |report: &Value| report["report"]["dollars"].as_f64().unwrap();
-    assert!(0.0 < dollars(review) && dollars(review) < dollars(&told));
-    let tokens = told["report"]["input_tokens"].as_u64().unwrap();
+    assert!(0.0 < dollars(review) && dollars(review) < dollars(&reported));
+    let tokens = reported["report"]["input_tokens"].as_u64().unwrap();
     assert!(
         ran.stderr.contains(&format!("in all {tokens} tokens in ")),
         "{ran}"
@@ -169,13 +169,13 @@ fn json_output_contains_the_review_and_the_total_cost() {
 }
 
 #[test]
-fn parts_that_a_review_does_not_inherit_are_not_counted_as_the_chats() {
+fn parts_without_inheritance_are_not_counted_as_inherited() {
     let none = |text: String| text.replace("kind: memory", "kind: memory\n      inherit: none");
     let (home, provider) = (with_the_example(none), Provider::built_in());
     home.ask(&provider, &[EXAMPLE], QUESTION).ok();
     // The provider has the beginning of the review before this one in its cache.
     let ran = home.ask(&provider, &[EXAMPLE], QUESTION).ok();
-    let read = parts(told(&ran))[1];
+    let read = parts(reported(&ran))[1];
     let tokens = read.strip_suffix(" tokens read from the provider's cache");
     let tokens = tokens.and_then(|tokens| tokens.parse::<u64>().ok());
     assert!(tokens.is_some(), "{read}");
@@ -219,20 +219,20 @@ otherwise: {text: 'I was told: {{user}}'}
 fn why_shows_the_cost_of_a_review() {
     let (home, provider) = (with_the_example(|text| text), Provider::built_in());
     let ran = home.ask(&provider, &[EXAMPLE, "--json"], QUESTION).ok();
-    let told = ran.json();
+    let reported = ran.json();
     let why = |session: &Value| home.run(&["why", session.as_str().unwrap()]).ok().stdout;
-    let review = why(&told["reviews"][0]["session"]);
+    let review = why(&reported["reviews"][0]["session"]);
     assert!(
         review.contains("  on behalf of            the review\n"),
         "{review}"
     );
-    let chat = why(&told["session"]);
+    let chat = why(&reported["session"]);
     assert!(!chat.contains("on behalf of"), "{chat}");
     drop(provider.accepting_anything());
 }
 
 #[test]
-fn an_answer_of_a_review_that_is_cut_off_is_accounted_for_as_such() {
+fn truncated_answer_of_a_review_is_recorded_as_truncated() {
     const CUT: &str = "
 rules:
   - user: 'Review this conversation'
@@ -241,7 +241,7 @@ otherwise: {text: 'I was told: {{user}}'}
 ";
     let (home, provider) = (with_the_example(|text| text), Provider::scripted(CUT));
     let ran = home.ask(&provider, &[EXAMPLE], QUESTION).ok();
-    assert!(told(&ran).starts_with("review: failed: "), "{ran}");
+    assert!(reported(&ran).starts_with("review: failed: "), "{ran}");
     let in_all = ran.stderr.lines().find(|line| line.starts_with("in all "));
     assert!(
         in_all
@@ -253,7 +253,7 @@ otherwise: {text: 'I was told: {{user}}'}
 }
 
 #[test]
-fn a_tool_that_a_review_could_not_use_is_a_problem_of_the_file() {
+fn unusable_tool_of_a_review_is_a_problem_of_the_file() {
     let home = Home::new();
     let review = |tools: &str, toolset: &str| {
         home.write(
@@ -281,7 +281,7 @@ mod on_a_terminal {
     use std::time::{Duration, Instant};
 
     use super::{EXAMPLE, Home, Provider, QUESTION, with_the_example};
-    use crate::provider::{OBEDIENT, SHELL};
+    use crate::provider::{SCRIPTED_MODEL, SHELL};
     use crate::terminal::{CTRL_C, CTRL_D, Terminal};
 
     #[test]
@@ -371,8 +371,8 @@ otherwise: {text: 'I was told: {{user}}'}
     }
 
     #[test]
-    fn an_answer_to_a_side_question_that_is_cut_off_is_accounted_for_as_such() {
-        let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    fn truncated_answer_of_a_side_question_is_recorded_as_truncated() {
+        let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
         home.write("agent.yaml", SHELL);
         let mut command = home.command(&["chat", "agent.yaml"]);
         provider.known_to(&mut command);

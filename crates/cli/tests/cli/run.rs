@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::support::{Home, MARKING, Ran, Server};
+use crate::support::{CommandOutput, Home, MARKING, Server};
 
 #[test]
-fn the_second_run_does_nothing_again_and_says_so() {
+fn second_run_hits_and_reports_savings() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     let first = home
@@ -36,7 +36,7 @@ fn the_second_run_does_nothing_again_and_says_so() {
 }
 
 #[test]
-fn stdout_holds_the_state_and_nothing_else() {
+fn stdout_contains_the_state_only() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     for arguments in [
@@ -63,7 +63,7 @@ fn output_is_not_colored_without_a_terminal() {
 }
 
 #[test]
-fn the_modes_of_the_command_line_win_over_the_file() {
+fn modes_of_the_command_line_override_the_file() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     let frozen = home
@@ -90,7 +90,7 @@ fn the_modes_of_the_command_line_win_over_the_file() {
 }
 
 #[test]
-fn a_plan_reports_misses_and_runs_nothing() {
+fn plan_reports_misses_and_makes_no_calls() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     let before = home
@@ -110,7 +110,7 @@ fn a_plan_reports_misses_and_runs_nothing() {
 }
 
 #[test]
-fn json_and_ndjson_carry_the_report() {
+fn json_and_ndjson_contain_the_report() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     let ran = home
@@ -149,7 +149,7 @@ fn json_and_ndjson_carry_the_report() {
 }
 
 #[test]
-fn a_failing_step_ends_the_run_with_its_place_and_exit_code_1() {
+fn failing_step_is_reported_with_its_place_and_exit_code_1() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -174,7 +174,7 @@ fn a_failed_action_is_not_stored() {
 }
 
 #[test]
-fn help_and_version_answer_and_no_arguments_show_the_help() {
+fn help_and_version_are_printed() {
     let home = Home::new();
     assert!(
         home.run(&["--version"])
@@ -208,7 +208,7 @@ fn completions_and_the_schema_are_printed() {
 }
 
 #[test]
-fn a_key_of_a_provider_is_not_remembered() {
+fn provider_key_is_not_stored() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -219,7 +219,7 @@ fn a_key_of_a_provider_is_not_remembered() {
         let mut command = home.command(&["run", "agent.yaml", "-i", &text]);
         // Whichever provider it is of: no model has to be asked first.
         command.env("MISTRAL_API_KEY", "q8Zr0pT4");
-        Ran::from(command.output().unwrap())
+        CommandOutput::from(command.output().unwrap())
     };
     let ran = run("it is q8Zr0pT4").fails(1);
     assert!(ran.stderr.contains("holds a secret of this run"), "{ran}");
@@ -228,7 +228,7 @@ fn a_key_of_a_provider_is_not_remembered() {
 }
 
 #[test]
-fn docker_model_runner_is_asked_where_it_is() {
+fn docker_model_runner_is_called_at_its_address() {
     let home = Home::new();
     let server = Server::start(
         r#"{"choices": [{"message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
@@ -241,7 +241,7 @@ fn docker_model_runner_is_asked_where_it_is() {
     let mut command = home.command(&["run", "agent.yaml"]);
     // As Docker's own tools have it: a host, without the path of the API.
     command.env("MODEL_RUNNER_HOST", server.url());
-    let ran = Ran::from(command.output().unwrap()).ok();
+    let ran = CommandOutput::from(command.output().unwrap()).ok();
     assert_eq!(ran.json()["said"]["content"], "Hello.", "{ran}");
     let asked = server.requests().concat();
     assert!(

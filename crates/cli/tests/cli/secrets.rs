@@ -32,7 +32,7 @@ nodes:
 }
 
 #[track_caller]
-fn nowhere(home: &Home, secret: &str) {
+fn assert_in_no_file(home: &Home, secret: &str) {
     let spellings = [
         secret.to_owned(),
         serde_json::to_string(secret)
@@ -55,7 +55,7 @@ fn nowhere(home: &Home, secret: &str) {
 }
 
 #[test]
-fn a_secret_is_used_and_written_nowhere() {
+fn secret_is_used_and_written_to_no_file() {
     let home = Home::new();
     let server = Server::start("{\"fine\": true}");
     home.write("agent.yaml", agent(&server.url()));
@@ -85,11 +85,11 @@ fn a_secret_is_used_and_written_nowhere() {
     assert!(left_out.stderr.contains("left out 2"), "{left_out}");
     home.run(&["cache", "export", "with-key.jsonl", "--with-digest-key"])
         .ok();
-    nowhere(&home, SECRET);
+    assert_in_no_file(&home, SECRET);
 }
 
 #[test]
-fn another_secret_is_another_call() {
+fn calls_with_different_secrets_have_different_keys() {
     let home = Home::new();
     let server = Server::start("{\"fine\": true}");
     home.write("agent.yaml", agent(&server.url()));
@@ -99,13 +99,13 @@ fn another_secret_is_another_call() {
             .env("APP_TOKEN", value)
             .output()
             .unwrap();
-        let ran = crate::support::Ran::from(ran).ok();
+        let ran = crate::support::CommandOutput::from(ran).ok();
         assert_eq!(ran.json()["fetched"]["_cache_hit"], hit, "{value}: {ran}");
     }
 }
 
 #[test]
-fn an_answer_that_holds_the_secret_is_not_kept() {
+fn answer_with_the_secret_is_not_cached() {
     let home = Home::new();
     let server = Server::start(&serde_json::json!({"echo": SECRET}).to_string());
     home.write("agent.yaml", agent(&server.url()));
@@ -124,7 +124,7 @@ fn an_answer_that_holds_the_secret_is_not_kept() {
             .unwrap()
             .contains("secret")
     );
-    nowhere(&home, SECRET);
+    assert_in_no_file(&home, SECRET);
 }
 
 #[test]
@@ -139,11 +139,11 @@ fn a_failure_does_not_show_the_secret() {
         .run(&["run", "agent.yaml", "--secrets", "secrets.json"])
         .fails(1);
     assert!(!ran.stderr.contains("s3cr3t"), "{ran}");
-    nowhere(&home, SECRET);
+    assert_in_no_file(&home, SECRET);
 }
 
 #[test]
-fn a_broken_file_of_secrets_is_refused_without_showing_it() {
+fn invalid_secrets_file_is_refused_without_showing_values() {
     let home = Home::new();
     home.write("agent.yaml", "name: a\nnodes:\n  - name: n\n");
     for content in ["TOKEN: [s3cr3t", "[s3cr3t]", "TOKEN: {a: s3cr3t}"] {
@@ -199,7 +199,7 @@ nodes:
 }
 
 #[test]
-fn a_named_variable_is_keyed_the_same_in_every_run_and_shown_in_none() {
+fn named_variable_has_a_stable_key_and_is_not_shown() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -223,7 +223,7 @@ nodes:
             .env("API_PASSWORD", password)
             .output()
             .unwrap();
-        let ran = crate::support::Ran::from(ran).ok();
+        let ran = crate::support::CommandOutput::from(ran).ok();
         assert_eq!(ran.json()["answer"]["_cache_hit"], hit, "{password}: {ran}");
     }
     for (path, bytes) in home.files() {
@@ -233,7 +233,7 @@ nodes:
 }
 
 #[test]
-fn a_very_short_secret_is_warned_of() {
+fn very_short_secret_is_a_warning() {
     let home = Home::new();
     home.write("agent.yaml", "name: a\nnodes:\n  - name: n\n");
     home.write("secrets.json", r#"{"PIN": "12"}"#);

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use crate::provider::{OBEDIENT, Provider, SHELL, session};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
 use crate::support::Home;
 
 #[test]
 fn sessions_are_listed_shown_and_removed() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     let first = session(
         &home
@@ -30,16 +30,16 @@ fn sessions_are_listed_shown_and_removed() {
     for expected in ["root", "openai/gpt-4o", "$0.0"] {
         assert!(lines[2].contains(expected), "{expected}: {listed}");
     }
-    let told = home.run(&["sessions", "ls", "--json"]).ok().json();
+    let reported = home.run(&["sessions", "ls", "--json"]).ok().json();
     assert_eq!(
-        (&told[0]["id"], &told[1]["id"]),
+        (&reported[0]["id"], &reported[1]["id"]),
         (&json!(second), &json!(first))
     );
     assert_eq!(
-        (&told[1]["messages"], &told[1]["parent"]),
+        (&reported[1]["messages"], &reported[1]["parent"]),
         (&json!(4), &json!(null))
     );
-    assert!(told[1]["input_tokens"].as_u64().unwrap() > 0);
+    assert!(reported[1]["input_tokens"].as_u64().unwrap() > 0);
 
     let shown = home.run(&["sessions", "show", &first[..8]]).ok();
     for expected in [
@@ -86,8 +86,8 @@ fn sessions_are_listed_shown_and_removed() {
 }
 
 #[test]
-fn the_raw_bytes_are_those_that_were_sent() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn sessions_show_raw_prints_the_sent_bytes() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     let name = session(
         &home
@@ -119,8 +119,8 @@ fn the_raw_bytes_are_those_that_were_sent() {
 }
 
 #[test]
-fn those_of_sub_agents_are_listed_on_demand_and_go_with_their_parents() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn sub_agent_sessions_are_listed_on_demand_and_removed_with_parents() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write(
         "team.yaml",
         "agents:\n  lead: {model: openai/gpt-4o, sub_agents: [helper]}\n  helper: {model: openai/gpt-4o}\n",
@@ -148,8 +148,8 @@ fn those_of_sub_agents_are_listed_on_demand_and_go_with_their_parents() {
 }
 
 #[test]
-fn missing_sessions_are_reported_before_any_removal() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn missing_sessions_are_reported_before_any_is_removed() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     let nothing = home.run(&["sessions", "ls"]).fails(1);
     assert!(

@@ -10,8 +10,8 @@ use cachalot_prompt::{Prompt, SessionHead, Sessions};
 use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
-use crate::provider::{OBEDIENT, Provider, SHELL, session};
-use crate::support::{Home, Ran};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
+use crate::support::{CommandOutput, Home};
 
 /// Two chats that are identical until one of them goes on, and one about something else.
 fn three(home: &Home, provider: &Provider) -> [String; 3] {
@@ -39,23 +39,29 @@ fn names(lines: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_tree_shows_what_sessions_share() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn sessions_tree_shows_shared_messages() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     let [short, long, other] = three(&home, &provider);
     let drawn = home.run(&["sessions", "tree"]).ok().stdout;
-    let told: Vec<&str> = drawn.lines().collect();
-    assert_eq!(told.len(), 8, "{drawn}");
-    assert!(told[0].starts_with("tools to system · "), "{drawn}");
-    assert!(told[0].ends_with(" tokens · 3 sessions"), "{drawn}");
-    assert!(told[1].starts_with("  messages 1–4 · "), "{drawn}");
-    assert!(told[1].ends_with(" · 2 sessions · \"hello␇\""), "{drawn}");
+    let reported: Vec<&str> = drawn.lines().collect();
+    assert_eq!(reported.len(), 8, "{drawn}");
+    assert!(reported[0].starts_with("tools to system · "), "{drawn}");
+    assert!(reported[0].ends_with(" tokens · 3 sessions"), "{drawn}");
+    assert!(reported[1].starts_with("  messages 1–4 · "), "{drawn}");
+    assert!(
+        reported[1].ends_with(" · 2 sessions · \"hello␇\""),
+        "{drawn}"
+    );
     let inner = format!("{short}  root (openai/gpt-4o), ends after 2 of 4 pieces");
-    assert_eq!(told[2].trim_start(), inner);
+    assert_eq!(reported[2].trim_start(), inner);
     let leaf = format!("{long}  root (openai/gpt-4o)");
-    assert_eq!(told[3].trim_start(), leaf);
-    assert!(told[4].starts_with("  messages 1–2 · "), "{drawn}");
-    assert!(told[5].trim_start().starts_with(&other), "{drawn}");
-    assert!(told[7].starts_with("3 sessions, 2 leaves · "), "{drawn}");
+    assert_eq!(reported[3].trim_start(), leaf);
+    assert!(reported[4].starts_with("  messages 1–2 · "), "{drawn}");
+    assert!(reported[5].trim_start().starts_with(&other), "{drawn}");
+    assert!(
+        reported[7].starts_with("3 sessions, 2 leaves · "),
+        "{drawn}"
+    );
 
     let tree = home.run(&["sessions", "tree", "--json"]).ok().json();
     let sessions = home.run(&["sessions", "ls", "--json"]).ok().json();
@@ -90,7 +96,7 @@ fn a_tree_shows_what_sessions_share() {
 
 #[test]
 fn sessions_of_sub_agents_name_their_parent() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write(
         "team.yaml",
         "agents:\n  lead: {model: openai/gpt-4o, sub_agents: [helper]}\n  helper: {model: openai/gpt-4o}\n",
@@ -110,15 +116,15 @@ fn sessions_of_sub_agents_name_their_parent() {
 }
 
 #[test]
-fn leaf_conversations_are_exported_with_what_was_sent() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn sessions_export_writes_leaf_conversations_as_sent() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     let [short, long, other] = three(&home, &provider);
     let exported = home.run(&["sessions", "export"]).ok();
     assert_eq!(exported.stderr.trim(), "exported 2 conversations");
-    let told = lines(&exported.stdout);
-    assert_eq!(names(&told), [&long, &other]);
+    let reported = lines(&exported.stdout);
+    assert_eq!(names(&reported), [&long, &other]);
     let sent: Value = serde_json::from_slice(&provider.received().last().unwrap().body).unwrap();
-    let last = &told[1];
+    let last = &reported[1];
     assert_eq!(last["tools"], sent["tools"]);
     assert_eq!(
         last["system"].as_array().unwrap().as_slice(),
@@ -151,17 +157,17 @@ fn leaf_conversations_are_exported_with_what_was_sent() {
     assert_eq!(names(&lines(&one.stdout)), [&short]);
     // One that is identical to another one is not told twice.
     let again = session(&home.ask(&provider, &["agent.yaml"], "something else").ok());
-    let told = lines(&home.run(&["sessions", "export"]).ok().stdout);
-    assert_eq!(told.len(), 2);
-    assert_eq!(told[1]["also"], json!([again]));
+    let reported = lines(&home.run(&["sessions", "export"]).ok().stdout);
+    assert_eq!(reported.len(), 2);
+    assert_eq!(reported[1]["also"], json!([again]));
 
     home.run(&["sessions", "export", "nope"]).fails(1);
     home.run(&["sessions", "export", "--all", &short]).fails(2);
 }
 
 #[test]
-fn an_export_is_whole_or_not_there() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn sessions_export_is_atomic() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     three(&home, &provider);
     let exported = home.run(&["sessions", "export"]).ok().stdout;
     let file = home.write("there.jsonl", "before");
@@ -196,7 +202,7 @@ fn an_export_is_whole_or_not_there() {
 #[cfg(unix)]
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     three(&home, &provider);
     for command in ["tree", "export"] {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -205,7 +211,7 @@ fn output_that_cannot_be_written_is_an_error() {
             .command(&["sessions", command])
             .stdout(Stdio::from(writer))
             .output();
-        let ran = Ran::from(ran.unwrap()).fails(141);
+        let ran = CommandOutput::from(ran.unwrap()).fails(141);
         assert_eq!(ran.stderr, "");
         if cfg!(target_os = "linux") {
             let full = std::fs::File::options().write(true).open("/dev/full");
@@ -213,7 +219,7 @@ fn output_that_cannot_be_written_is_an_error() {
                 .command(&["sessions", command])
                 .stdout(Stdio::from(full.unwrap()))
                 .output();
-            let ran = Ran::from(ran.unwrap()).fails(1);
+            let ran = CommandOutput::from(ran.unwrap()).fails(1);
             assert!(ran.stderr.contains("No space left"), "{ran}");
         }
     }
@@ -240,8 +246,8 @@ fn holding(home: &Home, secret: &str) -> String {
 }
 
 #[test]
-fn sessions_that_hold_secrets_are_exported_on_demand() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn sessions_with_secrets_are_exported_only_on_demand() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     let [_, long, _] = three(&home, &provider);
     let secret = "sk-0123456789abcdef";
     let holding = holding(&home, secret);
@@ -269,7 +275,7 @@ fn sessions_that_hold_secrets_are_exported_on_demand() {
 
 #[test]
 fn a_damaged_session_is_reported_and_does_not_affect_others() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     let [short, long, other] = three(&home, &provider);
     let file = rusqlite::Connection::open(home.database()).unwrap();
     let damaged = file.execute(
@@ -278,8 +284,8 @@ fn a_damaged_session_is_reported_and_does_not_affect_others() {
     );
     assert_eq!(damaged.unwrap(), 1);
     let drawn = home.run(&["sessions", "tree"]).ok();
-    let told = drawn.stdout.lines().find(|line| line.starts_with(&other));
-    assert!(told.unwrap().contains("cannot be read"), "{drawn}");
+    let reported = drawn.stdout.lines().find(|line| line.starts_with(&other));
+    assert!(reported.unwrap().contains("cannot be read"), "{drawn}");
     assert!(drawn.stdout.contains("2 sessions, 1 leaf"), "{drawn}");
     let ran = home.run(&["sessions", "export", "--all"]).fails(1);
     assert_eq!(names(&lines(&ran.stdout)), [&short, &long]);
@@ -289,7 +295,7 @@ fn a_damaged_session_is_reported_and_does_not_affect_others() {
 
 #[test]
 fn a_sweep_reports_erased_sessions() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     let [.., other] = three(&home, &provider);
     let nothing = home.run(&["sessions", "sweep"]).ok();
     assert_eq!(

@@ -24,14 +24,14 @@ impl Simulator {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
         let url = first.split_whitespace().last().unwrap().to_owned();
-        let told: Vec<String> = lines.by_ref().take(2).map(Result::unwrap).collect();
+        let reported: Vec<String> = lines.by_ref().take(2).map(Result::unwrap).collect();
         assert!(
-            told[0].contains(&format!("OPENAI_BASE_URL={url}/v1")),
-            "{told:?}"
+            reported[0].contains(&format!("OPENAI_BASE_URL={url}/v1")),
+            "{reported:?}"
         );
         assert!(
-            told[1].contains(&format!("ANTHROPIC_BASE_URL={url} ")),
-            "{told:?}"
+            reported[1].contains(&format!("ANTHROPIC_BASE_URL={url} ")),
+            "{reported:?}"
         );
         Self { child, url }
     }
@@ -44,7 +44,12 @@ impl Drop for Simulator {
     }
 }
 
-fn ask(home: &Home, simulator: &Simulator, file: &str, question: &str) -> crate::support::Ran {
+fn ask(
+    home: &Home,
+    simulator: &Simulator,
+    file: &str,
+    question: &str,
+) -> crate::support::CommandOutput {
     use std::io::Write as _;
     let mut child = home
         .command(&["chat", file])
@@ -65,7 +70,7 @@ fn ask(home: &Home, simulator: &Simulator, file: &str, question: &str) -> crate:
 }
 
 #[test]
-fn the_example_is_tried_without_a_key() {
+fn coder_example_runs_without_a_key() {
     let home = Home::new();
     with_the_example(&home);
     let simulator = Simulator::start(&home, &[]);
@@ -90,7 +95,7 @@ fn the_example_is_tried_without_a_key() {
 }
 
 #[test]
-fn a_script_says_what_it_answers() {
+fn simulate_answers_from_a_script() {
     let home = Home::new();
     home.write(
         "script.yaml",
@@ -136,7 +141,7 @@ fn a_port_in_use_is_reported_with_a_remedy() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_is_how_it_ends() {
+fn ctrl_c_ends_the_simulator() {
     use rustix::process::{Pid, Signal, kill_process};
     let home = Home::new();
     for signal in [Signal::INT, Signal::TERM] {

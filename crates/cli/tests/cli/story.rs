@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::stand_ins::{LlamaCloud, Provider};
-use crate::support::{Home, Ran};
+use crate::fakes::{LlamaCloud, Provider};
+use crate::support::{CommandOutput, Home};
 
 const EXTRACTION: &str = include_str!("../../../../examples/story/document_extraction.yaml");
 const TRANSLATION: &str = include_str!("../../../../examples/story/cached_llm_agent.yaml");
@@ -25,15 +25,15 @@ impl Story {
         Self { home, cloud }
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    fn run(&self, arguments: &[&str]) -> CommandOutput {
         let mut command = self.home.command(arguments);
         command
             .env("LLAMA_CLOUD_API_KEY", KEY)
             .env("LLAMA_CLOUD_BASE_URL", self.cloud.base_url());
-        Ran::from(command.output().unwrap())
+        CommandOutput::from(command.output().unwrap())
     }
 
-    fn extract(&self, file: &str) -> Ran {
+    fn extract(&self, file: &str) -> CommandOutput {
         let file = format!("file_path={file}");
         self.run(&[
             "run",
@@ -47,7 +47,7 @@ impl Story {
 }
 
 #[test]
-fn extraction_is_paid_once_until_the_management_agent_forgets_it() {
+fn extraction_is_paid_once_until_it_is_invalidated() {
     let story = Story::begin();
     let first = story.extract("invoice.txt").ok();
     assert_eq!(
@@ -93,7 +93,7 @@ fn a_changed_document_is_extracted_again() {
 }
 
 #[test]
-fn the_service_key_is_written_nowhere() {
+fn service_key_is_written_to_no_file() {
     let story = Story::begin();
     story.extract("invoice.txt").ok();
     for (path, bytes) in story.home.files() {
@@ -105,7 +105,7 @@ fn the_service_key_is_written_nowhere() {
 }
 
 /// The translation agent of the story, with nothing but the environment to say where the model is.
-fn translate(home: &Home, provider: &Provider, arguments: &[&str]) -> Ran {
+fn translate(home: &Home, provider: &Provider, arguments: &[&str]) -> CommandOutput {
     home.write("translation.yaml", TRANSLATION);
     let arguments = [
         &[
@@ -121,11 +121,11 @@ fn translate(home: &Home, provider: &Provider, arguments: &[&str]) -> Ran {
     .concat();
     let mut command = home.command(&arguments);
     command.envs(provider.environment());
-    Ran::from(command.output().unwrap())
+    CommandOutput::from(command.output().unwrap())
 }
 
 #[test]
-fn a_translation_is_paid_once_and_says_what_it_saves() {
+fn translation_is_paid_once_and_reports_savings() {
     let (home, provider) = (Home::new(), Provider::built_in());
     let first = translate(&home, &provider, &["-v"]).ok();
     let result = &first.json()["translation_result"];
@@ -197,7 +197,7 @@ fn an_unreachable_model_fails_the_run_and_stores_nothing() {
         "-i",
         "text=x",
     ]);
-    let failed = Ran::from(command.envs(&url).output().unwrap()).fails(1);
+    let failed = CommandOutput::from(command.envs(&url).output().unwrap()).fails(1);
     assert!(failed.stderr.contains("connection_error"), "{failed}");
     let mut command = home.command(&[
         "run",
@@ -207,7 +207,7 @@ fn an_unreachable_model_fails_the_run_and_stores_nothing() {
         "-i",
         "text=x",
     ]);
-    let keyless = Ran::from(command.output().unwrap()).fails(1);
+    let keyless = CommandOutput::from(command.output().unwrap()).fails(1);
     assert!(
         keyless
             .stderr
@@ -217,10 +217,10 @@ fn an_unreachable_model_fails_the_run_and_stores_nothing() {
 }
 
 #[test]
-fn the_key_of_the_provider_is_written_nowhere() {
+fn provider_key_is_written_to_no_file() {
     let (home, provider) = (Home::new(), Provider::built_in());
     translate(&home, &provider, &[]).ok();
-    let key = crate::stand_ins::provider::KEY;
+    let key = crate::fakes::provider::KEY;
     for (path, bytes) in home.files() {
         let found = bytes
             .windows(key.len())

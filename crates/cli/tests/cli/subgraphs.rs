@@ -46,7 +46,7 @@ nodes:
 
 /// The state that The Edge Agent (0.9.105) gives.
 #[test]
-fn a_run_ends_in_the_state_of_the_reference() {
+fn run_ends_in_the_state_of_the_reference_implementation() {
     let home = Home::new();
     home.write("outer.yaml", OUTER);
     home.write("inner.yaml", INNER);
@@ -82,7 +82,7 @@ fn a_run_ends_in_the_state_of_the_reference() {
 }
 
 #[test]
-fn steps_of_the_other_file_share_entries_with_runs_of_it_alone() {
+fn subgraph_steps_share_entries_with_runs_of_their_file() {
     let home = Home::new();
     home.write(
         "inner.yaml",
@@ -112,7 +112,7 @@ fn steps_of_the_other_file_share_entries_with_runs_of_it_alone() {
 }
 
 #[test]
-fn the_budget_is_that_of_the_run() {
+fn subgraph_spends_the_budget_of_the_run() {
     let home = Home::new();
     home.write(
         "inner.yaml",
@@ -128,7 +128,7 @@ fn the_budget_is_that_of_the_run() {
 }
 
 #[test]
-fn problems_and_approvals_are_shown_in_the_other_file() {
+fn subgraph_problems_and_approvals_name_the_other_file() {
     let home = Home::new();
     home.write("outer.yaml", OUTER);
     home.write(
@@ -153,7 +153,7 @@ fn problems_and_approvals_are_shown_in_the_other_file() {
 }
 
 #[test]
-fn an_effort_that_a_model_refuses_is_found_in_the_other_file() {
+fn unsupported_effort_is_found_in_a_subgraph() {
     let home = Home::new();
     home.write("outer.yaml", OUTER);
     home.write(

@@ -1,4 +1,4 @@
-//! A home of its own, and the command in it.
+//! A home directory for tests, and the command in it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -10,14 +10,14 @@ pub(crate) struct Home {
     directory: tempfile::TempDir,
 }
 
-/// What a command printed, and how it ended.
-pub(crate) struct Ran {
+/// The output and exit code of a command.
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Ran {
+impl CommandOutput {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("stdout is not one JSON document: {error}\n{self}"))
@@ -36,7 +36,7 @@ impl Ran {
     }
 }
 
-impl std::fmt::Display for Ran {
+impl std::fmt::Display for CommandOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -46,7 +46,7 @@ impl std::fmt::Display for Ran {
     }
 }
 
-impl From<Output> for Ran {
+impl From<Output> for CommandOutput {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
@@ -79,7 +79,7 @@ impl Home {
         path
     }
 
-    /// Where the memory is unless something says otherwise.
+    /// The default path of the store.
     pub(crate) fn database(&self) -> PathBuf {
         self.join("data/cachalot/cachalot.db")
     }
@@ -97,7 +97,7 @@ impl Home {
         command
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
         self.command(arguments).output().unwrap().into()
     }
 
@@ -134,7 +134,7 @@ nodes:
 "#;
 
 impl Home {
-    /// How often the marking step really ran.
+    /// The number of times that the marking step ran.
     pub(crate) fn runs(&self) -> usize {
         std::fs::read_to_string(self.join("runs.log")).map_or(0, |log| log.lines().count())
     }
@@ -204,7 +204,7 @@ impl Server {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Stops it; tells how many requests it had.
+    /// Stops the server; returns the number of requests.
     pub(crate) fn stop(mut self) -> usize {
         self.halt();
         self.requests().len()

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::chat::{TASK, with_the_example};
-use crate::provider::{OBEDIENT, Provider, SHELL};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL};
 use crate::support::Home;
 use crate::terminal::{CTRL_C, CTRL_D, Terminal, UP};
 
@@ -25,14 +25,14 @@ fn chat_with(
     Terminal::start(&mut command)
 }
 
-fn obedient() -> (Home, Provider) {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn with_scripted_model() -> (Home, Provider) {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", SHELL);
     (home, provider)
 }
 
 #[test]
-fn calls_answers_and_sums_are_shown_and_how_to_go_on() {
+fn chat_shows_calls_answers_sums_and_how_to_resume() {
     let (home, provider) = (Home::new(), Provider::built_in());
     with_the_example(&home);
     let mut terminal = chat(&home, &provider, &["examples/coder.yaml"]);
@@ -95,8 +95,8 @@ fn calls_answers_and_sums_are_shown_and_how_to_go_on() {
 }
 
 #[test]
-fn calls_are_asked_about() {
-    let (home, provider) = obedient();
+fn calls_need_approval_on_the_terminal() {
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     let asked = "allow it? [y]es, [a]lways, [n]o, or type what to do instead: ";
     terminal.prompt().say("run touch one; echo one");
@@ -141,10 +141,10 @@ fn calls_are_asked_about() {
     assert_eq!(text.matches(asked).count(), 6, "{text}");
 }
 
-/// What is saved is asked about in no later chat; what only looks like it is.
+/// A saved rule applies in later chats, and only to matching calls.
 #[test]
 fn an_answer_can_be_saved() {
-    let (home, provider) = obedient();
+    let (home, provider) = with_scripted_model();
     let configuration = home.join("configuration");
     let begin = || {
         chat_with(&home, &provider, &["agent.yaml"], |command| {
@@ -176,8 +176,8 @@ fn an_answer_can_be_saved() {
 }
 
 #[test]
-fn a_sub_agent_is_asked_about_in_its_own_name() {
-    let (home, provider) = obedient();
+fn approval_of_a_sub_agent_names_it() {
+    let (home, provider) = with_scripted_model();
     home.write(
         "team.yaml",
         "agents:
@@ -212,8 +212,8 @@ fn a_sub_agent_is_asked_about_in_its_own_name() {
 }
 
 #[test]
-fn what_is_to_be_allowed_is_shown_whole() {
-    let (home, provider) = obedient();
+fn approval_shows_the_complete_call() {
+    let (home, provider) = with_scripted_model();
     home.write(
         "agent.yaml",
         format!("{SHELL}permissions: {{ask: ['shell:command=*hidden*']}}\n"),
@@ -232,8 +232,8 @@ fn what_is_to_be_allowed_is_shown_whole() {
 }
 
 #[test]
-fn what_was_typed_before_the_question_is_no_answer() {
-    let (home, provider) = obedient();
+fn input_typed_before_an_approval_is_not_its_answer() {
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal
         .prompt()
@@ -249,8 +249,8 @@ fn what_was_typed_before_the_question_is_no_answer() {
 }
 
 #[test]
-fn a_turn_can_end_while_its_question_is_open() {
-    let (home, provider) = obedient();
+fn turn_can_end_during_an_open_approval() {
+    let (home, provider) = with_scripted_model();
     home.write("agent.yaml", format!("{SHELL}budget: {{max_time: 1}}\n"));
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal.prompt().say("run touch made").see("allow it?");
@@ -265,8 +265,8 @@ fn a_turn_can_end_while_its_question_is_open() {
 }
 
 #[test]
-fn what_is_to_be_allowed_is_seen_wherever_stderr_goes() {
-    let (home, provider) = obedient();
+fn approval_is_shown_on_the_terminal_when_stderr_is_redirected() {
+    let (home, provider) = with_scripted_model();
     let binary = env!("CARGO_BIN_EXE_cachalot");
     let mut shell = Command::new("sh");
     shell
@@ -285,16 +285,16 @@ fn what_is_to_be_allowed_is_seen_wherever_stderr_goes() {
         .see("  shell touch made\n")
         .see("allow it?");
     terminal.say("n").see("It said: ").prompt().leave();
-    let told = std::fs::read_to_string(home.join("told.txt")).unwrap();
+    let reported = std::fs::read_to_string(home.join("told.txt")).unwrap();
     assert!(
-        told.contains("refused") && told.contains("to continue: "),
-        "{told}"
+        reported.contains("refused") && reported.contains("to continue: "),
+        "{reported}"
     );
 }
 
 #[test]
 fn typed_ahead_input_becomes_the_next_message() {
-    let (home, provider) = obedient();
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal.prompt().press("one\rtwo\r/session\rthree\r");
     for expected in ["I was told: one", "I was told: two", "I was told: three"] {
@@ -305,7 +305,7 @@ fn typed_ahead_input_becomes_the_next_message() {
 
 #[test]
 fn ctrl_c_interrupts_the_turn_and_keeps_the_session() {
-    let (home, provider) = obedient();
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml", "--yes"]);
     terminal.prompt().say("slowly").see("one").press(CTRL_C);
     terminal
@@ -339,8 +339,8 @@ fn ctrl_c_interrupts_the_turn_and_keeps_the_session() {
 }
 
 #[test]
-fn at_the_prompt_ctrl_c_has_to_be_meant() {
-    let (home, provider) = obedient();
+fn ctrl_c_at_the_prompt_must_be_pressed_twice() {
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal
         .prompt()
@@ -359,8 +359,8 @@ fn at_the_prompt_ctrl_c_has_to_be_meant() {
 }
 
 #[test]
-fn messages_have_several_lines_and_are_remembered() {
-    let (home, provider) = obedient();
+fn messages_may_have_several_lines_and_are_kept_in_the_history() {
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal
         .prompt()
@@ -393,7 +393,7 @@ otherwise: {text: 'I was told: {{user}}'}
 ";
 
 #[test]
-fn a_message_is_taken_back_and_the_session_goes_on_without_it() {
+fn retract_removes_a_refused_message_and_the_session_continues() {
     let (home, provider) = (Home::new(), Provider::scripted(REFUSING));
     home.write("agent.yaml", SHELL);
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
@@ -422,7 +422,7 @@ fn a_message_is_taken_back_and_the_session_goes_on_without_it() {
 
 #[test]
 fn commands_are_distinguished_from_messages() {
-    let (home, provider) = obedient();
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal
         .prompt()
@@ -463,7 +463,7 @@ fn commands_are_distinguished_from_messages() {
 
 #[test]
 fn an_empty_session_is_not_stored() {
-    let (home, provider) = obedient();
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal.prompt().say("/new").see("session ");
     let text = terminal.prompt().leave();
@@ -473,7 +473,7 @@ fn an_empty_session_is_not_stored() {
 }
 
 #[test]
-fn a_failing_model_does_not_end_the_chat() {
+fn failing_model_does_not_end_the_session() {
     let (home, provider) = (Home::new(), Provider::built_in());
     home.write("agent.yaml", SHELL);
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
@@ -497,7 +497,7 @@ fn a_failing_model_does_not_end_the_chat() {
 
 #[test]
 fn long_operations_are_shown_as_running() {
-    let (home, provider) = obedient();
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml", "--yes"]);
     terminal
         .prompt()
@@ -518,7 +518,7 @@ fn long_operations_are_shown_as_running() {
 
 #[test]
 fn colors_follow_the_settings() {
-    let (home, provider) = obedient();
+    let (home, provider) = with_scripted_model();
     let coloured = |terminal: &mut Terminal| {
         terminal
             .prompt()
@@ -546,8 +546,8 @@ fn colors_follow_the_settings() {
 }
 
 #[test]
-fn a_model_does_not_command_the_terminal() {
-    let (home, provider) = obedient();
+fn model_output_has_no_control_characters_on_the_terminal() {
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal
         .prompt()
@@ -559,8 +559,8 @@ fn a_model_does_not_command_the_terminal() {
 }
 
 #[test]
-fn answers_can_be_led_elsewhere_and_prompts_stay() {
-    let (home, provider) = obedient();
+fn answers_can_be_redirected_while_prompts_stay_on_the_terminal() {
+    let (home, provider) = with_scripted_model();
     let binary = env!("CARGO_BIN_EXE_cachalot");
     let line = format!("exec '{binary}' chat agent.yaml > answers.txt");
     let mut command = home.command(&[]);
@@ -589,8 +589,8 @@ fn answers_can_be_led_elsewhere_and_prompts_stay() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_ends_the_chat_with_the_reason() {
-    let (home, provider) = obedient();
+fn full_disk_ends_the_chat_with_its_reason() {
+    let (home, provider) = with_scripted_model();
     let mut shell = Command::new("sh");
     let binary = env!("CARGO_BIN_EXE_cachalot");
     shell
@@ -612,8 +612,8 @@ fn a_full_disk_ends_the_chat_with_the_reason() {
 }
 
 #[test]
-fn a_question_can_be_left_by_leaving() {
-    let (home, provider) = obedient();
+fn ctrl_d_at_an_approval_interrupts_the_turn() {
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal
         .prompt()
@@ -624,8 +624,8 @@ fn a_question_can_be_left_by_leaving() {
 }
 
 #[test]
-fn a_session_that_went_on_elsewhere_goes_on_from_there() {
-    let (home, provider) = obedient();
+fn session_continued_elsewhere_includes_those_turns() {
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal.prompt().say("first").see("I was told: first");
     let listed = home.run(&["sessions", "ls", "--json"]).ok().json();
@@ -645,8 +645,8 @@ fn a_session_that_went_on_elsewhere_goes_on_from_there() {
 }
 
 #[test]
-fn json_is_for_questions_from_a_pipe() {
-    let (home, provider) = obedient();
+fn json_output_requires_a_piped_question() {
+    let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml", "--json"]);
     terminal.see("needs the question on stdin");
     assert_eq!(terminal.ended(), Some(2));

@@ -40,7 +40,7 @@ budget: {max_cots: 1}
 ";
 
 #[test]
-fn a_team_without_problems_says_so() {
+fn valid_team_is_reported_as_such() {
     let home = Home::new();
     home.write("team.yaml", GOOD);
     let ran = home.run(&["validate", "team.yaml"]).ok();
@@ -55,7 +55,7 @@ fn a_team_without_problems_says_so() {
 }
 
 #[test]
-fn problems_of_all_sections_are_reported_at_once_with_their_places() {
+fn team_problems_are_reported_together_with_their_places() {
     let home = Home::new();
     home.write("team.yaml", BAD);
     let ran = home.run(&["validate", "team.yaml", "--json"]).fails(2);
@@ -104,7 +104,7 @@ fn problems_of_all_sections_are_reported_at_once_with_their_places() {
 }
 
 #[test]
-fn the_suggested_command_is_named() {
+fn run_of_a_team_suggests_the_chat_command() {
     let home = Home::new();
     home.write("team.yaml", GOOD);
     home.write("flow.yaml", "nodes:\n  - {name: one, run: 'return 1'}\n");
@@ -126,7 +126,7 @@ fn the_suggested_command_is_named() {
 }
 
 #[test]
-fn a_workflow_with_agents_is_checked_like_a_team() {
+fn workflow_with_agents_is_validated_like_a_team() {
     let home = Home::new();
     home.write("flow.yaml", format!("nodes:\n  - {{name: n}}\n{BAD}"));
     let listed = home
@@ -169,7 +169,7 @@ fn a_misspelt_key_does_not_prevent_detection_of_the_file_kind() {
 }
 
 #[test]
-fn an_instruction_from_a_file_is_found_beside_the_agent_file() {
+fn instruction_file_is_relative_to_the_agent_file() {
     let home = Home::new();
     home.write(
         "teams/team.yaml",
@@ -185,7 +185,7 @@ fn an_instruction_from_a_file_is_found_beside_the_agent_file() {
 }
 
 #[test]
-fn a_rule_that_is_about_nothing_is_a_problem() {
+fn permission_rule_for_an_unknown_tool_or_argument_is_a_problem() {
     let home = Home::new();
     for (rule, meant) in [
         ("shel", "`shell`?"),

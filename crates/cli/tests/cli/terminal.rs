@@ -12,10 +12,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Nothing that is waited for takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit of every wait.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What was written so far, and whether more may come.
+/// The output so far, and whether it can continue.
 type Screen = Arc<(Mutex<(Vec<u8>, bool)>, Condvar)>;
 
 /// A terminal with a command that runs at it.
@@ -23,7 +23,7 @@ pub(crate) struct Terminal {
     keyboard: File,
     screen: Screen,
     child: Child,
-    /// How much of the text was looked at.
+    /// The length of the text that was matched.
     seen: usize,
 }
 
@@ -91,12 +91,12 @@ impl Terminal {
         }
     }
 
-    /// What was written, without what moves and colours.
+    /// The output without control sequences.
     pub(crate) fn text(&self) -> String {
         plain(&self.raw())
     }
 
-    /// What was written, byte for byte.
+    /// The output, byte for byte.
     pub(crate) fn raw(&self) -> String {
         let text = self.screen.0.lock().unwrap();
         String::from_utf8_lossy(&text.0).into_owned()
@@ -105,7 +105,7 @@ impl Terminal {
     /// Waits until this is written behind what was waited for last.
     #[track_caller]
     pub(crate) fn see(&mut self, expected: &str) -> &mut Self {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let (text, changed) = &*self.screen;
         let mut written = text.lock().unwrap();
         loop {
@@ -152,7 +152,7 @@ impl Terminal {
     /// Waits for the end of the command; its exit code.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> Option<i32> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.code();
@@ -171,7 +171,7 @@ impl Terminal {
     pub(crate) fn leave(&mut self) -> String {
         self.press(CTRL_D);
         assert_eq!(self.ended(), Some(0), "{}", self.text());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let (text, changed) = &*self.screen;
         let mut written = text.lock().unwrap();
         while !written.1 && Instant::now() < deadline {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
-use crate::provider::{OBEDIENT, Provider};
+use crate::provider::{Provider, SCRIPTED_MODEL};
 use crate::support::Home;
 use crate::terminal::{CTRL_D, Terminal};
 
@@ -135,7 +135,7 @@ rules:
 ";
 
 #[test]
-fn its_tools_are_used_and_it_ends_with_the_chat() {
+fn tool_server_runs_and_ends_with_the_chat() {
     let (home, provider) = (Home::new(), Provider::scripted(SOUNDING));
     home.write("team.yaml", team(&home));
     home.run(&["validate", "team.yaml"]).ok();
@@ -162,7 +162,7 @@ fn logs_and_progress_are_shown_in_verbose_mode() {
 }
 
 #[test]
-fn it_ends_with_a_chat_that_does_not_begin() {
+fn tool_server_ends_when_the_chat_does_not_start() {
     let (home, provider) = (Home::new(), Provider::scripted(SOUNDING));
     home.write("team.yaml", team(&home));
     let ran = home.ask(
@@ -182,8 +182,8 @@ fn it_ends_with_a_chat_that_does_not_begin() {
 }
 
 #[test]
-fn it_ends_however_a_chat_on_a_terminal_does() {
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+fn tool_server_ends_with_every_end_of_a_terminal_chat() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("team.yaml", team(&home));
     for ending in ["leaving", "asked to end", "hung up"] {
         let mut command = home.command(&["chat", "team.yaml"]);
@@ -219,9 +219,9 @@ fn it_ends_however_a_chat_on_a_terminal_does() {
 }
 
 #[test]
-fn it_ends_with_a_run_also_by_ctrl_c() {
+fn tool_server_ends_with_a_run_also_on_ctrl_c() {
     use std::process::Stdio;
-    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     let ask = "nodes:\n  - name: ask\n    uses: agent.run\n    with: {agent: root, input: '{{ state.task }}'}\n";
     home.write("flow.yaml", format!("{ask}{}", team(&home)));
     let start = |task: &str| {
@@ -236,7 +236,7 @@ fn it_ends_with_a_run_also_by_ctrl_c() {
     };
     let run = start("hello");
     let server = begun(&home);
-    let ran: crate::support::Ran = run.wait_with_output().unwrap().into();
+    let ran: crate::support::CommandOutput = run.wait_with_output().unwrap().into();
     ran.ok();
     gone(server);
     let run = start("run touch runs; exec sleep 100");
@@ -247,7 +247,7 @@ fn it_ends_with_a_run_also_by_ctrl_c() {
         std::thread::sleep(Duration::from_millis(5));
     }
     kill_process(Pid::from_child(&run), Signal::INT).unwrap();
-    let ran: crate::support::Ran = run.wait_with_output().unwrap().into();
+    let ran: crate::support::CommandOutput = run.wait_with_output().unwrap().into();
     ran.fails(130);
     gone(server);
 }

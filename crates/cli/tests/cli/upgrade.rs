@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::provider::Provider;
-use crate::support::{Home, Ran};
+use crate::support::{CommandOutput, Home};
 
 /// The session of the fixture that read a file.
 const SESSION: &str = "c36d3de5921d4c1f";
@@ -41,10 +41,10 @@ fn home() -> Home {
 }
 
 /// Runs a workflow with the provider address of the fixture.
-fn run(home: &Home, arguments: &[&str]) -> Ran {
+fn run(home: &Home, arguments: &[&str]) -> CommandOutput {
     let mut command = home.command(&[&["run"], arguments].concat());
     command.env("CACHALOT_EXAMPLE_PROVIDER", PROVIDER);
-    Ran::from(command.output().unwrap())
+    CommandOutput::from(command.output().unwrap())
 }
 
 /// The totals of `cache stats --json` by the name of what was called.
@@ -55,7 +55,7 @@ fn row<'a>(stats: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn entries_of_the_version_before_are_hits() {
+fn entries_of_the_previous_version_are_hits() {
     let home = home();
     let ran = run(&home, &["voyage.yaml"]).ok();
     assert!(ran.stderr.contains("\npaid 0 calls"), "{ran}");
@@ -73,7 +73,7 @@ fn entries_of_the_version_before_are_hits() {
 }
 
 #[test]
-fn payments_and_totals_of_the_version_before_stay() {
+fn payments_and_totals_of_the_previous_version_are_kept() {
     let home = home();
     let before = home.run(&["cache", "stats", "--json"]).ok().json();
     let paid = |stats: &Value, name: &str| row(stats, name)["misses"].clone();
@@ -95,7 +95,7 @@ fn payments_and_totals_of_the_version_before_stay() {
 }
 
 #[test]
-fn a_session_of_the_version_before_goes_on() {
+fn session_of_the_previous_version_continues() {
     let home = home();
     let sessions = home.run(&["sessions", "ls", "--json"]).ok().json();
     assert_eq!(sessions.as_array().map(Vec::len), Some(3), "{sessions:#}");
@@ -117,7 +117,7 @@ fn a_session_of_the_version_before_goes_on() {
 }
 
 #[test]
-fn a_cassette_of_the_version_before_is_played() {
+fn cassette_of_the_previous_version_replays() {
     let home = home();
     let fresh = Home::new();
     for name in ["voyage.yaml", "notes.md", "voyage.cassette"] {
@@ -129,7 +129,7 @@ fn a_cassette_of_the_version_before_is_played() {
 }
 
 #[test]
-fn long_term_memory_of_the_version_before_is_found() {
+fn long_term_memory_of_the_previous_version_is_found() {
     let home = home();
     let workflow = "name: recall\nnodes:\n  - name: look\n    uses: ltm.search\n    with: {query: Bremerhaven}\n    output: found\n";
     home.write("recall.yaml", workflow);

@@ -3,7 +3,7 @@
 use crate::support::Home;
 
 #[test]
-fn all_problems_are_reported_at_once_with_their_places() {
+fn problems_are_reported_together_with_their_places() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -31,7 +31,7 @@ fn all_problems_are_reported_at_once_with_their_places() {
 }
 
 #[test]
-fn a_file_without_problems_says_so() {
+fn valid_file_is_reported_as_such() {
     let home = Home::new();
     home.write("agent.yaml", "name: fine\nnodes:\n  - name: n\n");
     let ran = home.run(&["validate", "agent.yaml"]).ok();
@@ -43,7 +43,7 @@ fn a_file_without_problems_says_so() {
 }
 
 #[test]
-fn a_file_that_is_not_there_or_not_text_is_named() {
+fn missing_or_binary_file_is_named() {
     let home = Home::new();
     let missing = home.run(&["validate", "missing.yaml"]).fails(2);
     assert!(missing.stderr.contains("missing.yaml"), "{missing}");
@@ -55,7 +55,7 @@ fn a_file_that_is_not_there_or_not_text_is_named() {
 }
 
 #[test]
-fn one_mistake_is_one_problem() {
+fn one_mistake_is_reported_once() {
     let home = Home::new();
     for value in ["abc", "-1", "[1]"] {
         home.write(
@@ -70,7 +70,7 @@ fn one_mistake_is_one_problem() {
 }
 
 #[test]
-fn long_lines_are_shown_around_the_place() {
+fn long_lines_are_truncated_around_the_place() {
     let home = Home::new();
     let long = "x".repeat(40_000);
     home.write(
@@ -95,7 +95,7 @@ fn long_lines_are_shown_around_the_place() {
 }
 
 #[test]
-fn an_effort_that_a_model_refuses_is_a_problem_wherever_it_is_written() {
+fn unsupported_effort_is_a_problem_in_every_place() {
     let home = Home::new();
     let workflow = |arguments: &str| {
         let text = format!(
@@ -125,7 +125,7 @@ fn an_effort_that_a_model_refuses_is_a_problem_wherever_it_is_written() {
 }
 
 #[test]
-fn keys_without_effect_are_warned_of_and_the_file_is_valid() {
+fn keys_without_effect_are_warnings() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -139,7 +139,7 @@ fn keys_without_effect_are_warned_of_and_the_file_is_valid() {
 }
 
 #[test]
-fn code_is_checked_for_its_runner_before_anything_runs() {
+fn code_is_checked_for_its_runner_at_load() {
     let home = Home::new();
     let agent = |language: &str, code: &str| {
         format!(

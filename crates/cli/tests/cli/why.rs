@@ -1,6 +1,6 @@
 //! `cachalot why`.
 
-use crate::provider::{OBEDIENT, Provider, SHELL, session};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
 use crate::support::{Home, MARKING};
 
 #[test]
@@ -41,7 +41,7 @@ fn why_explains_a_hit_and_a_call_by_its_handle() {
 }
 
 #[test]
-fn why_without_anything_to_explain_says_so() {
+fn why_without_any_call_reports_that() {
     let home = Home::new();
     let why = home.run(&["why"]).fails(1);
     assert!(why.stderr.contains("nothing was run yet"), "{why}");
@@ -50,7 +50,7 @@ fn why_without_anything_to_explain_says_so() {
 }
 
 #[test]
-fn why_says_that_the_time_was_over() {
+fn why_reports_an_expired_entry() {
     let home = Home::new();
     home.write(
         "agent.yaml",
@@ -87,7 +87,7 @@ fn long_texts_are_shown_where_they_differ() {
 
 /// Two chats, the newer one last.
 fn chats(home: &Home) -> [String; 2] {
-    let provider = Provider::scripted(OBEDIENT);
+    let provider = Provider::scripted(SCRIPTED_MODEL);
     home.write("agent.yaml", SHELL);
     ["hello", "something else"]
         .map(|question| session(&home.ask(&provider, &["agent.yaml"], question).ok()))
@@ -102,7 +102,7 @@ fn change(home: &Home, how: &str) {
 }
 
 #[test]
-fn why_after_chats_alone_leads_to_the_answers_of_models() {
+fn why_after_chats_only_points_to_the_answers_of_models() {
     let home = Home::new();
     let [_, newest] = chats(&home);
     for arguments in [&["why"][..], &["why", "--last"]] {
@@ -114,7 +114,7 @@ fn why_after_chats_alone_leads_to_the_answers_of_models() {
 }
 
 #[test]
-fn the_beginning_of_a_sessions_name_is_enough() {
+fn why_finds_a_session_by_a_prefix_of_its_name() {
     let home = Home::new();
     let [older, newer] = chats(&home);
     for (name, set) in [(&older, "5e551011"), (&newer, "5e551022")] {

@@ -66,7 +66,7 @@ pub(crate) enum Marker {
 }
 
 impl Block {
-    /// Whether it is a team, or a part of one.
+    /// Returns whether it is a team, or a part of one.
     pub(crate) fn is_team(&self) -> bool {
         let fragment = self.marker(Marker::Fragment);
         self.marker(Marker::Team).is_some() || matches!(fragment, Some("agent" | "hooks"))
@@ -85,13 +85,13 @@ impl Block {
             .map(|(_, value)| value.as_str())
     }
 
-    /// How what the block runs must end.
+    /// The expected exit of the run.
     pub(crate) fn exit(&self) -> i32 {
         self.marker(Marker::Exit)
             .map_or(0, |code| code.parse().expect("exit=N"))
     }
 
-    /// Where it is, for messages.
+    /// The place, for messages.
     pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.document, self.line)
     }
@@ -187,7 +187,7 @@ fn parse(info: &str, place: &str) -> (Language, Vec<(Marker, String)>) {
 }
 
 #[test]
-fn every_fence_is_a_block_and_every_block_is_known() {
+fn every_fence_is_a_block_of_a_known_language() {
     let blocks = all();
     let fences: usize = files::documents()
         .iter()

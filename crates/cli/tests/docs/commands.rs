@@ -51,7 +51,7 @@ fn steps(block: &Block) -> Vec<Step> {
     steps
 }
 
-/// What is wrong with a block; nothing if all is well.
+/// The problem of a block, if any.
 fn problem(block: &Block, home: &Home) -> Option<String> {
     let steps = steps(block);
     let last = steps.len().saturating_sub(1);
@@ -93,7 +93,7 @@ fn write(block: &Block, home: &Home) {
 }
 
 #[test]
-fn every_command_does_what_the_document_says() {
+fn documented_commands_print_the_documented_output() {
     let mut homes: BTreeMap<String, Home> = BTreeMap::new();
     let mut problems = Vec::new();
     let (mut run, mut left_out) = (0, 0);
@@ -162,7 +162,7 @@ fn commands_are_distinguished_from_their_output() {
 }
 
 #[test]
-fn a_command_that_does_something_else_is_found() {
+fn check_finds_a_command_with_another_output() {
     let home = Home::new();
     let block = |text: &str| blocks::read("x.md", text).remove(0);
     for wrong in [

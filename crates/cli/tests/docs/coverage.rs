@@ -57,7 +57,7 @@ fn named(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_action_is_described_as_it_is() {
+fn every_action_is_documented_with_its_parameters() {
     let reference = files::text(REFERENCE);
     let registry = actions::builtin();
     let mut problems = Vec::new();
@@ -131,7 +131,7 @@ fn every_action_is_described_as_it_is() {
 
 /// The rows of an action begin with the sentences of its parameters.
 #[test]
-fn every_parameter_is_described_by_its_sentence() {
+fn every_parameter_is_documented_by_its_declared_sentence() {
     let reference = files::text(REFERENCE);
     let registry = actions::builtin();
     let mut problems = Vec::new();
@@ -228,17 +228,17 @@ fn check_examples(heading: &str, known: &[&str]) {
 }
 
 #[test]
-fn every_filter_does_what_the_reference_says() {
+fn every_documented_filter_example_is_true() {
     check_examples("### Filters", template::FILTERS);
 }
 
 #[test]
-fn every_test_does_what_the_reference_says() {
+fn every_documented_test_example_is_true() {
     check_examples("### Tests", template::TESTS);
 }
 
 #[test]
-fn every_code_of_a_problem_is_described() {
+fn every_problem_code_is_documented() {
     let reference = files::text(REFERENCE);
     let described = named(section(&reference, "## Problems"));
     for (code, _) in codes::ALL {
@@ -280,7 +280,7 @@ fn properties(schema: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_key_of_a_file_is_described() {
+fn every_key_of_a_file_is_documented() {
     let reference = files::text(REFERENCE);
     let schema = schema();
     assert_eq!(
@@ -312,7 +312,7 @@ fn every_key_of_a_file_is_described() {
 
 /// The tables of keys show the sentences and defaults of the declared tables; more may follow in a row.
 #[test]
-fn every_table_of_keys_is_the_declared_one() {
+fn every_table_of_keys_equals_the_declaration() {
     let mut problems = Vec::new();
     for table in format::reference() {
         let place = format!("{} {}", table.document, table.heading);
@@ -356,7 +356,7 @@ fn every_table_of_keys_is_the_declared_one() {
 }
 
 #[test]
-fn every_command_and_flag_is_described() {
+fn every_command_and_flag_is_documented() {
     let home = Home::new();
     let document = files::text("docs/cli.md");
     let help = |command: &[&str]| {
@@ -413,7 +413,7 @@ fn every_command_and_flag_is_described() {
 
 /// Relative links lead to files and headings that there are.
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let mut problems = Vec::new();
     for document in files::documents() {
         let text = files::text(&document);

@@ -40,12 +40,12 @@ fn run(home: &Home, file: &str, inputs: &[&str]) -> (Value, String) {
 }
 
 #[test]
-fn every_example_is_tried() {
+fn every_example_file_has_a_test() {
     assert_eq!(files::examples(), TRIED);
 }
 
 #[test]
-fn code_that_is_not_python_is_refused_with_its_line() {
+fn invalid_python_is_refused_with_its_line() {
     let home = Home::new();
     let file = "examples/invalid/python_syntax.yaml";
     for command in ["validate", "run"] {
@@ -61,7 +61,7 @@ fn code_that_is_not_python_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_document_is_read_once() {
+fn document_extraction_reads_the_document_once() {
     let home = Home::new();
     let file = "examples/document_extraction.yaml";
     let (first, said) = run(&home, file, &[INVOICE]);
@@ -96,7 +96,7 @@ fn a_document_is_read_once() {
 }
 
 #[test]
-fn the_fan_out_reads_each_note_once() {
+fn fan_out_reads_each_note_once() {
     let home = Home::new();
     let file = "examples/fan_out.yaml";
     let (first, said) = run(&home, file, &[]);
@@ -119,13 +119,13 @@ fn the_fan_out_reads_each_note_once() {
 }
 
 #[test]
-fn a_loop_in_lua_adds_up() {
+fn lua_loop_adds_up() {
     let (state, _) = run(&Home::new(), "examples/while_loop_lua.yaml", &[]);
     assert_eq!(state, json!({ "count": 5, "sum": 15 }));
 }
 
 #[test]
-fn a_tool_of_a_server_is_called_once() {
+fn mcp_tool_is_called_once() {
     let home = Home::new();
     let file = "examples/tool_in_workflow.yaml";
     let (first, said) = run(&home, file, &[]);
@@ -141,7 +141,7 @@ fn a_tool_of_a_server_is_called_once() {
 }
 
 #[test]
-fn invalidation_erases_what_it_says() {
+fn invalidation_erases_the_named_entries() {
     let (state, said) = run(&Home::new(), "examples/invalidation.yaml", &[]);
     assert!(said.contains("would erase 2"), "{said}");
     assert_eq!(state["total"], 42.5);
@@ -156,7 +156,7 @@ fn invalidation_erases_what_it_says() {
 
 /// The extraction agent of the story against a stand-in for LlamaCloud, and its management agent.
 #[test]
-fn the_story_runs_unchanged() {
+fn story_files_run_unchanged() {
     let home = Home::new();
     let file = "examples/story/document_extraction.yaml";
     let inputs = [INVOICE, "agent_name=invoices"];
@@ -183,7 +183,7 @@ fn the_story_runs_unchanged() {
 
 /// The translation agent of the story, and the example that needs no key.
 #[test]
-fn a_translation_is_paid_once() {
+fn translation_is_paid_once() {
     for file in [
         "examples/story/cached_llm_agent.yaml",
         "examples/translate_cached.yaml",
@@ -215,7 +215,7 @@ fn a_translation_is_paid_once() {
 /// The coder of the examples reads, edits and looks again.
 #[test]
 #[cfg(unix)]
-fn the_coder_works_on_files() {
+fn coder_edits_files() {
     let home = Home::new();
     let file = "examples/data/draft.md";
     let before = "# Sperm whales\n\nThe sperm whale is a whale.\nTODO: say how deep it dives.\n";
@@ -233,7 +233,7 @@ fn the_coder_works_on_files() {
 /// Models that refuse a budget, sampling parameters or Chat Completions are asked in the way they accept.
 #[test]
 #[cfg(unix)]
-fn current_models_use_tools_and_think() {
+fn current_models_call_tools_and_think() {
     let home = Home::new();
     let file = "examples/data/draft.md";
     home.write(file, "# Sperm whales\n\nTODO: say how deep it dives.\n");
@@ -261,7 +261,7 @@ fn current_models_use_tools_and_think() {
 
 /// The second time, the question is not a model's any more.
 #[test]
-fn the_faq_answers_a_question_once() {
+fn faq_requests_a_question_once() {
     let home = Home::new();
     let ask = |question: &str| {
         let ended = home.shell(&format!(
@@ -280,24 +280,24 @@ fn the_faq_answers_a_question_once() {
 
 /// A review reads from the provider's cache what the chat has sent, and may not use the shell.
 #[test]
-fn the_assistant_is_reviewed_in_the_background() {
+fn assistant_is_reviewed_in_the_background() {
     let home = Home::new();
     let ended = home.shell(
         "echo 'How deep can a sperm whale dive?' | cachalot chat examples/assistant_with_review.yaml",
     );
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    let told = |part: &str| ended.stderr.contains(part);
-    assert!(told("review: stored 1 memory · "), "{}", ended.stderr);
+    let reported = |part: &str| ended.stderr.contains(part);
+    assert!(reported("review: stored 1 memory · "), "{}", ended.stderr);
     assert!(
-        told(" tokens read from the provider's cache · $"),
+        reported(" tokens read from the provider's cache · $"),
         "{}",
         ended.stderr
     );
-    assert!(told(" · denied: shell"), "{}", ended.stderr);
+    assert!(reported(" · denied: shell"), "{}", ended.stderr);
 }
 
 #[test]
-fn the_guarded_agent_answers() {
+fn guarded_agent_answers() {
     let home = Home::new();
     let ended = home.shell("echo 'Attack.' | cachalot chat examples/guarded.yaml");
     assert_eq!(ended.code, 0, "{}", ended.stderr);

@@ -1,4 +1,4 @@
-//! What there is to check: the documents and the examples of this repository.
+//! The documents and examples of this repository.
 
 use std::path::{Path, PathBuf};
 

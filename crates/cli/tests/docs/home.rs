@@ -14,19 +14,19 @@ use tempfile::TempDir;
 
 use crate::files;
 
-#[path = "../../../workflow/tests/stand_ins/mod.rs"]
-mod stand_ins;
+#[path = "../../../workflow/tests/fakes/mod.rs"]
+mod fakes;
 
-use stand_ins::{LlamaCloud, Provider, SearXng, Server};
+use fakes::{LlamaCloud, Provider, SearXng, Server};
 
-/// What a key of LlamaCloud looks like here.
+/// A key in the form of LlamaCloud.
 const KEY: &str = "llx-stand-in";
 
 /// A secret of the runs, as `secrets.TOKEN`.
 const TOKEN: &str = "token-that-nobody-may-read";
 
 /// No command of the documentation takes longer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A place to try things out in. Nothing that it starts sees the user's home or environment.
 pub(crate) struct Home {
@@ -37,7 +37,7 @@ pub(crate) struct Home {
     api: Server,
 }
 
-/// How something that was run ended.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -70,7 +70,7 @@ impl Home {
         home
     }
 
-    /// Where commands run.
+    /// The directory of commands.
     pub(crate) fn work(&self) -> PathBuf {
         self.directory.path().join("work")
     }
@@ -82,12 +82,12 @@ impl Home {
         path
     }
 
-    /// How many extractions LlamaCloud was paid for.
+    /// The number of paid extractions.
     pub(crate) fn extractions(&self) -> u32 {
         self.llama_cloud.started()
     }
 
-    /// How often a model was asked.
+    /// The number of model calls.
     pub(crate) fn model_calls(&self) -> usize {
         self.models.requests()
     }
@@ -105,7 +105,7 @@ impl Home {
         self.run(Command::new(env!("CARGO_BIN_EXE_cachalot")).args(arguments))
     }
 
-    /// Whether there is a program of this name.
+    /// Returns whether a program of this name exists.
     pub(crate) fn has(program: &str) -> bool {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
@@ -184,9 +184,9 @@ fn ended(mut child: Child, command: &Command) -> Ended {
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break status,
-            None if start.elapsed() > PATIENCE => {
+            None if start.elapsed() > TIMEOUT => {
                 child.kill().unwrap();
-                panic!("{command:?} did not end within {PATIENCE:?}");
+                panic!("{command:?} did not end within {TIMEOUT:?}");
             }
             None => std::thread::sleep(Duration::from_millis(2)),
         }
@@ -198,7 +198,7 @@ fn ended(mut child: Child, command: &Command) -> Ended {
     }
 }
 
-/// An API that is somebody else's.
+/// An external API.
 fn api() -> Router {
     Router::new()
         .route(

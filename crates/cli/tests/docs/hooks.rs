@@ -18,7 +18,7 @@ use crate::files;
 
 const DOCUMENT: &str = "docs/HOOKS.md";
 
-/// What stands between the marks of a name.
+/// The text between the marks of a name.
 fn between<'a>(text: &'a str, name: &str) -> &'a str {
     let mark = |at: &str| format!("<!-- {name}: {at} -->\n");
     let (begin, end) = (mark("begin"), mark("end"));
@@ -74,7 +74,7 @@ fn blocks_of(text: &str, name: &str) -> Vec<Block> {
     blocks::read(DOCUMENT, section(text, &format!("### `{name}`")))
 }
 
-/// Whether there is such a block that is checked.
+/// Returns whether such a checked block exists.
 fn has(blocks: &[Block], language: Language, holds: impl Fn(&str) -> bool) -> bool {
     blocks.iter().any(|block| {
         block.language == language
@@ -85,7 +85,7 @@ fn has(blocks: &[Block], language: Language, holds: impl Fn(&str) -> bool) -> bo
 }
 
 #[test]
-fn the_tables_of_hooks_are_those_of_the_program() {
+fn documented_hook_tables_equal_the_declarations() {
     let text = files::text(DOCUMENT);
     let builtins = builtins();
     let right = [("tables", tables()), ("builtins", table(&builtins))];
@@ -99,7 +99,7 @@ fn the_tables_of_hooks_are_those_of_the_program() {
 }
 
 #[test]
-fn every_event_has_an_example_that_is_tried() {
+fn every_event_has_a_tested_example() {
     let text = files::text(DOCUMENT);
     let examples = section(&text, "## Events, one by one");
     let mut problems = Vec::new();
@@ -117,7 +117,7 @@ fn every_event_has_an_example_that_is_tried() {
 }
 
 #[test]
-fn every_builtin_has_an_example_that_is_tried() {
+fn every_builtin_has_a_tested_example() {
     let text = files::text(DOCUMENT);
     let examples = section(&text, "## Builtins");
     let mut problems = Vec::new();

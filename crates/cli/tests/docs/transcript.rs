@@ -1,4 +1,4 @@
-//! What a command prints, compared with what a document says that it prints.
+//! Comparison of the output of a command with the documented one.
 
 /// The sign that stands for what differs from run to run.
 const ANYTHING: char = '…';
@@ -48,7 +48,7 @@ fn lines_match(expected: &[String], actual: &[String]) -> bool {
     }
 }
 
-/// Whether a text is as a pattern with `…` says.
+/// Returns whether a text matches a pattern with `…`.
 pub(crate) fn line_matches(expected: &str, actual: &str) -> bool {
     let mut parts = expected.split(ANYTHING);
     let Some(mut rest) = parts.next().and_then(|first| actual.strip_prefix(first)) else {
@@ -68,7 +68,7 @@ pub(crate) fn line_matches(expected: &str, actual: &str) -> bool {
 }
 
 #[test]
-fn wildcards_stand_for_parts_and_for_lines() {
+fn wildcards_match_parts_of_lines_and_lines() {
     for (expected, actual) in [
         ("a\nb\n", "a  \nb"),
         ("ran …\n", "ran 12 ms"),

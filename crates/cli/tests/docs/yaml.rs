@@ -8,7 +8,7 @@ use crate::blocks::{self, Block, Language, Marker};
 use crate::home::{self, Home};
 use crate::transcript;
 
-/// What only agents need.
+/// Keys that only agents have.
 const OF_AGENTS: [&str; 3] = ["mcps", "permissions", "tools"];
 
 /// A block as an agent file.
@@ -49,7 +49,7 @@ pub(crate) fn agent_file(block: &Block) -> String {
     }
 }
 
-/// What is wrong with a block; nothing if all is well. Its final state is left in `state`.
+/// The problem of a block, if any. Its final state is left in `state`.
 fn problem(block: &Block, home: &Home, state: &mut Option<Value>) -> Option<String> {
     let path = home.write("block.yaml", &agent_file(block));
     if let Some(code) = block.marker(Marker::Wrong) {
@@ -88,14 +88,14 @@ fn problem(block: &Block, home: &Home, state: &mut Option<Value>) -> Option<Stri
     None
 }
 
-/// Whether a valid block is run here.
+/// Returns whether a valid block is run here.
 fn runs(block: &Block) -> bool {
     !block.is_team()
         && block.marker(Marker::NoRun).is_none()
         && block.all(Marker::Needs).all(Home::has)
 }
 
-/// Whether `validate` refuses a file for nothing but `code`.
+/// Returns whether `validate` refuses a file with only `code`.
 fn refused(home: &Home, path: &std::path::Path, code: &str) -> Option<String> {
     let validated = home.cachalot(["validate".as_ref(), "--json".as_ref(), path.as_os_str()]);
     let found = home::state(&validated);
@@ -114,7 +114,7 @@ fn refused(home: &Home, path: &std::path::Path, code: &str) -> Option<String> {
     ))
 }
 
-/// Where a value is not as a document says.
+/// The place at which a value differs from the document.
 fn difference(expected: &Value, actual: &Value, at: &str) -> Option<String> {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {
@@ -141,7 +141,7 @@ fn difference(expected: &Value, actual: &Value, at: &str) -> Option<String> {
 }
 
 #[test]
-fn every_yaml_block_is_valid_and_runs() {
+fn every_yaml_block_is_valid_and_runs_as_documented() {
     let mut problems = Vec::new();
     let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
     let mut state = None;
@@ -187,7 +187,7 @@ fn check_json(block: &Block, state: Option<&Value>) -> Option<String> {
 }
 
 #[test]
-fn a_difference_is_found() {
+fn check_finds_a_difference() {
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     let actual = value(r#"{"a": {"b": [1, "x-123"]}, "c": true}"#);
     for same in [
@@ -210,7 +210,7 @@ fn a_difference_is_found() {
 }
 
 #[test]
-fn a_block_that_is_not_as_its_document_says_is_found() {
+fn check_finds_a_block_that_differs_from_its_markers() {
     let home = Home::new();
     let check = |text: &str| problem(&blocks::read("x.md", text).remove(0), &home, &mut None);
     for wrong in [

@@ -27,7 +27,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_is_replaced_when_it_is_persisted_and_not_before() {
+fn file_is_replaced_on_persist_only() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a");
     fs::write(&path, "old").unwrap();
@@ -67,7 +67,7 @@ fn permissions_are_kept_or_private() {
 }
 
 #[test]
-fn links_are_followed_and_stay() {
+fn links_are_followed_and_kept() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("folder")).unwrap();
     symlink("folder/target", root.path().join("inner")).unwrap();
@@ -97,7 +97,7 @@ fn a_directory_is_refused_and_a_missing_one_is_reported() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_listed_can_be_written_to() {
+fn directory_without_list_permission_is_writable() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("box");
     fs::create_dir(&directory).unwrap();

@@ -21,7 +21,7 @@ fn decoded(literal: &[u8]) -> Result<Vec<u8>, JsonError> {
 }
 
 #[test]
-fn values_come_back_as_they_were_written() {
+fn scanned_values_keep_their_bytes() {
     for text in [
         r#"{ "a\"" : [ 1.50 , "}\\" , {} , [] ] }"#,
         "-1e9",
@@ -35,7 +35,7 @@ fn values_come_back_as_they_were_written() {
 }
 
 #[test]
-fn broken_structure_is_refused_with_its_place() {
+fn broken_structure_is_refused_with_its_position() {
     for (text, at) in [
         ("", 0),
         ("[1", 2),
@@ -58,7 +58,7 @@ fn broken_structure_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_character_in_two_escapes_is_one_character_and_half_of_one_is_refused() {
+fn surrogate_escapes_are_one_character_and_half_a_pair_is_refused() {
     assert_eq!(decoded(br#""\ud83d\ude00""#).unwrap(), "😀".as_bytes());
     assert_eq!(decoded(br#""a\uD83D\uDE00b""#).unwrap(), "a😀b".as_bytes());
     for half in [
@@ -74,7 +74,7 @@ fn a_character_in_two_escapes_is_one_character_and_half_of_one_is_refused() {
 }
 
 #[test]
-fn the_longest_string_value_is_remembered_once() {
+fn longest_string_value_is_recorded_once() {
     let mut scanner = Scanner::new(br#"{"the longest key": "a", "b": ["longer", "c"]} "longest""#);
     scanner.value().unwrap();
     assert_eq!(scanner.take_longest(), b"longer");
@@ -112,7 +112,7 @@ fn elements_are_listed_as_they_were_written() {
 }
 
 #[test]
-fn numbers_stand_outside_of_strings() {
+fn numbers_inside_strings_are_not_listed() {
     let text = r#"{"1": [-2.50, "3 \" 4", 5e6], "\\": 7}"#;
     let numbers: Vec<&str> = json::numbers(text).map(|number| &text[number]).collect();
     assert_eq!(numbers, ["-2.50", "5e6", "7"]);
@@ -120,7 +120,7 @@ fn numbers_stand_outside_of_strings() {
 }
 
 #[test]
-fn whole_numbers_beyond_64_bits_are_known() {
+fn integers_beyond_64_bits_are_recognized() {
     for (number, expected) in [
         ("18446744073709551615", false),
         ("18446744073709551616", true),
@@ -134,7 +134,7 @@ fn whole_numbers_beyond_64_bits_are_known() {
     }
 }
 
-/// How a string may be written: some of its characters as escapes.
+/// A string in a random spelling: some of its characters as escapes.
 fn written(text: &str, choices: &[u8]) -> String {
     let mut choices = choices.iter().cycle();
     let mut out = String::from("\"");
@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn values_are_split_as_serde_splits_them(value in value(), pretty: bool) {
+    fn values_are_split_exactly_as_by_serde(value in value(), pretty: bool) {
         let text = match pretty {
             true => serde_json::to_string_pretty(&value).unwrap(),
             false => value.to_string(),
@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn strings_are_decoded_as_serde_decodes_them(text in text(), choices in prop::collection::vec(any::<u8>(), 1..8)) {
+    fn strings_are_decoded_exactly_as_by_serde(text in text(), choices in prop::collection::vec(any::<u8>(), 1..8)) {
         let literal = written(&text, &choices);
         prop_assert_eq!(decoded(literal.as_bytes()), Ok(text.into_bytes()));
         prop_assert_eq!(
@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn what_looks_like_a_string_is_judged_as_serde_judges_it(
+    fn string_fragments_are_decoded_exactly_as_by_serde(
         parts in prop::collection::vec(
             prop::sample::select(vec![
                 "\\u", "d83d", "\\ud83d", "\\ude00", "\\uDE0", "\\\\", "\\\"", "\\n", "\\x", "a", "é", "\t",
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn everything_that_serde_accepts_is_accepted(
+    fn scanner_accepts_everything_that_serde_accepts(
         parts in prop::collection::vec(
             prop::sample::select(vec![
                 "[", "]", "{", "}", ",", ":", "\"a\"", "\"a\":", "\"", "\\", "0", "1", "-", ".", "e", "+",
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         let mut scanner = Scanner::new(&bytes);
         let _ = scanner.value();
         let text = String::from_utf8_lossy(&bytes);

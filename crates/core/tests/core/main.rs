@@ -1,4 +1,4 @@
-//! What the rest of Cachalot relies on in `core`: canonical bytes, the JSON scanner and the configuration tree.
+//! Items of `core` that other crates use: canonical bytes, the JSON scanner and the configuration tree.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod atomic_file;

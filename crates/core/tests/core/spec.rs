@@ -109,7 +109,7 @@ fn values_are_read_by_name_and_missing_ones_are_the_defaults() {
 }
 
 #[test]
-fn all_problems_are_reported_at_once_with_places_and_remedies() {
+fn problems_are_reported_together_with_places_and_remedies() {
     problems(
         "{mode: fats, count: 11, part: 2, pause: 0, flag: 'true', names: [1], env: {A: []}, inner: {dpth: 1}, each: {one: 5}, even: 3, color: x, shape: y, nmae: z}",
         &[
@@ -146,7 +146,7 @@ fn all_problems_are_reported_at_once_with_places_and_remedies() {
 }
 
 #[test]
-fn an_invalid_value_is_none_and_not_the_default() {
+fn invalid_value_reads_as_none_instead_of_the_default() {
     let node = tree("{name: 1, mode: fats, count: 11, part: 2, pause: 0}");
     let values = SECTION.read(&node, &mut Vec::new()).unwrap();
     assert_eq!((values.text("name"), values.text("mode")), (None, None));
@@ -158,7 +158,7 @@ fn an_invalid_value_is_none_and_not_the_default() {
 }
 
 #[test]
-fn an_open_table_leaves_other_keys_to_the_caller() {
+fn open_table_returns_unknown_keys_to_the_caller() {
     static OPEN: Table = Table::new("it", "", &[&[key("a", Kind::Any, "A.")]]).open();
     let node = tree("{a: 1, b: 2}");
     let mut problems = Vec::new();
@@ -177,14 +177,14 @@ fn an_open_table_leaves_other_keys_to_the_caller() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "`size` is not declared in `section`")]
-fn an_undeclared_name_is_a_defect() {
+fn reading_an_undeclared_name_panics() {
     let node = tree("{name: a}");
     let values = SECTION.read(&node, &mut Vec::new()).unwrap();
     let _ = values.text("size");
 }
 
 #[test]
-fn the_schema_shows_what_is_read() {
+fn schema_describes_the_keys_that_are_read() {
     let schema = SECTION.schema(false);
     assert_eq!(schema["description"], "A section.");
     assert_eq!(schema["additionalProperties"], false);
@@ -216,7 +216,7 @@ fn the_schema_shows_what_is_read() {
 }
 
 #[test]
-fn the_rows_show_the_documented_keys_with_those_of_nested_tables() {
+fn documentation_rows_include_nested_tables() {
     let rows = SECTION.rows("section.", true);
     let keys: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
     assert_eq!(keys[..3], ["section.name", "section.mode", "section.count"]);

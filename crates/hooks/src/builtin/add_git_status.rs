@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_git_that_hangs_is_ended() {
+    async fn hanging_git_is_killed() {
         let directory = tempfile::tempdir().unwrap();
         let git = directory.path().join("git");
         std::fs::write(&git, "#!/bin/sh\necho $$ > pid\nexec /bin/sleep 60\n").unwrap();

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_that_never_answers_is_not_waited_for() {
+    async fn server_without_an_answer_is_abandoned_after_the_timeout() {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", silent.local_addr().unwrap());
         let builtin = HttpPost {

@@ -249,7 +249,7 @@ mod tests {
     use crate::contract::{CONTRACTS, Field};
 
     #[test]
-    fn every_key_of_the_input_has_one_kind_and_every_kind_a_key() {
+    fn every_input_key_has_exactly_one_kind() {
         let mut told: Vec<&str> = Field::COMMON.to_vec();
         let fields = CONTRACTS.iter().flat_map(|contract| contract.fields);
         told.extend(fields.flat_map(|field| field.keys()));

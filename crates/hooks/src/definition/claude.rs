@@ -193,7 +193,7 @@ mod tests {
     use super::with_variables;
 
     #[test]
-    fn what_is_left_out_puts_no_other_name_together() {
+    fn omitted_variables_do_not_form_new_references() {
         for written in [
             "${env.${Y}SECRET}",
             "$${Y}{env.SECRET}",

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_for_any_command_of_a_line() {
+    fn command_rule_matches_any_command_of_a_line() {
         for (rule, line, is_for) in [
             ("Bash", "ls", true),
             ("Bash(*)", "ls", true),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_for_files_as_a_line_of_gitignore_is() {
+    fn file_rule_matches_like_gitignore() {
         for (rule, tool, path, is_for) in [
             ("Edit(*.ts)", "edit_file", "src/a.ts", true),
             ("Edit(*.ts)", "write_file", "/work/a.ts", true),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tools_are_named_by_what_they_are_called_with() {
+    fn rules_match_web_and_mcp_tools_by_their_claude_names() {
         let fetch = |rule, url| applies(rule, "web_fetch", &json!({"url": url}));
         assert!(fetch(
             "WebFetch(domain:example.com)",
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_runs_where_a_shell_may_make_its_command_of_something_else() {
+    fn condition_applies_where_a_shell_could_build_the_command() {
         let of = |rule: &str, line: &str| applies(rule, "shell", &json!({"command": line}));
         for line in [
             "X='1' rm -rf b",
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn places_may_be_written_in_more_than_one_way() {
+    fn condition_normalizes_directories() {
         for place in ["/work/", "/work/./", "/other/../work"] {
             for (path, is_meant) in [("a.env", true), (".", false), ("b.txt", false)] {
                 let applies = matches_path("*.env", path, Path::new(place));

@@ -78,7 +78,7 @@ mod tests {
     const NO_LIMIT: FirstLine = FirstLine::MovedToBackground { limit: None };
 
     #[test]
-    fn the_first_line_says_whether_the_command_runs_on() {
+    fn first_line_parse_recognizes_async() {
         for (stdout, expected) in [
             ("", FirstLine::Incomplete),
             (" \n", FirstLine::Incomplete),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_output_is_the_first_object_behind_it() {
+    fn later_output_is_the_first_object_after_the_first_line() {
         for (stdout, expected) in [
             ("{\"async\":true}", ""),
             ("{\"async\":true}\n\n", ""),

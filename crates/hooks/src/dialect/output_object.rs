@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_found_in_both_cases() {
+    fn keys_are_found_in_snake_and_camel_case() {
         assert_eq!(camel("hook_specific_output"), "hookSpecificOutput");
         assert_eq!(snake("hookSpecificOutput"), "hook_specific_output");
         let object = serde_json::json!({"stopReason": "a", "system_message": "b", "reason": null});

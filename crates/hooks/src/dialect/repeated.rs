@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_repeated_keys_are_kept() {
+    fn values_of_repeated_keys_are_recorded() {
         let text = r#"{"a": {"b": 1, "b": [2], "c": null}, "a": 3, "d": [{"e": 1, "e": 2}]}"#;
         let document: Document = serde_json::from_str(text).unwrap();
         assert_eq!(document.value, json!({"a": 3, "d": [{"e": 2}]}));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn other_documents_are_read_as_ever() {
+    fn documents_without_repeated_keys_are_read_unchanged() {
         let text = r#"{"a": [1, -2, 3.5, "x\u00e9", true, null, {}], "b": 18446744073709551615}"#;
         let document: Document = serde_json::from_str(text).unwrap();
         let value: Value = serde_json::from_str(text).unwrap();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_names_a_variable_is_expanded() {
+    fn only_variable_references_are_expanded() {
         for (text, braced, shell) in [
             ("", "", ""),
             ("${env.HOME}/x", "/home/a/x", "/home/a/x"),

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_assignments_need_no_shell() {
+    fn plain_exports_are_read_without_a_shell() {
         for (lines, expected) in [
             ("", &[][..]),
             ("export A=b\n", &[("A", "b")]),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_that_takes_a_shell() {
+    fn other_shell_syntax_requires_a_shell() {
         for lines in [
             "export A=$(date)",
             "export A=`date`",

@@ -192,7 +192,7 @@ mod tests {
     use Decision::{Allow, Ask, Deny};
 
     #[test]
-    fn a_decision_is_found_between_other_words() {
+    fn decision_is_found_within_other_text() {
         for (answer, decision, reason) in [
             (r#"{"decision":"deny","reason":"no"}"#, Deny, Some("no")),
             (
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_nothing_is_a_fault() {
+    fn answer_without_a_decision_is_a_fault() {
         for answer in [
             "",
             "allow",
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_says_its_decision_and_nothing_else() {
+    fn guard_answer_must_be_only_the_decision() {
         let allowed = Judgement::Guard.read(" {\"decision\":\"allow\",\"reason\":\"\"}\n");
         assert_eq!(allowed.unwrap(), (Allow, None));
         let denied = Judgement::Guard.read(r#"{"reason":"why","decision":"deny"}"#);

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_objection_is_found_between_other_words() {
+    fn objection_is_found_within_other_text() {
         for (answer, expected) in [
             (r#"{"ok": true}"#, None),
             (r#"{"ok": true, "reason": "fine"}"#, None),

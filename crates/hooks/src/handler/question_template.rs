@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn prompts_contain_the_handlers_input() {
+    fn template_renders_the_input_of_the_handler() {
         for (source, question) in [
             ("Run {{ tool_name }}?", "Run shell?"),
             (
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_a_fault() {
+    fn undefined_values_are_a_fault() {
         for source in [
             "{{ tool_input.path }}",
             "{{ tool_input.path | tojson }}",
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_template_is_known_before() {
+    fn template_problems_are_reported_at_load() {
         let problem = wrong("{{ tool_inptu | tojson }}");
         assert_eq!(problem.code, "unknown-name");
         assert_eq!(problem.help.as_deref(), Some("did you mean `tool_input`?"));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cachalot_hooks::{Builtin as _, Builtins, Event};
 
-use crate::answering::{Came, Turn, world};
+use crate::response_cache_fixture::{Turn, TurnResult, fixture};
 
 fn sources(of: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -29,44 +29,44 @@ fn sources(of: &str) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn cache_response_lives_among_the_builtins_and_not_in_the_runtime() {
-    let world = world("{enabled: true}");
-    assert_eq!(world.builtin.name(), "cache_response");
-    assert_eq!(world.builtin.sections(), ["cache"]);
+fn cache_response_is_a_builtin_and_not_part_of_the_runtime() {
+    let fixture = fixture("{enabled: true}");
+    assert_eq!(fixture.builtin.name(), "cache_response");
+    assert_eq!(fixture.builtin.sections(), ["cache"]);
     for (path, text) in sources("agent") {
         assert!(!text.contains("cache_response"), "{}", path.display());
     }
 }
 
 #[tokio::test]
-async fn a_narrow_lookup_is_handed_over_at_registration_and_cache_response_consumes_it() {
-    let world = world("{enabled: true}");
+async fn agent_lookup_is_passed_at_registration_and_used_by_cache_response() {
+    let fixture = fixture("{enabled: true}");
     let turn = Turn::saying("?");
-    assert!(world.keeps(turn.clone(), "so").await);
+    assert!(fixture.keeps(turn.clone(), "so").await);
     // What the lookup says of the agent decides what is found.
-    world.agent("root").becomes(Some("another instruction"));
-    assert!(!world.ask(turn, "so").await.is_replay());
+    fixture.agent("root").becomes(Some("another instruction"));
+    assert!(!fixture.ask(turn, "so").await.is_replay());
 }
 
 #[test]
-fn apply_cache_default_is_gone_the_builtin_adds_itself() {
-    let on = world("{enabled: true}");
+fn cache_response_injects_itself_instead_of_apply_cache_default() {
+    let on = fixture("{enabled: true}");
     let injected = on.builtin.inject(&*on.agent("root"));
     let events: Vec<Event> = injected.iter().map(|injection| injection.event).collect();
     assert_eq!(events, [Event::PreUserTurn, Event::Stop, Event::TurnEnd]);
-    let off = world("{enabled: false}");
+    let off = fixture("{enabled: false}");
     assert!(off.builtin.inject(&*off.agent("root")).is_empty());
 }
 
 #[tokio::test]
-async fn stretch_the_replay_is_a_synthetic_response_of_a_hook() {
-    let world = world("{enabled: true}");
-    let first = world.numbered(Turn::saying("?"));
-    world.begin(&first).await;
-    world.stop(&first, "so").await;
-    world.end(&first).await;
-    let again = world.numbered(Turn::saying("?"));
-    let output = world.begin(&again).await;
+async fn stretch_replay_is_a_synthetic_response_of_a_hook() {
+    let fixture = fixture("{enabled: true}");
+    let first = fixture.numbered(Turn::saying("?"));
+    fixture.begin(&first).await;
+    fixture.stop(&first, "so").await;
+    fixture.end(&first).await;
+    let again = fixture.numbered(Turn::saying("?"));
+    let output = fixture.begin(&again).await;
     assert_eq!(output.block, None);
     assert_eq!(output.synthetic.unwrap().content, "so");
 }
@@ -76,20 +76,20 @@ async fn the_cache_builtin_works_without_depending_on_the_runtime() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let manifest = std::fs::read_to_string(manifest).unwrap();
     assert!(!manifest.contains("cachalot-agent"), "hooks know no agent");
-    let world = world("{enabled: true}");
+    let fixture = fixture("{enabled: true}");
     assert!(matches!(
-        world.ask(Turn::saying("?"), "so").await,
-        Came::Ran
+        fixture.ask(Turn::saying("?"), "so").await,
+        TurnResult::Ran
     ));
     assert_eq!(
-        world.ask(Turn::saying("?"), "").await.replayed().content,
+        fixture.ask(Turn::saying("?"), "").await.replayed().content,
         "so"
     );
 }
 
 #[test]
-fn it_can_be_registered_once_and_its_name_and_section_are_taken() {
-    let (one, other) = (world("{}"), world("{}"));
+fn cache_response_registers_once_and_owns_its_section() {
+    let (one, other) = (fixture("{}"), fixture("{}"));
     let mut builtins = Builtins::default();
     builtins.register(std::sync::Arc::new(one.builtin)).unwrap();
     assert_eq!(builtins.owner("cache").unwrap().name(), "cache_response");

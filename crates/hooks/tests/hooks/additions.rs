@@ -1,4 +1,4 @@
-//! What builtins add to the newest message.
+//! Context that builtins add to the newest message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use cachalot_hooks::{Event, Input, Output};
 use cachalot_model::Message;
 
-use crate::seam::{Agent, World};
+use crate::seam::{Agent, Fixture};
 
 mod git;
 mod listing;
@@ -21,51 +21,53 @@ fn after(input: Input, said: &str) -> Input {
 }
 
 #[tokio::test]
-async fn the_time_is_that_of_the_clock_each_turn() {
-    let world = World::new();
-    let first = world.context("add_date", &[], Event::TurnStart).await;
+async fn date_is_taken_from_the_clock_each_turn() {
+    let fixture = Fixture::new();
+    let first = fixture.context("add_date", &[], Event::TurnStart).await;
     assert_eq!(first, "The time is 2026-11-21T12:00:00.000Z.");
-    world.clock.advance(Duration::from_millis(61_001));
-    let second = world.context("add_date", &[], Event::TurnStart).await;
+    fixture.clock.advance(Duration::from_millis(61_001));
+    let second = fixture.context("add_date", &[], Event::TurnStart).await;
     assert_eq!(second, "The time is 2026-11-21T12:01:01.001Z.");
 }
 
 #[tokio::test]
-async fn the_environment_is_added_with_and_without_a_repository() {
-    let world = World::new();
+async fn environment_info_is_added_inside_and_outside_of_repositories() {
+    let fixture = Fixture::new();
     let name = "add_environment_info";
-    let told = world.context(name, &[], Event::SessionStart).await;
-    let directory = world.directory.path();
+    let reported = fixture.context(name, &[], Event::SessionStart).await;
+    let directory = fixture.directory.path();
     let expected = format!(
         "<environment>\nWorking directory: {}\nIn a git repository: no\nOperating system: {}\nProcessor: {}\n</environment>",
         directory.display(),
         std::env::consts::OS,
         std::env::consts::ARCH
     );
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     // A worktree has a file there, and a directory of it is in it as well.
     std::fs::write(directory.join(".git"), "gitdir: elsewhere\n").unwrap();
     std::fs::create_dir(directory.join("src")).unwrap();
     let input = Input {
         cwd: directory.join("src"),
-        ..world.input(Event::SessionStart)
+        ..fixture.input(Event::SessionStart)
     };
-    let told = world.run(name, &[], &input).await.unwrap();
-    let told = told.additional_context.unwrap();
-    assert!(told.contains("repository: yes"), "{told}");
+    let reported = fixture.run(name, &[], &input).await.unwrap();
+    let reported = reported.additional_context.unwrap();
+    assert!(reported.contains("repository: yes"), "{reported}");
     // What the conversation says already is not said again, until it says something else.
-    let again = world.run(name, &[], &after(input.clone(), &told)).await;
+    let again = fixture
+        .run(name, &[], &after(input.clone(), &reported))
+        .await;
     assert_eq!(again.unwrap(), Output::default());
-    let news = world
+    let news = fixture
         .run(name, &[], &after(input, &expected))
         .await
         .unwrap();
-    assert_eq!(news.additional_context, Some(told));
+    assert_eq!(news.additional_context, Some(reported));
 }
 
 #[tokio::test]
-async fn without_a_directory_nothing_is_added() {
-    let world = World::new();
+async fn additions_without_a_working_directory_are_empty() {
+    let fixture = Fixture::new();
     for (name, event) in [
         ("add_environment_info", Event::SessionStart),
         ("add_directory_listing", Event::SessionStart),
@@ -75,7 +77,7 @@ async fn without_a_directory_nothing_is_added() {
             event,
             ..Input::default()
         };
-        let output = world.run(name, &[], &nowhere).await.unwrap();
+        let output = fixture.run(name, &[], &nowhere).await.unwrap();
         assert_eq!(output, Output::default(), "{name}");
     }
     for (name, event) in [
@@ -83,32 +85,32 @@ async fn without_a_directory_nothing_is_added() {
         ("add_git_status", Event::TurnStart),
     ] {
         let gone = Input {
-            cwd: world.directory.path().join("gone"),
-            ..world.input(event)
+            cwd: fixture.directory.path().join("gone"),
+            ..fixture.input(event)
         };
-        let output = world.run(name, &[], &gone).await.unwrap();
+        let output = fixture.run(name, &[], &gone).await.unwrap();
         assert_eq!(output, Output::default(), "{name}");
     }
 }
 
 #[test]
-fn arguments_that_mean_nothing_are_refused() {
-    let world = World::new();
+fn additions_refuse_arguments() {
+    let fixture = Fixture::new();
     for name in [
         "add_date",
         "add_environment_info",
         "add_directory_listing",
         "add_git_status",
     ] {
-        let refusal = world.refusal(name, &["UTC"]);
+        let refusal = fixture.refusal(name, &["UTC"]);
         let expected = format!("`{name}` takes no arguments, but is given `UTC`");
         assert!(refusal.starts_with(&expected), "{refusal}");
     }
 }
 
 #[test]
-fn sections_are_true_or_false_and_slips_are_recognised() {
-    let world = World::new();
+fn sections_are_booleans_and_other_values_are_problems() {
+    let fixture = Fixture::new();
     for name in ["add_date", "add_environment_info"] {
         for (value, help) in [
             ("ture", "did you mean `true`?"),
@@ -119,7 +121,7 @@ fn sections_are_true_or_false_and_slips_are_recognised() {
             ("1", "write `true` or `false` here"),
         ] {
             let yaml = format!("{name}: {value}");
-            let problems = world.problems(name, &yaml);
+            let problems = fixture.problems(name, &yaml);
             assert_eq!(problems.len(), 1);
             assert_eq!(problems[0].code, "wrong-type");
             assert!(
@@ -131,14 +133,14 @@ fn sections_are_true_or_false_and_slips_are_recognised() {
             assert_eq!(problems[0].place.as_ref().unwrap().start, name.len() + 2);
         }
         for value in ["true", "false", ""] {
-            assert_eq!(world.problems(name, &format!("{name}: {value}")), []);
+            assert_eq!(fixture.problems(name, &format!("{name}: {value}")), []);
         }
     }
 }
 
 #[test]
-fn agents_that_ask_for_it_have_it() {
-    let world = World::new();
+fn section_injects_the_builtin() {
+    let fixture = Fixture::new();
     for (name, event) in [
         ("add_date", Event::TurnStart),
         ("add_environment_info", Event::SessionStart),
@@ -149,13 +151,13 @@ fn agents_that_ask_for_it_have_it() {
             (String::new(), Vec::new()),
         ] {
             let agent = Agent::of("root", &[], &section);
-            assert_eq!(world.injected(name, &agent), expected, "{section}");
+            assert_eq!(fixture.injected(name, &agent), expected, "{section}");
         }
     }
     // These have no section: files name them.
     for name in ["add_directory_listing", "add_git_status"] {
         let agent = Agent::of("root", &[], &format!("{name}: true"));
-        assert_eq!(world.injected(name, &agent), []);
-        assert!(world.builtin(name).sections().is_empty());
+        assert_eq!(fixture.injected(name, &agent), []);
+        assert!(fixture.builtin(name).sections().is_empty());
     }
 }

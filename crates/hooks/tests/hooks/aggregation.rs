@@ -1,4 +1,4 @@
-//! What handlers say together: deny before ask before allow, and the order of the configuration.
+//! Combination of handler outputs: deny before ask before allow, in configured order.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use cachalot_hooks::{
 };
 use proptest::prelude::*;
 
-use crate::made::{Made, Nobody, entry, surroundings};
+use crate::hook_builder::{EmptyAgent, HookBuilder, entry, hook_dependencies};
 
 fn decides(decision: Decision, reason: &str) -> Output {
     Output {
@@ -70,11 +70,11 @@ fn everything() -> Output {
 }
 
 #[tokio::test]
-async fn the_most_restrictive_decision_counts() {
+async fn most_restrictive_decision_wins() {
     use Decision::{Allow, Ask, Deny};
     let orders = [[Allow, Ask, Deny], [Deny, Ask, Allow], [Ask, Deny, Allow]];
     for order in orders {
-        let mut made = Made::of(Event::ToolGuard);
+        let mut made = HookBuilder::of(Event::ToolGuard);
         for decision in order {
             made = made.says(decides(decision, decision.name()));
         }
@@ -83,7 +83,7 @@ async fn the_most_restrictive_decision_counts() {
             Some((Deny, "deny".to_owned()))
         );
     }
-    let made = Made::of(Event::ToolGuard)
+    let made = HookBuilder::of(Event::ToolGuard)
         .says(decides(Allow, "a"))
         .says(decides(Ask, "b"));
     assert_eq!(made.verdict().await.decision, Some((Ask, "b".to_owned())));
@@ -122,7 +122,7 @@ impl Builtin for Last {
 
 /// Wherever the configuration names it, and however long the others take.
 #[tokio::test]
-async fn the_last_hook_receives_the_decisions_of_all_others() {
+async fn last_hook_receives_the_decisions_of_the_others() {
     let slow = || {
         let mut slow = entry(Event::Stop, "say", &[]);
         slow.dialect = Dialect::Claude;
@@ -147,7 +147,7 @@ async fn the_last_hook_receives_the_decisions_of_all_others() {
         builtins
             .register(Arc::new(Last(Arc::clone(&noted))))
             .unwrap();
-        let hooks = Hooks::assemble(entries, &Nobody, &surroundings(builtins)).unwrap();
+        let hooks = Hooks::assemble(entries, &EmptyAgent, &hook_dependencies(builtins)).unwrap();
         let input = Input {
             event: Event::Stop,
             answer: Some(cachalot_hooks::input::Answer::default()),
@@ -159,12 +159,12 @@ async fn the_last_hook_receives_the_decisions_of_all_others() {
 }
 
 #[tokio::test]
-async fn of_decisions_as_strong_the_first_reason_counts() {
-    let made = Made::of(Event::PreToolUse)
+async fn first_reason_of_equally_strong_decisions_wins() {
+    let made = HookBuilder::of(Event::PreToolUse)
         .says(decides(Decision::Ask, "first"))
         .says(decides(Decision::Ask, "second"));
     assert_eq!(made.verdict().await.decision.unwrap().1, "first");
-    let made = Made::of(Event::PreToolUse)
+    let made = HookBuilder::of(Event::PreToolUse)
         .says(blocks("blocked"))
         .says(decides(Decision::Deny, "denied"));
     assert_eq!(made.verdict().await.denial(), Some("blocked"));
@@ -182,18 +182,21 @@ async fn a_decision_without_a_reason_names_its_hook() {
             "hook `hook-0` (agent.yaml) wants the user to be asked",
         ),
     ] {
-        let verdict = Made::of(Event::PreToolUse).says(output).verdict().await;
+        let verdict = HookBuilder::of(Event::PreToolUse)
+            .says(output)
+            .verdict()
+            .await;
         assert_eq!(verdict.decision.unwrap().1, reason);
     }
 }
 
 #[tokio::test]
-async fn there_is_no_decision_on_events_that_honour_none_but_a_message() {
+async fn decision_is_a_message_at_events_without_decisions() {
     for contract in CONTRACTS
         .iter()
         .filter(|contract| !contract.honours(SpecificOutput::PermissionDecision))
     {
-        let made = Made::of(contract.event).says(decides(Decision::Deny, "no"));
+        let made = HookBuilder::of(contract.event).says(decides(Decision::Deny, "no"));
         let verdict = made.verdict().await;
         assert_eq!(verdict.decision, None, "{}", contract.event);
         let message = format!(
@@ -201,15 +204,15 @@ async fn there_is_no_decision_on_events_that_honour_none_but_a_message() {
             contract.event
         );
         assert_eq!(verdict.messages, [message]);
-        let made = Made::of(contract.event).says(decides(Decision::Allow, "yes"));
+        let made = HookBuilder::of(contract.event).says(decides(Decision::Allow, "yes"));
         assert_eq!(made.verdict().await.messages, Vec::<String>::new());
     }
 }
 
 #[tokio::test]
-async fn blocking_denies_wherever_something_can_be_blocked_and_is_a_message_elsewhere() {
+async fn block_denies_or_becomes_a_message_by_event() {
     for contract in &CONTRACTS {
-        let verdict = Made::of(contract.event)
+        let verdict = HookBuilder::of(contract.event)
             .says(blocks("enough"))
             .verdict()
             .await;
@@ -230,7 +233,7 @@ async fn blocking_denies_wherever_something_can_be_blocked_and_is_a_message_else
 
 #[tokio::test]
 async fn blocking_stop_in_other_dialects_continues_the_turn_with_the_reason() {
-    let verdict = Made::of(Event::Stop)
+    let verdict = HookBuilder::of(Event::Stop)
         .says(blocks("the tests fail"))
         .but(|entry| entry.dialect = Dialect::Claude)
         .says(blocks("not me"))
@@ -248,7 +251,7 @@ async fn blocking_stop_in_other_dialects_continues_the_turn_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_an_event_does_not_honour_is_not_in_the_verdict() {
+async fn verdict_contains_only_outputs_honored_by_the_event() {
     for contract in &CONTRACTS {
         let mut output = everything();
         output.metadata = metadata(&[("name", "value")]).metadata;
@@ -257,7 +260,10 @@ async fn what_an_event_does_not_honour_is_not_in_the_verdict() {
             unsent: 1,
             ..Input::default()
         };
-        let verdict = Made::of(contract.event).says(output).fire(input).await;
+        let verdict = HookBuilder::of(contract.event)
+            .says(output)
+            .fire(input)
+            .await;
         let said = [
             (
                 SpecificOutput::AdditionalContext,
@@ -298,12 +304,12 @@ async fn what_an_event_does_not_honour_is_not_in_the_verdict() {
 }
 
 #[tokio::test]
-async fn contexts_and_messages_come_in_the_order_of_the_configuration() {
+async fn contexts_and_messages_follow_the_configured_order() {
     let with_message = |text: &str, message: &str| Output {
         system_message: Some(message.to_owned()),
         ..context(text)
     };
-    let verdict = Made::of(Event::UserPromptSubmit)
+    let verdict = HookBuilder::of(Event::UserPromptSubmit)
         .hook(|_| async {
             yields(20).await;
             Ok(context("slow"))
@@ -323,8 +329,8 @@ async fn contexts_and_messages_come_in_the_order_of_the_configuration() {
 }
 
 #[tokio::test]
-async fn metadata_of_permission_requests_are_merged_and_the_later_wins() {
-    let verdict = Made::of(Event::PermissionRequest)
+async fn metadata_of_permission_requests_is_merged_and_the_later_wins() {
+    let verdict = HookBuilder::of(Event::PermissionRequest)
         .says(metadata(&[("risk", "low"), ("by", "one")]))
         .says(metadata(&[("risk", "high")]))
         .verdict()
@@ -343,7 +349,7 @@ async fn the_first_summary_wins_and_compaction_is_allowed_by_default() {
         summary: Some(text.to_owned()),
         ..Output::default()
     };
-    let verdict = Made::of(Event::BeforeCompaction)
+    let verdict = HookBuilder::of(Event::BeforeCompaction)
         .says(summary(""))
         .says(summary("one"))
         .says(summary("two"))
@@ -354,13 +360,13 @@ async fn the_first_summary_wins_and_compaction_is_allowed_by_default() {
 }
 
 #[tokio::test]
-async fn the_first_answer_wins_and_later_hooks_still_run() {
+async fn first_synthetic_answer_wins_and_later_hooks_still_run() {
     for event in [
         Event::UserPromptSubmit,
         Event::PreUserTurn,
         Event::BeforeLlmCall,
     ] {
-        let verdict = Made::of(event)
+        let verdict = HookBuilder::of(event)
             .says(Output::default())
             .says(answers("one"))
             .says(answers("two"))
@@ -372,14 +378,18 @@ async fn the_first_answer_wins_and_later_hooks_still_run() {
 }
 
 #[tokio::test]
-async fn a_denial_beats_an_answer_wherever_it_stands() {
+async fn denial_overrides_a_synthetic_answer_in_any_order() {
     for event in [
         Event::UserPromptSubmit,
         Event::PreUserTurn,
         Event::BeforeLlmCall,
     ] {
-        let before = Made::of(event).says(blocks("no")).says(answers("yes"));
-        let behind = Made::of(event).says(answers("yes")).says(blocks("no"));
+        let before = HookBuilder::of(event)
+            .says(blocks("no"))
+            .says(answers("yes"));
+        let behind = HookBuilder::of(event)
+            .says(answers("yes"))
+            .says(blocks("no"));
         for made in [before, behind] {
             let verdict = made.verdict().await;
             assert_eq!(verdict.denial(), Some("no"));
@@ -389,7 +399,7 @@ async fn a_denial_beats_an_answer_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn what_finding_out_cost_is_added_up() {
+async fn spend_of_hooks_is_summed() {
     let spent = || Output {
         spent: Spend {
             input_tokens: 7,
@@ -397,14 +407,17 @@ async fn what_finding_out_cost_is_added_up() {
         },
         ..Output::default()
     };
-    let made = Made::of(Event::TurnEnd).says(spent()).says(spent()).fails();
+    let made = HookBuilder::of(Event::TurnEnd)
+        .says(spent())
+        .says(spent())
+        .fails();
     let verdict = made.verdict().await;
     assert_eq!((verdict.spent.calls, verdict.spent.input_tokens), (2, 14));
 }
 
 #[tokio::test]
 async fn reports_contain_the_output_of_each_hook() {
-    let verdict = Made::of(Event::UserPromptSubmit)
+    let verdict = HookBuilder::of(Event::UserPromptSubmit)
         .says(context("it"))
         .fails()
         .verdict()
@@ -430,7 +443,7 @@ async fn yields(times: usize) {
     }
 }
 
-/// What a hook says, or that it fails, and how many times it gives way before.
+/// The output of a hook or its failure, and the number of its yields.
 type Plan = (Option<Output>, usize);
 
 fn plan() -> impl Strategy<Value = Plan> {
@@ -459,7 +472,7 @@ fn plan() -> impl Strategy<Value = Plan> {
 }
 
 async fn come_of(event: Event, plans: &[Plan], in_turn: bool) -> Verdict {
-    let mut made = Made::of(event);
+    let mut made = HookBuilder::of(event);
     for (said, times) in plans.iter().cloned() {
         let times = if in_turn { 0 } else { times };
         made = made.hook(move |_| {

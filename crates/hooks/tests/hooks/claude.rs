@@ -9,7 +9,7 @@ use cachalot_hooks::source::{self, ParsedHooks};
 use cachalot_hooks::{Builtins, Event, Hooks, Input, Verdict};
 use serde_json::{Value, json};
 
-use crate::bench::Bench;
+use crate::handler_fixture::HandlerFixture;
 
 mod environment;
 mod options;
@@ -19,18 +19,18 @@ mod writes;
 
 /// A project with settings.
 struct Project {
-    bench: Bench,
+    handler_fixture: HandlerFixture,
 }
 
 impl Project {
     fn new() -> Self {
         Self {
-            bench: Bench::new(),
+            handler_fixture: HandlerFixture::new(),
         }
     }
 
     fn write(&self, path: &str, text: &str) -> PathBuf {
-        let path = self.bench.root().join(path);
+        let path = self.handler_fixture.root().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
         path
@@ -52,14 +52,14 @@ impl Project {
         let text = json!({"hooks": events}).to_string();
         let (read, problems) = self.read(file, &text);
         assert_eq!((problems, read.warnings), (vec![], vec![]));
-        self.bench.hooks(read.entries).unwrap()
+        self.handler_fixture.hooks(read.entries).unwrap()
     }
 
     fn input(&self, event: Event) -> Input {
         Input {
             event,
             session_id: "s-1".to_owned(),
-            cwd: self.bench.root(),
+            cwd: self.handler_fixture.root(),
             ..Input::default()
         }
     }

@@ -69,7 +69,7 @@ fn problem(text: &str) -> (&'static str, u32, String) {
 }
 
 #[test]
-fn every_field_of_a_hook_is_read() {
+fn every_key_of_a_hook_is_read() {
     let entries = good(
         "pre_tool_use:
   - matcher: shell|edit_.*
@@ -109,7 +109,7 @@ fn every_field_of_a_hook_is_read() {
 }
 
 #[test]
-fn all_types_of_handlers_are_read() {
+fn every_handler_type_is_read() {
     let entries = good(
         "stop:
   - {type: builtin, command: count_to, args: ['3']}
@@ -155,7 +155,7 @@ fn single_mapping_vs_list() {
 }
 
 #[test]
-fn a_flat_hook_on_an_event_of_tools_is_for_all_of_them() {
+fn tool_event_hook_without_matcher_matches_all_tools() {
     let entries = good("post_tool_use:\n  - {type: command, command: a}");
     assert_eq!(entries[0].matcher.pattern(), "");
     assert!(entries[0].matcher.matches("anything"));
@@ -192,7 +192,7 @@ fn matcher_table() {
 }
 
 #[test]
-fn a_matcher_that_is_no_expression_is_for_no_tool() {
+fn invalid_matcher_is_a_problem() {
     let (code, line, message) =
         problem("pre_tool_use:\n  - matcher: 'shell('\n    hooks: [{type: command, command: a}]");
     assert_eq!((code, line), ("bad-matcher", 2));
@@ -229,7 +229,7 @@ fn events_of_claude_code_propose_its_dialect() {
 }
 
 #[test]
-fn one_hook_may_be_of_another_dialect() {
+fn dialect_of_a_single_hook_overrides_the_default() {
     let entries = good(
         "pre_tool_use:
   - matcher: shell
@@ -359,7 +359,7 @@ fn problems_of_hooks_are_reported_with_their_place() {
 }
 
 #[test]
-fn a_wrong_hook_takes_no_other_with_it() {
+fn invalid_hook_does_not_remove_others() {
     let (entries, problems) = read(
         "stop:
   - {type: command, command: first}

@@ -17,7 +17,7 @@ use cachalot_hooks::{Builtins, CONTRACTS, Dialect, Event, Input, definition};
 use cachalot_model::{Message, StopReason, Usage};
 use serde_json::{Value, json};
 
-use crate::made::entry;
+use crate::hook_builder::entry;
 
 fn names(wanted: impl Fn(&cachalot_hooks::Contract) -> bool) -> Vec<&'static str> {
     let wanted = CONTRACTS.iter().filter(|contract| wanted(contract));
@@ -25,7 +25,7 @@ fn names(wanted: impl Fn(&cachalot_hooks::Contract) -> bool) -> Vec<&'static str
 }
 
 #[test]
-fn events_come_in_the_order_of_a_turn() {
+fn events_are_listed_in_turn_order() {
     let order = "session_start, user_prompt_submit, pre_user_turn, turn_start, before_llm_call, \
         after_llm_call, tool_input_transform, tool_guard, pre_tool_use, permission_request, \
         tool_response_transform, post_tool_use, turn_end, stop, subagent_stop, on_agent_switch, \
@@ -105,7 +105,7 @@ fn failures_can_be_configured_to_block() {
 }
 
 #[test]
-fn the_schemas_are_schemas() {
+fn hook_schemas_are_valid_json_schemas() {
     for event in Event::all() {
         jsonschema::meta::validate(&input_schema(event)).unwrap();
         jsonschema::meta::validate(&output_schema(event)).unwrap();
@@ -199,26 +199,26 @@ fn keys(schema: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn inputs_in_the_own_dialect_match_the_schema() {
+fn inputs_of_the_own_dialect_match_the_schema() {
     for event in Event::all() {
         let schema = input_schema(event);
-        let told = |input: &Input| -> Value {
+        let reported = |input: &Input| -> Value {
             let entry = entry(event, "any", &[]);
-            let told = Dialect::DockerAgent.write(&entry, input).unwrap();
-            let told = serde_json::from_slice(&told).unwrap();
-            if let Err(error) = jsonschema::validate(&schema, &told) {
-                panic!("{event}: {error}: {told}");
+            let reported = Dialect::DockerAgent.write(&entry, input).unwrap();
+            let reported = serde_json::from_slice(&reported).unwrap();
+            if let Err(error) = jsonschema::validate(&schema, &reported) {
+                panic!("{event}: {error}: {reported}");
             }
-            told
+            reported
         };
-        let all: BTreeSet<String> = told(&full(event))
+        let all: BTreeSet<String> = reported(&full(event))
             .as_object()
             .unwrap()
             .keys()
             .cloned()
             .collect();
         assert_eq!(all, keys(&schema), "{event}");
-        told(&Input {
+        reported(&Input {
             event,
             ..Input::default()
         });
@@ -244,7 +244,7 @@ fn example(what: SpecificOutput) -> (&'static str, Value) {
 }
 
 #[test]
-fn what_hooks_may_say_in_our_own_dialect_is_what_the_schema_says() {
+fn strict_outputs_of_the_own_dialect_match_the_schema() {
     for event in Event::all() {
         let schema = output_schema(event);
         let mut strict = entry(event, "any", &[]);
@@ -277,7 +277,7 @@ fn what_hooks_may_say_in_our_own_dialect_is_what_the_schema_says() {
 static SCHEMA: LazyLock<jsonschema::Validator> =
     LazyLock::new(|| jsonschema::validator_for(&hooks_schema()).unwrap());
 
-/// Whether the schema and the reader of files both think that a section is right.
+/// Returns whether both the schema and the reader accept a section.
 fn is_right(section: &str) -> bool {
     let text = format!("hooks: {section}");
     let document = parse("agent.yaml", &text).unwrap();
@@ -295,7 +295,7 @@ fn is_right(section: &str) -> bool {
 }
 
 #[test]
-fn files_may_name_hooks_as_the_schema_says() {
+fn hook_files_match_the_schema() {
     let command = "{type: command, command: ./check.sh";
     let http = "{type: http, url: \"https://example.com/hook\"";
     let model = "{type: model, model: judge, prompt: \"good?\"";

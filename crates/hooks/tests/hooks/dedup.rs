@@ -1,4 +1,4 @@
-//! What runs the same in the same words runs once an event.
+//! Identical hooks run once per event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use cachalot_hooks::{
     Input, Matcher, Output,
 };
 
-use crate::made::{Nobody, entry, surroundings};
+use crate::hook_builder::{EmptyAgent, entry, hook_dependencies};
 
 /// Counts how often it is told, and says with which arguments; adds itself behind `turn_end`.
 #[derive(Default)]
@@ -45,12 +45,12 @@ impl Builtin for Counts {
     }
 }
 
-/// How often it is told of an event.
-async fn told(entries: Vec<HookEntry>, event: Event) -> usize {
+/// The number of runs for an event.
+async fn reported(entries: Vec<HookEntry>, event: Event) -> usize {
     let counts = Arc::new(Counts::default());
     let mut builtins = Builtins::default();
     builtins.register(counts.clone()).unwrap();
-    let hooks = Hooks::assemble(entries, &Nobody, &surroundings(builtins)).unwrap();
+    let hooks = Hooks::assemble(entries, &EmptyAgent, &hook_dependencies(builtins)).unwrap();
     let verdict = hooks
         .fire(Input {
             event,
@@ -61,9 +61,9 @@ async fn told(entries: Vec<HookEntry>, event: Event) -> usize {
             ..Input::default()
         })
         .await;
-    let told = counts.0.load(Ordering::SeqCst);
-    assert_eq!(verdict.reports.len(), told);
-    told
+    let reported = counts.0.load(Ordering::SeqCst);
+    assert_eq!(verdict.reports.len(), reported);
+    reported
 }
 
 #[tokio::test]
@@ -72,11 +72,11 @@ async fn equal_paragraphs_are_sent_once() {
         entry(Event::ToolGuard, "counts", &[]),
         entry(Event::ToolGuard, "counts", &[]),
     ];
-    assert_eq!(told(twice, Event::ToolGuard).await, 1);
+    assert_eq!(reported(twice, Event::ToolGuard).await, 1);
 }
 
 #[tokio::test]
-async fn every_field_of_a_definition_keeps_two_apart() {
+async fn hooks_that_differ_in_any_field_both_run() {
     let changes: [fn(&mut HookEntry); 9] = [
         |entry| entry.definition.name = Some("another".to_owned()),
         |entry| {
@@ -97,17 +97,17 @@ async fn every_field_of_a_definition_keeps_two_apart() {
         let mut other = entry(Event::ToolGuard, "counts", &[]);
         change(&mut other);
         let both = vec![entry(Event::ToolGuard, "counts", &[]), other.clone(), other];
-        assert_eq!(told(both, Event::ToolGuard).await, 2, "change {number}");
+        assert_eq!(reported(both, Event::ToolGuard).await, 2, "change {number}");
     }
 }
 
 #[tokio::test]
-async fn arguments_are_apart_where_their_bounds_are() {
+async fn argument_boundaries_distinguish_hooks() {
     let both = vec![
         entry(Event::ToolGuard, "counts", &["a b"]),
         entry(Event::ToolGuard, "counts", &["a", "b"]),
     ];
-    assert_eq!(told(both, Event::ToolGuard).await, 2);
+    assert_eq!(reported(both, Event::ToolGuard).await, 2);
 }
 
 #[tokio::test]
@@ -123,14 +123,14 @@ async fn duplicates_are_removed_across_files_and_matchers() {
         entry(Event::ToolGuard, "counts", &[]),
         elsewhere,
     ];
-    assert_eq!(told(all, Event::ToolGuard).await, 1);
+    assert_eq!(reported(all, Event::ToolGuard).await, 1);
 }
 
 #[tokio::test]
 async fn an_injected_builtin_does_not_duplicate_a_configured_one() {
-    assert_eq!(told(Vec::new(), Event::TurnEnd).await, 1);
+    assert_eq!(reported(Vec::new(), Event::TurnEnd).await, 1);
     let named = vec![entry(Event::TurnEnd, "counts", &[])];
-    assert_eq!(told(named, Event::TurnEnd).await, 1);
+    assert_eq!(reported(named, Event::TurnEnd).await, 1);
     let other = vec![entry(Event::TurnEnd, "counts", &["argument"])];
-    assert_eq!(told(other, Event::TurnEnd).await, 2);
+    assert_eq!(reported(other, Event::TurnEnd).await, 2);
 }

@@ -1,4 +1,4 @@
-//! What handlers are told and what they say, in the words of each dialect.
+//! Inputs and outputs of handlers in each dialect.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 mod conversation;
-mod hearing;
 mod inputs;
-mod stray;
-mod telling;
+mod outputs;
+mod rendered_inputs;
+mod stray_output;
 
 pub(crate) fn entry(dialect: Dialect, event: Event) -> HookEntry {
     HookEntry {
@@ -37,7 +37,7 @@ pub(crate) fn entry(dialect: Dialect, event: Event) -> HookEntry {
     }
 }
 
-fn told(dialect: Dialect, input: &Input) -> Value {
+fn reported(dialect: Dialect, input: &Input) -> Value {
     let bytes = dialect.write(&entry(dialect, input.event), input).unwrap();
     serde_json::from_slice(&bytes).unwrap()
 }
@@ -50,7 +50,7 @@ pub(crate) fn ended(code: i32, stdout: &str, stderr: &str) -> HandlerResponse {
     }
 }
 
-/// What a handler says with exit code 0.
+/// The output of a handler with exit code 0.
 fn said(dialect: Dialect, input: &Input, stdout: &str) -> Result<Output, Fault> {
     dialect.read(&entry(dialect, input.event), input, &ended(0, stdout, ""))
 }
@@ -196,7 +196,7 @@ fn full(event: Event) -> Input {
 
 /// The lines of the file that handlers of a dialect are told of.
 fn transcript_of(dialect: Dialect, input: &Input) -> (std::path::PathBuf, Vec<Value>) {
-    let path = told(dialect, input)["transcript_path"].clone();
+    let path = reported(dialect, input)["transcript_path"].clone();
     let path = std::path::PathBuf::from(path.as_str().unwrap());
     let text = std::fs::read_to_string(&path).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -215,7 +215,10 @@ fn the_transcript_file_grows_and_is_removed_at_the_end() {
         ..Input::default()
     };
     // Our own handlers are told what was said, and a file is not made for them.
-    assert_eq!(told(Dialect::DockerAgent, &input)["transcript_path"], "");
+    assert_eq!(
+        reported(Dialect::DockerAgent, &input)["transcript_path"],
+        ""
+    );
     said[..2].iter().for_each(|message| transcript.add(message));
     let (path, lines) = transcript_of(Dialect::Claude, &input);
     assert_eq!(lines.len(), 2);

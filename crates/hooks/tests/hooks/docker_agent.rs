@@ -12,22 +12,24 @@ use cachalot_hooks::{Builtins, Event, Input, Verdict, definition};
 use cachalot_model::Message;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, command};
+use crate::handler_fixture::{HandlerFixture, command};
 
 /// What a script says that prints this in `hook_specific_output`, in a conversation that says that.
 async fn says(event: Event, specific: &Value, conversation: &[String]) -> Verdict {
-    let bench = Bench::new();
+    let handler_fixture = HandlerFixture::new();
     let said = json!({ "hook_specific_output": specific }).to_string();
-    std::fs::write(bench.directory.path().join("said.json"), said).unwrap();
+    std::fs::write(handler_fixture.directory.path().join("said.json"), said).unwrap();
     let messages = conversation.iter().map(Message::user).map(Arc::new);
     let input = Input {
         messages: messages.collect(),
         ..Input::default()
     };
-    bench.verdict(command(event, "cat said.json"), input).await
+    handler_fixture
+        .verdict(command(event, "cat said.json"), input)
+        .await
 }
 
-/// What it adds at `turn_start` with these items of `instruction_context`.
+/// The context at `turn_start` with these items of `instruction_context`.
 async fn instructs(items: Value, conversation: &[String]) -> Vec<String> {
     let specific = json!({ "instruction_context": items });
     let verdict = says(Event::TurnStart, &specific, conversation).await;
@@ -36,7 +38,7 @@ async fn instructs(items: Value, conversation: &[String]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn instructions_are_context_in_their_order_where_docker_agent_honours_them() {
+async fn instructions_are_context_in_order_at_the_supported_events() {
     let specific = json!({
         "additional_context": "It rains.",
         "instruction_context": [
@@ -78,7 +80,7 @@ async fn instructions_are_repeated_only_after_a_change() {
 }
 
 #[tokio::test]
-async fn instructions_that_do_not_hold_any_more_are_taken_back_once() {
+async fn withdrawn_instructions_are_revoked_once() {
     let mut conversation = instructs(json!([{ "label": "rules", "content": "one" }]), &[]).await;
     let gone = json!([{ "label": "rules", "content": "one", "unavailable": true }]);
     assert_eq!(instructs(gone, &conversation).await, [] as [String; 0]);
@@ -95,7 +97,7 @@ async fn instructions_that_do_not_hold_any_more_are_taken_back_once() {
 }
 
 #[tokio::test]
-async fn instructions_that_cannot_be_understood_are_a_failure() {
+async fn invalid_instructions_are_a_fault() {
     for (items, expected) in [
         (json!("Be kind."), "is no list"),
         (json!(["Be kind."]), "is no object"),
@@ -113,7 +115,7 @@ async fn instructions_that_cannot_be_understood_are_a_failure() {
 }
 
 #[tokio::test]
-async fn a_route_to_another_agent_is_not_ignored_in_silence() {
+async fn route_to_another_agent_is_reported() {
     let route = json!({ "transition": { "action": "route", "agent": "expert" } });
     for event in [Event::PreUserTurn, Event::Stop] {
         let verdict = says(event, &route, &[]).await;
@@ -140,7 +142,7 @@ fn read(text: &str) -> (ParsedHooks, Vec<Problem>) {
 }
 
 #[test]
-fn an_event_that_never_happens_here_leaves_the_rest_of_the_file_alone() {
+fn unsupported_event_is_a_warning_and_the_file_is_read() {
     for (event, nearest) in [
         ("user_steering_messages_submit", "`user_prompt_submit`"),
         ("user_followup_submit", "`user_prompt_submit`"),
@@ -169,7 +171,7 @@ fn an_event_that_never_happens_here_leaves_the_rest_of_the_file_alone() {
 }
 
 #[test]
-fn a_guard_that_would_guard_nothing_is_refused() {
+fn guard_that_would_never_run_is_refused() {
     for (event, nearest) in [
         ("after_agent_complete", "`stop`"),
         ("skill_content_guard", "`tool_guard`"),
@@ -187,7 +189,7 @@ fn a_guard_that_would_guard_nothing_is_refused() {
 }
 
 #[tokio::test]
-async fn a_guard_of_agents_guards_turns_and_denies_by_failing() {
+async fn agent_guard_applies_to_turns_and_fails_closed() {
     let guard = r#"before_agent_run:
   type: command
   on_error: ignore
@@ -202,7 +204,7 @@ async fn a_guard_of_agents_guards_turns_and_denies_by_failing() {
     let entry = &read.entries[0];
     assert_eq!(entry.event, Event::PreUserTurn);
     assert_eq!(Event::PreUserTurn.contract().blocks, BlockEffect::Refusal);
-    let bench = Bench::new();
+    let handler_fixture = HandlerFixture::new();
     for (text, denies) in [("rm it", true), ("stop it", true), ("hello", false)] {
         let input = Input {
             turn_id: "turn-7".to_owned(),
@@ -212,16 +214,16 @@ async fn a_guard_of_agents_guards_turns_and_denies_by_failing() {
             }),
             ..Input::default()
         };
-        let verdict = bench.verdict(entry.clone(), input).await;
+        let verdict = handler_fixture.verdict(entry.clone(), input).await;
         assert_eq!(verdict.denial().is_some(), denies, "{text}: {verdict:?}");
-        let told: Value = serde_json::from_str(&bench.read("told.json")).unwrap();
-        assert_eq!(told["hook_event_name"], "before_agent_run");
-        assert_eq!(told["invocation_id"], "turn-7");
+        let reported: Value = serde_json::from_str(&handler_fixture.read("told.json")).unwrap();
+        assert_eq!(reported["hook_event_name"], "before_agent_run");
+        assert_eq!(reported["invocation_id"], "turn-7");
     }
 }
 
 #[test]
-fn our_own_name_of_the_event_keeps_its_own_meaning() {
+fn own_event_name_keeps_its_own_semantics() {
     let (read, problems) = read("pre_user_turn: {type: command, command: a}");
     assert_eq!(problems, []);
     assert_eq!(&*read.entries[0].event_name, "pre_user_turn");
@@ -229,7 +231,7 @@ fn our_own_name_of_the_event_keeps_its_own_meaning() {
 }
 
 #[test]
-fn an_evaluator_is_refused_with_what_takes_its_place() {
+fn evaluator_is_refused_with_a_replacement() {
     let (_, problems) = read("tool_guard: {type: evaluator, evaluator: safe}");
     assert_eq!(problems[0].code, "unsupported-handler");
     let help = problems[0].help.as_ref().unwrap();

@@ -97,7 +97,7 @@ impl Conversation {
             ..self.input(Event::ToolResponseTransform)
         };
         let verdict = self.hooks.fire(answered).await;
-        let told = verdict
+        let reported = verdict
             .updated_tool_response
             .unwrap_or_else(|| result.to_owned());
         self.say(
@@ -113,12 +113,12 @@ impl Conversation {
             Role::User,
             Block::ToolResult(ToolResult {
                 id,
-                content: vec![Block::text(&told)],
+                content: vec![Block::text(&reported)],
                 is_error: self.fails,
                 extra: Extra::new(),
             }),
         );
-        told
+        reported
     }
 
     fn say(&mut self, role: Role, block: Block) {
@@ -136,20 +136,20 @@ fn path() -> Value {
 }
 
 #[tokio::test]
-async fn a_repeated_result_is_one_line_that_names_the_earlier_call() {
+async fn repeated_result_is_replaced_by_a_reference() {
     let mut talk = Conversation::of(ON);
     assert_eq!(talk.call("read_file", path(), &long()).await, long());
-    let told = talk.call("read_file", path(), &long()).await;
+    let reported = talk.call("read_file", path(), &long()).await;
     assert_eq!(
-        told,
+        reported,
         "[unchanged: the same result as that of the earlier call call-1 of read_file with the same arguments]"
     );
     // Not to the one that was elided itself, which says nothing.
-    assert_eq!(talk.call("read_file", path(), &long()).await, told);
+    assert_eq!(talk.call("read_file", path(), &long()).await, reported);
 }
 
 #[tokio::test]
-async fn it_is_off_unless_the_section_says_otherwise() {
+async fn elision_is_off_by_default() {
     for sections in ["", "elide_repeated_tool_results: false"] {
         let mut talk = Conversation::of(sections);
         for _ in 0..2 {
@@ -159,7 +159,7 @@ async fn it_is_off_unless_the_section_says_otherwise() {
 }
 
 #[tokio::test]
-async fn the_order_of_arguments_makes_no_difference_and_everything_else_does() {
+async fn elision_ignores_argument_order_only() {
     let mut talk = Conversation::of(ON);
     talk.call("read_file", path(), &long()).await;
     for (tool, arguments) in [
@@ -171,25 +171,25 @@ async fn the_order_of_arguments_makes_no_difference_and_everything_else_does() {
         assert_eq!(talk.call(tool, arguments, &long()).await, long());
     }
     let swapped = json!({"n": 1, "path": "a.txt"});
-    let told = talk.call("read_file", swapped, &long()).await;
-    assert!(told.contains("call-1"), "{told}");
+    let reported = talk.call("read_file", swapped, &long()).await;
+    assert!(reported.contains("call-1"), "{reported}");
 }
 
 #[tokio::test]
-async fn a_changed_result_is_sent_and_becomes_the_reference() {
+async fn changed_result_is_sent_and_becomes_the_reference() {
     let mut talk = Conversation::of(ON);
     let changed = format!("{}and one more\n", long());
     talk.call("read_file", path(), &long()).await;
     assert_eq!(talk.call("read_file", path(), &changed).await, changed);
-    let told = talk.call("read_file", path(), &changed).await;
-    assert!(told.contains("call-2"), "{told}");
+    let reported = talk.call("read_file", path(), &changed).await;
+    assert!(reported.contains("call-2"), "{reported}");
     // Changed back: the first result still stands there.
-    let told = talk.call("read_file", path(), &long()).await;
-    assert!(told.contains("call-1"), "{told}");
+    let reported = talk.call("read_file", path(), &long()).await;
+    assert!(reported.contains("call-1"), "{reported}");
 }
 
 #[tokio::test]
-async fn only_results_of_tools_that_change_nothing_and_did_not_fail() {
+async fn elision_applies_to_successful_read_only_calls() {
     for (read_only, fails) in [(false, false), (true, true)] {
         let mut talk = Conversation::of(ON);
         (talk.read_only, talk.fails) = (read_only, fails);
@@ -205,7 +205,7 @@ async fn only_results_of_tools_that_change_nothing_and_did_not_fail() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_shorter_than_the_line_is_repeated() {
+async fn result_shorter_than_the_reference_is_sent() {
     let mut talk = Conversation::of(ON);
     for _ in 0..2 {
         assert_eq!(talk.call("read_file", path(), "short").await, "short");
@@ -213,25 +213,25 @@ async fn a_result_that_is_shorter_than_the_line_is_repeated() {
 }
 
 #[tokio::test]
-async fn both_calls_of_one_answer_are_sent() {
+async fn repeated_calls_of_one_answer_are_both_sent() {
     let mut talk = Conversation::of(ON);
     talk.ask().await;
     for _ in 0..2 {
         let written = path().to_string();
-        let told = talk
+        let reported = talk
             .answer_call("read_file", &written, path(), &long())
             .await;
-        assert_eq!(told, long());
+        assert_eq!(reported, long());
     }
-    let told = talk.call("read_file", path(), &long()).await;
-    assert!(told.contains("call-2"), "{told}");
+    let reported = talk.call("read_file", path(), &long()).await;
+    assert!(reported.contains("call-2"), "{reported}");
 }
 
 #[tokio::test]
 async fn results_that_were_not_sent_verbatim_are_not_referenced() {
     let mut talk = Conversation::of(ON);
     talk.call("read_file", path(), &long()).await;
-    // Somebody shortened it afterwards.
+    // The conversation was truncated afterwards.
     let Some(last) = talk.messages.last_mut() else {
         panic!("no result");
     };
@@ -244,24 +244,24 @@ async fn results_that_were_not_sent_verbatim_are_not_referenced() {
 }
 
 #[tokio::test]
-async fn a_result_that_was_cut_is_cut_again_and_not_referred_to() {
+async fn truncated_result_is_not_referenced() {
     let place = tempfile::tempdir().unwrap();
     let mut talk = Conversation::with(redaction::hooks(place.path(), ON));
     let huge = "a line\n".repeat(9_000);
     for _ in 0..2 {
-        let told = talk.call("shell", path(), &huge).await;
-        assert!(told.contains("this result was cut"));
+        let reported = talk.call("shell", path(), &huge).await;
+        assert!(reported.contains("this result was cut"));
     }
 }
 
 #[tokio::test]
-async fn a_later_turn_refers_to_an_earlier_one_if_it_is_in_the_conversation() {
+async fn later_turn_references_results_of_the_conversation() {
     let mut talk = Conversation::of(ON);
     talk.call("read_file", path(), &long()).await;
     talk.tell(Event::TurnEnd).await;
     talk.turn = "t-2".into();
-    let told = talk.call("read_file", path(), &long()).await;
-    assert!(told.contains("call-1"), "{told}");
+    let reported = talk.call("read_file", path(), &long()).await;
+    assert!(reported.contains("call-1"), "{reported}");
 }
 
 #[tokio::test]
@@ -273,12 +273,12 @@ async fn results_of_other_sessions_are_not_referenced() {
     other.turn = "t-sub".into();
     assert_eq!(other.call("read_file", path(), &long()).await, long());
     // The first one does not refer to the other one either.
-    let told = talk.call("read_file", path(), &long()).await;
-    assert!(told.contains("call-1"), "{told}");
+    let reported = talk.call("read_file", path(), &long()).await;
+    assert!(reported.contains("call-1"), "{reported}");
 }
 
 #[tokio::test]
-async fn a_compaction_and_the_ends_of_turns_and_sessions_forget() {
+async fn compaction_and_ends_of_turns_and_sessions_clear_references() {
     for event in [
         Event::AfterCompaction,
         Event::SessionStart,
@@ -290,15 +290,15 @@ async fn a_compaction_and_the_ends_of_turns_and_sessions_forget() {
         talk.ask().await;
         talk.tell(event).await;
         let written = path().to_string();
-        let told = talk
+        let reported = talk
             .answer_call("read_file", &written, path(), &long())
             .await;
-        assert_eq!(told, long(), "{event}");
+        assert_eq!(reported, long(), "{event}");
     }
 }
 
 #[tokio::test]
-async fn only_so_many_turns_are_kept_in_mind() {
+async fn references_are_kept_for_a_limited_number_of_turns() {
     let mut oldest = Conversation::of(ON);
     oldest.call("read_file", path(), &long()).await;
     oldest.ask().await;
@@ -309,25 +309,25 @@ async fn only_so_many_turns_are_kept_in_mind() {
         newest.ask().await;
     }
     let written = path().to_string();
-    let told = oldest
+    let reported = oldest
         .answer_call("read_file", &written, path(), &long())
         .await;
-    assert_eq!(told, long());
+    assert_eq!(reported, long());
     newest.calls = 1;
-    let told = newest
+    let reported = newest
         .answer_call("read_file", &written, path(), &long())
         .await;
-    assert!(told.contains("call-1"));
+    assert!(reported.contains("call-1"));
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_are_those_of_no_other_call() {
+async fn calls_with_invalid_json_arguments_are_not_matched() {
     let mut talk = Conversation::of(ON);
     talk.ask().await;
     talk.answer_call("read_file", "{\"path\": ", json!({}), &long())
         .await;
     assert_eq!(talk.call("read_file", json!({}), &long()).await, long());
     talk.ask().await;
-    let told = talk.answer_call("read_file", "", json!({}), &long()).await;
-    assert!(told.contains("call-2"), "{told}");
+    let reported = talk.answer_call("read_file", "", json!({}), &long()).await;
+    assert!(reported.contains("call-2"), "{reported}");
 }

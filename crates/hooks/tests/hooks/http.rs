@@ -11,7 +11,7 @@ use axum::routing::post;
 use cachalot_hooks::{Action, Dialect, Event, HookEntry, Input};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, entry};
+use crate::handler_fixture::{HandlerFixture, entry};
 
 type Seen = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
 
@@ -25,8 +25,8 @@ impl Server {
     async fn answering(status: u16, body: impl Into<Bytes>) -> Self {
         let (seen, body) = (Seen::default(), body.into());
         let status = StatusCode::from_u16(status).unwrap();
-        let answer = move |State(seen): State<Seen>, headers: HeaderMap, told: Bytes| async move {
-            seen.lock().unwrap().push((headers, told));
+        let answer = move |State(seen): State<Seen>, headers: HeaderMap, reported: Bytes| async move {
+            seen.lock().unwrap().push((headers, reported));
             (status, body.clone())
         };
         let hang = || std::future::pending::<()>();
@@ -60,7 +60,7 @@ fn hook(event: Event, url: &str, headers: &[(&str, &str)]) -> HookEntry {
 async fn an_http_hook_posts_its_input_and_reads_the_response() {
     let said = json!({ "decision": "block", "reason": "not on sundays" });
     let server = Server::answering(200, said.to_string()).await;
-    let bench = Bench::new().with("TOKEN", "t-12345");
+    let handler_fixture = HandlerFixture::new().with("TOKEN", "t-12345");
     let headers = [
         ("Authorization", "Bearer ${env.TOKEN}"),
         ("X-Plain", "$TOKEN"),
@@ -74,31 +74,31 @@ async fn an_http_hook_posts_its_input_and_reads_the_response() {
         session_id: "s-1".to_owned(),
         ..Input::default()
     };
-    let verdict = bench.verdict(entry, input).await;
+    let verdict = handler_fixture.verdict(entry, input).await;
     assert_eq!(verdict.denial(), Some("not on sundays"));
     let seen = server.seen.lock().unwrap();
-    let [(headers, told)] = seen.as_slice() else {
+    let [(headers, reported)] = seen.as_slice() else {
         panic!("one request");
     };
     assert_eq!(headers["content-type"], "application/json");
     assert_eq!(headers["authorization"], "Bearer t-12345");
     assert_eq!(headers["x-plain"], "$TOKEN");
-    let told: Value = serde_json::from_slice(told).unwrap();
-    assert_eq!(told["hook_event_name"], "user_prompt_submit");
-    assert_eq!(told["session_id"], "s-1");
+    let reported: Value = serde_json::from_slice(reported).unwrap();
+    assert_eq!(reported["hook_event_name"], "user_prompt_submit");
+    assert_eq!(reported["session_id"], "s-1");
 }
 
 #[tokio::test]
-async fn an_empty_answer_says_nothing() {
+async fn empty_response_is_no_output() {
     let server = Server::answering(204, "").await;
-    let verdict = Bench::new()
+    let verdict = HandlerFixture::new()
         .verdict(server.hook(Event::PreToolUse), Input::default())
         .await;
     assert_eq!((verdict.decision, verdict.messages), (None, Vec::new()));
 }
 
 #[tokio::test]
-async fn a_server_speaks_in_the_words_of_its_dialect() {
+async fn http_hook_uses_its_dialect() {
     let said = json!({ "hookSpecificOutput": {
         "hookEventName": "PreToolUse", "permissionDecision": "deny",
         "permissionDecisionReason": "why not",
@@ -107,25 +107,25 @@ async fn a_server_speaks_in_the_words_of_its_dialect() {
     let mut entry = server.hook(Event::PreToolUse);
     entry.dialect = Dialect::Claude;
     entry.event_name = "PreToolUse".into();
-    let verdict = Bench::new().verdict(entry, Input::default()).await;
+    let verdict = HandlerFixture::new().verdict(entry, Input::default()).await;
     assert_eq!(verdict.denial(), Some("why not"));
     let seen = server.seen.lock().unwrap();
-    let told: Value = serde_json::from_slice(&seen[0].1).unwrap();
-    assert_eq!(told["hook_event_name"], "PreToolUse");
+    let reported: Value = serde_json::from_slice(&seen[0].1).unwrap();
+    assert_eq!(reported["hook_event_name"], "PreToolUse");
 }
 
 #[tokio::test]
-async fn another_status_is_a_fault_with_an_excerpt_that_shows_no_secret() {
+async fn error_status_is_a_fault_with_a_masked_excerpt() {
     let echo = format!(
         "no\n  such\u{7} key: t-12345, Bearer abcdefghijkl, {}",
         "x".repeat(100_000)
     );
     for status in [400, 401, 404, 500, 503] {
         let server = Server::answering(status, echo.clone()).await;
-        let bench = Bench::new().with("TOKEN", "t-12345");
+        let handler_fixture = HandlerFixture::new().with("TOKEN", "t-12345");
         let url = format!("{}/hook?token=hunter2hunter2", server.url);
         let entry = hook(Event::Stop, &url, &[("X-Key", "${env.TOKEN}")]);
-        let fault = bench.fault(entry, Input::default()).await;
+        let fault = handler_fixture.fault(entry, Input::default()).await;
         assert!(fault.contains(&format!("answered {status}")), "{fault}");
         assert!(
             fault.contains("no such key: [secret], Bearer [secret]"),
@@ -138,9 +138,9 @@ async fn another_status_is_a_fault_with_an_excerpt_that_shows_no_secret() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_a_fault() {
+async fn endless_response_is_a_fault() {
     let server = Server::answering(200, vec![b' '; (1 << 20) + 1]).await;
-    let fault = Bench::new()
+    let fault = HandlerFixture::new()
         .fault(server.hook(Event::Stop), Input::default())
         .await;
     assert!(
@@ -150,12 +150,12 @@ async fn an_answer_without_end_is_a_fault() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_fault_without_its_password() {
+async fn connection_failure_is_a_fault_without_the_password() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let url = format!("http://bob:hunter2@{address}/hook");
-    let fault = Bench::new()
+    let fault = HandlerFixture::new()
         .fault(hook(Event::Stop, &url, &[]), Input::default())
         .await;
     assert!(fault.contains("cannot connect"), "{fault}");
@@ -163,26 +163,26 @@ async fn a_server_that_is_not_there_is_a_fault_without_its_password() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_not_waited_for() {
+async fn unresponsive_server_is_a_fault_after_the_timeout() {
     let server = Server::answering(200, "").await;
     let mut entry = hook(Event::PreToolUse, &format!("{}/hang", server.url), &[]);
     entry.definition.timeout = Duration::from_millis(100);
-    let verdict = Bench::new().verdict(entry, Input::default()).await;
+    let verdict = HandlerFixture::new().verdict(entry, Input::default()).await;
     assert!(verdict.denial().is_some());
     assert!(verdict.reports[0].elapsed < Duration::from_secs(20));
 }
 
 #[tokio::test]
-async fn a_variable_that_is_not_set_is_named_and_nothing_is_sent() {
+async fn unset_variable_is_a_fault_and_nothing_is_sent() {
     let server = Server::answering(200, "").await;
     let url = format!("{}/hook", server.url);
-    let bench = Bench::new().with("BROKEN", "a\nb");
+    let handler_fixture = HandlerFixture::new().with("BROKEN", "a\nb");
     for (text, part) in [
         ("Bearer ${env.NO_SUCH}", "`NO_SUCH`, which is not set"),
         ("${env.BROKEN}", "line ends"),
     ] {
         let entry = hook(Event::Stop, &url, &[("Authorization", text)]);
-        let fault = bench.fault(entry, Input::default()).await;
+        let fault = handler_fixture.fault(entry, Input::default()).await;
         assert!(
             fault.contains(part) && fault.contains("authorization"),
             "{fault}"
@@ -192,14 +192,14 @@ async fn a_variable_that_is_not_set_is_named_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_a_problem_before() {
-    let bench = Bench::new();
+async fn invalid_url_is_a_problem_at_load() {
+    let handler_fixture = HandlerFixture::new();
     for url in ["", "localhost:80/x", "ftp://host/x", "/hook", "http://"] {
-        let problem = bench.problem(hook(Event::Stop, url, &[]));
+        let problem = handler_fixture.problem(hook(Event::Stop, url, &[]));
         assert_eq!(problem.code, "bad-value", "{url}");
     }
-    let problem = bench.problem(hook(Event::Stop, "http://bob:hunter2@", &[]));
+    let problem = handler_fixture.problem(hook(Event::Stop, "http://bob:hunter2@", &[]));
     assert!(!problem.to_string().contains("hunter2"), "{problem}");
-    let problem = bench.problem(hook(Event::Stop, "http://h/", &[("a b", "c")]));
+    let problem = handler_fixture.problem(hook(Event::Stop, "http://h/", &[("a b", "c")]));
     assert!(problem.message.contains("`a b`"), "{problem}");
 }

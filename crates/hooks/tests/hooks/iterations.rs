@@ -2,7 +2,7 @@
 
 use cachalot_hooks::{Event, Input, Output};
 
-use crate::seam::{Agent, World};
+use crate::seam::{Agent, Fixture};
 
 fn call(iteration: u32) -> Input {
     Input {
@@ -13,31 +13,41 @@ fn call(iteration: u32) -> Input {
 }
 
 #[tokio::test]
-async fn the_call_behind_the_last_is_blocked_with_a_reason() {
-    let world = World::new();
+async fn call_beyond_the_limit_is_blocked_with_a_reason() {
+    let fixture = Fixture::new();
     for iteration in 0..=3 {
-        let output = world.run("max_iterations", &["3"], &call(iteration)).await;
+        let output = fixture
+            .run("max_iterations", &["3"], &call(iteration))
+            .await;
         assert_eq!(output.unwrap(), Output::default(), "{iteration}");
     }
     for iteration in [4, 5, u32::MAX] {
-        let output = world.run("max_iterations", &["3"], &call(iteration)).await;
+        let output = fixture
+            .run("max_iterations", &["3"], &call(iteration))
+            .await;
         let reason = output.unwrap().block.unwrap();
         assert!(reason.contains("has made 3 model calls"), "{reason}");
     }
 }
 
 #[tokio::test]
-async fn nothing_is_remembered_from_one_turn_to_the_next() {
-    let world = World::new();
-    let blocked = world.run("max_iterations", &["1"], &call(2)).await.unwrap();
+async fn iteration_count_is_not_kept_between_turns() {
+    let fixture = Fixture::new();
+    let blocked = fixture
+        .run("max_iterations", &["1"], &call(2))
+        .await
+        .unwrap();
     assert!(blocked.block.unwrap().contains("1 model call,"));
-    let next = world.run("max_iterations", &["1"], &call(1)).await.unwrap();
+    let next = fixture
+        .run("max_iterations", &["1"], &call(1))
+        .await
+        .unwrap();
     assert_eq!(next, Output::default());
 }
 
 #[test]
-fn a_number_is_needed_that_makes_sense() {
-    let world = World::new();
+fn invalid_limit_is_refused() {
+    let fixture = Fixture::new();
     for (arguments, expected) in [
         (&[][..], "how many model calls"),
         (&["0"], "from 1 to 4294967295, but is given `0`"),
@@ -47,15 +57,15 @@ fn a_number_is_needed_that_makes_sense() {
         (&["2.5"], "is given `2.5`"),
         (&["3", "4"], "is given `4`, too"),
     ] {
-        let refusal = world.refusal("max_iterations", arguments);
+        let refusal = fixture.refusal("max_iterations", arguments);
         assert!(refusal.contains(expected), "{refusal}");
         assert!(refusal.contains("; "), "no remedy: {refusal}");
     }
 }
 
 #[test]
-fn it_is_never_injected() {
-    let world = World::new();
+fn max_iterations_is_never_injected() {
+    let fixture = Fixture::new();
     let agent = Agent::of("root", &["openai/gpt-4o"], "max_iterations: 3");
-    assert_eq!(world.injected("max_iterations", &agent), []);
+    assert_eq!(fixture.injected("max_iterations", &agent), []);
 }

@@ -43,13 +43,13 @@ fn lines(count: usize) -> String {
 }
 
 /// The path that the model is told.
-fn told(text: &str) -> PathBuf {
+fn reported(text: &str) -> PathBuf {
     let after = text.split("in the file ").nth(1).unwrap();
     PathBuf::from(after.split(", for").next().unwrap())
 }
 
 #[tokio::test]
-async fn what_is_not_too_long_is_not_touched() {
+async fn results_within_the_limit_are_unchanged() {
     let place = place();
     for text in [
         String::new(),
@@ -64,7 +64,7 @@ async fn what_is_not_too_long_is_not_touched() {
 }
 
 #[tokio::test]
-async fn the_end_is_kept_and_the_whole_is_in_a_file_of_its_owner() {
+async fn end_is_kept_and_the_full_result_is_saved_privately() {
     let place = place();
     let hooks = hooks(place.path(), "");
     let whole = lines(3_000);
@@ -74,7 +74,7 @@ async fn the_end_is_kept_and_the_whole_is_in_a_file_of_its_owner() {
     assert!(notice.contains("3000 lines and"), "{notice}");
     assert!(rest.starts_with("line 1011\n") && rest.ends_with("line 3000\n"));
     assert!(text.lines().count() <= 2_000 && text.len() <= LIMIT);
-    let path = told(&text);
+    let path = reported(&text);
     assert!(path.starts_with(place.path()), "{}", path.display());
     assert_eq!(fs::read_to_string(&path).unwrap(), whole);
     #[cfg(unix)]
@@ -114,7 +114,7 @@ async fn a_truncated_file_keeps_its_beginning_and_a_continuation_note() {
 }
 
 #[tokio::test]
-async fn our_own_pages_of_files_are_left_alone() {
+async fn pages_of_read_file_are_not_cut() {
     let place = place();
     let page = format!(
         "{}[lines 1-2000 of 9000; read on with offset 2001]\n",
@@ -125,7 +125,7 @@ async fn our_own_pages_of_files_are_left_alone() {
 }
 
 #[tokio::test]
-async fn failures_are_cut_as_well() {
+async fn failed_results_are_cut() {
     let place = place();
     let mut input = answered("shell", &lines(3_000));
     input.tool_response.as_mut().unwrap().is_error = true;
@@ -138,7 +138,7 @@ async fn failures_are_cut_as_well() {
 }
 
 #[tokio::test]
-async fn what_was_cut_is_not_cut_again() {
+async fn cut_result_is_not_cut_again() {
     let place = place();
     let cut = fire(place.path(), answered("shell", &lines(9_000))).await;
     let again = answered("shell", &cut.updated_tool_response.unwrap());
@@ -146,18 +146,18 @@ async fn what_was_cut_is_not_cut_again() {
 }
 
 #[tokio::test]
-async fn secrets_are_masked_before_the_whole_is_written() {
+async fn secrets_are_masked_in_the_saved_result() {
     let place = place();
     let hooks = hooks(place.path(), "redact_secrets: true");
     let whole = format!("sk-abcdefghijklmnopqrstuv\n{}", lines(3_000));
     let verdict = hooks.fire(answered("shell", &whole)).await;
-    let path = told(&verdict.updated_tool_response.unwrap());
+    let path = reported(&verdict.updated_tool_response.unwrap());
     let kept = fs::read_to_string(path).unwrap();
     assert!(kept.starts_with("[secret]\nline 1\n"));
 }
 
 #[tokio::test]
-async fn the_end_of_a_session_removes_its_files_and_no_others() {
+async fn end_of_session_removes_its_saved_results_only() {
     let place = place();
     let hooks = hooks(place.path(), "");
     let mut paths = Vec::new();
@@ -165,7 +165,7 @@ async fn the_end_of_a_session_removes_its_files_and_no_others() {
         let mut input = answered("shell", &lines(3_000));
         input.session_id = session.into();
         let verdict = hooks.fire(input).await;
-        paths.push(told(&verdict.updated_tool_response.unwrap()));
+        paths.push(reported(&verdict.updated_tool_response.unwrap()));
     }
     assert_ne!(paths[0], paths[1]);
     assert_eq!(paths[0].parent(), paths[1].parent());
@@ -188,14 +188,14 @@ async fn a_removed_directory_is_created_again() {
     let place = place();
     let hooks = hooks(place.path(), "");
     let first = hooks.fire(answered("shell", &lines(3_000))).await;
-    let path = told(&first.updated_tool_response.unwrap());
+    let path = reported(&first.updated_tool_response.unwrap());
     fs::remove_dir_all(path.parent().unwrap()).unwrap();
     let second = hooks.fire(answered("shell", &lines(3_000))).await;
-    assert!(told(&second.updated_tool_response.unwrap()).exists());
+    assert!(reported(&second.updated_tool_response.unwrap()).exists());
 }
 
 #[tokio::test]
-async fn a_result_that_cannot_be_kept_is_cut_all_the_same() {
+async fn unsavable_result_is_cut_with_a_warning() {
     let nowhere = Path::new("/nowhere/at/all");
     let verdict = fire(nowhere, answered("shell", &lines(3_000))).await;
     let text = verdict.updated_tool_response.unwrap();
@@ -204,11 +204,11 @@ async fn a_result_that_cannot_be_kept_is_cut_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_name_of_a_tool_is_no_path() {
+async fn tool_name_cannot_escape_the_directory() {
     let place = place();
     let hooks = hooks(place.path(), "");
     let verdict = hooks.fire(answered("../../x y/…", &lines(3_000))).await;
-    let path = told(&verdict.updated_tool_response.unwrap());
+    let path = reported(&verdict.updated_tool_response.unwrap());
     assert_eq!(path.parent().unwrap().parent().unwrap(), place.path());
     assert!(path.exists());
 }

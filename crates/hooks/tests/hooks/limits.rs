@@ -13,13 +13,13 @@ use cachalot_hooks::{
     Input, Output,
 };
 
-use crate::made::{Made, Nobody, entry, surroundings};
+use crate::hook_builder::{EmptyAgent, HookBuilder, entry, hook_dependencies};
 
-/// How long hooks that hang may take.
+/// The timeout of hanging hooks.
 const LIMIT: Duration = Duration::from_millis(100);
 
-fn hangs(event: Event) -> Made {
-    Made::of(event)
+fn hangs(event: Event) -> HookBuilder {
+    HookBuilder::of(event)
         .hook(|_| std::future::pending())
         .but(|entry| entry.definition.timeout = LIMIT)
 }
@@ -34,10 +34,10 @@ impl Drop for Dropped {
 }
 
 /// A hook that hangs, and whether it has ended.
-fn watched(event: Event) -> (Made, Arc<AtomicBool>) {
+fn watched(event: Event) -> (HookBuilder, Arc<AtomicBool>) {
     let ended = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ended);
-    let made = Made::of(event).hook(move |_| {
+    let made = HookBuilder::of(event).hook(move |_| {
         let guard = Dropped(Arc::clone(&end));
         async move {
             let _guard = guard;
@@ -48,7 +48,7 @@ fn watched(event: Event) -> (Made, Arc<AtomicBool>) {
 }
 
 #[tokio::test]
-async fn a_hook_that_hangs_is_ended_on_every_event_and_denies_where_failing_does() {
+async fn hanging_hook_is_stopped_on_every_event() {
     let fire = |contract: &'static cachalot_hooks::Contract| async move {
         let (made, ended) = watched(contract.event);
         let began = Instant::now();
@@ -71,7 +71,7 @@ async fn a_hook_that_hangs_is_ended_on_every_event_and_denies_where_failing_does
 }
 
 #[tokio::test]
-async fn each_hook_has_its_own_time() {
+async fn timeout_applies_per_hook() {
     let verdict = hangs(Event::UserPromptSubmit)
         .says(Output {
             additional_context: Some("there".to_owned()),
@@ -85,19 +85,19 @@ async fn each_hook_has_its_own_time() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_failure() {
+async fn panic_is_a_fault() {
     for event in [Event::ToolGuard, Event::TurnStart] {
-        let verdict = Made::of(event)
+        let verdict = HookBuilder::of(event)
             .hook(|input| async move { panic!("at {}", input.event) })
             .hook(|_| -> std::future::Ready<Result<Output, Fault>> { panic!("at once") })
             .says(Output::default())
             .verdict()
             .await;
         // The reason of a denial, if there is one, and messages.
-        let told = verdict.denial().into_iter();
-        let told = told.chain(verdict.messages.iter().map(String::as_str));
+        let reported = verdict.denial().into_iter();
+        let reported = reported.chain(verdict.messages.iter().map(String::as_str));
         assert_eq!(
-            told.collect::<Vec<&str>>(),
+            reported.collect::<Vec<&str>>(),
             [
                 format!("hook `hook-0` (agent.yaml) failed: it panicked: at {event}"),
                 "hook `hook-1` (agent.yaml) failed: it panicked: at once".to_owned(),
@@ -109,7 +109,7 @@ async fn a_panic_is_a_failure() {
 }
 
 #[tokio::test]
-async fn dropping_the_future_ends_the_handlers() {
+async fn dropping_the_future_stops_the_handlers() {
     for event in [Event::PreToolUse, Event::ToolGuard] {
         let (made, ended) = watched(event);
         let fired = tokio::time::timeout(Duration::from_millis(20), made.verdict()).await;
@@ -119,9 +119,9 @@ async fn dropping_the_future_ends_the_handlers() {
 }
 
 #[tokio::test]
-async fn a_hook_that_ends_with_its_turn_denies_nothing() {
+async fn hook_cancelled_with_its_turn_denies_nothing() {
     for on_error in [None, Some(OnError::Block)] {
-        let verdict = Made::of(Event::ToolGuard)
+        let verdict = HookBuilder::of(Event::ToolGuard)
             .hook(|_| async {
                 Err(Fault {
                     message: "cancelled".to_owned(),
@@ -139,7 +139,7 @@ async fn a_hook_that_ends_with_its_turn_denies_nothing() {
 }
 
 #[tokio::test]
-async fn guards_that_fail_deny_whatever_they_say_of_failures() {
+async fn failing_guards_deny_regardless_of_on_error() {
     for contract in CONTRACTS
         .iter()
         .filter(|contract| contract.failure == FailureEffect::Denial)
@@ -150,7 +150,7 @@ async fn guards_that_fail_deny_whatever_they_say_of_failures() {
             Some(OnError::Ignore),
             Some(OnError::Block),
         ] {
-            let made = Made::of(contract.event).fails();
+            let made = HookBuilder::of(contract.event).fails();
             let verdict = made
                 .but(|entry| entry.definition.on_error = on_error)
                 .verdict()
@@ -165,7 +165,7 @@ async fn guards_that_fail_deny_whatever_they_say_of_failures() {
 }
 
 #[tokio::test]
-async fn other_guards_that_fail_deny_unless_their_author_chose_otherwise() {
+async fn failing_default_guards_deny_unless_on_error_says_otherwise() {
     for contract in CONTRACTS
         .iter()
         .filter(|contract| contract.failure == FailureEffect::DenialByDefault)
@@ -176,7 +176,7 @@ async fn other_guards_that_fail_deny_unless_their_author_chose_otherwise() {
             (Some(OnError::Warn), false, 1),
             (Some(OnError::Ignore), false, 0),
         ] {
-            let made = Made::of(contract.event).fails();
+            let made = HookBuilder::of(contract.event).fails();
             let verdict = made
                 .but(|entry| entry.definition.on_error = on_error)
                 .verdict()
@@ -195,7 +195,7 @@ async fn other_guards_that_fail_deny_unless_their_author_chose_otherwise() {
 
 /// Exit codes of other runtimes keep their meaning; 2 blocks.
 #[tokio::test]
-async fn scripts_of_other_runtimes_deny_by_exit_code_2_and_no_other() {
+async fn hooks_of_other_dialects_deny_by_exit_code_2_only() {
     for contract in CONTRACTS
         .iter()
         .filter(|contract| contract.failure != FailureEffect::Warning)
@@ -214,8 +214,8 @@ async fn scripts_of_other_runtimes_deny_by_exit_code_2_and_no_other() {
             entry.definition.action = Action::Command {
                 line: format!("echo no >&2; exit {code}"),
             };
-            let around = surroundings(Builtins::default());
-            let hooks = Hooks::assemble(vec![entry], &Nobody, &around).unwrap();
+            let around = hook_dependencies(Builtins::default());
+            let hooks = Hooks::assemble(vec![entry], &EmptyAgent, &around).unwrap();
             let input = Input {
                 event: contract.event,
                 ..Input::default()
@@ -255,12 +255,12 @@ impl Builtin for Context {
 }
 
 #[tokio::test]
-async fn builtins_that_guard_nothing_fail_open() {
+async fn non_guard_builtins_fail_open() {
     for event in [Event::BeforeLlmCall, Event::PreUserTurn] {
         let mut builtins = Builtins::default();
         builtins.register(Arc::new(Context)).unwrap();
         let hook = entry(event, "context", &[]);
-        let hooks = Hooks::assemble(vec![hook], &Nobody, &surroundings(builtins)).unwrap();
+        let hooks = Hooks::assemble(vec![hook], &EmptyAgent, &hook_dependencies(builtins)).unwrap();
         let input = Input {
             event,
             ..Input::default()
@@ -273,20 +273,20 @@ async fn builtins_that_guard_nothing_fail_open() {
     let closed: Vec<&str> = closed.map(|builtin| builtin.name()).collect();
     assert_eq!(closed, ["max_iterations", "redact_secrets"]);
     assert!(
-        crate::answering::world("{enabled: true}")
+        crate::response_cache_fixture::fixture("{enabled: true}")
             .builtin
             .fails_open()
     );
 }
 
 #[tokio::test]
-async fn other_hooks_that_fail_warn_or_are_ignored_or_block_as_they_say() {
+async fn failing_hooks_follow_on_error() {
     for contract in CONTRACTS
         .iter()
         .filter(|contract| contract.failure == FailureEffect::Warning)
     {
         let of = |on_error| {
-            let made = Made::of(contract.event).fails();
+            let made = HookBuilder::of(contract.event).fails();
             made.but(|entry| entry.definition.on_error = on_error)
                 .verdict()
         };
@@ -306,9 +306,9 @@ async fn other_hooks_that_fail_warn_or_are_ignored_or_block_as_they_say() {
 }
 
 #[tokio::test]
-async fn hooks_of_other_runtimes_that_fail_deny_only_if_they_say_so() {
+async fn failing_hooks_of_other_dialects_deny_only_with_on_error_block() {
     for (on_error, denies) in [(None, false), (Some(OnError::Block), true)] {
-        let made = Made::of(Event::PreToolUse).fails().but(|entry| {
+        let made = HookBuilder::of(Event::PreToolUse).fails().but(|entry| {
             entry.dialect = Dialect::Claude;
             entry.definition.on_error = on_error;
         });
@@ -325,12 +325,15 @@ async fn unsupported_output_fails_strict_hooks_and_is_ignored_otherwise() {
         system_message: Some("heard".to_owned()),
         ..Output::default()
     };
-    let verdict = Made::of(Event::TurnEnd).says(output()).verdict().await;
+    let verdict = HookBuilder::of(Event::TurnEnd)
+        .says(output())
+        .verdict()
+        .await;
     assert_eq!(
         (verdict.messages, verdict.context),
         (vec!["heard".to_owned()], vec![])
     );
-    let strict = Made::of(Event::TurnEnd).says(output());
+    let strict = HookBuilder::of(Event::TurnEnd).says(output());
     let verdict = strict
         .but(|entry| entry.definition.strict_output = true)
         .verdict()
@@ -341,7 +344,7 @@ async fn unsupported_output_fails_strict_hooks_and_is_ignored_otherwise() {
             "hook `hook-0` (agent.yaml) failed: it returned `additional_context`, which `turn_end` does not support; with `strict_output` that is a failure"
         ]
     );
-    let strict = Made::of(Event::ToolGuard).says(output());
+    let strict = HookBuilder::of(Event::ToolGuard).says(output());
     let verdict = strict
         .but(|entry| entry.definition.strict_output = true)
         .verdict()
@@ -350,12 +353,12 @@ async fn unsupported_output_fails_strict_hooks_and_is_ignored_otherwise() {
 }
 
 #[tokio::test]
-async fn a_block_where_nothing_can_be_blocked_warns_also_of_strict_hooks() {
+async fn block_at_events_without_blocking_is_a_warning() {
     let output = Output {
         block: Some("enough".to_owned()),
         ..Output::default()
     };
-    let strict = Made::of(Event::TurnEnd).says(output);
+    let strict = HookBuilder::of(Event::TurnEnd).says(output);
     let verdict = strict
         .but(|entry| entry.definition.strict_output = true)
         .verdict()
@@ -365,9 +368,9 @@ async fn a_block_where_nothing_can_be_blocked_warns_also_of_strict_hooks() {
 }
 
 #[tokio::test]
-async fn messages_show_no_more_than_the_beginning_of_a_long_title() {
+async fn long_hook_titles_are_truncated_in_messages() {
     let name = format!("{}\nsecond line", "é".repeat(70));
-    let made = Made::of(Event::TurnEnd).fails();
+    let made = HookBuilder::of(Event::TurnEnd).fails();
     let verdict = made
         .but(|entry| entry.definition.name = Some(name))
         .verdict()
@@ -380,7 +383,7 @@ async fn messages_show_no_more_than_the_beginning_of_a_long_title() {
 }
 
 #[test]
-fn a_failure_cannot_block_where_nothing_can_be_blocked() {
+fn on_error_block_without_blocking_is_a_problem_at_load() {
     let place = SourceSpan {
         file: Arc::from("agent.yaml"),
         line: 3,
@@ -395,7 +398,11 @@ fn a_failure_cannot_block_where_nothing_can_be_blocked() {
         entry.place = Some(place.clone());
         entries.push(entry);
     }
-    let problems = Hooks::assemble(entries, &Nobody, &surroundings(Builtins::default()));
+    let problems = Hooks::assemble(
+        entries,
+        &EmptyAgent,
+        &hook_dependencies(Builtins::default()),
+    );
     let problems = problems.err().unwrap();
     // One for each hook: either nothing can be blocked, or there is no such builtin.
     assert_eq!(problems.len(), CONTRACTS.len());
@@ -441,10 +448,10 @@ impl Builtin for Misplaced {
 }
 
 #[test]
-fn a_builtin_adds_itself_only_to_its_own_events() {
+fn builtin_cannot_inject_itself_at_other_events() {
     let mut builtins = Builtins::default();
     builtins.register(Arc::new(Misplaced)).unwrap();
-    let problems = Hooks::assemble(Vec::new(), &Nobody, &surroundings(builtins))
+    let problems = Hooks::assemble(Vec::new(), &EmptyAgent, &hook_dependencies(builtins))
         .err()
         .unwrap();
     assert_eq!(problems.len(), 1);

@@ -4,7 +4,7 @@ use cachalot_hooks::definition::ResultFilter;
 use cachalot_hooks::input::{Notification, ToolResponse, ToolUse};
 use cachalot_hooks::{Dialect, Event, Hooks, Input, Matcher, Output};
 
-use crate::made::Made;
+use crate::hook_builder::HookBuilder;
 
 fn tool(name: &str, failed: bool) -> Input {
     Input {
@@ -20,18 +20,18 @@ fn tool(name: &str, failed: bool) -> Input {
     }
 }
 
-fn for_tools(event: Event, pattern: &str) -> Made {
-    Made::of(event)
+fn for_tools(event: Event, pattern: &str) -> HookBuilder {
+    HookBuilder::of(event)
         .says(Output::default())
         .but(|entry| entry.matcher = Matcher::new(pattern).unwrap())
 }
 
-async fn is_told(made: Made, input: Input) -> bool {
+async fn is_told(made: HookBuilder, input: Input) -> bool {
     !made.fire(input).await.reports.is_empty()
 }
 
 #[tokio::test]
-async fn a_matcher_matches_whole_names_with_upper_and_lower_case_apart() {
+async fn matcher_matches_whole_names_case_sensitively() {
     for (pattern, name, matches) in [
         ("", "shell", true),
         ("*", "shell", true),
@@ -50,8 +50,8 @@ async fn a_matcher_matches_whole_names_with_upper_and_lower_case_apart() {
             matches,
             "{pattern} {name}"
         );
-        let told = is_told(for_tools(Event::PreToolUse, pattern), tool(name, false)).await;
-        assert_eq!(told, matches, "{pattern} {name}");
+        let reported = is_told(for_tools(Event::PreToolUse, pattern), tool(name, false)).await;
+        assert_eq!(reported, matches, "{pattern} {name}");
         let wanted = for_tools(Event::PreToolUse, pattern)
             .hooks()
             .handles_tool(Event::PreToolUse, name);
@@ -60,7 +60,7 @@ async fn a_matcher_matches_whole_names_with_upper_and_lower_case_apart() {
 }
 
 #[test]
-fn a_matcher_that_is_no_expression_is_an_error() {
+fn invalid_matcher_is_an_error() {
     for pattern in ["[", "a)|(b", "(", "?"] {
         assert!(Matcher::new(pattern).is_err(), "{pattern}");
     }
@@ -74,7 +74,7 @@ fn a_matcher_is_shown_as_written() {
 }
 
 #[tokio::test]
-async fn names_of_the_dialect_match_as_our_own_do() {
+async fn matchers_accept_names_of_the_dialect() {
     let made = || for_tools(Event::PreToolUse, "Bash").but(|entry| entry.dialect = Dialect::Claude);
     assert!(is_told(made(), tool("shell", false)).await);
     assert!(!is_told(made(), tool("grep", false)).await);
@@ -84,7 +84,7 @@ async fn names_of_the_dialect_match_as_our_own_do() {
 }
 
 #[tokio::test]
-async fn tools_of_servers_may_be_wanted_until_their_server_is_known() {
+async fn mcp_tool_matcher_applies_until_the_server_is_known() {
     let made = || {
         for_tools(Event::PreToolUse, "mcp__git__.*").but(|entry| entry.dialect = Dialect::Claude)
     };
@@ -104,20 +104,20 @@ async fn tools_of_servers_may_be_wanted_until_their_server_is_known() {
 }
 
 #[tokio::test]
-async fn hooks_may_be_only_for_failures_or_only_for_what_did_not_fail() {
-    for (only, failed, told) in [
+async fn result_filter_selects_failures_or_successes() {
+    for (only, failed, reported) in [
         (ResultFilter::Failures, true, true),
         (ResultFilter::Failures, false, false),
         (ResultFilter::Successes, true, false),
         (ResultFilter::Successes, false, true),
     ] {
         let made = for_tools(Event::PostToolUse, "").but(|entry| entry.only = Some(only));
-        assert_eq!(is_told(made, tool("shell", failed)).await, told);
+        assert_eq!(is_told(made, tool("shell", failed)).await, reported);
     }
 }
 
 #[tokio::test]
-async fn without_a_tool_a_matcher_matches_the_kind_of_event() {
+async fn matcher_of_other_events_matches_their_kind() {
     let source = |source: &str| Input {
         source: Some(source.to_owned()),
         ..Input::default()
@@ -133,7 +133,7 @@ async fn without_a_tool_a_matcher_matches_the_kind_of_event() {
         reason: Some("clear".to_owned()),
         ..Input::default()
     };
-    for (event, pattern, input, told) in [
+    for (event, pattern, input, reported) in [
         (
             Event::SessionStart,
             "startup|resume",
@@ -165,13 +165,13 @@ async fn without_a_tool_a_matcher_matches_the_kind_of_event() {
         (Event::Stop, "anything", Input::default(), true),
     ] {
         let made = for_tools(event, pattern).but(|entry| entry.dialect = Dialect::Claude);
-        assert_eq!(is_told(made, input).await, told, "{event} {pattern}");
+        assert_eq!(is_told(made, input).await, reported, "{event} {pattern}");
     }
 }
 
 #[tokio::test]
 async fn events_without_hooks_run_nothing() {
-    let hooks = Made::of(Event::Stop).says(Output::default()).hooks();
+    let hooks = HookBuilder::of(Event::Stop).says(Output::default()).hooks();
     for event in Event::all() {
         assert_eq!(hooks.handles(event), event == Event::Stop);
     }

@@ -6,7 +6,7 @@ use cachalot_hooks::{Event, Input, Output};
 use cachalot_model::{Block, Image, ImageSource, Message, Role, ToolResult};
 use serde_json::Map;
 
-use crate::seam::{Agent, World};
+use crate::seam::{Agent, Fixture};
 
 const NAME: &str = "strip_unsupported_modalities";
 
@@ -44,13 +44,13 @@ fn call(model: &str, messages: Vec<Arc<Message>>, unsent: usize) -> Input {
     }
 }
 
-fn world(models: &[&str], sections: &str) -> World {
-    World::of(vec![Agent::of("root", models, sections)])
+fn fixture(models: &[&str], sections: &str) -> Fixture {
+    Fixture::of(vec![Agent::of("root", models, sections)])
 }
 
 #[tokio::test]
-async fn images_that_were_not_sent_yet_become_texts_that_say_so() {
-    let world = world(&["openai/o3-mini"], "");
+async fn unsent_images_are_replaced_by_text() {
+    let fixture = fixture(&["openai/o3-mini"], "");
     let before = said(vec![image()]);
     let newest = said(vec![
         Block::text("Look:"),
@@ -60,7 +60,7 @@ async fn images_that_were_not_sent_yet_become_texts_that_say_so() {
     ]);
     let messages = vec![Arc::clone(&before), said(vec![Block::text("hm")]), newest];
     let input = call("openai/o3-mini", messages.clone(), 2);
-    let output = world.run(NAME, &[], &input).await.unwrap();
+    let output = fixture.run(NAME, &[], &input).await.unwrap();
     let left_out = "[There was an image here; it was left out, because openai/o3-mini takes none.]";
     let expected = Message::new(
         Role::User,
@@ -78,52 +78,52 @@ async fn images_that_were_not_sent_yet_become_texts_that_say_so() {
     );
     let sent = call("openai/o3-mini", vec![before], 0);
     assert_eq!(
-        world.run(NAME, &[], &sent).await.unwrap(),
+        fixture.run(NAME, &[], &sent).await.unwrap(),
         Output::default()
     );
 }
 
 #[tokio::test]
 async fn images_are_kept_for_capable_and_unknown_models() {
-    let world = world(&["openai/gpt-4o", "ollama/llava", "openai/o3-mini"], "");
+    let fixture = fixture(&["openai/gpt-4o", "ollama/llava", "openai/o3-mini"], "");
     for (model, is_stripped) in [
         ("openai/gpt-4o", false),
         ("ollama/llava", false),
         ("openai/o3-mini", true),
     ] {
         let input = call(model, vec![said(vec![image()])], 1);
-        let output = world.run(NAME, &[], &input).await.unwrap();
+        let output = fixture.run(NAME, &[], &input).await.unwrap();
         assert_eq!(output.updated_messages.is_some(), is_stripped, "{model}");
     }
 }
 
 #[tokio::test]
-async fn without_images_nothing_is_rewritten() {
-    let world = world(&["openai/o3-mini"], "");
+async fn messages_without_images_are_unchanged() {
+    let fixture = fixture(&["openai/o3-mini"], "");
     let texts = vec![said(vec![
         Block::text("hello"),
         result(vec![Block::text("x")]),
     ])];
     let input = call("openai/o3-mini", texts, 1);
     assert_eq!(
-        world.run(NAME, &[], &input).await.unwrap(),
+        fixture.run(NAME, &[], &input).await.unwrap(),
         Output::default()
     );
     // More that is unsent than there is: nothing to stumble over.
     let input = call("openai/o3-mini", Vec::new(), 3);
     assert_eq!(
-        world.run(NAME, &[], &input).await.unwrap(),
+        fixture.run(NAME, &[], &input).await.unwrap(),
         Output::default()
     );
 }
 
 #[tokio::test]
-async fn the_section_overrules_what_is_known_of_the_model() {
-    let blind = world(&["ollama/llama3.2"], "strip_unsupported_modalities: true");
+async fn section_overrides_the_catalog() {
+    let blind = fixture(&["ollama/llama3.2"], "strip_unsupported_modalities: true");
     let input = call("ollama/llama3.2", vec![said(vec![image()])], 1);
     let output = blind.run(NAME, &[], &input).await.unwrap();
     assert!(output.updated_messages.is_some());
-    let seeing = world(&["openai/o3-mini"], "strip_unsupported_modalities: false");
+    let seeing = fixture(&["openai/o3-mini"], "strip_unsupported_modalities: false");
     let input = call("openai/o3-mini", vec![said(vec![image()])], 1);
     assert_eq!(
         seeing.run(NAME, &[], &input).await.unwrap(),
@@ -132,8 +132,8 @@ async fn the_section_overrules_what_is_known_of_the_model() {
 }
 
 #[test]
-fn it_is_enabled_for_models_without_images_and_by_setting() {
-    let world = World::new();
+fn builtin_is_injected_for_models_without_images_or_by_section() {
+    let fixture = Fixture::new();
     for (models, sections, expected) in [
         (&["openai/o3-mini"][..], "", true),
         (&["openai/gpt-4o", "openai/gpt-3.5-turbo"], "", true),
@@ -152,20 +152,20 @@ fn it_is_enabled_for_models_without_images_and_by_setting() {
         (&[], "", false),
     ] {
         let agent = Agent::of("root", models, sections);
-        let injected = world.injected(NAME, &agent);
+        let injected = fixture.injected(NAME, &agent);
         let of_model_calls = vec![(Event::BeforeLlmCall, Vec::new())];
         assert_eq!(injected, if expected { of_model_calls } else { Vec::new() });
     }
 }
 
 #[test]
-fn the_section_is_true_or_false() {
-    let world = World::new();
+fn section_is_a_boolean() {
+    let fixture = Fixture::new();
     let yaml = "strip_unsupported_modalities: flase";
-    let problems = world.problems(NAME, yaml);
+    let problems = fixture.problems(NAME, yaml);
     assert_eq!(problems[0].code, "wrong-type");
     assert_eq!(problems[0].help.as_deref(), Some("did you mean `false`?"));
     let place = problems[0].place.as_ref().unwrap();
     assert_eq!(&yaml[place.start..place.start + place.len], "flase");
-    assert!(world.refusal(NAME, &["images"]).contains("`images`"));
+    assert!(fixture.refusal(NAME, &["images"]).contains("`images`"));
 }

@@ -1,4 +1,4 @@
-//! Models that judge, asked at the simulator.
+//! Model hooks, with the simulator as their provider.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use cachalot_simulator::{
 };
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, entry};
+use crate::handler_fixture::{HandlerFixture, entry};
 
 const ALLOWED: &str = r#"{"decision":"allow","reason":"harmless"}"#;
 
 /// A simulator with two models: `judge` (OpenAI) and `other` (Anthropic).
-struct Court {
+struct JudgeModels {
     simulator: RunningSimulator,
-    bench: Bench,
+    handler_fixture: HandlerFixture,
 }
 
-impl Court {
+impl JudgeModels {
     async fn saying(replies: Vec<ScriptedReply>) -> Self {
         let script = Script::replies(replies);
         let simulator = Simulator::start(SimulatorOptions {
@@ -31,7 +31,7 @@ impl Court {
         })
         .await
         .unwrap();
-        let mut bench = Bench::new();
+        let mut handler_fixture = HandlerFixture::new();
         let url = simulator.url();
         let settings = |provider: &str, model: &str, url: String| ModelSettings {
             provider: Some(provider.to_owned()),
@@ -41,7 +41,7 @@ impl Court {
             retries: Some(0),
             ..ModelSettings::default()
         };
-        bench.models = vec![
+        handler_fixture.models = vec![
             (
                 "judge".to_owned(),
                 settings("openai", "gpt-4o-mini", format!("{url}/v1")),
@@ -51,7 +51,10 @@ impl Court {
                 settings("anthropic", "claude-sonnet-4-5", url),
             ),
         ];
-        Self { simulator, bench }
+        Self {
+            simulator,
+            handler_fixture,
+        }
     }
 
     async fn answering(text: &str) -> Self {
@@ -95,19 +98,22 @@ fn of_tool(command: &str) -> Input {
 }
 
 #[tokio::test]
-async fn a_model_is_asked_what_the_template_makes_of_the_input() {
-    let court = Court::answering(ALLOWED).await;
+async fn rendered_template_is_sent_to_the_model() {
+    let judge_models = JudgeModels::answering(ALLOWED).await;
     let entry = judge(
         Event::PreToolUse,
         "May {{ tool_name }} run {{ tool_input | tojson | truncate(40) }}?",
         Some(Judgement::PreToolUse),
     );
-    let verdict = court.bench.verdict(entry, of_tool("ls > <x>")).await;
+    let verdict = judge_models
+        .handler_fixture
+        .verdict(entry, of_tool("ls > <x>"))
+        .await;
     assert_eq!(
         verdict.decision,
         Some((Decision::Allow, "harmless".to_owned()))
     );
-    let body = court.asked();
+    let body = judge_models.asked();
     assert_eq!(body["messages"][0]["content"], "You guard a shell.");
     let question = &body["messages"][1]["content"];
     assert_eq!(question, r#"May shell run {"cmd":"ls > <x>"}?"#);
@@ -124,14 +130,17 @@ async fn the_schema_is_forwarded_to_every_provider() {
             (Judgement::PreToolUse, json!(["allow", "ask", "deny"])),
             (Judgement::Guard, json!(["allow", "deny"])),
         ] {
-            let court = Court::answering(ALLOWED).await;
+            let judge_models = JudgeModels::answering(ALLOWED).await;
             let entry = named(model, Event::ToolGuard, "Well?", Some(schema));
-            let verdict = court.bench.verdict(entry, of_tool("ls")).await;
+            let verdict = judge_models
+                .handler_fixture
+                .verdict(entry, of_tool("ls"))
+                .await;
             assert_eq!(
                 verdict.decision.map(|(decision, _)| decision),
                 Some(Decision::Allow)
             );
-            let body = court.asked();
+            let body = judge_models.asked();
             let sent = body.pointer(place).unwrap_or_else(|| panic!("{body}"));
             assert_eq!(sent["properties"]["decision"]["enum"], decisions);
             assert_eq!(sent["required"], json!(["decision", "reason"]));
@@ -140,24 +149,33 @@ async fn the_schema_is_forwarded_to_every_provider() {
 }
 
 #[tokio::test]
-async fn a_decision_between_other_words_is_found_unless_it_is_a_guards() {
+async fn decision_within_text_is_accepted_except_for_guards() {
     let text = "Let me see.\n```json\n{\"decision\": \"deny\", \"reason\": \"it deletes\"}\n```";
-    let court = Court::answering(text).await;
+    let judge_models = JudgeModels::answering(text).await;
     let entry = judge(Event::PreToolUse, "Well?", Some(Judgement::PreToolUse));
-    let verdict = court.bench.verdict(entry, of_tool("rm -rf /")).await;
+    let verdict = judge_models
+        .handler_fixture
+        .verdict(entry, of_tool("rm -rf /"))
+        .await;
     assert_eq!(verdict.denial(), Some("it deletes"));
-    let court = Court::answering(text).await;
+    let judge_models = JudgeModels::answering(text).await;
     let entry = judge(Event::ToolGuard, "Well?", Some(Judgement::Guard));
-    let fault = court.bench.fault(entry, of_tool("rm -rf /")).await;
+    let fault = judge_models
+        .handler_fixture
+        .fault(entry, of_tool("rm -rf /"))
+        .await;
     assert!(fault.contains("guard_decision"), "{fault}");
 }
 
 #[tokio::test]
-async fn a_judge_that_speaks_nonsense_denies_where_failing_does() {
+async fn unparsable_answer_is_a_fault_and_denies_at_guards() {
     for said in ["Sure!", "", r#"{"decision":"maybe","reason":"x"}"#] {
-        let court = Court::answering(said).await;
+        let judge_models = JudgeModels::answering(said).await;
         let entry = judge(Event::PreToolUse, "Well?", Some(Judgement::PreToolUse));
-        let verdict = court.bench.verdict(entry, of_tool("ls")).await;
+        let verdict = judge_models
+            .handler_fixture
+            .verdict(entry, of_tool("ls"))
+            .await;
         assert!(verdict.denial().is_some(), "{said}");
         let fault = verdict.reports[0].result.as_ref().unwrap_err();
         assert_eq!(fault.spent.calls, 1, "it was paid for all the same");
@@ -165,8 +183,8 @@ async fn a_judge_that_speaks_nonsense_denies_where_failing_does() {
 }
 
 #[tokio::test]
-async fn a_guard_blocks_where_there_are_no_decisions() {
-    let court = Court::answering(r#"{"decision":"deny","reason":"off topic"}"#).await;
+async fn guard_answer_blocks_at_events_without_decisions() {
+    let judge_models = JudgeModels::answering(r#"{"decision":"deny","reason":"off topic"}"#).await;
     let entry = judge(
         Event::UserPromptSubmit,
         "{{ prompt }}",
@@ -179,21 +197,24 @@ async fn a_guard_blocks_where_there_are_no_decisions() {
         }),
         ..Input::default()
     };
-    let verdict = court.bench.verdict(entry, input).await;
+    let verdict = judge_models.handler_fixture.verdict(entry, input).await;
     assert_eq!(verdict.denial(), Some("off topic"));
     assert_eq!(
-        court.asked()["messages"][1]["content"],
+        judge_models.asked()["messages"][1]["content"],
         "Is it about whales?"
     );
 }
 
 #[tokio::test]
-async fn without_a_schema_the_answer_is_context() {
-    let court = Court::answering(" The user is in a hurry.\n").await;
+async fn answer_without_schema_is_context() {
+    let judge_models = JudgeModels::answering(" The user is in a hurry.\n").await;
     let entry = judge(Event::TurnStart, "What of it?", None);
-    let verdict = court.bench.verdict(entry, Input::default()).await;
+    let verdict = judge_models
+        .handler_fixture
+        .verdict(entry, Input::default())
+        .await;
     assert_eq!(verdict.context, ["The user is in a hurry."]);
-    assert_eq!(court.asked().get("response_format"), None);
+    assert_eq!(judge_models.asked().get("response_format"), None);
 }
 
 #[tokio::test]
@@ -203,9 +224,14 @@ async fn the_cost_of_prompt_hooks_is_reported() {
         output: Some(100),
         ..ScriptedUsage::default()
     };
-    let court = Court::saying(vec![ScriptedReply::text(ALLOWED).with_usage(usage)]).await;
+    let judge_models =
+        JudgeModels::saying(vec![ScriptedReply::text(ALLOWED).with_usage(usage)]).await;
     let entry = judge(Event::PreToolUse, "Well?", Some(Judgement::PreToolUse));
-    let spent = court.bench.verdict(entry, of_tool("ls")).await.spent;
+    let spent = judge_models
+        .handler_fixture
+        .verdict(entry, of_tool("ls"))
+        .await
+        .spent;
     assert_eq!(
         (spent.calls, spent.input_tokens, spent.output_tokens),
         (1, 1_000, 100)
@@ -216,7 +242,7 @@ async fn the_cost_of_prompt_hooks_is_reported() {
 }
 
 #[tokio::test]
-async fn a_model_that_fails_or_does_not_end_is_a_fault() {
+async fn failing_or_endless_model_is_a_fault() {
     for (reply, part) in [
         (ScriptedReply::error(500), "500"),
         (ScriptedReply::error(401), "401"),
@@ -229,9 +255,12 @@ async fn a_model_that_fails_or_does_not_end_is_a_fault() {
             "refused",
         ),
     ] {
-        let court = Court::saying(vec![reply]).await;
+        let judge_models = JudgeModels::saying(vec![reply]).await;
         let entry = judge(Event::PreToolUse, "Well?", Some(Judgement::PreToolUse));
-        let verdict = court.bench.verdict(entry, of_tool("ls")).await;
+        let verdict = judge_models
+            .handler_fixture
+            .verdict(entry, of_tool("ls"))
+            .await;
         assert!(verdict.denial().is_some(), "{part}");
         let fault = verdict.reports[0].result.as_ref().unwrap_err();
         assert!(fault.message.contains(part), "{fault}");
@@ -240,31 +269,38 @@ async fn a_model_that_fails_or_does_not_end_is_a_fault() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_slow_is_not_waited_for() {
+async fn slow_model_is_abandoned_after_the_timeout() {
     let slow = cachalot_simulator::Fault::slow(Duration::from_secs(600), Duration::ZERO);
-    let court = Court::saying(vec![ScriptedReply::text(ALLOWED).with_fault(slow)]).await;
+    let judge_models =
+        JudgeModels::saying(vec![ScriptedReply::text(ALLOWED).with_fault(slow)]).await;
     let mut entry = judge(Event::PreToolUse, "Well?", Some(Judgement::PreToolUse));
     entry.definition.timeout = Duration::from_millis(150);
-    let verdict = court.bench.verdict(entry, of_tool("ls")).await;
+    let verdict = judge_models
+        .handler_fixture
+        .verdict(entry, of_tool("ls"))
+        .await;
     assert!(verdict.denial().is_some());
 }
 
 #[tokio::test]
-async fn a_template_that_finds_nothing_to_show_is_a_fault_and_nothing_is_asked() {
-    let court = Court::answering(ALLOWED).await;
+async fn template_with_undefined_values_is_a_fault_without_a_request() {
+    let judge_models = JudgeModels::answering(ALLOWED).await;
     let entry = judge(
         Event::PreToolUse,
         "{{ tool_input.path }}",
         Some(Judgement::PreToolUse),
     );
-    let fault = court.bench.fault(entry, of_tool("ls")).await;
+    let fault = judge_models
+        .handler_fixture
+        .fault(entry, of_tool("ls"))
+        .await;
     assert!(fault.contains("tool_input.path"), "{fault}");
-    assert!(court.simulator.received().is_empty());
+    assert!(judge_models.simulator.received().is_empty());
 }
 
 #[tokio::test]
-async fn what_can_never_work_is_a_problem_before() {
-    let bench = Court::answering(ALLOWED).await.bench;
+async fn invalid_model_hook_is_a_problem_at_load() {
+    let handler_fixture = JudgeModels::answering(ALLOWED).await.handler_fixture;
     let tool = Event::PreToolUse;
     let schema = Some(Judgement::PreToolUse);
     for (entry, code) in [
@@ -284,10 +320,10 @@ async fn what_can_never_work_is_a_problem_before() {
         ),
         (judge(Event::AfterLlmCall, "x", None), "wrong-event"),
     ] {
-        let problem = bench.problem(entry);
+        let problem = handler_fixture.problem(entry);
         assert_eq!(problem.code, code, "{problem}");
     }
-    let problem = bench.problem(named("jugde", tool, "x", schema));
+    let problem = handler_fixture.problem(named("jugde", tool, "x", schema));
     assert!(
         problem.message.contains("did you mean `judge`"),
         "{problem}"

@@ -10,17 +10,17 @@ use cachalot_hooks::{Action, Event, Input, Verdict};
 use cachalot_model::Message;
 use futures_util::future::join_all;
 
-use crate::bench::{AMPLE, Bench, command, entry, until_gone};
+use crate::handler_fixture::{HandlerFixture, TIMEOUT, command, entry, until_gone};
 
-/// What something odd comes to.
+/// The expected result of a faulty handler.
 #[derive(Debug, Clone, Copy)]
-enum Comes {
+enum ExpectedResult {
     /// It is a fault with this in its message.
     ToFault(&'static str),
     /// It does no harm.
     ToNothing,
 }
-use Comes::{ToFault, ToNothing};
+use ExpectedResult::{ToFault, ToNothing};
 
 /// An input that is larger than a pipe.
 fn large(event: Event) -> Input {
@@ -42,31 +42,31 @@ fn large(event: Event) -> Input {
 }
 
 /// Runs the line on every event, all at once.
-async fn on_every_event(line: &str, limit: Duration, comes: Comes) {
-    let bench = Bench::new();
-    let told = Event::all().map(|event| {
+async fn on_every_event(line: &str, limit: Duration, comes: ExpectedResult) {
+    let handler_fixture = HandlerFixture::new();
+    let reported = Event::all().map(|event| {
         let line = format!("echo $$ > group-{event}\n{line}");
         let mut entry = command(event, line);
         entry.definition.timeout = limit;
-        bench.verdict(entry, large(event))
+        handler_fixture.verdict(entry, large(event))
     });
-    let verdicts = join_all(told).await;
+    let verdicts = join_all(reported).await;
     for (event, verdict) in Event::all().zip(&verdicts) {
         check(event, verdict, limit, comes);
     }
     // What hangs may not have come so far as to write it.
     let groups: Vec<String> = Event::all()
         .filter_map(|event| {
-            std::fs::read_to_string(bench.root().join(format!("group-{event}"))).ok()
+            std::fs::read_to_string(handler_fixture.root().join(format!("group-{event}"))).ok()
         })
         .map(|text| text.trim().to_owned())
         .filter(|text| !text.is_empty())
         .collect();
-    assert!(limit < AMPLE || groups.len() == verdicts.len());
+    assert!(limit < TIMEOUT || groups.len() == verdicts.len());
     until_gone(&groups).await;
 }
 
-fn check(event: Event, verdict: &Verdict, limit: Duration, comes: Comes) {
+fn check(event: Event, verdict: &Verdict, limit: Duration, comes: ExpectedResult) {
     let report = &verdict.reports[0];
     // The machine may be busy.
     assert!(
@@ -92,7 +92,7 @@ fn check(event: Event, verdict: &Verdict, limit: Duration, comes: Comes) {
 }
 
 #[tokio::test]
-async fn a_handler_that_hangs_is_ended() {
+async fn hanging_handler_is_killed() {
     let limit = Duration::from_millis(200);
     on_every_event("sleep 1000", limit, ToFault("within")).await;
     let stubborn = "trap '' TERM INT HUP; sleep 1000 & while :; do sleep 1; done";
@@ -102,66 +102,71 @@ async fn a_handler_that_hangs_is_ended() {
 }
 
 #[tokio::test]
-async fn a_handler_that_crashes_is_a_fault() {
-    on_every_event("kill -SEGV $$", AMPLE, ToFault("signal 11")).await;
-    on_every_event("echo '{}'; kill -KILL $$", AMPLE, ToFault("signal 9")).await;
-    on_every_event("sleep 1000 & kill -ABRT $$", AMPLE, ToFault("signal 6")).await;
+async fn crashing_handler_is_a_fault() {
+    on_every_event("kill -SEGV $$", TIMEOUT, ToFault("signal 11")).await;
+    on_every_event("echo '{}'; kill -KILL $$", TIMEOUT, ToFault("signal 9")).await;
+    on_every_event("sleep 1000 & kill -ABRT $$", TIMEOUT, ToFault("signal 6")).await;
 }
 
 #[tokio::test]
-async fn a_handler_that_babbles_is_ended() {
-    on_every_event("yes", AMPLE, ToFault("1 MiB to stdout")).await;
-    on_every_event("yes >&2", AMPLE, ToFault("1 MiB to stderr")).await;
+async fn handler_with_endless_output_is_killed() {
+    on_every_event("yes", TIMEOUT, ToFault("1 MiB to stdout")).await;
+    on_every_event("yes >&2", TIMEOUT, ToFault("1 MiB to stderr")).await;
     let slowly = "while :; do echo again; sleep 0.02; done";
     on_every_event(slowly, Duration::from_millis(200), ToFault("within")).await;
 }
 
 #[tokio::test]
-async fn a_handler_that_says_too_much_is_a_fault() {
+async fn too_large_handler_output_is_a_fault() {
     let huge =
         r#"printf '{"system_message": "'; head -c 2000000 /dev/zero | tr '\0' x; printf '"}'"#;
-    on_every_event(huge, AMPLE, ToFault("1 MiB to stdout")).await;
+    on_every_event(huge, TIMEOUT, ToFault("1 MiB to stdout")).await;
 }
 
 #[tokio::test]
-async fn a_handler_that_speaks_no_json_is_a_fault() {
+async fn invalid_json_of_a_handler_is_a_fault() {
     on_every_event(
         r#"cat > /dev/null; echo '{"continue": '"#,
-        AMPLE,
+        TIMEOUT,
         ToFault("JSON"),
     )
     .await;
     on_every_event(
         r#"echo '{"continue": true} and more'"#,
-        AMPLE,
+        TIMEOUT,
         ToFault("JSON"),
     )
     .await;
 }
 
 #[tokio::test]
-async fn a_handler_that_speaks_no_utf_8_is_a_fault() {
+async fn invalid_utf_8_of_a_handler_is_a_fault() {
     let bytes = r#"printf '{"system_message": "\377\376"}'"#;
-    on_every_event(bytes, AMPLE, ToFault("UTF-8")).await;
+    on_every_event(bytes, TIMEOUT, ToFault("UTF-8")).await;
 }
 
 #[tokio::test]
-async fn a_handler_that_does_not_listen_does_no_harm() {
-    on_every_event("exec <&-; echo '{}'", AMPLE, ToNothing).await;
-    on_every_event("head -c 10 > /dev/null; echo '{}'", AMPLE, ToNothing).await;
-    on_every_event("exit 0", AMPLE, ToNothing).await;
+async fn handler_may_ignore_its_input() {
+    on_every_event("exec <&-; echo '{}'", TIMEOUT, ToNothing).await;
+    on_every_event("head -c 10 > /dev/null; echo '{}'", TIMEOUT, ToNothing).await;
+    on_every_event("exit 0", TIMEOUT, ToNothing).await;
 }
 
 #[tokio::test]
-async fn a_handler_that_leaves_others_behind_does_not_leave_them() {
-    on_every_event("sleep 1000 &\necho '{}'", AMPLE, ToNothing).await;
-    on_every_event("(sleep 1000; echo late) <&0 &\necho '{}'", AMPLE, ToNothing).await;
-    on_every_event("yes >&2 &\nsleep 1000", AMPLE, ToFault("1 MiB to stderr")).await;
+async fn background_processes_of_a_handler_are_killed() {
+    on_every_event("sleep 1000 &\necho '{}'", TIMEOUT, ToNothing).await;
+    on_every_event(
+        "(sleep 1000; echo late) <&0 &\necho '{}'",
+        TIMEOUT,
+        ToNothing,
+    )
+    .await;
+    on_every_event("yes >&2 &\nsleep 1000", TIMEOUT, ToFault("1 MiB to stderr")).await;
 }
 
 #[tokio::test]
-async fn a_builtin_that_is_not_there_is_a_problem() {
-    let bench = Bench::new();
+async fn unknown_builtin_is_a_problem() {
+    let handler_fixture = HandlerFixture::new();
     for (name, message) in [
         ("no_such_builtin", "there is no builtin `no_such_builtin`"),
         ("", "a builtin without a name"),
@@ -170,7 +175,7 @@ async fn a_builtin_that_is_not_there_is_a_problem() {
             name: name.to_owned(),
             arguments: Vec::new(),
         };
-        let problem = bench.problem(entry(Event::TurnStart, action));
+        let problem = handler_fixture.problem(entry(Event::TurnStart, action));
         assert_eq!(problem.code, "unknown-builtin");
         assert_eq!(problem.message, message);
     }

@@ -9,7 +9,7 @@ use cachalot_hooks::{Decision, Event, Input, Output, Verdict};
 use cachalot_model::Message;
 use serde_json::{Value, json};
 
-use crate::made::Made;
+use crate::hook_builder::HookBuilder;
 
 fn tool(input: Value) -> Input {
     Input {
@@ -61,14 +61,14 @@ fn rewritten(texts: &[&str]) -> Output {
 }
 
 async fn rewrite(texts: &[&str], unsent: usize, to: &[&str]) -> Verdict {
-    Made::of(Event::BeforeLlmCall)
+    HookBuilder::of(Event::BeforeLlmCall)
         .says(rewritten(to))
         .fire(conversation(texts, unsent))
         .await
 }
 
 #[tokio::test]
-async fn patches_of_arguments_compose_and_the_last_wins() {
+async fn patches_of_arguments_are_merged_and_the_last_wins() {
     let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
     let notes = |output: Output| {
         let seen = Arc::clone(&seen);
@@ -78,7 +78,7 @@ async fn patches_of_arguments_compose_and_the_last_wins() {
             async move { Ok(output) }
         }
     };
-    let verdict = Made::of(Event::ToolInputTransform)
+    let verdict = HookBuilder::of(Event::ToolInputTransform)
         .hook(notes(patch(json!({ "a": { "x": 1 }, "b": 2 }))))
         .hook(notes(patch(json!({ "b": 3, "c": null }))))
         .hook(notes(Output::default()))
@@ -98,7 +98,7 @@ async fn patches_of_arguments_compose_and_the_last_wins() {
 
 #[tokio::test]
 async fn an_empty_patch_and_no_patch_rewrite_nothing() {
-    let made = Made::of(Event::PreToolUse)
+    let made = HookBuilder::of(Event::PreToolUse)
         .says(patch(json!({})))
         .says(Output::default());
     let verdict = made.fire(tool(json!({ "a": 1 }))).await;
@@ -106,8 +106,8 @@ async fn an_empty_patch_and_no_patch_rewrite_nothing() {
 }
 
 #[tokio::test]
-async fn results_compose_and_may_become_empty() {
-    let made = Made::of(Event::ToolResponseTransform)
+async fn rewritten_results_are_chained_and_may_be_empty() {
+    let made = HookBuilder::of(Event::ToolResponseTransform)
         .hook(|input| async move {
             let before = input.tool_response.unwrap();
             assert!(before.is_error);
@@ -119,7 +119,7 @@ async fn results_compose_and_may_become_empty() {
         verdict.updated_tool_response.as_deref(),
         Some("answered!answered!")
     );
-    let made = Made::of(Event::ToolResponseTransform)
+    let made = HookBuilder::of(Event::ToolResponseTransform)
         .says(response(""))
         .says(Output::default());
     let verdict = made.fire(tool(json!({}))).await;
@@ -127,25 +127,28 @@ async fn results_compose_and_may_become_empty() {
 }
 
 #[tokio::test]
-async fn messages_compose_and_what_was_sent_stays() {
-    let verdict = Made::of(Event::BeforeLlmCall)
+async fn rewritten_messages_are_chained_and_sent_ones_kept() {
+    let verdict = HookBuilder::of(Event::BeforeLlmCall)
         .says(rewritten(&["b", "c", "d"]))
         .hook(|input| async move {
-            let told: Vec<String> = input
+            let reported: Vec<String> = input
                 .messages
                 .iter()
                 .map(|message| message.text())
                 .collect();
-            assert_eq!((told.join(" "), input.unsent), ("sent b c d".to_owned(), 3));
+            assert_eq!(
+                (reported.join(" "), input.unsent),
+                ("sent b c d".to_owned(), 3)
+            );
             Ok(rewritten(&["e"]))
         })
         .hook(|input| async move {
-            let told: Vec<String> = input
+            let reported: Vec<String> = input
                 .messages
                 .iter()
                 .map(|message| message.text())
                 .collect();
-            assert_eq!((told.join(" "), input.unsent), ("sent e".to_owned(), 1));
+            assert_eq!((reported.join(" "), input.unsent), ("sent e".to_owned(), 1));
             Ok(Output::default())
         })
         .fire(conversation(&["sent", "new"], 1))
@@ -158,10 +161,10 @@ async fn messages_compose_and_what_was_sent_stays() {
 async fn builtins_receive_values_without_a_json_round_trip() {
     let input = conversation(&["sent", "new"], 1);
     let messages = input.messages.clone();
-    let verdict = Made::of(Event::BeforeLlmCall)
-        .hook(move |told| {
-            let mut pairs = told.messages.iter().zip(&messages);
-            assert!(pairs.all(|(told, given)| Arc::ptr_eq(told, given)));
+    let verdict = HookBuilder::of(Event::BeforeLlmCall)
+        .hook(move |reported| {
+            let mut pairs = reported.messages.iter().zip(&messages);
+            assert!(pairs.all(|(reported, given)| Arc::ptr_eq(reported, given)));
             async { Ok(Output::default()) }
         })
         .fire(input)
@@ -170,14 +173,14 @@ async fn builtins_receive_values_without_a_json_round_trip() {
 }
 
 #[tokio::test]
-async fn the_same_messages_rewrite_nothing() {
+async fn unchanged_messages_are_not_a_rewrite() {
     let verdict = rewrite(&["sent", "new"], 1, &["new"]).await;
     assert_eq!(verdict.updated_messages, None);
     assert!(verdict.messages.is_empty());
 }
 
 #[tokio::test]
-async fn a_rewrite_that_leaves_nothing_or_has_nothing_to_rewrite_is_not_honoured() {
+async fn rewrite_to_no_messages_or_of_sent_ones_is_ignored() {
     for (unsent, to, why) in [
         (1, &[][..], "nothing would be left to be sent"),
         (0, &["new"], "all of them were sent"),
@@ -190,8 +193,8 @@ async fn a_rewrite_that_leaves_nothing_or_has_nothing_to_rewrite_is_not_honoured
 }
 
 #[tokio::test]
-async fn a_failure_keeps_what_was_rewritten_before_it() {
-    let made = Made::of(Event::ToolInputTransform)
+async fn failure_keeps_earlier_rewrites() {
+    let made = HookBuilder::of(Event::ToolInputTransform)
         .says(patch(json!({ "a": 1 })))
         .fails()
         .but(|entry| entry.definition.on_error = Some(OnError::Warn))
@@ -212,12 +215,12 @@ async fn a_failure_keeps_what_was_rewritten_before_it() {
 }
 
 #[tokio::test]
-async fn a_rewrite_that_is_not_honoured_keeps_the_denial_beside_it() {
+async fn ignored_rewrite_keeps_its_denial() {
     let output = Output {
         block: Some("no".to_owned()),
         ..rewritten(&[])
     };
-    let made = Made::of(Event::BeforeLlmCall).says(output);
+    let made = HookBuilder::of(Event::BeforeLlmCall).says(output);
     let verdict = made.fire(conversation(&["sent", "new"], 1)).await;
     assert_eq!(verdict.denial(), Some("no"));
     assert_eq!(verdict.updated_messages, None);
@@ -229,7 +232,7 @@ async fn a_block_does_not_stop_later_hooks() {
         permission: Some((Decision::Deny, Some("no".to_owned()))),
         ..Output::default()
     };
-    let made = Made::of(Event::PreToolUse)
+    let made = HookBuilder::of(Event::PreToolUse)
         .says(denial)
         .says(patch(json!({ "a": 1 })));
     let verdict = made.fire(tool(json!({}))).await;
@@ -239,8 +242,8 @@ async fn a_block_does_not_stop_later_hooks() {
 }
 
 #[tokio::test]
-async fn one_that_takes_too_long_does_not_end_the_next() {
-    let verdict = Made::of(Event::ToolInputTransform)
+async fn hook_after_a_timed_out_one_still_runs() {
+    let verdict = HookBuilder::of(Event::ToolInputTransform)
         .hook(|_| std::future::pending())
         .but(|entry| entry.definition.timeout = Duration::from_millis(100))
         .says(patch(json!({ "a": 1 })))
@@ -254,7 +257,7 @@ async fn one_that_takes_too_long_does_not_end_the_next() {
 }
 
 /// Two hooks that each wait until both were told; whoever waits in vain says nothing.
-fn meet(event: Event) -> Made {
+fn meet(event: Event) -> HookBuilder {
     let meeting = Arc::new(tokio::sync::Barrier::new(2));
     let hook = |meeting: Arc<tokio::sync::Barrier>| {
         move |_: Input| {
@@ -266,7 +269,7 @@ fn meet(event: Event) -> Made {
         }
     };
     let limit = Duration::from_millis(100);
-    Made::of(event)
+    HookBuilder::of(event)
         .hook(hook(Arc::clone(&meeting)))
         .but(|entry| entry.definition.timeout = limit)
         .hook(hook(meeting))
@@ -274,7 +277,7 @@ fn meet(event: Event) -> Made {
 }
 
 #[tokio::test]
-async fn hooks_that_rewrite_nothing_run_beside_each_other() {
+async fn hooks_without_rewrites_run_concurrently() {
     let verdict = meet(Event::UserPromptSubmit).verdict().await;
     assert!(verdict.reports.iter().all(|report| report.result.is_ok()));
     let verdict = meet(Event::ToolInputTransform).verdict().await;
@@ -287,7 +290,7 @@ async fn a_sequential_hook_receives_the_rewrites_of_previous_hooks() {
     let verdict = made.verdict().await;
     assert!(verdict.reports[0].result.is_err());
 
-    let verdict = Made::of(Event::PostToolUse)
+    let verdict = HookBuilder::of(Event::PostToolUse)
         .says(response("shorter"))
         .hook(|input| async move {
             Ok(response(&format!(

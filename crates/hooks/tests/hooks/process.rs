@@ -6,7 +6,7 @@ use cachalot_hooks::input::{Prompt, ToolUse};
 use cachalot_hooks::{Decision, Dialect, Event, Input};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, command, running, until_gone};
+use crate::handler_fixture::{HandlerFixture, command, running, until_gone};
 
 fn of_tool() -> Input {
     Input {
@@ -23,24 +23,24 @@ fn of_tool() -> Input {
 
 #[tokio::test]
 async fn a_command_receives_json_on_stdin() {
-    let bench = Bench::new();
+    let handler_fixture = HandlerFixture::new();
     let entry = command(Event::PreToolUse, "cat > told.json");
-    let verdict = bench.verdict(entry, of_tool()).await;
+    let verdict = handler_fixture.verdict(entry, of_tool()).await;
     assert_eq!(verdict.messages, [] as [String; 0]);
-    let told: Value = serde_json::from_str(&bench.read("told.json")).unwrap();
-    assert_eq!(told["hook_event_name"], "pre_tool_use");
-    assert_eq!(told["session_id"], "s-1");
-    assert_eq!(told["tool_name"], "shell");
-    assert_eq!(told["tool_input"], json!({ "cmd": "ls" }));
+    let reported: Value = serde_json::from_str(&handler_fixture.read("told.json")).unwrap();
+    assert_eq!(reported["hook_event_name"], "pre_tool_use");
+    assert_eq!(reported["session_id"], "s-1");
+    assert_eq!(reported["tool_name"], "shell");
+    assert_eq!(reported["tool_input"], json!({ "cmd": "ls" }));
 }
 
 #[tokio::test]
 async fn a_json_verdict_on_stdout_is_applied() {
-    let bench = Bench::new();
+    let handler_fixture = HandlerFixture::new();
     let said = json!({ "hook_specific_output": {
         "permission_decision": "deny", "permission_decision_reason": "not today",
     } });
-    let verdict = bench
+    let verdict = handler_fixture
         .verdict(
             command(Event::PreToolUse, format!("echo '{said}'")),
             of_tool(),
@@ -50,19 +50,19 @@ async fn a_json_verdict_on_stdout_is_applied() {
 }
 
 #[tokio::test]
-async fn exit_code_two_blocks_with_what_stands_on_stderr() {
-    let bench = Bench::new();
+async fn exit_code_2_blocks_with_the_text_of_stderr() {
+    let handler_fixture = HandlerFixture::new();
     let entry = command(Event::PreToolUse, "echo 'no rm here' >&2; exit 2");
-    let verdict = bench.verdict(entry, of_tool()).await;
+    let verdict = handler_fixture.verdict(entry, of_tool()).await;
     assert_eq!(verdict.denial(), Some("no rm here"));
 }
 
 #[tokio::test]
-async fn another_exit_code_denies_only_where_failing_does() {
-    let bench = Bench::new();
+async fn other_exit_code_denies_only_at_guards() {
+    let handler_fixture = HandlerFixture::new();
     for (event, denies) in [(Event::PreToolUse, true), (Event::PostToolUse, false)] {
         let entry = command(event, "echo 'out of disk' >&2; exit 7");
-        let verdict = bench.verdict(entry, of_tool()).await;
+        let verdict = handler_fixture.verdict(entry, of_tool()).await;
         assert_eq!(verdict.denial().is_some(), denies, "{event}");
         let fault = verdict.reports[0].result.as_ref().unwrap_err();
         assert!(fault.message.contains("out of disk"), "{fault}");
@@ -70,9 +70,9 @@ async fn another_exit_code_denies_only_where_failing_does() {
 }
 
 #[tokio::test]
-async fn plain_stdout_is_context_where_there_is_context() {
-    let bench = Bench::new();
-    let verdict = bench
+async fn plain_stdout_is_context_at_events_with_context() {
+    let handler_fixture = HandlerFixture::new();
+    let verdict = handler_fixture
         .verdict(
             command(Event::TurnStart, "echo 'It rains.'"),
             Input::default(),
@@ -82,8 +82,10 @@ async fn plain_stdout_is_context_where_there_is_context() {
 }
 
 #[tokio::test]
-async fn a_command_has_the_environment_that_its_definition_says_at_the_time() {
-    let bench = Bench::new().with("TOKEN", "t-1").with("HIDDEN", "h");
+async fn command_env_is_expanded_when_the_command_runs() {
+    let handler_fixture = HandlerFixture::new()
+        .with("TOKEN", "t-1")
+        .with("HIDDEN", "h");
     let mut entry = command(Event::TurnStart, "echo \"$A|$B|$C|$TOKEN\"");
     entry.definition.env = [
         ("A", "x-${env.TOKEN}"),
@@ -92,38 +94,41 @@ async fn a_command_has_the_environment_that_its_definition_says_at_the_time() {
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into();
-    let verdict = bench.verdict(entry, Input::default()).await;
+    let verdict = handler_fixture.verdict(entry, Input::default()).await;
     assert_eq!(verdict.context, ["x-t-1||$HIDDEN|t-1"]);
 }
 
 #[tokio::test]
-async fn nothing_of_our_own_environment_reaches_a_command() {
-    let bench = Bench::new();
+async fn command_does_not_inherit_the_environment_of_the_program() {
+    let handler_fixture = HandlerFixture::new();
     let entry = command(Event::TurnStart, "echo \"[$CARGO_MANIFEST_DIR]\"");
-    let verdict = bench.verdict(entry, Input::default()).await;
+    let verdict = handler_fixture.verdict(entry, Input::default()).await;
     assert_eq!(verdict.context, ["[]"]);
 }
 
 #[tokio::test]
 async fn the_variables_of_a_dialect_are_set() {
-    let bench = Bench::new();
+    let handler_fixture = HandlerFixture::new();
     let mut entry = command(Event::SessionStart, "echo \"$CLAUDE_PROJECT_DIR\"");
     entry.dialect = Dialect::Claude;
     entry.event_name = "SessionStart".into();
     let input = Input {
-        cwd: bench.root(),
+        cwd: handler_fixture.root(),
         ..Input::default()
     };
-    let verdict = bench.verdict(entry, input).await;
-    assert_eq!(verdict.context, [bench.root().display().to_string()]);
+    let verdict = handler_fixture.verdict(entry, input).await;
+    assert_eq!(
+        verdict.context,
+        [handler_fixture.root().display().to_string()]
+    );
 }
 
 #[tokio::test]
 async fn a_command_runs_in_its_configured_directory() {
-    let bench = Bench::new();
-    let root = bench.root().display().to_string();
-    let bench = bench.with("HOME", &root).with("WHERE", "a/b");
-    std::fs::create_dir_all(bench.root().join("a/b")).unwrap();
+    let handler_fixture = HandlerFixture::new();
+    let root = handler_fixture.root().display().to_string();
+    let handler_fixture = handler_fixture.with("HOME", &root).with("WHERE", "a/b");
+    std::fs::create_dir_all(handler_fixture.root().join("a/b")).unwrap();
     for (named, place) in [
         (None, ""),
         (Some("a"), "/a"),
@@ -136,40 +141,40 @@ async fn a_command_runs_in_its_configured_directory() {
     ] {
         let mut entry = command(Event::TurnStart, "pwd -P");
         entry.definition.working_dir = named.map(str::to_owned);
-        let verdict = bench.verdict(entry, Input::default()).await;
+        let verdict = handler_fixture.verdict(entry, Input::default()).await;
         assert_eq!(verdict.context, [format!("{root}{place}")], "{named:?}");
     }
     let input = Input {
-        cwd: bench.root().join("a"),
+        cwd: handler_fixture.root().join("a"),
         ..Input::default()
     };
-    let verdict = bench
+    let verdict = handler_fixture
         .verdict(command(Event::TurnStart, "pwd -P"), input)
         .await;
     assert_eq!(verdict.context, [format!("{root}/a")]);
 }
 
 #[tokio::test]
-async fn a_directory_that_is_not_there_is_named() {
-    let bench = Bench::new();
+async fn missing_working_directory_is_named() {
+    let handler_fixture = HandlerFixture::new();
     for (named, part) in [("no/such", "no/such` that"), ("$NOWHERE/x", "`NOWHERE`")] {
         let mut entry = command(Event::TurnStart, "pwd");
         entry.definition.working_dir = Some(named.to_owned());
-        let fault = bench.fault(entry, Input::default()).await;
+        let fault = handler_fixture.fault(entry, Input::default()).await;
         assert!(fault.contains(part), "{fault}");
     }
 }
 
 #[tokio::test]
-async fn a_command_that_is_not_there_is_a_fault_with_a_remedy() {
-    let bench = Bench::new();
-    std::fs::write(bench.root().join("check.sh"), "echo\n").unwrap();
+async fn missing_command_is_a_fault_with_a_remedy() {
+    let handler_fixture = HandlerFixture::new();
+    std::fs::write(handler_fixture.root().join("check.sh"), "echo\n").unwrap();
     for (line, what, remedy) in [
         ("no-such-command-here", "not found", "install it"),
         ("./nowhere/check.sh", "not found", "working_dir"),
         ("./check.sh", "cannot be run", "chmod +x"),
     ] {
-        let fault = bench
+        let fault = handler_fixture
             .fault(command(Event::PreToolUse, line), of_tool())
             .await;
         assert!(fault.contains(what) && fault.contains(remedy), "{fault}");
@@ -177,18 +182,18 @@ async fn a_command_that_is_not_there_is_a_fault_with_a_remedy() {
 }
 
 #[tokio::test]
-async fn a_line_that_can_never_run_is_a_problem_before() {
-    let bench = Bench::new();
+async fn invalid_command_line_is_a_problem_at_load() {
+    let handler_fixture = HandlerFixture::new();
     for (line, part) in [("", "empty"), (" \n", "empty"), ("a\0b", "NUL")] {
-        let problem = bench.problem(command(Event::Stop, line));
+        let problem = handler_fixture.problem(command(Event::Stop, line));
         assert!(problem.message.contains(part), "{problem}");
         assert!(problem.message.contains("`stop`"), "{problem}");
     }
 }
 
 #[tokio::test]
-async fn an_input_that_is_larger_than_pipes_goes_through_while_the_command_speaks() {
-    let bench = Bench::new();
+async fn input_larger_than_a_pipe_is_written_while_output_is_read() {
+    let handler_fixture = HandlerFixture::new();
     let text = "Wörter. ".repeat(100_000);
     let input = Input {
         prompt: Some(Prompt {
@@ -198,26 +203,28 @@ async fn an_input_that_is_larger_than_pipes_goes_through_while_the_command_speak
         ..Input::default()
     };
     let line = "printf 'x%.0s' $(seq 20000); cat > told.json";
-    let report = bench
+    let report = handler_fixture
         .report(command(Event::UserPromptSubmit, line), input)
         .await;
     let said = report.result.unwrap();
     assert_eq!(said.additional_context.map(|text| text.len()), Some(20_000));
-    let told: Value = serde_json::from_str(&bench.read("told.json")).unwrap();
-    assert_eq!(told["prompt"], text.as_str());
+    let reported: Value = serde_json::from_str(&handler_fixture.read("told.json")).unwrap();
+    assert_eq!(reported["prompt"], text.as_str());
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_ends_a_command_and_all_that_it_has_started() {
-    let bench = Bench::new();
+async fn cancelled_turn_kills_the_process_group() {
+    let handler_fixture = HandlerFixture::new();
     let line = "echo $$ > group; sleep 1000 & (trap '' TERM HUP; sleep 1000)";
-    let hooks = bench.hooks(vec![command(Event::Stop, line)]).unwrap();
+    let hooks = handler_fixture
+        .hooks(vec![command(Event::Stop, line)])
+        .unwrap();
     let input = Input {
         event: Event::Stop,
         ..Input::default()
     };
     let firing = hooks.fire(input);
-    let file = bench.root().join("group");
+    let file = handler_fixture.root().join("group");
     let begun = Instant::now();
     let started = async {
         while std::fs::read_to_string(&file).map_or(0, |text| text.len()) == 0 {
@@ -232,18 +239,18 @@ async fn a_cancelled_turn_ends_a_command_and_all_that_it_has_started() {
         _ = firing => panic!("it ended"),
         () = started => {}
     }
-    until_gone(&[bench.read("group").trim().to_owned()]).await;
+    until_gone(&[handler_fixture.read("group").trim().to_owned()]).await;
 }
 
 #[tokio::test]
-async fn what_lets_go_of_the_outputs_was_meant_to_stay_and_does() {
-    let bench = Bench::new();
+async fn daemon_that_closes_its_outputs_is_left_running() {
+    let handler_fixture = HandlerFixture::new();
     let line = "echo $$ > group; sleep 1000 < /dev/null > /dev/null 2>&1 &\necho '{}'";
-    let report = bench
+    let report = handler_fixture
         .report(command(Event::Stop, line), Input::default())
         .await;
     assert!(report.result.is_ok(), "{report:?}");
-    let group = bench.read("group").trim().to_owned();
+    let group = handler_fixture.read("group").trim().to_owned();
     if cfg!(target_os = "linux") {
         assert_eq!(running(std::slice::from_ref(&group)).len(), 1);
     }
@@ -252,16 +259,16 @@ async fn what_lets_go_of_the_outputs_was_meant_to_stay_and_does() {
 }
 
 #[tokio::test]
-async fn a_descendant_that_holds_the_outputs_does_not_delay_the_verdict() {
-    let bench = Bench::new();
+async fn descendant_with_open_outputs_does_not_delay_the_verdict() {
+    let handler_fixture = HandlerFixture::new();
     let line = r#"echo $$ > group; sleep 1000 &
         echo '{"hook_specific_output": {"permission_decision": "ask"}}'"#;
     let begun = Instant::now();
-    let verdict = bench
+    let verdict = handler_fixture
         .verdict(command(Event::PreToolUse, line), of_tool())
         .await;
     let decision = verdict.decision.map(|(decision, _)| decision);
     assert_eq!(decision, Some(Decision::Ask));
     assert!(begun.elapsed() < Duration::from_secs(20));
-    until_gone(&[bench.read("group").trim().to_owned()]).await;
+    until_gone(&[handler_fixture.read("group").trim().to_owned()]).await;
 }

@@ -15,7 +15,7 @@ use cachalot_model::{
 use cachalot_storage::{HttpClient, HttpOptions};
 use serde_json::{Value, json};
 
-use crate::made::{entry, surroundings};
+use crate::hook_builder::{entry, hook_dependencies};
 use crate::seam::Agent;
 
 const KNOWN: &str = "correct \"horse\" battery";
@@ -39,7 +39,7 @@ pub(crate) fn builtins(place: &Path) -> Builtins {
 /// The hooks of an agent with these sections, of which no file names any.
 pub(crate) fn hooks(place: &Path, sections: &str) -> Hooks {
     let agent = Agent::of("root", &[], sections);
-    Hooks::assemble(Vec::new(), &agent, &surroundings(builtins(place))).unwrap()
+    Hooks::assemble(Vec::new(), &agent, &hook_dependencies(builtins(place))).unwrap()
 }
 
 async fn fire(sections: &str, input: Input) -> Verdict {
@@ -94,7 +94,7 @@ async fn objection(sections: &str, arguments: Value) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_call_with_a_secret_is_refused_and_never_rewritten() {
+async fn call_with_a_secret_is_denied_and_not_rewritten() {
     for arguments in [
         json!({"cwd": "/tmp", "command": format!("echo '{KNOWN}' > key")}),
         json!({"command": "curl -H 'Authorization: Bearer abcdefgh12345678' https://host"}),
@@ -114,7 +114,7 @@ async fn a_call_with_a_secret_is_refused_and_never_rewritten() {
 
 /// The model has seen a file with a mask, and would write the mask over the secret.
 #[tokio::test]
-async fn a_call_with_a_mask_is_refused_wherever_secrets_are_masked() {
+async fn call_with_a_mask_is_denied() {
     for arguments in [
         json!({"path": ".env", "content": "KEY=[secret]\nPORT=80"}),
         json!({"content": {"deep": [["[secret]"]]}}),
@@ -130,13 +130,13 @@ async fn a_call_with_a_mask_is_refused_wherever_secrets_are_masked() {
 }
 
 #[tokio::test]
-async fn names_and_numbers_of_arguments_are_no_secrets() {
+async fn names_and_numbers_in_arguments_are_not_secrets() {
     let harmless = json!({"command": "ls", "max_token": 5, "token": "harmless", "n": 1.50});
     assert_eq!(objection(ON, harmless).await, None);
 }
 
 #[tokio::test]
-async fn what_holds_no_secret_is_not_rewritten() {
+async fn texts_without_secrets_are_not_rewritten() {
     let harmless = json!({"path": "a.txt", "null": null, "list": [1, true, "Basic knowledge"]});
     assert_eq!(objection(ON, harmless).await, None);
     assert_eq!(objection(ON, json!({})).await, None);
@@ -167,7 +167,7 @@ async fn results_and_failures_of_tools_are_masked() {
 }
 
 #[tokio::test]
-async fn a_secret_is_known_in_every_spelling() {
+async fn secret_is_found_in_every_encoding() {
     let text = r#"{"p": "correct \"horse\" battery"} ?p=correct%20%22horse%22%20battery"#;
     let verdict = fire(ON, answered(text, false)).await;
     assert_eq!(
@@ -177,7 +177,7 @@ async fn a_secret_is_known_in_every_spelling() {
 }
 
 #[tokio::test]
-async fn a_private_key_does_not_take_the_rest_of_a_result_with_it() {
+async fn private_key_is_masked_without_the_rest_of_a_result() {
     let key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQ\nC7VJTUt9Us8cKjMzEfYyjiWA4R4==\n-----END PRIVATE KEY-----";
     let verdict = fire(
         ON,
@@ -191,7 +191,7 @@ async fn a_private_key_does_not_take_the_rest_of_a_result_with_it() {
 }
 
 #[tokio::test]
-async fn only_messages_that_were_not_sent_are_masked() {
+async fn only_unsent_messages_are_masked() {
     let secret = format!("my key is {SHAPED}");
     let sent = Message::user(&secret);
     let unsent = [
@@ -231,7 +231,7 @@ async fn only_messages_that_were_not_sent_are_masked() {
 }
 
 #[tokio::test]
-async fn calls_of_tools_stay_json_and_thoughts_and_images_stay_as_they_are() {
+async fn masked_calls_stay_valid_json_and_reasoning_and_images_unchanged() {
     let call = |arguments: String| {
         Block::ToolUse(Called {
             id: "call-1".into(),
@@ -270,7 +270,7 @@ async fn calls_of_tools_stay_json_and_thoughts_and_images_stay_as_they_are() {
 }
 
 #[tokio::test]
-async fn known_secrets_are_masked_by_default_and_what_looks_like_one_where_the_section_says_so() {
+async fn section_decides_whether_credential_shapes_are_masked() {
     for (sections, known, shaped) in [
         ("", true, false),
         ("redact_secrets:", true, false),
@@ -290,12 +290,12 @@ async fn known_secrets_are_masked_by_default_and_what_looks_like_one_where_the_s
 }
 
 #[tokio::test]
-async fn a_file_may_name_it_where_the_section_turns_it_off() {
+async fn file_can_name_the_builtin_when_the_section_disables_it() {
     let place = tempfile::tempdir().unwrap();
     let agent = Agent::of("root", &[], "redact_secrets: false");
     let named = entry(Event::PreToolUse, "redact_secrets", &[]);
     let builtins = builtins(place.path());
-    let hooks = Hooks::assemble(vec![named], &agent, &surroundings(builtins)).unwrap();
+    let hooks = Hooks::assemble(vec![named], &agent, &hook_dependencies(builtins)).unwrap();
     let mut input = given(json!({"a": SHAPED}));
     input.event = Event::PreToolUse;
     let verdict = hooks.fire(input).await;
@@ -305,7 +305,7 @@ async fn a_file_may_name_it_where_the_section_turns_it_off() {
 }
 
 #[tokio::test]
-async fn other_events_and_empty_ones_are_no_faults() {
+async fn other_events_and_empty_inputs_are_ignored() {
     let place = tempfile::tempdir().unwrap();
     let builtins = builtins(place.path());
     let builtin = builtins.get("redact_secrets").unwrap();

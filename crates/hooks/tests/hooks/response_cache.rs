@@ -14,24 +14,29 @@ use cachalot_hooks::{Builtin as _, Event, Input};
 use cachalot_model::StopReason;
 use serde_json::json;
 
-use crate::answering::{Came, Making, Turn, WORTH, making, world};
+use crate::response_cache_fixture::{
+    FixtureBuilder, Turn, TurnResult, WORTH, fixture, fixture_builder,
+};
 
 pub(crate) const ON: &str = "{enabled: true}";
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_replay_says_where_it_comes_from_and_what_it_saves() {
-    for making in [making(ON), making(ON).in_process()] {
-        let world = making.make();
+async fn replay_reports_provenance_and_savings() {
+    for fixture_builder in [fixture_builder(ON), fixture_builder(ON).in_process()] {
+        let fixture = fixture_builder.make();
         let turn = Turn::saying("How deep can it dive?");
-        assert!(matches!(world.ask(turn.clone(), "2 km").await, Came::Ran));
-        let row = world.row().await;
+        assert!(matches!(
+            fixture.ask(turn.clone(), "2 km").await,
+            TurnResult::Ran
+        ));
+        let row = fixture.row().await;
         assert_eq!((row.answered, row.paid), (CallStatus::Miss, WORTH));
         assert_eq!((row.kind.as_str(), row.name.as_str()), ("turn", "root"));
         assert_eq!((row.scope.as_str(), row.not_stored), ("user:ann", None));
 
-        world.after(3 * MINUTE + Duration::from_secs(5));
-        let replay = world.ask(turn, "").await.replayed();
+        fixture.after(3 * MINUTE + Duration::from_secs(5));
+        let replay = fixture.ask(turn, "").await.replayed();
         assert_eq!((replay.content.as_str(), replay.saved), ("2 km", WORTH));
         let key = &replay.metadata["key"];
         let said = format!("answered before, 3 minutes ago (key {})", &key[..8]);
@@ -39,8 +44,8 @@ async fn a_replay_says_where_it_comes_from_and_what_it_saves() {
         assert_eq!(*key, row.key);
         assert_eq!(replay.metadata["age_seconds"], "185");
         assert_eq!(replay.metadata["model"], "openai/gpt-4o");
-        world.cache.ledger().flush().await;
-        let totals = world.cache.ledger().totals().unwrap();
+        fixture.cache.ledger().flush().await;
+        let totals = fixture.cache.ledger().totals().unwrap();
         let [(kind, name, totals)] = &totals[..] else {
             panic!("{totals:?}")
         };
@@ -52,21 +57,21 @@ async fn a_replay_says_where_it_comes_from_and_what_it_saves() {
 }
 
 #[tokio::test]
-async fn what_was_kept_is_found_by_its_kind_and_can_be_removed() {
-    let world = world(ON);
-    world.ask(Turn::saying("one"), "1").await;
-    world.ask(Turn::saying("two"), "2").await;
-    let entries = world.entries().await;
+async fn stored_answers_are_found_by_kind_and_can_be_removed() {
+    let fixture = fixture(ON);
+    fixture.ask(Turn::saying("one"), "1").await;
+    fixture.ask(Turn::saying("two"), "2").await;
+    let entries = fixture.entries().await;
     assert_eq!(entries.len(), 2);
     assert!(entries.iter().all(|entry| entry.kind == CallKind::Turn));
     assert!(entries.iter().all(|entry| entry.name == "root"));
-    let of_one = world.ask(Turn::saying("one"), "").await.replayed();
+    let of_one = fixture.ask(Turn::saying("one"), "").await.replayed();
     let which = EntryFilter {
         key: Some(of_one.metadata["key"].parse().unwrap()),
         ..EntryFilter::default()
     };
     assert_eq!(
-        world
+        fixture
             .cache
             .erase(&which, false)
             .await
@@ -75,20 +80,20 @@ async fn what_was_kept_is_found_by_its_kind_and_can_be_removed() {
             .len(),
         1
     );
-    assert!(!world.ask(Turn::saying("one"), "1").await.is_replay());
-    assert!(world.ask(Turn::saying("two"), "").await.is_replay());
+    assert!(!fixture.ask(Turn::saying("one"), "1").await.is_replay());
+    assert!(fixture.ask(Turn::saying("two"), "").await.is_replay());
 }
 
 #[tokio::test]
-async fn a_turn_that_read_a_file_is_not_replayed_after_the_file_has_changed() {
-    let world = world(ON);
-    world.write("a", "one");
+async fn changed_file_invalidates_the_stored_turn() {
+    let fixture = fixture(ON);
+    fixture.write("a", "one");
     let turn = Turn::saying("What is in a?");
-    let reading = turn.clone().calling("read_file", world.read("a"));
-    assert!(world.keeps(reading, "one").await);
-    world.write("a", "another");
-    assert!(!world.ask(turn.clone(), "").await.is_replay());
-    let reason = world.rows().await[0].reason.clone().unwrap();
+    let reading = turn.clone().calling("read_file", fixture.read("a"));
+    assert!(fixture.keeps(reading, "one").await);
+    fixture.write("a", "another");
+    assert!(!fixture.ask(turn.clone(), "").await.is_replay());
+    let reason = fixture.rows().await[0].reason.clone().unwrap();
     assert!(
         reason.contains("changed since") && reason.contains("/a changed"),
         "{reason}"
@@ -96,90 +101,90 @@ async fn a_turn_that_read_a_file_is_not_replayed_after_the_file_has_changed() {
 }
 
 #[tokio::test]
-async fn what_changed_while_the_turn_went_on_is_not_stored() {
-    let world = world(ON);
-    world.write("a", "one");
-    world.write("b", "same");
-    let seen = world.read("a");
-    world.write("a", "another");
+async fn file_changed_during_the_turn_prevents_storing() {
+    let fixture = fixture(ON);
+    fixture.write("a", "one");
+    fixture.write("b", "same");
+    let seen = fixture.read("a");
+    fixture.write("a", "another");
     let turn = Turn::saying("What is in a and b?")
         .calling("read_file", seen)
-        .calling("read_file", world.read("b"));
-    let why = world.refusal(turn, "one and same").await;
+        .calling("read_file", fixture.read("b"));
+    let why = fixture.refusal(turn, "one and same").await;
     assert!(why.contains("changed since"), "{why}");
 }
 
 #[tokio::test]
-async fn the_union_of_what_all_calls_read_decides() {
+async fn entry_depends_on_the_witnesses_of_all_calls() {
     for changed in ["a", "b"] {
-        let world = world(ON);
-        world.write("a", "one");
-        world.write("b", "two");
+        let fixture = fixture(ON);
+        fixture.write("a", "one");
+        fixture.write("b", "two");
         let turn = Turn::saying("What is in a and b?");
         let reading = turn
             .clone()
-            .calling("read_file", world.read("a"))
+            .calling("read_file", fixture.read("a"))
             .calling("calculate", Witnesses::default())
-            .calling("read_file", world.read("b"));
-        assert!(world.keeps(reading, "one and two").await);
-        world.write(changed, "another");
-        assert!(!world.ask(turn, "").await.is_replay(), "{changed}");
+            .calling("read_file", fixture.read("b"));
+        assert!(fixture.keeps(reading, "one and two").await);
+        fixture.write(changed, "another");
+        assert!(!fixture.ask(turn, "").await.is_replay(), "{changed}");
     }
 }
 
 #[tokio::test]
-async fn a_tool_without_witness_needs_a_stated_time_to_live() {
+async fn tool_without_witnesses_requires_a_ttl() {
     let turn = || Turn::saying("News?").calling("web_fetch", Witnesses::unknown("the net"));
-    let why = world(ON).refusal(turn(), "none").await;
+    let why = fixture(ON).refusal(turn(), "none").await;
     assert_eq!(
         why,
         "`web_fetch` leaves no witness (the net); the answer would be kept with a `ttl`"
     );
-    let world = world("{enabled: true, ttl: 10m}");
-    assert!(world.keeps(turn(), "none").await);
-    world.after(10 * MINUTE);
-    assert!(!world.ask(turn(), "none").await.is_replay());
-    assert_eq!(world.row().await.reason.as_deref(), Some("expired"));
+    let fixture = fixture("{enabled: true, ttl: 10m}");
+    assert!(fixture.keeps(turn(), "none").await);
+    fixture.after(10 * MINUTE);
+    assert!(!fixture.ask(turn(), "none").await.is_replay());
+    assert_eq!(fixture.row().await.reason.as_deref(), Some("expired"));
 }
 
 #[tokio::test]
-async fn with_a_time_to_live_what_is_known_is_still_checked() {
-    let world = world("{enabled: true, ttl: 10m}");
-    world.write("a", "one");
+async fn witnesses_are_checked_also_with_a_ttl() {
+    let fixture = fixture("{enabled: true, ttl: 10m}");
+    fixture.write("a", "one");
     let turn = Turn::saying("News of a?");
     let calling = turn
         .clone()
         .calling("web_fetch", Witnesses::unknown("the net"))
-        .calling("read_file", world.read("a"));
-    assert!(world.keeps(calling, "none").await);
-    world.write("a", "another");
-    assert!(!world.ask(turn, "").await.is_replay());
+        .calling("read_file", fixture.read("a"));
+    assert!(fixture.keeps(calling, "none").await);
+    fixture.write("a", "another");
+    assert!(!fixture.ask(turn, "").await.is_replay());
 }
 
 #[tokio::test]
-async fn an_answer_lasts_no_longer_than_what_its_tools_found() {
+async fn answer_expires_with_its_tool_results() {
     let unknown = || Witnesses::unknown("the net");
     for (section, witnesses) in [
         ("{enabled: true, ttl: 1h}", unknown()),
         (ON, Witnesses::default()),
     ] {
-        let world = world(section);
-        let now = world.clock.now();
+        let fixture = fixture(section);
+        let now = fixture.clock.now();
         let turn = Turn::saying("News?")
             .calling("web_fetch", witnesses.clone())
             .until(now + 1_000)
             .calling("forecast", witnesses)
             .until(now + 60_000);
-        assert!(world.keeps(turn.clone(), "none").await, "{section}");
-        world.after(Duration::from_secs(1));
-        assert!(!world.ask(turn.clone(), "none").await.is_replay());
-        let row = world.row().await;
+        assert!(fixture.keeps(turn.clone(), "none").await, "{section}");
+        fixture.after(Duration::from_secs(1));
+        assert!(!fixture.ask(turn.clone(), "none").await.is_replay());
+        let row = fixture.row().await;
         assert_eq!(row.reason.as_deref(), Some("expired"), "{section}");
         // What it was built from lasts no longer, either.
         let why = row.not_stored.unwrap();
         assert_eq!(why, "what `web_fetch` found has expired meanwhile");
     }
-    let flat = world("{enabled: true, path: answers.json}");
+    let flat = fixture("{enabled: true, path: answers.json}");
     let turn = Turn::saying("News?")
         .calling("docs", Witnesses::default())
         .until(flat.clock.now() + 1_000);
@@ -188,7 +193,7 @@ async fn an_answer_lasts_no_longer_than_what_its_tools_found() {
 }
 
 #[tokio::test]
-async fn each_refusal_has_a_reason_in_the_ledger() {
+async fn every_unstored_turn_has_a_reason_in_the_ledger() {
     let asked = || Turn::saying("Question?");
     let finish = |finish| asked().answered(|answer| answer.finish = finish);
     for (turn, text, expected) in [
@@ -247,49 +252,49 @@ async fn each_refusal_has_a_reason_in_the_ledger() {
             "no key: the conversation before",
         ),
     ] {
-        let world = world(ON);
-        let why = world.refusal(turn.clone(), text).await;
+        let fixture = fixture(ON);
+        let why = fixture.refusal(turn.clone(), text).await;
         assert!(why.contains(expected), "{expected}: {why}");
-        assert!(world.entries().await.is_empty(), "{expected}");
-        assert!(!world.ask(turn, text).await.is_replay(), "{expected}");
+        assert!(fixture.entries().await.is_empty(), "{expected}");
+        assert!(!fixture.ask(turn, text).await.is_replay(), "{expected}");
     }
 }
 
 #[tokio::test]
-async fn a_refused_turn_is_paid_for_once_in_the_ledger() {
-    let world = world(ON);
+async fn unstored_turn_is_recorded_once_in_the_ledger() {
+    let fixture = fixture(ON);
     let cut = Turn::saying("?").answered(|answer| answer.finish = Some(StopReason::Length));
-    world.ask(cut, "long").await;
-    let rows = world.rows().await;
+    fixture.ask(cut, "long").await;
+    let rows = fixture.rows().await;
     assert_eq!((rows.len(), rows[0].paid), (1, WORTH));
 }
 
 #[tokio::test]
-async fn a_delegated_task_is_paid_for_by_the_turn_that_gave_it() {
-    let world = world(ON);
+async fn delegated_task_is_charged_to_its_turn() {
+    let fixture = fixture(ON);
     let task = Turn::saying("Please proceed.").prompted(|prompt| prompt.implicit = true);
-    world.ask(task, "done").await;
-    let paid = world.row().await.paid;
+    fixture.ask(task, "done").await;
+    let paid = fixture.row().await.paid;
     assert_eq!((paid.input_tokens, paid.cost), (0, Spend::default().cost));
 }
 
 #[tokio::test]
-async fn what_is_added_to_a_message_and_changes_needs_a_stated_time_to_live() {
+async fn volatile_context_requires_a_ttl() {
     let dated = Turn::saying("What day is it?")
         .answered(|answer| answer.added_by.push("add_date".to_owned()));
-    assert!(!world(ON).keeps(dated.clone(), "Monday").await);
+    assert!(!fixture(ON).keeps(dated.clone(), "Monday").await);
     assert!(
-        world("{enabled: true, ttl: 1h}")
+        fixture("{enabled: true, ttl: 1h}")
             .keeps(dated, "Monday")
             .await
     );
 }
 
 #[tokio::test]
-async fn what_the_agent_is_made_of_must_be_known() {
-    let world = world(ON);
-    world.agent("root").becomes(None);
-    let why = world.refusal(Turn::saying("?"), "so").await;
+async fn agent_without_a_fingerprint_prevents_storing() {
+    let fixture = fixture(ON);
+    fixture.agent("root").becomes(None);
+    let why = fixture.refusal(Turn::saying("?"), "so").await;
     assert!(
         why.contains("no key") && why.contains("instruction"),
         "{why}"
@@ -297,39 +302,44 @@ async fn what_the_agent_is_made_of_must_be_known() {
 }
 
 #[tokio::test]
-async fn nothing_is_shared_per_user_without_a_user_name() {
-    let world = making(ON).user(" ").make();
-    let why = world.refusal(Turn::saying("?"), "so").await;
+async fn user_scope_requires_a_user_name() {
+    let fixture = fixture_builder(ON).user(" ").make();
+    let why = fixture.refusal(Turn::saying("?"), "so").await;
     assert!(why.contains("the user is unknown"), "{why}");
-    let by_session = making("{enabled: true, scope: session}").user("").make();
+    let by_session = fixture_builder("{enabled: true, scope: session}")
+        .user("")
+        .make();
     assert!(by_session.keeps(Turn::saying("?"), "so").await);
 }
 
 #[tokio::test]
-async fn a_fresh_answer_is_asked_for_and_takes_the_place_of_the_old_one() {
-    let world = world(ON);
+async fn fresh_prompt_replaces_the_stored_answer() {
+    let fixture = fixture(ON);
     let turn = Turn::saying("?");
-    world.ask(turn.clone(), "old").await;
+    fixture.ask(turn.clone(), "old").await;
     let fresh = turn.clone().prompted(|prompt| prompt.fresh = true);
-    assert!(matches!(world.ask(fresh, "new").await, Came::Ran));
-    assert_eq!(world.ask(turn, "").await.replayed().content, "new");
+    assert!(matches!(fixture.ask(fresh, "new").await, TurnResult::Ran));
+    assert_eq!(fixture.ask(turn, "").await.replayed().content, "new");
 }
 
 #[tokio::test]
-async fn the_command_line_has_the_last_word() {
-    let stored = world(ON);
+async fn cache_mode_of_the_command_line_wins() {
+    let stored = fixture(ON);
     let turn = Turn::saying("?");
     stored.ask(turn.clone(), "old").await;
-    let in_mode = |mode| making(ON).beside(&stored).mode(mode).make();
+    let in_mode = |mode| fixture_builder(ON).beside(&stored).mode(mode).make();
 
     for mode in [CacheMode::ReadOnly, CacheMode::Frozen] {
-        let world = in_mode(mode);
-        let replay = world.ask(turn.clone(), "").await.replayed();
+        let fixture = in_mode(mode);
+        let replay = fixture.ask(turn.clone(), "").await.replayed();
         assert_eq!(replay.content, "old", "{mode:?}");
     }
     let fresh = turn.clone().prompted(|prompt| prompt.fresh = true);
     let read_only = in_mode(CacheMode::ReadOnly);
-    assert!(matches!(read_only.ask(fresh, "fresh").await, Came::Ran));
+    assert!(matches!(
+        read_only.ask(fresh, "fresh").await,
+        TurnResult::Ran
+    ));
     assert_eq!(
         read_only.ask(turn.clone(), "").await.replayed().content,
         "old"
@@ -337,73 +347,73 @@ async fn the_command_line_has_the_last_word() {
 
     assert!(matches!(
         in_mode(CacheMode::Off).ask(turn.clone(), "").await,
-        Came::Ran
+        TurnResult::Ran
     ));
     let refreshing = in_mode(CacheMode::Refresh);
     assert!(matches!(
         refreshing.ask(turn.clone(), "new").await,
-        Came::Ran
+        TurnResult::Ran
     ));
     assert_eq!(stored.ask(turn, "").await.replayed().content, "new");
 }
 
 #[tokio::test]
-async fn a_frozen_run_asks_no_model() {
-    let world = making(ON).mode(CacheMode::Frozen).make();
-    let Came::Blocked(why) = world.ask(Turn::saying("?"), "").await else {
+async fn frozen_miss_blocks_the_turn() {
+    let fixture = fixture_builder(ON).mode(CacheMode::Frozen).make();
+    let TurnResult::Blocked(why) = fixture.ask(Turn::saying("?"), "").await else {
         panic!("it ran")
     };
     assert!(why.starts_with("frozen: root"), "{why}");
-    world.agent("root").becomes(None);
-    let Came::Blocked(why) = world.ask(Turn::saying("?"), "").await else {
+    fixture.agent("root").becomes(None);
+    let TurnResult::Blocked(why) = fixture.ask(Turn::saying("?"), "").await else {
         panic!("it ran")
     };
     assert!(why.starts_with("frozen: the turn of `root`"), "{why}");
     let task = Turn::saying("?").prompted(|prompt| prompt.implicit = true);
-    assert!(matches!(world.ask(task, "").await, Came::Ran));
+    assert!(matches!(fixture.ask(task, "").await, TurnResult::Ran));
 }
 
 #[tokio::test]
-async fn an_answer_that_must_have_a_form_is_kept_and_given_only_with_it() {
+async fn structured_answer_is_stored_only_if_it_matches_its_schema() {
     let schema = json!({"type": "object", "required": ["depth"]});
     let turn = || Turn::saying("How deep, in JSON?").formed(schema.clone());
-    let world = world(ON);
+    let fixture = fixture(ON);
     for (text, expected) in [
         ("two kilometres", "should be JSON, and is not"),
         (r#"{"width": 2}"#, "has not the form"),
     ] {
-        let why = world.refusal(turn(), text).await;
+        let why = fixture.refusal(turn(), text).await;
         assert!(why.contains(expected), "{why}");
     }
-    assert!(world.keeps(turn(), r#"{"depth": 2}"#).await);
+    assert!(fixture.keeps(turn(), r#"{"depth": 2}"#).await);
 }
 
 #[tokio::test]
-async fn a_schema_that_is_none_keeps_an_answer_out() {
+async fn invalid_schema_prevents_storing() {
     let turn = Turn::saying("?").formed(json!({"type": 7}));
-    let why = world(ON).refusal(turn, "{}").await;
+    let why = fixture(ON).refusal(turn, "{}").await;
     assert!(why.contains("its schema is none"), "{why}");
 }
 
 #[tokio::test]
-async fn what_was_stored_and_has_not_the_form_any_more_is_no_hit() {
+async fn stored_answer_that_violates_the_schema_is_a_miss() {
     let dir = tempfile::tempdir().unwrap();
     let schema = json!({"type": "object", "required": ["depth"]});
     let turn = || Turn::saying("q").formed(schema.clone());
     let path = dir.path().join("answers.json");
     std::fs::write(&path, r#"{"q": "{\"width\": 1}"}"#).unwrap();
     let section = format!("{{enabled: true, path: '{}'}}", path.display());
-    let world = world(&section);
+    let fixture = fixture(&section);
     assert!(matches!(
-        world.ask(turn(), r#"{"depth": 2}"#).await,
-        Came::Ran
+        fixture.ask(turn(), r#"{"depth": 2}"#).await,
+        TurnResult::Ran
     ));
-    let replay = world.ask(turn(), "").await.replayed();
+    let replay = fixture.ask(turn(), "").await.replayed();
     assert_eq!(replay.content, r#"{"depth": 2}"#);
 }
 
 #[tokio::test]
-async fn only_the_agents_that_want_it_hear_of_turns() {
+async fn builtin_is_injected_for_enabled_sections_only() {
     for (section, injected) in [
         (ON, true),
         ("{}", false),
@@ -411,10 +421,10 @@ async fn only_the_agents_that_want_it_hear_of_turns() {
         ("{ttl: 1h}", false),
         ("{enabled: true, ttl: never}", false),
     ] {
-        let world = world(section);
-        let events: Vec<Event> = world
+        let fixture = fixture(section);
+        let events: Vec<Event> = fixture
             .builtin
-            .inject(&*world.agent("root"))
+            .inject(&*fixture.agent("root"))
             .iter()
             .map(|injection| injection.event)
             .collect();
@@ -424,62 +434,62 @@ async fn only_the_agents_that_want_it_hear_of_turns() {
         };
         assert_eq!(events, expected, "{section}");
         assert_eq!(
-            world.keeps(Turn::saying("?"), "so").await,
+            fixture.keeps(Turn::saying("?"), "so").await,
             injected,
             "{section}"
         );
     }
-    let without = Making::with("other: 1").make();
+    let without = FixtureBuilder::with("other: 1").make();
     assert!(without.builtin.inject(&*without.agent("root")).is_empty());
 }
 
 #[tokio::test]
-async fn events_that_are_not_its_own_and_strangers_are_left_alone() {
-    let world = world(ON);
+async fn events_without_a_turn_and_unknown_agents_are_ignored() {
+    let fixture = fixture(ON);
     for event in Event::all() {
         let input = Input {
             event,
             ..Input::default()
         };
-        let output = world.hear(&input).await;
+        let output = fixture.hear(&input).await;
         assert_eq!(output, cachalot_hooks::Output::default(), "{event}");
     }
     let stranger = Turn::saying("?").to("nobody");
-    assert!(!world.keeps(stranger, "so").await);
-    assert!(world.rows().await.is_empty());
+    assert!(!fixture.keeps(stranger, "so").await);
+    assert!(fixture.rows().await.is_empty());
 }
 
 #[tokio::test]
-async fn a_store_is_opened_once_for_each_agent() {
-    let world = world(ON);
+async fn store_is_opened_once_per_agent() {
+    let fixture = fixture(ON);
     for agent in ["root", "other", "root", "other"] {
-        world.ask(Turn::saying("?").to(agent), "so").await;
+        fixture.ask(Turn::saying("?").to(agent), "so").await;
     }
-    assert_eq!(world.opened.load(Ordering::SeqCst), 2);
+    assert_eq!(fixture.opened.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
-async fn bounds_hold() {
-    let world = world("{enabled: true, match: question, max_entries: 2}");
+async fn max_entries_is_enforced() {
+    let fixture = fixture("{enabled: true, match: question, max_entries: 2}");
     for question in ["one", "two", "three"] {
-        assert!(!world.ask(Turn::saying(question), "so").await.is_replay());
-        world.after(MINUTE);
+        assert!(!fixture.ask(Turn::saying(question), "so").await.is_replay());
+        fixture.after(MINUTE);
     }
-    assert!(!world.ask(Turn::saying("one"), "so").await.is_replay());
-    assert!(world.ask(Turn::saying("three"), "").await.is_replay());
+    assert!(!fixture.ask(Turn::saying("one"), "so").await.is_replay());
+    assert!(fixture.ask(Turn::saying("three"), "").await.is_replay());
 }
 
 #[tokio::test]
-async fn where_the_conversation_does_not_count_an_answer_behind_results_of_tools_needs_a_ttl() {
+async fn match_question_requires_a_ttl_after_tool_results() {
     let mut turn = Turn::saying("What did it say?");
     turn.prompt.after_results = true;
-    let why = world("{enabled: true, match: question}")
+    let why = fixture("{enabled: true, match: question}")
         .refusal(turn.clone(), "A")
         .await;
     assert!(why.contains("earlier in the session"), "{why}");
     for kept in ["{enabled: true, match: question, ttl: 1h}", ON] {
-        let world = world(kept);
-        assert!(!world.ask(turn.clone(), "A").await.is_replay());
-        assert!(world.ask(turn.clone(), "").await.is_replay(), "{kept}");
+        let fixture = fixture(kept);
+        assert!(!fixture.ask(turn.clone(), "A").await.is_replay());
+        assert!(fixture.ask(turn.clone(), "").await.is_replay(), "{kept}");
     }
 }

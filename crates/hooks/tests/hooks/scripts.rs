@@ -14,7 +14,7 @@ use cachalot_hooks::{
 use cachalot_model::Message;
 use serde_json::json;
 
-use crate::made::{Nobody, surroundings};
+use crate::hook_builder::{EmptyAgent, hook_dependencies};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -32,7 +32,7 @@ fn entries(file: &str) -> Vec<HookEntry> {
     read.entries
 }
 
-/// What a script says of an input, if it is for it.
+/// The output of a script for an input that it matches.
 fn run(entry: &HookEntry, input: &Input, project: &str) -> Result<Output, Fault> {
     let Action::Command { line } = &entry.definition.action else {
         panic!("a command")
@@ -48,8 +48,8 @@ fn run(entry: &HookEntry, input: &Input, project: &str) -> Result<Output, Fault>
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let told = entry.dialect.write(entry, &input).unwrap();
-    child.stdin.take().unwrap().write_all(&told).unwrap();
+    let reported = entry.dialect.write(entry, &input).unwrap();
+    child.stdin.take().unwrap().write_all(&reported).unwrap();
     let done = child.wait_with_output().unwrap();
     let ended = HandlerResponse {
         code: done.status.code().unwrap_or(-1),
@@ -59,7 +59,7 @@ fn run(entry: &HookEntry, input: &Input, project: &str) -> Result<Output, Fault>
     entry.dialect.read(entry, &input, &ended)
 }
 
-/// What all scripts for an event, and its tool, say.
+/// The outputs of all scripts for an event and its tool.
 fn fire(file: &str, project: &str, input: &Input) -> Vec<Output> {
     entries(file)
         .iter()
@@ -118,7 +118,7 @@ fn answering(text: &str, stop_hook_active: bool) -> Input {
 const CLAUDE: &str = "claude/.claude/settings.json";
 
 #[test]
-fn a_guard_of_claude_code_denies_rm_rf_by_exit_code_and_by_json() {
+fn claude_code_guard_denies_rm_rf_by_exit_code_and_json() {
     let said = fire(CLAUDE, "claude", &shell("rm -rf build"));
     assert_eq!(
         said[0].block.as_deref(),
@@ -138,7 +138,7 @@ fn a_guard_of_claude_code_denies_rm_rf_by_exit_code_and_by_json() {
 }
 
 #[test]
-fn a_guard_of_claude_code_knows_files_by_their_whole_path() {
+fn claude_code_guard_receives_absolute_paths() {
     let said = fire(CLAUDE, "claude", &calling("write_file", "path", ".env"));
     assert!(
         said[0]
@@ -155,14 +155,14 @@ fn a_guard_of_claude_code_knows_files_by_their_whole_path() {
 }
 
 #[test]
-fn a_script_of_claude_code_prints_context_for_a_prompt() {
+fn claude_code_script_adds_context_to_a_prompt() {
     let said = fire(CLAUDE, "claude", &asking(Event::UserPromptSubmit, "hello"));
     let context = said[0].additional_context.as_deref();
     assert_eq!(context, Some("The project is called claude."));
 }
 
 #[test]
-fn a_stop_hook_of_claude_code_sends_the_agent_back_once() {
+fn claude_code_stop_hook_continues_the_turn_once() {
     let first = fire(CLAUDE, "claude", &answering("done", false));
     assert_eq!(
         first[0].block.as_deref(),
@@ -179,7 +179,7 @@ fn a_stop_hook_of_claude_code_sends_the_agent_back_once() {
 }
 
 #[test]
-fn hooks_of_docker_agent_guard_and_say_how_a_turn_ended() {
+fn docker_agent_hooks_guard_and_report_the_end_of_a_turn() {
     let file = "docker-agent/hooks.yml";
     let denied = fire(file, "docker-agent", &shell("rm -rf build"));
     assert_eq!(denied[0].block.as_deref(), Some("rm -rf is not allowed"));
@@ -197,7 +197,7 @@ fn hooks_of_docker_agent_guard_and_say_how_a_turn_ended() {
 }
 
 #[test]
-fn a_guard_of_codex_denies_and_knows_the_turn() {
+fn codex_guard_denies_and_receives_the_turn() {
     let file = "codex/.codex/hooks.json";
     let said = fire(file, "codex", &shell("rm -rf build"));
     let reason = Some("no rm -rf in turn-7".to_owned());
@@ -206,7 +206,7 @@ fn a_guard_of_codex_denies_and_knows_the_turn() {
 }
 
 #[test]
-fn a_script_of_gemini_answers_in_place_of_the_model() {
+fn gemini_script_answers_instead_of_the_model() {
     let file = "gemini/.gemini/settings.json";
     let call = |text: &str| Input {
         event: Event::BeforeLlmCall,
@@ -223,7 +223,7 @@ fn a_script_of_gemini_answers_in_place_of_the_model() {
 }
 
 #[test]
-fn a_faq_in_a_few_lines_of_shell_answers_turns() {
+fn shell_faq_script_answers_turns() {
     let text = std::fs::read_to_string(examples().join("faq.sh")).unwrap();
     assert!(text.lines().count() <= 15);
     let said = fire(
@@ -242,7 +242,7 @@ fn a_faq_in_a_few_lines_of_shell_answers_turns() {
 }
 
 #[test]
-fn the_example_of_an_input_is_one_that_our_guard_denies() {
+fn example_input_is_denied_by_the_example_guard() {
     let json = std::fs::read_to_string(examples().join("rm.json")).unwrap();
     let input = parse_input(Event::PreToolUse, &json).unwrap();
     let said = fire("hooks.yml", "", &input);
@@ -255,20 +255,20 @@ fn the_example_of_an_input_is_one_that_our_guard_denies() {
     );
 }
 
-/// What comes of an event where the hooks of a file are an agent's.
+/// The verdict on an event with the hooks of a file.
 async fn verdict(file: &str, project: &str, input: &Input) -> Verdict {
-    let mut world = surroundings(Builtins::default());
+    let mut fixture = hook_dependencies(Builtins::default());
     let path = std::env::var("PATH").unwrap();
-    world.environment = Arc::new([("PATH".to_owned(), path)].into());
-    world.directory = examples().join(project);
-    let hooks = Hooks::assemble(entries(file), &Nobody, &world).unwrap();
+    fixture.environment = Arc::new([("PATH".to_owned(), path)].into());
+    fixture.directory = examples().join(project);
+    let hooks = Hooks::assemble(entries(file), &EmptyAgent, &fixture).unwrap();
     let mut input = input.clone();
-    input.cwd = world.directory;
+    input.cwd = fixture.directory;
     hooks.fire(input).await
 }
 
 #[tokio::test]
-async fn what_scripts_say_counts_when_an_agent_has_them() {
+async fn example_scripts_have_their_effect_in_a_verdict() {
     let rm = shell("rm -rf build");
     for (file, project, reason) in [
         (CLAUDE, "claude", "rm -rf is not allowed here: rm -rf build"),
@@ -298,12 +298,12 @@ async fn what_scripts_say_counts_when_an_agent_has_them() {
         back.continue_reason.as_deref(),
         Some("run the tests before you stop")
     );
-    let told = verdict(CLAUDE, "claude", &asking(Event::UserPromptSubmit, "hello")).await;
-    assert_eq!(told.context, ["The project is called claude."]);
+    let reported = verdict(CLAUDE, "claude", &asking(Event::UserPromptSubmit, "hello")).await;
+    assert_eq!(reported.context, ["The project is called claude."]);
 }
 
 #[tokio::test]
-async fn a_script_of_claude_code_sets_variables_for_later_commands() {
+async fn claude_code_script_sets_variables_for_later_commands() {
     let start = Input {
         event: Event::SessionStart,
         session_id: "s-1".to_owned(),
@@ -315,7 +315,7 @@ async fn a_script_of_claude_code_sets_variables_for_later_commands() {
 }
 
 #[tokio::test]
-async fn a_plugin_of_claude_code_guards_the_commands_that_it_names() {
+async fn claude_code_plugin_guards_matching_commands() {
     let file = "plugin/hooks/hooks.json";
     let forced = verdict(file, "plugin", &shell("cd a && git push --force")).await;
     assert_eq!(forced.denial(), Some("no forced pushes"));

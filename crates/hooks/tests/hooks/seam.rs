@@ -1,4 +1,4 @@
-//! Builtins see the runtime through a seam, behind which anybody can stand: here, agents by hand.
+//! The interface between builtins and the runtime, tested with agents that tests define.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use cachalot_model::{Catalog, Message, Model, ModelConfiguration, ModelDependenc
 use cachalot_storage::{HttpClient, HttpOptions};
 use tempfile::TempDir;
 
-use crate::made::{entry, surroundings};
+use crate::hook_builder::{entry, hook_dependencies};
 
-/// An agent by hand.
+/// An agent that a test defines.
 pub(crate) struct Agent {
     pub(crate) name: String,
     pub(crate) models: Vec<Model>,
@@ -84,7 +84,7 @@ pub(crate) fn model(name: &str) -> Model {
         Some((name, url)) => (name, Some(url.to_owned())),
         None => (name, None),
     };
-    let surroundings = ModelDependencies {
+    let hook_dependencies = ModelDependencies {
         environment: BTreeMap::new(),
         clock: Arc::new(ManualClock::default()),
         http: HttpOptions::default(),
@@ -94,7 +94,7 @@ pub(crate) fn model(name: &str) -> Model {
         base_url,
         ..Default::default()
     };
-    Models::new(surroundings, ModelConfiguration::default())
+    Models::new(hook_dependencies, ModelConfiguration::default())
         .choose(Some(name), &settings)
         .unwrap()
 }
@@ -102,8 +102,8 @@ pub(crate) fn model(name: &str) -> Model {
 /// Noon of a day.
 pub(crate) const NOW: i64 = 1_795_262_400_000;
 
-/// What the builtins see: a directory, a home, agents.
-pub(crate) struct World {
+/// Dependencies of builtins: a directory, a home, agents.
+pub(crate) struct Fixture {
     pub(crate) directory: TempDir,
     pub(crate) home: TempDir,
     pub(crate) clock: Arc<ManualClock>,
@@ -111,7 +111,7 @@ pub(crate) struct World {
     pub(crate) builtins: Builtins,
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::of(Vec::new())
     }
@@ -121,7 +121,7 @@ impl World {
         Self::with_path(agents, &path)
     }
 
-    /// Where programs are looked for in `path`.
+    /// Looks up programs in `path`.
     pub(crate) fn with_path(agents: Vec<Agent>, path: &str) -> Self {
         Self::with_variables(agents, &[("PATH", path)])
     }
@@ -173,19 +173,19 @@ impl World {
         builtin.run(&arguments, input).await
     }
 
-    /// What it adds for the model.
+    /// The context that it adds.
     pub(crate) async fn context(&self, name: &str, arguments: &[&str], event: Event) -> String {
         let output = self.run(name, arguments, &self.input(event)).await.unwrap();
         output.additional_context.unwrap()
     }
 
-    /// What is wrong with these arguments.
+    /// The problem of these arguments.
     pub(crate) fn refusal(&self, name: &str, arguments: &[&str]) -> String {
         let said = self.builtin(name).check_arguments(&texts(arguments));
         said.unwrap_err()
     }
 
-    /// What is wrong with a section, in YAML.
+    /// Problems of a section, in YAML.
     pub(crate) fn problems(&self, name: &str, yaml: &str) -> Vec<Problem> {
         let mut problems = Vec::new();
         let node = tree::parse("agent.yaml", yaml).unwrap();
@@ -276,7 +276,7 @@ fn accepted(builtin: &dyn Builtin) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_builtin_runs_on_each_of_its_events_before_agents_made_by_hand() {
+async fn every_builtin_runs_on_each_of_its_events() {
     let agents = || {
         vec![
             Agent::of("root", &["openai/gpt-4o"], ""),
@@ -284,22 +284,22 @@ async fn every_builtin_runs_on_each_of_its_events_before_agents_made_by_hand() {
         ]
     };
     for (agents, what) in [(agents(), "agents"), (Vec::new(), "nobody")] {
-        let mut world = World::of(agents);
+        let mut fixture = Fixture::of(agents);
         // The one that needs more than the others, and is registered by whoever has that.
         let replays = CacheResponse::new(
             Arc::new(Team::default()),
             Arc::new(|_| Err("nothing is kept here".to_owned())),
-            Arc::clone(&world.clock) as _,
+            Arc::clone(&fixture.clock) as _,
             Arc::new(SecretSet::empty()),
         );
-        world.builtins.register(Arc::new(replays)).unwrap();
-        std::fs::write(world.directory.path().join("AGENTS.md"), "Be kind.").unwrap();
-        for builtin in world.builtins.iter() {
+        fixture.builtins.register(Arc::new(replays)).unwrap();
+        std::fs::write(fixture.directory.path().join("AGENTS.md"), "Be kind.").unwrap();
+        for builtin in fixture.builtins.iter() {
             let name = builtin.name();
             assert!(!builtin.about().is_empty() && !builtin.events().is_empty());
             let arguments = accepted(&**builtin);
             for &event in builtin.events() {
-                let full = world.input(event);
+                let full = fixture.input(event);
                 let said = builtin.run(&arguments, &full).await;
                 assert!(said.is_ok(), "{name} at {event} before {what}: {said:?}");
                 // An event that says nothing is no reason to break down.
@@ -315,14 +315,14 @@ async fn every_builtin_runs_on_each_of_its_events_before_agents_made_by_hand() {
 }
 
 #[test]
-fn builtins_add_themselves_to_events_of_theirs_with_arguments_that_they_accept() {
-    let world = World::new();
+fn injected_events_and_arguments_are_valid_for_the_builtin() {
+    let fixture = Fixture::new();
     let sections = "{add_date: true, add_environment_info: true, add_prompt_files: [AGENTS.md, --depth=1], strip_unsupported_modalities: true}";
     for agent in [
         Agent::of("root", &["openai/gpt-4o"], sections),
         Agent::of("bare", &["openai/o3-mini"], ""),
     ] {
-        for builtin in world.builtins.iter() {
+        for builtin in fixture.builtins.iter() {
             for injection in builtin.inject(&agent) {
                 assert!(builtin.events().contains(&injection.event));
                 builtin.check_arguments(&injection.arguments).unwrap();
@@ -333,16 +333,16 @@ fn builtins_add_themselves_to_events_of_theirs_with_arguments_that_they_accept()
 
 #[tokio::test]
 async fn context_of_sections_is_added_in_a_fixed_order() {
-    let world = World::new();
-    std::fs::write(world.directory.path().join("AGENTS.md"), "Be kind.").unwrap();
+    let fixture = Fixture::new();
+    std::fs::write(fixture.directory.path().join("AGENTS.md"), "Be kind.").unwrap();
     let sections = "{add_prompt_files: [AGENTS.md], add_date: true, add_environment_info: true}";
     let agent = Agent::of("root", &["openai/gpt-4o"], sections);
     let (start, turn) = (
-        world.input(Event::SessionStart),
-        world.input(Event::TurnStart),
+        fixture.input(Event::SessionStart),
+        fixture.input(Event::TurnStart),
     );
     let git = entry(Event::TurnStart, "add_git_status", &[]);
-    let hooks = Hooks::assemble(vec![git], &agent, &surroundings(world.builtins)).unwrap();
+    let hooks = Hooks::assemble(vec![git], &agent, &hook_dependencies(fixture.builtins)).unwrap();
     let verdict = hooks.fire(turn).await;
     assert_eq!(
         verdict.context,
@@ -358,9 +358,9 @@ async fn context_of_sections_is_added_in_a_fixed_order() {
 }
 
 #[test]
-fn each_section_has_one_owner_which_accepts_that_it_is_left_empty() {
-    let world = World::new();
-    let sections: Vec<&str> = world.builtins.sections().collect();
+fn every_section_has_one_owner_and_may_be_empty() {
+    let fixture = Fixture::new();
+    let sections: Vec<&str> = fixture.builtins.sections().collect();
     let apart: BTreeSet<&str> = sections.iter().copied().collect();
     assert_eq!(sections.len(), apart.len());
     for section in [
@@ -369,24 +369,24 @@ fn each_section_has_one_owner_which_accepts_that_it_is_left_empty() {
         "add_prompt_files",
         "strip_unsupported_modalities",
     ] {
-        assert_eq!(world.builtins.owner(section).unwrap().name(), section);
-        assert_eq!(world.problems(section, &format!("{section}:")), []);
+        assert_eq!(fixture.builtins.owner(section).unwrap().name(), section);
+        assert_eq!(fixture.problems(section, &format!("{section}:")), []);
         let agent = Agent::of("root", &["openai/gpt-4o"], &format!("{section}:"));
-        assert_eq!(world.injected(section, &agent), []);
+        assert_eq!(fixture.injected(section, &agent), []);
     }
-    assert!(world.builtins.owner("add_dates").is_none());
+    assert!(fixture.builtins.owner("add_dates").is_none());
 }
 
 #[test]
-fn a_name_or_a_section_is_not_taken_twice() {
-    let mut world = World::new();
-    let date = Arc::clone(world.builtin("add_date"));
-    let refusal = world.builtins.register(date).unwrap_err();
+fn name_or_section_cannot_be_registered_twice() {
+    let mut fixture = Fixture::new();
+    let date = Arc::clone(fixture.builtin("add_date"));
+    let refusal = fixture.builtins.register(date).unwrap_err();
     assert!(refusal.contains("`add_date` already"), "{refusal}");
 }
 
 #[test]
-fn this_room_needs_no_agent_no_tool_and_no_prompt() {
+fn crate_does_not_depend_on_agent_tools_or_prompt() {
     let manifest = include_str!("../../Cargo.toml");
     let dependencies = manifest.split("[dependencies]").nth(1).unwrap();
     let dependencies = dependencies.split("\n[").next().unwrap();

@@ -50,7 +50,7 @@ const CLAUDE: &str = r#"{
 }"#;
 
 #[test]
-fn settings_of_claude_code_are_known_by_where_they_are() {
+fn claude_code_settings_are_recognized_by_path() {
     let files = Files::new();
     for name in [".claude/settings.json", ".claude/settings.local.json"] {
         let (read, problems) = read(&files.write(name, CLAUDE));
@@ -89,7 +89,7 @@ fn settings_of_claude_code_are_known_by_where_they_are() {
 }
 
 #[test]
-fn a_file_of_gemini_counts_in_milliseconds_and_may_want_an_order() {
+fn gemini_settings_have_millisecond_timeouts_and_sequential() {
     let files = Files::new();
     let path = files.write(
         ".gemini/settings.json",
@@ -113,7 +113,7 @@ fn a_file_of_gemini_counts_in_milliseconds_and_may_want_an_order() {
 }
 
 #[test]
-fn hooks_of_codex_are_read_out_of_json_and_not_out_of_toml() {
+fn codex_hooks_are_read_from_json_and_not_from_toml() {
     let files = Files::new();
     let hooks = r#"{"hooks": {"PreToolUse": [{"matcher": "^Bash$", "hooks": [{"type": "command", "command": "a"}]}]}}"#;
     let (codex, problems) = read(&files.write(".codex/hooks.json", hooks));
@@ -163,7 +163,7 @@ command = "y"
 }
 
 #[test]
-fn other_files_are_in_the_own_dialect_by_default() {
+fn other_files_use_the_own_dialect_by_default() {
     let files = Files::new();
     for (name, text) in [
         ("a.yaml", "stop: {type: command, command: a}"),
@@ -201,7 +201,7 @@ fn other_files_are_in_the_own_dialect_by_default() {
 }
 
 #[test]
-fn what_others_have_and_we_have_not_is_a_warning() {
+fn unsupported_features_of_other_dialects_are_warnings() {
     let files = Files::new();
     let path = files.write(
         ".claude/settings.json",
@@ -252,7 +252,7 @@ fn what_others_have_and_we_have_not_is_a_warning() {
 }
 
 #[test]
-fn arguments_and_headers_of_claude_code_mean_what_they_mean_there() {
+fn claude_code_arguments_and_headers_are_converted() {
     let files = Files::new();
     let path = files.write(
         ".claude/settings.json",
@@ -277,7 +277,7 @@ fn arguments_and_headers_of_claude_code_mean_what_they_mean_there() {
 }
 
 #[test]
-fn hooks_that_are_switched_off_do_not_run() {
+fn disabled_hooks_do_not_run() {
     let files = Files::new();
     let text = r#"{"disableAllHooks": true, "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "a"}]}]}}"#;
     let (read, problems) = read(&files.write(".claude/settings.json", text));
@@ -286,7 +286,7 @@ fn hooks_that_are_switched_off_do_not_run() {
 }
 
 #[test]
-fn a_file_that_is_wrong_is_an_error_when_it_is_named() {
+fn named_invalid_file_is_an_error() {
     let files = Files::new();
     let (_, missing) = read(&files.0.path().join("missing.yaml"));
     assert_eq!(codes(&missing), ["unreadable-file"]);
@@ -304,7 +304,7 @@ fn a_file_that_is_wrong_is_an_error_when_it_is_named() {
 }
 
 #[test]
-fn json_may_hold_what_yaml_does_not() {
+fn json_accepts_tabs_and_surrogate_escapes() {
     let files = Files::new();
     let text = "{\"hooks\": {\"Stop\": [{\"hooks\": [\n\t{\"type\": \"command\", \"command\": \"echo \\ud83d\\udc33 \\/\"}]}]}}";
     let (read, problems) = read(&files.write(".claude/settings.json", text));
@@ -313,7 +313,7 @@ fn json_may_hold_what_yaml_does_not() {
 }
 
 #[test]
-fn comments_in_settings_are_no_part_of_them() {
+fn comments_in_json_settings_are_skipped() {
     let files = Files::new();
     let text = r#"{
   // what runs, "quoted" or not: https://example.com
@@ -348,7 +348,7 @@ fn hook(event: &str, line: &str) -> String {
 }
 
 #[test]
-fn settings_are_known_by_what_they_say_wherever_they_are() {
+fn dialect_is_detected_by_content_at_any_path() {
     let start = hook("SessionStart", "a");
     let file = |events: &[&str]| {
         let events: Vec<String> = events.iter().map(|event| hook(event, "a")).collect();
@@ -468,7 +468,7 @@ fn settings_are_known_by_what_they_say_wherever_they_are() {
 }
 
 #[test]
-fn a_named_dialect_counts_more_than_the_content() {
+fn named_dialect_overrides_detection() {
     let files = Files::new();
     let path = files.write(
         "a.json",
@@ -506,7 +506,7 @@ fn a_file_with_an_ambiguous_dialect_is_a_problem() {
 }
 
 #[test]
-fn a_slip_of_the_keyboard_in_settings_of_others_is_wrong_too() {
+fn unknown_keys_in_settings_of_other_dialects_are_reported() {
     for (name, event) in [
         (".claude/settings.json", "PreToolUsee"),
         (".claude/settings.json", "preToolUse"),
@@ -544,7 +544,7 @@ fn a_slip_of_the_keyboard_in_settings_of_others_is_wrong_too() {
 }
 
 #[test]
-fn the_files_of_a_folder_come_in_the_order_of_their_names() {
+fn files_of_a_folder_are_read_in_name_order() {
     let files = Files::new();
     for name in [
         "20-b.yml",

@@ -11,23 +11,23 @@ use cachalot_core::Digest;
 use cachalot_hooks::{Builtin as _, Event};
 use serde_json::{Value, json};
 
-use crate::answering::{Came, Turn, making, problems, world};
+use crate::response_cache_fixture::{Turn, TurnResult, fixture, fixture_builder, problems};
 
 const BY_QUESTION: &str = "{enabled: true, match: question}";
 
-/// Whether one question is answered with what another one was.
+/// Returns whether one question is answered with the answer of another one.
 async fn is_same(section: &str, one: &str, other: &str) -> bool {
-    let world = world(section);
-    assert!(!world.ask(Turn::saying(one), "so").await.is_replay());
-    world.ask(Turn::saying(other), "so").await.is_replay()
+    let fixture = fixture(section);
+    assert!(!fixture.ask(Turn::saying(one), "so").await.is_replay());
+    fixture.ask(Turn::saying(other), "so").await.is_replay()
 }
 
 #[tokio::test]
 async fn new_disabled() {
     for section in ["{}", "{enabled: false}"] {
-        let world = world(section);
-        assert!(!world.keeps(Turn::saying("?"), "so").await);
-        assert!(world.rows().await.is_empty());
+        let fixture = fixture(section);
+        assert!(!fixture.keeps(Turn::saying("?"), "so").await);
+        assert!(fixture.rows().await.is_empty());
     }
 }
 
@@ -62,27 +62,30 @@ async fn no_trim_by_default() {
 #[tokio::test]
 async fn overwrite() {
     for section in [BY_QUESTION, "{enabled: true, path: answers.json}"] {
-        let world = world(section);
+        let fixture = fixture(section);
         let fresh = Turn::saying("?").prompted(|prompt| prompt.fresh = true);
         for answer in ["first", "last"] {
-            assert!(matches!(world.ask(fresh.clone(), answer).await, Came::Ran));
+            assert!(matches!(
+                fixture.ask(fresh.clone(), answer).await,
+                TurnResult::Ran
+            ));
         }
-        let replay = world.ask(Turn::saying("?"), "").await.replayed();
+        let replay = fixture.ask(Turn::saying("?"), "").await.replayed();
         assert_eq!(replay.content, "last", "{section}");
     }
 }
 
 #[tokio::test]
 async fn dedup_skips_redundant_write() {
-    let world = world("{enabled: true, path: answers.json}");
-    world.ask(Turn::saying("?"), "so").await;
-    let path = world.path("answers.json");
+    let fixture = fixture("{enabled: true, path: answers.json}");
+    fixture.ask(Turn::saying("?"), "so").await;
+    let path = fixture.path("answers.json");
     let long_ago = SystemTime::now() - Duration::from_secs(3_600);
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(long_ago).unwrap();
-    world.ask(Turn::saying("?"), "").await.replayed();
+    fixture.ask(Turn::saying("?"), "").await.replayed();
     let fresh = Turn::saying("?").prompted(|prompt| prompt.fresh = true);
-    world.ask(fresh, "so").await;
+    fixture.ask(fresh, "so").await;
     let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
     assert_eq!(modified, long_ago);
 }
@@ -90,21 +93,21 @@ async fn dedup_skips_redundant_write() {
 #[tokio::test]
 async fn persists() {
     for section in [BY_QUESTION, "{enabled: true, path: answers.json}"] {
-        let before = world(section);
+        let before = fixture(section);
         before.ask(Turn::saying("?"), "so").await;
         before.cache.close().await;
-        let after = making(section).beside(&before).make();
+        let after = fixture_builder(section).beside(&before).make();
         let replay = after.ask(Turn::saying("?"), "").await.replayed();
         assert_eq!(replay.content, "so", "{section}");
     }
 }
 
 #[tokio::test]
-async fn in_memory() {
+async fn process_store_is_not_shared_between_engines() {
     let section = "{enabled: true, match: question, store: process}";
-    let before = making(section).in_process().make();
+    let before = fixture_builder(section).in_process().make();
     assert!(before.keeps(Turn::saying("?"), "so").await);
-    let after = making(section).in_process().beside(&before).make();
+    let after = fixture_builder(section).in_process().beside(&before).make();
     assert!(!after.ask(Turn::saying("?"), "so").await.is_replay());
 }
 
@@ -113,9 +116,9 @@ async fn relative_path_and_absolute_path() {
     let elsewhere = tempfile::tempdir().unwrap();
     let path = elsewhere.path().join("answers.json");
     let absolute = format!("{{enabled: true, path: '{}'}}", path.display());
-    let world_of_absolute = world(&absolute);
+    let world_of_absolute = fixture(&absolute);
     assert!(world_of_absolute.keeps(Turn::saying("How?"), "So.").await);
-    let relative = world("{enabled: true, path: answers.json}");
+    let relative = fixture("{enabled: true, path: answers.json}");
     assert!(relative.keeps(Turn::saying("How?"), "So.").await);
     for path in [path, relative.path("answers.json")] {
         let text = std::fs::read_to_string(path).unwrap();
@@ -132,110 +135,110 @@ fn path_traversal_rejected() {
 }
 
 #[tokio::test]
-async fn corrupt_file_does_not_load_and_costs_no_turn() {
-    let world = world("{enabled: true, path: answers.json}");
-    world.write("answers.json", "{broken");
-    let turn = world.numbered(Turn::saying("?"));
+async fn corrupt_file_is_not_loaded_and_the_turn_continues() {
+    let fixture = fixture("{enabled: true, path: answers.json}");
+    fixture.write("answers.json", "{broken");
+    let turn = fixture.numbered(Turn::saying("?"));
     let input = turn.input(Event::PreUserTurn);
-    let fault = world.builtin.run(&[], &input).await.unwrap_err();
+    let fault = fixture.builtin.run(&[], &input).await.unwrap_err();
     assert!(
         fault
             .message
             .starts_with("the answers of `root` are not kept:"),
         "{fault}"
     );
-    world.stop(&turn, "so").await;
-    world.end(&turn).await;
+    fixture.stop(&turn, "so").await;
+    fixture.end(&turn).await;
     assert_eq!(
-        std::fs::read_to_string(world.path("answers.json")).unwrap(),
+        std::fs::read_to_string(fixture.path("answers.json")).unwrap(),
         "{broken"
     );
 }
 
 #[tokio::test]
 async fn stores_and_replays_answer() {
-    let world = world(BY_QUESTION);
+    let fixture = fixture(BY_QUESTION);
     assert!(matches!(
-        world.ask(Turn::saying("?"), "so").await,
-        Came::Ran
+        fixture.ask(Turn::saying("?"), "so").await,
+        TurnResult::Ran
     ));
     // Another session, another place in the conversation: the question alone decides.
     let again = Turn::saying("?").in_session("t").behind("much talk");
-    assert_eq!(world.ask(again, "").await.replayed().content, "so");
+    assert_eq!(fixture.ask(again, "").await.replayed().content, "so");
 }
 
 #[tokio::test]
 async fn storage_is_a_stop_hook_builtin() {
-    let world = world(BY_QUESTION);
-    let injected = world.builtin.inject(&*world.agent("root"));
+    let fixture = fixture(BY_QUESTION);
+    let injected = fixture.builtin.inject(&*fixture.agent("root"));
     assert!(injected.iter().any(|one| one.event == Event::Stop));
-    let turn = world.numbered(Turn::saying("?"));
-    world.begin(&turn).await;
-    assert!(world.entries().await.is_empty());
-    world.stop(&turn, "so").await;
-    assert_eq!(world.entries().await.len(), 1);
+    let turn = fixture.numbered(Turn::saying("?"));
+    fixture.begin(&turn).await;
+    assert!(fixture.entries().await.is_empty());
+    fixture.stop(&turn, "so").await;
+    assert_eq!(fixture.entries().await.len(), 1);
 }
 
 #[tokio::test]
 async fn disabled_has_no_effect() {
-    let world = world("{enabled: false, match: question}");
-    assert!(world.builtin.inject(&*world.agent("root")).is_empty());
-    assert!(!world.keeps(Turn::saying("?"), "so").await);
+    let fixture = fixture("{enabled: false, match: question}");
+    assert!(fixture.builtin.inject(&*fixture.agent("root")).is_empty());
+    assert!(!fixture.keeps(Turn::saying("?"), "so").await);
 }
 
 #[tokio::test]
 async fn empty_response_is_not_cached() {
     for text in ["", " \n\t"] {
-        let world = world(BY_QUESTION);
-        assert!(!world.ask(Turn::saying("?"), text).await.is_replay());
-        assert!(world.entries().await.is_empty());
-        assert!(!world.ask(Turn::saying("?"), "so").await.is_replay());
+        let fixture = fixture(BY_QUESTION);
+        assert!(!fixture.ask(Turn::saying("?"), text).await.is_replay());
+        assert!(fixture.entries().await.is_empty());
+        assert!(!fixture.ask(Turn::saying("?"), "so").await.is_replay());
     }
 }
 
 #[tokio::test]
 async fn empty_stored_value_is_a_miss() {
-    let world = world("{enabled: true, path: answers.json}");
-    world.write("answers.json", r#"{"?": "  "}"#);
-    assert!(!world.ask(Turn::saying("?"), "so").await.is_replay());
+    let fixture = fixture("{enabled: true, path: answers.json}");
+    fixture.write("answers.json", r#"{"?": "  "}"#);
+    assert!(!fixture.ask(Turn::saying("?"), "so").await.is_replay());
     assert_eq!(
-        world.ask(Turn::saying("?"), "").await.replayed().content,
+        fixture.ask(Turn::saying("?"), "").await.replayed().content,
         "so"
     );
 }
 
 #[tokio::test]
 async fn attachments_are_in_the_key() {
-    let world = world(BY_QUESTION);
+    let fixture = fixture(BY_QUESTION);
     let showing = |picture: &'static [u8]| {
         Turn::saying("What is this?")
             .prompted(|prompt| prompt.attachments.push(Digest::sha256(picture)))
     };
-    assert!(world.keeps(showing(b"whale"), "A whale.").await);
-    assert!(!world.ask(showing(b"squid"), "A squid.").await.is_replay());
+    assert!(fixture.keeps(showing(b"whale"), "A whale.").await);
+    assert!(!fixture.ask(showing(b"squid"), "A squid.").await.is_replay());
     let without = Turn::saying("What is this?");
-    assert!(!world.ask(without, "What?").await.is_replay());
+    assert!(!fixture.ask(without, "What?").await.is_replay());
 }
 
 #[tokio::test]
 async fn structured_output_validation() {
-    let world = world("{enabled: true, path: answers.json}");
+    let fixture = fixture("{enabled: true, path: answers.json}");
     let schema = json!({"type": "object", "required": ["a"]});
     let turn = || Turn::saying("q").formed(schema.clone());
     for stored in [r#"{"q": "no json"}"#, r#"{"q": "{\"b\": 1}"}"#] {
-        world.write("answers.json", stored);
-        let turn = world.numbered(turn());
-        assert_eq!(world.begin(&turn).await.synthetic, None, "{stored}");
-        world.end(&turn).await;
+        fixture.write("answers.json", stored);
+        let turn = fixture.numbered(turn());
+        assert_eq!(fixture.begin(&turn).await.synthetic, None, "{stored}");
+        fixture.end(&turn).await;
     }
-    world.write("answers.json", r#"{"q": "{\"a\": 1}"}"#);
-    let replay = world.ask(turn(), "").await.replayed();
+    fixture.write("answers.json", r#"{"q": "{\"a\": 1}"}"#);
+    let replay = fixture.ask(turn(), "").await.replayed();
     assert_eq!(replay.content, r#"{"a": 1}"#);
 }
 
 #[tokio::test]
 async fn tool_call_text_is_a_miss() {
-    let world = world("{enabled: true, path: answers.json}");
-    world.write("answers.json", r#"{"?": "<tool_call>{}</tool_call>"}"#);
-    assert!(!world.ask(Turn::saying("?"), "so").await.is_replay());
+    let fixture = fixture("{enabled: true, path: answers.json}");
+    fixture.write("answers.json", r#"{"?": "<tool_call>{}</tool_call>"}"#);
+    assert!(!fixture.ask(Turn::saying("?"), "so").await.is_replay());
 }

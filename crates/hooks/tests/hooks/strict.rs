@@ -124,7 +124,7 @@ fn event_name_compatibility() {
 }
 
 #[test]
-fn without_it_what_is_not_known_is_left_out() {
+fn non_strict_output_ignores_unknown_keys() {
     let entry = entry(Dialect::DockerAgent, Event::TurnEnd);
     let input = Input {
         event: Event::TurnEnd,

@@ -10,29 +10,31 @@ use cachalot_core::{Digest, Spend, Witnesses};
 use cachalot_hooks::{Builtin as _, Event, Input};
 use cachalot_model::StopReason;
 
-use crate::answering::{Came, Making, Turn, WORTH, knowing, making, world};
+use crate::response_cache_fixture::{
+    FixtureBuilder, Turn, TurnResult, WORTH, fixture, fixture_builder, knowing,
+};
 
 const ON: &str = "{enabled: true}";
 const FILE: &str = "{enabled: true, path: answers.json}";
 
 #[tokio::test]
 async fn b1_a_store_adopts_what_other_processes_have_stored() {
-    let here = world(FILE);
-    let there = making(FILE).beside(&here).make();
+    let here = fixture(FILE);
+    let there = fixture_builder(FILE).beside(&here).make();
     here.ask(Turn::saying("one"), "1").await;
     there.ask(Turn::saying("two"), "2").await;
     here.ask(Turn::saying("three"), "3").await;
-    for world in [&here, &there] {
+    for fixture in [&here, &there] {
         for (question, answer) in [("one", "1"), ("two", "2"), ("three", "3")] {
-            let replay = world.ask(Turn::saying(question), "").await.replayed();
+            let replay = fixture.ask(Turn::saying(question), "").await.replayed();
             assert_eq!(replay.content, answer);
         }
     }
 }
 
 #[tokio::test]
-async fn b2_spaces_that_are_not_trimmed_are_really_kept() {
-    let kept = world("{enabled: true, match: question, trim_spaces: false}");
+async fn b2_untrimmed_spaces_are_kept() {
+    let kept = fixture("{enabled: true, match: question, trim_spaces: false}");
     kept.ask(Turn::saying("a"), "without").await;
     assert!(!kept.ask(Turn::saying(" a "), "with").await.is_replay());
     assert_eq!(
@@ -43,7 +45,7 @@ async fn b2_spaces_that_are_not_trimmed_are_really_kept() {
         kept.ask(Turn::saying(" a "), "").await.replayed().content,
         "with"
     );
-    let trimmed = world("{enabled: true, match: question, trim_spaces: true}");
+    let trimmed = fixture("{enabled: true, match: question, trim_spaces: true}");
     assert!(!trimmed.ask(Turn::saying("a"), "so").await.is_replay());
     assert!(trimmed.ask(Turn::saying("\t a\n"), "").await.is_replay());
 }
@@ -51,38 +53,44 @@ async fn b2_spaces_that_are_not_trimmed_are_really_kept() {
 #[tokio::test]
 async fn b3_tasks_of_other_agents_are_neither_looked_up_nor_stored() {
     for section in [ON, "{enabled: true, match: question}", FILE] {
-        let world = world(section);
+        let fixture = fixture(section);
         let said = Turn::saying("Please proceed.");
         let task = said.clone().prompted(|prompt| prompt.implicit = true);
         assert!(matches!(
-            world.ask(task.clone(), "the first task").await,
-            Came::Ran
+            fixture.ask(task.clone(), "the first task").await,
+            TurnResult::Ran
         ));
         assert!(matches!(
-            world.ask(task.clone(), "the second").await,
-            Came::Ran
+            fixture.ask(task.clone(), "the second").await,
+            TurnResult::Ran
         ));
-        assert!(!world.ask(said, "a user's").await.is_replay(), "{section}");
-        assert!(!world.ask(task, "the third").await.is_replay(), "{section}");
+        assert!(
+            !fixture.ask(said, "a user's").await.is_replay(),
+            "{section}"
+        );
+        assert!(
+            !fixture.ask(task, "the third").await.is_replay(),
+            "{section}"
+        );
     }
 }
 
 #[tokio::test]
-async fn b3_an_answer_behind_a_delegation_is_not_stored_under_the_task() {
-    let world = world(ON);
+async fn b3_answer_after_a_delegation_is_not_stored_under_the_task() {
+    let fixture = fixture(ON);
     let turn = Turn::saying("Find out, and tell me.")
         .calling("transfer_task", Witnesses::unknown("another agent's work"))
         .answered(|answer| answer.calls[0].read_only = false);
-    assert!(!world.keeps(turn, "Found out.").await);
+    assert!(!fixture.keeps(turn, "Found out.").await);
     let task = Turn::saying("Please proceed.");
-    assert!(!world.ask(task, "so").await.is_replay());
+    assert!(!fixture.ask(task, "so").await.is_replay());
 }
 
 #[tokio::test]
 async fn b4_the_key_covers_agent_user_directory_and_conversation() {
-    let world = world(ON);
+    let fixture = fixture(ON);
     let yes = Turn::saying("yes").behind("Shall I delete it?");
-    assert!(world.keeps(yes.clone(), "Deleted.").await);
+    assert!(fixture.keeps(yes.clone(), "Deleted.").await);
     let others = [
         yes.clone().behind("Shall I keep it?"),
         yes.clone().to("other"),
@@ -94,35 +102,38 @@ async fn b4_the_key_covers_agent_user_directory_and_conversation() {
             .prompted(|prompt| prompt.context.push("Monday".into())),
     ];
     for other in others {
-        assert!(!world.ask(other, "Something else.").await.is_replay());
+        assert!(!fixture.ask(other, "Something else.").await.is_replay());
     }
-    let bob = making(ON).beside(&world).user("bob").make();
+    let bob = fixture_builder(ON).beside(&fixture).user("bob").make();
     assert!(!bob.ask(yes.clone(), "Bob's.").await.is_replay());
-    assert!(world.ask(yes.clone(), "").await.is_replay());
+    assert!(fixture.ask(yes.clone(), "").await.is_replay());
     for change in ["another instruction", "another model", "another tool"] {
-        world.agent("root").becomes(Some(change));
-        assert!(!world.ask(yes.clone(), "so").await.is_replay(), "{change}");
+        fixture.agent("root").becomes(Some(change));
+        assert!(
+            !fixture.ask(yes.clone(), "so").await.is_replay(),
+            "{change}"
+        );
     }
 }
 
 #[tokio::test]
-async fn b5_an_answer_that_was_reached_through_side_effects_is_not_stored() {
+async fn b5_answer_of_a_turn_with_side_effects_is_not_stored() {
     for section in [ON, FILE, "{enabled: true, ttl: 1h}"] {
         let turn = Turn::saying("Send the mail.")
             .calling("send_mail", Witnesses::default())
             .answered(|answer| answer.calls[0].read_only = false);
-        let world = world(section);
-        let why = world.refusal(turn.clone(), "Sent.").await;
+        let fixture = fixture(section);
+        let why = fixture.refusal(turn.clone(), "Sent.").await;
         assert!(
             why.contains("`send_mail` may have changed something"),
             "{why}"
         );
-        assert!(!world.ask(turn, "Sent.").await.is_replay());
+        assert!(!fixture.ask(turn, "Sent.").await.is_replay());
     }
 }
 
 #[tokio::test]
-async fn b6_truncated_refused_and_made_up_answers_are_not_stored() {
+async fn b6_truncated_refused_and_synthetic_answers_are_not_stored() {
     for section in [ON, FILE] {
         for finish in [
             Some(StopReason::Length),
@@ -130,27 +141,27 @@ async fn b6_truncated_refused_and_made_up_answers_are_not_stored() {
             Some(StopReason::Other("content_filter".into())),
             None,
         ] {
-            let world = world(section);
+            let fixture = fixture(section);
             let turn = Turn::saying("?").answered(|answer| answer.finish = finish.clone());
-            assert!(!world.keeps(turn, "so").await, "{section} {finish:?}");
+            assert!(!fixture.keeps(turn, "so").await, "{section} {finish:?}");
         }
-        let world = world(section);
+        let fixture = fixture(section);
         let made_up = Turn::saying("?").answered(|answer| answer.synthetic = true);
-        assert!(!world.keeps(made_up, "so").await, "{section}");
+        assert!(!fixture.keeps(made_up, "so").await, "{section}");
     }
 }
 
 #[tokio::test]
-async fn b7_an_answer_of_another_agent_than_was_asked_is_stored_for_neither() {
-    let world = world(ON);
-    let turn = world.numbered(Turn::saying("?"));
-    world.begin(&turn).await;
-    world.stop(&turn.clone().to("other"), "so").await;
-    world.end(&turn).await;
-    let why = world.row().await.not_stored.unwrap();
+async fn b7_answer_of_another_agent_is_stored_for_neither() {
+    let fixture = fixture(ON);
+    let turn = fixture.numbered(Turn::saying("?"));
+    fixture.begin(&turn).await;
+    fixture.stop(&turn.clone().to("other"), "so").await;
+    fixture.end(&turn).await;
+    let why = fixture.row().await.not_stored.unwrap();
     assert_eq!(why, "another agent answered: `other`");
     for agent in ["root", "other"] {
-        let again = world.ask(Turn::saying("?").to(agent), "so").await;
+        let again = fixture.ask(Turn::saying("?").to(agent), "so").await;
         assert!(!again.is_replay(), "{agent}");
     }
 }
@@ -158,7 +169,7 @@ async fn b7_an_answer_of_another_agent_than_was_asked_is_stored_for_neither() {
 #[tokio::test]
 async fn b8_answers_expire_are_bounded_bypassed_listed_and_erased() {
     let turn = || Turn::saying("?");
-    let expiring = world("{enabled: true, ttl: 1m}");
+    let expiring = fixture("{enabled: true, ttl: 1m}");
     assert!(expiring.keeps(turn(), "so").await);
     let entries = expiring.entries().await;
     let lives = entries[0].provenance.expires.unwrap() - entries[0].provenance.created;
@@ -182,15 +193,15 @@ async fn b9_secrets_are_stored_neither_from_answers_nor_from_questions() {
     let secret = "hunter2hunter2";
     let secret_set = knowing(&[secret]);
     for section in [ON, FILE] {
-        let world = making(section).secret_set(&secret_set).make();
-        world
+        let fixture = fixture_builder(section).secret_set(&secret_set).make();
+        fixture
             .ask(Turn::saying("Which password?"), &format!("It is {secret}."))
             .await;
-        world
+        fixture
             .ask(Turn::saying(&format!("Is it {secret}?")), "Yes.")
             .await;
-        world.cache.close().await;
-        let files = std::fs::read_dir(world.home.path()).unwrap();
+        fixture.cache.close().await;
+        let files = std::fs::read_dir(fixture.home.path()).unwrap();
         for file in files.map(|file| file.unwrap().path()) {
             let bytes = std::fs::read(&file).unwrap();
             assert!(
@@ -200,8 +211,8 @@ async fn b9_secrets_are_stored_neither_from_answers_nor_from_questions() {
             );
         }
     }
-    let world = making(FILE).secret_set(&secret_set).make();
-    let why = world
+    let fixture = fixture_builder(FILE).secret_set(&secret_set).make();
+    let why = fixture
         .refusal(Turn::saying(&format!("Is it {secret}?")), "Yes.")
         .await;
     assert!(why.contains("the question holds a secret"), "{why}");
@@ -209,7 +220,7 @@ async fn b9_secrets_are_stored_neither_from_answers_nor_from_questions() {
 
 #[tokio::test]
 async fn b10_case_is_significant_unless_configured_otherwise() {
-    let by_conversation = world(ON);
+    let by_conversation = fixture(ON);
     by_conversation
         .ask(Turn::saying("What is PATH?"), "so")
         .await;
@@ -219,7 +230,7 @@ async fn b10_case_is_significant_unless_configured_otherwise() {
             .await
             .is_replay()
     );
-    let folded = world("{enabled: true, case_sensitive: false}");
+    let folded = fixture("{enabled: true, case_sensitive: false}");
     folded.ask(Turn::saying("What is ÄÖ?"), "so").await;
     assert!(
         folded
@@ -228,7 +239,7 @@ async fn b10_case_is_significant_unless_configured_otherwise() {
             .is_replay()
     );
     // As docker-agent has it, for questions alone.
-    let by_question = world("{enabled: true, match: question}");
+    let by_question = fixture("{enabled: true, match: question}");
     by_question.ask(Turn::saying("What is PATH?"), "so").await;
     assert!(
         by_question
@@ -239,17 +250,17 @@ async fn b10_case_is_significant_unless_configured_otherwise() {
 }
 
 #[tokio::test]
-async fn b10_what_was_stored_without_regard_to_case_is_not_served_where_case_counts() {
-    let folded = world("{enabled: true, case_sensitive: false}");
+async fn b10_case_folded_entry_is_not_served_when_case_counts() {
+    let folded = fixture("{enabled: true, case_sensitive: false}");
     folded.ask(Turn::saying("PATH?"), "so").await;
-    let exact = making(ON).beside(&folded).make();
+    let exact = fixture_builder(ON).beside(&folded).make();
     assert!(!exact.ask(Turn::saying("path?"), "so").await.is_replay());
 }
 
 #[tokio::test]
-async fn b11_two_stores_within_one_tick_of_the_file_system_are_both_seen() {
-    let here = world(FILE);
-    let there = making(FILE).beside(&here).make();
+async fn b11_two_stores_within_one_clock_tick_are_both_seen() {
+    let here = fixture(FILE);
+    let there = fixture_builder(FILE).beside(&here).make();
     for number in 0..20 {
         let question = format!("question {number}");
         let (writer, reader) = if number % 2 == 0 {
@@ -267,11 +278,11 @@ async fn b11_two_stores_within_one_tick_of_the_file_system_are_both_seen() {
 
 #[tokio::test]
 async fn b12_a_failed_store_is_reported_and_the_turn_succeeds() {
-    let world = world("{enabled: true, path: answers.json}");
-    let turn = world.numbered(Turn::saying("?"));
-    world.begin(&turn).await;
+    let fixture = fixture("{enabled: true, path: answers.json}");
+    let turn = fixture.numbered(Turn::saying("?"));
+    fixture.begin(&turn).await;
     // A directory in its place: nothing can be put there.
-    std::fs::create_dir(world.path("answers.json")).unwrap();
+    std::fs::create_dir(fixture.path("answers.json")).unwrap();
     let answer = cachalot_hooks::input::Answer {
         text: "so".to_owned(),
         ..turn.answer.clone()
@@ -280,27 +291,27 @@ async fn b12_a_failed_store_is_reported_and_the_turn_succeeds() {
         answer: Some(answer),
         ..turn.input(Event::Stop)
     };
-    let fault = world.builtin.run(&[], &stopped).await.unwrap_err();
+    let fault = fixture.builtin.run(&[], &stopped).await.unwrap_err();
     assert!(
         fault.message.starts_with("the answer was not kept"),
         "{fault}"
     );
-    let row = world.row().await;
+    let row = fixture.row().await;
     assert!(row.not_stored.unwrap().contains("memory fault"));
     assert_eq!(row.paid, WORTH);
 }
 
 #[tokio::test]
-async fn b13_a_replay_names_its_age_its_key_its_model_and_what_it_saves() {
-    let world = world(ON);
-    world.ask(Turn::saying("?"), "so").await;
-    world.after(Duration::from_secs(7_200));
-    let turn = world.numbered(Turn::saying("?"));
+async fn b13_replay_reports_age_key_model_and_savings() {
+    let fixture = fixture(ON);
+    fixture.ask(Turn::saying("?"), "so").await;
+    fixture.after(Duration::from_secs(7_200));
+    let turn = fixture.numbered(Turn::saying("?"));
     let other_model = Input {
         model_id: "anthropic/claude".to_owned(),
         ..turn.input(Event::PreUserTurn)
     };
-    let replay = world.hear(&other_model).await.synthetic.unwrap();
+    let replay = fixture.hear(&other_model).await.synthetic.unwrap();
     assert!(replay.provenance.unwrap().contains("2 hours ago"));
     assert_eq!(replay.metadata["model"], "openai/gpt-4o");
     let names: BTreeSet<&str> = replay.metadata.keys().map(String::as_str).collect();
@@ -311,7 +322,7 @@ async fn b13_a_replay_names_its_age_its_key_its_model_and_what_it_saves() {
 
 #[tokio::test]
 async fn b14_readers_do_not_block_each_other() {
-    let here = world(FILE);
+    let here = fixture(FILE);
     here.ask(Turn::saying("one"), "1").await;
     let open = std::fs::File::open(here.path("answers.json")).unwrap();
     here.ask(Turn::saying("two"), "2").await;
@@ -320,10 +331,10 @@ async fn b14_readers_do_not_block_each_other() {
 }
 
 #[tokio::test]
-async fn b15_a_store_writes_one_entry_and_leaves_the_others_as_they_lie() {
-    let world = world(ON);
+async fn b15_store_writes_one_entry_and_keeps_the_others_unchanged() {
+    let fixture = fixture(ON);
     for number in 0..20 {
-        world
+        fixture
             .ask(Turn::saying(&format!("question {number}")), "so")
             .await;
     }
@@ -336,10 +347,10 @@ async fn b15_a_store_writes_one_entry_and_leaves_the_others_as_they_lie() {
         };
         entries.into_iter().map(described).collect()
     };
-    let before = lying(world.entries().await);
-    world.after(Duration::from_secs(1));
-    world.ask(Turn::saying("one more"), "so").await;
-    let after = lying(world.entries().await);
+    let before = lying(fixture.entries().await);
+    fixture.after(Duration::from_secs(1));
+    fixture.ask(Turn::saying("one more"), "so").await;
+    let after = lying(fixture.entries().await);
     assert_eq!((before.len(), after.len()), (20, 21));
     assert!(
         before
@@ -349,30 +360,30 @@ async fn b15_a_store_writes_one_entry_and_leaves_the_others_as_they_lie() {
 }
 
 #[tokio::test]
-async fn a_flat_file_comes_with_a_notice_once() {
-    let world = world(FILE);
-    let first = world.numbered(Turn::saying("one"));
-    let said = world.begin(&first).await.system_message.unwrap();
+async fn flat_file_notice_is_shown_once() {
+    let fixture = fixture(FILE);
+    let first = fixture.numbered(Turn::saying("one"));
+    let said = fixture.begin(&first).await.system_message.unwrap();
     assert!(
         said.contains("answers.json") && said.contains("cannot hold the rest of the key"),
         "{said}"
     );
-    world.end(&first).await;
-    let second = world.numbered(Turn::saying("two"));
-    assert_eq!(world.begin(&second).await.system_message, None);
-    let without = Making::with("cache: {enabled: true}").make();
+    fixture.end(&first).await;
+    let second = fixture.numbered(Turn::saying("two"));
+    assert_eq!(fixture.begin(&second).await.system_message, None);
+    let without = FixtureBuilder::with("cache: {enabled: true}").make();
     let turn = without.numbered(Turn::saying("one"));
     assert_eq!(without.begin(&turn).await.system_message, None);
 }
 
 #[tokio::test]
-async fn what_a_flat_file_cannot_hold_stays_out_of_it() {
+async fn flat_file_refuses_answers_that_it_cannot_validate() {
     let asked = || Turn::saying("?");
-    let world = world(FILE);
-    world.write("a", "one");
+    let fixture = fixture(FILE);
+    fixture.write("a", "one");
     for (turn, expected) in [
         (
-            asked().calling("read_file", world.read("a")),
+            asked().calling("read_file", fixture.read("a")),
             "a flat file cannot hold that",
         ),
         (
@@ -392,12 +403,12 @@ async fn what_a_flat_file_cannot_hold_stays_out_of_it() {
             "`add_date` added",
         ),
     ] {
-        let why = world.refusal(turn.clone(), "so").await;
+        let why = fixture.refusal(turn.clone(), "so").await;
         assert!(why.contains(expected), "{expected}: {why}");
-        assert!(!world.ask(turn, "so").await.is_replay(), "{expected}");
+        assert!(!fixture.ask(turn, "so").await.is_replay(), "{expected}");
     }
     let calculating = asked().calling("calculate", Witnesses::default());
-    assert!(world.keeps(calculating, "so").await);
-    let why = world.rows().await[0].not_stored.clone().unwrap();
+    assert!(fixture.keeps(calculating, "so").await);
+    let why = fixture.rows().await[0].not_stored.clone().unwrap();
     assert_eq!(why, "kept in answers.json");
 }

@@ -2,16 +2,16 @@
 //! The client of MCP servers, against servers of our own: programs, and one behind HTTP.
 
 mod behaviour;
+mod http_server;
+mod http_transport;
 mod messages;
-mod offers;
 mod program;
-mod reached;
 mod server;
 mod settings;
-mod site;
 #[allow(dead_code)]
-#[path = "../../../tools/tests/tools/workshop.rs"]
-mod workshop;
+#[path = "../../../tools/tests/tools/tool_fixture.rs"]
+mod tool_fixture;
+mod tool_lists;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,18 +28,18 @@ use cachalot_tools::filter::NameFilter;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::workshop::Workshop;
+use crate::tool_fixture::ToolFixture;
 
-/// Keeps what it is told.
+/// Records reports.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct ReportRecorder {
     pub(crate) warnings: Mutex<Vec<String>>,
     pub(crate) lines: Mutex<Vec<String>>,
     pub(crate) changes: Mutex<Vec<String>>,
     pub(crate) progress: Mutex<Vec<String>>,
 }
 
-impl Reporter for Told {
+impl Reporter for ReportRecorder {
     fn warning(&self, message: &str) {
         self.warnings.lock().unwrap().push(message.to_owned());
     }
@@ -59,37 +59,37 @@ impl Reporter for Told {
 }
 
 /// Calls the tools whose results are independent of the transport.
-async fn call_the_usual_tools(workshop: &Workshop) {
+async fn call_the_usual_tools(tool_fixture: &ToolFixture) {
     assert_eq!(
-        workshop
+        tool_fixture
             .done("mcp_test_echo", json!({ "text": "hé" }))
             .await,
         "hé"
     );
     assert_eq!(
-        workshop
+        tool_fixture
             .done("mcp_test_add", json!({ "a": 2, "b": 3 }))
             .await,
         r#"{"sum":5}"#
     );
-    let shown = workshop.fails("mcp_test_refuse", json!({})).await;
+    let shown = tool_fixture.fails("mcp_test_refuse", json!({})).await;
     assert_eq!(
         shown,
         "the MCP server `test` refused: not like this (-32602)"
     );
 }
 
-/// A directory with what servers are given.
-pub(crate) struct House {
+/// A directory with the files of test servers, and the dependencies of tools.
+pub(crate) struct Fixture {
     pub(crate) home: TempDir,
-    pub(crate) told: Arc<Told>,
+    pub(crate) reported: Arc<ReportRecorder>,
     pub(crate) dependencies: ToolDependencies,
 }
 
-impl House {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let told = Arc::new(Told::default());
+        let reported = Arc::new(ReportRecorder::default());
         let environment = ["PATH", "HOME"]
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
@@ -100,14 +100,14 @@ impl House {
                 directory: home.path().canonicalize().unwrap(),
                 environment: Arc::new(environment),
                 secret_set: Arc::new(SecretSet::with_key(DigestKey::new([5; 32]))),
-                reporter: told.clone(),
+                reporter: reported.clone(),
             },
             data: None,
             servers: McpServerPool::new(),
         };
         Self {
             home,
-            told,
+            reported,
             dependencies,
         }
     }
@@ -116,18 +116,18 @@ impl House {
         self.home.path().join("notes")
     }
 
-    pub(crate) fn program(&self, manner: &str) -> McpSettings {
-        program::program("test", manner, &self.notes())
+    pub(crate) fn program(&self, behavior: &str) -> McpSettings {
+        program::program("test", behavior, &self.notes())
     }
 
-    /// How often the program was started.
+    /// The number of starts of the program.
     pub(crate) fn starts(&self) -> usize {
         let notes = program::notes(&self.notes());
         notes.iter().filter(|line| *line == "began").count()
     }
 
     pub(crate) fn warnings(&self) -> Vec<String> {
-        self.told.warnings.lock().unwrap().clone()
+        self.reported.warnings.lock().unwrap().clone()
     }
 
     pub(crate) async fn try_assemble(
@@ -142,15 +142,15 @@ impl House {
     }
 
     /// A registry of what the servers offer, to be called.
-    pub(crate) async fn workshop(&self, servers: &[McpSettings]) -> Workshop {
+    pub(crate) async fn tool_fixture(&self, servers: &[McpSettings]) -> ToolFixture {
         let assembled = self.assemble(servers).await;
-        self.workshop_of(assembled)
+        self.tool_fixture_of(assembled)
     }
 
-    pub(crate) fn workshop_of(&self, assembled: AgentTools) -> Workshop {
-        let mut workshop = Workshop::with(assembled.tools);
-        workshop.context.secret_set = Arc::clone(&self.dependencies.mcp.secret_set);
-        workshop
+    pub(crate) fn tool_fixture_of(&self, assembled: AgentTools) -> ToolFixture {
+        let mut tool_fixture = ToolFixture::with(assembled.tools);
+        tool_fixture.context.secret_set = Arc::clone(&self.dependencies.mcp.secret_set);
+        tool_fixture
     }
 }
 

@@ -8,17 +8,17 @@ use cachalot_core::Secret;
 use cachalot_mcp::{McpSettings, McpTransport};
 use serde_json::Value;
 
-use super::server::{Manner, SLEEP, Server};
+use super::server::{SLEEP, Server, ServerBehavior};
 
 /// Says that the test is to be a server, and of what manner.
-const MANNER: &str = "CACHALOT_TEST_SERVER";
+const BEHAVIOR: &str = "CACHALOT_TEST_SERVER";
 /// Where it notes that it began, and what it got.
 const NOTES: &str = "CACHALOT_TEST_NOTES";
 
 /// Not a test: what a program does that [`program`] describes.
 #[test]
 fn serve() {
-    let Ok(manner) = std::env::var(MANNER) else {
+    let Ok(behavior) = std::env::var(BEHAVIOR) else {
         return;
     };
     let notes = std::env::var(NOTES).map(PathBuf::from).unwrap();
@@ -32,7 +32,7 @@ fn serve() {
     };
     note("began");
     say("ready to serve");
-    match manner.as_str() {
+    match behavior.as_str() {
         "broken" => {
             say("no licence, says swordfish");
             std::process::exit(7);
@@ -42,11 +42,11 @@ fn serve() {
         },
         _ => {}
     }
-    let mut server = Server::new(Manner {
-        modern: manner == "modern",
-        malformed: manner == "malformed",
-        restless: manner == "restless",
-        shuffled: manner == "shuffled",
+    let mut server = Server::new(ServerBehavior {
+        modern: behavior == "modern",
+        malformed: behavior == "malformed",
+        restless: behavior == "restless",
+        shuffled: behavior == "shuffled",
     });
     let mut out = std::io::stdout();
     // The test harness has written half a line before.
@@ -54,7 +54,7 @@ fn serve() {
     for line in std::io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
         note(&message.to_string());
-        if manner == "fragile"
+        if behavior == "fragile"
             && message["method"] != "initialize"
             && message["method"] != "notifications/initialized"
         {
@@ -82,9 +82,9 @@ pub(crate) fn say(what: &str) {
 }
 
 /// A server that is a program, and notes what happens to it in a file.
-pub(crate) fn program(name: &str, manner: &str, notes: &Path) -> McpSettings {
+pub(crate) fn program(name: &str, behavior: &str, notes: &Path) -> McpSettings {
     let environment = BTreeMap::from([
-        (MANNER.to_owned(), manner.to_owned()),
+        (BEHAVIOR.to_owned(), behavior.to_owned()),
         (NOTES.to_owned(), notes.display().to_string()),
         ("OWN".to_owned(), "of its own".to_owned()),
         ("SERVICE_TOKEN".to_owned(), "swordfish".to_owned()),

@@ -1,10 +1,10 @@
-//! An MCP server, by hand: what it answers depends on nothing but what it was asked before.
+//! An MCP server whose answers depend only on earlier messages.
 
 use serde_json::{Value, json};
 
-/// What a server is like.
+/// Behavior of a server.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Manner {
+pub(crate) struct ServerBehavior {
     /// It knows no handshake: the newest protocol only.
     pub(crate) modern: bool,
     /// Some of its tools are malformed.
@@ -20,44 +20,44 @@ pub(crate) const SLEEP: &str = "@sleep";
 
 /// A server.
 pub(crate) struct Server {
-    manner: Manner,
-    /// Whether it has one more tool than in the beginning.
+    behavior: ServerBehavior,
+    /// Set when it has one more tool than at the start.
     more: bool,
     reads: u64,
     /// The request that asked for announcements.
     subscription: Option<Value>,
 }
 
-/// How many items a page of its lists has.
+/// The page size of its lists.
 const PAGE: usize = 3;
 
 impl Server {
-    pub(crate) fn new(manner: Manner) -> Self {
+    pub(crate) fn new(behavior: ServerBehavior) -> Self {
         Self {
-            manner,
+            behavior,
             more: false,
             reads: 0,
             subscription: None,
         }
     }
 
-    /// What it sends when it gets a message, in order. Nothing for a request: it does not answer.
+    /// The messages that answer a message, in order. None for a request: no answer.
     pub(crate) fn answer(&mut self, message: &Value) -> Vec<Value> {
         let params = &message["params"];
         let id = &message["id"];
         let result = match message["method"].as_str().unwrap_or_default() {
-            "initialize" if self.manner.modern => {
+            "initialize" if self.behavior.modern => {
                 return vec![error(id, -32601, "no handshake any more")];
             }
             "initialize" => json!({
                 "protocolVersion": "2025-11-25", "capabilities": capabilities(),
                 "serverInfo": { "name": "test", "version": "1" },
             }),
-            "server/discover" if self.manner.modern => json!({
+            "server/discover" if self.behavior.modern => json!({
                 "resultType": "complete", "supportedVersions": ["2026-07-28"],
                 "capabilities": capabilities(), "ttlMs": 0, "cacheScope": "private",
             }),
-            "subscriptions/listen" if self.manner.modern => {
+            "subscriptions/listen" if self.behavior.modern => {
                 self.subscription = Some(id.clone());
                 let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
                 return vec![json!({
@@ -65,7 +65,7 @@ impl Server {
                     "params": { "_meta": meta, "notifications": params["notifications"] },
                 })];
             }
-            "tools/list" if self.manner.restless && !self.more => {
+            "tools/list" if self.behavior.restless && !self.more => {
                 self.more = true;
                 let changed =
                     json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
@@ -73,12 +73,12 @@ impl Server {
                 let listed = json!({ "jsonrpc": "2.0", "id": id, "result": listed });
                 return vec![changed, json!({ SLEEP: 50 }), listed];
             }
-            "tools/list" if self.manner.shuffled && self.more => {
+            "tools/list" if self.behavior.shuffled && self.more => {
                 let mut tools = tools(false, false);
                 tools.reverse();
                 page("tools", tools, params)
             }
-            "prompts/list" if self.manner.shuffled && !self.more => {
+            "prompts/list" if self.behavior.shuffled && !self.more => {
                 self.more = true;
                 let listed = page("prompts", prompts(), params);
                 let listed = json!({ "jsonrpc": "2.0", "id": id, "result": listed });
@@ -90,7 +90,7 @@ impl Server {
                     changed("resources"),
                 ];
             }
-            "tools/list" => page("tools", tools(self.more, self.manner.malformed), params),
+            "tools/list" => page("tools", tools(self.more, self.behavior.malformed), params),
             "resources/list" => page("resources", resources(), params),
             "resources/templates/list" => page("resourceTemplates", templates(), params),
             "prompts/list" => page("prompts", prompts(), params),

@@ -12,7 +12,7 @@ use cachalot_mcp::{McpSettings, McpTransport, OfferSettings, ToolTrust};
 use cachalot_tools::Registry;
 use cachalot_tools::builtin::{ShellSettings, WebFetchSettings};
 
-use crate::House;
+use crate::Fixture;
 
 fn environment() -> BTreeMap<String, String> {
     [("TOKEN", "t0ken"), ("HOST", "example.com"), ("EMPTY", "")]
@@ -39,14 +39,14 @@ fn toolsets(text: &str) -> (ToolsetSettings, Vec<Problem>) {
     (settings, problems)
 }
 
-fn told(problems: &[Problem]) -> String {
+fn reported(problems: &[Problem]) -> String {
     let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
     lines.join("\n")
 }
 
 fn one(text: &str) -> ServerDefinition {
     let (servers, problems) = servers(text);
-    assert!(problems.is_empty(), "{}", told(&problems));
+    assert!(problems.is_empty(), "{}", reported(&problems));
     servers.into_values().next().unwrap()
 }
 
@@ -83,7 +83,7 @@ fn http(settings: &McpSettings) -> (&str, BTreeMap<&str, &str>) {
 }
 
 #[test]
-fn a_server_that_is_a_program() {
+fn program_server_settings_are_read() {
     let ServerDefinition { settings, filter } = one("
 github:
   command: npx
@@ -153,7 +153,7 @@ github:
 }
 
 #[test]
-fn a_server_behind_an_address() {
+fn http_server_settings_are_read() {
     let remote = one(
         "a:\n  remote:\n    url: https://${HOST}/mcp\n    transport_type: streamable\n    headers: { Authorization: 'Bearer ${TOKEN}' }\n  tools:\n    search: { read_only: true, ttl: 90s }\n    store: {}\n",
     );
@@ -176,14 +176,14 @@ fn a_server_behind_an_address() {
 }
 
 #[test]
-fn the_json_shape_of_others_is_read() {
+fn json_settings_of_other_clients_are_read() {
     let (servers, problems) = servers(
         r#"{
             "files": { "type": "stdio", "command": "npx", "args": ["-y", "x"], "env": { "A": "b" }, "toolTimeout": 30, "enabledTools": ["read", "mcp_files_list"] },
             "web": { "type": "streamableHttp", "url": "https://x.example/mcp", "headers": { "K": "v" }, "enabledTools": ["*"] }
         }"#,
     );
-    assert!(problems.is_empty(), "{}", told(&problems));
+    assert!(problems.is_empty(), "{}", reported(&problems));
     let files = &servers["files"];
     assert_eq!(stdio(&files.settings).0, "npx");
     assert_eq!(files.settings.timeout, Duration::from_secs(30));
@@ -279,11 +279,11 @@ fn problems_of_a_server_are_reported_with_their_place() {
         ("[]", vec!["the MCP servers must be a mapping"]),
     ] {
         let (_, problems) = servers(text);
-        let told = told(&problems);
+        let reported = reported(&problems);
         for part in expected {
-            assert!(told.contains(part), "{text}\n{told}");
+            assert!(reported.contains(part), "{text}\n{reported}");
         }
-        assert!(!told.contains("t0ken"), "{told}");
+        assert!(!reported.contains("t0ken"), "{reported}");
     }
 }
 
@@ -301,7 +301,7 @@ fn toolsets_of_every_type() {
 - { type: mcp, command: npx, args: [b] }
 - { type: mcp, remote: { url: 'https://api.example/mcp' } }
 ");
-    assert!(problems.is_empty(), "{}", told(&problems));
+    assert!(problems.is_empty(), "{}", reported(&problems));
     let kinds: Vec<&ToolsetKind> = settings
         .toolsets
         .iter()
@@ -401,8 +401,8 @@ fn problems_of_a_toolset_are_reported_with_their_place() {
         ("x: y", "`toolsets` must be a list"),
     ] {
         let (_, problems) = toolsets(text);
-        let told = told(&problems);
-        assert!(told.contains(expected), "{text}\n{told}");
+        let reported = reported(&problems);
+        assert!(reported.contains(expected), "{text}\n{reported}");
     }
     let (settings, problems) = toolsets("~");
     assert!(settings.toolsets.is_empty() && problems.is_empty());
@@ -410,11 +410,11 @@ fn problems_of_a_toolset_are_reported_with_their_place() {
 
 #[tokio::test]
 async fn tools_are_made_from_settings() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let names = async |text: &str| {
         let (settings, problems) = toolsets(text);
-        assert!(problems.is_empty(), "{}", told(&problems));
-        let assembled = assemble(&settings, &house.dependencies).await.unwrap();
+        assert!(problems.is_empty(), "{}", reported(&problems));
+        let assembled = assemble(&settings, &fixture.dependencies).await.unwrap();
         let registry = Registry::new(assembled.tools).unwrap();
         let names: Vec<String> = registry
             .tools()
@@ -439,7 +439,7 @@ async fn tools_are_made_from_settings() {
     .await;
     assert_eq!(some, "glob read_file");
     let (settings, _) = toolsets("[{type: fetch, allow: ['not a host']}]");
-    let error = assemble(&settings, &house.dependencies)
+    let error = assemble(&settings, &fixture.dependencies)
         .await
         .err()
         .unwrap();

@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         /// A float that YAML parsed is formatted as it was written.
         #[test]
-        fn a_float_says_what_was_written(whole in 0_u64..1_000_000, fraction in 0_u64..1_000_000) {
+        fn float_is_formatted_as_written(whole in 0_u64..1_000_000, fraction in 0_u64..1_000_000) {
             let text = format!("{whole}.{fraction:06}");
             let float: f64 = text.parse().unwrap();
             prop_assert_eq!(parse_scaled(&float.to_string(), 6), Ok(whole * 1_000_000 + fraction));

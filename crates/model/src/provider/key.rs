@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_learnt_and_words_in_their_place_are_not() {
+    fn keys_are_learned_as_secrets_and_placeholders_are_not() {
         for (text, key) in [
             ("sk-proj-4f9aQ2", Some("sk-proj-4f9aQ2")),
             ("Bearer sk-proj-4f9aQ2", Some("sk-proj-4f9aQ2")),

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_waited_for_but_not_for_ever() {
+    fn retry_after_is_honored_up_to_a_limit() {
         let mut error = Error::new(ErrorKind::Limited, "x");
         for (requested_pause, waited) in [(0, true), (1, true), (60, true), (61, false)] {
             error.retry_after = Some(Duration::from_secs(requested_pause));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_say_how_long_in_three_ways() {
+    fn retry_after_is_read_in_three_formats() {
         let now = 784_111_777_000; // Sun, 06 Nov 1994 08:49:37 GMT
         for (name, value, expected) in [
             ("retry-after", "7", Some(7_000)),

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_go_nowhere_and_leave_other_fields_where_they_belong() {
+    fn at_fields_are_never_sent_and_other_fields_keep_their_format() {
         let mut extra = Extra::new();
         extra.insert("@synthetic".to_owned(), json!({"provenance": "x"}));
         for format in [Format::Chat, Format::Responses, Format::Messages] {

@@ -1,4 +1,4 @@
-//! What answers cost, and how much models take.
+//! Prices and limits of models.
 
 mod budgets;
 
@@ -6,7 +6,7 @@ use cachalot_core::Cost;
 use cachalot_model::{Catalog, Models, Price, Rates, Usage};
 use proptest::prelude::*;
 
-use crate::client::{Server, ask, configured, model, says, surroundings};
+use crate::client::{Server, ask, configured, model, model_dependencies, says};
 
 const MILLION: u64 = 1_000_000;
 
@@ -20,7 +20,7 @@ fn dollars(cost: Cost) -> f64 {
 }
 
 #[test]
-fn the_prices_that_come_with_the_program_are_those_of_the_providers() {
+fn built_in_prices_equal_the_published_prices() {
     let usage = Usage {
         uncached_input: MILLION,
         cache_read: MILLION,
@@ -55,7 +55,7 @@ fn the_prices_that_come_with_the_program_are_those_of_the_providers() {
 }
 
 #[test]
-fn a_request_above_the_limit_costs_more_as_a_whole() {
+fn long_context_price_applies_to_the_whole_request() {
     let price = price("anthropic", "claude-haiku-5-5").unwrap();
     let cost = |uncached_input, cache_read| {
         price.cost(&Usage {
@@ -76,7 +76,7 @@ fn a_request_above_the_limit_costs_more_as_a_whole() {
 }
 
 #[test]
-fn snapshots_have_the_price_of_their_model_and_other_models_have_none() {
+fn snapshots_have_the_price_of_their_model() {
     for (provider, model, same_as) in [
         ("openai", "gpt-4o-2024-08-06", Some("gpt-4o")),
         ("openai", "gpt-4o-mini-2024-07-18", Some("gpt-4o-mini")),
@@ -122,7 +122,7 @@ fn snapshots_have_the_price_of_their_model_and_other_models_have_none() {
 }
 
 #[test]
-fn limits_are_those_of_the_providers() {
+fn built_in_limits_equal_the_published_limits() {
     let catalog = Catalog::built_in();
     for (provider, model, context, minimum) in [
         ("anthropic", "claude-opus-5", 1_000_000, 512),
@@ -151,7 +151,7 @@ fn limits_are_those_of_the_providers() {
 
 /// Facts of the providers' documentation, to which the generated catalog is held.
 #[test]
-fn capabilities_are_those_of_the_providers() {
+fn built_in_capabilities_equal_the_published_capabilities() {
     use cachalot_model::{Format, Thinking};
     let catalog = Catalog::built_in();
     let of = |provider, model| &catalog.find(provider, model).unwrap().capabilities;
@@ -302,7 +302,7 @@ fn capabilities_are_those_of_the_providers() {
 
 /// Values of the user's file win one by one; a file without the newer keys reads as before.
 #[test]
-fn capabilities_of_a_users_file_win() {
+fn capabilities_of_a_user_file_take_precedence() {
     use cachalot_model::{Format, Thinking};
     let own = "models: {openai: {gpt-5.6-terra: {endpoints: [responses], efforts: [low]},
   o3: {context: 7}}, vllm: {whale: {thinking: legacy, sampling: false}}}";
@@ -347,7 +347,7 @@ fn capabilities_of_a_users_file_win() {
 }
 
 #[test]
-fn models_that_take_no_images_are_known_and_a_file_may_name_more() {
+fn image_support_is_known_and_extended_by_a_user_file() {
     let takes = |catalog: &Catalog, provider: &str, model: &str| {
         catalog.find(provider, model).unwrap().limits.images
     };
@@ -373,7 +373,7 @@ fn models_that_take_no_images_are_known_and_a_file_may_name_more() {
 }
 
 #[test]
-fn every_price_that_comes_with_the_program_makes_sense() {
+fn built_in_prices_are_plausible() {
     let catalog = Catalog::built_in();
     let mut count = 0;
     for provider in ["openai", "anthropic", "google", "deepseek"] {
@@ -404,7 +404,7 @@ fn every_price_that_comes_with_the_program_makes_sense() {
 }
 
 #[test]
-fn a_file_of_the_users_own_wins() {
+fn user_file_overrides_the_built_in_catalog() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prices.yaml");
     let built_in = Catalog::built_in();
@@ -475,7 +475,7 @@ fn a_file_of_the_users_own_wins() {
 }
 
 #[test]
-fn an_unpriced_model_is_unpriced_and_never_free() {
+fn unpriced_model_has_an_unpriced_cost() {
     let yaml = "
 models:
   local: {provider: ollama, model: llama3.2}
@@ -484,7 +484,7 @@ models:
   dear: {provider: openai, model: gpt-4o, cost: {input: 100, output: 100, cache_write_5m: 1}}
 providers: {lab: {base_url: 'http://lab.example'}}
 ";
-    let models = Models::new(surroundings(&[]), configured(yaml));
+    let models = Models::new(model_dependencies(&[]), configured(yaml));
     let usage = Usage {
         uncached_input: 1_000,
         output: 1_000,
@@ -500,7 +500,7 @@ providers: {lab: {base_url: 'http://lab.example'}}
 }
 
 #[tokio::test]
-async fn an_answer_says_what_it_cost() {
+async fn cost_of_an_answer_is_computed_from_its_usage() {
     let silent =
         r#"{"choices":[{"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}"#;
     let server = Server::start([says("x"), crate::client::Answer::json(200, silent)]).await;
@@ -517,7 +517,7 @@ async fn an_answer_says_what_it_cost() {
 proptest! {
     /// Money is exact: the cost of a sum is the sum of the costs, and nothing overflows.
     #[test]
-    fn costs_add_up(one in any::<[u32; 5]>(), other in any::<[u32; 5]>(), rates in any::<[u32; 5]>()) {
+    fn costs_are_summed(one in any::<[u32; 5]>(), other in any::<[u32; 5]>(), rates in any::<[u32; 5]>()) {
         let usage = |counts: [u32; 5]| {
             let [uncached_input, cache_read, cache_write_5m, cache_write_1h, output] = counts.map(u64::from);
             Usage { uncached_input, cache_read, cache_write_5m, cache_write_1h, output, ..Usage::default() }
@@ -534,7 +534,7 @@ proptest! {
 
     /// No usage overflows.
     #[test]
-    fn no_answer_costs_less_than_nothing(input in any::<u64>(), output in any::<u64>()) {
+    fn cost_is_never_negative(input in any::<u64>(), output in any::<u64>()) {
         let price = price("openai", "gpt-4o").unwrap();
         let cost = price.cost(&Usage { uncached_input: input, output, ..Usage::default() });
         prop_assert!(cost.picodollars >= input.min(u64::MAX / 4_000_000));

@@ -1,12 +1,12 @@
 //! Asking models over real sockets: what is sent, what is tried again, what is given up, and what the
 //! user is told.
 
+mod error_messages;
 mod limits;
 mod requests;
 mod retries;
 mod server;
 mod streams;
-mod told;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -32,9 +32,9 @@ pub(crate) const KEY: &str = "sk-test-0123456789abcdef0123456789";
 
 /// Waits for nothing, and remembers for how long it should have.
 #[derive(Debug, Default)]
-pub(crate) struct NoPauses(Mutex<Vec<Duration>>);
+pub(crate) struct RecordedPauses(Mutex<Vec<Duration>>);
 
-impl NoPauses {
+impl RecordedPauses {
     pub(crate) fn waited(&self) -> Vec<u128> {
         let waited = self.0.lock().unwrap();
         waited.iter().map(Duration::as_millis).collect()
@@ -42,7 +42,7 @@ impl NoPauses {
 }
 
 #[async_trait]
-impl RetryPauses for NoPauses {
+impl RetryPauses for RecordedPauses {
     async fn pause(&self, time: Duration) {
         self.0.lock().unwrap().push(time);
     }
@@ -59,7 +59,7 @@ pub(crate) fn environment(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         .collect()
 }
 
-pub(crate) fn surroundings(pairs: &[(&str, &str)]) -> ModelDependencies {
+pub(crate) fn model_dependencies(pairs: &[(&str, &str)]) -> ModelDependencies {
     ModelDependencies {
         environment: environment(pairs),
         clock: Arc::new(ManualClock::at(NOW)),
@@ -68,7 +68,7 @@ pub(crate) fn surroundings(pairs: &[(&str, &str)]) -> ModelDependencies {
     }
 }
 
-/// What `models:` and `providers:` of this YAML say.
+/// The configuration of `models:` and `providers:` in this YAML.
 pub(crate) fn configured(yaml: &str) -> ModelConfiguration {
     let mut problems = Vec::new();
     let node = tree::parse("agent.yaml", yaml).unwrap();
@@ -78,13 +78,13 @@ pub(crate) fn configured(yaml: &str) -> ModelConfiguration {
 }
 
 /// A model `m` at a server, with further keys of YAML; and what it waited for.
-pub(crate) fn model_with(server: &Server, keys: &str) -> (Model, Arc<NoPauses>) {
-    let pauses = Arc::new(NoPauses::default());
+pub(crate) fn model_with(server: &Server, keys: &str) -> (Model, Arc<RecordedPauses>) {
+    let pauses = Arc::new(RecordedPauses::default());
     let yaml = format!(
         "models: {{m: {{provider: openai, model: gpt-4o-mini, base_url: '{}/v1', token_key: TEST_KEY, {keys}}}}}",
         server.url()
     );
-    let models = Models::new(surroundings(&[("TEST_KEY", KEY)]), configured(&yaml))
+    let models = Models::new(model_dependencies(&[("TEST_KEY", KEY)]), configured(&yaml))
         .with_pauses(Arc::clone(&pauses) as Arc<dyn RetryPauses>);
     (models.find("m").unwrap(), pauses)
 }

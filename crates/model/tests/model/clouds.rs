@@ -17,13 +17,13 @@ use cachalot_simulator::{RunningSimulator, Simulator, SimulatorOptions, cloud};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, NOW, Server, configured, surroundings};
+use crate::client::{Answer, NOW, Server, configured, model_dependencies};
 
 const ID: &str = "AKIDEXAMPLE";
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 
 fn find(yaml: &str, environment: &[(&str, &str)]) -> Result<Model, Error> {
-    Models::new(surroundings(environment), configured(yaml)).find("m")
+    Models::new(model_dependencies(environment), configured(yaml)).find("m")
 }
 
 fn body(model: &Model) -> bytes::Bytes {
@@ -46,7 +46,7 @@ fn said() -> String {
 }
 
 #[tokio::test]
-async fn bedrock_is_sent_signed_requests() {
+async fn bedrock_requests_are_signed() {
     let server = Server::start([Answer::json(200, &said())]).await;
     let model = "anthropic.claude-sonnet-4-5-20250929-v1:0";
     let yaml = format!("models: {{m: 'bedrock/{model}'}}");
@@ -83,7 +83,7 @@ async fn bedrock_is_sent_signed_requests() {
 }
 
 #[test]
-fn credentials_go_to_the_providers_own_address_only() {
+fn credentials_are_sent_to_the_official_address_only() {
     let environment = [("AWS_ACCESS_KEY_ID", ID), ("AWS_SECRET_ACCESS_KEY", SECRET)];
     let own = "models: {m: {provider: bedrock, model: x}}";
     let model = find(own, &environment).unwrap();
@@ -116,7 +116,7 @@ fn credentials_go_to_the_providers_own_address_only() {
 }
 
 #[tokio::test]
-async fn another_address_gets_no_credentials_unless_they_are_named() {
+async fn other_address_gets_no_credentials_unless_configured() {
     let environment = [("AWS_ACCESS_KEY_ID", ID), ("AWS_SECRET_ACCESS_KEY", SECRET)];
     for (more, is_signed) in [("", false), (", token_key: AWS_SECRET_ACCESS_KEY", true)] {
         let server = Server::start([Answer::json(200, &said())]).await;
@@ -132,7 +132,7 @@ async fn another_address_gets_no_credentials_unless_they_are_named() {
 }
 
 #[tokio::test]
-async fn access_keys_of_profiles_sign() {
+async fn access_keys_of_profiles_are_used() {
     let server = Server::start([Answer::json(200, &said())]).await;
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir(home.path().join(".aws")).unwrap();
@@ -151,7 +151,7 @@ async fn access_keys_of_profiles_sign() {
 }
 
 #[tokio::test]
-async fn secrets_are_masked_in_what_a_provider_answers() {
+async fn secrets_in_provider_answers_are_masked() {
     let message = format!("no {SECRET} and no a-long-session-token-0123456789");
     let server = Server::start([Answer::json(403, &json!({"message": message}).to_string())]).await;
     let environment = [
@@ -182,7 +182,7 @@ fn account(folder: &Path, server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn one_access_token_serves_all_models_until_it_expires() {
+async fn one_access_token_is_shared_until_it_expires() {
     let google = Server::start([
         Answer::json(200, r#"{"access_token": "ya29.first", "expires_in": 3599}"#),
         Answer::json(200, &said()),
@@ -206,12 +206,12 @@ async fn one_access_token_serves_all_models_until_it_expires() {
         ("GOOGLE_CLOUD_PROJECT", "p"),
     ];
     let clock = Arc::new(ManualClock::at(NOW));
-    let surroundings = ModelDependencies {
+    let model_dependencies = ModelDependencies {
         clock: clock.clone(),
-        ..surroundings(&environment)
+        ..model_dependencies(&environment)
     };
     let yaml = "models: {m: 'vertex/claude-sonnet-4-5@20250929'}";
-    let models = Models::new(surroundings, configured(yaml));
+    let models = Models::new(model_dependencies, configured(yaml));
     for _ in 0..2 {
         let model = models.find("m").unwrap();
         let reply = model.ask(body(&model)).await.unwrap();
@@ -250,7 +250,7 @@ async fn one_access_token_serves_all_models_until_it_expires() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_reported_with_a_remedy() {
+async fn refused_token_is_reported_with_a_remedy() {
     let google = Server::start([Answer::json(
         400,
         r#"{"error": "invalid_grant", "error_description": "account not found"}"#,
@@ -297,7 +297,7 @@ async fn a_token_that_is_refused_is_reported_with_a_remedy() {
 }
 
 #[tokio::test]
-async fn bedrock_streams_in_frames() {
+async fn bedrock_streams_are_read_from_frames() {
     let events = [
         json!({"type": "message_start", "message": {"id": "msg_1", "role": "assistant", "content": [], "usage": {"input_tokens": 3, "output_tokens": 1}}}),
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
@@ -352,7 +352,7 @@ async fn bedrock_streams_in_frames() {
 }
 
 #[test]
-fn what_a_model_takes_is_known_on_every_platform() {
+fn capabilities_of_a_model_are_known_on_every_platform() {
     let environment = [("GOOGLE_CLOUD_PROJECT", "p")];
     for name in [
         "bedrock/us.anthropic.claude-opus-4-8",
@@ -375,7 +375,7 @@ fn what_a_model_takes_is_known_on_every_platform() {
 }
 
 #[test]
-fn prices_are_those_of_the_platform_and_its_region() {
+fn prices_depend_on_platform_and_region() {
     let environment = [("GOOGLE_CLOUD_PROJECT", "p")];
     let usage = Usage {
         uncached_input: 1_000_000,
@@ -427,7 +427,7 @@ fn chunk(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn exceptions_in_a_stream_are_the_providers() {
+fn stream_exceptions_are_provider_errors() {
     for (code, kind) in [
         ("throttlingException", ErrorKind::Limited),
         ("modelStreamErrorException", ErrorKind::Unavailable),
@@ -444,7 +444,7 @@ fn exceptions_in_a_stream_are_the_providers() {
 }
 
 #[test]
-fn events_in_front_of_an_error_are_not_lost() {
+fn events_before_an_error_are_kept() {
     let failed = frame(
         &[
             (":exception-type", "modelStreamErrorException"),
@@ -461,7 +461,7 @@ fn events_in_front_of_an_error_are_not_lost() {
 }
 
 #[test]
-fn damaged_frames_are_noticed() {
+fn damaged_frames_are_detected() {
     let whole = chunk("{}");
     for at in [0, 5, 9, 14, whole.len() - 1] {
         let mut damaged = whole.clone();
@@ -481,7 +481,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn frames_are_read_wherever_they_are_cut(
+    fn frames_are_read_with_any_chunk_boundaries(
         texts in proptest::collection::vec(".{0,40}", 0..6),
         size in 1_usize..64,
     ) {

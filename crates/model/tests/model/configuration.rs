@@ -1,6 +1,6 @@
-//! What `models:` and `providers:` say, and whose models names are.
+//! `models:` and `providers:`, and the owners of model names.
 
-mod accepted;
+mod formats;
 mod identity;
 mod keys;
 
@@ -14,10 +14,10 @@ use cachalot_model::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::client::{KEY, configured, surroundings};
+use crate::client::{KEY, configured, model_dependencies};
 
 fn models(yaml: &str, environment: &[(&str, &str)]) -> Models {
-    Models::new(surroundings(environment), configured(yaml))
+    Models::new(model_dependencies(environment), configured(yaml))
 }
 
 fn find(yaml: &str, name: &str) -> Result<Model, Error> {
@@ -32,7 +32,7 @@ fn problems(yaml: &str) -> Vec<Problem> {
 }
 
 #[test]
-fn a_model_is_found_by_every_name_that_it_has() {
+fn model_is_found_by_alias_provider_and_bare_name() {
     let yaml = "
 models:
   fast: {provider: openai, model: gpt-4o-mini}
@@ -102,7 +102,7 @@ providers:
 }
 
 #[test]
-fn what_is_not_found_comes_with_a_remedy() {
+fn unknown_model_is_reported_with_a_remedy() {
     let yaml = "models: {summariser: {provider: openai, model: gpt-4o}}";
     for (name, part) in [
         ("sumariser", "did you mean `summariser`?"),
@@ -119,7 +119,7 @@ fn what_is_not_found_comes_with_a_remedy() {
 }
 
 #[test]
-fn every_key_of_a_model_is_read() {
+fn every_model_key_is_read() {
     let yaml = "
 models:
   m:
@@ -182,7 +182,7 @@ models:
 }
 
 #[test]
-fn what_is_wrong_has_a_place_and_a_remedy_and_shows_no_secret() {
+fn problems_have_place_and_remedy_and_no_secret() {
     for (yaml, code, part) in [
         ("models: {m: {provider: openai}}", "missing-key", "`model`"),
         (
@@ -320,7 +320,7 @@ fn what_is_wrong_has_a_place_and_a_remedy_and_shows_no_secret() {
 }
 
 #[test]
-fn what_is_said_nearer_wins() {
+fn more_specific_settings_take_precedence() {
     let yaml = "
 providers:
   lab: {base_url: 'http://lab.example/v1', token_key: LAB, temperature: 0.1, max_tokens: 10, headers: {A: '1', B: '1'}, provider_opts: {x: 1, y: 1}}
@@ -359,17 +359,20 @@ fn settings(yaml: &str) -> ModelSettings {
 }
 
 #[test]
-fn defaults_say_where_models_are_that_are_called_by_their_own_names() {
+fn default_base_url_applies_to_provider_models_by_name() {
     let yaml = "
 models:
   mine: {provider: anthropic, model: claude-opus-4-8}
 ";
     let defaults = settings("base_url: 'http://127.0.0.1:9/v1'\ntemperature: 0.5\n");
-    let models = Models::new(surroundings(&[]), configured(yaml).with_defaults(defaults));
+    let models = Models::new(
+        model_dependencies(&[]),
+        configured(yaml).with_defaults(defaults),
+    );
     let base_url = |name: &str| models.find(name).unwrap().base_url().to_owned();
     assert_eq!(base_url("gpt-4o"), "http://127.0.0.1:9/v1");
     assert_eq!(base_url("whale-7b"), "http://127.0.0.1:9/v1");
-    // Whoever names a provider means that one.
+    // An explicit provider is used.
     assert_eq!(base_url("groq/whale-7b"), "https://api.groq.com/openai/v1");
     assert_eq!(base_url("mine"), "https://api.anthropic.com/");
     for name in ["gpt-4o", "groq/whale-7b", "mine"] {
@@ -387,7 +390,7 @@ fn defaults_apply_without_configuration() {
     );
     let configured = configured("models: {fast: {provider: openai, model: gpt-4o-mini}, warm: {model: gpt-4o, temperature: 1}}")
         .with_defaults(defaults);
-    let models = Models::new(surroundings(&[]), configured);
+    let models = Models::new(model_dependencies(&[]), configured);
     let nothing = ModelSettings::default();
     let default = models.choose(None, &nothing).unwrap();
     assert_eq!(
@@ -420,7 +423,7 @@ fn defaults_apply_without_configuration() {
         models.choose(None, &call).unwrap().base_url(),
         "https://api.openai.com/v1"
     );
-    let none = Models::new(surroundings(&[]), ModelConfiguration::default());
+    let none = Models::new(model_dependencies(&[]), ModelConfiguration::default());
     assert!(
         none.choose(None, &nothing)
             .unwrap_err()
@@ -432,7 +435,7 @@ fn defaults_apply_without_configuration() {
 proptest! {
     /// No name makes it fall over, and no name finds a provider that it does not say.
     #[test]
-    fn any_name_is_found_or_refused(name in "\\PC{0,40}") {
+    fn arbitrary_names_do_not_panic(name in "\\PC{0,40}") {
         if let Ok(model) = find("{}", &name) {
             prop_assert!(name.ends_with(model.name()));
         }
@@ -440,14 +443,14 @@ proptest! {
 
     /// Whatever is under a model, reading it ends with a model or a problem.
     #[test]
-    fn any_yaml_is_read_or_refused(key in "[a-z_]{1,12}", value in "\\PC{0,20}") {
+    fn arbitrary_yaml_does_not_panic(key in "[a-z_]{1,12}", value in "\\PC{0,20}") {
         let text = serde_json::to_string(&value).unwrap();
         let yaml = format!("models: {{m: {{model: gpt-4o, {key}: {text}}}}}");
         if let Ok(node) = tree::parse("x.yaml", &yaml) {
             let mut found = Vec::new();
             let read = ModelConfiguration::read(node.get("models"), None, &mut found);
             if found.is_empty() {
-                let _ = Models::new(surroundings(&[]), read).find("m");
+                let _ = Models::new(model_dependencies(&[]), read).find("m");
             }
         }
     }
@@ -462,9 +465,9 @@ fn blocks(document: &str, fence: &str) -> Vec<String> {
         .collect()
 }
 
-/// What the documentation shows is understood, and of every provider it says what is so.
+/// The examples of the documentation are valid, and its statements about providers hold.
 #[test]
-fn the_documentation_is_right() {
+fn documentation_of_model_settings_is_valid() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers.md");
     let document = std::fs::read_to_string(path).unwrap();
     let examples = blocks(&document, "yaml fragment=file");
@@ -514,7 +517,7 @@ fn the_documentation_is_right() {
 }
 
 #[test]
-fn a_provider_of_ones_own_takes_markers_as_the_one_whose_prices_it_has() {
+fn custom_provider_gets_the_markers_of_its_prices_provider() {
     let of = |keys: &str| {
         let yaml = format!(
             "models: {{m: {{provider: mine, model: anthropic/claude-opus-5{keys}}}}}\n\
@@ -532,7 +535,7 @@ fn a_provider_of_ones_own_takes_markers_as_the_one_whose_prices_it_has() {
 }
 
 #[test]
-fn requests_are_compared_by_the_provider_itself_and_by_no_gateway() {
+fn comparison_is_used_for_official_providers_only() {
     let terra = "provider: openai, model: gpt-5.6-terra";
     let claude = "provider: anthropic, model: claude-sonnet-5";
     for (model, expected) in [
@@ -563,7 +566,7 @@ fn requests_are_compared_by_the_provider_itself_and_by_no_gateway() {
 }
 
 #[test]
-fn a_comparison_leaves_what_the_user_has_written() {
+fn comparison_keeps_the_options_of_the_user() {
     let named = |comparison: ComparisonParameter, extra: Value, previous: Option<&str>| {
         let mut parameters = Parameters {
             extra: extra.as_object().unwrap().clone(),
@@ -592,9 +595,9 @@ fn a_comparison_leaves_what_the_user_has_written() {
 }
 
 #[test]
-fn fallbacks_are_models_and_no_part_of_the_identity() {
+fn fallbacks_are_models_and_not_part_of_the_identity() {
     let yaml = "models:\n  a: {provider: openai, model: gpt-4o, fallbacks: [b, anthropic/claude-sonnet-5, a]}\n  b: {provider: openai, model: gpt-4o-mini, fallbacks: [a]}\n  alone: {provider: openai, model: gpt-4o}\n";
-    let models = Models::new(surroundings(&[]), configured(yaml));
+    let models = Models::new(model_dependencies(&[]), configured(yaml));
     let model = models.find("a").unwrap();
     let named: Vec<(&str, &str)> = model
         .fallbacks()
@@ -616,7 +619,7 @@ fn fallbacks_are_models_and_no_part_of_the_identity() {
 
     let defaults = "fallbacks: [anthropic/claude-sonnet-5]";
     let models = Models::new(
-        surroundings(&[]),
+        model_dependencies(&[]),
         configured(yaml).with_defaults(settings(defaults)),
     );
     assert_eq!(models.find("alone").unwrap().fallbacks().len(), 1);
@@ -632,7 +635,7 @@ fn fallbacks_are_models_and_no_part_of_the_identity() {
     assert_eq!(fallback.parameters().temperature, Some(0.5));
 
     let yaml = "models: {a: {provider: openai, model: gpt-4o, fallbacks: [nonsense]}}";
-    let models = Models::new(surroundings(&[]), configured(yaml));
+    let models = Models::new(model_dependencies(&[]), configured(yaml));
     let error = models.find("a").unwrap_err();
     assert_eq!(error.kind, cachalot_model::ErrorKind::Configuration);
     assert!(error.message.contains("the fallback `nonsense`"), "{error}");

@@ -1,15 +1,15 @@
 //! Amazon Bedrock's Converse: requests, answers, and what goes over the wire.
 
-mod asking;
 mod properties;
 mod reading;
 mod rendering;
+mod requests;
 
 use cachalot_model::wire::{Wire, for_format};
 use cachalot_model::{Catalog, Format, Model, ModelDependencies, Models, Request};
 use serde_json::Value;
 
-use crate::client::{configured, surroundings};
+use crate::client::{configured, model_dependencies};
 
 const SONNET: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
 
@@ -22,11 +22,11 @@ fn model(name: &str) -> Model {
     let yaml = format!(
         "models: {{m: {{model: '{name}', format: converse, base_url: 'http://127.0.0.1:9', token_key: KEY}}}}"
     );
-    let surroundings = ModelDependencies {
+    let model_dependencies = ModelDependencies {
         catalog: Catalog::built_in(),
-        ..surroundings(&[("KEY", "bedrock-0123456789")])
+        ..model_dependencies(&[("KEY", "bedrock-0123456789")])
     };
-    Models::new(surroundings, configured(&yaml))
+    Models::new(model_dependencies, configured(&yaml))
         .find("m")
         .unwrap()
 }

@@ -1,8 +1,8 @@
 //! Gemini's `generateContent`: requests, answers, and what goes over the wire.
 
-mod asking;
 mod reading;
 mod rendering;
+mod requests;
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use cachalot_model::wire::{Wire, for_format};
 use cachalot_model::{Catalog, Format, Model, ModelDependencies, Models, Request};
 use serde_json::Value;
 
-use crate::client::{configured, surroundings};
+use crate::client::{configured, model_dependencies};
 
 /// Requests as the types of google-genai take them: see `scripts/gemini_schema.py`.
 static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
@@ -25,11 +25,11 @@ fn wire() -> &'static dyn Wire {
 /// A model of Google's in the native format.
 fn model(name: &str) -> Model {
     let yaml = format!("models: {{m: {{provider: google, model: {name}, format: gemini}}}}");
-    let surroundings = ModelDependencies {
+    let model_dependencies = ModelDependencies {
         catalog: Catalog::built_in(),
-        ..surroundings(&[("GEMINI_API_KEY", "gemini-0123456789abcdef")])
+        ..model_dependencies(&[("GEMINI_API_KEY", "gemini-0123456789abcdef")])
     };
-    Models::new(surroundings, configured(&yaml))
+    Models::new(model_dependencies, configured(&yaml))
         .find("m")
         .unwrap()
 }

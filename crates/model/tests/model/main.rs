@@ -9,6 +9,6 @@ mod clouds;
 mod configuration;
 mod converse;
 mod gemini;
-mod marked;
+mod markers;
 mod responses;
 mod sse;

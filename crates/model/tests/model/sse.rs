@@ -16,7 +16,7 @@ fn decode(bytes: &[u8]) -> Vec<Event> {
 }
 
 #[test]
-fn an_event_is_its_name_and_its_data_lines() {
+fn event_has_a_name_and_data_lines() {
     let stream = "event: start\ndata: {\"a\":1}\n\n: a comment\n\ndata: first\ndata:second\ndata:  third\n\n";
     assert_eq!(
         decode(stream.as_bytes()),
@@ -28,7 +28,7 @@ fn an_event_is_its_name_and_its_data_lines() {
 }
 
 #[test]
-fn the_names_of_fields_are_exact_and_only_one_space_is_taken() {
+fn field_names_are_exact_and_one_space_is_removed() {
     assert_eq!(decode(b"Data: x\n data: y\ndatax: z\n\n"), []);
     assert_eq!(decode(b"data\n\n"), [event("message", "")]);
     assert_eq!(decode(b"data:\n\n"), [event("message", "")]);
@@ -45,7 +45,7 @@ fn the_names_of_fields_are_exact_and_only_one_space_is_taken() {
 }
 
 #[test]
-fn a_name_without_data_is_no_event_and_is_forgotten() {
+fn event_name_without_data_is_discarded() {
     assert_eq!(
         decode(b"event: lost\n\ndata: x\n\n"),
         [event("message", "x")]
@@ -53,7 +53,7 @@ fn a_name_without_data_is_no_event_and_is_forgotten() {
 }
 
 #[test]
-fn lines_end_with_any_of_the_three_ends() {
+fn cr_lf_and_crlf_end_a_line() {
     for end in ["\n", "\r", "\r\n"] {
         let stream = ["event: a", "data: x", "data: y", "", "data: z", "", ""].join(end);
         let expected = [event("a", "x\ny"), event("message", "z")];
@@ -70,7 +70,7 @@ fn lines_end_with_any_of_the_three_ends() {
 }
 
 #[test]
-fn a_carriage_return_ends_a_line_before_the_next_byte_comes() {
+fn carriage_return_ends_a_line_immediately() {
     let mut decoder = Decoder::new();
     assert_eq!(
         decoder.push(b"data: x\r\n\r").unwrap(),
@@ -93,7 +93,7 @@ fn a_byte_order_mark_is_skipped_at_the_start_only() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_replaced() {
+fn invalid_utf8_is_replaced() {
     assert_eq!(
         decode(b"event: \xC3\ndata: a\xFFb\xE2\x82\n\n"),
         [event("\u{fffd}", "a\u{fffd}b\u{fffd}")]
@@ -101,12 +101,12 @@ fn bytes_that_are_no_text_are_replaced() {
 }
 
 #[test]
-fn an_event_that_no_blank_line_ends_is_none() {
+fn event_without_a_blank_line_is_not_emitted() {
     assert_eq!(decode(b"data: x\n\ndata: y\n"), [event("message", "x")]);
 }
 
 #[test]
-fn an_event_may_be_as_long_as_allowed_and_not_longer() {
+fn event_length_is_limited() {
     let long = |length: usize| [b"data:", vec![b'x'; length].as_slice(), b"\n\n"].concat();
     let mut decoder = Decoder::with_max_event_bytes(100);
     assert_eq!(decoder.push(&long(95)).unwrap().len(), 1);
@@ -118,7 +118,7 @@ fn an_event_may_be_as_long_as_allowed_and_not_longer() {
 }
 
 #[test]
-fn neither_lines_without_an_end_nor_many_short_ones_fill_the_memory() {
+fn endless_lines_and_many_short_lines_are_limited() {
     let mut endless = Decoder::with_max_event_bytes(1000);
     let pushed = (0..100).find(|_| endless.push(&[b'x'; 100]).is_err());
     assert_eq!(pushed, Some(10));
@@ -131,7 +131,7 @@ fn neither_lines_without_an_end_nor_many_short_ones_fill_the_memory() {
 }
 
 #[test]
-fn a_megabyte_comes_byte_by_byte() {
+fn megabyte_event_is_decoded_byte_by_byte() {
     let mut decoder = Decoder::new();
     let stream = [b"data: ", vec![b'x'; 1 << 20].as_slice(), b"\n\n"].concat();
     let events: Vec<Event> = stream
@@ -200,12 +200,12 @@ fn streams() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn the_events_are_those_of_the_rules(stream in streams()) {
+    fn events_equal_those_of_the_oracle(stream in streams()) {
         prop_assert_eq!(decode(&stream), oracle(&stream));
     }
 
     #[test]
-    fn wherever_the_pieces_end_the_events_are_the_same(
+    fn events_are_independent_of_chunk_boundaries(
         stream in streams(),
         lengths in prop::collection::vec(0_usize..5, 0..200),
     ) {
@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn a_limit_is_met_wherever_the_pieces_end(stream in streams(), longest in 1_usize..20) {
+    fn limit_is_independent_of_chunk_boundaries(stream in streams(), longest in 1_usize..20) {
         let whole = Decoder::with_max_event_bytes(longest).push(&stream);
         let mut decoder = Decoder::with_max_event_bytes(longest);
         let bytes = stream.chunks(1).map(|byte| decoder.push(byte));

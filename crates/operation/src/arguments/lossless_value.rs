@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stay_as_written() {
+    fn numbers_keep_their_lexeme() {
         let given = LosslessValue::parse(
             r#"{"a\"1": [1.10, -0, "2.0"], "b": 123456789012345678901234567890}"#,
         );
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_in_two_escapes_is_one_character() {
+    fn surrogate_escapes_are_one_character() {
         assert_eq!(
             LosslessValue::parse(r#""a\ud83d\ude00""#),
             Ok(LosslessValue::Text("a😀".to_owned()))

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_json_numbers_are_numbers() {
+    fn number_lexeme_accepts_json_numbers_only() {
         assert_eq!(number_lexeme(" 12 "), Some("12"));
         assert_eq!(number_lexeme("-1.5e3"), Some("-1.5e3"));
         for text in [

@@ -34,7 +34,7 @@ fn checked(value: Value) -> Result<Value, String> {
 }
 
 #[test]
-fn scalars_are_cast_as_templates_make_it_necessary() {
+fn scalars_are_cast_from_template_text() {
     let cast = |name: &str, value: Value| {
         checked(json!({"path": "p", name: value})).map(|all| all[name].clone())
     };
@@ -91,7 +91,7 @@ fn errors_name_arguments_that_cannot_be_cast() {
 }
 
 #[test]
-fn nulls_are_dropped_except_where_anything_is_taken() {
+fn nulls_are_dropped_unless_any_type_is_accepted() {
     assert_eq!(
         checked(json!({"path": "p", "count": null, "data": null})),
         Ok(json!({"path": "p", "data": null}))
@@ -120,7 +120,7 @@ fn all_unknown_parameters_are_reported_with_suggestions() {
 }
 
 #[test]
-fn a_parameter_that_is_wrong_is_not_called_missing_too() {
+fn wrong_parameter_is_not_also_reported_as_missing() {
     assert_eq!(
         checked(json!({"path": []}))
             .unwrap_err()

@@ -765,7 +765,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lie_where_their_text_leads() {
+    fn paths_are_normalized_relative_to_the_root() {
         let relative_to_root = |path: &str| relative_to_root(Path::new("/w"), Path::new(path));
         assert_eq!(relative_to_root("./a/../.env"), ".env");
         assert_eq!(relative_to_root("/w/a"), "a");
@@ -775,14 +775,14 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_what_stands_between_shell_syntax() {
+    fn commands_are_split_at_shell_syntax() {
         let commands: Vec<&str> =
             commands("cd x && rm -rf y; echo \"$(rm z)\" | sh\n{ rm q; }").collect();
         assert_eq!(commands, ["cd x", "rm -rf y", "echo", "rm z", "sh", "rm q"]);
     }
 
     #[test]
-    fn hosts_are_those_that_are_looked_up() {
+    fn hosts_are_normalized_as_by_a_url_parser() {
         for url in [
             "https://EVIL.com/",
             "https://evil.com./",

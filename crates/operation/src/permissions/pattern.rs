@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_stand_for_any_text_and_nothing_else_does() {
+    fn star_and_question_mark_are_the_only_wildcards() {
         assert!(matches("*", "") && matches("*", "a\nb/c"));
         assert!(matches("git *", "git log") && !matches("git *", "git"));
         assert!(matches("a?c", "abc") && matches("a?c", "a/c") && !matches("a?c", "ac"));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stars_and_a_slash_are_directories_or_none() {
+    fn double_star_slash_matches_directories_or_nothing() {
         for path in [".env", "a/.env", "a/b/.env"] {
             assert!(matches("**/.env", path), "{path}");
         }
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_command_line_nothing_stands_for_shell_syntax() {
+    fn wildcard_does_not_match_shell_syntax() {
         let permits = |pattern: &str, line: &str| Pattern::new(pattern).unwrap().permits_line(line);
         assert!(permits("git *", "git log --oneline -- 'a b' \"c\" ~ # x"));
         for sign in SHELL_SYNTAX {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_text_stands_for_itself_alone() {
+    fn escaped_text_matches_itself_only() {
         for text in ["git push", r"a*b?c\d:e", "**/x", r"\*"] {
             let pattern = Pattern::new(&escaped(text)).unwrap();
             assert!(pattern.matches(text) && pattern.is_literal(), "{text}");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_may_match() {
+    fn unknown_parts_give_a_possible_match() {
         let glob = |text: &str| {
             let atoms = text.chars().map(|sign| match sign {
                 '*' => Atom::Star,

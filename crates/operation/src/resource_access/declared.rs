@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_known_by_the_names_of_arguments() {
+    fn paths_are_recognized_by_argument_name() {
         for name in [
             "path",
             "Path",
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_objects_are_looked_into() {
+    fn paths_in_lists_and_objects_are_found() {
         let resource_access = declared(
             json!({"paths": ["a", "b"], "edits": [{"file": "c", "text": "d"}], "files": [{"name": "e"}]}),
             false,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_schemas_say_more() {
+    fn urls_and_schema_formats_are_recognized() {
         let resource_access = declared(
             json!({"uri": "file:///etc/pass%77d", "page": "https://a.example/x"}),
             true,
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_lines_or_programs() {
+    fn commands_are_lines_or_argument_lists() {
         let resource_access = declared(json!({"cmd": "ls -l", "command": ["rm", "x"]}), false);
         let texts: Vec<_> = resource_access
             .commands

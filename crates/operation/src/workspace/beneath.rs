@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_follow_no_link() {
+    fn neither_implementation_follows_links() {
         let outside = tempfile::tempdir().unwrap();
         let root = tempfile::tempdir().unwrap();
         write(outside.path().join("secret"), "secret").unwrap();

@@ -360,7 +360,7 @@ const ASKED: &[&str] = &[
 ];
 
 #[test]
-fn a_denied_command_is_denied_however_it_is_written() {
+fn denied_command_is_denied_in_every_spelling() {
     let rules = Rules::of("allow: [shell]\ndeny: ['shell:command=rm *']");
     let mut wrong = Vec::new();
     for line in DENIED {
@@ -387,7 +387,7 @@ fn a_denied_command_is_denied_however_it_is_written() {
 }
 
 #[test]
-fn what_may_be_a_denied_command_is_asked_about() {
+fn possibly_denied_command_needs_approval() {
     let rules = Rules::of("allow: [shell]\ndeny: ['shell:command=rm *']");
     let passed: Vec<String> = ASKED
         .iter()
@@ -460,7 +460,7 @@ const HARMLESS: &[&str] = &[
 ];
 
 #[test]
-fn harmless_commands_are_not_stopped() {
+fn harmless_commands_are_permitted() {
     let rules = Rules::of("allow: [shell]\ndeny: ['shell:command=rm *']");
     let mut stopped = Vec::new();
     for line in HARMLESS {
@@ -474,7 +474,7 @@ fn harmless_commands_are_not_stopped() {
 }
 
 #[test]
-fn options_are_options_in_any_order() {
+fn options_match_in_any_order() {
     let rules = Rules::of(
         "allow: [shell]\ndeny: ['shell:command=rm -rf *', 'shell:command=git push --force*', 'shell:command=git push * --tags', 'shell:command=docker run *']",
     );
@@ -636,7 +636,7 @@ fn guarded() -> Rules {
 }
 
 #[test]
-fn a_command_that_names_a_denied_path_is_stopped() {
+fn denied_path_in_a_command_is_stopped() {
     let rules = guarded();
     let passed: Vec<String> = PATHS
         .iter()
@@ -671,7 +671,7 @@ fn a_command_that_names_a_denied_path_is_stopped() {
 }
 
 #[test]
-fn a_pattern_is_stopped_in_a_directory_of_too_many_files_to_look_at() {
+fn wildcard_over_too_many_files_is_stopped() {
     let rules = guarded();
     for number in 0..4_100 {
         rules.file(&format!("many/{number}"));
@@ -689,7 +689,7 @@ fn a_pattern_is_stopped_in_a_directory_of_too_many_files_to_look_at() {
 }
 
 #[test]
-fn other_paths_are_not_stopped() {
+fn paths_without_a_rule_are_permitted() {
     let rules = guarded();
     for line in [
         "cat a/file",
@@ -713,7 +713,7 @@ fn other_paths_are_not_stopped() {
 
 /// Benign commands that `allow: shell:command=git *` permits.
 #[test]
-fn benign_commands_stay_permitted() {
+fn benign_commands_remain_permitted_beside_deny_rules() {
     let rules = Rules::of(
         "allow: ['shell:command=git *']\ndeny: ['shell:command=rm *', '*:path=**/.env*']",
     );
@@ -777,7 +777,7 @@ fn benign_commands_stay_permitted() {
 }
 
 #[test]
-fn hosts_are_matched_however_they_are_written() {
+fn hosts_match_in_every_spelling() {
     let rules = Rules::of(
         "allow: ['web_fetch:host=docs.rs']\ndeny: ['*:host=*evil.com', '*:url=https://bad.org/*', '*:host=127.0.0.2']",
     );

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod attacks;
+mod ineffective_rules;
 mod properties;
-mod remembering;
+mod remembered_rules;
 mod rules;
 mod touched_paths;
-mod void_rules;

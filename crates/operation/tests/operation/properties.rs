@@ -1,4 +1,4 @@
-//! What holds for every command line.
+//! Properties of every command line.
 
 use cachalot_operation::PermissionDecision;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
-    fn a_wrapper_never_lets_a_denied_command_through(
+    fn wrapped_denied_command_is_never_permitted(
         wrappers in prop::collection::vec(0..WRAPPERS.len(), 0..5),
         start in prop::sample::select(vec!["rm -rf x", "/bin/rm x", "r''m x", "cat .env", "cat < .env"]),
     ) {
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_judged_quickly_and_without_a_panic(line in r#"[ -~\n]{0,300}|[$(){}`'"\\<>|&;=a \n*?\[\]~!-]{0,200}|\PC{0,100}"#) {
+    fn arbitrary_text_is_judged_quickly_without_panic(line in r#"[ -~\n]{0,300}|[$(){}`'"\\<>|&;=a \n*?\[\]~!-]{0,200}|\PC{0,100}"#) {
         let rules = guarded();
         let began = std::time::Instant::now();
         let _ = rules.command(line.clone());
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn quoting_changes_nothing(name in "[a-z]{2,6}", at in 0..6usize) {
+    fn quoting_does_not_change_the_decision(name in "[a-z]{2,6}", at in 0..6usize) {
         let rules = Rules::of(&format!("allow: [shell]\ndeny: ['shell:command={name} *']"));
         let at = at % name.len();
         let (before, behind) = name.split_at(at);
@@ -87,7 +87,7 @@ proptest! {
 }
 
 #[test]
-fn a_reserved_word_with_empty_quotes_is_a_command() {
+fn quoted_reserved_word_is_a_command() {
     for name in ["do", "if", "while", "for", "case", "function", "time"] {
         let rules = Rules::of(&format!("allow: [shell]\ndeny: ['shell:command={name} *']"));
         let (first, rest) = name.split_at(1);
@@ -102,7 +102,7 @@ fn a_reserved_word_with_empty_quotes_is_a_command() {
 }
 
 #[test]
-fn hostile_lines_take_no_time() {
+fn hostile_lines_are_judged_in_bounded_time() {
     let rules = Rules::of("allow: [shell]\ndeny: ['shell:command=rm *', '*:path=**/.env*']");
     for piece in [
         "(",

@@ -14,7 +14,7 @@ pub(crate) struct Rules {
     pub(crate) workspace: Workspace,
 }
 
-/// What `shell` touches.
+/// The resources of `shell`.
 pub(crate) fn shell(command: &Value) -> ResourceAccess {
     let text = match command {
         Value::String(line) => CommandText::Line(line.clone()),
@@ -80,7 +80,7 @@ impl Rules {
     }
 }
 
-/// Whether a call is stopped, unless a user lets it: denied, or asked about because it may be denied.
+/// Returns whether a call is denied, or needs approval because it may be denied.
 pub(crate) fn is_stopped(decision: &PermissionDecision) -> bool {
     matches!(
         decision,

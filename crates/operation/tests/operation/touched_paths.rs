@@ -28,7 +28,7 @@ fn judge(
 }
 
 #[test]
-fn a_path_rule_finds_paths_whatever_their_arguments_are_called() {
+fn path_rule_applies_to_every_path_argument() {
     let rules = "deny: ['*:path=**/.env*']";
     let denied = |arguments: Value| {
         let resource_access =
@@ -51,7 +51,7 @@ fn a_path_rule_finds_paths_whatever_their_arguments_are_called() {
 }
 
 #[test]
-fn a_permission_needs_every_path_that_a_call_touches() {
+fn permission_requires_every_touched_path() {
     let rules = "ask: ['x']\nallow: ['mv:path=src/**']";
     let allowed = |arguments: Value| {
         let arguments = arguments.as_object().unwrap();

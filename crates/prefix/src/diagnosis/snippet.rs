@@ -208,7 +208,7 @@ mod tests {
     use cachalot_core::DigestKey;
 
     #[test]
-    fn the_line_around_the_difference_is_shown() {
+    fn snippet_shows_the_line_around_the_difference() {
         let text = r#"{"text":"You help.\nConversation started: Sunday 10:41\nBe kind.","x":1}"#;
         let at = text.find("1\\nBe").unwrap_or_default();
         assert_eq!(
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn no_escape_is_cut_in_two() {
+    fn escapes_are_not_cut() {
         for escaped in ["\\u00e9", "\\ud83d\\udc33", "\\t", "\\\\"] {
             let text = format!(r#"{{"text":"{}"}}"#, escaped.repeat(400));
             let expected: String = serde_json::from_str(&format!("\"{escaped}\"")).unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_of_a_secret_is_shown() {
+    fn snippet_contains_no_part_of_a_secret() {
         let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
         secret_set.learn("hunter2hunter2");
         let text = r#"{"text":"the password is hunter2hunter2, she said"}"#;

@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changing_words_are_distinguished_from_constant_ones() {
+    fn volatile_words_are_distinguished_from_constant_ones() {
         for (word, expected) in [
             ("10:41", Some(VolatileKind::Time)),
             ("9:05:33", Some(VolatileKind::Time)),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_around_a_place_does_not_begin_with_an_escape() {
+    fn word_at_excludes_a_preceding_escape() {
         assert_eq!(word_at(r"started:\n10:41 x", 12), "10:41");
         assert_eq!(word_at("at 10:41.", 7), "10:41.");
         assert_eq!(word_at("", 3), "");

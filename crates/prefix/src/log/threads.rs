@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_the_messages_is_counted_and_long_members_are_not_kept() {
+    fn size_of_a_thread_includes_its_members_and_long_ones_are_dropped() {
         let (short, long) = (thread(1_000), thread(1 << 20));
         assert!(short.bytes() > short.prompt.bytes() + 1_000);
         assert!(long.bytes() < 1_000);

@@ -95,7 +95,7 @@ mod tests {
     use cachalot_core::clock::iso8601;
 
     #[test]
-    fn every_way_of_writing_a_moment_is_the_same_moment() {
+    fn timestamps_are_parsed_in_every_format() {
         let at = 1_795_228_920_123;
         for text in [
             "2026-11-21T02:42:00.123Z",
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_the_clock() {
+    fn calendar_equals_that_of_the_clock() {
         for day in (0..40_000).step_by(17) {
             let at = day * 86_400_000;
             assert_eq!(parse(&iso8601(at)), Some(at));

@@ -69,7 +69,7 @@ const OF_ONE_REQUEST: [LikelyCause; 3] = [
 ];
 
 #[test]
-fn every_cause_is_found_in_the_pair_of_requests_that_shows_it() {
+fn every_cause_is_found_in_its_pair_of_requests() {
     let mut wrong = Vec::new();
     for cause in LikelyCause::ALL {
         let [_, next] = pair(cause.code());
@@ -91,7 +91,7 @@ fn every_cause_is_found_in_the_pair_of_requests_that_shows_it() {
 }
 
 #[test]
-fn every_pair_is_of_a_cause_and_no_two_causes_share_a_name() {
+fn every_pair_has_a_cause_and_codes_are_unique() {
     let mut codes: Vec<&str> = LikelyCause::ALL.iter().map(|cause| cause.code()).collect();
     codes.sort_unstable();
     let mut files: Vec<String> = std::fs::read_dir(folder())
@@ -134,7 +134,7 @@ fn the_reason_uses_the_terms_of_the_providers() {
 }
 
 #[test]
-fn the_place_and_both_texts_are_shown() {
+fn place_and_both_texts_are_shown() {
     let found = diagnosed("timestamp");
     let at = found.at.unwrap();
     assert_eq!((at.level, at.index), ("system", 0));
@@ -166,7 +166,7 @@ fn the_place_and_both_texts_are_shown() {
 }
 
 #[test]
-fn nothing_that_is_shown_is_longer_than_eighty_characters() {
+fn shown_texts_have_at_most_80_characters() {
     for cause in LikelyCause::ALL {
         if let Some(change) = diagnosed(cause.code()).change {
             for text in [change.before, change.after] {
@@ -177,7 +177,7 @@ fn nothing_that_is_shown_is_longer_than_eighty_characters() {
 }
 
 #[test]
-fn secrets_are_masked_in_what_is_shown() {
+fn secrets_in_shown_texts_are_masked() {
     let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
     secret_set.learn("ann");
     let [previous, next] = pair("gateway-context");
@@ -187,7 +187,7 @@ fn secrets_are_masked_in_what_is_shown() {
 }
 
 #[test]
-fn what_is_lost_is_what_the_provider_had_been_asked_to_keep() {
+fn loss_is_limited_to_the_marked_prefix() {
     let found = diagnosed("expired");
     assert_eq!(found.actual_read, Some(0));
     // Of 5010 tokens all stand before the marker.
@@ -204,7 +204,7 @@ fn what_is_lost_is_what_the_provider_had_been_asked_to_keep() {
 }
 
 #[test]
-fn a_request_that_goes_on_breaks_nothing_and_neither_does_one_that_is_shorter() {
+fn continued_and_shortened_requests_are_no_breaks() {
     let [previous, next] = pair("timestamp");
     let body = |text: &str| {
         let line = json!({"model": "gpt-4.1", "messages": [
@@ -231,7 +231,7 @@ fn a_request_that_goes_on_breaks_nothing_and_neither_does_one_that_is_shorter() 
 }
 
 #[test]
-fn what_the_provider_has_read_all_the_same_is_not_lost() {
+fn tokens_that_were_read_are_not_lost() {
     let [previous, mut next] = pair("sliding-window");
     let lost = compare(&previous, &next, &SecretSet::empty());
     assert!(!lost.is_break() || lost.actual_read.is_none());
@@ -248,7 +248,7 @@ fn what_the_provider_has_read_all_the_same_is_not_lost() {
 }
 
 #[test]
-fn words_that_will_change_are_found_in_any_text() {
+fn volatile_words_are_found_in_any_text() {
     let text = "It is 10:41 on 2026-11-21, 10:42 soon; session 9f86d081884c7d65.";
     let found = lint_text(text);
     let causes: Vec<LikelyCause> = found.iter().map(|found| found.cause).collect();
@@ -271,7 +271,7 @@ fn words_that_will_change_are_found_in_any_text() {
 }
 
 #[test]
-fn credentials_are_named_and_not_shown() {
+fn credentials_are_named_and_not_shown_by_lint() {
     let key = "sk-proj-abcdEFGH1234567890abcdEFGH";
     let text = format!("Basic instructions: use {key} at any time.");
     let found = lint_text(&text);
@@ -291,7 +291,7 @@ fn logged(line: &serde_json::Value) -> LoggedRequest {
 }
 
 #[test]
-fn a_sign_behind_a_number_is_no_counter_and_the_end_of_a_line_is_shown() {
+fn trailing_sign_of_a_number_is_not_a_counter() {
     let body = |text: &str| {
         logged(&json!({"model": "gpt-4.1", "messages": [
             {"role": "user", "content": text}, {"role": "assistant", "content": "ok"}]}))
@@ -313,7 +313,7 @@ fn a_sign_behind_a_number_is_no_counter_and_the_end_of_a_line_is_shown() {
 }
 
 #[test]
-fn a_text_and_a_list_of_one_text_are_the_same() {
+fn text_and_list_of_one_text_are_equal() {
     let marked = json!([{"type": "text", "text": "one", "cache_control": {"type": "ephemeral"}}]);
     let body = |model: &str, content: &serde_json::Value| {
         logged(&json!({"model": model, "max_tokens": 9, "messages": [
@@ -330,7 +330,7 @@ fn a_text_and_a_list_of_one_text_are_the_same() {
 }
 
 #[test]
-fn members_that_no_provider_knows_are_no_break() {
+fn unknown_members_are_no_break() {
     let body = |id: u32, effort: &str| {
         logged(
             &json!({"model": "gpt-4.1", "litellm_call_id": id, "startTime": id,
@@ -375,7 +375,7 @@ fn mixed(read: u64, written_5m: u64, written_1h: u64) -> Diagnosis {
 }
 
 #[test]
-fn each_marker_is_judged_by_its_own_time_and_what_was_written_is_charged_as_it_was_written() {
+fn markers_expire_separately_and_are_charged_at_their_write_price() {
     let found = mixed(2_260, 0, 2_250);
     assert_eq!(found.reason, Reason::Expired, "{found:?}");
     // Written for an hour at $6 a million, instead of read at $0.30.
@@ -386,7 +386,7 @@ fn each_marker_is_judged_by_its_own_time_and_what_was_written_is_charged_as_it_w
     assert_eq!(mixed(0, 10, 4_500).reason, Reason::EvictedOrUnknown);
 }
 
-/// What is wrong in a log of requests that go on, each of which is answered with such details.
+/// The breaks in a log of continued requests with these usage details.
 fn breaks_of_log(details: impl Fn(usize) -> serde_json::Value) -> usize {
     let mut messages = vec![json!({"role": "system", "content": "s".repeat(9_000)})];
     let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(SecretSet::empty()));

@@ -5,7 +5,7 @@ use std::path::Path;
 use cachalot_prefix::diagnosis::LikelyCause;
 
 #[test]
-fn every_cause_and_its_remedy_are_in_the_documentation() {
+fn every_cause_is_documented_with_its_remedy() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let document = std::fs::read_to_string(docs.join("prompt-cache.md")).unwrap();
     let (_, causes) = document.split_once("\n## Causes and remedies\n").unwrap();

@@ -72,7 +72,7 @@ fn an_envelope_contains_time_session_and_usage() {
 }
 
 #[test]
-fn a_bare_body_may_name_its_session() {
+fn request_without_envelope_may_name_its_session() {
     let mut request = body(&["hi"]);
     request["metadata"] = json!({"user_id": "user_1_account__session_77aa"});
     assert_eq!(one(&request).session.as_deref(), Some("77aa"));
@@ -80,7 +80,7 @@ fn a_bare_body_may_name_its_session() {
 }
 
 #[test]
-fn lines_that_are_no_requests_are_reported_and_skipped() {
+fn invalid_lines_are_reported_and_skipped() {
     let log = format!(
         "\u{feff}{}\n\n  \nnonsense\n{{\"a\":1}}\n{}",
         body(&["a"]),
@@ -101,7 +101,7 @@ fn lines_that_are_no_requests_are_reported_and_skipped() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_passed_over() {
+fn too_long_line_is_skipped() {
     let body = format!("{}\n", body(&["a"]));
     let long = io::repeat(b'x').take(MAX_LINE_BYTES as u64 + 10);
     let log = BufReader::new(long.chain(b"\n".as_slice()).chain(body.as_bytes()));
@@ -115,7 +115,7 @@ fn a_line_that_is_too_long_is_passed_over() {
 }
 
 #[test]
-fn a_log_that_cannot_be_read_ends() {
+fn unreadable_log_ends_the_analysis() {
     struct LoggedBreak;
     impl Read for LoggedBreak {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -146,7 +146,7 @@ fn unnamed_conversations_are_distinguished_by_content() {
 }
 
 #[test]
-fn forks_and_regenerated_answers_break_nothing() {
+fn forks_and_regenerated_answers_are_no_breaks() {
     let analysis = analyzed(&[
         body(&["a question", "an answer", "more"]),
         body(&["a question", "an answer", "more", "of this", "one way"]),
@@ -166,7 +166,7 @@ fn forks_and_regenerated_answers_break_nothing() {
 }
 
 #[test]
-fn several_conversations_of_one_session_are_kept_apart() {
+fn conversations_of_one_session_are_separated() {
     let of = |body: Value| json!({"session": "s", "request": body});
     let mut title = body(&["Name this conversation."]);
     title["messages"][0]["content"] = json!("You give titles.");
@@ -181,7 +181,7 @@ fn several_conversations_of_one_session_are_kept_apart() {
 }
 
 #[test]
-fn a_session_says_what_its_messages_cannot() {
+fn named_session_links_requests_without_a_common_prefix() {
     let of = |body: Value| json!({"session": "s", "request": body});
     let long = ["one", "two", "three", "four", "five"];
     let summary = "Summary of the conversation so far: they counted.";
@@ -191,7 +191,7 @@ fn a_session_says_what_its_messages_cannot() {
 }
 
 #[test]
-fn breaks_that_are_alike_are_one_and_the_dearest_stand_first() {
+fn equal_breaks_are_grouped_and_sorted_by_cost() {
     let with = |system: &str, messages: &[&str]| {
         let mut body = body(messages);
         body["messages"][0]["content"] = json!(system);

@@ -8,7 +8,7 @@ use cachalot_prefix::diagnosis::Reason;
 use cachalot_prefix::log::{Analysis, Analyzer, LogReader};
 use serde_json::{Value, json};
 
-/// What a user and a model say in turn, each in a text of its own.
+/// A conversation of alternating user and assistant texts.
 fn talk(system: &str, said: &[&str]) -> Value {
     let messages = said.iter().enumerate().map(|(at, text)| {
         json!({"role": if at % 2 == 0 { "user" } else { "assistant" }, "content": text})
@@ -47,7 +47,7 @@ fn broken(analysis: &Analysis) -> Vec<(Reason, u64)> {
 const NOTHING: [(Reason, u64); 0] = [];
 
 #[test]
-fn requests_that_differ_in_the_last_message_are_branches() {
+fn requests_with_different_last_messages_are_branches() {
     for session in [false, true] {
         let part = |last: &str| {
             let request = talk("You help.", &["Read this.", "I have.", last]);
@@ -72,7 +72,7 @@ fn requests_that_differ_in_the_last_message_are_branches() {
 }
 
 #[test]
-fn siblings_after_a_conversation_are_branches_and_go_on_each() {
+fn branches_of_a_conversation_continue_separately() {
     let with = |said: &[&str]| talk("You help.", said);
     let analysis = analyzed(&[
         with(&["a", "b", "c"]),
@@ -90,7 +90,7 @@ fn siblings_after_a_conversation_are_branches_and_go_on_each() {
 }
 
 #[test]
-fn siblings_may_say_several_things_last() {
+fn branches_may_differ_in_several_last_messages() {
     let with = |document: &str| {
         let mut request = talk("You help.", &["Read this.", "I have.", document]);
         let messages = request["messages"].as_array_mut().unwrap();
@@ -103,7 +103,7 @@ fn siblings_may_say_several_things_last() {
 }
 
 #[test]
-fn an_image_in_the_last_message_makes_a_branch() {
+fn different_image_in_the_last_message_is_a_branch() {
     let with = |image: &str| {
         let mut request = talk("You help.", &["Look.", "I do."]);
         let messages = request["messages"].as_array_mut().unwrap();
@@ -117,7 +117,7 @@ fn an_image_in_the_last_message_makes_a_branch() {
 }
 
 #[test]
-fn a_change_in_the_middle_is_a_break_even_without_a_cause() {
+fn change_in_the_middle_is_a_break_without_a_known_cause() {
     for session in [false, true] {
         let with = |answer: &str, said: &[&str]| {
             let said = [&["first question", answer], said].concat();
@@ -150,7 +150,7 @@ fn a_change_in_the_middle_is_a_break_even_without_a_cause() {
 }
 
 #[test]
-fn the_first_change_of_a_series_is_reported() {
+fn only_the_first_change_of_a_series_is_reported() {
     let trimmed = analyzed(&[
         talk("You help.", &["one", "the first answer", "two"]),
         talk(
@@ -179,7 +179,7 @@ fn the_first_change_of_a_series_is_reported() {
 }
 
 #[test]
-fn conversations_that_begin_alike_are_kept_apart() {
+fn conversations_with_equal_beginnings_are_separated() {
     let of = |name: &str| {
         let system = format!("You help {name}.");
         let wish = format!("{name} wants a boat");
@@ -205,7 +205,7 @@ fn conversations_that_begin_alike_are_kept_apart() {
 }
 
 #[test]
-fn titles_and_evaluations_by_another_model_break_nothing_and_hide_nothing() {
+fn title_requests_to_another_model_are_no_breaks() {
     let title = || by("gpt-4o-mini", talk("You make titles.", &["a question"]));
     let with = |said: &[&str]| talk("You help.", said);
     let titled = analyzed(&[
@@ -245,7 +245,7 @@ fn titles_and_evaluations_by_another_model_break_nothing_and_hide_nothing() {
 }
 
 #[test]
-fn a_conversation_that_goes_on_under_another_model_breaks() {
+fn conversation_continued_with_another_model_is_a_break() {
     let analysis = analyzed(&[
         talk("You help.", &["a question"]),
         by(
@@ -263,7 +263,7 @@ fn answered(at: u64, request: Value, cached: u64) -> Value {
 }
 
 #[test]
-fn a_request_that_failed_has_cached_nothing() {
+fn failed_request_writes_no_cache() {
     let long = "word ".repeat(2_000);
     let request = || talk(&long, &["a question"]);
     // A provider that is known to tell what it reads from its cache.
@@ -290,7 +290,7 @@ fn a_request_that_failed_has_cached_nothing() {
 }
 
 #[test]
-fn a_log_in_the_order_of_answers_is_read_in_the_order_of_requests() {
+fn log_in_answer_order_is_read_in_request_order() {
     let long = "word ".repeat(2_000);
     let turns = ["a", "b", "c", "d", "e"];
     let [first, second, third] = [1, 3, 5].map(|count| talk(&long, &turns[..count]));
@@ -304,7 +304,7 @@ fn a_log_in_the_order_of_answers_is_read_in_the_order_of_requests() {
 }
 
 #[test]
-fn every_request_is_in_the_tree() {
+fn tree_contains_every_request() {
     let run = |way: &str| {
         let said = [
             "fix the bug",
@@ -330,7 +330,7 @@ fn every_request_is_in_the_tree() {
 }
 
 #[test]
-fn a_batch_names_its_requests_parameters() {
+fn batch_requests_are_read_from_params() {
     let line = json!({"custom_id": "r1", "params": talk("You help.", &["hi"])}).to_string();
     let logged = LogReader::new(line.as_bytes()).next().unwrap().unwrap();
     assert_eq!(logged.request.prompt.len(), 2);
@@ -339,7 +339,7 @@ fn a_batch_names_its_requests_parameters() {
 }
 
 #[test]
-fn usage_is_read_from_an_event_stream() {
+fn usage_is_read_from_a_recorded_stream() {
     let usage = |line: &Value| {
         let logged = LogReader::new(line.to_string().as_bytes()).next();
         logged.unwrap().unwrap().usage.unwrap()

@@ -4,14 +4,14 @@
 #[path = "../../../prompt/tests/prompt/conversation.rs"]
 #[allow(dead_code)]
 mod conversation;
-mod counted;
 mod diagnosis;
 mod documentation;
 mod log;
 mod log_faults;
 mod monitor;
-mod normal;
+mod normalization;
 mod request;
+mod token_counts;
 mod transcript;
 mod verdict;
 

@@ -66,7 +66,7 @@ fn used(read: u64, written: u64) -> Reply {
 }
 
 #[test]
-fn a_continued_conversation_has_no_break_and_lost_cache_is_reported() {
+fn continued_conversation_has_no_break_and_lost_cache_is_reported() {
     let secret_set = SecretSet::empty();
     let mut watch = PrefixMonitor::default();
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
@@ -97,7 +97,7 @@ fn a_continued_conversation_has_no_break_and_lost_cache_is_reported() {
 }
 
 #[test]
-fn another_model_and_another_system_text_are_named() {
+fn changed_model_and_system_text_are_reported() {
     let secret_set = SecretSet::empty();
     let mut watch = PrefixMonitor::default();
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
@@ -122,7 +122,7 @@ fn another_model_and_another_system_text_are_named() {
 }
 
 #[test]
-fn a_fork_is_compared_with_its_parent_and_does_not_disturb_it() {
+fn fork_is_compared_with_its_parent_without_changing_it() {
     let secret_set = SecretSet::empty();
     let mut watch = PrefixMonitor::default();
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
@@ -147,7 +147,7 @@ fn a_fork_is_compared_with_its_parent_and_does_not_disturb_it() {
 }
 
 #[test]
-fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
+fn resumed_conversation_is_compared_with_its_last_request() {
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
     let mut watch = PrefixMonitor::resumed(asked(&first, "m", 0));
     let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
@@ -171,7 +171,7 @@ fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
 }
 
 #[test]
-fn a_provider_without_cache_usage_is_not_blamed() {
+fn missing_cache_usage_is_not_reported_as_a_break() {
     let secret_set = SecretSet::empty();
     let silent = answer(Some(Usage::from_counts(2_300, 0)));
     let rules = diagnosis::Rules::new(MarkerRules::find("ollama", "llama3", Format::Chat), None);
@@ -191,7 +191,7 @@ fn a_provider_without_cache_usage_is_not_blamed() {
 }
 
 #[test]
-fn the_provider_s_own_comparison_counts_if_the_request_named_the_last_answer() {
+fn comparison_of_the_provider_is_used_if_it_names_the_last_answer() {
     let secret_set = SecretSet::empty();
     let compared = |previous: &str, at: Millis, prompt: &Prompt| SentRequest {
         tail: Bytes::from(format!(

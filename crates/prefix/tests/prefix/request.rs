@@ -26,7 +26,7 @@ fn of(body: &Value) -> Request {
 }
 
 #[test]
-fn pieces_are_the_bytes_of_the_body_in_the_order_of_the_providers() {
+fn pieces_are_the_bytes_of_the_body_in_provider_order() {
     let body = br#" { "messages" : [ {"role": "user",  "content":"hi \u00e9"} ] , "system":"Be kind.",
         "model":"claude-sonnet-4-5", "tools":[{ "name" : "grep", "input_schema":{} }],"max_tokens": 5} "#;
     let request = read(body).unwrap();
@@ -55,7 +55,7 @@ fn pieces_are_the_bytes_of_the_body_in_the_order_of_the_providers() {
 
 /// Not read as Anthropic's, whose members have the same names.
 #[test]
-fn requests_of_converse_are_refused() {
+fn converse_requests_are_refused() {
     for member in [
         "toolConfig",
         "inferenceConfig",
@@ -69,7 +69,7 @@ fn requests_of_converse_are_refused() {
 }
 
 #[test]
-fn the_system_text_of_openai_stands_before_the_messages() {
+fn openai_system_text_precedes_the_messages() {
     let chat = of(&json!({"model": "gpt-4.1", "messages": [
         {"role": "system", "content": "a"}, {"role": "developer", "content": "b"},
         {"role": "user", "content": "c"}, {"role": "system", "content": "d"}]}));
@@ -166,7 +166,7 @@ fn markers_are_removed_and_returned_with_lifetime_and_position() {
 }
 
 #[test]
-fn no_marker_goes_where_nothing_stands_before_it_or_nothing_is_seen() {
+fn blank_pieces_and_empty_prefixes_take_no_marker() {
     let request = of(
         &json!({"model": "claude-x", "tools": [{}, {"cache_control": {"type": "a"}}],
         "messages": [{"role": "user", "content": [{}]},
@@ -183,7 +183,7 @@ fn no_marker_goes_where_nothing_stands_before_it_or_nothing_is_seen() {
 }
 
 #[test]
-fn a_marker_of_the_whole_request_stands_on_its_last_block() {
+fn request_wide_marker_is_set_on_the_last_block() {
     let request = of(
         &json!({"model": "claude-x", "cache_control": {"type": "ephemeral"},
         "system": [{"type": "text", "text": "a"}],
@@ -233,7 +233,7 @@ fn body() -> impl Strategy<Value = (usize, Vec<Message>, bool)> {
 }
 
 #[test]
-fn the_seeds_of_the_fuzz_target_are_what_they_are_called() {
+fn fuzz_seeds_have_the_format_of_their_name() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/foreign_request");
     for (name, format) in [
         ("chat", Some(Format::Chat)),
@@ -250,7 +250,7 @@ fn the_seeds_of_the_fuzz_target_are_what_they_are_called() {
 
 proptest! {
     #[test]
-    fn our_own_bodies_are_read_back_piece_by_piece((which, messages, marked) in body()) {
+    fn own_bodies_are_read_back_as_their_pieces((which, messages, marked) in body()) {
         let wire = wire::for_format([Format::Chat, Format::Responses, Format::Messages][which]);
         let prompt = messages.into_iter().fold(frozen(wire), |prompt, message| said(&prompt, wire, message));
         let nodes = prompt.nodes();
@@ -279,7 +279,7 @@ proptest! {
     }
 
     #[test]
-    fn a_place_for_a_marker_is_one(text in conversation::text()) {
+    fn marker_position_keeps_the_piece_valid_json(text in conversation::text()) {
         let request = of(&json!({"model": "claude-x", "system": [{"type": "text", "text": text}],
             "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]}]}));
         for node in request.prompt.nodes() {
@@ -293,13 +293,13 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_too_much_for_it(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = read(&bytes);
     }
 }
 
 #[test]
-fn a_log_reads_each_request_as_if_it_stood_alone() {
+fn requests_of_a_log_are_read_independently() {
     // The same pieces in two formats, and behind other pieces.
     let text = |model: &str, tail: &str, messages: &str| {
         format!(r#"{{"model":"{model}",{tail},"messages":[{messages}]}}"#)

@@ -46,7 +46,7 @@ fn only_break(lines: &[Value]) -> (Reason, Option<LikelyCause>, u64) {
 }
 
 #[test]
-fn an_answer_counts_once_and_one_that_goes_on_breaks_nothing() {
+fn repeated_answer_lines_count_once_and_continuations_are_no_breaks() {
     let first = answer(0, "msg_1", 0, 20_000);
     let found = analyzed(&[
         json!({"type": "summary", "summary": "Bugs", "leafUuid": "x"}),
@@ -69,7 +69,7 @@ fn an_answer_counts_once_and_one_that_goes_on_breaks_nothing() {
 }
 
 #[test]
-fn what_was_written_again_is_lost_and_the_log_says_why_or_it_is_not_known() {
+fn rewritten_cache_is_a_loss_with_the_logged_reason_or_unknown() {
     let first = answer(0, "msg_1", 0, 20_000);
     let second = |at| answer(at, "msg_2", 5_000, 16_000);
     let unknown = (Reason::EvictedOrUnknown, None, 15_000);
@@ -123,7 +123,7 @@ fn what_was_written_again_is_lost_and_the_log_says_why_or_it_is_not_known() {
 }
 
 #[test]
-fn sub_agents_are_conversations_of_their_own() {
+fn sub_agents_are_separate_conversations() {
     let aside = |line: Value, agent: Option<&str>| {
         let line = with(line, "/isSidechain", json!(true));
         match agent {

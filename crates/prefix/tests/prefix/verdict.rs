@@ -39,7 +39,7 @@ fn missed(kind: &str) -> Value {
 }
 
 #[test]
-fn a_request_is_compared_with_the_answer_that_its_client_names() {
+fn request_is_compared_with_the_answer_named_by_its_client() {
     // Nothing else says that the two belong together.
     let first = message("whale", Value::Null, "msg_1", Value::Null, 0);
     for (named, conversations, breaks) in [
@@ -55,7 +55,7 @@ fn a_request_is_compared_with_the_answer_that_its_client_names() {
 }
 
 #[test]
-fn a_difference_that_the_provider_does_not_see_is_none() {
+fn difference_ignored_by_the_provider_is_no_break() {
     let first = message("whale", Value::Null, "msg_1", Value::Null, 0);
     let second = |diagnostics, read| {
         let second = message("squid", json!("msg_1"), "msg_2", diagnostics, read);
@@ -78,7 +78,7 @@ fn a_difference_that_the_provider_does_not_see_is_none() {
 }
 
 #[test]
-fn another_reason_than_ours_comes_without_our_place() {
+fn different_reason_of_the_provider_has_no_place() {
     let first = message("whale", Value::Null, "msg_1", Value::Null, 0);
     let second = message("squid", json!("msg_1"), "msg_2", missed("tools_changed"), 0);
     let found = analyzed(&[first, second]);
@@ -111,7 +111,7 @@ fn miss(reason: &str) -> Value {
 }
 
 #[test]
-fn a_difference_that_only_the_provider_sees_is_a_break() {
+fn difference_seen_only_by_the_provider_is_a_break() {
     for (reason, expected, cause) in [
         (
             "reasoning_effort_changed",
@@ -167,7 +167,7 @@ fn a_difference_that_only_the_provider_sees_is_a_break() {
 }
 
 #[test]
-fn streams_have_comparisons_too() {
+fn comparisons_are_read_from_streams() {
     let first = message("whale", Value::Null, "msg_1", Value::Null, 0);
     let second = message("whale", json!("msg_1"), "msg_2", missed("tools_changed"), 0);
     let streamed = |mut line: Value| {

@@ -47,7 +47,7 @@ async fn dropping_a_group_kills_the_descendants_of_its_program() {
 }
 
 #[tokio::test]
-async fn a_program_that_ended_does_not_protect_its_descendants_from_the_drop() {
+async fn descendants_of_an_ended_program_are_killed_on_drop() {
     let (group, child) = started("sleep 60 > /dev/null & echo $!").await;
     let deadline = Instant::now() + SOON;
     while group.is_running() {
@@ -59,7 +59,7 @@ async fn a_program_that_ended_does_not_protect_its_descendants_from_the_drop() {
 }
 
 #[tokio::test]
-async fn a_program_that_ends_in_its_grace_period_keeps_its_status_and_its_descendants_are_killed() {
+async fn program_that_ends_in_its_grace_period_keeps_its_status() {
     let (mut group, child) = started("sleep 60 > /dev/null & echo $!; exit 3").await;
     let (status, is_in_time) = group.end_within(SOON).await;
     assert_eq!(status.unwrap().code(), Some(3));
@@ -68,7 +68,7 @@ async fn a_program_that_ends_in_its_grace_period_keeps_its_status_and_its_descen
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_end_is_killed_after_its_grace_period() {
+async fn program_is_killed_after_its_grace_period() {
     let (mut group, _) = started("echo ready; exec sleep 60").await;
     let (status, is_in_time) = group.end_within(Duration::from_millis(20)).await;
     assert_eq!(exit_code(status.unwrap()), -9);
@@ -77,7 +77,7 @@ async fn a_program_that_does_not_end_is_killed_after_its_grace_period() {
 }
 
 #[tokio::test]
-async fn a_missing_directory_and_a_missing_program_are_told_apart() {
+async fn missing_directory_and_missing_program_have_different_errors() {
     let mut command = Command::new("/bin/sh");
     command.current_dir("/does/not/exist");
     let error = ProcessGroup::start(command).unwrap_err();

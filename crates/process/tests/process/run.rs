@@ -41,7 +41,7 @@ async fn input_and_both_outputs_of_any_size_are_passed() {
 }
 
 #[tokio::test]
-async fn a_program_need_not_read_its_input() {
+async fn program_may_ignore_its_input() {
     let run = Run {
         input: Some(vec![b'x'; 1 << 20]),
         ..shell("exec 0<&-; echo done; exit 4", Lingering::Wait)
@@ -75,7 +75,7 @@ async fn stderr_is_discarded_where_only_stdout_is_wanted() {
 }
 
 #[tokio::test]
-async fn an_output_above_its_limit_ends_the_program_and_one_at_the_limit_does_not() {
+async fn output_above_the_limit_ends_the_program() {
     for (line, at) in [
         ("printf 12345", None),
         ("printf 123456; sleep 60", Some(Stream::Stdout)),
@@ -98,7 +98,7 @@ async fn an_output_above_its_limit_ends_the_program_and_one_at_the_limit_does_no
 }
 
 #[tokio::test]
-async fn on_a_timeout_the_whole_group_is_killed_and_the_output_so_far_is_kept() {
+async fn timeout_kills_the_group_and_keeps_the_output() {
     for lingering in [Lingering::Wait, Lingering::Kill, Lingering::Leave] {
         let run = Run {
             timeout: Some(Duration::from_millis(500)),
@@ -113,7 +113,7 @@ async fn on_a_timeout_the_whole_group_is_killed_and_the_output_so_far_is_kept() 
 }
 
 #[tokio::test]
-async fn a_dropped_run_kills_the_whole_group() {
+async fn dropping_a_run_kills_the_group() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let line = format!(
@@ -135,7 +135,7 @@ async fn a_dropped_run_kills_the_whole_group() {
 const LEAVES_A_PROCESS: &str = "sleep 60 & echo $!";
 
 #[tokio::test]
-async fn a_lingering_process_is_waited_for() {
+async fn lingering_wait_waits_for_the_process() {
     let line = "{ sleep 0.3; echo late; } & echo early";
     let (ended, stdout, _) = ran(shell(line, Lingering::Wait)).await;
     assert!(!ended.unwrap().left_running);
@@ -151,7 +151,7 @@ async fn a_lingering_process_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_lingering_process_is_killed() {
+async fn lingering_kill_kills_the_process() {
     let (ended, child, _) = ran(shell(LEAVES_A_PROCESS, Lingering::Kill)).await;
     let ended = ended.unwrap();
     assert!(ended.status.success() && !ended.left_running);
@@ -159,7 +159,7 @@ async fn a_lingering_process_is_killed() {
 }
 
 #[tokio::test]
-async fn a_lingering_process_is_left_running() {
+async fn lingering_leave_keeps_the_process_running() {
     let (ended, child, _) = ran(shell(LEAVES_A_PROCESS, Lingering::Leave)).await;
     let ended = ended.unwrap();
     assert!(ended.status.success() && ended.left_running);

@@ -9,9 +9,9 @@ use cachalot_prompt::{Mark, Plan, Prompt, contiguous, prefix, segments};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::{WIRES, conversation, frozen, marks, said, small::Small};
+use crate::{WIRES, conversation, frozen, marks, said, small_wire::SmallWire};
 
-/// What one test case is about.
+/// A test case.
 #[derive(Debug, Clone)]
 struct Case {
     tools: Vec<String>,
@@ -102,7 +102,7 @@ fn parsed(body: &[u8]) -> Value {
     })
 }
 
-/// How many pieces the body has in an array, which may stand within an object.
+/// The number of pieces in an array of the body, which may be within an object.
 fn count(body: &Value, name: &str) -> usize {
     body.get(name).map_or(0, |member| {
         let array = member.get("tools").unwrap_or(member);
@@ -112,7 +112,7 @@ fn count(body: &Value, name: &str) -> usize {
 
 proptest! {
     #[test]
-    fn the_contiguous_body_is_the_joined_segments_and_parses(case in case()) {
+    fn contiguous_body_equals_the_joined_segments_and_parses(case in case()) {
         for wire in WIRES {
             let (prompt, tail) = (case.prompt(wire), tail(wire, true));
             for plan in [Plan::none(), marks(&prompt), case.plan()] {
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn without_markers_the_body_is_what_the_wire_itself_joins(case in case()) {
+    fn body_without_markers_equals_that_of_the_wire(case in case()) {
         for wire in WIRES {
             let (prompt, pieces, tail) = (case.prompt(wire), case.pieces(wire), tail(wire, false));
             let body = contiguous(&prompt, wire, &Plan::none(), &tail);
@@ -144,7 +144,7 @@ proptest! {
     /// A marker is in the body exactly where the plan says, and taking it out of the bytes gives the
     /// body without.
     #[test]
-    fn segments_with_markers_removed_are_those_without(case in case()) {
+    fn segments_without_markers_equal_the_unmarked_body(case in case()) {
         for wire in WIRES {
             let (prompt, tail, plan) = (case.prompt(wire), tail(wire, true), case.plan());
             let nodes = prompt.nodes();
@@ -169,7 +169,7 @@ proptest! {
     /// Values with the markers taken out are the values without: a marker adds a field, or a block, and
     /// changes nothing else.
     #[test]
-    fn markers_add_fields_and_change_nothing_else(case in case()) {
+    fn markers_only_add_fields(case in case()) {
         for wire in [WIRES[0], WIRES[4], WIRES[5]] {
             let (prompt, tail) = (case.prompt(wire), tail(wire, true));
             let mut with = parsed(&contiguous(&prompt, wire, &case.plan(), &tail));
@@ -180,7 +180,7 @@ proptest! {
 
     /// The law, from the bytes.
     #[test]
-    fn what_was_sent_is_a_prefix_of_what_is_sent_next(case in case()) {
+    fn request_is_a_prefix_of_the_next_request(case in case()) {
         for wire in WIRES {
             let before = case.prompt(wire);
             let after = append(before.clone(), wire, &case.later);
@@ -212,7 +212,7 @@ fn strip(value: &mut Value) {
 }
 
 #[test]
-fn an_empty_prompt_makes_a_body_too() {
+fn empty_prompt_has_a_valid_body() {
     for wire in WIRES {
         let tail = tail(wire, true);
         let body = contiguous(&Prompt::default(), wire, &Plan::none(), &tail);
@@ -225,8 +225,8 @@ fn an_empty_prompt_makes_a_body_too() {
 }
 
 #[test]
-fn the_body_looks_as_it_should() {
-    let wire = Small { apart: true };
+fn contiguous_body_has_the_expected_bytes() {
+    let wire = SmallWire { apart: true };
     let prompt = said(&frozen(&wire), &wire, Message::user("a"));
     let body = contiguous(
         &prompt,
@@ -238,7 +238,7 @@ fn the_body_looks_as_it_should() {
         std::str::from_utf8(&body).unwrap(),
         r#"{"tools":[{"tool":"grep"},{"tool":"read_file"}],"system":[{"system":"You help.","mark":5},{"system":"Today is a day.","mark":5}],"said":[{"role":"user","block":{"type":"text","text":"a"},"mark":5}],"model":"m"}"#
     );
-    let wire = Small { apart: false };
+    let wire = SmallWire { apart: false };
     let prompt = said(&frozen(&wire), &wire, Message::user("a"));
     let body = contiguous(
         &prompt,
@@ -254,7 +254,7 @@ fn the_body_looks_as_it_should() {
 
 #[test]
 fn no_piece_is_copied_into_a_segment() {
-    let wire = Small { apart: true };
+    let wire = SmallWire { apart: true };
     let prompt = said(&frozen(&wire), &wire, Message::user("a"));
     let plan = marks(&prompt);
     let segments = segments(&prompt, &wire, &plan, &Bytes::from_static(b"}"));

@@ -8,12 +8,12 @@ use cachalot_model::{Format, Message, Role};
 use cachalot_prompt::{Level, Prompt};
 use proptest::prelude::*;
 
-use crate::{conversation, frozen, ids, said, small::Small};
+use crate::{conversation, frozen, ids, said, small_wire::SmallWire};
 
-const WIRE: Small = Small { apart: true };
+const WIRE: SmallWire = SmallWire { apart: true };
 
 #[test]
-fn pieces_stand_in_the_order_of_levels() {
+fn pieces_are_ordered_by_level() {
     let prompt = frozen(&WIRE);
     let levels: Vec<Level> = prompt.nodes().iter().map(|node| node.level).collect();
     assert_eq!(
@@ -29,7 +29,7 @@ fn pieces_stand_in_the_order_of_levels() {
 }
 
 #[test]
-fn the_first_piece_of_a_message_carries_it() {
+fn first_piece_of_a_message_holds_it() {
     let message = Arc::new(Message::new(
         Role::Assistant,
         vec![conversation::call("a"), conversation::call("b")],
@@ -44,7 +44,7 @@ fn the_first_piece_of_a_message_carries_it() {
 }
 
 #[test]
-fn a_message_without_a_piece_is_remembered() {
+fn message_without_pieces_is_kept() {
     let thought = conversation::reasoning(Format::Messages, "hm");
     let prompt = frozen(&WIRE);
     let longer = said(&prompt, &WIRE, Message::new(Role::Assistant, vec![thought]));
@@ -53,7 +53,7 @@ fn a_message_without_a_piece_is_remembered() {
 }
 
 #[test]
-fn equal_pieces_have_equal_ids_and_others_have_not() {
+fn piece_ids_are_equal_exactly_for_equal_pieces() {
     let one = said(&frozen(&WIRE), &WIRE, Message::user("a"));
     let other = said(&frozen(&WIRE), &WIRE, Message::user("a"));
     assert_eq!(ids(&one), ids(&other));
@@ -71,7 +71,7 @@ fn equal_pieces_have_equal_ids_and_others_have_not() {
 
 /// Ids are kept in memories: they must not change between versions.
 #[test]
-fn ids_are_what_they_always_were() {
+fn piece_ids_are_stable_across_versions() {
     let piece = |text: &'static [u8]| Rendered {
         bytes: Bytes::from_static(text),
         mark_at: None,
@@ -84,7 +84,7 @@ fn ids_are_what_they_always_were() {
 }
 
 #[test]
-fn a_fork_does_not_change_what_it_was_made_from() {
+fn fork_shares_pieces_and_does_not_change_its_origin() {
     let prompt = said(&frozen(&WIRE), &WIRE, Message::user("a"));
     let before = ids(&prompt);
     let fork = said(&prompt.clone(), &WIRE, Message::assistant("b"));
@@ -99,7 +99,7 @@ fn a_fork_does_not_change_what_it_was_made_from() {
 }
 
 #[test]
-fn a_place_for_markers_outside_the_piece_is_none() {
+fn marker_position_outside_of_the_piece_is_dropped() {
     let piece = Rendered {
         bytes: Bytes::from_static(b"{}"),
         mark_at: Some(3),
@@ -110,7 +110,7 @@ fn a_place_for_markers_outside_the_piece_is_none() {
 
 /// A chain that would need tens of megabytes of stack if each piece dropped the one before.
 #[test]
-fn a_long_chain_is_dropped_within_a_small_stack() {
+fn long_chain_drops_without_stack_overflow() {
     let dropped = std::thread::Builder::new().stack_size(128 << 10).spawn(|| {
         let message = Arc::new(Message::user("a"));
         let piece = [Rendered {
@@ -131,9 +131,9 @@ fn a_long_chain_is_dropped_within_a_small_stack() {
     dropped.unwrap().join().unwrap();
 }
 
-/// Whoever is last drops the chain, whichever thread that is.
+/// The last owner drops the chain, on any thread.
 #[test]
-fn forks_may_be_dropped_by_several_threads_at_once() {
+fn forks_can_be_dropped_by_concurrent_threads() {
     for _ in 0..50 {
         let message = Arc::new(Message::user("a"));
         let mut prompt = Prompt::default();
@@ -159,7 +159,7 @@ fn forks_may_be_dropped_by_several_threads_at_once() {
 
 proptest! {
     #[test]
-    fn the_messages_come_back_in_order(messages in conversation::messages(12)) {
+    fn messages_are_returned_in_order(messages in conversation::messages(12)) {
         let mut prompt = frozen(&WIRE);
         for message in &messages {
             prompt = said(&prompt, &WIRE, message.clone());

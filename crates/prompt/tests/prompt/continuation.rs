@@ -14,9 +14,11 @@ use cachalot_store::Record;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::{WIRES, conversation, frozen, head, in_process, run, said, small::Small, tree};
+use crate::{
+    WIRES, conversation, frozen, head, in_process, run, said, small_wire::SmallWire, tree,
+};
 
-const WIRE: Small = Small { apart: true };
+const WIRE: SmallWire = SmallWire { apart: true };
 
 fn parameters() -> Parameters {
     Parameters {
@@ -41,7 +43,7 @@ fn pieces(texts: &[&str]) -> Vec<Rendered> {
 }
 
 #[test]
-fn a_prompt_continues_itself_and_what_it_was_made_from() {
+fn prompt_extends_itself_and_its_prefixes() {
     let prompt = said(&frozen(&WIRE), &WIRE, Message::user("a"));
     let longer = said(&prompt, &WIRE, Message::assistant("b"));
     let parameters = parameters();
@@ -56,7 +58,7 @@ fn a_prompt_continues_itself_and_what_it_was_made_from() {
 }
 
 #[test]
-fn a_break_is_named_by_level_index_and_byte() {
+fn break_has_level_index_and_byte() {
     let tools = pieces(&["t1", "t2"]);
     let one = Prompt::begin(&tools, &pieces(&["one", "two"]));
     let other = Prompt::begin(&tools, &pieces(&["one", "tvo"]));
@@ -85,7 +87,7 @@ fn a_break_is_named_by_level_index_and_byte() {
 }
 
 #[test]
-fn a_message_that_was_not_sent_breaks_nothing() {
+fn unsent_message_is_no_break() {
     let thought = conversation::reasoning(Format::Messages, "hm");
     let thought = Message::new(cachalot_model::Role::Assistant, vec![thought]);
     let plain = said(&frozen(&WIRE), &WIRE, Message::user("a"));
@@ -97,7 +99,7 @@ fn a_message_that_was_not_sent_breaks_nothing() {
 }
 
 #[test]
-fn the_first_break_is_named() {
+fn first_break_is_reported() {
     let one = said(&frozen(&WIRE), &WIRE, Message::user("a"));
     let other = said(&frozen(&WIRE), &WIRE, Message::user("b"));
     let changed = Parameters {
@@ -201,7 +203,7 @@ fn set(parameters: &mut Parameters, name: &str, value: serde_json::Value) {
 }
 
 #[test]
-fn every_parameter_costs_what_the_table_says() {
+fn every_parameter_breaks_the_documented_level() {
     for (name, change, anthropic, openai) in CHANGES {
         let mut changed = parameters();
         change(&mut changed);
@@ -233,7 +235,7 @@ fn every_parameter_costs_what_the_table_says() {
 }
 
 #[test]
-fn the_order_of_keys_does_not_matter_and_the_format_does() {
+fn key_order_is_insignificant_and_the_format_is_not() {
     let (mut one, mut other) = (parameters(), parameters());
     set(&mut one, "a", json!({"x": 1, "y": 2}));
     set(&mut one, "b", json!(1));
@@ -249,7 +251,7 @@ fn the_order_of_keys_does_not_matter_and_the_format_does() {
     assert_eq!(serde_json::from_str::<Namespace>(&text).unwrap(), of(&one));
 }
 
-/// What may become of a conversation between two requests.
+/// A change of a conversation between two requests.
 #[derive(Debug, Clone)]
 enum Step {
     /// The user, the model or tools say something.
@@ -290,13 +292,13 @@ struct Branch {
     sent: Vec<u8>,
 }
 
-struct World {
+struct ModelState {
     wire: &'static dyn Wire,
     sessions: Sessions,
     branches: Vec<Branch>,
 }
 
-impl World {
+impl ModelState {
     fn body(&self, prompt: &Prompt) -> Vec<u8> {
         cachalot_prompt::prefix(prompt, self.wire).concat()
     }
@@ -412,7 +414,7 @@ proptest! {
     /// Whatever happens to conversations, what was sent is what the next request begins with, and the
     /// memory has every prefix once.
     #[test]
-    fn what_was_sent_stays_and_is_stored_once(
+    fn sent_prefixes_are_kept_and_stored_once(
         steps in proptest::collection::vec(step(), 1..40),
         wire in 0..WIRES.len(),
     ) {
@@ -421,7 +423,7 @@ proptest! {
             let wire = WIRES[wire];
             let session = sessions.create_from(head("s0"), frozen(wire)).await.unwrap();
             let branches = vec![Branch { session, sent: Vec::new() }];
-            let mut world = World { wire, sessions, branches };
+            let mut world = ModelState { wire, sessions, branches };
             world.send(0);
             for step in steps {
                 world.take(step).await;
@@ -443,7 +445,7 @@ proptest! {
 proptest! {
     /// The check says what a comparison of the bytes says.
     #[test]
-    fn the_check_agrees_with_the_bytes(
+    fn continuation_check_agrees_with_the_bytes(
         common in conversation::messages(4),
         ours in conversation::messages(3),
         theirs in conversation::messages(3),

@@ -103,7 +103,7 @@ fn results() -> impl Strategy<Value = Message> {
     proptest::collection::vec(block, 1..4).prop_map(|blocks| Message::new(Role::User, blocks))
 }
 
-/// A message of anybody's.
+/// An arbitrary message.
 pub(crate) fn message() -> impl Strategy<Value = Message> {
     prop_oneof![user(), answer(), results()]
 }

@@ -27,7 +27,7 @@ async fn two(sessions: &Sessions) {
     }
 }
 
-fn tells(error: &Error, kind: ErrorKind) {
+fn reports(error: &Error, kind: ErrorKind) {
     assert_eq!(error.kind, kind, "{error}");
     assert_eq!(error.session.as_deref(), Some("one"));
     assert!(error.to_string().contains("`one`"), "{error}");
@@ -40,7 +40,7 @@ fn tells(error: &Error, kind: ErrorKind) {
 }
 
 #[test]
-fn a_damaged_record_of_the_session_itself() {
+fn damaged_session_record_is_an_error() {
     run(async {
         let (sessions, memory) = in_process();
         two(&sessions).await;
@@ -58,7 +58,7 @@ fn a_damaged_record_of_the_session_itself() {
             } else {
                 ErrorKind::Damaged
             };
-            tells(&sessions.open("one").await.unwrap_err(), kind);
+            reports(&sessions.open("one").await.unwrap_err(), kind);
         }
         for cut in [0, 1, 10, 17, sound.value.len() - 1] {
             let record = Record {
@@ -66,12 +66,12 @@ fn a_damaged_record_of_the_session_itself() {
                 ..sound.clone()
             };
             put(&*memory, SESSIONS, record).await;
-            tells(&sessions.open("one").await.unwrap_err(), ErrorKind::Damaged);
+            reports(&sessions.open("one").await.unwrap_err(), ErrorKind::Damaged);
         }
         // It is listed as damaged, and can be removed; the other one is as it was.
         let listed = sessions.list(&SessionFilter::default()).await.unwrap();
         let state = |id: &str| listed.iter().find(|s| s.id == id).unwrap().state.clone();
-        tells(&state("one").unwrap_err(), ErrorKind::Damaged);
+        reports(&state("one").unwrap_err(), ErrorKind::Damaged);
         assert_eq!(state("other").unwrap().messages, 2);
         assert!(sessions.remove("one").await.unwrap());
         let other = sessions.open("other").await.unwrap().unwrap();
@@ -80,7 +80,7 @@ fn a_damaged_record_of_the_session_itself() {
 }
 
 #[test]
-fn a_damaged_piece() {
+fn damaged_piece_is_an_error() {
     run(async {
         let (sessions, memory) = in_process();
         two(&sessions).await;
@@ -106,7 +106,7 @@ fn a_damaged_piece() {
                         } else {
                             ErrorKind::Damaged
                         };
-                        tells(&error, kind);
+                        reports(&error, kind);
                     }
                     // A piece that only the other one has.
                     Ok(session) => assert_eq!(session.unwrap().prompt.len(), 6),
@@ -120,7 +120,7 @@ fn a_damaged_piece() {
 }
 
 #[test]
-fn a_missing_piece() {
+fn missing_piece_is_an_error() {
     run(async {
         let (sessions, memory) = in_process();
         two(&sessions).await;
@@ -135,7 +135,7 @@ fn a_missing_piece() {
             let erased = memory.erase(PIECES, &filter, PageRequest::keys(1));
             assert_eq!(erased.settle().await.unwrap().records.len(), 1);
             if let Err(error) = sessions.open("one").await {
-                tells(&error, ErrorKind::Damaged);
+                reports(&error, ErrorKind::Damaged);
             }
             put(&*memory, PIECES, record).await;
             sessions.open("one").await.unwrap().unwrap();
@@ -145,7 +145,7 @@ fn a_missing_piece() {
 
 /// Nothing of a session is left, even if what it says of itself was damaged before.
 #[test]
-fn a_damaged_session_is_removed_with_its_pieces() {
+fn damaged_session_is_removed_with_its_pieces() {
     run(async {
         let (sessions, memory) = in_process();
         let prompt = frozen(&Messages);

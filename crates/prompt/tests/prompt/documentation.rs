@@ -1,4 +1,4 @@
-//! What the documentation says of prefixes is so.
+//! Statements of the documentation about prefixes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn functions(folder: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_tests_that_the_documentation_names_are_there() {
+fn tests_named_in_the_documentation_exist() {
     let document = document("deviations.md");
     let (_, section) = document
         .split_once("\n## Reviews and prompt caching\n")

@@ -11,12 +11,12 @@ use cachalot_prompt::{PIECES, SESSIONS, Sessions};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::{PageRequest, PutResult, Record, RecordFilter, ReserveResult, Store};
 
-use crate::double::{Double, Fate};
+use crate::slow_store::{CallBehavior, SlowStore};
 use crate::{frozen, head, ids, run, run_paused, said, say, try_say};
 
-/// Whoever died while writing does not stop others for long: its right to write lapses.
+/// The write lease of a dead process lapses.
 #[test]
-fn a_right_to_write_that_was_left_behind_is_waited_for() {
+fn write_lease_of_a_dead_process_expires() {
     run_paused(async {
         let clock = Arc::new(ManualClock::at(0));
         let memory: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
@@ -51,11 +51,11 @@ fn a_right_to_write_that_was_left_behind_is_waited_for() {
 
 /// A memory so slow that a write takes longer than a right to write lasts.
 #[test]
-fn a_slow_memory() {
+fn write_on_a_slow_store_renews_its_lease() {
     run_paused(async {
         let clock = Arc::new(ManualClock::at(0));
         let inner: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
-        let slow = Arc::new(Double::new(inner, |_| Fate::Done).each_takes(5_500));
+        let slow = Arc::new(SlowStore::new(inner, |_| CallBehavior::Done).each_takes(5_500));
         let sessions = Sessions::new(slow, clock.clone(), Arc::new(SecretSet::empty()));
         let prompt = (0..6).fold(frozen(&Messages), |prompt, number| {
             said(&prompt, &Messages, Message::user(format!("{number}")))
@@ -82,14 +82,14 @@ fn a_slow_memory() {
 /// Sessions in a memory that fails as told, the same without failures, their clock, and the memory
 /// behind.
 fn doubled(
-    decide: impl Fn(u64) -> Fate + Send + Sync + 'static,
+    decide: impl Fn(u64) -> CallBehavior + Send + Sync + 'static,
 ) -> (Sessions, Sessions, Arc<ManualClock>, Arc<dyn Store>) {
     let clock = Arc::new(ManualClock::at(0));
     let inner: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
-    let double = Arc::new(Double::new(Arc::clone(&inner), decide));
+    let slow_store = Arc::new(SlowStore::new(Arc::clone(&inner), decide));
     let secret_set = Arc::new(SecretSet::empty());
     (
-        Sessions::new(double, clock.clone(), Arc::clone(&secret_set)),
+        Sessions::new(slow_store, clock.clone(), Arc::clone(&secret_set)),
         Sessions::new(Arc::clone(&inner), clock.clone(), secret_set),
         clock,
         inner,
@@ -110,14 +110,17 @@ impl Failing {
         })
     }
 
-    /// What becomes of every call, and of the one that fails.
-    fn with(self: &Arc<Self>, fate: Fate) -> impl Fn(u64) -> Fate + Send + Sync + 'static {
+    /// The behavior of every call, and of the one that fails.
+    fn with(
+        self: &Arc<Self>,
+        fate: CallBehavior,
+    ) -> impl Fn(u64) -> CallBehavior + Send + Sync + 'static {
         let this = Arc::clone(self);
         move |number| {
             this.calls.fetch_add(1, Ordering::SeqCst);
             match number == this.at.load(Ordering::SeqCst) {
                 true => fate,
-                false => Fate::Done,
+                false => CallBehavior::Done,
             }
         }
     }
@@ -141,13 +144,13 @@ impl Failing {
 /// just created or opened again: the session is as it was, can go on (with the same message, another
 /// one, or none), and is read back as it then is.
 #[test]
-fn an_append_that_failed_is_no_part_of_the_session() {
+fn failed_append_is_not_part_of_the_session() {
     let ends = ["same", "other", "nothing"];
     for (opened, fate) in [
-        (false, Fate::Refused),
-        (false, Fate::Unheard),
-        (true, Fate::Refused),
-        (true, Fate::Unheard),
+        (false, CallBehavior::Refused),
+        (false, CallBehavior::Unheard),
+        (true, CallBehavior::Refused),
+        (true, CallBehavior::Unheard),
     ] {
         for what in ends {
             let failed = (0..24).filter(|at| run(fails_once(opened, fate, *at, what)));
@@ -160,7 +163,7 @@ fn an_append_that_failed_is_no_part_of_the_session() {
 }
 
 /// The call `at` of an append fails, if there is such a call; whether the append did.
-async fn fails_once(opened: bool, fate: Fate, at: u64, what: &str) -> bool {
+async fn fails_once(opened: bool, fate: CallBehavior, at: u64, what: &str) -> bool {
     let failing = Failing::never();
     let (sessions, plain, clock, _) = doubled(failing.with(fate));
     let prompt = frozen(&Messages);
@@ -199,8 +202,8 @@ async fn fails_once(opened: bool, fate: Fate, at: u64, what: &str) -> bool {
 /// A restart fails at any one call, before or after doing it, and the pieces that the store then does not
 /// need are erased: the session can go on.
 #[test]
-fn a_restart_that_failed_is_no_part_of_the_session() {
-    for fate in [Fate::Refused, Fate::Unheard] {
+fn failed_restart_is_not_part_of_the_session() {
+    for fate in [CallBehavior::Refused, CallBehavior::Unheard] {
         let mut failed = 0;
         for at in 0..24 {
             let failing = Failing::never();
@@ -234,16 +237,17 @@ fn a_restart_that_failed_is_no_part_of_the_session() {
 
 /// An append is dropped after any number of steps: the same.
 #[test]
-fn an_append_that_was_cancelled_is_no_part_of_the_session() {
+fn cancelled_append_is_not_part_of_the_session() {
     for what in ["same", "other", "nothing"] {
         let mut cancelled = 0;
         for steps in 0..60 {
             run(async {
                 let clock = Arc::new(ManualClock::at(0));
                 let inner: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
-                let double = Arc::new(Double::new(Arc::clone(&inner), |_| Fate::Done));
+                let slow_store =
+                    Arc::new(SlowStore::new(Arc::clone(&inner), |_| CallBehavior::Done));
                 let secret_set = Arc::new(SecretSet::empty());
-                let sessions = Sessions::new(double, clock.clone(), Arc::clone(&secret_set));
+                let sessions = Sessions::new(slow_store, clock.clone(), Arc::clone(&secret_set));
                 let plain = Sessions::new(inner, clock.clone(), secret_set);
                 let prompt = frozen(&Messages);
                 let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
@@ -286,9 +290,9 @@ fn an_append_that_was_cancelled_is_no_part_of_the_session() {
 
 /// The numbers are those of the protocol: after opening, a look at the pins; then everything in one step.
 #[test]
-fn an_append_takes_few_calls() {
+fn append_makes_few_store_calls() {
     let counting = Failing::never();
-    let (sessions, ..) = doubled(counting.with(Fate::Done));
+    let (sessions, ..) = doubled(counting.with(CallBehavior::Done));
     run(async {
         let prompt = frozen(&Messages);
         sessions.create_from(head("one"), prompt).await.unwrap();
@@ -305,11 +309,11 @@ fn an_append_takes_few_calls() {
 
 /// The cleanup after a restart fails at any one of its calls: the next append does it again.
 #[test]
-fn what_could_not_be_erased_goes_with_the_next_append() {
+fn failed_cleanup_is_repeated_by_the_next_append() {
     let mut failed = 0;
     for at in 0..24 {
         let failing = Failing::never();
-        let (sessions, plain, clock, memory) = doubled(failing.with(Fate::Refused));
+        let (sessions, plain, clock, memory) = doubled(failing.with(CallBehavior::Refused));
         run(async {
             let prompt = frozen(&Messages);
             let mut session = sessions.create_from(head("one"), prompt).await.unwrap();

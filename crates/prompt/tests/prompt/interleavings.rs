@@ -16,7 +16,7 @@ use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
 use proptest::prelude::*;
 
-use crate::double::{Double, Fate};
+use crate::slow_store::{CallBehavior, SlowStore};
 use crate::{frozen, head, model, run, said, try_say};
 
 /// A source of choices, the same for the same seed.
@@ -72,7 +72,7 @@ fn confirm(confirmed: &Confirmed, session: &Session) {
     *known = prompt;
 }
 
-/// The same few messages for everybody, so that the same pieces are written and removed at once.
+/// All tasks use the same few messages, so that equal pieces are written and removed concurrently.
 const TEXTS: [&str; 2] = ["a", "b"];
 
 /// Creates a session, talks, opens it anew now and then, and perhaps removes it.
@@ -110,7 +110,7 @@ async fn life(
     }
 }
 
-/// Removes a session that somebody else made.
+/// Removes a session that another task created.
 async fn removal(sessions: Sessions, confirmed: Confirmed, id: String) {
     confirmed.lock().unwrap().insert(id.clone(), None);
     sessions.remove(&id).await.unwrap();
@@ -122,7 +122,7 @@ fn story(seed: u64, mortality: usize) {
         let inner: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
         let secret_set = Arc::new(SecretSet::empty());
         let plain = Sessions::new(Arc::clone(&inner), clock.clone(), Arc::clone(&secret_set));
-        let slow = Double::new(Arc::clone(&inner), |_| Fate::Done).at_pace(seed);
+        let slow = SlowStore::new(Arc::clone(&inner), |_| CallBehavior::Done).at_pace(seed);
         let sessions = Sessions::new(Arc::new(slow), clock.clone(), secret_set);
         let confirmed = Confirmed::default();
         let mut choices = Choices(seed | 1);
@@ -209,12 +209,12 @@ proptest! {
     #![proptest_config(stories())]
 
     #[test]
-    fn no_session_loses_a_piece(seed in any::<u64>()) {
+    fn concurrent_sessions_lose_no_piece(seed in any::<u64>()) {
         story(seed, 0);
     }
 
     #[test]
-    fn no_session_loses_a_piece_though_some_die(seed in any::<u64>()) {
+    fn concurrent_sessions_lose_no_piece_despite_crashes(seed in any::<u64>()) {
         story(seed, 60);
     }
 }

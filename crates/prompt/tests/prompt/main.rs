@@ -7,7 +7,6 @@ mod continuation;
 mod conversation;
 mod damage;
 mod documentation;
-mod double;
 mod failures;
 mod interleavings;
 mod model;
@@ -16,7 +15,8 @@ mod processes;
 mod rerender;
 mod restart;
 mod sessions;
-mod small;
+mod slow_store;
+mod small_wire;
 mod tail;
 mod tree;
 
@@ -35,8 +35,8 @@ use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
 
 /// Every wire: a small one of ours with and without an array for the system, and the real ones.
 const WIRES: [&(dyn Wire + 'static); 6] = [
-    &small::Small { apart: true },
-    &small::Small { apart: false },
+    &small_wire::SmallWire { apart: true },
+    &small_wire::SmallWire { apart: false },
     &cachalot_model::wire::chat::Chat,
     &cachalot_model::wire::responses::Responses,
     &cachalot_model::wire::anthropic::Messages,

@@ -39,7 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 const NAMES: [&str; 4] = ["a", "ab", "b-1", "c:2"];
 
-/// What a session must be.
+/// The expected state of a session.
 #[derive(Debug, Clone)]
 struct Plain {
     /// No two states of any session have the same one.
@@ -48,14 +48,14 @@ struct Plain {
 }
 
 #[derive(Default)]
-struct World {
+struct ModelState {
     plain: BTreeMap<&'static str, Plain>,
     /// Open sessions, the name of each, and in what state it was seen last.
     open: Vec<(Session, &'static str, u64)>,
     states: u64,
 }
 
-impl World {
+impl ModelState {
     fn next(&mut self) -> u64 {
         self.states += 1;
         self.states
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// What changing an open session must come to.
+    /// The expected result of a change of an open session.
     fn expected(&self, name: &str, state: u64) -> Result<(), ErrorKind> {
         match self.plain.get(name) {
             None => Err(ErrorKind::Removed),
@@ -211,10 +211,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn sessions_are_what_a_plain_model_says(steps in proptest::collection::vec(step(), 1..50)) {
+    fn sessions_agree_with_a_model(steps in proptest::collection::vec(step(), 1..50)) {
         run(async {
             let (sessions, memory) = in_process();
-            let mut world = World::default();
+            let mut world = ModelState::default();
             for step in steps {
                 world.take(&sessions, step).await;
                 world.check(&sessions, Some(&*memory)).await;
@@ -227,12 +227,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 
     #[test]
-    fn so_they_are_in_a_file(steps in proptest::collection::vec(step(), 30..60)) {
+    fn sessions_in_a_file_agree_with_a_model(steps in proptest::collection::vec(step(), 30..60)) {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("memory.db");
         run(async {
             let sessions = in_file(&path);
-            let mut world = World::default();
+            let mut world = ModelState::default();
             for step in steps {
                 world.take(&sessions, step).await;
             }

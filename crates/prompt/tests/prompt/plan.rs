@@ -1,4 +1,4 @@
-//! Where the planner puts markers.
+//! Positions of markers.
 
 mod accounting;
 mod keep;
@@ -14,7 +14,7 @@ use cachalot_prompt::{
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::{RULES, WIRES, conversation, frozen, said, small::Small};
+use crate::{RULES, WIRES, conversation, frozen, said, small_wire::SmallWire};
 
 /// A first request.
 fn first() -> PlanContext {
@@ -49,7 +49,7 @@ fn rounds(mut prompt: Prompt, wire: &dyn Wire, times: usize) -> Prompt {
 }
 
 #[test]
-fn the_parts_of_a_prompt_end_with_markers() {
+fn every_part_of_a_prompt_ends_with_a_marker() {
     // Two tools, two texts: the first of them does not change from session to session.
     let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
     assert_eq!(marked(&frozen(&Messages)), [2, 3]);
@@ -64,7 +64,7 @@ fn the_parts_of_a_prompt_end_with_markers() {
 }
 
 #[test]
-fn the_last_tool_is_the_end_of_the_first_part_or_of_the_frozen_one() {
+fn tool_marker_ends_the_first_or_frozen_part() {
     let tools = ["a", "b"].map(|name| Messages.tool(&conversation::tool(name)));
     let one_text = Prompt::begin(&tools, &[Messages.system("text")]);
     assert_eq!(marked(&one_text), [1, 2]);
@@ -73,7 +73,7 @@ fn the_last_tool_is_the_end_of_the_first_part_or_of_the_frozen_one() {
 }
 
 #[test]
-fn a_piece_that_cannot_carry_a_marker_passes_it_on() {
+fn marker_moves_to_the_previous_piece_that_can_carry_it() {
     let tools = [Messages.tool(&conversation::tool("a"))];
     let system = [Messages.system("text"), Messages.system("")];
     let thought = conversation::reasoning(Format::Messages, "hm");
@@ -105,7 +105,7 @@ fn longer(times: usize) -> (Prompt, Prompt, PlannedMarkers) {
 }
 
 #[test]
-fn what_the_request_before_wrote_is_marked_if_no_look_back_comes_there() {
+fn previous_write_is_marked_when_out_of_look_back() {
     // Call and result are two positions; with the newest, 19 may lie behind what was written.
     for (times, expected) in [(9, vec![2, 3, 5, 24]), (10, vec![3, 5, 6, 26])] {
         let (_, prompt, before) = longer(times);
@@ -117,7 +117,7 @@ fn what_the_request_before_wrote_is_marked_if_no_look_back_comes_there() {
 }
 
 #[test]
-fn an_exact_match_is_marked_exactly() {
+fn exact_matching_marks_the_previous_end() {
     let rules = Rules {
         lookback: 1,
         ..RULES
@@ -129,7 +129,7 @@ fn an_exact_match_is_marked_exactly() {
 }
 
 #[test]
-fn runs_of_calls_and_results_count_once() {
+fn consecutive_calls_and_results_count_as_one_position() {
     let (prompt, _, before) = longer(0);
     let many = |block: fn(&str) -> Block| (0..30).map(|id| block(&id.to_string())).collect();
     let prompt = said(
@@ -150,7 +150,7 @@ fn runs_of_calls_and_results_count_once() {
 }
 
 #[test]
-fn the_end_of_the_turn_before_is_looked_back_from_too() {
+fn look_back_starts_at_the_previous_turn_end() {
     let (prompt, _, before) = longer(0);
     let answer = Message::new(Role::Assistant, vec![Block::text("b"); 18]);
     let prompt = said(&prompt, &Messages, answer);
@@ -170,7 +170,7 @@ fn the_end_of_the_turn_before_is_looked_back_from_too() {
 }
 
 #[test]
-fn what_is_surely_too_short_gets_no_marker_and_is_reported() {
+fn too_short_parts_get_no_marker_and_a_note() {
     let piece = |bytes: usize| {
         let text = "x".repeat(bytes - Messages.system("").bytes.len());
         Messages.system(&text)
@@ -208,16 +208,16 @@ fn what_is_surely_too_short_gets_no_marker_and_is_reported() {
             panic!("{:?}", planned.notes);
         };
         assert_eq!(found, part);
-        let told = planned.notes[0].to_string();
+        let reported = planned.notes[0].to_string();
         assert!(
-            told.contains("1000 or more") && told.contains("estimated"),
-            "{told}"
+            reported.contains("1000 or more") && reported.contains("estimated"),
+            "{reported}"
         );
     }
 }
 
 #[test]
-fn the_minimum_of_the_catalog_wins() {
+fn minimum_of_the_catalog_overrides_the_default() {
     let marker_rules = MarkerRules::find("anthropic", "claude-opus-4-5", Format::Messages);
     let limits = ModelLimits {
         minimum_cacheable: Some(4_096),
@@ -232,7 +232,7 @@ fn the_minimum_of_the_catalog_wins() {
 }
 
 #[test]
-fn the_last_request_marks_only_what_was_written() {
+fn last_request_marks_only_written_prefixes() {
     let (sent, _, before) = longer(0);
     let last = PlanContext {
         is_last: true,
@@ -272,7 +272,7 @@ fn rendered(nodes: &[&cachalot_prompt::Node]) -> Vec<Rendered> {
 }
 
 #[test]
-fn an_end_of_another_conversation_is_ignored() {
+fn end_of_another_conversation_is_ignored_by_the_plan() {
     let (_, prompt, _) = longer(2);
     for end in [prompt.len() as u32, u32::MAX] {
         let plan_context = PlanContext {
@@ -287,11 +287,11 @@ fn an_end_of_another_conversation_is_ignored() {
 }
 
 #[test]
-fn providers_without_markers_get_none() {
+fn plan_for_providers_without_markers_is_empty() {
     let none = Rules::new(&MarkerRules::default(), &ModelLimits::default());
     let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
     assert_eq!(plan(&prompt, &none, &first()), PlannedMarkers::default());
-    let wire = Small { apart: false };
+    let wire = SmallWire { apart: false };
     let tail = wire.tail(&cachalot_model::Parameters::default(), true);
     let prompt = said(&frozen(&wire), &wire, Message::user("a"));
     let planned = plan(&prompt, &RULES, &first());
@@ -302,7 +302,7 @@ fn providers_without_markers_get_none() {
 }
 
 #[test]
-fn a_plan_has_few_marks_in_order() {
+fn plan_has_few_ordered_marks() {
     let mark = |node| Mark {
         node,
         time: MarkerTime::FiveMinutes,
@@ -368,7 +368,7 @@ fn plan_context() -> impl Strategy<Value = PlanContext> {
 
 proptest! {
     #[test]
-    fn a_plan_keeps_the_rules(
+    fn plan_follows_the_marker_rules(
         messages in conversation::messages(12),
         plan_context in plan_context(),
         (most, lookback, one_hour) in (0_usize..5, 1_u32..8, any::<bool>()),
@@ -392,7 +392,7 @@ proptest! {
 
     /// Bytes and values: markers add fields, and change nothing else.
     #[test]
-    fn markers_change_nothing_else(messages in conversation::messages(12), plan_context in plan_context()) {
+    fn markers_change_no_other_bytes(messages in conversation::messages(12), plan_context in plan_context()) {
         for wire in marked_wires() {
             let prompt = messages.iter().fold(frozen(wire), |prompt, message| said(&prompt, wire, message.clone()));
             let tail = wire.tail(&cachalot_model::Parameters::default(), true);

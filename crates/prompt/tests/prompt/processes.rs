@@ -35,7 +35,7 @@ fn start(role: &str, path: &Path) -> Child {
         .unwrap()
 }
 
-/// What the child says, without what the test runner says around it.
+/// The output of the child, without that of the test runner.
 fn said(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     BufReader::new(child.stdout.take().unwrap())
         .lines()
@@ -153,18 +153,18 @@ async fn turn(session: &mut Session, wire: &dyn Wire, question: &str) {
 
 /// In every format, for the conversation and for a fork of it.
 #[test]
-fn what_was_sent_before_a_kill_is_what_the_next_request_begins_with() {
+fn request_sent_before_a_kill_is_a_prefix_of_the_next() {
     let home = tempfile::tempdir().unwrap();
     for (number, wire) in WIRES.into_iter().enumerate() {
         let path = home.path().join(format!("{number}.db"));
         let mut child = start(&number.to_string(), &path);
-        let told: Vec<String> = said(&mut child).take(2).collect();
+        let reported: Vec<String> = said(&mut child).take(2).collect();
         child.kill().unwrap();
         child.wait().unwrap();
         run(async {
             let sessions = in_file(&path);
-            for (id, told) in ["one", "fork"].into_iter().zip(told) {
-                let (length, digest) = told.split_once(' ').unwrap();
+            for (id, reported) in ["one", "fork"].into_iter().zip(reported) {
+                let (length, digest) = reported.split_once(' ').unwrap();
                 let length: usize = length.parse().unwrap();
                 let mut session = sessions.open(id).await.unwrap().unwrap();
                 let resumed = prefix(&session.prompt, wire).concat();
@@ -183,7 +183,7 @@ fn what_was_sent_before_a_kill_is_what_the_next_request_begins_with() {
 }
 
 #[test]
-fn another_process_goes_on_with_the_identical_prefix() {
+fn resumed_process_sends_the_identical_prefix() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     run(async {
@@ -199,12 +199,15 @@ fn another_process_goes_on_with_the_identical_prefix() {
         .await;
         let here = session.prompt.clone();
         let mut child = start("resume", &path);
-        let told: Vec<String> = said(&mut child).collect();
+        let reported: Vec<String> = said(&mut child).collect();
         assert!(child.wait().unwrap().success());
-        assert_eq!(told[0], Digest::sha256(&body(&here)).to_string());
+        assert_eq!(reported[0], Digest::sha256(&body(&here)).to_string());
         // What the child said is here as well, and only appended to what was sent.
         let again = sessions.open("one").await.unwrap().unwrap();
-        assert_eq!(told[1], Digest::sha256(&body(&again.prompt)).to_string());
+        assert_eq!(
+            reported[1],
+            Digest::sha256(&body(&again.prompt)).to_string()
+        );
         assert!(ids(&again.prompt).starts_with(&ids(&here)));
         let error = session.save().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Conflict);
@@ -212,7 +215,7 @@ fn another_process_goes_on_with_the_identical_prefix() {
 }
 
 #[test]
-fn what_was_appended_survives_a_kill() {
+fn appended_messages_survive_a_kill() {
     let home = tempfile::tempdir().unwrap();
     for wanted in [1, 7, 40] {
         let path = home.path().join(format!("{wanted}.db"));
@@ -240,7 +243,7 @@ fn what_was_appended_survives_a_kill() {
 }
 
 #[test]
-fn processes_that_share_a_session_do_not_interleave() {
+fn processes_with_one_session_do_not_interleave() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     run(async {

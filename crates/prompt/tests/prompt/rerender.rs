@@ -5,7 +5,7 @@ use cachalot_model::{Block, Format, Message, Role};
 use cachalot_prompt::{BreakCause, ErrorKind, Level, Session, Target};
 
 use crate::conversation::{call, reasoning, result, tool};
-use crate::small::Small;
+use crate::small_wire::SmallWire;
 use crate::{frozen, head, ids, in_process, model, run, say};
 
 fn rendered(wire: &dyn Wire) -> (Vec<Rendered>, Vec<Rendered>) {
@@ -32,7 +32,7 @@ async fn talk(session: &mut Session) {
 }
 
 #[test]
-fn into_another_format_and_back() {
+fn rerender_to_another_format_and_back_restores_the_pieces() {
     run(async {
         let (sessions, memory) = in_process();
         let prompt = frozen(&Messages);
@@ -85,7 +85,7 @@ fn into_another_format_and_back() {
 }
 
 #[test]
-fn with_other_tools() {
+fn rerender_with_other_tools_replaces_the_prefix() {
     run(async {
         let (sessions, _) = in_process();
         let prompt = frozen(&Messages);
@@ -126,7 +126,7 @@ fn with_other_tools() {
 
 /// A fork keeps the pieces of the session that was rendered anew.
 #[test]
-fn forks_keep_what_they_share() {
+fn rerender_keeps_the_pieces_of_forks() {
     run(async {
         let (sessions, _) = in_process();
         let prompt = frozen(&Messages);
@@ -170,7 +170,7 @@ fn inexpressible_content_stops_rerendering() {
             tools: &[],
             system: &[],
         };
-        let small = Small { apart: true };
+        let small = SmallWire { apart: true };
         let error = session.rerender(&small, target).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Inexpressible);
         assert!(error.to_string().contains("`one`"), "{error}");

@@ -19,7 +19,7 @@ fn rendered(message: Message) -> (Arc<Message>, Vec<Rendered>) {
 }
 
 #[test]
-fn what_comes_before_the_messages_stays_byte_for_byte() {
+fn restart_keeps_tools_and_system_text_byte_for_byte() {
     for wire in WIRES {
         let begun = frozen(wire);
         let longer = said(&begun, wire, Message::user("a"));
@@ -36,7 +36,7 @@ fn what_comes_before_the_messages_stays_byte_for_byte() {
 }
 
 #[test]
-fn a_session_begins_anew_durably() {
+fn restart_of_a_session_is_durable() {
     for begun in [frozen(&Messages), Prompt::default()] {
         run(async {
             let (sessions, _) = in_process();
@@ -54,7 +54,7 @@ fn a_session_begins_anew_durably() {
             say(&mut opened, Message::user("c")).await;
             let again = sessions.open("one").await.unwrap().unwrap();
             assert_eq!(again.prompt.messages().len(), 1);
-            // Whoever has it open from before cannot overwrite that.
+            // An older handle of the session cannot overwrite it.
             let error = session.restart(Map::new()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::Conflict);
             assert_eq!(session.head.notes["summary"], "what was said");
@@ -66,7 +66,7 @@ fn a_session_begins_anew_durably() {
 }
 
 #[test]
-fn what_was_not_sent_is_replaced_and_what_was_stays() {
+fn replace_unsent_keeps_sent_messages() {
     run(async {
         let (sessions, _) = in_process();
         let begun = frozen(&Messages);

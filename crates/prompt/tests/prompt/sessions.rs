@@ -1,4 +1,4 @@
-//! What one does with sessions.
+//! Operations on sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use crate::{conversation, frozen, head, ids, in_file, in_process, model, run, said, say, try_say};
 
 #[test]
-fn a_name_is_taken_once_and_has_rules() {
+fn session_name_is_unique_and_validated() {
     run(async {
         let (sessions, _) = in_process();
         let one = sessions.create(head("one")).await.unwrap();
@@ -38,7 +38,7 @@ fn a_name_is_taken_once_and_has_rules() {
 }
 
 #[test]
-fn a_session_is_found_by_the_beginning_of_its_name() {
+fn session_is_found_by_a_prefix_of_its_name() {
     run(async {
         let (sessions, _) = in_process();
         for name in ["abc", "abd", "xyz", "xyz-2"] {
@@ -82,7 +82,7 @@ fn a_session_is_found_by_the_beginning_of_its_name() {
 }
 
 #[test]
-fn what_a_session_says_and_used_is_kept() {
+fn head_and_totals_of_a_session_are_kept() {
     run(async {
         let (sessions, _) = in_process();
         let mut of = head("one");
@@ -124,7 +124,7 @@ fn what_a_session_says_and_used_is_kept() {
 }
 
 #[test]
-fn lists() {
+fn list_filters_and_orders_sessions() {
     run(async {
         let clock = Arc::new(ManualClock::at(0));
         let memory = Arc::new(InProcessStore::new(clock.clone()));
@@ -173,7 +173,7 @@ fn lists() {
 }
 
 #[test]
-fn sessions_share_pieces_and_removing_one_leaves_the_other() {
+fn removing_a_session_keeps_shared_pieces() {
     run(async {
         let (sessions, memory) = in_process();
         let prompt = frozen(&Messages);
@@ -209,7 +209,7 @@ fn sessions_share_pieces_and_removing_one_leaves_the_other() {
 
 /// However long a session is, and however often it was opened, it has few records beside its pieces.
 #[test]
-fn nothing_piles_up() {
+fn number_of_records_of_a_session_is_bounded() {
     run(async {
         let (sessions, memory) = in_process();
         let prompt = frozen(&Messages);
@@ -237,7 +237,7 @@ fn nothing_piles_up() {
 
 /// Pieces of equal bytes that come from different messages are different records.
 #[test]
-fn equal_bytes_from_different_messages_do_not_mix() {
+fn pieces_of_different_messages_with_equal_bytes_are_distinct() {
     run(async {
         let (sessions, _) = in_process();
         let thought = conversation::reasoning(Format::Chat, "not sent in this format");
@@ -263,7 +263,7 @@ fn equal_bytes_from_different_messages_do_not_mix() {
 }
 
 #[test]
-fn the_second_writer_gets_a_conflict() {
+fn second_writer_gets_a_conflict() {
     run(async {
         let (sessions, memory) = in_process();
         let prompt = frozen(&Messages);
@@ -292,7 +292,7 @@ fn the_second_writer_gets_a_conflict() {
 }
 
 #[test]
-fn a_removed_session_is_not_brought_back() {
+fn removed_session_is_not_restored_by_a_save() {
     run(async {
         let (sessions, memory) = in_process();
         let prompt = frozen(&Messages);
@@ -312,7 +312,7 @@ fn a_removed_session_is_not_brought_back() {
 }
 
 #[test]
-fn only_appending_is_saved() {
+fn save_refuses_anything_but_an_append() {
     run(async {
         let (sessions, _) = in_process();
         let prompt = frozen(&Messages);
@@ -337,7 +337,7 @@ fn only_appending_is_saved() {
 }
 
 #[test]
-fn known_secrets_are_kept_and_noted() {
+fn sessions_with_known_secrets_are_flagged() {
     run(async {
         let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
         secret_set.learn("hunter2-hunter2");
@@ -360,7 +360,7 @@ fn known_secrets_are_kept_and_noted() {
 }
 
 #[test]
-fn large_messages() {
+fn large_messages_are_stored() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     run(async {
@@ -381,7 +381,7 @@ fn large_messages() {
 
 /// An agent runs on any thread.
 #[test]
-fn what_sessions_do_may_move_between_threads() {
+fn session_futures_are_send() {
     fn moves<T: Send>(_: &T) {}
     let (sessions, _) = in_process();
     moves(&sessions.open("one"));
@@ -407,7 +407,7 @@ proptest! {
 
     /// Whatever was said in whatever format comes back byte for byte, with its messages.
     #[test]
-    fn what_was_sent_is_resumed(messages in conversation::messages(10)) {
+    fn resumed_session_has_equal_bytes_and_messages(messages in conversation::messages(10)) {
         for wire in crate::WIRES {
             run(async {
                 let (sessions, _) = in_process();

@@ -1,12 +1,12 @@
-//! How conversations end.
+//! Ends of conversations.
 
 use cachalot_model::{Block, Message, Role};
 use cachalot_prompt::{Prompt, Tail};
 
 use crate::conversation::{call, result};
-use crate::{frozen, said, small::Small};
+use crate::{frozen, said, small_wire::SmallWire};
 
-const WIRE: Small = Small { apart: true };
+const WIRE: SmallWire = SmallWire { apart: true };
 
 fn ends(messages: &[Message]) -> Tail {
     let prompt: Prompt = messages.iter().fold(frozen(&WIRE), |prompt, message| {
@@ -16,7 +16,7 @@ fn ends(messages: &[Message]) -> Tail {
 }
 
 #[test]
-fn every_way_to_end() {
+fn tail_is_recognized_for_every_end_of_a_conversation() {
     let question = Message::user("?");
     let calls = Message::new(
         Role::Assistant,

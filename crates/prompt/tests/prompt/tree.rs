@@ -14,7 +14,7 @@ use cachalot_prompt::{
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::{PageRequest, Record, RecordFilter, Store};
 
-use crate::double::{Double, Fate};
+use crate::slow_store::{CallBehavior, SlowStore};
 use crate::{frozen, head, ids, in_process, run, said, say};
 
 fn talk(prompt: &Prompt, texts: &[&str]) -> Prompt {
@@ -37,7 +37,7 @@ fn meet(tree: &PrefixTree, mut one: usize, mut other: usize) -> Option<usize> {
     Some(one)
 }
 
-/// How many pieces two prompts have in common, as the tree says.
+/// The number of pieces that two prompts share, by the tree.
 fn common(tree: &PrefixTree, one: (usize, &PromptEnd), other: (usize, &PromptEnd)) -> u64 {
     meet(tree, one.0, other.0).map_or(0, |meet| {
         let run = &tree.runs[meet];
@@ -116,7 +116,7 @@ fn forest(prompts: &[(String, Prompt)]) -> PrefixTree {
 }
 
 #[test]
-fn prompts_become_runs_with_what_is_in_them() {
+fn prompts_become_runs_with_texts_and_sizes() {
     let begun = frozen(&Messages);
     let long = "  one two\n three four five six seven eight nine ten eleven twelve thirteen";
     let first = talk(&begun, &[long, "b", "c", "d"]);
@@ -169,7 +169,7 @@ fn prompts_become_runs_with_what_is_in_them() {
 }
 
 #[test]
-fn prompts_that_begin_differently_have_roots_of_their_own() {
+fn prompts_with_different_beginnings_have_separate_roots() {
     let one = talk(&frozen(&Messages), &["a"]);
     let other = talk(&Prompt::default(), &["a"]);
     let tree = forest(&[("one".into(), one), ("other".into(), other)]);
@@ -184,7 +184,7 @@ fn prompts_that_begin_differently_have_roots_of_their_own() {
 
 /// A conversation that is asked something aside at every turn: as deep as it is long.
 #[test]
-fn a_deep_tree_needs_no_stack() {
+fn deep_tree_is_built_without_recursion() {
     let mut forest = PrefixTreeBuilder::default();
     let mut main = Prompt::default();
     for turn in 0..20_000 {
@@ -243,13 +243,13 @@ fn stored_sessions_become_the_same_tree() {
 
 /// However many sessions share a piece.
 #[test]
-fn every_piece_is_read_once() {
+fn every_piece_is_read_once_from_the_store() {
     let clock = Arc::new(ManualClock::at(0));
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
-    let memory = Double::new(Arc::new(InProcessStore::new(clock.clone())), move |_| {
+    let memory = SlowStore::new(Arc::new(InProcessStore::new(clock.clone())), move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
-        Fate::Done
+        CallBehavior::Done
     });
     let sessions = Sessions::new(Arc::new(memory), clock, Arc::new(SecretSet::empty()));
     run(async {
@@ -277,9 +277,9 @@ pub(crate) async fn records(memory: &dyn Store, space: &str) -> Vec<Record> {
     records
 }
 
-/// What is damaged is listed as such; the others are as they were.
+/// Damaged sessions are listed as such; the others are unaffected.
 #[test]
-fn damaged_sessions_are_listed_and_spoil_nothing() {
+fn damaged_sessions_are_listed_and_do_not_affect_others() {
     run(async {
         let (sessions, memory) = in_process();
         let mut prompts = Vec::new();
@@ -335,7 +335,7 @@ fn damaged_sessions_are_listed_and_spoil_nothing() {
 }
 
 #[test]
-fn secrets_are_masked_in_the_words_of_a_run() {
+fn secrets_in_the_texts_of_a_run_are_masked() {
     let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
     secret_set.learn("hunter2hunter2");
     let key = "sk-proj-abcdEFGH1234567890abcdEFGH1234567890";

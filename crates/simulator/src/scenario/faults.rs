@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_message_that_says_nothing_else_is_a_fault() {
+    fn fault_request_must_be_the_whole_message() {
         assert_eq!(requested_fault(" Simulate 529\n"), Some(Fault::status(529)));
         assert_eq!(requested_fault("simulate cut"), Some(Fault::cut(3)));
         assert_eq!(requested_fault("simulate 200"), None);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn it_tries_a_shell_stores_a_memory_and_says_so() {
+    fn review_tries_the_shell_stores_a_memory_and_reports_it() {
         let mut dialogue = reviewing(&["memory", "shell"]);
         assert_eq!(called(&dialogue).as_deref(), Some("shell"));
         dialogue.step = 1;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tools_it_keeps_nothing() {
+    fn review_without_tools_keeps_nothing() {
         let text = reply(&reviewing(&[])).and_then(|reply| reply.text);
         assert_eq!(text.as_deref(), Some("[simulated] Nothing to keep."));
         let dialogue = Dialogue {

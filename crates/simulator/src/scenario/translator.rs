@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_comes_back_marked_with_the_language() {
+    fn translation_is_the_text_marked_with_the_language() {
         let of = |text: &str| translated(&[text]);
         let cases = [
             (

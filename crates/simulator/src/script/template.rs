@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placeholders_are_filled_and_other_braces_stay() {
+    fn placeholders_are_filled_and_other_braces_kept() {
         let values = PlaceholderValues(HashMap::from([("a".to_owned(), "x".to_owned())]));
         let fill = |text: &str| Template::read(text).fill(&values);
         assert_eq!(fill("<{{a}}{{ a }}>"), "<xx>");

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_repetitions() {
+    fn tool_names_and_duplicates_are_checked() {
         assert!(is_tool_name("get_weather-2") && !is_tool_name("") && !is_tool_name("a b"));
         assert!(is_tool_name(&"x".repeat(64)) && !is_tool_name(&"x".repeat(65)));
         assert_eq!(first_duplicate(["a", "b", "a"]), Some("a"));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_schema_is_closed_everywhere() {
+    fn strict_schema_is_closed_at_every_level() {
         let inner = |extra: serde_json::Value| {
             json!({"type": "object", "additionalProperties": false, "required": ["list"], "properties":
                 {"list": {"type": "array", "items": extra}}})

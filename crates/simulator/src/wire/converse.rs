@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_of_anthropic_have_their_own_names() {
+    fn anthropic_models_have_their_own_names() {
         for (model, own) in [
             (
                 "us.anthropic.claude-sonnet-4-5-20250929-v1:0",

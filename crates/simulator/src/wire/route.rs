@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_to_formats_and_may_name_models() {
+    fn paths_map_to_formats_and_may_name_models() {
         for (path, expected) in [
             ("/v1/chat/completions", Some((Format::Chat, None))),
             ("/openai/v1/responses", Some((Format::Responses, None))),

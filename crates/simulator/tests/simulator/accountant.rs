@@ -25,7 +25,7 @@ fn anthropic(turns: usize, ttl: &str) -> Value {
 }
 
 #[tokio::test]
-async fn it_charges_what_the_server_reports() {
+async fn accountant_charges_equal_the_reported_usage() {
     let (running, clock) = timed(Script::answers(["a", "a", "a", "a"])).await;
     let mut accountant = Accountant::new(Rules::published());
     let url = format!("{}/v1/messages", running.url());
@@ -71,7 +71,7 @@ async fn it_charges_what_the_server_reports() {
 }
 
 #[test]
-fn what_the_provider_refuses_is_not_charged() {
+fn accountant_does_not_charge_refused_requests() {
     let mut accountant = Accountant::new(Rules::published());
     let refused = accountant
         .account(Format::Chat, b"{\"model\":", START)

@@ -8,7 +8,7 @@ use cachalot_simulator::Script;
 const VERSION: &str = "?api-version=2024-10-21";
 
 #[tokio::test]
-async fn deployments_and_the_v1_paths_answer_as_openai_does() {
+async fn deployment_and_v1_paths_answer_like_openai() {
     let running = start(Script::answers(["yes"])).await;
     let mut without_model = smallest(CHAT, "hello");
     without_model.as_object_mut().unwrap().shift_remove("model");
@@ -51,7 +51,7 @@ async fn deployments_and_the_v1_paths_answer_as_openai_does() {
 }
 
 #[tokio::test]
-async fn without_a_version_there_is_no_such_resource() {
+async fn azure_path_without_api_version_is_not_found() {
     let running = start(Script::answers(["yes"])).await;
     for path in [
         "/openai/deployments/mine/chat/completions",
@@ -69,7 +69,7 @@ async fn without_a_version_there_is_no_such_resource() {
 }
 
 #[tokio::test]
-async fn the_key_is_in_a_header_of_its_own() {
+async fn azure_key_is_read_from_the_api_key_header() {
     let script = Script::parse("script.yaml", "key: azure-key\notherwise: {text: yes}").unwrap();
     let running = start(script).await;
     for (key, status) in [("azure-key", 200), ("another", 401)] {

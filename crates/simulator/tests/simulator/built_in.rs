@@ -30,7 +30,7 @@ async fn translations_are_marked_as_simulated() {
 }
 
 #[tokio::test]
-async fn faults_can_be_asked_for() {
+async fn faults_are_requested_by_message() {
     let running = start(Script::built_in()).await;
     for path in ALL {
         let got = post(&running, path, &smallest(path, "simulate 429")).await;
@@ -45,7 +45,7 @@ async fn faults_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn demanded_schemas_are_followed() {
+async fn required_schemas_are_followed() {
     let running = start(Script::built_in()).await;
     let schema = json!({"type": "object", "additionalProperties": false, "required": ["city", "days"],
         "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1}}});
@@ -204,7 +204,7 @@ impl Coder<'_> {
 }
 
 #[tokio::test]
-async fn a_file_is_read_edited_and_read_back() {
+async fn coder_scenario_reads_edits_and_rereads_a_file() {
     for path in ALL {
         let running = start(Script::built_in()).await;
         let mut coder = Coder {

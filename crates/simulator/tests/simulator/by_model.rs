@@ -51,7 +51,7 @@ fn anthropic(message: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_five_bodies_that_were_accepted() {
+async fn formerly_accepted_bodies_are_refused() {
     refused(CHAT, &[
         (json!({"model": "gpt-5.6-terra", "tools": function(), "reasoning_effort": "high"}), 400, openai("Function tools with reasoning_effort are not supported for gpt-5.6-terra in /v1/chat/completions. To use function tools, use /v1/responses or set reasoning_effort to 'none'.", json!("reasoning_effort"), Value::Null)),
         (json!({"model": "gpt-5.3-codex"}), 404, openai("This model is only supported in v1/responses and not in v1/chat/completions.", json!("model"), Value::Null)),
@@ -66,7 +66,7 @@ async fn the_five_bodies_that_were_accepted() {
 }
 
 #[tokio::test]
-async fn chat_refuses_by_model() {
+async fn chat_validates_parameters_by_model() {
     let unsupported = |key: &str| {
         let message = format!("Unsupported parameter: '{key}' is not supported with this model.");
         openai(&message, json!(key), json!("unsupported_parameter"))
@@ -111,7 +111,7 @@ async fn chat_refuses_by_model() {
 }
 
 #[tokio::test]
-async fn responses_refuses_by_model() {
+async fn responses_validates_parameters_by_model() {
     refused(RESPONSES, &[
         (json!({"model": "gpt-5.1", "reasoning": {"effort": "minimal"}}), 400, openai("Unsupported value: 'minimal' is not supported with the 'gpt-5.1' model. Supported values are: 'none', 'low', 'medium', and 'high'.", json!("reasoning.effort"), json!("unsupported_value"))),
         (json!({"model": "gpt-5-pro", "reasoning": {"effort": "low"}}), 400, openai("Unsupported value: 'low' is not supported with the 'gpt-5-pro' model. Supported values are: 'high'.", json!("reasoning.effort"), json!("unsupported_value"))),
@@ -134,7 +134,7 @@ async fn responses_refuses_by_model() {
 }
 
 #[tokio::test]
-async fn messages_refuse_by_model() {
+async fn messages_validates_parameters_by_model() {
     let forced = "Thinking may not be enabled when tool_choice forces tool use.";
     let prefill = "This model does not support assistant message prefill. The conversation must end with a user message.";
     let begun = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]);
@@ -165,7 +165,7 @@ async fn messages_refuse_by_model() {
 }
 
 #[tokio::test]
-async fn new_models_of_anthropic_show_their_thinking_only_when_asked() {
+async fn new_anthropic_models_show_thinking_only_on_request() {
     let script = Script::parse("script.yaml", "otherwise: {text: Yes., reasoning: Hm.}").unwrap();
     let running = start(script).await;
     let mut shown = Vec::new();

@@ -11,7 +11,7 @@ fn tools() -> Value {
 }
 
 #[tokio::test]
-async fn a_completion_has_the_published_shape() {
+async fn completion_has_the_published_schema() {
     let running = start(Script::answers(["Good morning."])).await;
     let got = post(&running, CHAT, &smallest(CHAT, "Hello")).await;
     assert!(got.header("x-request-id").starts_with("req_"));
@@ -40,7 +40,7 @@ async fn a_completion_has_the_published_shape() {
 }
 
 #[tokio::test]
-async fn chunks_make_the_completion() {
+async fn chunks_join_to_the_completion() {
     let reply = ScriptedReply::text("I look at it, and I dive for it as deep as I can.")
         .with_reasoning("What would a whale do now?")
         .and_call("look", json!({"at": "the sea"}))
@@ -106,7 +106,7 @@ async fn chunks_make_the_completion() {
 }
 
 #[tokio::test]
-async fn a_tool_call_goes_round() {
+async fn tool_call_and_result_round_trip() {
     let call = ScriptedReply::call("look", json!({"at": "the sea"})).and_call("dive", json!({}));
     let running = start(Script::replies(vec![
         call,
@@ -131,7 +131,7 @@ async fn a_tool_call_goes_round() {
 }
 
 #[tokio::test]
-async fn reasoning_is_shown_only_for_models_that_the_script_says_reason() {
+async fn reasoning_is_shown_for_scripted_reasoning_models_only() {
     let reply = ScriptedReply::text("Yes.").with_reasoning("Hm.");
     let script = Script::replies(vec![reply]).with_reasoning_models(["deepseek-*"]);
     let running = start(script).await;
@@ -150,7 +150,7 @@ async fn reasoning_is_shown_only_for_models_that_the_script_says_reason() {
 }
 
 #[tokio::test]
-async fn limits_stops_and_refusals_have_their_reasons() {
+async fn limits_stops_and_refusals_set_the_finish_reason() {
     let refusal = ScriptedReply::text("No.").with_stop(ScriptedStop::Refusal);
     let long = ScriptedReply::text("one two three four");
     let running = start(Script::replies(vec![refusal, long])).await;
@@ -188,7 +188,7 @@ async fn limits_stops_and_refusals_have_their_reasons() {
 }
 
 #[tokio::test]
-async fn as_many_choices_come_as_were_asked_for() {
+async fn n_sets_the_number_of_choices() {
     let reply = ScriptedReply::text("I look.").and_call("look", json!({"at": "the sea"}));
     let running = start(Script::replies(vec![reply.clone(), reply.clone(), reply])).await;
     let tool = json!({"type": "function", "function": {"name": "look"}});

@@ -18,7 +18,7 @@ fn smallest(version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn vertex_takes_tokens_that_it_issued() {
+async fn vertex_accepts_issued_tokens() {
     let running = start(Script::answers(["yes"])).await;
     let path = format!("{VERTEX}:rawPredict");
     // The key that `post` sends.
@@ -46,7 +46,7 @@ async fn vertex_takes_tokens_that_it_issued() {
 }
 
 #[tokio::test]
-async fn bedrock_takes_bearer_tokens_and_answers_with_the_makers_name() {
+async fn bedrock_accepts_bearer_tokens_and_reports_the_original_model_name() {
     let running = start(Script::answers(["yes"])).await;
     let path = format!("{BEDROCK}/invoke");
     let got = post(&running, &path, &smallest("bedrock-2023-05-31")).await;
@@ -124,7 +124,7 @@ async fn bedrock_refuses_wrong_signatures() {
 }
 
 #[tokio::test]
-async fn the_body_names_a_version_and_neither_model_nor_stream() {
+async fn cloud_body_has_a_version_and_no_model_or_stream() {
     let running = start(Script::answers(["yes"])).await;
     let base = json!({"max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]});
     for (fields, message) in [
@@ -162,7 +162,7 @@ async fn the_body_names_a_version_and_neither_model_nor_stream() {
 }
 
 #[tokio::test]
-async fn bedrock_takes_the_markers_that_a_model_knows() {
+async fn bedrock_validates_markers_by_model() {
     let running = start(Script::answers(["yes"])).await;
     let of = |model: &str, marker: Value| {
         let mut body = smallest("bedrock-2023-05-31");

@@ -80,7 +80,7 @@ async fn stream(running: &RunningSimulator, path: &str, body: &Value) -> Vec<Fra
 }
 
 #[tokio::test]
-async fn an_answer_is_a_message_with_counts() {
+async fn converse_answer_is_a_message_with_usage() {
     let running = start(Script::answers(["Deep."])).await;
     let got = post(&running, SONNET, &asking("How deep?")).await;
     let answer = got.json();
@@ -98,7 +98,7 @@ async fn an_answer_is_a_message_with_counts() {
 }
 
 #[tokio::test]
-async fn a_stream_is_frames_of_the_same_answer() {
+async fn converse_stream_frames_join_to_the_answer() {
     let reply = || {
         ScriptedReply::call(
             "look",
@@ -144,7 +144,7 @@ async fn a_stream_is_frames_of_the_same_answer() {
 }
 
 #[tokio::test]
-async fn errors_have_names_and_may_come_in_a_stream() {
+async fn converse_errors_are_named_also_in_a_stream() {
     for (status, name) in [
         (400, "ValidationException"),
         (424, "ModelErrorException"),
@@ -178,7 +178,7 @@ async fn errors_have_names_and_may_come_in_a_stream() {
 
 /// A prefix up to a cache point is written once and read then, also within a longer request.
 #[tokio::test]
-async fn cache_points_write_and_read() {
+async fn cache_points_write_and_read_the_cache() {
     let running = start(Script::answers(["a", "b", "c"])).await;
     let request = |ttl: &str, more: &str| {
         let point = json!({"cachePoint": {"type": "default", "ttl": ttl}});
@@ -200,7 +200,7 @@ async fn cache_points_write_and_read() {
 }
 
 #[tokio::test]
-async fn what_bedrock_refuses_is_refused() {
+async fn converse_refuses_invalid_requests() {
     let point = || json!({"cachePoint": {"type": "default"}});
     let call = |id: &str| json!({"toolUse": {"toolUseId": id, "name": "look", "input": {}}});
     let result = |id: &str| json!({"toolResult": {"toolUseId": id, "content": [{"text": "x"}]}});
@@ -353,7 +353,7 @@ async fn what_bedrock_refuses_is_refused() {
 }
 
 #[tokio::test]
-async fn keys_are_checked() {
+async fn converse_keys_are_checked() {
     let script = Script::parse("script.yaml", "key: right\n").unwrap();
     let running = start(script).await;
     let got = post(&running, SONNET, &asking("x")).await;
@@ -364,7 +364,7 @@ async fn keys_are_checked() {
 }
 
 #[test]
-fn bodies_are_checked_without_a_server() {
+fn converse_bodies_are_checked_without_a_server() {
     let check = |body: &Value| {
         cachalot_simulator::check_request(Format::Converse, false, body.to_string().as_bytes())
     };

@@ -102,7 +102,7 @@ async fn anthropic_names_the_first_difference() {
 }
 
 #[tokio::test]
-async fn anthropic_remembers_requests_with_diagnostics_only_and_of_one_key_only() {
+async fn anthropic_compares_only_requests_with_diagnostics_of_one_key() {
     let running = start(Script::built_in()).await;
     let not_found = json!({"cache_miss_reason": {"type": "previous_message_not_found"}});
     let mut plain = message(Value::Null);
@@ -121,7 +121,7 @@ async fn anthropic_remembers_requests_with_diagnostics_only_and_of_one_key_only(
 }
 
 #[tokio::test]
-async fn anthropic_streams_the_diagnosis_with_the_beginning() {
+async fn anthropic_streams_the_diagnosis_in_message_start() {
     let running = start(Script::built_in()).await;
     let request = with(message(json!("msg_other")), json!({"stream": true}));
     let events = post(&running, MESSAGES, &request).await.data();
@@ -209,7 +209,7 @@ async fn openai_names_the_first_difference() {
 }
 
 #[tokio::test]
-async fn an_effort_that_is_the_default_of_its_model_is_no_difference() {
+async fn explicit_default_effort_is_no_difference() {
     let running = start(Script::built_in()).await;
     for (model, default, other) in [
         ("claude-opus-5-5", "medium", "high"),

@@ -1,4 +1,4 @@
-//! What goes wrong on demand, and what the client sees of it.
+//! Injected faults, and the responses that clients get.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ async fn failing(fault: Fault) -> cachalot_simulator::RunningSimulator {
 }
 
 #[tokio::test]
-async fn an_error_response_has_the_shape_of_its_provider() {
+async fn error_response_has_the_schema_of_its_provider() {
     let expected = [
         (429, "requests", "rate_limit_error"),
         (500, "server_error", "api_error"),
@@ -54,7 +54,7 @@ async fn an_error_response_has_the_shape_of_its_provider() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_says_when_to_try_again_and_ends_after_a_while() {
+async fn rate_limit_sets_retry_after_and_ends() {
     let fault = Fault::status(429)
         .retry_after(Duration::from_millis(1_500))
         .times(2);
@@ -95,7 +95,7 @@ async fn read(
 }
 
 #[tokio::test]
-async fn a_cut_stream_arrives_up_to_the_cut() {
+async fn truncated_stream_arrives_up_to_the_cut() {
     for path in ALL {
         for after in [0, 1, 3] {
             let running = failing(Fault::cut(after)).await;
@@ -112,7 +112,7 @@ async fn a_cut_stream_arrives_up_to_the_cut() {
 }
 
 #[tokio::test]
-async fn malformed_json_breaks_off() {
+async fn malformed_json_is_truncated() {
     for path in ALL {
         let running = failing(Fault::malformed()).await;
         let (text, is_whole) = read(&running, path, &smallest(path, "Hello")).await;
@@ -127,7 +127,7 @@ async fn malformed_json_breaks_off() {
 }
 
 #[tokio::test]
-async fn an_error_can_come_within_a_stream() {
+async fn error_event_is_sent_within_a_stream() {
     for path in ALL {
         let running = failing(FaultKind::ErrorEvent { after_events: 2 }.into()).await;
         let got = post(&running, path, &streamed(path)).await;
@@ -153,7 +153,7 @@ async fn an_error_can_come_within_a_stream() {
 }
 
 #[tokio::test]
-async fn a_slow_answer_takes_its_time() {
+async fn slow_answer_is_delayed() {
     let pause = Duration::from_millis(40);
     let running = failing(Fault::slow(Duration::from_millis(100), pause)).await;
     let begun = Instant::now();
@@ -163,7 +163,7 @@ async fn a_slow_answer_takes_its_time() {
 }
 
 #[tokio::test]
-async fn a_disconnect_stops_the_response() {
+async fn client_disconnect_stops_the_response() {
     for path in ALL {
         // It would take minutes.
         let running = failing(Fault::slow(Duration::ZERO, Duration::from_secs(60))).await;

@@ -23,7 +23,7 @@ fn through_a_gateway(turns: usize, is_marked: bool, ttl: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_gateway_to_anthropic_caches_at_its_markers_only() {
+async fn gateway_to_anthropic_caches_at_markers_only() {
     let (running, clock) = timed(Script::answers(vec!["a"; 8])).await;
     let url = format!("{}/v1/chat/completions", running.url());
     let mut seen = Vec::new();
@@ -60,7 +60,7 @@ async fn a_gateway_to_anthropic_caches_at_its_markers_only() {
 
 /// A gateway passes on what Anthropic takes and refuses: four markers, an hour before five minutes.
 #[tokio::test]
-async fn a_gateway_to_anthropic_takes_the_markers_that_anthropic_takes() {
+async fn gateway_to_anthropic_accepts_the_markers_of_anthropic() {
     let running = start(Script::built_in()).await;
     let part = |ttl: &str| {
         let marker = json!({"type": "ephemeral", "ttl": ttl});

@@ -4,7 +4,7 @@ use cachalot_simulator::{Fault, FaultKind, Script, ScriptedReply, ScriptedStop};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::{Got, post, post_as, send, start, timed, with};
+use crate::{TestResponse, post, post_as, send, start, timed, with};
 
 const FLASH: &str = "/v1beta/models/gemini-2.5-flash:generateContent";
 const PRO3: &str = "/v1beta/models/gemini-3-pro-preview:generateContent";
@@ -27,13 +27,13 @@ fn with_tool(request: Value) -> Value {
     )
 }
 
-fn parts(got: &Got) -> Value {
+fn parts(got: &TestResponse) -> Value {
     assert_eq!(got.status, 200, "{}", got.text);
     got.json()["candidates"][0]["content"]["parts"].clone()
 }
 
 #[tokio::test]
-async fn an_answer_has_text_and_counts() {
+async fn gemini_answer_has_text_and_usage() {
     let running = start(Script::answers(["Deep."])).await;
     let got = post(&running, FLASH, &asking("How deep?")).await;
     assert_eq!(parts(&got), json!([{"text": "Deep."}]));
@@ -52,7 +52,7 @@ async fn an_answer_has_text_and_counts() {
 }
 
 #[tokio::test]
-async fn a_stream_is_chunks_of_the_same_answer() {
+async fn gemini_stream_chunks_join_to_the_answer() {
     let reply = ScriptedReply::text("A text that is long enough to come in several pieces.")
         .with_reasoning("And a thought before it.");
     let running = start(Script::replies(vec![reply])).await;
@@ -92,7 +92,7 @@ async fn a_stream_is_chunks_of_the_same_answer() {
 
 /// A call, its result, and the signature that has to come back with the call.
 #[tokio::test]
-async fn signatures_of_the_current_turn_are_checked_from_gemini_3_on() {
+async fn signatures_of_the_current_turn_are_required_from_gemini_3() {
     let call = || ScriptedReply::call("look", json!({"path": "a"})).and_call("look", json!({}));
     for (path, is_checked) in [(FLASH, false), (PRO3, true)] {
         let running = start(Script::replies(vec![call(), ScriptedReply::text("done")])).await;
@@ -162,7 +162,7 @@ async fn signatures_of_the_current_turn_are_checked_from_gemini_3_on() {
 }
 
 #[tokio::test]
-async fn what_the_provider_refuses_is_refused() {
+async fn gemini_refuses_invalid_requests() {
     let call = json!({"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]});
     let config = |fields: Value| with(asking("x"), json!({"generationConfig": fields}));
     let cases = [
@@ -252,9 +252,9 @@ async fn what_the_provider_refuses_is_refused() {
     assert_eq!(running.violations().len(), count);
 }
 
-/// As the official client sends some of them.
+/// The official client sends some names in snake case.
 #[tokio::test]
-async fn names_may_be_in_snake_case() {
+async fn field_names_may_be_snake_case() {
     let running = start(Script::answers(["x"])).await;
     let request = json!({
         "contents": [user("x")],
@@ -269,10 +269,11 @@ async fn names_may_be_in_snake_case() {
 }
 
 #[tokio::test]
-async fn long_prompts_are_cached_by_themselves() {
+async fn long_prompts_are_cached_implicitly() {
     let (running, clock) = timed(Script::answers(["yes"])).await;
     let long = asking(&"whale ".repeat(4_000));
-    let cached = |got: Got| got.json()["usageMetadata"]["cachedContentTokenCount"].as_u64();
+    let cached =
+        |got: TestResponse| got.json()["usageMetadata"]["cachedContentTokenCount"].as_u64();
     assert_eq!(cached(post(&running, FLASH, &long).await), None);
     let read = cached(post(&running, FLASH, &long).await).unwrap();
     assert!(read > 1_024, "{read}");
@@ -286,7 +287,7 @@ async fn long_prompts_are_cached_by_themselves() {
 }
 
 #[tokio::test]
-async fn faults_and_early_ends_have_the_providers_shape() {
+async fn faults_and_early_ends_have_the_schema_of_gemini() {
     let refusal = ScriptedReply::text("no").with_stop(ScriptedStop::Refusal);
     let broken = ScriptedReply::text("A text that is long enough to come in several pieces.")
         .with_fault(Fault::from(FaultKind::ErrorEvent { after_events: 1 }));
@@ -327,7 +328,7 @@ fn caching(tokens: usize) -> Value {
 }
 
 #[tokio::test]
-async fn a_cached_content_is_read_by_the_requests_that_name_it() {
+async fn cached_content_is_read_by_requests_that_name_it() {
     let (running, clock) = timed(Script::answers(["yes"])).await;
     let made = post(&running, CONTENTS, &caching(3_000)).await;
     assert_eq!(made.status, 200, "{}", made.text);
@@ -361,7 +362,7 @@ async fn a_cached_content_is_read_by_the_requests_that_name_it() {
 }
 
 #[tokio::test]
-async fn a_request_beside_a_cached_content_has_no_system_instruction_and_no_tools() {
+async fn request_with_cached_content_refuses_system_text_and_tools() {
     let running = start(Script::answers(["yes"])).await;
     let small = post(&running, CONTENTS, &caching(10)).await;
     assert!(

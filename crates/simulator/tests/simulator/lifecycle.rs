@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{CHAT, client, post, smallest, start, until, with};
 
 #[tokio::test]
-async fn it_listens_on_the_loopback_interface_and_keeps_what_it_received() {
+async fn simulator_listens_on_loopback_and_records_requests() {
     let running = start(Script::built_in()).await;
     assert!(running.address().ip().is_loopback() && running.address().port() != 0);
     assert_eq!(running.url(), format!("http://{}", running.address()));
@@ -27,7 +27,7 @@ async fn it_listens_on_the_loopback_interface_and_keeps_what_it_received() {
 }
 
 #[tokio::test]
-async fn a_stopped_simulator_frees_its_address() {
+async fn stopped_simulator_releases_its_port() {
     let running = start(Script::built_in()).await;
     let (address, url) = (running.address(), running.url());
     running.stop().await;
@@ -51,7 +51,7 @@ async fn a_stopped_simulator_frees_its_address() {
 }
 
 #[tokio::test]
-async fn dropping_it_breaks_open_connections() {
+async fn dropping_the_simulator_closes_connections() {
     let slow = Fault::slow(Duration::ZERO, Duration::from_secs(60));
     let running = start(Script::replies(vec![
         ScriptedReply::text("slow").with_fault(slow),
@@ -77,7 +77,7 @@ async fn dropping_it_breaks_open_connections() {
 }
 
 #[tokio::test]
-async fn waiters_are_notified_of_the_end() {
+async fn waiters_are_notified_when_the_simulator_ends() {
     let running = std::sync::Arc::new(start(Script::built_in()).await);
     let waiting = {
         let running = std::sync::Arc::clone(&running);
@@ -91,7 +91,7 @@ async fn waiters_are_notified_of_the_end() {
 }
 
 #[tokio::test]
-async fn many_clients_at_once_are_served() {
+async fn concurrent_clients_are_served() {
     let running = start(Script::built_in()).await;
     let requests = (0..50).map(|at| {
         let running = &running;

@@ -16,7 +16,7 @@ mod lifecycle;
 mod messages;
 mod official;
 mod proxy;
-mod refused;
+mod refused_requests;
 mod responses;
 mod scripts;
 mod sdks;
@@ -70,13 +70,13 @@ fn shared_client() -> &'static reqwest::Client {
 }
 
 /// A response: status, headers, body.
-pub(crate) struct Got {
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) headers: reqwest::header::HeaderMap,
     pub(crate) text: String,
 }
 
-impl Got {
+impl TestResponse {
     async fn of(request: reqwest::RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         Self {
@@ -131,7 +131,7 @@ impl Got {
 }
 
 /// Posts with a key and Anthropic's version header, as all official clients send one or the other.
-pub(crate) async fn post(running: &RunningSimulator, path: &str, body: &Value) -> Got {
+pub(crate) async fn post(running: &RunningSimulator, path: &str, body: &Value) -> TestResponse {
     post_as("sk-test", running, path, body).await
 }
 
@@ -140,7 +140,7 @@ pub(crate) async fn post_as(
     running: &RunningSimulator,
     path: &str,
     body: &Value,
-) -> Got {
+) -> TestResponse {
     let mut request = shared_client()
         .post(format!("{}{path}", running.url()))
         .header("content-type", "application/json")
@@ -152,7 +152,7 @@ pub(crate) async fn post_as(
     } else {
         request.bearer_auth(key)
     };
-    Got::of(request).await
+    TestResponse::of(request).await
 }
 
 /// Sends a request with another method, and a body if there is one.
@@ -161,14 +161,14 @@ pub(crate) async fn send(
     method: reqwest::Method,
     path: &str,
     body: Option<&Value>,
-) -> Got {
+) -> TestResponse {
     let mut request = shared_client()
         .request(method, format!("{}{path}", running.url()))
         .bearer_auth("sk-test");
     if let Some(body) = body {
         request = request.body(body.to_string());
     }
-    Got::of(request).await
+    TestResponse::of(request).await
 }
 
 /// Posts, and expects 200.

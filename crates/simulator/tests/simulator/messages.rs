@@ -16,7 +16,7 @@ fn tools() -> Value {
 }
 
 #[tokio::test]
-async fn a_message_has_the_published_shape() {
+async fn message_has_the_published_schema() {
     let running = start(Script::answers(["Good morning."])).await;
     let got = post(&running, MESSAGES, &smallest(MESSAGES, "Hello")).await;
     assert_eq!(got.status, 200);
@@ -43,7 +43,7 @@ async fn a_message_has_the_published_shape() {
 }
 
 #[tokio::test]
-async fn events_come_in_the_published_order_and_make_the_message() {
+async fn events_have_the_published_order_and_join_to_the_message() {
     let reply = ScriptedReply::text("I look at it, and I dive for it as deep as I can.")
         .with_reasoning("What would a whale do now?")
         .and_call("look", json!({"at": "the sea"}))
@@ -142,7 +142,7 @@ fn assembled(data: &[Value]) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn thinking_and_calls_can_be_sent_back_as_they_came() {
+async fn thinking_and_calls_can_be_sent_back_unchanged() {
     let call = ScriptedReply::call("look", json!({"at": "the sea"})).with_reasoning("Let me look.");
     let running = start(Script::replies(vec![
         call,
@@ -183,7 +183,7 @@ async fn thinking_and_calls_can_be_sent_back_as_they_came() {
 }
 
 #[tokio::test]
-async fn thinking_is_left_out_unless_it_is_enabled_and_can_be_omitted() {
+async fn thinking_is_sent_only_if_enabled_and_can_be_omitted() {
     let reply = ScriptedReply::text("Yes.").with_reasoning("Hm.");
     let running = start(Script::replies(vec![reply])).await;
     let plain = ask(&running, MESSAGES, &smallest(MESSAGES, "?")).await;
@@ -260,7 +260,7 @@ async fn usage_and_stop_can_be_scripted() {
 }
 
 #[tokio::test]
-async fn tokens_are_counted_without_an_answer() {
+async fn count_tokens_counts_without_an_answer() {
     let running = start(Script::built_in()).await;
     let mut request = smallest(MESSAGES, &"w".repeat(400));
     request.as_object_mut().unwrap().remove("max_tokens");
@@ -273,7 +273,7 @@ async fn tokens_are_counted_without_an_answer() {
 }
 
 #[tokio::test]
-async fn models_are_listed_in_the_format_of_the_client() {
+async fn model_list_has_the_format_of_the_client() {
     let running = start(Script::built_in().with_models(["claude-x", "gpt-*"])).await;
     let list = |version: bool| {
         let mut request = client().get(format!("{}/v1/models", running.url()));
@@ -326,7 +326,7 @@ fn turn(previous: &Value, messages: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_thread_holds_the_conversation_between_turns() {
+async fn thread_keeps_the_conversation_between_turns() {
     let script = Script::parse(
         "script.yaml",
         "
@@ -392,7 +392,7 @@ rules:
 }
 
 #[tokio::test]
-async fn a_thread_is_continued_by_one_request_at_a_time() {
+async fn thread_accepts_one_request_at_a_time() {
     let slow = ScriptedReply::text("Late.").with_fault(cachalot_simulator::Fault::slow(
         std::time::Duration::from_millis(400),
         std::time::Duration::ZERO,

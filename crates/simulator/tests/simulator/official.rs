@@ -26,7 +26,7 @@ async fn refused(path: &str, requests: &[(Value, &str)]) {
 }
 
 #[tokio::test]
-async fn chat_bodies_are_validated() {
+async fn chat_bodies_are_validated_against_the_official_schema() {
     let user = |part: Value| json!({"messages": [{"role": "user", "content": [part]}]});
     refused(
         CHAT,
@@ -73,7 +73,7 @@ async fn chat_bodies_are_validated() {
 }
 
 #[tokio::test]
-async fn fields_of_compatible_servers_are_taken_for_their_models() {
+async fn fields_of_compatible_servers_are_accepted_for_their_models() {
     let body = json!({"model": "deepseek-chat", "messages": [
         {"role": "system", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]},
         {"role": "user", "content": "x"},
@@ -86,7 +86,7 @@ async fn fields_of_compatible_servers_are_taken_for_their_models() {
 }
 
 #[tokio::test]
-async fn responses_bodies_are_validated() {
+async fn responses_bodies_are_validated_against_the_official_schema() {
     let input = |item: Value| json!({"input": [item]});
     refused(RESPONSES, &[
         (input(json!({"role": "user", "content": "x", "name": "y"})), "Unknown parameter: 'input[0].name'."),
@@ -111,7 +111,7 @@ async fn responses_bodies_are_validated() {
 }
 
 #[tokio::test]
-async fn messages_bodies_are_validated() {
+async fn messages_bodies_are_validated_against_the_official_schema() {
     let image = |source: Value| json!({"messages": [{"role": "user", "content": [{"type": "image", "source": source}]}]});
     refused(MESSAGES, &[
         (image(json!({"type": "base64", "media_type": "image/bmp", "data": ""})), "messages.0.content.0.source.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"),
@@ -127,7 +127,7 @@ async fn messages_bodies_are_validated() {
 
 /// Fields of betas are taken with the header that names betas.
 #[tokio::test]
-async fn beta_bodies_are_validated() {
+async fn beta_bodies_are_validated_against_the_official_schema() {
     let running = start(Script::built_in()).await;
     let send = async |fields: Value| {
         let request = client()
@@ -149,7 +149,7 @@ async fn beta_bodies_are_validated() {
 }
 
 #[tokio::test]
-async fn counting_tokens_needs_no_limit_and_is_validated() {
+async fn count_tokens_body_is_validated_and_needs_no_limit() {
     let running = start(Script::built_in()).await;
     let path = "/v1/messages/count_tokens";
     let body = json!({"model": "claude-opus-4-8", "messages": [{"role": "user", "content": "x"}]});

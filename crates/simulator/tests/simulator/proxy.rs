@@ -23,7 +23,7 @@ fn ask(client: &reqwest::Client, proxy: &FaultProxy) -> reqwest::RequestBuilder 
 }
 
 #[tokio::test]
-async fn everything_passes_until_the_listener_closes() {
+async fn proxy_forwards_until_it_refuses_connections() {
     let (running, proxy) = behind_proxy().await;
     let client = client();
     assert_eq!(ask(&client, &proxy).send().await.unwrap().status(), 200);
@@ -47,7 +47,7 @@ async fn everything_passes_until_the_listener_closes() {
 }
 
 #[tokio::test]
-async fn some_requests_are_answered_by_the_proxy_and_then_they_pass() {
+async fn proxy_answers_a_number_of_requests_and_then_forwards() {
     let (running, proxy) = behind_proxy().await;
     let client = client();
     let wire = ProxyMode::Answer {
@@ -67,7 +67,7 @@ async fn some_requests_are_answered_by_the_proxy_and_then_they_pass() {
 }
 
 #[tokio::test]
-async fn an_answer_is_cut_after_so_many_bytes() {
+async fn proxy_cuts_an_answer_after_a_number_of_bytes() {
     let (_running, proxy) = behind_proxy().await;
     proxy.set(ProxyMode::CutAfter(600)).await.unwrap();
     let response = ask(&client(), &proxy).send().await.unwrap();
@@ -78,7 +78,7 @@ async fn an_answer_is_cut_after_so_many_bytes() {
 }
 
 #[tokio::test]
-async fn bytes_drip_and_connections_are_delayed() {
+async fn proxy_delays_connections_and_bytes() {
     let (_running, proxy) = behind_proxy().await;
     proxy
         .set(ProxyMode::Delay(Duration::from_millis(100)))
@@ -115,7 +115,7 @@ async fn bytes_drip_and_connections_are_delayed() {
 }
 
 #[tokio::test]
-async fn changing_the_wire_closes_open_connections() {
+async fn proxy_mode_change_closes_connections() {
     let (running, proxy) = behind_proxy().await;
     let client = client();
     ask(&client, &proxy)

@@ -28,7 +28,7 @@ fn thoughtful() -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn a_response_has_the_published_shape() {
+async fn response_has_the_published_schema() {
     let running = start(Script::answers(["Good morning."])).await;
     let request = with(
         smallest(RESPONSES, "Hello"),
@@ -60,7 +60,7 @@ async fn a_response_has_the_published_shape() {
 }
 
 #[tokio::test]
-async fn events_are_numbered_and_make_the_response() {
+async fn events_are_numbered_and_join_to_the_response() {
     let running = start(Script::replies(vec![thoughtful()])).await;
     let request = with(reasoning("Dive"), json!({"stream": true}));
     let got = post(&running, RESPONSES, &request).await;
@@ -134,7 +134,7 @@ fn follow_up(first: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn items_can_be_sent_back_as_they_came_and_not_otherwise() {
+async fn items_can_be_sent_back_only_unchanged() {
     let running = start(Script::replies(vec![
         thoughtful(),
         ScriptedReply::text("It is done."),
@@ -188,7 +188,7 @@ async fn items_can_be_sent_back_as_they_came_and_not_otherwise() {
 }
 
 #[tokio::test]
-async fn stored_reasoning_needs_no_content() {
+async fn stored_reasoning_is_referenced_without_content() {
     let running = start(Script::replies(vec![
         thoughtful(),
         ScriptedReply::text("It is done."),
@@ -206,7 +206,7 @@ async fn stored_reasoning_needs_no_content() {
 }
 
 #[tokio::test]
-async fn a_cut_answer_is_incomplete() {
+async fn truncated_answer_is_incomplete() {
     let running = start(Script::answers(["word ".repeat(100)])).await;
     let request = with(
         smallest(RESPONSES, "Talk"),
@@ -233,7 +233,7 @@ fn output(call: &Value, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_response_is_continued_by_its_id() {
+async fn response_is_continued_by_its_id() {
     let script = Script::parse(
         "script.yaml",
         "
@@ -340,7 +340,7 @@ async fn stored_responses_are_retrieved_and_deleted() {
 }
 
 #[tokio::test]
-async fn items_that_are_not_stored_or_named_twice_are_refused() {
+async fn unknown_and_duplicate_item_references_are_refused() {
     let running = start(Script::built_in()).await;
     let answer = ask(&running, RESPONSES, &smallest(RESPONSES, "Hello")).await;
     let item = json!({"type": "item_reference", "id": answer["output"][0]["id"]});

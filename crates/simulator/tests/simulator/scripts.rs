@@ -32,7 +32,7 @@ fn weather_tool() -> Value {
 }
 
 #[tokio::test]
-async fn rules_and_steps_follow_from_the_request() {
+async fn rules_and_steps_are_selected_by_the_request() {
     let running = start(Script::parse("weather.yaml", WEATHER).unwrap()).await;
     let context = json!([{"role": "user", "content": [
         {"type": "text", "text": "Today is Monday."},
@@ -89,7 +89,7 @@ async fn rules_and_steps_follow_from_the_request() {
 }
 
 #[tokio::test]
-async fn what_fits_no_rule_falls_to_the_built_in_scenario() {
+async fn unmatched_request_uses_the_built_in_scenario() {
     let script = "rules: [{user: hello, steps: [{text: Hi., reasoning: Hm.}]}]";
     let running = start(Script::parse("s.yaml", script).unwrap()).await;
     let answer = ask(&running, CHAT, &smallest(CHAT, "hello")).await;
@@ -105,7 +105,7 @@ async fn what_fits_no_rule_falls_to_the_built_in_scenario() {
 }
 
 #[tokio::test]
-async fn pace_key_and_models_are_those_of_the_script() {
+async fn pace_key_and_models_are_read_from_the_script() {
     let script = "key: sk-a\nmodels: [gpt-*]\npace: {first_byte: 50ms, per_event: 0.01}\n";
     let running = start(Script::parse("s.yaml", script).unwrap()).await;
     assert_eq!(post(&running, CHAT, &smallest(CHAT, "x")).await.status, 401);
@@ -122,7 +122,7 @@ async fn pace_key_and_models_are_those_of_the_script() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_is_too_long_is_refused_in_the_words_of_its_format() {
+async fn too_long_prompt_is_refused_as_by_the_provider() {
     let expected = [
         (MESSAGES, Value::Null, " tokens > 500 maximum"),
         (
@@ -152,7 +152,7 @@ async fn a_prompt_that_is_too_long_is_refused_in_the_words_of_its_format() {
 }
 
 #[tokio::test]
-async fn an_overcrowded_route_misses() {
+async fn overloaded_route_misses_the_cache() {
     let running = start(Script::parse("s.yaml", "requests_per_minute: 2").unwrap()).await;
     let request = smallest(CHAT, &"word ".repeat(2_000));
     let mut cached = Vec::new();
@@ -165,7 +165,7 @@ async fn an_overcrowded_route_misses() {
 }
 
 #[test]
-fn faults_are_written_in_many_ways() {
+fn faults_have_short_and_long_forms() {
     let faults = [
         "500",
         "malformed",

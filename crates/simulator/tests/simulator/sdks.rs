@@ -9,7 +9,7 @@ use cachalot_simulator::Script;
 use crate::start;
 
 #[tokio::test]
-async fn the_official_clients_are_content() {
+async fn official_sdks_accept_the_simulator() {
     if std::env::var("CACHALOT_TEST_SDKS").as_deref() != Ok("1") {
         eprintln!(
             "skipped: set CACHALOT_TEST_SDKS=1 to run the official clients (it installs packages)"

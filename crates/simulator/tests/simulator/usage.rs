@@ -58,7 +58,7 @@ fn short_minimum() -> Value {
 }
 
 #[tokio::test]
-async fn each_change_loses_the_levels_that_the_table_says() {
+async fn each_change_invalidates_the_documented_levels() {
     let (running, _) = timed(Script::built_in()).await;
     assert_eq!(usage(&running, &short_minimum()).await, [0, 3_000, 0, 0]);
     assert_eq!(usage(&running, &short_minimum()).await, [3_000, 0, 0, 0]);
@@ -116,7 +116,7 @@ async fn each_change_loses_the_levels_that_the_table_says() {
 }
 
 #[tokio::test]
-async fn markers_and_the_form_of_a_text_are_no_part_of_the_prefix() {
+async fn markers_and_text_forms_are_not_part_of_the_prefix() {
     let (running, _) = timed(Script::built_in()).await;
     let ask_with = |system: Value, content: Value, then: Option<Value>| {
         let mut messages = vec![json!({"role": "user", "content": content})];
@@ -154,7 +154,7 @@ async fn markers_and_the_form_of_a_text_are_no_part_of_the_prefix() {
 }
 
 #[tokio::test]
-async fn the_order_of_keys_in_arguments_is_part_of_the_prefix() {
+async fn key_order_of_arguments_is_part_of_the_prefix() {
     let (running, _) = timed(Script::built_in()).await;
     let turn = |input: &str| {
         let input: Value = serde_json::from_str(input).unwrap();
@@ -179,7 +179,7 @@ async fn the_order_of_keys_in_arguments_is_part_of_the_prefix() {
 }
 
 #[tokio::test]
-async fn older_models_drop_earlier_thinking_at_a_new_question() {
+async fn older_models_drop_thinking_before_a_new_question() {
     for (model, keeps_thinking) in [("claude-sonnet-4-6", true), ("claude-sonnet-4-5", false)] {
         let reply = ScriptedReply::text("Yes.").with_reasoning(&long("thought")[..3_996]);
         let (running, _) = timed(Script::replies(vec![reply])).await;
@@ -208,7 +208,7 @@ async fn older_models_drop_earlier_thinking_at_a_new_question() {
 }
 
 #[tokio::test]
-async fn a_conversation_reads_what_its_last_turn_wrote_and_other_keys_do_not() {
+async fn conversation_reads_the_last_write_of_its_own_key() {
     let (running, clock) = timed(Script::built_in()).await;
     let mut messages = Vec::new();
     let mut before = 0;
@@ -241,7 +241,7 @@ async fn a_conversation_reads_what_its_last_turn_wrote_and_other_keys_do_not() {
 }
 
 #[tokio::test]
-async fn a_cache_is_written_when_the_response_begins_and_not_when_it_fails() {
+async fn cache_is_written_when_a_successful_response_begins() {
     let slow =
         ScriptedReply::text("a").with_fault(Fault::slow(Duration::from_secs(1), Duration::ZERO));
     let replies = vec![
@@ -265,7 +265,7 @@ async fn a_cache_is_written_when_the_response_begins_and_not_when_it_fails() {
 }
 
 #[tokio::test]
-async fn openai_reports_cached_tokens_inside_the_input() {
+async fn openai_reports_cached_tokens_as_part_of_the_input() {
     let running = start(Script::built_in()).await;
     let system = long("system");
     for (model, cached, written) in [("gpt-4o", 1_920, Value::Null), ("gpt-5.6", 2_000, json!(0))] {
@@ -378,7 +378,7 @@ async fn responses_report_reads_and_writes_at_explicit_breakpoints() {
 }
 
 #[tokio::test]
-async fn identical_requests_get_identical_answers_but_for_their_id() {
+async fn identical_requests_get_identical_answers_except_ids() {
     let running = start(Script::built_in()).await;
     let mut answers = Vec::new();
     for _ in 0..2 {

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_string_is_taken_apart_and_single_variables_win() {
+    fn connection_string_is_parsed_and_variables_take_precedence() {
         let text = "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=a2V5==;EndpointSuffix=core.windows.net";
         let string = ("AZURE_STORAGE_CONNECTION_STRING", text);
         assert_eq!(

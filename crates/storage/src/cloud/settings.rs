@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn aws_variables_in_their_usual_precedence() {
+    fn aws_variables_have_the_documented_precedence() {
         let builder = amazon(&environment(&[
             ("AWS_ACCESS_KEY_ID", "id"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn google_credentials_from_the_variable_or_the_login() {
+    fn google_credentials_come_from_the_variable_or_the_login() {
         let home = tempfile::tempdir().unwrap();
         let home_text = home.path().to_str().unwrap();
         let file = |pairs: &[(&str, &str)]| {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_the_values_that_matter() {
+    fn secrets_are_the_credential_values() {
         let found = secrets(&environment(&[
             ("AWS_SECRET_ACCESS_KEY", "abcdefgh"),
             ("AWS_REGION", "eu-central-1"),

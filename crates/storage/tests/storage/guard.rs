@@ -38,7 +38,7 @@ async fn fetch(client: &HttpClient, url: &str) -> Result<Bytes, Error> {
 }
 
 #[tokio::test]
-async fn this_machine_is_refused_however_it_is_called() {
+async fn loopback_is_refused_in_every_spelling() {
     let port = server().await.port();
     let client = client(&[]);
     for host in [
@@ -74,7 +74,7 @@ async fn this_machine_is_refused_however_it_is_called() {
 }
 
 #[tokio::test]
-async fn private_networks_are_refused_without_a_connection() {
+async fn private_networks_are_refused_before_connecting() {
     let client = client(&[]);
     for host in [
         "10.0.0.1",
@@ -92,7 +92,7 @@ async fn private_networks_are_refused_without_a_connection() {
 }
 
 #[tokio::test]
-async fn the_user_may_go_where_a_model_may_not() {
+async fn unguarded_client_reaches_hosts_refused_by_the_guard() {
     let server = server().await;
     let client = client(&[]);
     let request = client
@@ -115,7 +115,7 @@ async fn the_user_may_go_where_a_model_may_not() {
 }
 
 #[tokio::test]
-async fn what_is_allowed_goes_through() {
+async fn allowed_hosts_and_networks_are_reached() {
     let server = server().await;
     let port = server.port();
     for entry in ["127.0.0.1", "127.0.0.0/8", "0.0.0.0/0"] {
@@ -139,7 +139,7 @@ async fn what_is_allowed_goes_through() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_judged_again() {
+async fn redirect_target_is_checked() {
     let port = server().await.port();
     let named = client(&["localhost"]);
     let hop = |target: String| format!("http://localhost:{port}/to/{target}");
@@ -172,7 +172,7 @@ async fn a_redirect_is_judged_again() {
 }
 
 #[tokio::test]
-async fn a_proxy_does_not_lead_around_the_guard() {
+async fn proxy_does_not_bypass_the_guard() {
     let proxy = serve(Router::new().fallback(async || "proxied")).await;
     let pairs = [("HTTP_PROXY", format!("http://{proxy}"))];
     let options = HttpOptions {
@@ -216,7 +216,7 @@ async fn connect_proxy(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<String>
 }
 
 #[tokio::test]
-async fn a_proxy_is_asked_for_the_address_that_was_checked() {
+async fn proxy_receives_the_checked_address() {
     let server = server().await;
     let (proxy, noted) = connect_proxy(server).await;
     let take = || std::mem::take(&mut *noted.lock().unwrap());
@@ -309,7 +309,7 @@ async fn redirecting_proxy() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_public_host_redirects_to_no_private_address() {
+async fn public_host_cannot_redirect_to_a_private_address() {
     let server = server().await;
     let proxy = redirecting_proxy().await;
     let options = |allow: &[&str]| HttpOptions {
@@ -353,7 +353,7 @@ async fn a_public_host_redirects_to_no_private_address() {
 }
 
 #[tokio::test]
-async fn a_judge_is_asked_about_every_redirect() {
+async fn redirect_policy_is_called_for_every_redirect() {
     let port = server().await.port();
     let hop = format!("http://127.0.0.1:{port}/to/http://127.0.0.1:{port}/abc");
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -381,7 +381,7 @@ async fn a_judge_is_asked_about_every_redirect() {
 }
 
 #[test]
-fn a_wrong_entry_in_the_list_is_an_error() {
+fn invalid_allow_list_entry_is_an_error() {
     let options = HttpOptions {
         allow: vec!["http://host".to_owned()],
         ..HttpOptions::default()

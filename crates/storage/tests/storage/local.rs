@@ -14,7 +14,7 @@ fn algorithm(name: &str) -> Algorithm {
 }
 
 #[tokio::test]
-async fn known_digests() {
+async fn digests_equal_known_values() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("abc"), "abc").unwrap();
     fs::write(home.path().join("nothing"), "").unwrap();
@@ -43,7 +43,7 @@ async fn known_digests() {
 }
 
 #[tokio::test]
-async fn every_spelling_of_a_path_reads_the_same_file() {
+async fn every_form_of_a_path_reads_the_same_file() {
     let home = tempfile::tempdir().unwrap();
     let name = "été [a*b?] 100%25 {x}.txt";
     fs::create_dir(home.path().join("sub")).unwrap();
@@ -67,7 +67,7 @@ async fn every_spelling_of_a_path_reads_the_same_file() {
 }
 
 #[test]
-fn only_local_uris_have_a_local_path() {
+fn local_path_is_set_for_local_uris_only() {
     let storage = storage_in(Path::new("/base"));
     assert_eq!(storage.local_path("a b"), Some(PathBuf::from("/base/a b")));
     assert_eq!(
@@ -88,7 +88,7 @@ fn only_local_uris_have_a_local_path() {
 }
 
 #[tokio::test]
-async fn a_name_with_wildcards_is_a_name() {
+async fn wildcards_in_a_file_name_are_literal() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("a.txt"), "abc").unwrap();
     let error = storage_in(home.path())
@@ -99,7 +99,7 @@ async fn a_name_with_wildcards_is_a_name() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_says_why() {
+async fn unreadable_files_are_errors_with_the_reason() {
     let home = tempfile::tempdir().unwrap();
     fs::create_dir(home.path().join("folder")).unwrap();
     fs::write(home.path().join("file"), "abc").unwrap();
@@ -133,7 +133,7 @@ async fn what_cannot_be_read_says_why() {
 
 #[tokio::test]
 #[cfg(unix)]
-async fn no_permission_is_its_own_error() {
+async fn missing_permission_is_denied() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("mine");
@@ -153,7 +153,7 @@ async fn no_permission_is_its_own_error() {
 
 #[tokio::test]
 #[cfg(unix)]
-async fn a_socket_is_refused_instead_of_waited_for() {
+async fn socket_is_refused_without_blocking() {
     let home = tempfile::tempdir().unwrap();
     let _listener = std::os::unix::net::UnixListener::bind(home.path().join("socket")).unwrap();
     let storage = storage_in(home.path());
@@ -184,7 +184,7 @@ async fn links_are_followed() {
 }
 
 #[tokio::test]
-async fn the_limit_is_inclusive() {
+async fn read_limit_is_inclusive() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("abc"), "abc").unwrap();
     let storage = storage_in(home.path());
@@ -198,7 +198,7 @@ async fn the_limit_is_inclusive() {
 /// Files below `/proc` claim to be empty; what is read counts.
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn a_file_without_a_size_is_read_to_its_end() {
+async fn file_of_unknown_size_is_read_to_its_end() {
     let storage = storage_in(Path::new("/"));
     let bytes = storage.read("/proc/self/cmdline", 1 << 20).await.unwrap();
     assert!(!bytes.is_empty());
@@ -237,7 +237,7 @@ async fn a_stat_contains_size_and_time() {
 }
 
 #[tokio::test]
-async fn a_stream_is_the_file_in_order() {
+async fn stream_yields_the_file_in_order() {
     let home = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..1_000_003_u32).map(|n| (n % 253) as u8).collect();
     fs::write(home.path().join("large"), &bytes).unwrap();
@@ -277,7 +277,7 @@ async fn a_large_file_is_hashed_in_constant_memory() {
 }
 
 #[tokio::test]
-async fn a_dropped_hash_stops() {
+async fn dropping_a_hash_stops_it() {
     let home = tempfile::tempdir().unwrap();
     // Far more than can be hashed while this test runs.
     fs::File::create(home.path().join("endless"))

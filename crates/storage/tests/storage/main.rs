@@ -64,7 +64,7 @@ pub(crate) fn everything(error: &Error) -> String {
     text
 }
 
-/// What the system tells about this process's memory, in bytes: `VmRSS` now, `VmHWM` at its most.
+/// The memory of this process by `/proc`, in bytes: `VmRSS` now, `VmHWM` at its maximum.
 #[cfg(target_os = "linux")]
 pub(crate) fn memory(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use cachalot_storage::{Algorithm, ErrorKind, HttpOptions, Storage};
 
-use crate::server::{nobody, serve};
+use crate::server::{serve, unreachable_server};
 use crate::{OF_ABC, everything, storage};
 
 const KEY_ID: &str = "AKIDSTANDIN";
@@ -73,7 +73,7 @@ fn clouds(server: SocketAddr, key_id: &str) -> Storage {
 }
 
 #[tokio::test]
-async fn every_cloud_reads_stats_and_hashes() {
+async fn every_cloud_supports_read_stat_and_hash() {
     let storage = clouds(stand_in().await, KEY_ID);
     for scheme in ["s3", "gs", "az", "abfs"] {
         let uri = format!("{scheme}://box/folder/abc");
@@ -95,7 +95,7 @@ async fn every_cloud_reads_stats_and_hashes() {
 }
 
 #[tokio::test]
-async fn keys_are_taken_as_written() {
+async fn object_keys_are_used_unchanged() {
     let storage = clouds(stand_in().await, KEY_ID);
     for scheme in ["s3", "gs", "az"] {
         let uri = format!("{scheme}://box/é %20 ?");
@@ -106,7 +106,7 @@ async fn keys_are_taken_as_written() {
 }
 
 #[tokio::test]
-async fn faults_of_every_cloud_have_their_kind() {
+async fn errors_of_every_cloud_have_their_kind() {
     let storage = clouds(stand_in().await, KEY_ID);
     for scheme in ["s3", "gs", "az"] {
         for (path, kind) in [
@@ -131,7 +131,7 @@ async fn faults_of_every_cloud_have_their_kind() {
 }
 
 #[tokio::test]
-async fn wrong_credentials_are_denied_and_not_shown() {
+async fn wrong_credentials_are_denied_and_not_shown_in_errors() {
     let storage = clouds(stand_in().await, "AKIDSOMEBODYELSE");
     let error = storage.read("s3://box/folder/abc", 3).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Denied);
@@ -143,8 +143,8 @@ async fn wrong_credentials_are_denied_and_not_shown() {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_reached_is_worth_retrying() {
-    let storage = clouds(nobody().await, KEY_ID);
+async fn unreachable_cloud_error_is_retryable() {
+    let storage = clouds(unreachable_server().await, KEY_ID);
     let error = storage.stat("s3://box/folder/abc").await.unwrap_err();
     assert_eq!(
         (error.kind, error.is_retryable()),
@@ -154,7 +154,7 @@ async fn a_store_that_cannot_be_reached_is_worth_retrying() {
 }
 
 #[tokio::test]
-async fn settings_that_make_no_sense_name_the_variables() {
+async fn invalid_settings_error_names_the_variables() {
     let storage = storage(
         Path::new("/"),
         HttpOptions::default(),

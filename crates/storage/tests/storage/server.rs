@@ -34,8 +34,8 @@ pub(crate) async fn say(answer: &'static [u8], then_close: bool) -> SocketAddr {
     address
 }
 
-/// A port on which nobody listens.
-pub(crate) async fn nobody() -> SocketAddr {
+/// A port without a listener.
+pub(crate) async fn unreachable_server() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()

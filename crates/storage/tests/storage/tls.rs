@@ -20,7 +20,7 @@ impl Drop for Server {
     }
 }
 
-/// A server with a certificate that nobody signed, and its port; `None` where there is no openssl.
+/// A server with a self-signed certificate, and its port; `None` without openssl.
 fn self_signed(directory: &Path) -> Option<(Server, u16)> {
     let made = Command::new("openssl")
         .args([
@@ -91,7 +91,7 @@ async fn a_self_signed_certificate_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_no_tls_is_an_error() {
+async fn server_without_tls_is_an_error() {
     let server = say(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", true).await;
     let error = storage_in(Path::new("/"))
         .read(&format!("https://{server}/"), 10)

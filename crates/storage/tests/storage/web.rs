@@ -14,7 +14,7 @@ use cachalot_storage::{
 };
 use futures_util::{TryStreamExt as _, stream};
 
-use crate::server::{nobody, say, serve};
+use crate::server::{say, serve, unreachable_server};
 use crate::{ALGORITHMS, OF_ABC, OF_NOTHING, environment, everything, storage, storage_in};
 
 fn plain() -> Storage {
@@ -73,7 +73,7 @@ fn routes() -> Router {
 }
 
 #[tokio::test]
-async fn known_digests() {
+async fn digests_equal_known_values() {
     let server = serve(routes()).await;
     let storage = plain();
     for (path, size, digests) in [
@@ -95,7 +95,7 @@ async fn known_digests() {
 }
 
 #[tokio::test]
-async fn a_stat_asks_for_the_head_and_falls_back_to_the_body() {
+async fn stat_uses_head_and_falls_back_to_the_body() {
     let server = serve(routes()).await;
     let storage = plain();
     let stat = storage.stat(&format!("http://{server}/abc")).await.unwrap();
@@ -136,7 +136,7 @@ async fn all_errors(storage: &Storage, uri: &str) -> [Error; 4] {
 }
 
 #[tokio::test]
-async fn every_status_from_400_up_is_an_error_of_its_kind() {
+async fn every_status_from_400_is_an_error_of_its_kind() {
     let server = serve(routes()).await;
     let storage = plain();
     for (status, kind, retry) in [
@@ -163,7 +163,7 @@ async fn every_status_from_400_up_is_an_error_of_its_kind() {
 }
 
 #[tokio::test]
-async fn a_part_is_not_the_whole() {
+async fn partial_content_is_an_error() {
     let server = serve(routes()).await;
     let uri = format!("http://{server}/206/status");
     let error = plain().hash(&uri, Algorithm::Sha256).await.unwrap_err();
@@ -171,7 +171,7 @@ async fn a_part_is_not_the_whole() {
 }
 
 #[tokio::test]
-async fn a_body_shorter_than_announced_is_an_error_and_no_hash() {
+async fn body_shorter_than_content_length_is_an_error() {
     let server = say(
         b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nConnection: close\r\n\r\nabc",
         true,
@@ -194,7 +194,7 @@ async fn a_body_shorter_than_announced_is_an_error_and_no_hash() {
 }
 
 #[tokio::test]
-async fn chunks_that_end_too_early_are_an_error() {
+async fn truncated_chunked_body_is_an_error() {
     let server = say(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n",
         true,
@@ -212,7 +212,7 @@ async fn chunks_that_end_too_early_are_an_error() {
 }
 
 #[tokio::test]
-async fn the_limit_holds_with_and_without_an_announced_length() {
+async fn read_limit_applies_with_and_without_content_length() {
     let server = serve(routes()).await;
     let storage = plain();
     for path in ["abc", "chunked"] {
@@ -224,7 +224,7 @@ async fn the_limit_holds_with_and_without_an_announced_length() {
 }
 
 #[tokio::test]
-async fn an_announced_length_reserves_nothing() {
+async fn content_length_reserves_no_memory() {
     let server = say(
         b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\nConnection: close\r\n\r\nabc",
         true,
@@ -238,7 +238,7 @@ async fn an_announced_length_reserves_nothing() {
 }
 
 #[tokio::test]
-async fn redirects_end() {
+async fn redirects_are_limited() {
     let server = serve(routes()).await;
     for path in ["loop", "bare-redirect", "to-file"] {
         let uri = format!("http://{server}/{path}");
@@ -262,7 +262,7 @@ async fn redirects_end() {
 }
 
 #[tokio::test]
-async fn silence_ends_too() {
+async fn silent_server_times_out() {
     let storage = storage(Path::new("/"), impatient(), &[]);
     for answer in [
         &b""[..],
@@ -285,9 +285,9 @@ async fn silence_ends_too() {
 }
 
 #[tokio::test]
-async fn an_unreachable_host_is_named() {
-    let nobody = nobody().await;
-    let uri = format!("http://{nobody}/x");
+async fn unreachable_host_is_named() {
+    let unreachable_server = unreachable_server().await;
+    let uri = format!("http://{unreachable_server}/x");
     for error in all_errors(&plain(), &uri).await {
         assert_eq!(
             (error.kind, error.is_retryable()),
@@ -306,10 +306,10 @@ async fn an_unreachable_host_is_named() {
 }
 
 #[tokio::test]
-async fn messages_and_causes_hold_no_credentials() {
+async fn error_messages_and_sources_hold_no_credentials() {
     let server = serve(routes()).await;
     let broken = say(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", true).await;
-    let (nobody, silent) = (nobody().await, say(b"", false).await);
+    let (unreachable_server, silent) = (unreachable_server().await, say(b"", false).await);
     let storage = storage(Path::new("/"), impatient(), &[]);
     let check = |errors: Vec<Error>| {
         for error in errors {
@@ -327,7 +327,7 @@ async fn messages_and_causes_hold_no_credentials() {
         format!("{server}/loop"),
         format!("{server}/to-file"),
         format!("{silent}/"),
-        format!("{nobody}/"),
+        format!("{unreachable_server}/"),
         "[::1".to_owned(),
     ] {
         let uri = format!("http://me:hunter2@{place}{tail}");
@@ -340,7 +340,7 @@ async fn messages_and_causes_hold_no_credentials() {
 }
 
 #[tokio::test]
-async fn the_head_of_a_request_is_ours() {
+async fn request_headers_are_exactly_the_expected_ones() {
     let server = serve(routes()).await;
     let uri = format!("http://me:pw@{server}/headers");
     let headers = String::from_utf8(plain().read(&uri, 10_000).await.unwrap().to_vec()).unwrap();
@@ -355,7 +355,7 @@ async fn the_head_of_a_request_is_ours() {
 }
 
 #[tokio::test]
-async fn the_client_alone_sends_and_checks() {
+async fn http_client_sends_and_validates_urls() {
     let server = serve(routes()).await;
     let client = HttpClient::new(HttpOptions::default()).unwrap();
     let request = client
@@ -375,7 +375,7 @@ async fn the_client_alone_sends_and_checks() {
 }
 
 #[test]
-fn a_client_costs_nothing_until_it_is_used() {
+fn http_client_is_created_lazily() {
     let start = Instant::now();
     for _ in 0..100 {
         let storage = plain();
@@ -389,7 +389,7 @@ fn a_client_costs_nothing_until_it_is_used() {
 }
 
 #[tokio::test]
-async fn proxies_come_from_the_environment_that_was_passed_in() {
+async fn proxies_are_read_from_the_passed_environment() {
     let proxy = serve(Router::new().fallback(async |uri: Uri| format!("proxied {uri}"))).await;
     let server = serve(routes()).await;
     let through = |pairs: &[(&str, &str)]| {

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn invalid_file_error_has_the_place() {
         let said = complaint("{\n  \"how many\": 7\n}");
         assert!(
             said.contains("the answer to `how many` is no text"),
@@ -90,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_entry() {
+    fn empty_text_has_no_entries() {
         for text in ["", "\n", " \t\r\n", "{}"] {
             assert!(parse(text.as_bytes()).unwrap().is_empty());
         }
     }
 
     #[test]
-    fn a_line_is_an_entry() {
+    fn entries_are_printed_one_per_line_in_order() {
         let entries = parse(br#"{"b":"2","a":"\u003c1\u003e"}"#).unwrap();
         assert_eq!(
             print(&entries).unwrap(),
@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(entries in any::<BTreeMap<String, String>>()) {
+        fn entries_round_trip(entries in any::<BTreeMap<String, String>>()) {
             let entries: Entries = entries.iter().map(|(q, a)| (q.as_str().into(), a.as_str().into())).collect();
             prop_assert_eq!(parse(&print(&entries).unwrap()).unwrap(), entries);
         }

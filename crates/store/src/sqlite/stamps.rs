@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_dies_before_its_commit_leaves_no_trace() {
+    fn writer_killed_before_its_commit_changes_no_stamp() {
         let directory = tempfile::tempdir().unwrap();
         let reader = open(&directory);
         let before = all(&reader);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_writer_died_at_its_commit_every_stamp_has_moved() {
+    fn writer_killed_at_its_commit_changes_every_stamp() {
         for moved in [false, true] {
             for (what, recover) in [("opening", true), ("writing", false)] {
                 let directory = tempfile::tempdir().unwrap();
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_leaves_a_living_writer_alone() {
+    fn opening_does_not_affect_a_live_writer() {
         let directory = tempfile::tempdir().unwrap();
         let writer = open(&directory);
         let mut hold = writer.hold(Duration::ZERO).unwrap();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_end_moves_everything() {
+    fn unknown_outcome_changes_every_stamp() {
         let directory = tempfile::tempdir().unwrap();
         let stamps = open(&directory);
         let mut hold = stamps.hold(Duration::ZERO).unwrap();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_no_stamps_until_a_connection_has_used_it() {
+    fn new_file_has_no_stamps_before_the_first_connection() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("memory.db-stamp");
         let first = Stamps::open(path.clone());
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_short_is_filled_and_keeps_what_it_has() {
+    fn too_short_file_is_extended_and_keeps_its_values() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("memory.db-stamp");
         let mut bytes = vec![0u8; 100];

@@ -34,6 +34,6 @@ mod in_a_sqlite_file {
 
 /// The suite as one call, for those who cannot use the macro.
 #[test]
-fn the_suite_in_one_go() {
+fn conformance_suite_passes_in_one_call() {
     crate::run(cachalot_store::conformance::suite(in_process));
 }

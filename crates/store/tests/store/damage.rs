@@ -51,7 +51,7 @@ fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn a_database_of_a_newer_version_is_refused_and_left_alone() {
+fn newer_database_version_is_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = database(directory.path());
     Connection::open(&path)
@@ -69,7 +69,7 @@ fn a_database_of_a_newer_version_is_refused_and_left_alone() {
 }
 
 #[test]
-fn the_database_of_another_program_is_refused_and_left_alone() {
+fn foreign_database_is_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("other.db");
     let connection = Connection::open(&path).unwrap();
@@ -93,7 +93,7 @@ fn the_database_of_another_program_is_refused_and_left_alone() {
 }
 
 #[test]
-fn what_is_no_database_is_corrupt() {
+fn non_database_file_is_corrupt() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     for garbage in [
@@ -146,7 +146,7 @@ fn a_database_without_its_tables_is_corrupt() {
 }
 
 #[test]
-fn every_reader_of_a_damaged_page_reports_it() {
+fn damaged_page_is_reported_by_every_reader() {
     let directory = tempfile::tempdir().unwrap();
     let path = database(directory.path());
     let mut bytes = fs::read(&path).unwrap();
@@ -194,7 +194,7 @@ fn every_reader_of_a_damaged_page_reports_it() {
 }
 
 #[test]
-fn setting_aside_keeps_every_byte_and_makes_room() {
+fn set_aside_renames_all_files_and_makes_room() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let files = [
@@ -224,7 +224,7 @@ fn setting_aside_keeps_every_byte_and_makes_room() {
 }
 
 #[test]
-fn setting_aside_never_overwrites() {
+fn set_aside_never_overwrites() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let mut names = Vec::new();

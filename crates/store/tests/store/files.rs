@@ -9,7 +9,7 @@ use crate::{open, record, run};
 
 #[cfg(unix)]
 #[test]
-fn everything_is_for_its_owner_only() {
+fn files_and_directories_are_private_to_the_owner() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deep/er/memory.db");
@@ -46,7 +46,7 @@ fn everything_is_for_its_owner_only() {
 
 #[cfg(unix)]
 #[test]
-fn a_directory_that_cannot_be_written_is_denied() {
+fn unwritable_directory_is_denied() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o500)).unwrap();
@@ -63,7 +63,7 @@ fn a_directory_that_cannot_be_written_is_denied() {
 }
 
 #[test]
-fn what_is_in_the_way_is_named() {
+fn obstructing_path_is_named_in_the_error() {
     let directory = tempfile::tempdir().unwrap();
     let error = open(directory.path()).unwrap_err();
     assert!(
@@ -77,7 +77,7 @@ fn what_is_in_the_way_is_named() {
 }
 
 #[test]
-fn names_that_mean_something_to_sqlite_are_names() {
+fn special_sqlite_names_are_plain_file_names() {
     let directory = tempfile::tempdir().unwrap();
     for name in [
         ":memory:",
@@ -132,7 +132,7 @@ fn eight_threads_create_one_database() {
 }
 
 #[test]
-fn without_a_stamp_file_there_are_no_stamps_and_all_else_works() {
+fn store_without_a_stamp_file_works_without_stamps() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     // A link to nowhere: there is no such file, and it cannot be created.
@@ -155,7 +155,7 @@ fn without_a_stamp_file_there_are_no_stamps_and_all_else_works() {
 }
 
 #[test]
-fn a_stamp_file_that_is_there_but_cannot_be_used_stops_writing() {
+fn unusable_stamp_file_prevents_writing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     fs::create_dir(directory.path().join("memory.db-stamp")).unwrap();
@@ -173,7 +173,7 @@ fn a_stamp_file_that_is_there_but_cannot_be_used_stops_writing() {
 }
 
 #[test]
-fn a_stamp_file_that_appears_later_is_used() {
+fn stamp_file_created_later_is_used() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     #[cfg(unix)]
@@ -195,7 +195,7 @@ fn a_stamp_file_that_appears_later_is_used() {
 
 #[cfg(unix)]
 #[test]
-fn a_database_by_another_name_is_the_same_memory() {
+fn database_opened_by_a_link_is_the_same_store() {
     let directory = tempfile::tempdir().unwrap();
     let (real, folder) = (directory.path().join("real"), directory.path().join("link"));
     fs::create_dir(&real).unwrap();
@@ -236,7 +236,7 @@ fn a_database_by_another_name_is_the_same_memory() {
 
 #[cfg(unix)]
 #[test]
-fn a_database_by_another_name_is_set_aside_with_its_companions() {
+fn database_opened_by_a_link_is_set_aside_with_its_files() {
     let directory = tempfile::tempdir().unwrap();
     let (real, link) = (
         directory.path().join("real.db"),
@@ -286,7 +286,7 @@ fn erase(memory: &impl Store, prefix: &str) -> usize {
 }
 
 #[test]
-fn a_file_shrinks_when_most_of_it_is_erased() {
+fn file_shrinks_after_a_large_erase() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let memory = open(&path).unwrap();
@@ -310,7 +310,7 @@ fn a_file_shrinks_when_most_of_it_is_erased() {
 }
 
 #[test]
-fn a_file_that_stays_open_shrinks_too() {
+fn open_file_shrinks_after_a_large_erase() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let memory = open(&path).unwrap();
@@ -332,7 +332,7 @@ fn a_file_that_stays_open_shrinks_too() {
 }
 
 #[test]
-fn a_file_of_the_first_layout_keeps_what_it_has_and_learns_to_shrink() {
+fn file_of_layout_1_is_migrated_and_can_shrink() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let memory = open(&path).unwrap();

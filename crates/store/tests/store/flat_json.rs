@@ -66,7 +66,7 @@ fn persists() {
 }
 
 #[test]
-fn a_file_of_docker_agent_is_read() {
+fn docker_agent_file_is_read() {
     let (_directory, path) = place();
     fs::write(
         &path,
@@ -151,7 +151,7 @@ fn corrupt_file_is_an_error_that_names_place_and_remedy() {
 }
 
 #[test]
-fn a_file_that_becomes_corrupt_is_neither_believed_nor_overwritten() {
+fn file_that_becomes_corrupt_is_not_served_or_overwritten() {
     let (_directory, path) = place();
     let memory = open(&path).unwrap();
     store(&memory, "q", "a").unwrap();
@@ -168,7 +168,7 @@ fn a_file_that_becomes_corrupt_is_neither_believed_nor_overwritten() {
 }
 
 #[test]
-fn what_is_no_file_is_an_error() {
+fn invalid_path_is_an_error() {
     let (directory, path) = place();
     assert_eq!(
         open(directory.path()).unwrap_err().kind,
@@ -199,7 +199,7 @@ fn persistence_failure_keeps_in_memory() {
 }
 
 #[test]
-fn what_could_not_be_written_gives_way_to_a_newer_answer() {
+fn unwritten_answer_is_replaced_by_a_newer_one_in_the_file() {
     let (directory, path) = place();
     let memory = open(&path).unwrap();
     store(&memory, "q", "old").unwrap();
@@ -224,7 +224,7 @@ fn what_could_not_be_written_gives_way_to_a_newer_answer() {
 
 #[cfg(unix)]
 #[test]
-fn everything_is_for_its_owner_only_and_no_temp_files_are_left() {
+fn files_are_private_and_no_temporary_files_remain() {
     use std::os::unix::fs::PermissionsExt as _;
     let (directory, _) = place();
     let path = directory.path().join("deep/er/answers.json");
@@ -248,7 +248,7 @@ fn everything_is_for_its_owner_only_and_no_temp_files_are_left() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_stays_a_link() {
+fn link_to_the_file_is_kept() {
     let (directory, path) = place();
     let real = directory.path().join("real.json");
     fs::write(&real, "{\"a\": \"1\"}").unwrap();
@@ -280,9 +280,9 @@ fn lock_file_never_deleted() {
     assert!(lock.exists() && held.metadata().unwrap().len() == 0);
 }
 
-/// B11: a lock that somebody holds costs a bounded time, holds up no other work, and no lookup.
+/// B11: a held lock costs a bounded time, and blocks no other work and no lookup.
 #[test]
-fn a_lock_that_is_held_is_waited_for_beside_other_work_and_not_for_ever() {
+fn held_lock_blocks_a_store_for_a_bounded_time_only() {
     let (directory, path) = place();
     let memory = open_for(&path, Duration::from_millis(200)).unwrap();
     store(&memory, "before", "a").unwrap();
@@ -375,7 +375,7 @@ fn store_adopts_sibling_entries() {
 
 /// B14: who has the old file open does not hinder the rename, and still reads a whole file.
 #[test]
-fn a_reader_does_not_hinder_a_store() {
+fn reader_does_not_block_a_store() {
     use std::io::Read as _;
     let (_directory, path) = place();
     let memory = open(&path).unwrap();
@@ -416,7 +416,7 @@ fn concurrent_store_never_yields_torn_file() {
 }
 
 #[test]
-fn an_answer_is_removed_in_every_handle_and_no_other() {
+fn remove_deletes_one_answer_in_every_handle() {
     let (_directory, path) = place();
     let (first, second) = (open(&path).unwrap(), open(&path).unwrap());
     for question in ["a%", "a", "ab", "", "日本"] {
@@ -433,7 +433,7 @@ fn an_answer_is_removed_in_every_handle_and_no_other() {
 
 /// A kept answer does not outlive a later one, even if that one is on disk already.
 #[test]
-fn a_later_answer_replaces_one_that_could_not_be_written() {
+fn later_answer_replaces_an_unwritten_one() {
     let (directory, path) = place();
     let memory = open(&path).unwrap();
     store(&memory, "q", "old").unwrap();
@@ -447,7 +447,7 @@ fn a_later_answer_replaces_one_that_could_not_be_written() {
 }
 
 #[test]
-fn an_entry_that_is_too_large_is_refused() {
+fn too_large_entry_is_refused() {
     let (_directory, path) = place();
     let memory = open(&path).unwrap();
     let error = store(&memory, "q", &"x".repeat(MAX_ENTRY_BYTES as usize)).unwrap_err();

@@ -390,7 +390,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_memories_agree_with_the_model(steps in prop::collection::vec(step(), 1..120)) {
+    fn in_process_and_sqlite_stores_agree_with_the_model(steps in prop::collection::vec(step(), 1..120)) {
         crate::run(async {
             let mut history = History::new();
             for step in steps {

@@ -30,7 +30,7 @@ fn start(role: &str, path: &Path, name: usize) -> Child {
         .unwrap()
 }
 
-/// What the child says, without what the test runner says around it.
+/// The output of the child, without that of the test runner.
 fn said(stdout: ChildStdout) -> impl Iterator<Item = String> {
     BufReader::new(stdout)
         .lines()
@@ -52,7 +52,7 @@ fn child() {
     };
     let path = PathBuf::from(std::env::var_os(FILE).unwrap());
     let name = std::env::var(NAME).unwrap();
-    // Everybody begins at the same time: when the parent has made this file.
+    // All children start when the parent has created this file.
     let go = path.with_extension("go");
     while !go.exists() {
         std::thread::yield_now();
@@ -149,9 +149,9 @@ async fn replace(memory: &dyn Store) {
     }
 }
 
-struct Killed(Child);
+struct KilledProcess(Child);
 
-impl Drop for Killed {
+impl Drop for KilledProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -159,7 +159,7 @@ impl Drop for Killed {
 }
 
 #[test]
-fn nothing_is_lost_between_processes() {
+fn concurrent_processes_lose_no_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let children: Vec<Child> = (0..4).map(|name| start("count", &path, name)).collect();
@@ -196,7 +196,7 @@ fn nothing_is_lost_between_processes() {
 }
 
 #[test]
-fn one_process_gets_the_lease() {
+fn exactly_one_process_gets_the_lease() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let mut children: Vec<Child> = (0..4).map(|name| start("reserve", &path, name)).collect();
@@ -213,13 +213,13 @@ fn one_process_gets_the_lease() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill() {
+fn acknowledged_writes_survive_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     std::fs::write(path.with_extension("go"), "").unwrap();
     let mut acknowledged = Vec::new();
     for round in 0..6 {
-        let mut child = Killed(start("store", &path, round));
+        let mut child = KilledProcess(start("store", &path, round));
         let stdout = child.0.stdout.take().unwrap();
         let mut lines = said(stdout);
         let seen = lines.nth(20 + round * 37).unwrap();
@@ -269,7 +269,7 @@ fn check_after_kill(path: &Path, acknowledged: &[i64]) {
 }
 
 #[test]
-fn a_stamp_moves_with_a_store_in_another_process() {
+fn store_in_another_process_changes_the_stamp() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     std::fs::write(path.with_extension("go"), "").unwrap();
@@ -284,7 +284,7 @@ fn a_stamp_moves_with_a_store_in_another_process() {
 /// The whole point of stamps, while writers in other processes work and die: what was read under a stamp
 /// is what is there as long as the stamp is the same.
 #[test]
-fn a_stamp_that_stays_means_a_record_that_stays() {
+fn unchanged_stamp_implies_an_unchanged_record() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     std::fs::write(path.with_extension("go"), "").unwrap();
@@ -297,7 +297,7 @@ fn a_stamp_that_stays_means_a_record_that_stays() {
     let mut kept = (memory.stamp("cache", "shared").unwrap(), value());
     let (mut compared, mut moved) = (0, 0);
     for round in 0..6u64 {
-        let mut child = Killed(start("replace", &path, 0));
+        let mut child = KilledProcess(start("replace", &path, 0));
         let mut lines = said(child.0.stdout.take().unwrap());
         lines.next().unwrap();
         let until = std::time::Instant::now() + Duration::from_micros(40_000 + 1_313 * round);

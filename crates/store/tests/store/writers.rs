@@ -25,7 +25,7 @@ fn patient(path: &std::path::Path, patience: Duration) -> SqliteStore {
 }
 
 #[test]
-fn one_request_that_fails_fails_alone() {
+fn failing_request_fails_alone_in_its_batch() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let memory = Arc::new(open(&path).unwrap());
@@ -64,7 +64,7 @@ fn one_request_that_fails_fails_alone() {
 }
 
 #[test]
-fn the_lock_of_another_process_is_awaited_with_a_timeout() {
+fn lock_of_another_process_is_awaited_with_a_timeout() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let memory = patient(&path, Duration::from_millis(300));
@@ -85,7 +85,7 @@ fn the_lock_of_another_process_is_awaited_with_a_timeout() {
             .within(Duration::from_millis(20))
             .await;
         assert_eq!(late.unwrap_err().kind, ErrorKind::TimedOut);
-        // Reading waits for nobody.
+        // Reads do not wait for writers.
         assert!(matches!(
             memory.get("cache", "key", &[]),
             StoreReply::Now(Ok(_))
@@ -146,7 +146,7 @@ fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 }
 
 #[test]
-fn what_was_stored_is_there_when_the_memory_is_opened_again() {
+fn stored_record_is_found_after_reopening() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     for round in 0..30 {
@@ -172,7 +172,7 @@ impl Wake for Unpark {
     }
 }
 
-/// An executor that nobody knows.
+/// A minimal executor.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
@@ -185,7 +185,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn it_works_without_a_runtime() {
+fn store_works_without_a_runtime() {
     let directory = tempfile::tempdir().unwrap();
     let memory = open(&directory.path().join("memory.db")).unwrap();
     for number in 0..50 {
@@ -221,7 +221,7 @@ fn it_works_without_a_runtime() {
 }
 
 #[test]
-fn a_large_value_is_read_elsewhere_and_a_small_one_here() {
+fn large_value_is_read_on_another_thread_and_a_small_one_inline() {
     let directory = tempfile::tempdir().unwrap();
     let memory = open(&directory.path().join("memory.db")).unwrap();
     run(async {
@@ -247,7 +247,7 @@ fn a_large_value_is_read_elsewhere_and_a_small_one_here() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_nothing_else() {
+fn too_large_record_is_refused_alone() {
     let directory = tempfile::tempdir().unwrap();
     let memory = open(&directory.path().join("memory.db")).unwrap();
     let largest = memory.about().largest_value as usize;
@@ -274,7 +274,7 @@ fn what_is_too_large_is_refused_and_nothing_else() {
 }
 
 #[test]
-fn the_log_does_not_grow_for_ever() {
+fn write_ahead_log_is_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let memory = Arc::new(open(&path).unwrap());
@@ -317,7 +317,7 @@ fn the_log_does_not_grow_for_ever() {
 }
 
 #[test]
-fn many_tasks_on_one_thread() {
+fn many_tasks_on_one_thread_write_concurrently() {
     let directory = tempfile::tempdir().unwrap();
     let memory = Arc::new(open(&directory.path().join("memory.db")).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_what_the_figures_say() {
+    fn stats_line_shows_hits_and_rate() {
         assert_eq!(
             CacheStats::new(14, 6).line().as_deref(),
             Some("Tool cache stats: 14/20 hits (70%)")

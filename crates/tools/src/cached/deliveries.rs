@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_only_for_what_can_still_be_read_and_never_twice_in_a_row() {
+    fn marker_is_used_for_readable_results_and_never_twice_in_a_row() {
         let (one, other) = (Digest::sha256(b"one"), Digest::sha256(b"other"));
         let mut deliveries = Deliveries::default();
         let all = ids(&["a", "b", "c"]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_comes_again_names_nothing_earlier() {
+    fn reused_call_id_forgets_earlier_results() {
         let content = Digest::sha256(b"content");
         let mut deliveries = Deliveries::default();
         let all = ids(&["call_0"]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_remembered_than_can_be_read() {
+    fn deliveries_are_bounded_by_the_readable_results() {
         let content = Digest::sha256(b"content");
         let mut deliveries = Deliveries::default();
         let last = format!("call {}", 2 * PRUNE_THRESHOLD - 1);

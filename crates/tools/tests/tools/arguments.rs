@@ -1,4 +1,4 @@
-//! What models write for arguments, and what becomes of it.
+//! Casting and checking of the arguments that models write.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use cachalot_tools::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::workshop::{call, text};
+use crate::tool_fixture::{call, text};
 
-struct Taking(OperationMetadata);
+struct SchemaTool(OperationMetadata);
 
 #[async_trait]
-impl Operation for Taking {
+impl Operation for SchemaTool {
     type Context = ToolContext;
     type Output = ToolOutput;
 
@@ -40,7 +40,7 @@ fn taking(parameters: Value) -> Registry {
         exclusive: false,
         cache_class: CacheClass::Never,
     };
-    let tool: Arc<dyn Tool> = Arc::new(Taking(metadata));
+    let tool: Arc<dyn Tool> = Arc::new(SchemaTool(metadata));
     Registry::new(vec![tool]).unwrap()
 }
 
@@ -57,14 +57,14 @@ fn prepare(parameters: &Value, written: &str) -> Result<Value, String> {
     }
 }
 
-/// What an argument of this schema becomes.
+/// The result of casting an argument to this schema.
 fn cast(schema: Value, written: &str) -> Result<Value, String> {
     let parameters = json!({"type": "object", "properties": {"x": schema}, "required": ["x"]});
     prepare(&parameters, &format!("{{\"x\": {written}}}")).map(|arguments| arguments["x"].clone())
 }
 
 #[test]
-fn what_is_unambiguous_is_cast() {
+fn unambiguous_values_are_cast() {
     let integers = || json!({"type": "array", "items": {"type": "integer"}});
     let table = [
         (json!({"type": "integer"}), r#""5""#, json!(5)),
@@ -154,7 +154,7 @@ fn what_is_unambiguous_is_cast() {
 }
 
 #[test]
-fn what_fits_stays_as_it_is() {
+fn valid_values_are_unchanged() {
     for (schema, written) in [
         (json!({"type": "string"}), r#""5""#),
         (json!({"type": "string"}), r#""[1]""#),
@@ -179,7 +179,7 @@ fn what_fits_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_ambiguous_or_would_lose_something_is_refused() {
+fn ambiguous_or_lossy_values_are_refused() {
     for (schema, written) in [
         (json!({"type": ["integer", "boolean"]}), r#""1""#),
         (
@@ -223,7 +223,7 @@ fn what_is_ambiguous_or_would_lose_something_is_refused() {
 }
 
 #[test]
-fn what_is_nested_is_cast_too() {
+fn nested_values_are_cast() {
     let schema = json!({
         "type": "object",
         "properties": {"edits": {"type": "array", "items": {"$ref": "#/$defs/edit"}}},
@@ -241,7 +241,7 @@ fn what_is_nested_is_cast_too() {
 }
 
 #[test]
-fn a_schema_that_goes_in_circles_ends() {
+fn recursive_schema_terminates() {
     for circle in [
         json!({"$ref": "#/$defs/a"}),
         json!({"type": "array", "items": {"$ref": "#/$defs/list"}}),
@@ -273,7 +273,7 @@ fn a_schema_that_goes_in_circles_ends() {
             exclusive: false,
             cache_class: CacheClass::Never,
         };
-        let tool: Arc<dyn Tool> = Arc::new(Taking(metadata));
+        let tool: Arc<dyn Tool> = Arc::new(SchemaTool(metadata));
         let registry = Registry::new(vec![tool]).unwrap();
         let deep = format!("{}5{}", "{\"y\": [".repeat(30), "]}".repeat(30));
         for written in [
@@ -287,7 +287,7 @@ fn a_schema_that_goes_in_circles_ends() {
 }
 
 #[test]
-fn null_for_what_is_optional_is_absence() {
+fn null_for_an_optional_argument_is_dropped() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -324,7 +324,7 @@ fn file() -> Value {
 }
 
 #[test]
-fn arguments_come_in_many_wrappings() {
+fn wrapped_arguments_are_unwrapped() {
     let expected = Ok(json!({"path": "a"}));
     for written in [
         r#"{"path": "a"}"#,
@@ -360,7 +360,7 @@ fn arguments_come_in_many_wrappings() {
 }
 
 #[test]
-fn what_is_no_object_is_refused() {
+fn non_object_arguments_are_refused() {
     for (written, expected) in [
         ("[1]", "must be a JSON object, not an array"),
         ("5", "must be a JSON object, not a number"),
@@ -385,7 +385,7 @@ fn what_is_no_object_is_refused() {
 }
 
 #[test]
-fn complaints_say_what_where_what_is_expected_and_what_was_given() {
+fn error_messages_name_argument_expectation_and_value() {
     for (written, expected) in [
         ("{}", "`path` is missing: it must be a string (The file.)"),
         (
@@ -461,16 +461,16 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Where nothing is asked for, nothing is changed.
+    /// An empty schema changes nothing.
     #[test]
-    fn an_open_schema_changes_nothing(fields in prop::collection::hash_map("[a-e]{1,3}", value(), 0..4)) {
+    fn open_schema_leaves_arguments_unchanged(fields in prop::collection::hash_map("[a-e]{1,3}", value(), 0..4)) {
         let given = Value::Object(fields.into_iter().collect());
         prop_assert_eq!(prepare(&json!({"type": "object"}), &given.to_string()), Ok(given));
     }
 
-    /// What comes out fits the schema, and casting it again changes nothing.
+    /// The result matches the schema, and casting it again changes nothing.
     #[test]
-    fn what_is_accepted_fits_and_stays(
+    fn accepted_arguments_match_the_schema_and_are_stable(
         given in value(),
         types in prop::sample::subsequence(
             vec!["null", "boolean", "integer", "number", "string", "array", "object"], 1..4),
@@ -487,7 +487,7 @@ proptest! {
 
     /// An integer that goes in comes out with all its digits, or not at all.
     #[test]
-    fn no_digit_is_lost(digits in "-?[1-9][0-9]{0,24}", zeros in 0..4_usize) {
+    fn numbers_keep_every_digit(digits in "-?[1-9][0-9]{0,24}", zeros in 0..4_usize) {
         let written = match zeros {
             0 => digits.clone(),
             zeros => format!("{digits}.{}", "0".repeat(zeros)),

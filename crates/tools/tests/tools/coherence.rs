@@ -20,12 +20,12 @@ use cachalot_tools::{
 };
 use serde_json::Value;
 
-use crate::cached::world::{Making, World, in_process, on};
-use calls::{Asked, is_reader, readers, writer};
+use crate::cached::cache_fixture::{CacheFixture, CacheFixtureBuilder, in_process, on};
+use calls::{ToolRequest, is_reader, readers, writer};
 use random::Random;
 use tree::Tree;
 
-/// So many calls and changes from outside are made, unless told otherwise.
+/// The default number of calls and external changes.
 const STEPS: usize = 100_000;
 
 fn from_environment(name: &str) -> Option<u64> {
@@ -39,13 +39,13 @@ fn registry() -> Registry {
 }
 
 /// Runs every reader without the cache at the moment at which it begins with it.
-struct Comparing {
+struct ComparingObserver {
     plain: Registry,
     batch: BatchContext,
     expected: Mutex<BTreeMap<String, ToolOutput>>,
 }
 
-impl CallObserver for Comparing {
+impl CallObserver for ComparingObserver {
     fn call_started(&self, call: &ToolCall) {
         if !is_reader(&call.name) {
             return;
@@ -66,9 +66,9 @@ struct Run {
     random: Random,
     tree: Tree,
     plain: Registry,
-    layers: Vec<World>,
-    readers: Vec<Asked>,
-    /// What happened last, for whoever has to find out why.
+    layers: Vec<CacheFixture>,
+    readers: Vec<ToolRequest>,
+    /// The last steps, for the analysis of a failure.
     history: VecDeque<String>,
     steps: usize,
     calls: usize,
@@ -88,10 +88,10 @@ impl Run {
             settings(ToolCacheScope::Workspace, 128),
         ];
         let layers = layers.map(|settings| {
-            let mut making = Making::with(settings);
-            making.persistent = Some(in_process(&making.clock));
-            making.write_notifier = write_notifier.clone();
-            making.over(&registry())
+            let mut cache_fixture_builder = CacheFixtureBuilder::with(settings);
+            cache_fixture_builder.persistent = Some(in_process(&cache_fixture_builder.clock));
+            cache_fixture_builder.write_notifier = write_notifier.clone();
+            cache_fixture_builder.over(&registry())
         });
         Self {
             seed,
@@ -134,7 +134,7 @@ impl Run {
 
     /// A batch of calls: readers, sometimes repeated, and now and then a writer among them.
     async fn batch(&mut self) {
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut asked: Vec<ToolRequest> = Vec::new();
         for _ in 0..=self.random.below(6) {
             let call = match asked.last() {
                 Some(last) if self.random.permille(150) => last.clone(),
@@ -166,7 +166,7 @@ impl Run {
             let by_id = |answer: ToolCallResult| (answer.call.id.clone(), answer.output);
             (answers, expected.into_iter().map(by_id).collect())
         } else {
-            let comparing = Arc::new(Comparing {
+            let comparing = Arc::new(ComparingObserver {
                 plain: self.plain.clone(),
                 batch: batch.clone(),
                 expected: Mutex::default(),
@@ -184,7 +184,7 @@ impl Run {
         self.compare(&answers, &expected);
     }
 
-    fn call(&mut self, (tool, arguments): &Asked) -> ToolCall {
+    fn call(&mut self, (tool, arguments): &ToolRequest) -> ToolCall {
         self.calls += 1;
         ToolCall {
             id: format!("call-{}", self.calls),
@@ -245,7 +245,7 @@ fn run(seed: u64, steps: usize) -> Run {
 }
 
 #[test]
-fn with_the_cache_and_without_it_the_same() {
+fn cached_results_equal_uncached_results() {
     let steps = from_environment("CACHALOT_TEST_STEPS").map_or(STEPS, |steps| steps as usize);
     let seeds = match from_environment("CACHALOT_TEST_SEED") {
         Some(seed) => vec![seed],
@@ -268,10 +268,10 @@ fn with_the_cache_and_without_it_the_same() {
     for run in runs {
         let all: usize = run.answered.values().sum();
         let hits = run.count("hit");
-        let told = format!("seed {}: {:?}", run.seed, run.answered);
+        let reported = format!("seed {}: {:?}", run.seed, run.answered);
         // Zero differences mean something only if there is something to differ.
-        assert!(hits * 5 >= all, "{told}");
-        assert!(run.count("coalesced") > 0 || all < 10_000, "{told}");
+        assert!(hits * 5 >= all, "{reported}");
+        assert!(run.count("coalesced") > 0 || all < 10_000, "{reported}");
         let sum = |of: fn(&cachalot_tools::cached::Counters) -> u64| -> u64 {
             let layers = run.layers.iter();
             let counters = layers.flat_map(|layer| {
@@ -287,9 +287,9 @@ fn with_the_cache_and_without_it_the_same() {
         );
         assert!(
             figures.0 > 0 && figures.1 > figures.0 && figures.2 > 0,
-            "{told} {figures:?}"
+            "{reported} {figures:?}"
         );
-        eprint_figures(&told, figures);
+        eprint_figures(&reported, figures);
     }
 }
 
@@ -297,29 +297,29 @@ fn with_the_cache_and_without_it_the_same() {
     clippy::print_stderr,
     reason = "figures of a test that is long on request"
 )]
-fn eprint_figures(told: &str, (invalidated, stale, evicted): (u64, u64, u64)) {
-    eprintln!("{told}; invalidated {invalidated}, stale prevented {stale}, evicted {evicted}");
+fn eprint_figures(reported: &str, (invalidated, stale, evicted): (u64, u64, u64)) {
+    eprintln!("{reported}; invalidated {invalidated}, stale prevented {stale}, evicted {evicted}");
 }
 
-/// Where only the target of a link changes, and what is read through it does not.
+/// Only the target of a link changes, and the text behind it does not.
 #[tokio::test]
-async fn a_link_that_leads_elsewhere_to_the_same_text_is_noticed() {
+async fn changed_link_target_with_equal_text_is_detected() {
     use std::os::unix::fs::symlink;
-    let world = Making::with(on()).over(&registry());
+    let cache_fixture = CacheFixtureBuilder::with(on()).over(&registry());
     let outside = tempfile::tempdir().unwrap();
     for file in ["inside", "also_inside", "a.rs", "b.txt"] {
-        world.write(file, "*.rs\n");
+        cache_fixture.write(file, "*.rs\n");
     }
     std::fs::write(outside.path().join("rules"), "*.rs\n").unwrap();
     let targets = [
-        world.root().join("inside"),
+        cache_fixture.root().join("inside"),
         outside.path().join("rules"),
-        world.root().join("also_inside"),
+        cache_fixture.root().join("also_inside"),
         "nowhere".into(),
-        world.root().join("inside"),
+        cache_fixture.root().join("inside"),
     ];
     for link in [".gitignore", "link"] {
-        let link = world.root().join(link);
+        let link = cache_fixture.root().join(link);
         for target in &targets {
             let _ = std::fs::remove_file(&link);
             symlink(target, &link).unwrap();
@@ -329,7 +329,7 @@ async fn a_link_that_leads_elsewhere_to_the_same_text_is_noticed() {
                 ("list_dir", serde_json::json!({"depth": 2})),
                 ("read_file", serde_json::json!({"path": "link"})),
             ] {
-                let batch = world.batch("main", &[]);
+                let batch = cache_fixture.batch("main", &[]);
                 let call = ToolCall {
                     id: "id".into(),
                     name: tool.into(),
@@ -338,7 +338,7 @@ async fn a_link_that_leads_elsewhere_to_the_same_text_is_noticed() {
                 let plain = registry();
                 let expected = plain.run(vec![plain.prepare(call)], &batch).await;
                 for _ in 0..2 {
-                    let answer = world.call(tool, arguments.clone()).await;
+                    let answer = cache_fixture.call(tool, arguments.clone()).await;
                     let outcome = (tool, target.display(), &answer.outcome);
                     assert_eq!(answer.output, expected[0].output, "{outcome:?}");
                 }

@@ -4,7 +4,7 @@
 mod arguments;
 mod files;
 mod registry;
-mod workshop;
+mod tool_fixture;
 mod workspace;
 
 mod cached;

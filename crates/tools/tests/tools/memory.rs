@@ -8,32 +8,35 @@ use cachalot_store::{Label, Record, Store, space};
 use cachalot_tools::builtin::{MEMORY_RESOURCE, MemoryTool};
 use serde_json::{Value, json};
 
-use crate::workshop::{Workshop, object};
+use crate::tool_fixture::{ToolFixture, object};
 
-struct Remembering {
-    workshop: Workshop,
+struct MemoryFixture {
+    tool_fixture: ToolFixture,
     memory: Arc<dyn Store>,
 }
 
-impl Remembering {
+impl MemoryFixture {
     fn new() -> Self {
-        let mut workshop = Workshop::with(vec![Arc::new(MemoryTool::new())]);
+        let mut tool_fixture = ToolFixture::with(vec![Arc::new(MemoryTool::new())]);
         let clock = Arc::new(ManualClock::at(1_000));
         let memory: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
         let secret_set = SecretSet::with_key(DigestKey::new([3; 32]));
         secret_set.learn("swordfish");
-        workshop.context.store = Some(Arc::clone(&memory));
-        workshop.context.clock = clock;
-        workshop.context.secret_set = Arc::new(secret_set);
-        Self { workshop, memory }
+        tool_fixture.context.store = Some(Arc::clone(&memory));
+        tool_fixture.context.clock = clock;
+        tool_fixture.context.secret_set = Arc::new(secret_set);
+        Self {
+            tool_fixture,
+            memory,
+        }
     }
 
     async fn done(&self, arguments: Value) -> Value {
-        serde_json::from_str(&self.workshop.done("memory", arguments).await).unwrap()
+        serde_json::from_str(&self.tool_fixture.done("memory", arguments).await).unwrap()
     }
 
     async fn fails(&self, arguments: Value) -> String {
-        self.workshop.fails("memory", arguments).await
+        self.tool_fixture.fails("memory", arguments).await
     }
 
     async fn found(&self, arguments: Value) -> Vec<String> {
@@ -69,8 +72,8 @@ fn record(key: &str, value: &str, expires: Option<i64>) -> Record {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_found_and_forgotten() {
-    let memory = Remembering::new();
+async fn stored_memory_is_found_and_forgotten() {
+    let memory = MemoryFixture::new();
     let stored = memory
         .done(json!({ "action": "store", "key": "editor", "value": "prefers vim", "metadata": { "kind": "preference", "level": 1 } }))
         .await;
@@ -125,8 +128,8 @@ async fn what_is_stored_is_found_and_forgotten() {
 }
 
 #[tokio::test]
-async fn records_are_those_of_ltm_store() {
-    let memory = Remembering::new();
+async fn records_equal_those_of_ltm_store() {
+    let memory = MemoryFixture::new();
     memory
         .done(
             json!({ "action": "store", "key": "k", "value": [1, "a"], "metadata": { "b": true } }),
@@ -168,8 +171,8 @@ async fn records_are_those_of_ltm_store() {
 }
 
 #[tokio::test]
-async fn what_the_cache_keeps_is_never_found() {
-    let memory = Remembering::new();
+async fn memory_tool_never_finds_cache_entries() {
+    let memory = MemoryFixture::new();
     memory
         .put(
             space::CACHE,
@@ -194,8 +197,8 @@ async fn what_the_cache_keeps_is_never_found() {
 }
 
 #[tokio::test]
-async fn what_is_expired_or_unreadable_is_not_shown() {
-    let memory = Remembering::new();
+async fn expired_and_unreadable_records_are_not_listed() {
+    let memory = MemoryFixture::new();
     memory
         .put(
             space::USER,
@@ -220,7 +223,7 @@ async fn what_is_expired_or_unreadable_is_not_shown() {
 
 #[tokio::test]
 async fn a_secret_is_not_stored() {
-    let memory = Remembering::new();
+    let memory = MemoryFixture::new();
     for arguments in [
         json!({ "action": "store", "key": "k", "value": "it is swordfish" }),
         json!({ "action": "store", "key": "swordfish", "value": 1 }),
@@ -237,7 +240,7 @@ async fn a_secret_is_not_stored() {
 
 #[tokio::test]
 async fn missing_arguments_are_reported() {
-    let memory = Remembering::new();
+    let memory = MemoryFixture::new();
     for (arguments, why) in [
         (
             json!({ "action": "store", "value": 1 }),
@@ -260,20 +263,20 @@ async fn missing_arguments_are_reported() {
         let shown = memory.fails(arguments).await;
         assert!(shown.contains(why), "{shown}");
     }
-    let mut without = Workshop::with(vec![Arc::new(MemoryTool::new())]);
+    let mut without = ToolFixture::with(vec![Arc::new(MemoryTool::new())]);
     without.context.store = None;
     let shown = without.fails("memory", json!({ "action": "search" })).await;
     assert!(shown.contains("no long-term memory"), "{shown}");
 }
 
 #[test]
-fn searching_reads_and_the_rest_writes() {
-    let memory = Remembering::new();
-    let tool = memory.workshop.registry.tool("memory").unwrap();
+fn search_is_read_only_and_the_other_actions_write() {
+    let memory = MemoryFixture::new();
+    let tool = memory.tool_fixture.registry.tool("memory").unwrap();
     assert!(!tool.metadata().read_only);
     let effects = |action: &str| {
         let arguments = object(json!({ "action": action, "key": "k" }));
-        tool.effects(&arguments, &memory.workshop.context)
+        tool.effects(&arguments, &memory.tool_fixture.context)
     };
     let resource = || vec![EffectTarget::Named(MEMORY_RESOURCE.to_owned())];
     assert_eq!(effects("search"), Effects::reading(resource()));

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-use crate::workshop::{Workshop, call, text};
+use crate::tool_fixture::{ToolFixture, call, text};
 
 type Work = dyn Fn(Arguments, ToolContext) -> BoxFuture<'static, ToolOutput> + Send + Sync;
 
@@ -88,7 +88,7 @@ fn names(registry: &Registry) -> Vec<String> {
 }
 
 #[test]
-fn definitions_come_built_in_first_and_then_by_server_and_name() {
+fn built_in_definitions_come_first_then_by_server_and_name() {
     let tools = vec![
         named("zeta", mcp("a-server")),
         named("alpha", mcp("b-server")),
@@ -110,7 +110,7 @@ fn definitions_come_built_in_first_and_then_by_server_and_name() {
 }
 
 #[test]
-fn two_tools_of_one_name_are_an_error_that_names_both_origins() {
+fn duplicate_tool_name_is_an_error_with_both_origins() {
     let twice = vec![named("read", mcp("files")), named("read", Origin::BuiltIn)];
     let error = Registry::new(twice).err().unwrap();
     assert_eq!(
@@ -129,7 +129,7 @@ fn two_tools_of_one_name_are_an_error_that_names_both_origins() {
 }
 
 #[test]
-fn names_and_schemas_that_providers_refuse_are_errors() {
+fn tool_names_and_schemas_are_validated() {
     for name in ["", "two words", "dots.in.it", "ünicode", &"x".repeat(65)] {
         let error = Registry::new(vec![named(name, Origin::BuiltIn)])
             .err()
@@ -152,7 +152,7 @@ fn names_and_schemas_that_providers_refuse_are_errors() {
         let error = with_schema(Origin::BuiltIn, schema).err().unwrap();
         assert!(matches!(error, RegistryError::Schema { .. }), "{error}");
     }
-    // Somebody else's schema is somebody else's to check.
+    // Schemas of servers are not checked here.
     let elsewhere = json!({"type": "object", "properties": {"n": {"type": "integer"}, "x": {"$ref": "https://example.com/x"}}});
     assert!(with_schema(Origin::BuiltIn, elsewhere.clone()).is_err());
     let registry = with_schema(mcp("odd"), elsewhere).unwrap();
@@ -166,7 +166,7 @@ fn names_and_schemas_that_providers_refuse_are_errors() {
 }
 
 #[test]
-fn a_successor_has_what_a_server_offers_now_and_shares_the_rest() {
+fn with_tools_of_replaces_the_tools_of_one_server() {
     let registry = Registry::new(vec![
         named("read", Origin::BuiltIn),
         named("old", mcp("a")),
@@ -194,25 +194,25 @@ fn a_successor_has_what_a_server_offers_now_and_shares_the_rest() {
 }
 
 #[tokio::test]
-async fn an_unknown_tool_is_refused_with_what_was_probably_meant() {
-    let workshop = Workshop::new();
-    let said = workshop.fails("reed_file", json!({})).await;
+async fn unknown_tool_is_refused_with_a_suggestion() {
+    let tool_fixture = ToolFixture::new();
+    let said = tool_fixture.fails("reed_file", json!({})).await;
     assert!(
         said.contains("there is no tool `reed_file`; did you mean `read_file`?"),
         "{said}"
     );
     assert!(said.contains("apply_patch, edit_file, glob"), "{said}");
-    let said = workshop.fails("frobnicate", json!({})).await;
+    let said = tool_fixture.fails("frobnicate", json!({})).await;
     assert!(!said.contains("did you mean"), "{said}");
 }
 
 #[tokio::test]
-async fn a_call_that_was_prepared_for_a_tool_that_went_is_refused() {
-    let workshop = Workshop::with(vec![
+async fn prepared_call_of_a_removed_tool_is_refused() {
+    let tool_fixture = ToolFixture::with(vec![
         named("gone", mcp("a")),
         named("here", Origin::BuiltIn),
     ]);
-    let prepared = workshop.registry.prepare(call("gone", "{}"));
+    let prepared = tool_fixture.registry.prepare(call("gone", "{}"));
     assert!(matches!(
         prepared.preparation,
         Preparation::Ready {
@@ -220,11 +220,11 @@ async fn a_call_that_was_prepared_for_a_tool_that_went_is_refused() {
             ..
         }
     ));
-    let successor = workshop
+    let successor = tool_fixture
         .registry
         .with_tools_of(&mcp("a"), Vec::new())
         .unwrap();
-    let answers = successor.run(vec![prepared], &workshop.batch()).await;
+    let answers = successor.run(vec![prepared], &tool_fixture.batch()).await;
     assert_eq!(answers[0].outcome, CallOutcome::Refused);
     assert!(text(&answers[0].output).contains("there is no tool `gone`"));
 }
@@ -253,7 +253,7 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn consecutive_safe_calls_run_beside_each_other_and_answer_in_call_order() {
+async fn read_only_calls_run_concurrently_and_answer_in_order() {
     let barrier = Arc::new(Barrier::new(3));
     // Each waits for the one behind it, so that they end in the opposite order.
     let ends: Arc<Vec<tokio::sync::Semaphore>> =
@@ -269,30 +269,33 @@ async fn consecutive_safe_calls_run_beside_each_other_and_answer_in_call_order()
             ToolOutput::text(n.to_string())
         }
     });
-    let workshop = Workshop::with(vec![meet]);
-    let calls = prepared(&workshop.registry, &[("meet", 0), ("meet", 1), ("meet", 2)]);
-    let answers = soon(workshop.registry.run(calls, &workshop.batch())).await;
+    let tool_fixture = ToolFixture::with(vec![meet]);
+    let calls = prepared(
+        &tool_fixture.registry,
+        &[("meet", 0), ("meet", 1), ("meet", 2)],
+    );
+    let answers = soon(tool_fixture.registry.run(calls, &tool_fixture.batch())).await;
     assert_eq!(results(&answers), ["0", "1", "2"]);
     assert_eq!(answers[2].call.id, "call-2");
     assert_eq!(answers[2].outcome, CallOutcome::Ran(None));
 }
 
 /// Tools that count how many run at the same time.
-struct Crowd {
+struct ConcurrencyCounter {
     running: AtomicUsize,
     most: AtomicUsize,
-    /// What ran while something ran that must run alone.
+    /// Calls that ran beside a call that must run alone.
     violations: AtomicUsize,
 }
 
-fn crowd() -> (Arc<Crowd>, Vec<Arc<dyn Tool>>) {
-    let crowd = Arc::new(Crowd {
+fn concurrency_counter() -> (Arc<ConcurrencyCounter>, Vec<Arc<dyn Tool>>) {
+    let concurrency_counter = Arc::new(ConcurrencyCounter {
         running: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
         violations: AtomicUsize::new(0),
     });
     let tool = |name: &str, read_only: bool, exclusive: bool| {
-        let crowd = Arc::clone(&crowd);
+        let concurrency_counter = Arc::clone(&concurrency_counter);
         let metadata = OperationMetadata {
             read_only,
             exclusive,
@@ -300,17 +303,19 @@ fn crowd() -> (Arc<Crowd>, Vec<Arc<dyn Tool>>) {
         };
         let alone = !metadata.concurrency_safe();
         stub(metadata, move |arguments, _| {
-            let crowd = Arc::clone(&crowd);
+            let concurrency_counter = Arc::clone(&concurrency_counter);
             async move {
-                let now = crowd.running.fetch_add(1, Ordering::SeqCst) + 1;
-                crowd.most.fetch_max(now, Ordering::SeqCst);
+                let now = concurrency_counter.running.fetch_add(1, Ordering::SeqCst) + 1;
+                concurrency_counter.most.fetch_max(now, Ordering::SeqCst);
                 for _ in 0..5 {
                     tokio::task::yield_now().await;
-                    if alone && crowd.running.load(Ordering::SeqCst) > 1 {
-                        crowd.violations.fetch_add(1, Ordering::SeqCst);
+                    if alone && concurrency_counter.running.load(Ordering::SeqCst) > 1 {
+                        concurrency_counter
+                            .violations
+                            .fetch_add(1, Ordering::SeqCst);
                     }
                 }
-                crowd.running.fetch_sub(1, Ordering::SeqCst);
+                concurrency_counter.running.fetch_sub(1, Ordering::SeqCst);
                 ToolOutput::text(arguments["n"].to_string())
             }
         })
@@ -320,26 +325,26 @@ fn crowd() -> (Arc<Crowd>, Vec<Arc<dyn Tool>>) {
         tool("lone", true, true),
         tool("write", false, false),
     ];
-    (crowd, tools)
+    (concurrency_counter, tools)
 }
 
 #[tokio::test]
-async fn at_most_eight_run_at_the_same_time() {
-    let (crowd, tools) = crowd();
-    let workshop = Workshop::with(tools);
+async fn at_most_eight_calls_run_concurrently() {
+    let (concurrency_counter, tools) = concurrency_counter();
+    let tool_fixture = ToolFixture::with(tools);
     let calls: Vec<(&str, i64)> = (0..40).map(|n| ("look", n)).collect();
-    let calls = prepared(&workshop.registry, &calls);
-    let answers = soon(workshop.registry.run(calls, &workshop.batch())).await;
+    let calls = prepared(&tool_fixture.registry, &calls);
+    let answers = soon(tool_fixture.registry.run(calls, &tool_fixture.batch())).await;
     assert_eq!(answers.len(), 40);
-    assert_eq!(crowd.most.load(Ordering::SeqCst), 8);
+    assert_eq!(concurrency_counter.most.load(Ordering::SeqCst), 8);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_the_calls_order_and_solitude_are_kept(kinds in prop::collection::vec(0..4_usize, 0..24)) {
-        let (crowd, tools) = crowd();
-        let workshop = Workshop::with(tools);
+    fn order_and_exclusivity_hold_for_all_batches(kinds in prop::collection::vec(0..4_usize, 0..24)) {
+        let (concurrency_counter, tools) = concurrency_counter();
+        let tool_fixture = ToolFixture::with(tools);
         let names = ["look", "lone", "write", "absent"];
         let calls: Vec<(&str, i64)> = kinds
             .iter()
@@ -350,12 +355,12 @@ proptest! {
             .enable_time()
             .build()
             .unwrap()
-            .block_on(soon(workshop.registry.run(
-                prepared(&workshop.registry, &calls),
-                &workshop.batch(),
+            .block_on(soon(tool_fixture.registry.run(
+                prepared(&tool_fixture.registry, &calls),
+                &tool_fixture.batch(),
             )));
         prop_assert_eq!(answers.len(), calls.len());
-        prop_assert_eq!(crowd.violations.load(Ordering::SeqCst), 0);
+        prop_assert_eq!(concurrency_counter.violations.load(Ordering::SeqCst), 0);
         for (n, ((name, _), answer)) in calls.iter().zip(&answers).enumerate() {
             prop_assert_eq!(&answer.call.id, &format!("call-{n}"));
             if *name == "absent" {
@@ -364,19 +369,19 @@ proptest! {
                 prop_assert_eq!(text(&answer.output), n.to_string());
             }
         }
-        // A refused call runs nothing and separates nobody.
+        // A refused call runs nothing and separates no batch.
         let longest = kinds
             .split(|kind| matches!(kind, 1 | 2))
             .map(|group| group.iter().filter(|kind| **kind == 0).count())
             .max()
             .unwrap_or(0);
         let alone = usize::from(kinds.iter().any(|kind| *kind < 3));
-        prop_assert_eq!(crowd.most.load(Ordering::SeqCst), longest.min(8).max(alone));
+        prop_assert_eq!(concurrency_counter.most.load(Ordering::SeqCst), longest.min(8).max(alone));
     }
 }
 
 #[tokio::test]
-async fn a_tool_that_breaks_down_fails_its_own_call_only() {
+async fn panicking_tool_fails_its_own_call_only() {
     let breaks = stub(metadata("breaks"), |_, context| async move {
         context.secret_set.learn("hunter2-hunter2");
         panic!("no such index: hunter2-hunter2")
@@ -387,13 +392,17 @@ async fn a_tool_that_breaks_down_fails_its_own_call_only() {
             .unwrap();
         ToolOutput::text("")
     });
-    let mut workshop = Workshop::with(vec![breaks, elsewhere, named("fine", Origin::BuiltIn)]);
-    workshop.context.secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
+    let mut tool_fixture =
+        ToolFixture::with(vec![breaks, elsewhere, named("fine", Origin::BuiltIn)]);
+    tool_fixture.context.secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
     let calls = prepared(
-        &workshop.registry,
+        &tool_fixture.registry,
         &[("fine", 0), ("breaks", 1), ("elsewhere", 2), ("fine", 3)],
     );
-    let answers = workshop.registry.run(calls, &workshop.batch()).await;
+    let answers = tool_fixture
+        .registry
+        .run(calls, &tool_fixture.batch())
+        .await;
     let failed: Vec<bool> = answers
         .iter()
         .map(|answer| answer.output.is_error)
@@ -408,7 +417,7 @@ async fn a_tool_that_breaks_down_fails_its_own_call_only() {
 }
 
 #[tokio::test]
-async fn each_call_has_a_witness_of_its_own() {
+async fn each_call_has_its_own_witness() {
     let look = stub(metadata("look"), |_, context| async move {
         let path = context.workspace.root().join("file");
         context.witness.observe(Observation::Content(&path));
@@ -422,11 +431,14 @@ async fn each_call_has_a_witness_of_its_own() {
                 .to_string(),
         )
     });
-    let workshop = Workshop::with(vec![look]);
-    workshop.write("file", "content");
-    let calls = prepared(&workshop.registry, &[("look", 0), ("look", 1), ("look", 2)]);
-    let batch = workshop.batch();
-    let answers = workshop.registry.run(calls, &batch).await;
+    let tool_fixture = ToolFixture::with(vec![look]);
+    tool_fixture.write("file", "content");
+    let calls = prepared(
+        &tool_fixture.registry,
+        &[("look", 0), ("look", 1), ("look", 2)],
+    );
+    let batch = tool_fixture.batch();
+    let answers = tool_fixture.registry.run(calls, &batch).await;
     assert_eq!(results(&answers), ["true", "true", "true"]);
     assert_eq!(
         batch
@@ -440,9 +452,9 @@ async fn each_call_has_a_witness_of_its_own() {
 }
 
 #[derive(Default)]
-struct Diary(Mutex<Vec<String>>);
+struct EventRecorder(Mutex<Vec<String>>);
 
-impl CallObserver for Diary {
+impl CallObserver for EventRecorder {
     fn call_started(&self, call: &ToolCall) {
         self.0.lock().unwrap().push(format!("{} began", call.id));
     }
@@ -454,22 +466,22 @@ impl CallObserver for Diary {
 }
 
 #[tokio::test]
-async fn the_watcher_receives_events_as_they_occur() {
-    let (_, tools) = crowd();
-    let workshop = Workshop::with(tools);
-    let diary = Arc::new(Diary::default());
+async fn observer_receives_events_as_they_occur() {
+    let (_, tools) = concurrency_counter();
+    let tool_fixture = ToolFixture::with(tools);
+    let event_recorder = Arc::new(EventRecorder::default());
     let batch = BatchContext {
-        observer: Arc::clone(&diary) as Arc<dyn CallObserver>,
-        ..workshop.batch()
+        observer: Arc::clone(&event_recorder) as Arc<dyn CallObserver>,
+        ..tool_fixture.batch()
     };
     let calls = prepared(
-        &workshop.registry,
+        &tool_fixture.registry,
         &[("look", 0), ("absent", 1), ("write", 2)],
     );
-    workshop.registry.run(calls, &batch).await;
-    let told = diary.0.lock().unwrap().clone();
+    tool_fixture.registry.run(calls, &batch).await;
+    let reported = event_recorder.0.lock().unwrap().clone();
     assert_eq!(
-        told,
+        reported,
         [
             "call-0 began",
             "call-1 began",
@@ -482,7 +494,7 @@ async fn the_watcher_receives_events_as_they_occur() {
 }
 
 #[tokio::test]
-async fn dropping_the_future_cancels_what_runs_and_what_would_run() {
+async fn dropping_the_batch_cancels_running_and_pending_calls() {
     struct Dropped(Arc<AtomicUsize>);
     impl Drop for Dropped {
         fn drop(&mut self) {
@@ -499,11 +511,11 @@ async fn dropping_the_future_cancels_what_runs_and_what_would_run() {
             std::future::pending().await
         }
     });
-    let workshop = Workshop::with(vec![waits]);
+    let tool_fixture = ToolFixture::with(vec![waits]);
     let calls: Vec<(&str, i64)> = (0..10).map(|n| ("waits", n)).collect();
-    let calls = prepared(&workshop.registry, &calls);
-    let batch = workshop.batch();
-    let mut run = Box::pin(workshop.registry.run(calls, &batch));
+    let calls = prepared(&tool_fixture.registry, &calls);
+    let batch = tool_fixture.batch();
+    let mut run = Box::pin(tool_fixture.registry.run(calls, &batch));
     assert!(futures_util::poll!(&mut run).is_pending());
     assert_eq!(started.load(Ordering::SeqCst), 8);
     drop(run);

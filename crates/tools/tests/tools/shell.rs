@@ -10,25 +10,25 @@ use cachalot_tools::builtin::{Shell, ShellSettings};
 use cachalot_tools::{Arguments, CacheClass};
 use serde_json::{Value, json};
 
-use crate::workshop::{Workshop, object, text};
-use crate::workshop::{runs, until};
+use crate::tool_fixture::{ToolFixture, object, text};
+use crate::tool_fixture::{runs, until};
 
-fn workshop() -> Workshop {
+fn tool_fixture() -> ToolFixture {
     with(ShellSettings::default())
 }
 
-fn with(settings: ShellSettings) -> Workshop {
-    let mut workshop = Workshop::with(vec![Arc::new(Shell::new(settings).unwrap())]);
+fn with(settings: ShellSettings) -> ToolFixture {
+    let mut tool_fixture = ToolFixture::with(vec![Arc::new(Shell::new(settings).unwrap())]);
     let path = std::env::var("PATH").unwrap();
     let secret_set = SecretSet::with_key(DigestKey::new([3; 32]));
     secret_set.learn("swordfish");
-    workshop.context.secret_set = Arc::new(secret_set);
-    workshop.context.environment = Arc::new(BTreeMap::from([
+    tool_fixture.context.secret_set = Arc::new(secret_set);
+    tool_fixture.context.environment = Arc::new(BTreeMap::from([
         ("PATH".to_owned(), path),
         ("GREETING".to_owned(), "hello".to_owned()),
         ("SERVICE_TOKEN".to_owned(), "abc123".to_owned()),
     ]));
-    workshop
+    tool_fixture
 }
 
 fn number_in(path: &Path) -> Option<String> {
@@ -37,8 +37,8 @@ fn number_in(path: &Path) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_command_line_is_the_shells() {
-    let shown = workshop()
+async fn text_command_is_run_by_the_shell() {
+    let shown = tool_fixture()
         .done(
             "shell",
             json!({ "command": "echo one && echo $GREETING | tr a-z A-Z" }),
@@ -48,8 +48,8 @@ async fn a_command_line_is_the_shells() {
 }
 
 #[tokio::test]
-async fn a_list_is_a_program_and_its_arguments() {
-    let shown = workshop()
+async fn list_command_is_a_program_with_arguments() {
+    let shown = tool_fixture()
         .done(
             "shell",
             json!({ "command": ["printf", "%s|", "a b", "$HOME", "*"] }),
@@ -59,8 +59,8 @@ async fn a_list_is_a_program_and_its_arguments() {
 }
 
 #[tokio::test]
-async fn outputs_come_in_the_order_written() {
-    let shown = workshop()
+async fn stdout_and_stderr_are_interleaved_as_written() {
+    let shown = tool_fixture()
         .done(
             "shell",
             json!({ "command": "echo 1; echo 2 >&2; echo 3; echo 4 >&2" }),
@@ -71,63 +71,67 @@ async fn outputs_come_in_the_order_written() {
 
 #[tokio::test]
 async fn the_exit_code_is_reported_and_nonzero_is_an_error() {
-    let workshop = workshop();
-    let shown = workshop
+    let tool_fixture = tool_fixture();
+    let shown = tool_fixture
         .fails("shell", json!({ "command": "echo no; exit 3" }))
         .await;
     assert_eq!(shown, "no\n[exit status 3]");
-    let shown = workshop
+    let shown = tool_fixture
         .fails("shell", json!({ "command": "kill -9 $$" }))
         .await;
     assert_eq!(shown, "[ended by signal 9]");
 }
 
 #[tokio::test]
-async fn nothing_is_on_the_standard_input() {
-    let shown = workshop()
+async fn stdin_is_empty() {
+    let shown = tool_fixture()
         .done("shell", json!({ "command": "cat; echo end" }))
         .await;
     assert_eq!(shown, "end\n[exit status 0]");
 }
 
 #[tokio::test]
-async fn what_does_not_run_says_why() {
-    let workshop = workshop();
-    let shown = workshop
+async fn start_errors_give_the_reason() {
+    let tool_fixture = tool_fixture();
+    let shown = tool_fixture
         .fails("shell", json!({ "command": ["no-such-program-here"] }))
         .await;
     assert!(
         shown.contains("there is no program `no-such-program-here`"),
         "{shown}"
     );
-    workshop.write("data", "x");
-    let shown = workshop
+    tool_fixture.write("data", "x");
+    let shown = tool_fixture
         .fails("shell", json!({ "command": ["./data"] }))
         .await;
     assert!(shown.contains("`./data` may not be run"), "{shown}");
     for command in [json!("  "), json!([""])] {
-        let shown = workshop.fails("shell", json!({ "command": command })).await;
+        let shown = tool_fixture
+            .fails("shell", json!({ "command": command }))
+            .await;
         assert!(shown.contains("`command` is empty"), "{shown}");
     }
-    let shown = workshop
+    let shown = tool_fixture
         .fails("shell", json!({ "command": "echo a\0b" }))
         .await;
     assert!(shown.contains("NUL"), "{shown}");
 }
 
 #[tokio::test]
-async fn it_runs_in_the_workspace_and_nowhere_else() {
-    let workshop = workshop();
-    workshop.write("inner/file", "x");
-    let root = workshop.context.workspace.root().display().to_string();
-    let shown = workshop.done("shell", json!({ "command": "pwd" })).await;
+async fn working_directory_is_confined_to_the_workspace() {
+    let tool_fixture = tool_fixture();
+    tool_fixture.write("inner/file", "x");
+    let root = tool_fixture.context.workspace.root().display().to_string();
+    let shown = tool_fixture
+        .done("shell", json!({ "command": "pwd" }))
+        .await;
     assert_eq!(shown, format!("{root}\n[exit status 0]"));
     let inner = json!({ "command": "pwd", "working_directory": "inner" });
     assert_eq!(
-        workshop.done("shell", inner).await,
+        tool_fixture.done("shell", inner).await,
         format!("{root}/inner\n[exit status 0]")
     );
-    std::os::unix::fs::symlink("/", workshop.path("out")).unwrap();
+    std::os::unix::fs::symlink("/", tool_fixture.path("out")).unwrap();
     for (directory, why) in [
         ("..", "outside the workspace"),
         ("/", "outside the workspace"),
@@ -136,48 +140,48 @@ async fn it_runs_in_the_workspace_and_nowhere_else() {
         ("inner/file", "is no directory"),
     ] {
         let arguments = json!({ "command": "pwd", "working_directory": directory });
-        let shown = workshop.fails("shell", arguments).await;
+        let shown = tool_fixture.fails("shell", arguments).await;
         assert!(shown.contains(why), "{directory}: {shown}");
     }
 }
 
 #[tokio::test]
-async fn time_is_limited_and_everything_in_the_group_goes() {
-    let workshop = workshop();
+async fn timeout_kills_the_process_group() {
+    let tool_fixture = tool_fixture();
     let command = "sleep 100 & echo $! > grandchild; echo $$ > child; echo said; wait";
-    let shown = workshop
+    let shown = tool_fixture
         .fails("shell", json!({ "command": command, "timeout": 0.4 }))
         .await;
     assert!(
         shown.starts_with("said\n[killed after 0.4 seconds"),
         "{shown}"
     );
-    let (child, grandchild) = (workshop.read("child"), workshop.read("grandchild"));
+    let (child, grandchild) = (tool_fixture.read("child"), tool_fixture.read("grandchild"));
     until("both are dead", || !runs(&child) && !runs(&grandchild)).await;
 }
 
 #[tokio::test]
-async fn dropping_the_call_kills_everything_in_the_group() {
-    let workshop = workshop();
+async fn dropping_the_call_kills_the_process_group() {
+    let tool_fixture = tool_fixture();
     let command = "sleep 100 & echo $! > grandchild; echo $$ > child; wait";
-    let call = workshop.call("shell", json!({ "command": command }));
+    let call = tool_fixture.call("shell", json!({ "command": command }));
     let started = async {
-        let path = workshop.path("child");
+        let path = tool_fixture.path("child");
         until("it runs", || number_in(&path).is_some()).await;
     };
     tokio::select! {
         output = call => panic!("it ended: {}", text(&output)),
         () = started => {}
     }
-    let (child, grandchild) = (workshop.read("child"), workshop.read("grandchild"));
+    let (child, grandchild) = (tool_fixture.read("child"), tool_fixture.read("grandchild"));
     until("both are dead", || !runs(&child) && !runs(&grandchild)).await;
 }
 
 #[tokio::test]
-async fn what_is_left_in_the_background_is_not_waited_for() {
-    let workshop = workshop();
+async fn background_process_is_not_awaited_and_reported() {
+    let tool_fixture = tool_fixture();
     let began = Instant::now();
-    let shown = workshop
+    let shown = tool_fixture
         .done(
             "shell",
             json!({ "command": "sleep 60 & echo $! > left; echo done" }),
@@ -192,17 +196,17 @@ async fn what_is_left_in_the_background_is_not_waited_for() {
         shown.starts_with("done\n[exit status 0]\n[something that it started is still running"),
         "{shown}"
     );
-    let left = workshop.read("left");
+    let left = tool_fixture.read("left");
     assert!(runs(&left), "it is left alone");
-    let shown = workshop
+    let shown = tool_fixture
         .done("shell", json!({ "command": format!("kill {left}") }))
         .await;
     assert_eq!(shown, "[exit status 0]");
 }
 
 #[tokio::test]
-async fn a_background_process_that_does_not_hold_the_output_is_no_matter() {
-    let shown = workshop()
+async fn background_process_without_the_output_is_not_reported() {
+    let shown = tool_fixture()
         .done(
             "shell",
             json!({ "command": "sleep 0.01 > /dev/null 2>&1 & echo done" }),
@@ -212,12 +216,12 @@ async fn a_background_process_that_does_not_hold_the_output_is_no_matter() {
 }
 
 #[tokio::test]
-async fn of_much_output_the_beginning_and_the_end_are_shown() {
-    let workshop = with(ShellSettings {
+async fn truncated_output_shows_its_beginning_and_end() {
+    let tool_fixture = with(ShellSettings {
         output_limit: 2_000,
         ..ShellSettings::default()
     });
-    let shown = workshop
+    let shown = tool_fixture
         .done(
             "shell",
             json!({ "command": "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done" }),
@@ -230,10 +234,10 @@ async fn of_much_output_the_beginning_and_the_end_are_shown() {
 }
 
 #[tokio::test]
-async fn credentials_are_not_passed_on_unless_they_are_named() {
+async fn credential_variables_are_passed_only_if_named() {
     let command = json!({ "command": "echo ${SERVICE_TOKEN:-none} $GREETING $OWN" });
     assert_eq!(
-        workshop().done("shell", command.clone()).await,
+        tool_fixture().done("shell", command.clone()).await,
         "none hello\n[exit status 0]"
     );
     let generous = with(ShellSettings {
@@ -249,25 +253,25 @@ async fn credentials_are_not_passed_on_unless_they_are_named() {
 
 #[tokio::test]
 async fn known_secrets_are_masked() {
-    let workshop = workshop();
-    let shown = workshop
+    let tool_fixture = tool_fixture();
+    let shown = tool_fixture
         .done(
             "shell",
             json!({ "command": "echo a sword; printf sword; echo fish" }),
         )
         .await;
     assert_eq!(shown, "a sword\n[secret]\n[exit status 0]");
-    let shown = workshop
+    let shown = tool_fixture
         .fails("shell", json!({ "command": ["swordfish"] }))
         .await;
     assert!(!shown.contains("swordfish"), "{shown}");
 }
 
 #[tokio::test]
-async fn a_time_out_of_bounds_is_refused() {
-    let workshop = workshop();
+async fn timeout_out_of_range_is_refused() {
+    let tool_fixture = tool_fixture();
     for timeout in [0.0, -1.0, 601.0] {
-        let shown = workshop
+        let shown = tool_fixture
             .fails(
                 "shell",
                 json!({ "command": "echo ran", "timeout": timeout }),
@@ -281,15 +285,15 @@ async fn a_time_out_of_bounds_is_refused() {
 }
 
 #[test]
-fn nothing_is_known_of_what_it_does() {
-    let workshop = workshop();
-    let shell = workshop.registry.tool("shell").unwrap();
+fn effects_of_shell_are_unknown() {
+    let tool_fixture = tool_fixture();
+    let shell = tool_fixture.registry.tool("shell").unwrap();
     let metadata = shell.metadata();
     assert!(!metadata.read_only && metadata.exclusive);
     assert_eq!(metadata.cache_class, CacheClass::Never);
     let arguments: Arguments = object(json!({ "command": "true" }));
     assert_eq!(
-        shell.effects(&arguments, &workshop.context),
+        shell.effects(&arguments, &tool_fixture.context),
         Effects::UNKNOWN
     );
     assert_eq!(

@@ -9,20 +9,20 @@ use cachalot_tools::builtin::skills;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::workshop::{Workshop, object, text};
+use crate::tool_fixture::{ToolFixture, object, text};
 
-struct Learned {
-    workshop: Workshop,
+struct SkillsFixture {
+    tool_fixture: ToolFixture,
     data: TempDir,
 }
 
 const PDF: &str = "---\nname: pdf\ndescription: Reads PDF files.\n---\n\nUse pdftotext.\n";
 
-impl Learned {
+impl SkillsFixture {
     fn new() -> Self {
         let data = tempfile::tempdir().unwrap();
-        let workshop = Workshop::with(skills(Some(data.path())));
-        Self { workshop, data }
+        let tool_fixture = ToolFixture::with(skills(Some(data.path())));
+        Self { tool_fixture, data }
     }
 
     fn user_skill(&self, name: &str, text: &str) {
@@ -32,15 +32,15 @@ impl Learned {
     }
 
     async fn manage(&self, arguments: Value) -> String {
-        self.workshop.done("skill_manage", arguments).await
+        self.tool_fixture.done("skill_manage", arguments).await
     }
 
     async fn refused(&self, arguments: Value) -> String {
-        self.workshop.fails("skill_manage", arguments).await
+        self.tool_fixture.fails("skill_manage", arguments).await
     }
 
     async fn list(&self) -> String {
-        self.workshop.done("skills_list", json!({})).await
+        self.tool_fixture.done("skills_list", json!({})).await
     }
 }
 
@@ -49,22 +49,30 @@ fn skill(description: &str) -> String {
 }
 
 #[tokio::test]
-async fn skills_of_all_places_are_listed_and_the_workspaces_win() {
-    let learned = Learned::new();
-    assert_eq!(learned.list().await, "There are no skills yet.");
-    learned.user_skill("both", &skill("The user's."));
-    learned.user_skill("mine", &skill("Mine."));
-    learned
-        .workshop
+async fn skills_of_the_workspace_override_those_of_the_user() {
+    let skills_fixture = SkillsFixture::new();
+    assert_eq!(skills_fixture.list().await, "There are no skills yet.");
+    skills_fixture.user_skill("both", &skill("The user's."));
+    skills_fixture.user_skill("mine", &skill("Mine."));
+    skills_fixture
+        .tool_fixture
         .write("skills/both/SKILL.md", skill("The project's."));
-    learned.workshop.write("skills/plain/SKILL.md", PDF);
-    learned
-        .workshop
+    skills_fixture
+        .tool_fixture
+        .write("skills/plain/SKILL.md", PDF);
+    skills_fixture
+        .tool_fixture
         .write(".cachalot/skills/own/SKILL.md", skill("Own."));
-    learned.workshop.write("skills/none/README.md", "no skill");
-    learned.workshop.write("skills/Wrong Name/SKILL.md", PDF);
-    learned.workshop.write("skills/broken/SKILL.md", "no head");
-    let listed = learned.list().await;
+    skills_fixture
+        .tool_fixture
+        .write("skills/none/README.md", "no skill");
+    skills_fixture
+        .tool_fixture
+        .write("skills/Wrong Name/SKILL.md", PDF);
+    skills_fixture
+        .tool_fixture
+        .write("skills/broken/SKILL.md", "no head");
+    let listed = skills_fixture.list().await;
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines[0], "- both (workspace): The project's.");
     assert!(
@@ -78,23 +86,27 @@ async fn skills_of_all_places_are_listed_and_the_workspaces_win() {
         "- plain (workspace, its file names it `pdf`): Reads PDF files."
     );
     assert_eq!(lines.len(), 5);
-    let viewed = learned
-        .workshop
+    let viewed = skills_fixture
+        .tool_fixture
         .done("skill_view", json!({ "name": "both" }))
         .await;
     assert!(viewed.contains("Body of The project's."), "{viewed}");
 }
 
 #[tokio::test]
-async fn a_skill_is_viewed_with_the_names_of_its_files() {
-    let learned = Learned::new();
-    learned.workshop.write("skills/pdf/SKILL.md", PDF);
-    learned
-        .workshop
+async fn skill_view_lists_its_files() {
+    let skills_fixture = SkillsFixture::new();
+    skills_fixture
+        .tool_fixture
+        .write("skills/pdf/SKILL.md", PDF);
+    skills_fixture
+        .tool_fixture
         .write("skills/pdf/scripts/run.py", "print(1)");
-    learned.workshop.write("skills/pdf/notes.md", "notes");
-    let viewed = learned
-        .workshop
+    skills_fixture
+        .tool_fixture
+        .write("skills/pdf/notes.md", "notes");
+    let viewed = skills_fixture
+        .tool_fixture
         .done("skill_view", json!({ "name": "pdf" }))
         .await;
     assert_eq!(
@@ -102,20 +114,24 @@ async fn a_skill_is_viewed_with_the_names_of_its_files() {
         format!("{PDF}\n\n[Other files in skills/pdf: notes.md, scripts/run.py]")
     );
     let view = async |file: &str| {
-        learned
-            .workshop
+        skills_fixture
+            .tool_fixture
             .call("skill_view", json!({ "name": "pdf", "file": file }))
             .await
     };
     assert_eq!(text(&view("scripts/run.py").await), "print(1)");
-    learned.workshop.write("skills/pdf/picture.png", b"\x89PNG");
-    learned
-        .workshop
+    skills_fixture
+        .tool_fixture
+        .write("skills/pdf/picture.png", b"\x89PNG");
+    skills_fixture
+        .tool_fixture
         .write("skills/pdf/large", "x".repeat(300_000));
-    learned.workshop.write("secret", "outside the skill");
+    skills_fixture
+        .tool_fixture
+        .write("secret", "outside the skill");
     symlink(
-        learned.workshop.path("secret"),
-        learned.workshop.path("skills/pdf/link"),
+        skills_fixture.tool_fixture.path("secret"),
+        skills_fixture.tool_fixture.path("skills/pdf/link"),
     )
     .unwrap();
     for (file, why) in [
@@ -139,8 +155,8 @@ async fn a_skill_is_viewed_with_the_names_of_its_files() {
         ("../pdf", "there is no skill"),
         ("zzz", "skills_list names"),
     ] {
-        let shown = learned
-            .workshop
+        let shown = skills_fixture
+            .tool_fixture
             .fails("skill_view", json!({ "name": name }))
             .await;
         assert!(shown.contains(why), "{name}: {shown}");
@@ -148,12 +164,14 @@ async fn a_skill_is_viewed_with_the_names_of_its_files() {
 }
 
 #[tokio::test]
-async fn what_readers_look_at_is_witnessed() {
-    let learned = Learned::new();
-    learned.workshop.write("skills/pdf/SKILL.md", PDF);
-    learned.user_skill("mine", &skill("Mine."));
+async fn skill_readers_record_witnesses() {
+    let skills_fixture = SkillsFixture::new();
+    skills_fixture
+        .tool_fixture
+        .write("skills/pdf/SKILL.md", PDF);
+    skills_fixture.user_skill("mine", &skill("Mine."));
     let see = async |tool: &str, arguments: Value| {
-        let (output, witness) = learned.workshop.witnessed(tool, arguments).await;
+        let (output, witness) = skills_fixture.tool_fixture.witnessed(tool, arguments).await;
         assert!(!output.is_error, "{}", text(&output));
         let snapshot = witness.snapshot();
         snapshot.holds().await.unwrap();
@@ -165,29 +183,33 @@ async fn what_readers_look_at_is_witnessed() {
         see("skills_list", json!({})).await,
         see("skill_view", view.clone()).await,
     );
-    learned
-        .workshop
+    skills_fixture
+        .tool_fixture
         .write("skills/pdf/SKILL.md", format!("{PDF}More.\n"));
     assert!(listed.holds().await.is_err() && viewed.holds().await.is_err());
     let (listed, viewed) = (
         see("skills_list", json!({})).await,
         see("skill_view", view.clone()).await,
     );
-    learned.workshop.write("skills/pdf/new.md", "new");
+    skills_fixture
+        .tool_fixture
+        .write("skills/pdf/new.md", "new");
     assert!(listed.holds().await.is_ok() && viewed.holds().await.is_err());
     let listed = see("skills_list", json!({})).await;
-    learned.user_skill("more", &skill("More."));
+    skills_fixture.user_skill("more", &skill("More."));
     assert!(listed.holds().await.is_err());
     // One that takes precedence appears.
     let viewed = see("skill_view", view).await;
-    learned.workshop.write(".cachalot/skills/pdf/SKILL.md", PDF);
+    skills_fixture
+        .tool_fixture
+        .write(".cachalot/skills/pdf/SKILL.md", PDF);
     assert!(viewed.holds().await.is_err());
 }
 
 #[tokio::test]
-async fn skills_are_made_changed_and_deleted() {
-    let learned = Learned::new();
-    let done = learned
+async fn skills_are_created_changed_and_deleted() {
+    let skills_fixture = SkillsFixture::new();
+    let done = skills_fixture
         .manage(json!({ "action": "create", "name": "deploy", "description": "How: to \"deploy\".", "content": "# Steps\n1. push" }))
         .await;
     assert_eq!(
@@ -195,74 +217,92 @@ async fn skills_are_made_changed_and_deleted() {
         "Created the skill `deploy` in .cachalot/skills/deploy."
     );
     assert_eq!(
-        learned.list().await,
+        skills_fixture.list().await,
         "- deploy (workspace): How: to \"deploy\"."
     );
     let file = ".cachalot/skills/deploy/SKILL.md";
     assert!(
-        learned
-            .workshop
+        skills_fixture
+            .tool_fixture
             .read(file)
             .ends_with("---\n\n# Steps\n1. push\n")
     );
-    learned.manage(json!({ "action": "patch", "name": "deploy", "old_text": "1. push", "new_text": "1. pull" })).await;
-    assert!(learned.workshop.read(file).contains("1. pull"));
-    learned
+    skills_fixture.manage(json!({ "action": "patch", "name": "deploy", "old_text": "1. push", "new_text": "1. pull" })).await;
+    assert!(skills_fixture.tool_fixture.read(file).contains("1. pull"));
+    skills_fixture
         .manage(json!({ "action": "edit", "name": "deploy", "content": PDF }))
         .await;
-    assert_eq!(learned.workshop.read(file), PDF);
-    learned.manage(json!({ "action": "write_file", "name": "deploy", "file": "scripts/a.sh", "content": "echo" })).await;
+    assert_eq!(skills_fixture.tool_fixture.read(file), PDF);
+    skills_fixture.manage(json!({ "action": "write_file", "name": "deploy", "file": "scripts/a.sh", "content": "echo" })).await;
     assert_eq!(
-        learned
-            .workshop
+        skills_fixture
+            .tool_fixture
             .read(".cachalot/skills/deploy/scripts/a.sh"),
         "echo"
     );
-    learned
+    skills_fixture
         .manage(json!({ "action": "remove_file", "name": "deploy", "file": "scripts/a.sh" }))
         .await;
     assert!(
-        !learned
-            .workshop
+        !skills_fixture
+            .tool_fixture
             .is_there(".cachalot/skills/deploy/scripts/a.sh")
     );
-    let left: Vec<_> = learned
-        .workshop
+    let left: Vec<_> = skills_fixture
+        .tool_fixture
         .tree()
         .into_keys()
         .filter(|path| path.to_string_lossy().contains(".new"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
-    learned
+    skills_fixture
         .manage(json!({ "action": "delete", "name": "deploy" }))
         .await;
-    assert!(!learned.workshop.is_there(".cachalot/skills/deploy"));
-    assert_eq!(learned.list().await, "There are no skills yet.");
+    assert!(
+        !skills_fixture
+            .tool_fixture
+            .is_there(".cachalot/skills/deploy")
+    );
+    assert_eq!(skills_fixture.list().await, "There are no skills yet.");
 }
 
 #[tokio::test]
-async fn skills_of_the_user_are_made_in_their_folder() {
-    let learned = Learned::new();
-    learned
+async fn user_skills_are_created_in_the_data_directory() {
+    let skills_fixture = SkillsFixture::new();
+    skills_fixture
         .manage(json!({ "action": "create", "name": "mine", "location": "user", "description": "Mine.", "content": "x" }))
         .await;
-    assert!(learned.data.path().join("skills/mine/SKILL.md").is_file());
-    assert_eq!(learned.list().await, "- mine (user): Mine.");
+    assert!(
+        skills_fixture
+            .data
+            .path()
+            .join("skills/mine/SKILL.md")
+            .is_file()
+    );
+    assert_eq!(skills_fixture.list().await, "- mine (user): Mine.");
     // What is changed is where it was found.
-    learned
+    skills_fixture
         .manage(json!({ "action": "write_file", "name": "mine", "file": "a.md", "content": "a" }))
         .await;
-    assert!(learned.data.path().join("skills/mine/a.md").is_file());
-    let alone = Workshop::with(skills(None));
+    assert!(
+        skills_fixture
+            .data
+            .path()
+            .join("skills/mine/a.md")
+            .is_file()
+    );
+    let alone = ToolFixture::with(skills(None));
     let arguments = json!({ "action": "create", "name": "x", "location": "user", "description": "d", "content": "c" });
     let shown = alone.fails("skill_manage", arguments).await;
     assert!(shown.contains("location"), "{shown}");
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
-    let learned = Learned::new();
-    learned.workshop.write("skills/pdf/SKILL.md", PDF);
+async fn invalid_skill_arguments_are_refused() {
+    let skills_fixture = SkillsFixture::new();
+    skills_fixture
+        .tool_fixture
+        .write("skills/pdf/SKILL.md", PDF);
     let create = |name: &str, description: &str, content: &str| json!({ "action": "create", "name": name, "description": description, "content": content });
     let pdf = |action: &str, more: Value| {
         let mut arguments = object(more);
@@ -270,7 +310,7 @@ async fn what_makes_no_sense_is_refused() {
         arguments.insert("name".to_owned(), "pdf".into());
         Value::Object(arguments)
     };
-    learned.manage(create("there", "d", "c")).await;
+    skills_fixture.manage(create("there", "d", "c")).await;
     for (arguments, why) in [
         (create("There", "d", "c"), "is no name for a skill"),
         (create("../out", "d", "c"), "is no name for a skill"),
@@ -325,28 +365,34 @@ async fn what_makes_no_sense_is_refused() {
             "has no file `none`",
         ),
     ] {
-        let before = learned.workshop.tree();
-        let shown = learned.refused(arguments.clone()).await;
+        let before = skills_fixture.tool_fixture.tree();
+        let shown = skills_fixture.refused(arguments.clone()).await;
         assert!(shown.contains(why), "{arguments}: {shown}");
-        assert_eq!(learned.workshop.tree(), before, "{arguments}");
+        assert_eq!(skills_fixture.tool_fixture.tree(), before, "{arguments}");
     }
 }
 
 #[tokio::test]
-async fn nothing_leads_out() {
-    let learned = Learned::new();
+async fn skill_paths_cannot_leave_their_folder() {
+    let skills_fixture = SkillsFixture::new();
     let outside = tempfile::tempdir().unwrap();
     std::fs::create_dir(outside.path().join("evil")).unwrap();
     std::fs::write(outside.path().join("evil/SKILL.md"), PDF).unwrap();
-    std::fs::create_dir_all(learned.workshop.path("skills/pdf")).unwrap();
-    learned.workshop.write("skills/pdf/SKILL.md", PDF);
-    symlink(outside.path(), learned.workshop.path("skills/pdf/out")).unwrap();
+    std::fs::create_dir_all(skills_fixture.tool_fixture.path("skills/pdf")).unwrap();
+    skills_fixture
+        .tool_fixture
+        .write("skills/pdf/SKILL.md", PDF);
     symlink(
-        outside.path().join("evil"),
-        learned.workshop.path("skills/evil"),
+        outside.path(),
+        skills_fixture.tool_fixture.path("skills/pdf/out"),
     )
     .unwrap();
-    let listed = learned.list().await;
+    symlink(
+        outside.path().join("evil"),
+        skills_fixture.tool_fixture.path("skills/evil"),
+    )
+    .unwrap();
+    let listed = skills_fixture.list().await;
     assert!(
         listed.starts_with("- pdf (workspace): Reads PDF files.\n[")
             && listed.contains("outside the workspace"),
@@ -358,59 +404,59 @@ async fn nothing_leads_out() {
         json!({ "action": "delete", "name": "evil" }),
         json!({ "action": "edit", "name": "evil", "content": PDF }),
     ] {
-        let shown = learned.refused(arguments).await;
+        let shown = skills_fixture.refused(arguments).await;
         assert!(shown.contains("outside"), "{shown}");
     }
     assert!(outside.path().join("evil/SKILL.md").is_file());
     assert!(!outside.path().join("new").exists());
     // A link that stays inside is a skill, but is not deleted.
-    learned
-        .workshop
+    skills_fixture
+        .tool_fixture
         .write("elsewhere/SKILL.md", skill("Linked."));
-    std::fs::remove_file(learned.workshop.path("skills/evil")).unwrap();
+    std::fs::remove_file(skills_fixture.tool_fixture.path("skills/evil")).unwrap();
     symlink(
-        learned.workshop.path("elsewhere"),
-        learned.workshop.path("skills/linked"),
+        skills_fixture.tool_fixture.path("elsewhere"),
+        skills_fixture.tool_fixture.path("skills/linked"),
     )
     .unwrap();
     assert!(
-        learned
+        skills_fixture
             .list()
             .await
             .contains("- linked (workspace): Linked.")
     );
-    let shown = learned
+    let shown = skills_fixture
         .refused(json!({ "action": "delete", "name": "linked" }))
         .await;
     assert!(shown.contains("through a symbolic link"), "{shown}");
-    assert!(learned.workshop.is_there("elsewhere/SKILL.md"));
+    assert!(skills_fixture.tool_fixture.is_there("elsewhere/SKILL.md"));
 }
 
 #[tokio::test]
 async fn a_secret_is_not_written() {
-    let mut learned = Learned::new();
+    let mut skills_fixture = SkillsFixture::new();
     let secret_set = SecretSet::with_key(DigestKey::new([3; 32]));
     secret_set.learn("swordfish");
-    learned.workshop.context.secret_set = Arc::new(secret_set);
-    let shown = learned
+    skills_fixture.tool_fixture.context.secret_set = Arc::new(secret_set);
+    let shown = skills_fixture
         .refused(json!({ "action": "create", "name": "x", "description": "d", "content": "use swordfish" }))
         .await;
     assert!(
         shown.contains("holds a secret") && !shown.contains("swordfish"),
         "{shown}"
     );
-    learned
-        .workshop
+    skills_fixture
+        .tool_fixture
         .write("skills/known/SKILL.md", skill("Says swordfish."));
-    assert!(!learned.list().await.contains("swordfish"));
+    assert!(!skills_fixture.list().await.contains("swordfish"));
 }
 
 #[test]
-fn readers_are_validated_and_the_writer_declares_what_it_writes() {
-    let learned = Learned::new();
+fn skill_readers_are_validated_and_skill_manage_declares_writes() {
+    let skills_fixture = SkillsFixture::new();
     let metadata = |name: &str| {
-        learned
-            .workshop
+        skills_fixture
+            .tool_fixture
             .registry
             .tool(name)
             .unwrap()
@@ -422,20 +468,30 @@ fn readers_are_validated_and_the_writer_declares_what_it_writes() {
         assert_eq!(metadata(reader).cache_class, CacheClass::Validated);
     }
     assert!(!metadata("skill_manage").read_only);
-    let tool = learned.workshop.registry.tool("skill_manage").unwrap();
+    let tool = skills_fixture
+        .tool_fixture
+        .registry
+        .tool("skill_manage")
+        .unwrap();
     let arguments = object(json!({ "action": "create", "name": "x" }));
-    let EffectTargets::Known(writes) = tool.effects(&arguments, &learned.workshop.context).writes
+    let EffectTargets::Known(writes) = tool
+        .effects(&arguments, &skills_fixture.tool_fixture.context)
+        .writes
     else {
         panic!("unknown");
     };
     for folder in [".cachalot/skills/x", "skills/x"] {
         assert!(
-            writes.contains(&EffectTarget::Path(learned.workshop.path(folder))),
+            writes.contains(&EffectTarget::Path(
+                skills_fixture.tool_fixture.path(folder)
+            )),
             "{writes:?}"
         );
     }
     assert!(
-        writes.contains(&EffectTarget::Path(learned.data.path().join("skills/x"))),
+        writes.contains(&EffectTarget::Path(
+            skills_fixture.data.path().join("skills/x")
+        )),
         "{writes:?}"
     );
 }

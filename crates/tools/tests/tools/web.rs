@@ -13,12 +13,12 @@ use cachalot_tools::builtin::{WebFetch, WebFetchSettings};
 use cachalot_tools::{Arguments, CacheClass, Tool};
 use serde_json::json;
 
-use crate::workshop::{Workshop, object};
+use crate::tool_fixture::{ToolFixture, object};
 
 const PAGE: &str = "<!doctype html><html><head><title>A &amp; B</title><style>x{}</style></head><body><h1>Heading</h1><p>Some <b>bold</b> text with a <a href=\"/next\">link</a>.</p><script>alert(1)</script></body></html>";
 
 /// A server on loopback, and the tool, which may reach it.
-async fn site(settings: WebFetchSettings) -> (Workshop, String) {
+async fn site(settings: WebFetchSettings) -> (ToolFixture, String) {
     let typed = |kind: &'static str, body: &'static [u8]| {
         get(move || async move { ([(CONTENT_TYPE, kind)], body) })
     };
@@ -69,7 +69,7 @@ async fn site(settings: WebFetchSettings) -> (Workshop, String) {
     let address = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, routes).await });
     (
-        Workshop::with(vec![Arc::new(WebFetch::new(settings).unwrap())]),
+        ToolFixture::with(vec![Arc::new(WebFetch::new(settings).unwrap())]),
         address,
     )
 }
@@ -91,9 +91,9 @@ fn allowed() -> WebFetchSettings {
 }
 
 #[tokio::test]
-async fn a_page_becomes_markdown() {
-    let (workshop, site) = site(allowed()).await;
-    let shown = workshop
+async fn html_page_is_converted_to_markdown() {
+    let (tool_fixture, site) = site(allowed()).await;
+    let shown = tool_fixture
         .done("web_fetch", json!({ "url": format!("{site}/page") }))
         .await;
     assert!(shown.starts_with("Title: A & B\n\n# Heading"), "{shown}");
@@ -105,7 +105,7 @@ async fn a_page_becomes_markdown() {
         !shown.contains("alert") && !shown.contains("x{}"),
         "{shown}"
     );
-    let raw = workshop
+    let raw = tool_fixture
         .done(
             "web_fetch",
             json!({ "url": format!("{site}/page"), "raw": true }),
@@ -115,10 +115,10 @@ async fn a_page_becomes_markdown() {
 }
 
 #[tokio::test]
-async fn other_text_stays_as_it_is() {
-    let (workshop, site) = site(allowed()).await;
+async fn other_text_is_unchanged() {
+    let (tool_fixture, site) = site(allowed()).await;
     let fetch = async |path: &str| {
-        workshop
+        tool_fixture
             .done("web_fetch", json!({ "url": format!("{site}{path}") }))
             .await
     };
@@ -128,15 +128,15 @@ async fn other_text_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_not_text_is_refused_by_name() {
-    let (workshop, site) = site(allowed()).await;
+async fn non_text_content_is_refused_by_type() {
+    let (tool_fixture, site) = site(allowed()).await;
     for (path, why) in [
         ("/picture", "is `image/png`, 6 bytes, not text"),
         ("/blob", "is `application/octet-stream`, 3 bytes, not text"),
         ("/packed", "came compressed"),
         ("/none", "answered 404"),
     ] {
-        let shown = workshop
+        let shown = tool_fixture
             .fails("web_fetch", json!({ "url": format!("{site}{path}") }))
             .await;
         assert!(shown.contains(why), "{path}: {shown}");
@@ -146,21 +146,21 @@ async fn what_is_not_text_is_refused_by_name() {
         ("nonsense", "not a valid URL"),
         ("file:///etc/passwd", "expected http"),
     ] {
-        let shown = workshop.fails("web_fetch", json!({ "url": url })).await;
+        let shown = tool_fixture.fails("web_fetch", json!({ "url": url })).await;
         assert!(shown.contains(why), "{shown}");
     }
 }
 
 #[tokio::test]
-async fn private_addresses_are_refused_also_behind_a_redirect() {
-    let (workshop, site) = site(WebFetchSettings::default()).await;
-    let shown = workshop
+async fn private_addresses_are_refused_directly_and_by_redirect() {
+    let (tool_fixture, site) = site(WebFetchSettings::default()).await;
+    let shown = tool_fixture
         .fails("web_fetch", json!({ "url": format!("{site}/page") }))
         .await;
     assert!(shown.contains("a loopback address"), "{shown}");
-    let (workshop, site) = self::site(allowed()).await;
+    let (tool_fixture, site) = self::site(allowed()).await;
     for path in ["/metadata", "/other-loopback"] {
-        let shown = workshop
+        let shown = tool_fixture
             .fails("web_fetch", json!({ "url": format!("{site}{path}") }))
             .await;
         assert!(shown.contains("refused to fetch"), "{path}: {shown}");
@@ -168,9 +168,9 @@ async fn private_addresses_are_refused_also_behind_a_redirect() {
 }
 
 #[tokio::test]
-async fn the_final_url_of_a_redirect_is_reported() {
-    let (workshop, site) = site(allowed()).await;
-    let shown = workshop
+async fn final_url_of_a_redirect_is_reported() {
+    let (tool_fixture, site) = site(allowed()).await;
+    let shown = tool_fixture
         .done("web_fetch", json!({ "url": format!("{site}/there") }))
         .await;
     assert!(
@@ -180,30 +180,30 @@ async fn the_final_url_of_a_redirect_is_reported() {
 }
 
 #[tokio::test]
-async fn size_characters_and_time_are_limited() {
+async fn size_length_and_time_are_limited() {
     let settings = WebFetchSettings {
         max_bytes: 100_000,
         max_chars: 20,
         timeout: Duration::from_millis(300),
         ..allowed()
     };
-    let (workshop, site) = site(settings).await;
-    let shown = workshop
+    let (tool_fixture, site) = site(settings).await;
+    let shown = tool_fixture
         .fails("web_fetch", json!({ "url": format!("{site}/large") }))
         .await;
     assert!(shown.contains("is larger than 100000 bytes"), "{shown}");
-    let shown = workshop
+    let shown = tool_fixture
         .fails("web_fetch", json!({ "url": format!("{site}/slow") }))
         .await;
     assert!(shown.contains("took longer than 0.3 seconds"), "{shown}");
-    let shown = workshop
+    let shown = tool_fixture
         .done("web_fetch", json!({ "url": format!("{site}/long") }))
         .await;
     assert!(
         shown.starts_with(&"é".repeat(20)) && shown.contains("cut after 20 of 50 characters"),
         "{shown}"
     );
-    let shown = workshop
+    let shown = tool_fixture
         .done(
             "web_fetch",
             json!({ "url": format!("{site}/long"), "max_chars": 50 }),
@@ -213,18 +213,18 @@ async fn size_characters_and_time_are_limited() {
 }
 
 #[tokio::test]
-async fn a_secret_does_not_leave_in_an_address() {
-    let (mut workshop, site) = site(allowed()).await;
+async fn url_with_a_secret_is_refused() {
+    let (mut tool_fixture, site) = site(allowed()).await;
     let secret_set = SecretSet::with_key(DigestKey::new([3; 32]));
     secret_set.learn("sword fish");
-    workshop.context.secret_set = Arc::new(secret_set);
+    tool_fixture.context.secret_set = Arc::new(secret_set);
     for secret in [
         "sword%20fish",
         "%73word%20f%69sh",
         "%2573word%2520fish",
         "sword fish",
     ] {
-        let shown = workshop
+        let shown = tool_fixture
             .fails(
                 "web_fetch",
                 json!({ "url": format!("{site}/page?k={secret}") }),
@@ -238,12 +238,15 @@ async fn a_secret_does_not_leave_in_an_address() {
 }
 
 #[tokio::test]
-async fn it_is_read_only_and_cached_only_with_a_declared_time() {
-    let (workshop, _) = site(WebFetchSettings::default()).await;
-    let tool = workshop.registry.tool("web_fetch").unwrap();
+async fn web_fetch_is_read_only_and_cached_only_with_a_ttl() {
+    let (tool_fixture, _) = site(WebFetchSettings::default()).await;
+    let tool = tool_fixture.registry.tool("web_fetch").unwrap();
     assert!(tool.metadata().read_only);
     assert_eq!(tool.metadata().cache_class, CacheClass::Never);
-    let effects = tool.effects(&object(json!({ "url": "https://x/" })), &workshop.context);
+    let effects = tool.effects(
+        &object(json!({ "url": "https://x/" })),
+        &tool_fixture.context,
+    );
     assert_eq!(
         effects,
         Effects::reading(vec![EffectTarget::Named("url:https://x/".to_owned())])
@@ -252,8 +255,8 @@ async fn it_is_read_only_and_cached_only_with_a_declared_time() {
         lifetime: Some(Duration::from_secs(60)),
         ..WebFetchSettings::default()
     };
-    let (workshop, _) = site(stated).await;
-    let tool = workshop.registry.tool("web_fetch").unwrap();
+    let (tool_fixture, _) = site(stated).await;
+    let tool = tool_fixture.registry.tool("web_fetch").unwrap();
     assert_eq!(
         tool.metadata().cache_class,
         CacheClass::Ttl(Duration::from_secs(60))
@@ -266,8 +269,8 @@ async fn it_is_read_only_and_cached_only_with_a_declared_time() {
 }
 
 #[tokio::test]
-async fn a_narrowed_list_of_hosts_is_another_key() {
-    let workshop = Workshop::with(Vec::new());
+async fn allowed_hosts_are_part_of_the_key() {
+    let tool_fixture = ToolFixture::with(Vec::new());
     let inputs = |hosts: Option<&[&str]>| {
         let settings = WebFetchSettings {
             allowed_hosts: hosts.map(|hosts| hosts.iter().map(|&host| host.to_owned()).collect()),
@@ -275,7 +278,7 @@ async fn a_narrowed_list_of_hosts_is_another_key() {
         };
         let fetch: &dyn Tool = &WebFetch::new(settings).unwrap();
         fetch
-            .implicit_inputs(&Arguments::new(), &workshop.context)
+            .implicit_inputs(&Arguments::new(), &tool_fixture.context)
             .unwrap()
     };
     let none = inputs(None);

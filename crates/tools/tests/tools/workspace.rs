@@ -1,4 +1,4 @@
-//! What keeps tools in their directory.
+//! Confinement of tools to their directory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,17 +12,17 @@ use rustix::fs::CWD;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::workshop::{Workshop, context, text};
+use crate::tool_fixture::{ToolFixture, context, text};
 
 /// A workspace with a file and a directory, beside a directory with a secret.
-struct Yard {
+struct WorkspaceFixture {
     #[allow(dead_code)]
     directory: TempDir,
-    workshop: Workshop,
+    tool_fixture: ToolFixture,
     outside: std::path::PathBuf,
 }
 
-fn yard() -> Yard {
+fn workspace_fixture() -> WorkspaceFixture {
     let directory = tempfile::tempdir().unwrap();
     let base = directory.path().canonicalize().unwrap();
     let outside = base.join("outside");
@@ -32,22 +32,22 @@ fn yard() -> Yard {
     let root = base.join("root");
     fs::create_dir_all(root.join("src/deep")).unwrap();
     fs::write(root.join("src/file"), "inside\n").unwrap();
-    let mut workshop = Workshop::new();
-    workshop.context = context(Workspace::open(&root).unwrap());
-    Yard {
+    let mut tool_fixture = ToolFixture::new();
+    tool_fixture.context = context(Workspace::open(&root).unwrap());
+    WorkspaceFixture {
         directory,
-        workshop,
+        tool_fixture,
         outside,
     }
 }
 
-impl Yard {
+impl WorkspaceFixture {
     fn workspace(&self) -> &Workspace {
-        &self.workshop.context.workspace
+        &self.tool_fixture.context.workspace
     }
 
     fn link(&self, target: impl AsRef<Path>, name: &str) {
-        symlink(target, self.workshop.path(name)).unwrap();
+        symlink(target, self.tool_fixture.path(name)).unwrap();
     }
 
     fn refused(&self, path: &str) -> PathError {
@@ -56,26 +56,26 @@ impl Yard {
 }
 
 #[test]
-fn a_workspace_is_a_directory_without_links_in_its_path() {
-    let yard = yard();
-    let alias = yard.outside.join("alias");
-    symlink(yard.workspace().root(), &alias).unwrap();
+fn workspace_root_is_resolved_without_links() {
+    let workspace_fixture = workspace_fixture();
+    let alias = workspace_fixture.outside.join("alias");
+    symlink(workspace_fixture.workspace().root(), &alias).unwrap();
     let again = Workspace::open(&alias).unwrap();
-    assert_eq!(again.root(), yard.workspace().root());
+    assert_eq!(again.root(), workspace_fixture.workspace().root());
     // The path that a user knows it by means the same.
     let by_alias = alias.join("src/file").display().to_string();
     assert_eq!(again.resolve(&by_alias), Ok(again.root().join("src/file")));
-    assert!(Workspace::open(yard.outside.join("secret")).is_err());
-    assert!(Workspace::open(yard.outside.join("none")).is_err());
+    assert!(Workspace::open(workspace_fixture.outside.join("secret")).is_err());
+    assert!(Workspace::open(workspace_fixture.outside.join("none")).is_err());
 }
 
 #[test]
-fn paths_mean_what_the_system_means_by_them() {
-    let yard = yard();
-    let root = yard.workspace().root().to_owned();
-    yard.link("src", "also");
-    yard.link(root.join("src/file"), "absolute");
-    yard.link("nothing-yet", "dangling");
+fn paths_resolve_as_by_the_operating_system() {
+    let workspace_fixture = workspace_fixture();
+    let root = workspace_fixture.workspace().root().to_owned();
+    workspace_fixture.link("src", "also");
+    workspace_fixture.link(root.join("src/file"), "absolute");
+    workspace_fixture.link("nothing-yet", "dangling");
     for (path, expected) in [
         ("", ""),
         (".", ""),
@@ -90,26 +90,26 @@ fn paths_mean_what_the_system_means_by_them() {
         ("../root/src", "src"),
     ] {
         assert_eq!(
-            yard.workspace().resolve(path),
+            workspace_fixture.workspace().resolve(path),
             Ok(root.join(expected)),
             "{path}"
         );
     }
     let absolute = root.join("src/new").display().to_string();
     assert_eq!(
-        yard.workspace().resolve(&absolute),
+        workspace_fixture.workspace().resolve(&absolute),
         Ok(root.join("src/new"))
     );
 }
 
 #[test]
-fn what_leads_outside_is_refused_whether_it_exists_or_not() {
-    let yard = yard();
-    yard.link(&yard.outside, "out");
-    yard.link("../outside/secret", "secret");
-    yard.link("../outside/not-there", "dangling");
-    yard.link("out/sub", "twice");
-    fs::create_dir(yard.outside.join("closed")).unwrap();
+fn path_outside_of_the_workspace_is_refused() {
+    let workspace_fixture = workspace_fixture();
+    workspace_fixture.link(&workspace_fixture.outside, "out");
+    workspace_fixture.link("../outside/secret", "secret");
+    workspace_fixture.link("../outside/not-there", "dangling");
+    workspace_fixture.link("out/sub", "twice");
+    fs::create_dir(workspace_fixture.outside.join("closed")).unwrap();
     for path in [
         "..",
         "../outside/secret",
@@ -129,7 +129,7 @@ fn what_leads_outside_is_refused_whether_it_exists_or_not() {
         "twice/secret",
         "out/../root-beside",
     ] {
-        let refusal = yard.refused(path);
+        let refusal = workspace_fixture.refused(path);
         assert!(
             matches!(refusal, PathError::Outside { .. }),
             "{path}: {refusal}"
@@ -143,63 +143,82 @@ fn what_leads_outside_is_refused_whether_it_exists_or_not() {
         );
     }
     // A link that leads out and back in is fine in the end.
-    assert!(yard.workspace().resolve("out/../root/src").is_ok());
+    assert!(
+        workspace_fixture
+            .workspace()
+            .resolve("out/../root/src")
+            .is_ok()
+    );
 }
 
 #[test]
-fn what_leads_nowhere_is_refused_with_the_place() {
-    let yard = yard();
-    yard.link("b", "a");
-    yard.link("a", "b");
-    assert!(matches!(yard.refused("a"), PathError::LinkCycle { .. }));
-    assert!(matches!(yard.refused("nul\0l"), PathError::Nul));
-    let said = yard.refused("src/file/below").to_string();
+fn unresolvable_path_is_refused_with_the_place() {
+    let workspace_fixture = workspace_fixture();
+    workspace_fixture.link("b", "a");
+    workspace_fixture.link("a", "b");
+    assert!(matches!(
+        workspace_fixture.refused("a"),
+        PathError::LinkCycle { .. }
+    ));
+    assert!(matches!(
+        workspace_fixture.refused("nul\0l"),
+        PathError::Nul
+    ));
+    let said = workspace_fixture.refused("src/file/below").to_string();
     assert!(said.contains("`src/file` is not a directory"), "{said}");
-    let said = yard.refused("src/file/..").to_string();
+    let said = workspace_fixture.refused("src/file/..").to_string();
     assert!(said.contains("`src/file` is not a directory"), "{said}");
-    let said = yard.refused("none/../src/file").to_string();
+    let said = workspace_fixture.refused("none/../src/file").to_string();
     assert!(said.contains("`none` does not exist"), "{said}");
-    let said = yard.refused("~/../../x").to_string();
+    let said = workspace_fixture.refused("~/../../x").to_string();
     assert!(said.contains("`~` does not exist"), "{said}");
     assert_eq!(
-        yard.workspace().resolve("no\u{301}rmal"),
-        Ok(yard.workspace().root().join("no\u{301}rmal"))
+        workspace_fixture.workspace().resolve("no\u{301}rmal"),
+        Ok(workspace_fixture.workspace().root().join("no\u{301}rmal"))
     );
 }
 
 #[tokio::test]
-async fn further_directories_can_be_read_and_not_written() {
-    let mut yard = yard();
-    let workspace = yard
+async fn additional_directories_are_readable_only() {
+    let mut workspace_fixture = workspace_fixture();
+    let workspace = workspace_fixture
         .workspace()
         .clone()
-        .also_readable(&yard.outside)
+        .also_readable(&workspace_fixture.outside)
         .unwrap();
-    yard.workshop.context = context(workspace);
-    let secret = yard.outside.join("secret").display().to_string();
-    assert!(yard.workspace().resolve(&secret).is_err());
+    workspace_fixture.tool_fixture.context = context(workspace);
+    let secret = workspace_fixture
+        .outside
+        .join("secret")
+        .display()
+        .to_string();
+    assert!(workspace_fixture.workspace().resolve(&secret).is_err());
     assert_eq!(
-        yard.workspace().resolve_readable(&secret),
-        Ok(yard.outside.join("secret"))
+        workspace_fixture.workspace().resolve_readable(&secret),
+        Ok(workspace_fixture.outside.join("secret"))
     );
-    let shown = yard
-        .workshop
+    let shown = workspace_fixture
+        .tool_fixture
         .done("read_file", json!({"path": secret}))
         .await;
     assert!(shown.contains("the secret"), "{shown}");
     // Whoever may read other directories shares no answers with those who may not.
-    let reads = yard.workshop.registry.tool("read_file").unwrap();
+    let reads = workspace_fixture
+        .tool_fixture
+        .registry
+        .tool("read_file")
+        .unwrap();
     assert_eq!(
         reads
-            .implicit_inputs(&Arguments::new(), &yard.workshop.context)
+            .implicit_inputs(&Arguments::new(), &workspace_fixture.tool_fixture.context)
             .unwrap(),
-        json!([yard.outside])
+        json!([workspace_fixture.outside])
     );
-    let found = yard
-        .workshop
+    let found = workspace_fixture
+        .tool_fixture
         .done(
             "glob",
-            json!({"pattern": "**/secret", "path": yard.outside}),
+            json!({"pattern": "**/secret", "path": workspace_fixture.outside}),
         )
         .await;
     assert_eq!(found.lines().count(), 2, "{found}");
@@ -214,7 +233,7 @@ async fn further_directories_can_be_read_and_not_written() {
             json!({"patch": format!("*** Begin Patch\n*** Delete File: {secret}\n*** End Patch")}),
         ),
     ] {
-        let said = yard.workshop.fails(tool, arguments).await;
+        let said = workspace_fixture.tool_fixture.fails(tool, arguments).await;
         assert!(said.contains("outside the workspace"), "{said}");
     }
     assert_eq!(fs::read_to_string(&secret).unwrap(), "the secret\n");
@@ -223,10 +242,10 @@ async fn further_directories_can_be_read_and_not_written() {
 /// Every tool, for a path that leads outside.
 #[tokio::test]
 async fn no_tool_leaves_the_workspace_through_a_link() {
-    let yard = yard();
-    yard.link(&yard.outside, "out");
-    yard.link(yard.outside.join("secret"), "link");
-    yard.link(yard.outside.join("new"), "dangling");
+    let workspace_fixture = workspace_fixture();
+    workspace_fixture.link(&workspace_fixture.outside, "out");
+    workspace_fixture.link(workspace_fixture.outside.join("secret"), "link");
+    workspace_fixture.link(workspace_fixture.outside.join("new"), "dangling");
     let patch = |body: &str| json!({"patch": format!("*** Begin Patch\n{body}\n*** End Patch")});
     for (tool, arguments) in [
         ("read_file", json!({"path": "link"})),
@@ -258,71 +277,82 @@ async fn no_tool_leaves_the_workspace_through_a_link() {
             patch("*** Update File: src/file\n*** Move to: out/file"),
         ),
     ] {
-        let said = yard.workshop.fails(tool, arguments.clone()).await;
+        let said = workspace_fixture
+            .tool_fixture
+            .fails(tool, arguments.clone())
+            .await;
         assert!(
             said.contains("outside the workspace"),
             "{tool} {arguments}: {said}"
         );
     }
     // Links are listed as such, and not followed.
-    let listed = yard.workshop.done("list_dir", json!({"depth": 5})).await;
+    let listed = workspace_fixture
+        .tool_fixture
+        .done("list_dir", json!({"depth": 5}))
+        .await;
     assert_eq!(
         listed,
         "dangling@\nlink@\nout@\nsrc/\nsrc/deep/\nsrc/file\n"
     );
-    let found = yard.workshop.done("glob", json!({"pattern": "**"})).await;
+    let found = workspace_fixture
+        .tool_fixture
+        .done("glob", json!({"pattern": "**"}))
+        .await;
     assert_eq!(found, "dangling\nlink\nout\nsrc/file\n");
-    let found = yard
-        .workshop
+    let found = workspace_fixture
+        .tool_fixture
         .done("grep", json!({"pattern": "secret"}))
         .await;
     assert!(found.contains("no match in 1 file"), "{found}");
-    assert_eq!(fs::read_dir(&yard.outside).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(&workspace_fixture.outside).unwrap().count(), 2);
     assert_eq!(
-        fs::read_to_string(yard.outside.join("secret")).unwrap(),
+        fs::read_to_string(workspace_fixture.outside.join("secret")).unwrap(),
         "the secret\n"
     );
 }
 
 #[tokio::test]
-async fn links_that_stay_inside_are_followed_and_kept() {
-    let yard = yard();
-    yard.link("src", "also");
-    yard.link("../../src/file", "src/deep/up");
-    let workshop = &yard.workshop;
+async fn links_inside_of_the_workspace_are_followed_and_kept() {
+    let workspace_fixture = workspace_fixture();
+    workspace_fixture.link("src", "also");
+    workspace_fixture.link("../../src/file", "src/deep/up");
+    let tool_fixture = &workspace_fixture.tool_fixture;
     assert!(
-        workshop
+        tool_fixture
             .done("read_file", json!({"path": "also/deep/up"}))
             .await
             .contains("inside")
     );
-    workshop
+    tool_fixture
         .done(
             "write_file",
             json!({"path": "also/deep/up", "content": "new\n"}),
         )
         .await;
-    assert_eq!(workshop.read("src/file"), "new\n");
+    assert_eq!(tool_fixture.read("src/file"), "new\n");
     assert!(
-        fs::symlink_metadata(workshop.path("src/deep/up"))
+        fs::symlink_metadata(tool_fixture.path("src/deep/up"))
             .unwrap()
             .is_symlink()
     );
-    workshop
+    tool_fixture
         .done(
             "write_file",
             json!({"path": "also/made/here", "content": "x"}),
         )
         .await;
-    assert_eq!(workshop.read("src/made/here"), "x");
+    assert_eq!(tool_fixture.read("src/made/here"), "x");
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_not_opened() {
-    let yard = yard();
-    let pipe = yard.workshop.path("pipe");
+async fn special_files_are_not_opened() {
+    let workspace_fixture = workspace_fixture();
+    let pipe = workspace_fixture.tool_fixture.path("pipe");
     rustix::fs::mkfifoat(CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
-    let _socket = std::os::unix::net::UnixListener::bind(yard.workshop.path("socket")).unwrap();
+    let _socket =
+        std::os::unix::net::UnixListener::bind(workspace_fixture.tool_fixture.path("socket"))
+            .unwrap();
     for (path, what) in [("pipe", "a named pipe"), ("socket", "a socket")] {
         for (tool, arguments) in [
             ("read_file", json!({"path": path})),
@@ -334,34 +364,39 @@ async fn what_is_no_file_is_not_opened() {
             ("write_file", json!({"path": path, "content": "x"})),
             ("list_dir", json!({"path": path})),
         ] {
-            let said = yard.workshop.fails(tool, arguments).await;
+            let said = workspace_fixture.tool_fixture.fails(tool, arguments).await;
             assert!(said.contains(what), "{tool}: {said}");
         }
     }
     assert!(
-        yard.workshop
+        workspace_fixture
+            .tool_fixture
             .done("list_dir", json!({}))
             .await
             .starts_with("pipe|\nsocket|\n")
     );
     // A search passes by.
-    let found = yard
-        .workshop
+    let found = workspace_fixture
+        .tool_fixture
         .done("grep", json!({"pattern": "inside"}))
         .await;
     assert!(found.starts_with("src/file\n"), "{found}");
 }
 
-/// Somebody swaps a directory for a link to the outside, and back, as fast as they can.
+/// Swaps a directory and a link to the outside, as fast as possible.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_swap_between_looking_and_opening_leads_nowhere() {
-    let yard = yard();
-    let root = yard.workspace().root().to_owned();
+async fn swapped_link_between_check_and_open_is_not_followed() {
+    let workspace_fixture = workspace_fixture();
+    let root = workspace_fixture.workspace().root().to_owned();
     fs::write(root.join("src/secret"), "inside\n").unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let swapping = {
-        let (root, outside, stop) = (root.clone(), yard.outside.clone(), Arc::clone(&stop));
+        let (root, outside, stop) = (
+            root.clone(),
+            workspace_fixture.outside.clone(),
+            Arc::clone(&stop),
+        );
         symlink(&outside, root.join("evil")).unwrap();
         std::thread::spawn(move || {
             let (source, evil) = (root.join("src"), root.join("evil"));
@@ -375,34 +410,40 @@ async fn a_swap_between_looking_and_opening_leads_nowhere() {
     };
     let mut read = 0;
     for index in 0..400 {
-        let output = yard
-            .workshop
+        let output = workspace_fixture
+            .tool_fixture
             .call("read_file", json!({"path": "src/secret"}))
             .await;
         assert!(!text(&output).contains("the secret"), "{}", text(&output));
         read += usize::from(!output.is_error);
-        let output = yard
-            .workshop
+        let output = workspace_fixture
+            .tool_fixture
             .call("grep", json!({"pattern": "secret", "path": "src"}))
             .await;
         assert!(!text(&output).contains("the secret"), "{}", text(&output));
         let content = json!({"path": format!("src/made/{index}"), "content": "x"});
-        yard.workshop.call("write_file", content).await;
+        workspace_fixture
+            .tool_fixture
+            .call("write_file", content)
+            .await;
         let gone =
             json!({"patch": "*** Begin Patch\n*** Delete File: src/sub/secret\n*** End Patch"});
-        yard.workshop.call("apply_patch", gone).await;
+        workspace_fixture
+            .tool_fixture
+            .call("apply_patch", gone)
+            .await;
     }
     stop.store(true, Ordering::Relaxed);
     swapping.join().unwrap();
     assert!(read > 0, "nothing was ever read");
-    let mut left: Vec<_> = fs::read_dir(&yard.outside)
+    let mut left: Vec<_> = fs::read_dir(&workspace_fixture.outside)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
     left.sort();
     assert_eq!(left, ["secret", "sub"]);
     assert_eq!(
-        fs::read_to_string(yard.outside.join("sub/secret")).unwrap(),
+        fs::read_to_string(workspace_fixture.outside.join("sub/secret")).unwrap(),
         "the secret\n"
     );
 }

@@ -32,7 +32,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_object_is_found_in_prose_and_in_blocks() {
+    fn object_is_found_in_prose_and_code_blocks() {
         for text in [
             r#"{"a": "```{"}"#,
             "Sure:\n{\"a\": \"```{\"}\nDone.",

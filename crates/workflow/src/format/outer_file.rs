@@ -131,7 +131,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_setting_holds_for_a_run_or_for_the_nodes_of_a_file() {
+    fn every_setting_is_run_wide_or_per_file() {
         let schema = crate::format::schema(&crate::actions::builtin());
         let settings = schema["properties"]["settings"]["properties"].as_object();
         let mut known: Vec<&str> = settings.unwrap().keys().map(String::as_str).collect();

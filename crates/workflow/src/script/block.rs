@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lines_that_begin_outside_of_strings_are_indented() {
+    fn only_lines_outside_of_strings_are_indented() {
         let source = "if x:\n  y = '''a\n b\n'''\n\n  return f\"\"\"{\n1}\n\"\"\"";
         let program = prepare(source).unwrap();
         let expected = "def __block__(state, variables, json):\n if x:\n   y = '''a\n b\n\
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_the_block_assigns() {
+    fn assigned_names_of_a_block_are_listed() {
         let source = "a = b\n(c, d), *e = f\ng += 1\nfor h in i: pass\nwith j as k: pass\n(l := 1)\n\
                       [m for m in n]\n_o = p.q = 1\nimport r\nstate = 1\ndef s(t): u = 1\n";
         let parsed = parse(source).unwrap();
@@ -447,7 +447,7 @@ mod tests {
         }
 
         #[test]
-        fn every_line_keeps_its_number(
+        fn every_line_keeps_its_number_in_the_program(
             before in 0_u32..30,
             after in 0_u32..5,
             first_line in 1_u32..1_000,
@@ -463,7 +463,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in r#"[a-c=:()\[\]{}'"\n \\fr#.]{0,60}"#) {
+        fn arbitrary_text_does_not_panic(text in r#"[a-c=:()\[\]{}'"\n \\fr#.]{0,60}"#) {
             let _: Result<Program, BlockError> = prepare(&text);
             let _: Result<ScriptResult, ScriptFailure> = run(text, 1);
         }

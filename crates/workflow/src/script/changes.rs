@@ -139,7 +139,7 @@ mod tests {
     use crate::script::block::parse;
 
     #[test]
-    fn writes_to_state_are_detected_and_reads_are_not() {
+    fn writes_to_state_are_detected() {
         for source in [
             "state['a'] = 1",
             "del state['a']",

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_constant_becomes_an_expression_and_literals_stay() {
+    fn constants_are_replaced_outside_of_literals() {
         let replace_constants =
             |source: &str| replace_constants(source, |name| ["n", "limit_2"].contains(&name));
         for (source, expected) in [

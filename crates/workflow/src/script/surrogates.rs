@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_read_as_python_reads_them() {
+    fn escapes_are_decoded_as_by_python() {
         for (literal, expected) in [
             (r#""\ud800""#, Some((1, r"\ud800"))),
             (r#""é\\\uDFFF""#, Some((5, r"\uDFFF"))),

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_are_found_and_python_is_not_taken_for_them() {
+    fn templates_are_distinguished_from_python() {
         let first = |source: &'static str| first(source, |name| name == "limit");
         for (source, expected) in [
             ("x = '{{ state.x }}'", Some(("{{ state.x }}", 1))),

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_lookups_are_paths() {
+    fn plain_lookups_are_recognized_as_paths() {
         for path in [
             "state.a",
             " state.a.b ",

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_are_the_text_between_expressions() {
+    fn literals_are_split_from_expressions() {
         let source = "a{{ x }}b{% if y %}c{% endif %}";
         assert_eq!(words(source, &template(source).literals), ["a", "b", "c"]);
         let source = "{% raw %}${x}{% endraw %}d";
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn inserting_a_secret_is_not_deriving_from_it() {
+    fn inserting_a_secret_does_not_count_as_deriving() {
         assert!(
             !template("Bearer {{ secrets.A }} {{ state.secrets | upper }}").derives_from_secrets
         );
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_scanned_to_its_end() {
+    fn unterminated_templates_do_not_panic() {
         for source in [
             "{{",
             "{{ 'a",

@@ -6,16 +6,16 @@ use cachalot_simulator::{Fault, Script, ScriptedReply, ScriptedStop};
 use cachalot_workflow::Planned;
 use serde_json::{Value, json};
 
+use crate::fakes::provider::KEY;
+use crate::fakes::{Provider, TestAgentHost};
+use crate::fixture::Fixture;
 use crate::llm::asking;
-use crate::stand_ins::provider::KEY;
-use crate::stand_ins::{Provider, TestAgentHost};
-use crate::world::World;
 
 /// A run that has agents in its file.
-fn agents(provider: &Provider, file: &str) -> World {
-    let mut world = asking(provider, file);
-    world.runtime.agent_host = Some(Arc::new(TestAgentHost::of(&world.runtime)));
-    world
+fn agents(provider: &Provider, file: &str) -> Fixture {
+    let mut fixture = asking(provider, file);
+    fixture.runtime.agent_host = Some(Arc::new(TestAgentHost::of(&fixture.runtime)));
+    fixture
 }
 
 const PLAIN: &str = "
@@ -38,8 +38,8 @@ fn dollars(answer: &Value) -> f64 {
 #[tokio::test]
 async fn the_entry_agent_answers_and_reports_usage() {
     let provider = Provider::answers(["The whale dives."]);
-    let world = agents(&provider, PLAIN);
-    let answer = world
+    let fixture = agents(&provider, PLAIN);
+    let answer = fixture
         .ok("agent.run", json!({ "input": "What does it do?" }))
         .await;
     assert_eq!(
@@ -53,7 +53,7 @@ async fn the_entry_agent_answers_and_reports_usage() {
     assert!(answer["usage"]["input_tokens"].as_u64() > Some(5));
     let sent = provider.last().to_string();
     assert!(sent.contains("You answer in one sentence.") && sent.contains("What does it do?"));
-    world
+    fixture
         .ok(
             "actions.agent_run",
             json!({ "input": "Hi", "agent": "helper" }),
@@ -65,8 +65,8 @@ async fn the_entry_agent_answers_and_reports_usage() {
 #[tokio::test]
 async fn missing_agents_and_files_are_reported_with_suggestions() {
     let provider = Provider::built_in();
-    let world = agents(&provider, PLAIN);
-    let failure = world
+    let fixture = agents(&provider, PLAIN);
+    let failure = fixture
         .fails("agent.run", json!({ "input": "Hi", "agent": "hleper" }))
         .await;
     assert_eq!(failure.kind, "validation_error");
@@ -76,7 +76,7 @@ async fn missing_agents_and_files_are_reported_with_suggestions() {
             .contains("parameter `agent` is `hleper`: did you mean `helper`?"),
         "{failure}"
     );
-    let failure = world.fails("agent.run", json!({ "input": "" })).await;
+    let failure = fixture.fails("agent.run", json!({ "input": "" })).await;
     assert!(
         failure.message.contains("parameter `input` is empty"),
         "{failure}"
@@ -106,14 +106,14 @@ async fn missing_agents_and_files_are_reported_with_suggestions() {
 }
 
 #[tokio::test]
-async fn the_settings_of_the_file_hold_for_its_agents() {
+async fn llm_settings_of_the_file_apply_to_its_agents() {
     let provider = Provider::built_in();
     let file = "
 settings: {llm: {temperature: 0.3, max_tokens: 77}}
 agents: {root: {model: gpt-4o-mini, instruction: You help.}}
 ";
-    let world = agents(&provider, file);
-    world.ok("agent.run", json!({ "input": "Hi" })).await;
+    let fixture = agents(&provider, file);
+    fixture.ok("agent.run", json!({ "input": "Hi" })).await;
     assert_eq!(provider.last()["temperature"], 0.3);
 }
 
@@ -123,12 +123,12 @@ agents:
 ";
 
 #[tokio::test]
-async fn another_file_is_relative_to_the_run_and_its_instructions_to_the_file() {
+async fn agent_file_is_relative_to_the_run_and_instructions_to_the_file() {
     let provider = Provider::built_in();
-    let world = agents(&provider, "name: a");
-    world.file("teams/other.yaml", OTHER);
-    world.file("teams/told.md", "You are told in a file.");
-    world
+    let fixture = agents(&provider, "name: a");
+    fixture.file("teams/other.yaml", OTHER);
+    fixture.file("teams/told.md", "You are told in a file.");
+    fixture
         .ok(
             "agent.run",
             json!({ "input": "Hi", "file": "teams/other.yaml" }),
@@ -141,14 +141,17 @@ async fn another_file_is_relative_to_the_run_and_its_instructions_to_the_file() 
             .contains("You are told in a file.")
     );
     assert_eq!(
-        world.file_dependencies(
+        fixture.file_dependencies(
             "agent.run",
             json!({ "input": "Hi", "file": "teams/other.yaml" })
         ),
-        [world.path("teams/other.yaml"), world.path("teams/told.md")]
+        [
+            fixture.path("teams/other.yaml"),
+            fixture.path("teams/told.md")
+        ]
     );
     assert!(
-        world
+        fixture
             .file_dependencies("agent.run", json!({ "input": "Hi" }))
             .is_empty()
     );
@@ -156,14 +159,14 @@ async fn another_file_is_relative_to_the_run_and_its_instructions_to_the_file() 
         ("teams/nothing.yaml", "not_found", "nothing.yaml"),
         ("teams/told.md", "validation_error", "told.md"),
     ] {
-        let failure = world
+        let failure = fixture
             .fails("agent.run", json!({ "input": "Hi", "file": file }))
             .await;
         assert_eq!(failure.kind, kind);
         assert!(failure.message.contains(says), "{failure}");
     }
-    world.file("teams/told.yaml", "agents: {root: {modle: x}}");
-    let failure = world
+    fixture.file("teams/told.yaml", "agents: {root: {modle: x}}");
+    let failure = fixture
         .fails(
             "agent.run",
             json!({ "input": "Hi", "file": "teams/told.yaml" }),
@@ -190,9 +193,9 @@ async fn tools_run_in_the_directory_of_the_run_and_are_reported() {
         ScriptedReply::call("read_file", json!({ "path": "note.md" })),
         ScriptedReply::text("It says: depth."),
     ]);
-    let world = agents(&provider, READER);
-    world.file("note.md", "depth");
-    let answer = world
+    let fixture = agents(&provider, READER);
+    fixture.file("note.md", "depth");
+    let answer = fixture
         .ok("agent.run", json!({ "input": "Read note.md" }))
         .await;
     assert_eq!(
@@ -204,9 +207,12 @@ async fn tools_run_in_the_directory_of_the_run_and_are_reported() {
         (&json!("It says: depth."), &json!(2), &json!(1))
     );
     assert!(provider.last().to_string().contains("depth"));
-    let told = world.events.printed();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].1.starts_with("root: read_file "), "{told:?}");
+    let reported = fixture.events.printed();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(
+        reported[0].1.starts_with("root: read_file "),
+        "{reported:?}"
+    );
 }
 
 #[tokio::test]
@@ -218,12 +224,12 @@ async fn calls_that_need_approval_are_denied_without_a_user() {
         ),
         ScriptedReply::text("I may not."),
     ]);
-    let world = agents(&provider, READER);
-    let answer = world
+    let fixture = agents(&provider, READER);
+    let answer = fixture
         .ok("agent.run", json!({ "input": "Write note.md" }))
         .await;
     assert_eq!(answer["text"], "I may not.");
-    assert!(!world.path("note.md").exists());
+    assert!(!fixture.path("note.md").exists());
     assert!(
         provider
             .last()
@@ -233,7 +239,7 @@ async fn calls_that_need_approval_are_denied_without_a_user() {
 }
 
 #[tokio::test]
-async fn agents_delegate() {
+async fn agents_delegate_to_sub_agents() {
     let team = "
 agents:
   root: {model: gpt-4o-mini, instruction: You lead., sub_agents: [helper]}
@@ -247,8 +253,10 @@ agents:
         ScriptedReply::text("2250 m"),
         ScriptedReply::text("It is 2250 m."),
     ]);
-    let world = agents(&provider, team);
-    let answer = world.ok("agent.run", json!({ "input": "How deep?" })).await;
+    let fixture = agents(&provider, team);
+    let answer = fixture
+        .ok("agent.run", json!({ "input": "How deep?" }))
+        .await;
     assert_eq!(
         (&answer["text"], &answer["model_calls"]),
         (&json!("It is 2250 m."), &json!(3))
@@ -256,7 +264,7 @@ agents:
 }
 
 #[tokio::test]
-async fn a_model_that_fails_fails_the_step_with_its_kind() {
+async fn failing_model_fails_the_step_with_its_kind() {
     for (fault, kind, retryable) in [
         (Fault::status(401), "unauthorized", false),
         (Fault::status(402), "out_of_credit", false),
@@ -301,14 +309,14 @@ async fn the_stop_reason_is_reported() {
 }
 
 #[tokio::test]
-async fn an_agent_spends_of_the_budget_of_the_run() {
+async fn agent_step_spends_the_budget_of_the_run() {
     let provider = Provider::answers(["The whale dives."]);
     let limited = format!("{PLAIN}budget: {{max_tokens: 40}}");
-    let world = agents(&provider, &limited);
+    let fixture = agents(&provider, &limited);
     let arguments = || json!({ "input": "What does it do?" });
     let mut calls = 0;
     let failure = loop {
-        match world.run("agent.run", arguments()).await {
+        match fixture.run("agent.run", arguments()).await {
             Ok(answer) => assert_eq!(answer["stop_reason"], "end"),
             Err(failure) => break failure,
         }
@@ -323,45 +331,45 @@ async fn an_agent_spends_of_the_budget_of_the_run() {
         "{failure}"
     );
     assert_eq!(provider.requests(), calls);
-    let failure = world
+    let failure = fixture
         .fails("llm.call", json!({ "model": "small", "prompt": "Hi" }))
         .await;
     assert_eq!(failure.kind, "over_budget");
 }
 
-/// What an agent does in the middle of its work counts, too.
+/// Calls of an agent before its end count as well.
 #[tokio::test]
-async fn the_budget_ends_an_agent_in_the_middle_and_the_run_with_it() {
+async fn exhausted_budget_ends_the_agent_and_the_run() {
     let provider = Provider::replies([ScriptedReply::call("list_dir", json!({ "path": "." }))]);
     let limited =
         format!("{READER}    max_consecutive_tool_calls: 0\nbudget: {{max_tokens: 9000}}");
-    let world = agents(&provider, &limited);
-    let failure = world.fails("agent.run", json!({ "input": "Go" })).await;
+    let fixture = agents(&provider, &limited);
+    let failure = fixture.fails("agent.run", json!({ "input": "Go" })).await;
     assert_eq!(failure.kind, "over_budget", "{failure}");
     assert!(provider.requests() > 1);
 }
 
 #[tokio::test]
-async fn the_budget_of_another_file_is_its_own() {
+async fn agent_file_has_its_own_budget() {
     let provider = Provider::replies([ScriptedReply::call("list_dir", json!({ "path": "." }))]);
-    let world = agents(&provider, "name: a");
-    world.file(
+    let fixture = agents(&provider, "name: a");
+    fixture.file(
         "other.yaml",
         format!("{READER}    max_consecutive_tool_calls: 0\nbudget: {{max_tokens: 9000}}"),
     );
-    let answer = world
+    let answer = fixture
         .ok("agent.run", json!({ "input": "Go", "file": "other.yaml" }))
         .await;
     assert_eq!(answer["stop_reason"], "budget");
-    assert!(world.runtime.meter.check().is_ok());
-    assert!(world.runtime.meter.spent().tokens > 0);
+    assert!(fixture.runtime.meter.check().is_ok());
+    assert!(fixture.runtime.meter.spent().tokens > 0);
 }
 
 #[tokio::test]
 async fn a_plan_reports_a_miss() {
     let provider = Provider::built_in();
-    let world = agents(&provider, PLAIN);
-    let planned = world
+    let fixture = agents(&provider, PLAIN);
+    let planned = fixture
         .plan("agent.run", json!({ "input": "Hi" }))
         .await
         .unwrap();
@@ -373,7 +381,7 @@ async fn a_plan_reports_a_miss() {
             reason
         }
     );
-    let wrong = world
+    let wrong = fixture
         .plan("agent.run", json!({ "input": "Hi", "agent": "nobody" }))
         .await;
     assert_eq!(wrong.unwrap_err().kind, "validation_error");

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 #[tokio::test]
-async fn rows_become_mappings_by_the_header() {
-    let world = World::new();
+async fn rows_with_a_header_are_mappings() {
+    let fixture = Fixture::new();
     let text = "\u{feff}name,note\nada,\"a, \"\"quoted\"\"\nnote\"\nbob,\n";
     assert_eq!(
-        world.ok("csv.parse", json!({"text": text})).await,
+        fixture.ok("csv.parse", json!({"text": text})).await,
         json!({
             "data": [{"name": "ada", "note": "a, \"quoted\"\nnote"}, {"name": "bob", "note": ""}],
             "headers": ["name", "note"],
@@ -21,8 +21,8 @@ async fn rows_become_mappings_by_the_header() {
 
 #[tokio::test]
 async fn rows_without_a_header_are_lists() {
-    let world = World::new();
-    let parsed = world
+    let fixture = Fixture::new();
+    let parsed = fixture
         .ok(
             "csv.parse",
             json!({"text": "1;2\n3;4", "delimiter": ";", "header": "false"}),
@@ -32,7 +32,7 @@ async fn rows_without_a_header_are_lists() {
         parsed,
         json!({"data": [["1", "2"], ["3", "4"]], "headers": [], "row_count": 2, "success": true})
     );
-    let parsed = world
+    let parsed = fixture
         .ok(
             "csv.parse",
             json!({"text": "a\tb\n1\t2", "delimiter": "\t"}),
@@ -40,21 +40,21 @@ async fn rows_without_a_header_are_lists() {
         .await;
     assert_eq!(parsed["data"], json!([{"a": "1", "b": "2"}]));
     assert_eq!(
-        world.ok("csv.parse", json!({"text": ""})).await["row_count"],
+        fixture.ok("csv.parse", json!({"text": ""})).await["row_count"],
         0
     );
 }
 
 #[tokio::test]
-async fn has_header_is_another_name_of_header() {
-    let world = World::new();
+async fn has_header_is_an_alias_of_header() {
+    let fixture = Fixture::new();
     let lists = json!({"text": "1,2", "has_header": "false"});
     assert_eq!(
-        world.ok("csv.parse", lists).await["data"],
+        fixture.ok("csv.parse", lists).await["data"],
         json!([["1", "2"]])
     );
     let both = json!({"text": "1,2", "has_header": true, "header": false});
-    let failure = world.fails("csv.parse", both).await;
+    let failure = fixture.fails("csv.parse", both).await;
     assert!(
         failure
             .message
@@ -64,37 +64,37 @@ async fn has_header_is_another_name_of_header() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_as_well() {
-    let world = World::new();
-    world.file("t.csv", "a\n1\n");
+async fn file_argument_is_read() {
+    let fixture = Fixture::new();
+    fixture.file("t.csv", "a\n1\n");
     assert_eq!(
-        world
+        fixture
             .ok("actions.csv_parse", json!({"path": "t.csv"}))
             .await["data"],
         json!([{"a": "1"}])
     );
     assert_eq!(
-        world
+        fixture
             .fails("csv.parse", json!({"path": "absent.csv"}))
             .await
             .kind,
         "not_found"
     );
-    world.file("latin.csv", b"a\n\xe9\n");
+    fixture.file("latin.csv", b"a\n\xe9\n");
     assert!(
-        world
+        fixture
             .fails("csv.parse", json!({"path": "latin.csv"}))
             .await
             .message
             .contains("UTF-8")
     );
     assert!(
-        !world
+        !fixture
             .implicit("csv.parse", json!({"path": "t.csv"}))
             .is_null()
     );
     assert!(
-        world
+        fixture
             .implicit("csv.parse", json!({"text": "t.csv"}))
             .is_null()
     );
@@ -102,9 +102,9 @@ async fn a_file_is_read_as_well() {
 
 #[tokio::test]
 async fn ambiguous_input_is_an_error() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let message = async |arguments| {
-        let failure = world.fails("csv.parse", arguments).await;
+        let failure = fixture.fails("csv.parse", arguments).await;
         assert_eq!(failure.kind, "validation_error");
         failure.message
     };

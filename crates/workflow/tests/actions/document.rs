@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::stand_ins::Server;
-use crate::world::World;
+use crate::fakes::Server;
+use crate::fixture::Fixture;
 
 /// A PDF with one line of text on each page.
 fn pdf(pages: &[&str]) -> Vec<u8> {
@@ -53,18 +53,18 @@ fn pdf(pages: &[&str]) -> Vec<u8> {
     out
 }
 
-async fn text(world: &World, path: &str) -> Value {
-    let found = world.ok("document.text", json!({"path": path})).await;
+async fn text(fixture: &Fixture, path: &str) -> Value {
+    let found = fixture.ok("document.text", json!({"path": path})).await;
     assert_eq!(found["success"], true);
     found
 }
 
 #[tokio::test]
-async fn the_text_of_a_pdf_with_its_pages() {
-    let world = World::new();
-    world.file("two.pdf", pdf(&["First page", "Second page"]));
-    world.file("unnamed", pdf(&["Found by its content"]));
-    let found = text(&world, "two.pdf").await;
+async fn pdf_text_is_extracted_with_pages() {
+    let fixture = Fixture::new();
+    fixture.file("two.pdf", pdf(&["First page", "Second page"]));
+    fixture.file("unnamed", pdf(&["Found by its content"]));
+    let found = text(&fixture, "two.pdf").await;
     assert_eq!(
         (&found["format"], &found["pages"]),
         (&json!("pdf"), &json!(2))
@@ -74,7 +74,7 @@ async fn the_text_of_a_pdf_with_its_pages() {
         whole.find("First page").unwrap() < whole.find("Second page").unwrap(),
         "{whole}"
     );
-    let found = text(&world, "unnamed").await;
+    let found = text(&fixture, "unnamed").await;
     assert_eq!(
         (&found["format"], &found["pages"]),
         (&json!("pdf"), &json!(1))
@@ -82,51 +82,51 @@ async fn the_text_of_a_pdf_with_its_pages() {
 }
 
 #[tokio::test]
-async fn a_damaged_pdf_fails_its_node_and_nothing_else() {
-    let world = World::new();
+async fn damaged_pdf_fails_its_node_only() {
+    let fixture = Fixture::new();
     let whole = pdf(&["text"]);
-    world.file("cut.pdf", &whole[..whole.len() / 2]);
-    world.file("none.pdf", "this is no PDF");
-    world.file("empty.pdf", "");
+    fixture.file("cut.pdf", &whole[..whole.len() / 2]);
+    fixture.file("none.pdf", "this is no PDF");
+    fixture.file("empty.pdf", "");
     // An encoding that the reader does not know makes it panic.
     let torn = String::from_utf8(whole.clone())
         .unwrap()
         .replace("/WinAnsiEncoding", "/NoSuchEncoding1");
-    world.file("torn.pdf", torn);
+    fixture.file("torn.pdf", torn);
     for name in ["cut.pdf", "none.pdf", "empty.pdf", "torn.pdf"] {
-        let failure = world.fails("document.text", json!({"path": name})).await;
+        let failure = fixture.fails("document.text", json!({"path": name})).await;
         assert_eq!(failure.kind, "document_error", "{name}: {failure}");
         assert!(failure.message.contains(name), "{failure}");
     }
-    world.file("whole.pdf", whole);
-    assert_eq!(text(&world, "whole.pdf").await["pages"], 1);
+    fixture.file("whole.pdf", whole);
+    assert_eq!(text(&fixture, "whole.pdf").await["pages"], 1);
 }
 
 #[tokio::test]
-async fn a_pdf_that_is_made_to_exhaust_its_reader_fails_its_node_and_nothing_else() {
-    let world = World::new();
+async fn malicious_pdf_fails_its_node_only() {
+    let fixture = Fixture::new();
     let deep = "[".repeat(3_000_000);
     let whole = String::from_utf8(pdf(&["text"])).unwrap();
-    world.file("deep-object.pdf", whole.replace("/WinAnsiEncoding", &deep));
-    world.file("deep-content.pdf", pdf(&[&format!("x) Tj {deep} (y")]));
+    fixture.file("deep-object.pdf", whole.replace("/WinAnsiEncoding", &deep));
+    fixture.file("deep-content.pdf", pdf(&[&format!("x) Tj {deep} (y")]));
     let cycle = String::from_utf8(pdf(&["text"]))
         .unwrap()
         .replace("/Kids [4 0 R ]", "/Kids [2 0 R ]");
-    world.file("cycle.pdf", cycle);
+    fixture.file("cycle.pdf", cycle);
     for name in ["deep-object.pdf", "deep-content.pdf", "cycle.pdf"] {
-        let _ = world.run("document.text", json!({"path": name})).await;
+        let _ = fixture.run("document.text", json!({"path": name})).await;
     }
 }
 
 #[tokio::test]
 async fn html_becomes_markdown_without_scripts() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let page = "<!DOCTYPE html><html><head><title>T</title><style>p {}</style></head><body><h1>Head</h1>\
                 <script>alert(1)</script><p>Some <b>bold</b> &amp; <a href=\"/x\">link</a></p><ul><li>one</li></ul></body></html>";
-    world.file("p.html", page);
-    world.file("unnamed", format!("  \n{page}"));
+    fixture.file("p.html", page);
+    fixture.file("unnamed", format!("  \n{page}"));
     for name in ["p.html", "unnamed"] {
-        let found = text(&world, name).await;
+        let found = text(&fixture, name).await;
         assert_eq!(found["format"], "html");
         assert!(found.get("pages").is_none());
         let markdown = found["text"].as_str().unwrap();
@@ -144,44 +144,44 @@ async fn html_becomes_markdown_without_scripts() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_nested_without_end_fails_its_node_and_nothing_else() {
-    let world = World::new();
-    world.file("deep.html", "<div>".repeat(5_000));
-    let failure = world
+async fn endlessly_nested_page_fails_its_node_only() {
+    let fixture = Fixture::new();
+    fixture.file("deep.html", "<div>".repeat(5_000));
+    let failure = fixture
         .fails("document.text", json!({"path": "deep.html"}))
         .await;
     assert!(
         failure.kind == "document_error" && failure.message.contains("nested deeper"),
         "{failure}"
     );
-    world.file("ok.html", format!("{}text", "<div>".repeat(1_500)));
-    assert_eq!(text(&world, "ok.html").await["text"], "text");
+    fixture.file("ok.html", format!("{}text", "<div>".repeat(1_500)));
+    assert_eq!(text(&fixture, "ok.html").await["text"], "text");
 }
 
 #[tokio::test]
-async fn text_is_left_as_it_is() {
-    let world = World::new();
-    world.file("a.md", "\u{feff}# Ä\n");
-    world.file("b.log", "line\n<html> later");
+async fn text_documents_are_unchanged() {
+    let fixture = Fixture::new();
+    fixture.file("a.md", "\u{feff}# Ä\n");
+    fixture.file("b.log", "line\n<html> later");
     assert_eq!(
-        text(&world, "a.md").await,
+        text(&fixture, "a.md").await,
         json!({"text": "# Ä\n", "format": "markdown", "success": true})
     );
     assert_eq!(
-        text(&world, "b.log").await,
+        text(&fixture, "b.log").await,
         json!({"text": "line\n<html> later", "format": "text", "success": true})
     );
-    world.file("empty", "");
-    assert_eq!(text(&world, "empty").await["text"], "");
+    fixture.file("empty", "");
+    assert_eq!(text(&fixture, "empty").await["text"], "");
 }
 
 #[tokio::test]
 async fn unsupported_formats_are_reported() {
-    let world = World::new();
-    world.file("x.docx", b"PK\x03\x04\xff\xff\0");
-    world.file("x.bin", b"\0\x01\xff");
-    world.file("latin.txt", b"caf\xe9");
-    let failure = world
+    let fixture = Fixture::new();
+    fixture.file("x.docx", b"PK\x03\x04\xff\xff\0");
+    fixture.file("x.bin", b"\0\x01\xff");
+    fixture.file("latin.txt", b"caf\xe9");
+    let failure = fixture
         .fails("document.text", json!({"path": "x.docx"}))
         .await;
     assert!(
@@ -189,21 +189,21 @@ async fn unsupported_formats_are_reported() {
         "{failure}"
     );
     assert_eq!(
-        world
+        fixture
             .fails("document.text", json!({"path": "x.bin"}))
             .await
             .kind,
         "document_error"
     );
     assert!(
-        world
+        fixture
             .fails("document.text", json!({"path": "latin.txt"}))
             .await
             .message
             .contains("not UTF-8")
     );
     assert_eq!(
-        world
+        fixture
             .fails("document.text", json!({"path": "absent.pdf"}))
             .await
             .kind,
@@ -212,12 +212,12 @@ async fn unsupported_formats_are_reported() {
 }
 
 #[tokio::test]
-async fn documents_come_from_servers_too() {
+async fn documents_are_read_from_servers() {
     let page = || async { ([("content-type", "text/html")], "<h1>Served</h1>") };
     let server = Server::start(axum::Router::new().route("/a/page.html", axum::routing::get(page)));
-    let world = World::new();
+    let fixture = Fixture::new();
     let found = text(
-        &world,
+        &fixture,
         &format!("{}/a/page.html?version=1.pdf", server.base_url()),
     )
     .await;
@@ -228,19 +228,22 @@ async fn documents_come_from_servers_too() {
 }
 
 #[tokio::test]
-async fn the_format_implied_by_the_name_is_keyed_with_file_content_keys() {
-    let world = World::new();
+async fn format_implied_by_the_name_is_keyed_with_file_content() {
+    let fixture = Fixture::new();
     for name in ["same.md", "same.html", "elsewhere/same.MD", "same"] {
-        world.file(name, "<p>one <b>two</b>");
+        fixture.file(name, "<p>one <b>two</b>");
     }
     let text = |path: &str| json!({"action": "document.text", "args": {"path": path}, "key_strategy": "file_content", "key_source": "path"});
-    assert_eq!(world.wrapped(text("same.md")).await.1["format"], "markdown");
-    let (hit, result) = world.wrapped(text("same.html")).await;
+    assert_eq!(
+        fixture.wrapped(text("same.md")).await.1["format"],
+        "markdown"
+    );
+    let (hit, result) = fixture.wrapped(text("same.html")).await;
     assert!(!hit && result["format"] == "html", "{result}");
-    let (hit, result) = world.wrapped(text("same")).await;
+    let (hit, result) = fixture.wrapped(text("same")).await;
     assert!(!hit && result["format"] == "text", "{result}");
     assert!(
-        world.wrapped(text("elsewhere/same.MD")).await.0,
+        fixture.wrapped(text("elsewhere/same.MD")).await.0,
         "the same in all that matters"
     );
 }

@@ -1,11 +1,11 @@
-//! What actions look at and what they would have announced to them: their witnesses and domains.
+//! Witnesses and domains of actions.
 
 use std::path::{Path, PathBuf};
 
 use cachalot_cache::Domain;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 fn sorted(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
@@ -13,8 +13,8 @@ fn sorted(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
 }
 
 #[test]
-fn actions_that_read_local_paths_depend_on_them() {
-    let world = World::new();
+fn actions_depend_on_the_local_files_they_read() {
+    let fixture = Fixture::new();
     for (action, argument) in [
         ("file.read", "path"),
         ("document.text", "path"),
@@ -22,8 +22,8 @@ fn actions_that_read_local_paths_depend_on_them() {
         ("storage.hash", "path"),
         ("llamaextract.extract", "file"),
     ] {
-        let looks = |path: &str| world.file_dependencies(action, json!({argument: path}));
-        assert_eq!(looks("d/f.txt"), [world.path("d/f.txt")], "{action}");
+        let looks = |path: &str| fixture.file_dependencies(action, json!({argument: path}));
+        assert_eq!(looks("d/f.txt"), [fixture.path("d/f.txt")], "{action}");
         assert_eq!(looks("/x/f.txt"), [Path::new("/x/f.txt")], "{action}");
         assert_eq!(looks("file:///x/f%20g"), [Path::new("/x/f g")], "{action}");
         for nowhere in ["https://example.org/f", "s3://b/k", ""] {
@@ -36,27 +36,27 @@ fn actions_that_read_local_paths_depend_on_them() {
         ("json.parse", json!({"text": "{}"})),
     ] {
         assert!(
-            world.file_dependencies(action, arguments).is_empty(),
+            fixture.file_dependencies(action, arguments).is_empty(),
             "{action}"
         );
     }
 }
 
 #[test]
-fn a_search_depends_on_every_visited_directory() {
-    let world = World::new();
+fn glob_depends_on_every_visited_directory() {
+    let fixture = Fixture::new();
     for name in [
         "a/one.md",
         "a/deep/deeper/two.md",
         "b/three.txt",
         ".hidden/four.md",
     ] {
-        world.file(name, "");
+        fixture.file(name, "");
     }
     let looks = |arguments: Value| {
-        let paths = world.file_dependencies("file.glob", arguments);
+        let paths = fixture.file_dependencies("file.glob", arguments);
         assert_eq!(paths, sorted(paths.clone()));
-        let below = |path: &PathBuf| path.strip_prefix(world.path("")).unwrap().to_owned();
+        let below = |path: &PathBuf| path.strip_prefix(fixture.path("")).unwrap().to_owned();
         let below: Vec<PathBuf> = paths.iter().map(below).collect();
         below
             .iter()
@@ -92,21 +92,21 @@ fn a_search_depends_on_every_visited_directory() {
 
 #[cfg(unix)]
 #[test]
-fn a_search_depends_on_links_that_may_lead_to_files() {
-    let world = World::new();
-    world.file("d/target", "");
-    std::os::unix::fs::symlink("d/target", world.path("link.md")).unwrap();
-    std::os::unix::fs::symlink("d", world.path("other")).unwrap();
-    let looks = world.file_dependencies("file.glob", json!({"pattern": "*.md"}));
-    assert_eq!(looks, [world.path(""), world.path("link.md")]);
+fn glob_depends_on_links_to_files() {
+    let fixture = Fixture::new();
+    fixture.file("d/target", "");
+    std::os::unix::fs::symlink("d/target", fixture.path("link.md")).unwrap();
+    std::os::unix::fs::symlink("d", fixture.path("other")).unwrap();
+    let looks = fixture.file_dependencies("file.glob", json!({"pattern": "*.md"}));
+    assert_eq!(looks, [fixture.path(""), fixture.path("link.md")]);
 }
 
 #[test]
-fn actions_that_read_long_term_memory_depend_on_it() {
-    let world = World::new();
+fn ltm_actions_depend_on_long_term_memory() {
+    let fixture = Fixture::new();
     let domains = |action: &str| {
-        let action = world.runtime.actions.get(action).unwrap();
-        action.domains(&serde_json::Map::new(), &world.runtime)
+        let action = fixture.runtime.actions.get(action).unwrap();
+        action.domains(&serde_json::Map::new(), &fixture.runtime)
     };
     assert_eq!(domains("ltm.retrieve"), [Domain::new("ltm")]);
     assert_eq!(domains("ltm.search"), [Domain::new("ltm")]);

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
-fn tree() -> World {
-    let world = World::new();
+fn tree() -> Fixture {
+    let fixture = Fixture::new();
     for name in [
         "b.md",
         "a.md",
@@ -16,13 +16,13 @@ fn tree() -> World {
         ".hidden/h.md",
         "docs/.h.md",
     ] {
-        world.file(name, "");
+        fixture.file(name, "");
     }
-    world
+    fixture
 }
 
-async fn files(world: &World, arguments: Value) -> Vec<String> {
-    let found = world.ok("file.glob", arguments).await;
+async fn files(fixture: &Fixture, arguments: Value) -> Vec<String> {
+    let found = fixture.ok("file.glob", arguments).await;
     assert_eq!(found["success"], true);
     let files: Vec<String> = serde_json::from_value(found["files"].clone()).unwrap();
     assert_eq!(found["count"], files.len());
@@ -31,7 +31,7 @@ async fn files(world: &World, arguments: Value) -> Vec<String> {
 
 #[tokio::test]
 async fn patterns_match_within_and_across_directories_in_order() {
-    let world = tree();
+    let fixture = tree();
     for (pattern, expected) in [
         ("*.md", vec!["a.md", "b.md"]),
         (
@@ -56,7 +56,7 @@ async fn patterns_match_within_and_across_directories_in_order() {
         ("docs/../c.*", vec!["c.txt"]),
     ] {
         assert_eq!(
-            files(&world, json!({"pattern": pattern})).await,
+            files(&fixture, json!({"pattern": pattern})).await,
             expected,
             "{pattern}"
         );
@@ -64,57 +64,60 @@ async fn patterns_match_within_and_across_directories_in_order() {
 }
 
 #[tokio::test]
-async fn names_with_a_dot_need_a_pattern_with_one() {
-    let world = tree();
+async fn hidden_names_need_a_pattern_with_a_dot() {
+    let fixture = tree();
     assert_eq!(
-        files(&world, json!({"pattern": ".hidden/*.md"})).await,
+        files(&fixture, json!({"pattern": ".hidden/*.md"})).await,
         [".hidden/h.md"]
     );
     assert_eq!(
-        files(&world, json!({"pattern": "docs/.*.md"})).await,
+        files(&fixture, json!({"pattern": "docs/.*.md"})).await,
         ["docs/.h.md"]
     );
 }
 
 #[tokio::test]
-async fn files_are_named_so_that_they_can_be_read() {
-    let world = tree();
-    let found = files(&world, json!({"pattern": "*.md", "directory": "docs"})).await;
+async fn listed_paths_can_be_passed_to_file_read() {
+    let fixture = tree();
+    let found = files(&fixture, json!({"pattern": "*.md", "directory": "docs"})).await;
     assert_eq!(found, ["docs/x.md"]);
-    world.ok("file.read", json!({"path": found[0]})).await;
+    fixture.ok("file.read", json!({"path": found[0]})).await;
     let elsewhere = tree();
     let found = files(
-        &world,
+        &fixture,
         json!({"pattern": "*.txt", "directory": elsewhere.path("").to_str()}),
     )
     .await;
     assert_eq!(found, [elsewhere.path("c.txt").to_str().unwrap()]);
     let absolute = format!("{}*.txt", elsewhere.path("").to_str().unwrap());
-    assert_eq!(files(&world, json!({"pattern": absolute})).await, found);
+    assert_eq!(files(&fixture, json!({"pattern": absolute})).await, found);
 }
 
 #[tokio::test]
 async fn invalid_patterns_and_directories_are_reported() {
-    let world = tree();
+    let fixture = tree();
     assert_eq!(
-        world
+        fixture
             .fails("file.glob", json!({"pattern": "[a"}))
             .await
             .kind,
         "validation_error"
     );
     assert_eq!(
-        world.fails("file.glob", json!({"pattern": ""})).await.kind,
+        fixture
+            .fails("file.glob", json!({"pattern": ""}))
+            .await
+            .kind,
         "validation_error"
     );
     assert_eq!(
-        world
+        fixture
             .fails("file.glob", json!({"pattern": "*", "directory": "absent"}))
             .await
             .kind,
         "not_found"
     );
-    let failure = world.fails("file.glob", json!({"patern": "*"})).await;
+    let failure = fixture.fails("file.glob", json!({"patern": "*"})).await;
     assert!(
         failure.message.contains("did you mean `pattern`?"),
         "{failure}"
@@ -123,18 +126,18 @@ async fn invalid_patterns_and_directories_are_reported() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn links_to_files_count_and_links_to_directories_are_not_followed() {
+async fn links_to_files_match_and_links_to_directories_are_not_followed() {
     use std::os::unix::fs::symlink;
-    let world = tree();
-    symlink(world.path("a.md"), world.path("link.md")).unwrap();
-    symlink(world.path(""), world.path("docs/loop")).unwrap();
-    symlink(world.path("gone"), world.path("dangling.md")).unwrap();
+    let fixture = tree();
+    symlink(fixture.path("a.md"), fixture.path("link.md")).unwrap();
+    symlink(fixture.path(""), fixture.path("docs/loop")).unwrap();
+    symlink(fixture.path("gone"), fixture.path("dangling.md")).unwrap();
     assert_eq!(
-        files(&world, json!({"pattern": "*.md"})).await,
+        files(&fixture, json!({"pattern": "*.md"})).await,
         ["a.md", "b.md", "link.md"]
     );
     assert_eq!(
-        files(&world, json!({"pattern": "docs/**/*.md"})).await,
+        files(&fixture, json!({"pattern": "docs/**/*.md"})).await,
         ["docs/deep/y.md", "docs/x.md"]
     );
 }

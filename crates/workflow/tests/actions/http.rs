@@ -10,10 +10,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use serde_json::{Value, json};
 
-use crate::stand_ins::Server;
-use crate::world::World;
+use crate::fakes::Server;
+use crate::fixture::Fixture;
 
-/// What arrived, told back as JSON.
+/// The received request, returned as JSON.
 async fn echo(
     method: axum::http::Method,
     uri: Uri,
@@ -97,10 +97,10 @@ fn server() -> Server {
 }
 
 #[tokio::test]
-async fn json_comes_back_as_data_and_anything_else_as_text() {
-    let (server, world) = (server(), World::new());
+async fn json_responses_are_data_and_others_text() {
+    let (server, fixture) = (server(), Fixture::new());
     let get = async |path: &str| {
-        world
+        fixture
             .ok(
                 "http.get",
                 json!({"url": format!("{}{path}", server.base_url())}),
@@ -119,9 +119,9 @@ async fn json_comes_back_as_data_and_anything_else_as_text() {
 }
 
 #[tokio::test]
-async fn the_request_contains_the_given_headers_and_query() {
-    let (server, world) = (server(), World::new());
-    let seen = world
+async fn headers_and_query_parameters_are_sent() {
+    let (server, fixture) = (server(), Fixture::new());
+    let seen = fixture
         .ok(
             "http.get",
             json!({
@@ -146,8 +146,8 @@ async fn the_request_contains_the_given_headers_and_query() {
 }
 
 #[tokio::test]
-async fn bodies_are_json_text_or_a_form() {
-    let (server, world) = (server(), World::new());
+async fn bodies_are_sent_as_json_text_or_form() {
+    let (server, fixture) = (server(), Fixture::new());
     let url = format!("{}/echo", server.base_url());
     let post = async |extra: Value| {
         let mut arguments = json!({"url": url});
@@ -155,7 +155,7 @@ async fn bodies_are_json_text_or_a_form() {
             .as_object_mut()
             .unwrap()
             .extend(extra.as_object().unwrap().clone());
-        world.ok("actions.http_post", arguments).await
+        fixture.ok("actions.http_post", arguments).await
     };
     let seen = post(json!({"json": {"n": 9_007_199_254_740_993_u64}})).await;
     assert_eq!(
@@ -180,15 +180,15 @@ async fn bodies_are_json_text_or_a_form() {
         )
     );
     assert_eq!(post(json!({})).await["body"], "");
-    let failure = world
+    let failure = fixture
         .fails("http.post", json!({"url": url, "json": 1, "body": "x"}))
         .await;
     assert!(failure.message.contains("exclude each other"), "{failure}");
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_failure_with_status_and_beginning() {
-    let (server, world) = (server(), World::new());
+async fn error_status_is_a_failure_with_status_and_excerpt() {
+    let (server, fixture) = (server(), Fixture::new());
     for (code, retryable) in [
         (400, false),
         (401, false),
@@ -199,7 +199,7 @@ async fn a_refusal_is_a_failure_with_status_and_beginning() {
         (500, true),
         (503, true),
     ] {
-        let failure = world
+        let failure = fixture
             .fails(
                 "http.get",
                 json!({"url": format!("{}/status/{code}?key=hidden", server.base_url())}),
@@ -226,13 +226,13 @@ async fn a_refusal_is_a_failure_with_status_and_beginning() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_or_too_slow_may_be_asked_again() {
-    let (server, world) = (server(), World::new());
+async fn connection_errors_and_timeouts_are_retryable() {
+    let (server, fixture) = (server(), Fixture::new());
     let closed = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
     };
-    let failure = world
+    let failure = fixture
         .fails(
             "http.get",
             json!({"url": format!("http://user:hunter2@{closed}/x?token=hunter2")}),
@@ -244,7 +244,7 @@ async fn a_server_that_is_not_there_or_too_slow_may_be_asked_again() {
     );
     assert!(!failure.message.contains("hunter2"), "{failure}");
     let begun = Instant::now();
-    let failure = world
+    let failure = fixture
         .fails(
             "http.get",
             json!({"url": format!("{}/slow", server.base_url()), "timeout": "0.2"}),
@@ -253,7 +253,7 @@ async fn a_server_that_is_not_there_or_too_slow_may_be_asked_again() {
     assert_eq!((failure.kind, failure.retryable), ("timeout", true));
     assert!(begun.elapsed() < Duration::from_secs(5));
     for timeout in [json!(0), json!(-1), json!(1e9), json!("soon")] {
-        let failure = world
+        let failure = fixture
             .fails(
                 "http.get",
                 json!({"url": format!("{}/text", server.base_url()), "timeout": timeout}),
@@ -264,10 +264,10 @@ async fn a_server_that_is_not_there_or_too_slow_may_be_asked_again() {
 }
 
 #[tokio::test]
-async fn responses_that_would_be_altered_are_failures() {
-    let (server, world) = (server(), World::new());
+async fn responses_that_cannot_be_stored_exactly_are_failures() {
+    let (server, fixture) = (server(), Fixture::new());
     for path in ["/bytes", "/broken"] {
-        let failure = world
+        let failure = fixture
             .fails(
                 "http.get",
                 json!({"url": format!("{}{path}", server.base_url())}),
@@ -278,7 +278,7 @@ async fn responses_that_would_be_altered_are_failures() {
 }
 
 #[tokio::test]
-async fn a_response_without_end_is_cut_off() {
+async fn endless_response_is_cut_off() {
     static SENT: AtomicU32 = AtomicU32::new(0);
     let endless = || async {
         let chunks = futures_util::stream::repeat_with(|| {
@@ -288,7 +288,7 @@ async fn a_response_without_end_is_cut_off() {
         Body::from_stream(chunks)
     };
     let server = Server::start(Router::new().route("/", get(endless)));
-    let failure = World::new()
+    let failure = Fixture::new()
         .fails("http.get", json!({"url": server.base_url()}))
         .await;
     assert_eq!(failure.kind, "too_large", "{failure}");
@@ -296,17 +296,17 @@ async fn a_response_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn only_the_web_is_asked() {
-    let world = World::new();
-    world.file("f", "x");
+async fn only_http_urls_are_requested() {
+    let fixture = Fixture::new();
+    fixture.file("f", "x");
     for url in [
-        format!("file://{}", world.path("f").display()),
+        format!("file://{}", fixture.path("f").display()),
         "s3://b/k".to_owned(),
         "f".to_owned(),
         String::new(),
     ] {
         assert_eq!(
-            world.fails("http.get", json!({"url": url})).await.kind,
+            fixture.fails("http.get", json!({"url": url})).await.kind,
             "validation_error",
             "{url}"
         );
@@ -316,7 +316,7 @@ async fn only_the_web_is_asked() {
         json!({"x": "a\r\nb: c"}),
         json!({"x": {}}),
     ] {
-        let failure = world
+        let failure = fixture
             .fails(
                 "http.get",
                 json!({"url": "http://127.0.0.1:9/", "headers": headers}),
@@ -328,9 +328,9 @@ async fn only_the_web_is_asked() {
 
 #[tokio::test]
 async fn secrets_in_responses_are_redacted() {
-    let (server, world) = (server(), World::new());
-    world.runtime.secret_set.learn("hunter2-of-the-run");
-    let failure = world
+    let (server, fixture) = (server(), Fixture::new());
+    fixture.runtime.secret_set.learn("hunter2-of-the-run");
+    let failure = fixture
         .fails(
             "http.get",
             json!({
@@ -350,7 +350,7 @@ async fn a_dropped_call_closes_its_connection() {
             let _ = self.0.send(());
         }
     }
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (tell, mut reported) = tokio::sync::mpsc::unbounded_channel();
     let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
     let slow = move || {
         let (guard, begun) = (OnDrop(tell.clone()), begun.clone());
@@ -362,10 +362,11 @@ async fn a_dropped_call_closes_its_connection() {
     };
     let server = Server::start(Router::new().route("/", get(slow)));
     let url = server.base_url();
-    let call = tokio::spawn(async move { World::new().run("http.get", json!({"url": url})).await });
+    let call =
+        tokio::spawn(async move { Fixture::new().run("http.get", json!({"url": url})).await });
     has_begun.recv().await.unwrap();
     call.abort();
-    tokio::time::timeout(Duration::from_secs(10), told.recv())
+    tokio::time::timeout(Duration::from_secs(10), reported.recv())
         .await
         .unwrap()
         .unwrap();

@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 #[tokio::test]
-async fn text_becomes_data_without_losing_digits() {
-    let world = World::new();
+async fn parse_keeps_every_digit() {
+    let fixture = Fixture::new();
     let text = r#"{"b": [1, 2.5, 9007199254740993, 123456789012345678901234], "a": null}"#;
-    let parsed = world.ok("json.parse", json!({"text": text})).await;
+    let parsed = fixture.ok("json.parse", json!({"text": text})).await;
     assert_eq!(
         parsed,
         json!({
@@ -18,32 +18,32 @@ async fn text_becomes_data_without_losing_digits() {
         })
     );
     assert_eq!(
-        world.ok("actions.json_parse", json!({"text": 7})).await["data"],
+        fixture.ok("actions.json_parse", json!({"text": 7})).await["data"],
         7
     );
 }
 
 #[tokio::test]
 async fn invalid_json_is_reported_with_its_position() {
-    let world = World::new();
-    let failure = world
+    let fixture = Fixture::new();
+    let failure = fixture
         .fails("json.parse", json!({"text": "{\n  \"a\": ]"}))
         .await;
     assert_eq!(failure.kind, "parse_error");
     assert!(failure.message.contains("line 2 column 8"), "{failure}");
     assert_eq!(
-        world.fails("json.parse", json!({"text": ""})).await.kind,
+        fixture.fails("json.parse", json!({"text": ""})).await.kind,
         "parse_error"
     );
     assert_eq!(
-        world.fails("json.parse", json!({})).await.kind,
+        fixture.fails("json.parse", json!({})).await.kind,
         "validation_error"
     );
 }
 
 #[tokio::test]
-async fn invalid_json_may_be_relaxed_or_replaced_by_a_default() {
-    let world = World::new();
+async fn non_strict_parse_relaxes_syntax_or_returns_the_default() {
+    let fixture = Fixture::new();
     let text = "{\"a\": [1, 2,], // two\n}";
     for (more, data) in [
         (json!({"strict": false}), json!({"a": [1, 2]})),
@@ -56,7 +56,7 @@ async fn invalid_json_may_be_relaxed_or_replaced_by_a_default() {
         let mut arguments = json!({ "text": text });
         let fields = arguments.as_object_mut().unwrap();
         fields.extend(more.as_object().unwrap().clone());
-        let parsed = world.ok("json.parse", arguments).await;
+        let parsed = fixture.ok("json.parse", arguments).await;
         assert_eq!(parsed, json!({"data": data, "success": true}), "{more}");
     }
     for arguments in [
@@ -64,30 +64,30 @@ async fn invalid_json_may_be_relaxed_or_replaced_by_a_default() {
         json!({"text": text, "default": 1, "strict": true}),
         json!({"text": "[1 2]", "strict": false}),
     ] {
-        let failure = world.fails("json.parse", arguments.clone()).await;
+        let failure = fixture.fails("json.parse", arguments.clone()).await;
         assert_eq!(failure.kind, "parse_error", "{arguments}");
     }
     let right = json!({"text": "7", "strict": false, "default": 1});
-    assert_eq!(world.ok("json.parse", right).await["data"], 7);
+    assert_eq!(fixture.ok("json.parse", right).await["data"], 7);
 }
 
 #[tokio::test]
 async fn expressions_select_and_compute() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let data = json!({"items": [{"n": "a", "v": 9_007_199_254_740_993_u64}, {"n": "b", "v": 2.5}]});
     let arguments = |expression: &str| json!({"data": data, "expression": expression});
     assert_eq!(
-        world.ok("json.transform", arguments("items[].v")).await,
+        fixture.ok("json.transform", arguments("items[].v")).await,
         json!({"result": [9_007_199_254_740_993_u64, 2.5], "expression": "items[].v", "success": true})
     );
     assert_eq!(
-        world
+        fixture
             .ok("json.transform", arguments("items[?v > `3`].n | [0]"))
             .await["result"],
         "a"
     );
     assert_eq!(
-        world
+        fixture
             .ok("json.transform", json!({"data": null, "expression": "a.b"}))
             .await["result"],
         Value::Null
@@ -96,12 +96,12 @@ async fn expressions_select_and_compute() {
 
 #[tokio::test]
 async fn errors_of_expressions_and_of_data_have_different_kinds() {
-    let world = World::new();
-    let failure = world
+    let fixture = Fixture::new();
+    let failure = fixture
         .fails("json.transform", json!({"data": {}, "expression": "a..b"}))
         .await;
     assert_eq!(failure.kind, "validation_error", "{failure}");
-    let failure = world
+    let failure = fixture
         .fails(
             "json.transform",
             json!({"data": {"a": "x"}, "expression": "abs(a)"}),
@@ -109,7 +109,7 @@ async fn errors_of_expressions_and_of_data_have_different_kinds() {
         .await;
     assert_eq!(failure.kind, "transform_error", "{failure}");
     assert_eq!(
-        world
+        fixture
             .fails("json.transform", json!({"expression": "a"}))
             .await
             .kind,
@@ -118,8 +118,8 @@ async fn errors_of_expressions_and_of_data_have_different_kinds() {
 }
 
 #[tokio::test]
-async fn data_becomes_text() {
-    let world = World::new();
+async fn stringify_formats_data() {
+    let fixture = Fixture::new();
     let data = json!({"b": {"d": 1, "c": [1.0, null]}, "a": "<ä>"});
     let text = async |extra: Value| {
         let mut arguments = json!({"data": data});
@@ -127,7 +127,7 @@ async fn data_becomes_text() {
             .as_object_mut()
             .unwrap()
             .extend(extra.as_object().unwrap().clone());
-        let result = world.ok("json.stringify", arguments).await;
+        let result = fixture.ok("json.stringify", arguments).await;
         assert_eq!(result["success"], true);
         result["text"].as_str().unwrap().to_owned()
     };
@@ -145,11 +145,11 @@ async fn data_becomes_text() {
             .starts_with("{\n   \"b\": {\n      \"d\": 1")
     );
     assert_eq!(
-        world.ok("json.stringify", json!({"data": null})).await["text"],
+        fixture.ok("json.stringify", json!({"data": null})).await["text"],
         "null"
     );
     assert_eq!(
-        world
+        fixture
             .fails("json.stringify", json!({"data": 1, "indent": 17}))
             .await
             .kind,
@@ -180,13 +180,13 @@ fn trees() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn stringify_then_parse_gives_the_data_back(data in trees(), indent in 0..4, sort in any::<bool>()) {
-        let world = World::new();
+    fn stringify_and_parse_round_trip(data in trees(), indent in 0..4, sort in any::<bool>()) {
+        let fixture = Fixture::new();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let text = world.ok("json.stringify", json!({"data": data, "indent": indent, "sort_keys": sort})).await["text"].clone();
-            assert_eq!(world.ok("json.parse", json!({"text": text})).await["data"], data);
-            let same = world.ok("json.transform", json!({"data": data, "expression": "@"})).await;
+            let text = fixture.ok("json.stringify", json!({"data": data, "indent": indent, "sort_keys": sort})).await["text"].clone();
+            assert_eq!(fixture.ok("json.parse", json!({"text": text})).await["data"], data);
+            let same = fixture.ok("json.transform", json!({"data": data, "expression": "@"})).await;
             assert_eq!(same["result"], data);
         });
     }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::stand_ins::LlamaCloud;
-use crate::world::World;
+use crate::fakes::LlamaCloud;
+use crate::fixture::Fixture;
 
 const KEY: &str = "llx-the-key-of-the-test-account";
 
@@ -16,12 +16,12 @@ fn cloud() -> LlamaCloud {
     )
 }
 
-fn world(cloud: &LlamaCloud) -> World {
-    let world = World::new()
+fn fixture(cloud: &LlamaCloud) -> Fixture {
+    let fixture = Fixture::new()
         .with_variable("LLAMA_CLOUD_API_KEY", KEY)
         .with_variable("LLAMA_CLOUD_BASE_URL", &cloud.base_url());
-    world.file("in/invoice 1.pdf", "%PDF-1.4 \0 binary\r\n--x");
-    world
+    fixture.file("in/invoice 1.pdf", "%PDF-1.4 \0 binary\r\n--x");
+    fixture
 }
 
 fn invoice(more: Value) -> Value {
@@ -35,9 +35,9 @@ fn invoice(more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_document_is_uploaded_extracted_and_its_data_returned() {
+async fn document_is_uploaded_and_its_data_returned() {
     let cloud = cloud();
-    let result = world(&cloud)
+    let result = fixture(&cloud)
         .ok("llamaextract.extract", invoice(json!({})))
         .await;
     assert_eq!(
@@ -66,15 +66,15 @@ async fn a_document_is_uploaded_extracted_and_its_data_returned() {
 }
 
 #[tokio::test]
-async fn agents_go_by_id_and_schemas_by_themselves() {
+async fn agent_is_sent_by_id_and_schema_inline() {
     let cloud = cloud();
-    let world = world(&cloud);
+    let fixture = fixture(&cloud);
     let schema = json!({"type": "object", "properties": {"total": {"type": "number"}}});
-    let result = world.ok("actions.llamaextract_extract", json!({"file": "in/invoice 1.pdf", "agent_id": "agent-invoices", "schema": schema, "poll_interval": 0.01})).await;
+    let result = fixture.ok("actions.llamaextract_extract", json!({"file": "in/invoice 1.pdf", "agent_id": "agent-invoices", "schema": schema, "poll_interval": 0.01})).await;
     assert_eq!(result["data"]["total"], 12.5);
     assert!(result.get("agent_name").is_none());
     assert_eq!(cloud.requests()[0]["data_schema_override"], schema);
-    let result = world
+    let result = fixture
         .ok(
             "llamaextract.extract",
             json!({"file": "in/invoice 1.pdf", "schema": schema, "poll_interval": 0.01}),
@@ -84,9 +84,9 @@ async fn agents_go_by_id_and_schemas_by_themselves() {
 }
 
 #[tokio::test]
-async fn a_mode_goes_with_a_schema_and_not_with_an_agent() {
+async fn mode_is_allowed_with_a_schema_only() {
     let cloud = cloud();
-    let world = world(&cloud);
+    let fixture = fixture(&cloud);
     let schema = json!({"type": "object", "properties": {"total": {"type": "number"}}});
     let with = |more: Value| {
         let mut arguments =
@@ -107,7 +107,7 @@ async fn a_mode_goes_with_a_schema_and_not_with_an_agent() {
         ),
     ] {
         let cloud = self::cloud();
-        self::world(&cloud)
+        self::fixture(&cloud)
             .ok("llamaextract.extract", with(more))
             .await;
         assert_eq!(cloud.requests()[0]["config"], config);
@@ -121,7 +121,7 @@ async fn a_mode_goes_with_a_schema_and_not_with_an_agent() {
         ),
         (json!({"poll_interval": 1}), "are one parameter"),
     ] {
-        let failure = world.fails("llamaextract.extract", with(more)).await;
+        let failure = fixture.fails("llamaextract.extract", with(more)).await;
         assert_eq!(failure.kind, "validation_error", "{failure}");
         assert!(failure.message.contains(says), "{failure}");
     }
@@ -131,7 +131,7 @@ async fn a_mode_goes_with_a_schema_and_not_with_an_agent() {
 #[tokio::test]
 async fn arguments_are_checked_before_the_upload() {
     let cloud = cloud();
-    let world = world(&cloud);
+    let fixture = fixture(&cloud);
     for (arguments, kind) in [
         (json!({"file": "in/invoice 1.pdf"}), "validation_error"),
         (
@@ -144,7 +144,7 @@ async fn arguments_are_checked_before_the_upload() {
         (invoice(json!({"poll_interval": 0})), "validation_error"),
     ] {
         assert_eq!(
-            world
+            fixture
                 .fails("llamaextract.extract", arguments.clone())
                 .await
                 .kind,
@@ -156,9 +156,9 @@ async fn arguments_are_checked_before_the_upload() {
 }
 
 #[tokio::test]
-async fn the_key_is_needed_and_never_shown() {
+async fn key_is_required_and_never_shown() {
     let cloud = cloud();
-    let missing = World::new().with_variable("LLAMA_CLOUD_BASE_URL", &cloud.base_url());
+    let missing = Fixture::new().with_variable("LLAMA_CLOUD_BASE_URL", &cloud.base_url());
     let failure = missing
         .fails("llamaextract.extract", invoice(json!({})))
         .await;
@@ -168,7 +168,7 @@ async fn the_key_is_needed_and_never_shown() {
             && failure.message.contains("settings.llamaextract.api_key"),
         "{failure}"
     );
-    let wrong = world(&cloud)
+    let wrong = fixture(&cloud)
         .with_settings(json!({"llamaextract": {"api_key": "a-wrong-key-that-is-shown-back"}}));
     let failure = wrong
         .fails("llamaextract.extract", invoice(json!({})))
@@ -187,23 +187,23 @@ async fn the_key_is_needed_and_never_shown() {
 }
 
 #[tokio::test]
-async fn settings_come_before_the_environment_and_the_base_url_is_keyed_and_the_key_is_not() {
+async fn settings_override_the_environment_and_only_the_base_url_is_keyed() {
     let cloud = cloud();
-    let world = world(&cloud)
+    let fixture = fixture(&cloud)
         .with_variable("LLAMA_CLOUD_BASE_URL", "http://127.0.0.1:9")
         .with_variable("LLAMA_CLOUD_API_KEY", "another")
         .with_settings(
             json!({"llamaextract": {"api_key": KEY, "base_url": format!("{}/", cloud.base_url())}}),
         );
-    world.ok("llamaextract.extract", invoice(json!({}))).await;
-    let implicit = world.implicit("llamaextract.extract", invoice(json!({})));
+    fixture.ok("llamaextract.extract", invoice(json!({}))).await;
+    let implicit = fixture.implicit("llamaextract.extract", invoice(json!({})));
     assert_eq!(implicit["base_url"], cloud.base_url());
     assert_eq!(
         implicit["file"]["relative_to"],
-        world.runtime.directory.to_str().unwrap()
+        fixture.runtime.directory.to_str().unwrap()
     );
     assert!(!implicit.to_string().contains("llx"));
-    let implicit = World::new().implicit(
+    let implicit = Fixture::new().implicit(
         "llamaextract.extract",
         json!({"file": "/x", "agent_name": "a"}),
     );
@@ -217,7 +217,7 @@ async fn settings_come_before_the_environment_and_the_base_url_is_keyed_and_the_
 async fn a_failed_job_is_reported_with_its_reason() {
     for status in ["ERROR", "CANCELLED"] {
         let cloud = cloud().ending_as(status, Some(&format!("the document is empty ({KEY})")));
-        let failure = world(&cloud)
+        let failure = fixture(&cloud)
             .fails("llamaextract.extract", invoice(json!({})))
             .await;
         assert_eq!(
@@ -235,7 +235,7 @@ async fn a_failed_job_is_reported_with_its_reason() {
 #[tokio::test]
 async fn a_partial_result_is_returned_without_success() {
     let cloud = cloud().ending_as("PARTIAL_SUCCESS", None);
-    let result = world(&cloud)
+    let result = fixture(&cloud)
         .ok("llamaextract.extract", invoice(json!({})))
         .await;
     assert_eq!(
@@ -249,9 +249,9 @@ async fn a_partial_result_is_returned_without_success() {
 }
 
 #[tokio::test]
-async fn a_transient_poll_failure_does_not_start_a_second_job() {
+async fn transient_poll_failure_starts_no_second_job() {
     let cloud = cloud().failing_looks(3);
-    let result = world(&cloud)
+    let result = fixture(&cloud)
         .ok("llamaextract.extract", invoice(json!({})))
         .await;
     assert_eq!(result["success"], true);
@@ -262,7 +262,7 @@ async fn a_transient_poll_failure_does_not_start_a_second_job() {
 async fn unknown_statuses_count_as_running() {
     let cloud = cloud().ending_as("REINDEXING", None);
     let begun = Instant::now();
-    let failure = world(&cloud)
+    let failure = fixture(&cloud)
         .fails("llamaextract.extract", invoice(json!({"timeout": 0.3})))
         .await;
     assert_eq!((failure.kind, failure.retryable), ("timeout", true));
@@ -272,9 +272,12 @@ async fn unknown_statuses_count_as_running() {
 #[tokio::test]
 async fn a_dropped_call_stops_polling() {
     let cloud = cloud().looks_until_end(u32::MAX);
-    let world = world(&cloud);
-    let call =
-        tokio::spawn(async move { world.run("llamaextract.extract", invoice(json!({}))).await });
+    let fixture = fixture(&cloud);
+    let call = tokio::spawn(async move {
+        fixture
+            .run("llamaextract.extract", invoice(json!({})))
+            .await
+    });
     while cloud.looks() < 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -286,12 +289,12 @@ async fn a_dropped_call_stops_polling() {
 }
 
 #[tokio::test]
-async fn only_the_extension_is_uploaded_and_it_is_keyed_with_file_content_keys() {
+async fn uploaded_extension_is_keyed_with_file_content() {
     let cloud = cloud();
-    let world = world(&cloud);
+    let fixture = fixture(&cloud);
     let content = "%PDF-1.4 \0 binary\r\n--x";
-    world.file("moved/copy.pdf", content);
-    world.file("in/invoice 1.txt", content);
+    fixture.file("moved/copy.pdf", content);
+    fixture.file("in/invoice 1.txt", content);
     let call = |file: &str| {
         json!({
             "action": "llamaextract.extract",
@@ -299,9 +302,9 @@ async fn only_the_extension_is_uploaded_and_it_is_keyed_with_file_content_keys()
             "key_strategy": "file_content",
         })
     };
-    assert!(!world.wrapped(call("in/invoice 1.pdf")).await.0);
-    assert!(world.wrapped(call("moved/copy.pdf")).await.0);
-    assert!(!world.wrapped(call("in/invoice 1.txt")).await.0);
+    assert!(!fixture.wrapped(call("in/invoice 1.pdf")).await.0);
+    assert!(fixture.wrapped(call("moved/copy.pdf")).await.0);
+    assert!(!fixture.wrapped(call("in/invoice 1.txt")).await.0);
     let mut names: Vec<String> = cloud.files().iter().map(|file| file.name.clone()).collect();
     names.sort();
     assert_eq!(names, ["document.pdf", "document.txt"]);
@@ -309,7 +312,7 @@ async fn only_the_extension_is_uploaded_and_it_is_keyed_with_file_content_keys()
 
 #[test]
 fn names_without_an_extension_are_uploaded_as_document() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for (file, name) in [
         ("d.x/report", "document"),
         (".pdf", "document"),
@@ -318,7 +321,7 @@ fn names_without_an_extension_are_uploaded_as_document() {
         ("https://example.org/a.PDF?x=.txt", "document.PDF"),
         ("s3://b/k.docx", "document.docx"),
     ] {
-        let implicit = world.implicit(
+        let implicit = fixture.implicit(
             "llamaextract.extract",
             json!({"file": file, "agent_id": "a"}),
         );

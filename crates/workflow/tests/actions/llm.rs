@@ -12,15 +12,15 @@ mod tools;
 
 use serde_json::{Value, json};
 
-use crate::stand_ins::Provider;
-use crate::stand_ins::provider::configure;
-use crate::world::World;
+use crate::fakes::Provider;
+use crate::fakes::provider::configure;
+use crate::fixture::Fixture;
 
 /// A run that knows where the provider is, of a file with these keys.
-pub(crate) fn asking(provider: &Provider, file: &str) -> World {
-    let mut world = World::new();
-    configure(&mut world.runtime, &provider.environment(), file);
-    world
+pub(crate) fn asking(provider: &Provider, file: &str) -> Fixture {
+    let mut fixture = Fixture::new();
+    configure(&mut fixture.runtime, &provider.environment(), file);
+    fixture
 }
 
 /// A model of each format, in this order.
@@ -38,7 +38,7 @@ models:
   messages: {provider: anthropic, model: claude-sonnet-5, cost: {input: 1, output: 2, cache_read: 0.5}}
 ";
 
-/// What a user says.
+/// A user message.
 fn user(text: &str) -> Value {
     json!([{ "role": "user", "content": text }])
 }

@@ -3,10 +3,10 @@
 use cachalot_store::{Label, PutResult, Record, space};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
-async fn keys(world: &World, arguments: Value) -> Vec<String> {
-    let found = world.ok("ltm.search", arguments).await;
+async fn keys(fixture: &Fixture, arguments: Value) -> Vec<String> {
+    let found = fixture.ok("ltm.search", arguments).await;
     let results = found["results"].as_array().unwrap();
     assert_eq!(
         (&found["success"], &found["count"]),
@@ -20,8 +20,8 @@ async fn keys(world: &World, arguments: Value) -> Vec<String> {
     keys
 }
 
-async fn stored(world: &World, key: &str, value: Value, metadata: Value) {
-    world
+async fn stored(fixture: &Fixture, key: &str, value: Value, metadata: Value) {
+    fixture
         .ok(
             "ltm.store",
             json!({"key": key, "value": value, "metadata": metadata}),
@@ -31,9 +31,9 @@ async fn stored(world: &World, key: &str, value: Value, metadata: Value) {
 
 #[tokio::test]
 async fn values_are_stored_retrieved_replaced_and_deleted() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let value = json!({"n": 9_007_199_254_740_993_u64, "list": [null, 1.0]});
-    let answer = world
+    let answer = fixture
         .ok(
             "ltm.store",
             json!({"key": "k", "value": value, "metadata": {"a": 1, "deep": {"b": []}}}),
@@ -43,16 +43,16 @@ async fn values_are_stored_retrieved_replaced_and_deleted() {
         answer,
         json!({"success": true, "stored": true, "key": "k", "created": true})
     );
-    let answer = world.ok("ltm.retrieve", json!({"key": "k"})).await;
+    let answer = fixture.ok("ltm.retrieve", json!({"key": "k"})).await;
     assert_eq!(
         answer,
         json!({"success": true, "value": value, "found": true, "metadata": {"a": 1, "deep": {"b": []}}})
     );
-    let answer = world
+    let answer = fixture
         .ok("actions.ltm_store", json!({"key": "k", "value": null}))
         .await;
     assert_eq!(answer["created"], false);
-    let answer = world
+    let answer = fixture
         .ok("ltm.retrieve", json!({"key": "k", "default": 5}))
         .await;
     assert_eq!(
@@ -60,14 +60,14 @@ async fn values_are_stored_retrieved_replaced_and_deleted() {
         json!({"success": true, "value": null, "found": true, "metadata": null})
     );
     assert_eq!(
-        world.ok("ltm.delete", json!({"key": "k"})).await,
+        fixture.ok("ltm.delete", json!({"key": "k"})).await,
         json!({"success": true, "deleted": true, "key": "k"})
     );
     assert_eq!(
-        world.ok("ltm.delete", json!({"key": "k"})).await["deleted"],
+        fixture.ok("ltm.delete", json!({"key": "k"})).await["deleted"],
         false
     );
-    let answer = world
+    let answer = fixture
         .ok("ltm.retrieve", json!({"key": "k", "default": [5]}))
         .await;
     assert_eq!(
@@ -75,24 +75,28 @@ async fn values_are_stored_retrieved_replaced_and_deleted() {
         json!({"success": true, "value": [5], "found": false, "metadata": null})
     );
     assert_eq!(
-        world.ok("ltm.retrieve", json!({"key": "k"})).await["value"],
+        fixture.ok("ltm.retrieve", json!({"key": "k"})).await["value"],
         Value::Null
     );
     assert_eq!(
-        world.ok("ltm.store", json!({"key": "k", "value": 1})).await["created"],
+        fixture
+            .ok("ltm.store", json!({"key": "k", "value": 1}))
+            .await["created"],
         true
     );
 }
 
 #[tokio::test]
-async fn keys_are_text_and_not_empty() {
-    let world = World::new();
+async fn keys_are_non_empty_text() {
+    let fixture = Fixture::new();
     assert_eq!(
-        world.ok("ltm.store", json!({"key": 5, "value": "v"})).await["key"],
+        fixture
+            .ok("ltm.store", json!({"key": 5, "value": "v"}))
+            .await["key"],
         "5"
     );
     assert_eq!(
-        world.ok("ltm.retrieve", json!({"key": "5"})).await["value"],
+        fixture.ok("ltm.retrieve", json!({"key": "5"})).await["value"],
         "v"
     );
     for action in ["ltm.store", "ltm.retrieve", "ltm.delete"] {
@@ -101,36 +105,36 @@ async fn keys_are_text_and_not_empty() {
             arguments["value"] = json!(1);
         }
         assert_eq!(
-            world.fails(action, arguments).await.kind,
+            fixture.fails(action, arguments).await.kind,
             "validation_error",
             "{action}"
         );
     }
     assert_eq!(
-        world.fails("ltm.store", json!({"key": "k"})).await.kind,
+        fixture.fails("ltm.store", json!({"key": "k"})).await.kind,
         "validation_error"
     );
 }
 
 #[tokio::test]
-async fn deleting_a_key_spares_those_that_begin_with_it() {
-    let world = World::new();
-    stored(&world, "ab", json!(1), json!({})).await;
-    stored(&world, "abc", json!(2), json!({})).await;
+async fn deleting_a_key_keeps_keys_with_that_prefix() {
+    let fixture = Fixture::new();
+    stored(&fixture, "ab", json!(1), json!({})).await;
+    stored(&fixture, "abc", json!(2), json!({})).await;
     assert_eq!(
-        world.ok("ltm.delete", json!({"key": "a"})).await["deleted"],
+        fixture.ok("ltm.delete", json!({"key": "a"})).await["deleted"],
         false
     );
     assert_eq!(
-        world.ok("ltm.delete", json!({"key": "ab"})).await["deleted"],
+        fixture.ok("ltm.delete", json!({"key": "ab"})).await["deleted"],
         true
     );
-    assert_eq!(keys(&world, json!({})).await, ["abc"]);
+    assert_eq!(keys(&fixture, json!({})).await, ["abc"]);
 }
 
 #[tokio::test]
-async fn the_filter_is_exact_in_value_and_type_and_comes_before_the_limit() {
-    let world = World::new();
+async fn metadata_filter_is_exact_and_applied_before_the_limit() {
+    let fixture = Fixture::new();
     for (key, value) in [
         ("int", json!(1)),
         ("float", json!(1.0)),
@@ -138,13 +142,13 @@ async fn the_filter_is_exact_in_value_and_type_and_comes_before_the_limit() {
         ("true", json!(true)),
         ("null", json!(null)),
     ] {
-        stored(&world, key, json!(0), json!({"v": value, "all": "yes"})).await;
-        let found = keys(&world, json!({"metadata_filter": {"v": value}})).await;
+        stored(&fixture, key, json!(0), json!({"v": value, "all": "yes"})).await;
+        let found = keys(&fixture, json!({"metadata_filter": {"v": value}})).await;
         assert_eq!(found, [key]);
     }
     for newer in 0..30 {
         stored(
-            &world,
+            &fixture,
             &format!("newer{newer}"),
             json!(0),
             json!({"all": "yes"}),
@@ -152,26 +156,26 @@ async fn the_filter_is_exact_in_value_and_type_and_comes_before_the_limit() {
         .await;
     }
     assert_eq!(
-        keys(&world, json!({"metadata_filter": {"v": 1}, "limit": 1})).await,
+        keys(&fixture, json!({"metadata_filter": {"v": 1}, "limit": 1})).await,
         ["int"]
     );
     assert_eq!(
-        keys(&world, json!({"metadata_filter": {"v": 1, "all": "yes"}})).await,
+        keys(&fixture, json!({"metadata_filter": {"v": 1, "all": "yes"}})).await,
         ["int"]
     );
     assert_eq!(
-        keys(&world, json!({"metadata_filter": {"v": 1, "all": "no"}})).await,
+        keys(&fixture, json!({"metadata_filter": {"v": 1, "all": "no"}})).await,
         Vec::<String>::new()
     );
     assert_eq!(
-        keys(&world, json!({"metadata_filter": {"all": "yes"}}))
+        keys(&fixture, json!({"metadata_filter": {"all": "yes"}}))
             .await
             .len(),
         10
     );
     assert_eq!(
         keys(
-            &world,
+            &fixture,
             json!({"metadata_filter": {"all": "yes"}, "limit": 35})
         )
         .await
@@ -182,20 +186,20 @@ async fn the_filter_is_exact_in_value_and_type_and_comes_before_the_limit() {
 
 #[tokio::test]
 async fn replacing_a_value_replaces_its_search_labels() {
-    let world = World::new();
-    stored(&world, "k", json!("apple"), json!({"v": 1})).await;
-    stored(&world, "k", json!("pear"), json!({"v": 2})).await;
+    let fixture = Fixture::new();
+    stored(&fixture, "k", json!("apple"), json!({"v": 1})).await;
+    stored(&fixture, "k", json!("pear"), json!({"v": 2})).await;
     assert_eq!(
-        keys(&world, json!({"metadata_filter": {"v": 1}})).await,
+        keys(&fixture, json!({"metadata_filter": {"v": 1}})).await,
         Vec::<String>::new()
     );
     assert_eq!(
-        keys(&world, json!({"query": "apple"})).await,
+        keys(&fixture, json!({"query": "apple"})).await,
         Vec::<String>::new()
     );
     assert_eq!(
         keys(
-            &world,
+            &fixture,
             json!({"query": "pear", "metadata_filter": {"v": 2}})
         )
         .await,
@@ -204,55 +208,55 @@ async fn replacing_a_value_replaces_its_search_labels() {
 }
 
 #[tokio::test]
-async fn words_find_values_keys_and_metadata() {
-    let world = World::new();
+async fn search_matches_values_keys_and_metadata() {
+    let fixture = Fixture::new();
     stored(
-        &world,
+        &fixture,
         "greeting",
         json!({"text": "hello brave new world"}),
         json!({"lang": "english"}),
     )
     .await;
-    stored(&world, "farewell", json!("goodbye world"), json!({})).await;
+    stored(&fixture, "farewell", json!("goodbye world"), json!({})).await;
     assert_eq!(
-        keys(&world, json!({"query": "hello world"})).await,
+        keys(&fixture, json!({"query": "hello world"})).await,
         ["greeting"]
     );
     assert_eq!(
-        keys(&world, json!({"query": "world"})).await,
+        keys(&fixture, json!({"query": "world"})).await,
         ["farewell", "greeting"]
     );
     assert_eq!(
-        keys(&world, json!({"query": "wor*"})).await,
+        keys(&fixture, json!({"query": "wor*"})).await,
         ["farewell", "greeting"]
     );
     assert_eq!(
-        keys(&world, json!({"query": "farewell"})).await,
+        keys(&fixture, json!({"query": "farewell"})).await,
         ["farewell"]
     );
     assert_eq!(
-        keys(&world, json!({"query": "english"})).await,
+        keys(&fixture, json!({"query": "english"})).await,
         ["greeting"]
     );
     assert_eq!(
         keys(
-            &world,
+            &fixture,
             json!({"query": "world", "metadata_filter": {"lang": "english"}})
         )
         .await,
         ["greeting"]
     );
     assert_eq!(
-        keys(&world, json!({"query": "world", "limit": 1}))
+        keys(&fixture, json!({"query": "world", "limit": 1}))
             .await
             .len(),
         1
     );
     assert_eq!(
-        keys(&world, json!({"query": "\"'NEAR( OR"})).await,
+        keys(&fixture, json!({"query": "\"'NEAR( OR"})).await,
         Vec::<String>::new()
     );
-    let scored = world.ok("ltm.search", json!({"query": "hello"})).await;
+    let scored = fixture.ok("ltm.search", json!({"query": "hello"})).await;
     assert!(
         scored["results"][0]["score"].is_number()
             && scored["results"][0]["metadata"]["lang"] == "english"
@@ -261,8 +265,8 @@ async fn words_find_values_keys_and_metadata() {
 
 #[tokio::test]
 async fn filters_with_lists_or_mappings_are_refused() {
-    let world = World::new();
-    let failure = world
+    let fixture = Fixture::new();
+    let failure = fixture
         .fails("ltm.search", json!({"metadata_filter": {"a": [1]}}))
         .await;
     assert!(
@@ -271,7 +275,7 @@ async fn filters_with_lists_or_mappings_are_refused() {
     );
     for limit in [json!(0), json!(-1), json!(10_001), json!("many")] {
         assert_eq!(
-            world
+            fixture
                 .fails("ltm.search", json!({"limit": limit}))
                 .await
                 .kind,
@@ -281,9 +285,9 @@ async fn filters_with_lists_or_mappings_are_refused() {
 }
 
 #[tokio::test]
-async fn a_secret_is_not_stored_in_any_spelling() {
-    let world = World::new();
-    world.runtime.secret_set.learn("hunter\"2/of the run");
+async fn secret_is_refused_in_every_encoding() {
+    let fixture = Fixture::new();
+    fixture.runtime.secret_set.learn("hunter\"2/of the run");
     for arguments in [
         json!({"key": "k", "value": {"deep": ["x hunter\"2/of the run y"]}}),
         json!({"key": "k", "value": 1, "metadata": {"token": "hunter\"2/of the run"}}),
@@ -291,17 +295,17 @@ async fn a_secret_is_not_stored_in_any_spelling() {
         json!({"key": "k", "value": {"hunter\"2/of the run": 1}}),
         json!({"key": "k", "value": "u?t=hunter%222%2Fof%20the%20run"}),
     ] {
-        let failure = world.fails("ltm.store", arguments).await;
+        let failure = fixture.fails("ltm.store", arguments).await;
         assert_eq!(failure.kind, "secret_refused");
         assert!(!failure.message.contains("hunter"), "{failure}");
     }
-    assert_eq!(keys(&world, json!({})).await, Vec::<String>::new());
+    assert_eq!(keys(&fixture, json!({})).await, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn only_the_space_of_the_user_is_seen() {
-    let world = World::new();
-    let store = world.runtime.store.as_ref().unwrap();
+async fn ltm_actions_see_the_user_space_only() {
+    let fixture = Fixture::new();
+    let store = fixture.runtime.store.as_ref().unwrap();
     let record = Record {
         key: "entry".to_owned(),
         value: r#"{"value": "hello", "metadata": {"v": 1}}"#.into(),
@@ -318,26 +322,26 @@ async fn only_the_space_of_the_user_is_seen() {
             .unwrap(),
         PutResult::Stored { .. }
     ));
-    assert_eq!(keys(&world, json!({})).await, Vec::<String>::new());
+    assert_eq!(keys(&fixture, json!({})).await, Vec::<String>::new());
     assert_eq!(
-        keys(&world, json!({"metadata_filter": {"v": 1}})).await,
+        keys(&fixture, json!({"metadata_filter": {"v": 1}})).await,
         Vec::<String>::new()
     );
     assert_eq!(
-        world.ok("ltm.retrieve", json!({"key": "entry"})).await["found"],
+        fixture.ok("ltm.retrieve", json!({"key": "entry"})).await["found"],
         false
     );
     assert_eq!(
-        world.ok("ltm.delete", json!({"key": "entry"})).await["deleted"],
+        fixture.ok("ltm.delete", json!({"key": "entry"})).await["deleted"],
         false
     );
 }
 
 #[tokio::test]
 async fn an_unreadable_record_is_reported_and_does_not_hide_the_others() {
-    let world = World::new();
-    stored(&world, "ours", json!(1), json!({})).await;
-    let store = world.runtime.store.as_ref().unwrap();
+    let fixture = Fixture::new();
+    stored(&fixture, "ours", json!(1), json!({})).await;
+    let store = fixture.runtime.store.as_ref().unwrap();
     let foreign = Record {
         key: "foreign".to_owned(),
         value: "{".into(),
@@ -351,10 +355,10 @@ async fn an_unreadable_record_is_reported_and_does_not_hide_the_others() {
         .settle()
         .await
         .unwrap();
-    assert_eq!(keys(&world, json!({})).await, ["ours"]);
-    assert!(world.events.warnings()[0].contains("`foreign`"));
+    assert_eq!(keys(&fixture, json!({})).await, ["ours"]);
+    assert!(fixture.events.warnings()[0].contains("`foreign`"));
     assert_eq!(
-        world
+        fixture
             .fails("ltm.retrieve", json!({"key": "foreign"}))
             .await
             .kind,
@@ -364,24 +368,24 @@ async fn an_unreadable_record_is_reported_and_does_not_hide_the_others() {
 
 #[tokio::test]
 async fn without_a_store_every_action_fails() {
-    let mut world = World::new();
-    world.runtime.store = None;
+    let mut fixture = Fixture::new();
+    fixture.runtime.store = None;
     for (action, arguments) in [
         ("ltm.store", json!({"key": "k", "value": 1})),
         ("ltm.retrieve", json!({"key": "k"})),
         ("ltm.delete", json!({"key": "k"})),
         ("ltm.search", json!({})),
     ] {
-        let failure = world.fails(action, arguments).await;
+        let failure = fixture.fails(action, arguments).await;
         assert_eq!(failure.kind, "configuration_error", "{action}");
         assert!(failure.message.contains("CACHALOT_DB"), "{failure}");
     }
 }
 
 #[tokio::test]
-async fn a_change_of_user_memory_is_announced() {
-    let world = World::new();
-    let store = std::sync::Arc::clone(world.runtime.store.as_ref().unwrap());
+async fn ltm_changes_raise_the_epoch() {
+    let fixture = Fixture::new();
+    let store = std::sync::Arc::clone(fixture.runtime.store.as_ref().unwrap());
     let epoch = async || {
         store
             .get(space::CACHE, "", &["epoch:ltm"])
@@ -391,13 +395,13 @@ async fn a_change_of_user_memory_is_announced() {
             .counters[0]
     };
     let before = epoch().await;
-    world.ok("ltm.retrieve", json!({"key": "k"})).await;
-    world.ok("ltm.search", json!({})).await;
+    fixture.ok("ltm.retrieve", json!({"key": "k"})).await;
+    fixture.ok("ltm.search", json!({})).await;
     assert_eq!(epoch().await, before);
-    stored(&world, "k", json!(1), json!({})).await;
+    stored(&fixture, "k", json!(1), json!({})).await;
     let stored = epoch().await;
     assert!(stored > before);
-    world.ok("ltm.delete", json!({"key": "k"})).await;
+    fixture.ok("ltm.delete", json!({"key": "k"})).await;
     assert!(epoch().await > stored);
-    assert!(world.events.warnings().is_empty());
+    assert!(fixture.events.warnings().is_empty());
 }

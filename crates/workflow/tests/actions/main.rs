@@ -1,9 +1,9 @@
 //! The actions, run as the engine runs them: arguments checked, then carried out for real.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../stand_ins/mod.rs"]
-mod stand_ins;
-mod world;
+#[path = "../fakes/mod.rs"]
+mod fakes;
+mod fixture;
 
 mod agent;
 mod csv;
@@ -15,6 +15,7 @@ mod http;
 mod json;
 mod llamaextract;
 mod llm;
+mod load_problems;
 mod ltm;
 mod order;
 mod reflection;
@@ -24,4 +25,3 @@ mod storage;
 mod table;
 mod validate;
 mod web;
-mod written;

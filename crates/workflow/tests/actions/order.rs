@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::stand_ins::Server;
-use crate::world::World;
+use crate::fakes::Server;
+use crate::fixture::Fixture;
 
 /// One value and the same with every mapping turned around.
 fn turned(value: &Value) -> Value {
@@ -23,8 +23,8 @@ fn turned(value: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn json_text_follows_the_order_of_its_own_data() {
-    let world = World::new();
+async fn key_order_of_stringified_data_is_keyed() {
+    let fixture = Fixture::new();
     let data = json!({"b": 1, "a": [{"d": 2, "c": 3}]});
     let with = |data: Value, more: Value| {
         let mut args = json!({ "data": data });
@@ -38,43 +38,43 @@ async fn json_text_follows_the_order_of_its_own_data() {
         turned(&data),
         json!({"b": 1, "a": [{"c": 3, "d": 2}]}),
     ] {
-        let (hit, result) = world.wrapped(with(data.clone(), json!({}))).await;
+        let (hit, result) = fixture.wrapped(with(data.clone(), json!({}))).await;
         assert!(!hit, "{data}");
         assert_eq!(result["text"], data.to_string());
-        assert!(world.wrapped(with(data, json!({}))).await.0);
+        assert!(fixture.wrapped(with(data, json!({}))).await.0);
     }
     // Sorted, the order does not matter.
     let sorted = json!({"sort_keys": true});
-    assert!(!world.wrapped(with(data.clone(), sorted.clone())).await.0);
-    assert!(world.wrapped(with(turned(&data), sorted)).await.0);
+    assert!(!fixture.wrapped(with(data.clone(), sorted.clone())).await.0);
+    assert!(fixture.wrapped(with(turned(&data), sorted)).await.0);
 }
 
 #[test]
-fn data_that_is_sorted_adds_nothing_to_the_key() {
-    let world = World::new();
+fn sorted_data_has_no_key_order() {
+    let fixture = Fixture::new();
     for data in [
         json!({"a": {"x": 1, "y": 2}, "b": []}),
         json!([1, {"z": 0}]),
         json!(null),
     ] {
         assert!(
-            world
+            fixture
                 .implicit("json.stringify", json!({"data": data}))
                 .is_null()
         );
     }
-    let implicit = world.implicit("json.stringify", json!({"data": [0, {"b": 1, "a": 2}]}));
+    let implicit = fixture.implicit("json.stringify", json!({"data": [0, {"b": 1, "a": 2}]}));
     assert_eq!(implicit, json!({"order": {"data": [[1, [["b", "a"]]]]}}));
 }
 
 #[tokio::test]
-async fn requests_are_distinguished_by_the_order_of_their_fields() {
+async fn field_order_of_request_bodies_is_keyed() {
     let echo =
         axum::routing::any(
             |uri: axum::http::Uri, body: String| async move { format!("{uri} {body}") },
         );
     let server = Server::start(axum::Router::new().route("/", echo));
-    let world = World::new();
+    let fixture = Fixture::new();
     let url = server.base_url();
     for (action, argument) in [
         ("http.get", "params"),
@@ -86,19 +86,19 @@ async fn requests_are_distinguished_by_the_order_of_their_fields() {
         let call =
             |fields: Value| json!({"action": action, "args": {"url": url, argument: fields}});
         let (one, other) = (json!({"y": "1", "x": "2"}), json!({"x": "2", "y": "1"}));
-        let (_, first) = world.wrapped(call(one.clone())).await;
-        let (hit, second) = world.wrapped(call(other.clone())).await;
+        let (_, first) = fixture.wrapped(call(one.clone())).await;
+        let (hit, second) = fixture.wrapped(call(other.clone())).await;
         assert!(!hit, "{action} {argument}");
         if argument != "headers" {
             assert_ne!(first, second, "{action} {argument}");
         }
-        assert!(world.wrapped(call(one)).await.0 && world.wrapped(call(other)).await.0);
+        assert!(fixture.wrapped(call(one)).await.0 && fixture.wrapped(call(other)).await.0);
     }
 }
 
 #[test]
-fn schemas_and_defaults_have_their_order_too() {
-    let world = World::new();
+fn field_order_of_schemas_and_defaults_is_keyed() {
+    let fixture = Fixture::new();
     for (action, rest, argument) in [
         ("llamaextract.extract", json!({"file": "f"}), "schema"),
         ("ltm.retrieve", json!({"key": "k"}), "default"),
@@ -106,7 +106,7 @@ fn schemas_and_defaults_have_their_order_too() {
         let implicit = |fields: Value| {
             let mut arguments = rest.clone();
             arguments[argument] = fields;
-            world.implicit(action, arguments)
+            fixture.implicit(action, arguments)
         };
         let (one, other) = (json!({"b": 1, "a": 2}), json!({"a": 2, "b": 1}));
         assert_ne!(implicit(one), implicit(other), "{action}");
@@ -128,8 +128,8 @@ proptest! {
     /// With the sorted value that is in the key, the order says how it is written.
     #[test]
     fn the_key_order_distinguishes_values_that_differ_only_in_order(value in trees()) {
-        let world = World::new();
-        let implicit = |value: &Value| world.implicit("json.stringify", json!({"data": value}));
+        let fixture = Fixture::new();
+        let implicit = |value: &Value| fixture.implicit("json.stringify", json!({"data": value}));
         let other = turned(&value);
         let (text, turned_text) = (value.to_string(), other.to_string());
         prop_assert_eq!(implicit(&value) == implicit(&other), text == turned_text);

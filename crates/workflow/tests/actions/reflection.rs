@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 async fn judged(data: Value, schema: Value) -> Value {
     let arguments = json!({ "data": data, "schema": schema });
-    World::new().ok("reflection.evaluate", arguments).await
+    Fixture::new().ok("reflection.evaluate", arguments).await
 }
 
 #[tokio::test]
-async fn a_schema_judges() {
+async fn evaluate_validates_with_a_schema() {
     let schema = json!({
         "type": "object",
         "required": ["name"],
@@ -57,7 +57,7 @@ async fn a_schema_judges() {
 }
 
 #[tokio::test]
-async fn texts_are_coerced_to_the_type_in_the_schema() {
+async fn texts_are_coerced_to_the_schema_type() {
     for (data, kind, valid) in [
         (json!("5"), "integer", true),
         (json!("5.5"), "integer", false),
@@ -82,7 +82,7 @@ async fn an_invalid_schema_is_reported() {
     let judgement = judged(json!(1), json!({ "type": "whale" })).await;
     let message = judgement["errors"][0]["message"].as_str().unwrap();
     assert!(message.starts_with("Invalid schema"), "{message}");
-    let failure = World::new()
+    let failure = Fixture::new()
         .fails(
             "reflection.evaluate",
             json!({ "data": 1, "schema": {}, "evaluator_type": "llm" }),
@@ -93,7 +93,7 @@ async fn an_invalid_schema_is_reported() {
 
 /// The run loop carries the loops out; nothing else can.
 #[tokio::test]
-async fn the_loops_need_a_run() {
+async fn loop_actions_require_a_run() {
     for (action, arguments) in [
         (
             "reflection.loop",
@@ -104,7 +104,7 @@ async fn the_loops_need_a_run() {
             json!({ "validate": "reflection.evaluate", "correct": "x" }),
         ),
     ] {
-        let failure = World::new().fails(action, arguments).await;
+        let failure = Fixture::new().fails(action, arguments).await;
         assert_eq!(failure.kind, "unsupported");
     }
 }

@@ -2,22 +2,22 @@
 
 use serde_json::json;
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 #[tokio::test]
 async fn later_schemas_are_merged_over_earlier_ones() {
-    let world = World::new();
+    let fixture = Fixture::new();
     std::fs::write(
-        world.path("base.json"),
+        fixture.path("base.json"),
         r#"{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}"#,
     )
     .unwrap();
     std::fs::write(
-        world.path("more.yaml"),
+        fixture.path("more.yaml"),
         "properties:\n  a: {maxLength: 3}\n  b: {type: number}\n",
     )
     .unwrap();
-    let merged = world
+    let merged = fixture
         .ok(
             "schema.merge",
             json!({
@@ -47,8 +47,8 @@ async fn later_schemas_are_merged_over_earlier_ones() {
 
 #[tokio::test]
 async fn an_invalid_schema_is_a_failure() {
-    let world = World::new();
-    std::fs::write(world.path("broken.json"), "{\"a\": ]").unwrap();
+    let fixture = Fixture::new();
+    std::fs::write(fixture.path("broken.json"), "{\"a\": ]").unwrap();
     for (schemas, kind) in [
         (json!([]), "validation_error"),
         (
@@ -64,15 +64,15 @@ async fn an_invalid_schema_is_a_failure() {
         (json!([{"inline": {"type": "strnig"}}]), "validation_error"),
     ] {
         let arguments = json!({"schemas": schemas, "validate": true});
-        let failure = world.fails("schema.merge", arguments).await;
+        let failure = fixture.fails("schema.merge", arguments).await;
         assert_eq!(failure.kind, kind, "{failure}");
     }
 }
 
 #[test]
-fn it_depends_on_the_files_that_it_merges() {
-    let world = World::new();
+fn merge_depends_on_the_merged_files() {
+    let fixture = Fixture::new();
     let schemas = json!([{"path": "a.json"}, {"inline": {"path": "b"}}, {"path": "/x/c.yaml"}]);
-    let looks = world.file_dependencies("schema.merge", json!({"schemas": schemas}));
-    assert_eq!(looks, [world.path("a.json"), "/x/c.yaml".into()]);
+    let looks = fixture.file_dependencies("schema.merge", json!({"schemas": schemas}));
+    assert_eq!(looks, [fixture.path("a.json"), "/x/c.yaml".into()]);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 fn sh(script: &str) -> Value {
     json!({"command": ["sh", "-c", script]})
@@ -19,9 +19,9 @@ fn with(mut arguments: Value, more: Value) -> Value {
     arguments
 }
 
-/// Whether the process with the id in this file is running, once the file is there.
-async fn alive(world: &World, file: &str) -> bool {
-    let id = std::fs::read_to_string(world.path(file)).unwrap();
+/// Returns whether the process with the id in this file runs, once the file exists.
+async fn alive(fixture: &Fixture, file: &str) -> bool {
+    let id = std::fs::read_to_string(fixture.path(file)).unwrap();
     let state = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
     !state.is_empty() && !state.contains(") Z ")
 }
@@ -39,9 +39,9 @@ async fn until(mut done: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn arguments_arrive_as_they_are_without_a_shell() {
-    let world = World::new();
-    let ended = world
+async fn arguments_are_passed_unchanged_without_a_shell() {
+    let fixture = Fixture::new();
+    let ended = fixture
         .ok(
             "shell.run",
             json!({"command": ["printf", "%s|", "a b", "$HOME", "*", 5, ""]}),
@@ -54,10 +54,10 @@ async fn arguments_arrive_as_they_are_without_a_shell() {
 }
 
 #[tokio::test]
-async fn input_output_and_directory() {
-    let world = World::new();
-    world.file("sub/f", "");
-    let ended = world
+async fn stdin_stdout_and_directory_are_passed() {
+    let fixture = Fixture::new();
+    fixture.file("sub/f", "");
+    let ended = fixture
         .ok(
             "shell.run",
             with(
@@ -72,32 +72,32 @@ async fn input_output_and_directory() {
     );
     // A program need not read what it is given.
     let large = "x".repeat(1 << 20);
-    world
+    fixture
         .ok("shell.run", with(sh("exit 0"), json!({"stdin": large})))
         .await;
     // Without input there is none to wait for.
     assert_eq!(
-        world.ok("shell.run", json!({"command": ["cat"]})).await["stdout"],
+        fixture.ok("shell.run", json!({"command": ["cat"]})).await["stdout"],
         ""
     );
 }
 
 #[tokio::test]
-async fn more_than_a_pipe_holds_goes_through() {
-    let world = World::new();
+async fn input_larger_than_a_pipe_is_passed() {
+    let fixture = Fixture::new();
     let large = "x".repeat(900_000);
-    let ended = world
+    let ended = fixture
         .ok("shell.run", json!({"command": ["cat"], "stdin": large}))
         .await;
     assert_eq!(ended["stdout"].as_str().unwrap().len(), 900_000);
 }
 
 #[tokio::test]
-async fn an_exit_code_fails_the_node_unless_it_is_asked_for() {
-    let world = World::new();
-    world.runtime.secret_set.learn("hunter2-of-the-run");
+async fn exit_code_fails_the_node_unless_checked() {
+    let fixture = Fixture::new();
+    fixture.runtime.secret_set.learn("hunter2-of-the-run");
     let script = sh("echo no; echo why hunter2-of-the-run >&2; exit 3");
-    let failure = world.fails("shell.run", script.clone()).await;
+    let failure = fixture.fails("shell.run", script.clone()).await;
     assert_eq!((failure.kind, failure.retryable), ("shell_error", false));
     assert!(
         failure
@@ -105,28 +105,30 @@ async fn an_exit_code_fails_the_node_unless_it_is_asked_for() {
             .ends_with("`sh` ended with exit code 3: why [secret]"),
         "{failure}"
     );
-    let ended = world
+    let ended = fixture
         .ok("shell.run", with(script, json!({"check": false})))
         .await;
     assert_eq!(
         (&ended["exit_code"], &ended["success"], &ended["stdout"]),
         (&json!(3), &json!(false), &json!("no\n"))
     );
-    let failure = world.fails("shell.run", sh("echo only here; exit 1")).await;
+    let failure = fixture
+        .fails("shell.run", sh("echo only here; exit 1"))
+        .await;
     assert!(failure.message.ends_with("only here"), "{failure}");
-    let failure = world.fails("shell.run", sh("kill -9 $$")).await;
+    let failure = fixture.fails("shell.run", sh("kill -9 $$")).await;
     assert!(failure.message.contains("signal 9"), "{failure}");
 }
 
 #[tokio::test]
 async fn the_environment_has_only_the_named_variables() {
-    let world = World::new()
+    let fixture = Fixture::new()
         .with_variable("LC_ALL", "C.UTF-8")
         .with_variable("HOME", "/home/of-the-run")
         .with_variable("SECRET_TOKEN", "t")
         .with_variable("NAMED", "n");
     let variables = async |more: Value| {
-        let ended = world
+        let ended = fixture
             .ok("shell.run", with(json!({"command": ["env"]}), more))
             .await;
         let mut lines: Vec<String> = ended["stdout"]
@@ -156,7 +158,7 @@ async fn the_environment_has_only_the_named_variables() {
         json!({"": "x"}),
         json!({"A": []}),
     ] {
-        let failure = world
+        let failure = fixture
             .fails(
                 "shell.run",
                 with(json!({"command": ["env"]}), json!({"environment": wrong})),
@@ -167,19 +169,19 @@ async fn the_environment_has_only_the_named_variables() {
 }
 
 #[tokio::test]
-async fn everything_that_is_passed_is_keyed() {
-    let world = World::new()
+async fn passed_variables_and_directory_are_keyed() {
+    let fixture = Fixture::new()
         .with_variable("PATH", "/bin")
         .with_variable("HOME", "/home/of-the-run")
         .with_variable("LC_TIME", "C")
         .with_variable("TMPDIR", "/t")
         .with_variable("LANG", "de")
         .with_variable("OTHER", "o");
-    let implicit = world.implicit("shell.run", json!({"command": ["x"], "directory": "sub"}));
+    let implicit = fixture.implicit("shell.run", json!({"command": ["x"], "directory": "sub"}));
     assert_eq!(
         implicit,
         json!({
-            "directory": world.path("sub").to_str().unwrap(),
+            "directory": fixture.path("sub").to_str().unwrap(),
             "passed": {
                 "HOME": "/home/of-the-run", "LANG": "de", "LC_TIME": "C", "PATH": "/bin", "TMPDIR": "/t",
             },
@@ -190,7 +192,7 @@ async fn everything_that_is_passed_is_keyed() {
     let mapping =
         json!({"command": ["x"], "environment": {"HOME": "/h", "LANG": null, "OTHER": 1}});
     assert_eq!(
-        world.implicit("shell.run", mapping)["passed"],
+        fixture.implicit("shell.run", mapping)["passed"],
         json!({"LC_TIME": "C", "PATH": "/bin", "TMPDIR": "/t"})
     );
 }
@@ -199,46 +201,46 @@ async fn everything_that_is_passed_is_keyed() {
 #[tokio::test]
 async fn a_linked_directory_is_keyed_by_its_resolved_path() {
     use std::os::unix::fs::symlink;
-    let world = World::new();
-    let link = world.path("current");
+    let fixture = Fixture::new();
+    let link = fixture.path("current");
     for name in ["one", "two"] {
-        std::fs::create_dir_all(world.path(name).join("sub")).unwrap();
-        std::fs::write(world.path(name).join("sub/v"), name).unwrap();
+        std::fs::create_dir_all(fixture.path(name).join("sub")).unwrap();
+        std::fs::write(fixture.path(name).join("sub/v"), name).unwrap();
     }
     symlink("one", &link).unwrap();
     let with = json!({
         "action": "shell.run",
         "args": {"command": ["sh", "-c", "cat v"], "directory": "current/sub"},
     });
-    assert_eq!(world.wrapped(with.clone()).await.1["stdout"], "one");
-    assert!(world.wrapped(with.clone()).await.0);
+    assert_eq!(fixture.wrapped(with.clone()).await.1["stdout"], "one");
+    assert!(fixture.wrapped(with.clone()).await.0);
     std::fs::remove_file(&link).unwrap();
     symlink("two", &link).unwrap();
-    let (hit, result) = world.wrapped(with.clone()).await;
+    let (hit, result) = fixture.wrapped(with.clone()).await;
     assert!(!hit && result["stdout"] == "two", "{result}");
     std::fs::remove_file(&link).unwrap();
     let directory = |text: &str| {
         let arguments = json!({"command": ["x"], "directory": text});
-        world.implicit("shell.run", arguments)["directory"].clone()
+        fixture.implicit("shell.run", arguments)["directory"].clone()
     };
     // What is reached through no link is keyed as it was before links were followed.
     for text in ["one/sub", "one/../two", "./one", "one/", "missing"] {
         assert_eq!(
             directory(text),
-            world.path(text).to_str().unwrap(),
+            fixture.path(text).to_str().unwrap(),
             "{text}"
         );
     }
 }
 
 #[tokio::test]
-async fn a_program_is_run_again_in_another_home() {
-    let world = World::new().with_variable("HOME", "/one");
+async fn home_directory_is_keyed() {
+    let fixture = Fixture::new().with_variable("HOME", "/one");
     let with = json!({"action": "shell.run", "args": {"command": ["sh", "-c", "echo $HOME"]}});
-    assert!(!world.wrapped(with.clone()).await.0);
-    assert!(world.wrapped(with.clone()).await.0);
-    let world = world.with_variable("HOME", "/two");
-    let (hit, result) = world.wrapped(with).await;
+    assert!(!fixture.wrapped(with.clone()).await.0);
+    assert!(fixture.wrapped(with.clone()).await.0);
+    let fixture = fixture.with_variable("HOME", "/two");
+    let (hit, result) = fixture.wrapped(with).await;
     assert!(!hit && result["stdout"] == "/two\n", "{result}");
 }
 
@@ -246,13 +248,13 @@ async fn a_program_is_run_again_in_another_home() {
 async fn named_variables_are_keyed_by_their_digests() {
     let arguments = json!({"command": ["x"], "environment": ["API_TOKEN", "UNSET", "EMPTY"]});
     let named = |value: &str, secret_set: Option<cachalot_core::SecretSet>| {
-        let mut world = World::new()
+        let mut fixture = Fixture::new()
             .with_variable("API_TOKEN", value)
             .with_variable("EMPTY", "");
         if let Some(secret_set) = secret_set {
-            world.runtime.secret_set = std::sync::Arc::new(secret_set);
+            fixture.runtime.secret_set = std::sync::Arc::new(secret_set);
         }
-        world.implicit("shell.run", arguments.clone())["named"].clone()
+        fixture.implicit("shell.run", arguments.clone())["named"].clone()
     };
     let keyed = named("hunter2", None);
     let digest = cachalot_core::DigestKey::new([7; 32]).digest(b"hunter2");
@@ -280,12 +282,12 @@ async fn named_variables_are_keyed_by_their_digests() {
 async fn directories_that_are_not_utf_8_have_different_keys() {
     use std::os::unix::ffi::OsStrExt as _;
     let in_directory = |bytes: &[u8]| {
-        let mut world = World::new();
-        world.runtime.directory = std::ffi::OsStr::from_bytes(bytes).into();
+        let mut fixture = Fixture::new();
+        fixture.runtime.directory = std::ffi::OsStr::from_bytes(bytes).into();
         [
-            world.implicit("shell.run", json!({"command": ["x"]})),
-            world.implicit("file.glob", json!({"pattern": "*"})),
-            world.implicit("file.read", json!({"path": "f"})),
+            fixture.implicit("shell.run", json!({"command": ["x"]})),
+            fixture.implicit("file.glob", json!({"pattern": "*"})),
+            fixture.implicit("file.read", json!({"path": "f"})),
         ]
     };
     let (one, other) = (in_directory(b"/d\xff"), in_directory(b"/d\xfe"));
@@ -299,15 +301,15 @@ async fn directories_that_are_not_utf_8_have_different_keys() {
 
 #[tokio::test]
 async fn programs_that_cannot_start_are_reported() {
-    let world = World::new();
+    let fixture = Fixture::new();
     assert_eq!(
-        world
+        fixture
             .fails("shell.run", json!({"command": ["no-such-program-here"]}))
             .await
             .kind,
         "not_found"
     );
-    let failure = world
+    let failure = fixture
         .fails(
             "shell.run",
             json!({"command": ["true"], "directory": "absent"}),
@@ -317,9 +319,9 @@ async fn programs_that_cannot_start_are_reported() {
         failure.kind == "not_found" && failure.message.contains("directory"),
         "{failure}"
     );
-    world.file("not-executable", "x");
+    fixture.file("not-executable", "x");
     assert_eq!(
-        world
+        fixture
             .fails("shell.run", json!({"command": ["./not-executable"]}))
             .await
             .kind,
@@ -334,28 +336,28 @@ async fn programs_that_cannot_start_are_reported() {
         json!("ls -l"),
     ] {
         assert_eq!(
-            world
+            fixture
                 .fails("shell.run", json!({"command": command}))
                 .await
                 .kind,
             "validation_error"
         );
     }
-    let failure = world.fails("shell.run", sh("printf '\\377'")).await;
+    let failure = fixture.fails("shell.run", sh("printf '\\377'")).await;
     assert!(failure.message.contains("not UTF-8"), "{failure}");
 }
 
 #[tokio::test]
-async fn too_much_output_is_a_failure_and_ends_the_program() {
-    let world = World::new();
+async fn too_much_output_is_a_failure() {
+    let fixture = Fixture::new();
     for (script, stream) in [("yes", "stdout"), ("yes >&2", "stderr")] {
-        let failure = world
+        let failure = fixture
             .fails("shell.run", with(sh(script), json!({"output_limit": 1000})))
             .await;
         assert_eq!(failure.kind, "output_limit");
         assert!(failure.message.contains(stream), "{failure}");
     }
-    let ended = world
+    let ended = fixture
         .ok(
             "shell.run",
             with(sh("printf 12345"), json!({"output_limit": 5})),
@@ -366,9 +368,9 @@ async fn too_much_output_is_a_failure_and_ends_the_program() {
 
 #[tokio::test]
 async fn a_timeout_kills_the_process_group() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let begun = Instant::now();
-    let failure = world
+    let failure = fixture
         .fails(
             "shell.run",
             with(
@@ -379,33 +381,33 @@ async fn a_timeout_kills_the_process_group() {
         .await;
     assert_eq!((failure.kind, failure.retryable), ("timeout", true));
     assert!(begun.elapsed() < Duration::from_secs(5));
-    until(async || !alive(&world, "child").await).await;
+    until(async || !alive(&fixture, "child").await).await;
 }
 
 #[tokio::test]
-async fn a_descendant_that_holds_the_output_is_killed_at_the_timeout() {
-    let world = World::new();
-    let failure = world
+async fn descendant_with_open_output_is_killed_at_the_timeout() {
+    let fixture = Fixture::new();
+    let failure = fixture
         .fails(
             "shell.run",
             with(sh("sleep 300 & echo $! > child"), json!({"timeout": 0.4})),
         )
         .await;
     assert_eq!(failure.kind, "timeout");
-    until(async || !alive(&world, "child").await).await;
+    until(async || !alive(&fixture, "child").await).await;
 }
 
 #[tokio::test]
 async fn dropping_the_call_kills_the_process_group() {
-    let world = std::sync::Arc::new(World::new());
+    let fixture = std::sync::Arc::new(Fixture::new());
     let call = {
-        let world = std::sync::Arc::clone(&world);
+        let fixture = std::sync::Arc::clone(&fixture);
         tokio::spawn(async move {
-            world.run("shell.run", sh("sleep 300 & echo $! > child.tmp; echo $$ > leader; mv child.tmp child; wait")).await
+            fixture.run("shell.run", sh("sleep 300 & echo $! > child.tmp; echo $$ > leader; mv child.tmp child; wait")).await
         })
     };
-    until(async || world.path("child").exists()).await;
-    assert!(alive(&world, "child").await && alive(&world, "leader").await);
+    until(async || fixture.path("child").exists()).await;
+    assert!(alive(&fixture, "child").await && alive(&fixture, "leader").await);
     call.abort();
-    until(async || !alive(&world, "child").await && !alive(&world, "leader").await).await;
+    until(async || !alive(&fixture, "child").await && !alive(&fixture, "leader").await).await;
 }

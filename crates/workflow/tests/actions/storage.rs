@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::stand_ins::Server;
-use crate::world::World;
+use crate::fakes::Server;
+use crate::fixture::Fixture;
 
 #[tokio::test]
-async fn files_are_hashed_by_each_algorithm() {
-    let world = World::new();
-    world.file("f", "hello world\n");
-    let hashed = world.ok("storage.hash", json!({"path": "f"})).await;
+async fn hash_supports_each_algorithm() {
+    let fixture = Fixture::new();
+    fixture.file("f", "hello world\n");
+    let hashed = fixture.ok("storage.hash", json!({"path": "f"})).await;
     assert_eq!(
         hashed,
         json!({
@@ -21,7 +21,7 @@ async fn files_are_hashed_by_each_algorithm() {
         })
     );
     let hash = async |algorithm: &str| {
-        world
+        fixture
             .ok(
                 "actions.storage_hash",
                 json!({"path": "f", "algorithm": algorithm}),
@@ -31,37 +31,43 @@ async fn files_are_hashed_by_each_algorithm() {
     };
     assert_eq!(hash("md5").await, "6f5902ac237024bdd0c176cb93063dc4");
     assert_eq!(hash("blake2b").await.as_str().unwrap().len(), 128);
-    world.file("empty", "");
+    fixture.file("empty", "");
     assert_eq!(
-        world.ok("storage.hash", json!({"path": "empty"})).await["size_bytes"],
+        fixture.ok("storage.hash", json!({"path": "empty"})).await["size_bytes"],
         0
     );
 }
 
 #[tokio::test]
 async fn hash_failures_are_reported_with_the_reason() {
-    let world = World::new();
-    world.file("d/f", "");
+    let fixture = Fixture::new();
+    fixture.file("d/f", "");
     assert_eq!(
-        world
+        fixture
             .fails("storage.hash", json!({"path": "absent"}))
             .await
             .kind,
         "file_error"
     );
     assert_eq!(
-        world.fails("storage.hash", json!({"path": "d"})).await.kind,
+        fixture
+            .fails("storage.hash", json!({"path": "d"}))
+            .await
+            .kind,
         "file_error"
     );
     assert_eq!(
-        world.fails("storage.hash", json!({"path": ""})).await.kind,
+        fixture
+            .fails("storage.hash", json!({"path": ""}))
+            .await
+            .kind,
         "validation_error"
     );
     assert_eq!(
-        world.fails("storage.hash", json!({})).await.kind,
+        fixture.fails("storage.hash", json!({})).await.kind,
         "validation_error"
     );
-    let failure = world
+    let failure = fixture
         .fails(
             "storage.hash",
             json!({"path": "d/f", "algorithm": "sha512"}),
@@ -75,12 +81,12 @@ async fn hash_failures_are_reported_with_the_reason() {
 }
 
 #[tokio::test]
-async fn content_of_servers_is_hashed() {
+async fn remote_content_is_hashed() {
     let server = Server::start(
         axum::Router::new().route("/f", axum::routing::get(|| async { "hello world\n" })),
     );
-    let world = World::new();
-    let hashed = world
+    let fixture = Fixture::new();
+    let hashed = fixture
         .ok(
             "storage.hash",
             json!({"path": format!("{}/f", server.base_url())}),
@@ -90,7 +96,7 @@ async fn content_of_servers_is_hashed() {
         hashed["hash"],
         "a948904f2f0f479b8f8197694b30184b0d2ed1c1cd2a1ec0fb85d299a192a447"
     );
-    let failure = world
+    let failure = fixture
         .fails(
             "storage.hash",
             json!({"path": format!("{}/absent", server.base_url())}),
@@ -100,13 +106,13 @@ async fn content_of_servers_is_hashed() {
 }
 
 #[tokio::test]
-async fn the_path_that_is_repeated_is_keyed_even_by_content() {
-    let world = World::new();
-    world.file("a", "same");
-    world.file("b", "same");
+async fn returned_path_is_keyed_also_with_file_content() {
+    let fixture = Fixture::new();
+    fixture.file("a", "same");
+    fixture.file("b", "same");
     let hash = |path: &str| json!({"action": "storage.hash", "args": {"path": path}, "key_strategy": "file_content", "key_source": "path"});
-    assert_eq!(world.wrapped(hash("a")).await.1["path"], "a");
-    let (hit, result) = world.wrapped(hash("b")).await;
+    assert_eq!(fixture.wrapped(hash("a")).await.1["path"], "a");
+    let (hit, result) = fixture.wrapped(hash("b")).await;
     assert!(!hit && result["path"] == "b", "{result}");
-    assert!(world.wrapped(hash("a")).await.0);
+    assert!(fixture.wrapped(hash("a")).await.0);
 }

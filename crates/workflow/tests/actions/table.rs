@@ -6,7 +6,7 @@ use cachalot_workflow::CacheClass;
 use cachalot_workflow::actions::builtin;
 
 #[test]
-fn every_action_has_both_names() {
+fn every_action_has_a_dotted_and_a_legacy_name() {
     let registry = builtin();
     for name in registry.names() {
         let metadata = registry.get(name).unwrap().metadata();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 fn schema() -> Value {
     json!({
@@ -21,7 +21,7 @@ async fn checked(entities: Value, relationships: Value) -> (bool, Vec<String>) {
         "entities": entities, "relationships": relationships, "schema": schema(),
         "source_text": 5, "agent_name": null,
     });
-    let result = World::new().ok("validate.extraction", arguments).await;
+    let result = Fixture::new().ok("validate.extraction", arguments).await;
     let errors = result["errors"].as_array().unwrap();
     let errors = errors.iter().map(|error| {
         let (kind, path) = (&error["type"], &error["path"]);
@@ -38,7 +38,7 @@ fn missing(paths: &[&str]) -> (bool, Vec<String>) {
 }
 
 #[tokio::test]
-async fn entities_have_their_required_fields() {
+async fn entities_require_their_fields() {
     for (entities, expected) in [
         (json!([]), (true, vec![])),
         (
@@ -75,7 +75,7 @@ async fn entities_have_their_required_fields() {
 }
 
 #[tokio::test]
-async fn relationships_have_their_fields_and_a_known_type() {
+async fn relationships_require_fields_and_a_known_type() {
     let of_type = |kind: Value| json!([{ "type": kind, "subject": "a", "object": "b" }]);
     let invalid = || {
         (
@@ -116,7 +116,7 @@ async fn relationships_have_their_fields_and_a_known_type() {
 #[tokio::test]
 async fn errors_name_the_expected_and_the_found_value() {
     let relationship = json!({ "type": true, "subject": "a", "object": "b" });
-    let result = World::new()
+    let result = Fixture::new()
         .ok(
             "validate.extraction",
             json!({
@@ -150,7 +150,7 @@ async fn errors_name_the_expected_and_the_found_value() {
     );
     let specific = json!({ "type": "works_at", "subject": "a", "object": "b", "since": null });
     let arguments = json!({ "relationships": [specific], "schema": schema() });
-    let result = World::new().ok("validate.extraction", arguments).await;
+    let result = Fixture::new().ok("validate.extraction", arguments).await;
     assert_eq!(
         result["errors"][0]["message"],
         "Relationship type 'works_at' requires field 'since'"
@@ -197,13 +197,13 @@ async fn unreadable_items_are_failures() {
         ),
     ] {
         let arguments = json!({ list: value, "schema": schema() });
-        let failure = World::new().fails("validate.extraction", arguments).await;
+        let failure = Fixture::new().fails("validate.extraction", arguments).await;
         assert_eq!(failure.kind, "unreadable_extraction");
         assert!(failure.message.contains(part), "{failure}");
     }
     // Without required fields, no field of an entity is read.
     let arguments = json!({ "entities": [1, null], "schema": { "entities": {} } });
-    let result = World::new().ok("validate.extraction", arguments).await;
+    let result = Fixture::new().ok("validate.extraction", arguments).await;
     assert_eq!(result, json!({ "valid": true, "errors": [] }));
 }
 
@@ -220,7 +220,7 @@ async fn an_invalid_schema_is_a_failure() {
             "must be a list",
         ),
     ] {
-        let failure = World::new().fails("validate.extraction", arguments).await;
+        let failure = Fixture::new().fails("validate.extraction", arguments).await;
         assert_eq!(failure.kind, "validation_error");
         assert!(failure.message.contains(part), "{failure}");
     }

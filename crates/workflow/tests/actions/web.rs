@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::stand_ins::{SearXng, Server};
-use crate::world::World;
+use crate::fakes::{SearXng, Server};
+use crate::fixture::Fixture;
 
 fn found() -> Vec<Value> {
     vec![
@@ -16,8 +16,8 @@ fn found() -> Vec<Value> {
 #[tokio::test]
 async fn results_are_title_url_and_snippet() {
     let instance = SearXng::start(found());
-    let world = World::new();
-    let answer = world
+    let fixture = Fixture::new();
+    let answer = fixture
         .ok(
             "web.search",
             json!({"query": "sperm whale & co", "base_url": instance.base_url(), "language": "en"}),
@@ -48,10 +48,10 @@ async fn results_are_title_url_and_snippet() {
 }
 
 #[tokio::test]
-async fn the_limit_holds() {
+async fn limit_bounds_the_results() {
     let instance = SearXng::start(found());
-    let world = World::new();
-    let answer = world
+    let fixture = Fixture::new();
+    let answer = fixture
         .ok(
             "actions.web_search",
             json!({"query": "q", "limit": "1", "base_url": instance.base_url()}),
@@ -65,10 +65,10 @@ async fn the_limit_holds() {
         (&json!(1), 1)
     );
     let other = json!({"query": "q", "num_results": 2, "base_url": instance.base_url()});
-    assert_eq!(world.ok("web.search", other).await["count"], 2);
+    assert_eq!(fixture.ok("web.search", other).await["count"], 2);
     for limit in [0, 101] {
         assert_eq!(
-            world
+            fixture
                 .fails(
                     "web.search",
                     json!({"query": "q", "limit": limit, "base_url": instance.base_url()})
@@ -81,33 +81,33 @@ async fn the_limit_holds() {
 }
 
 #[tokio::test]
-async fn the_instance_is_found_by_argument_settings_environment_in_this_order() {
+async fn instance_is_taken_from_argument_settings_or_environment() {
     let (one, other) = (SearXng::start(found()), SearXng::start(found()));
-    let world = World::new().with_variable("SEARXNG_BASE_URL", &other.base_url());
-    world
+    let fixture = Fixture::new().with_variable("SEARXNG_BASE_URL", &other.base_url());
+    fixture
         .ok("web.search", json!({"query": "by environment"}))
         .await;
     assert_eq!(
-        world.implicit("web.search", json!({"query": "q"})),
+        fixture.implicit("web.search", json!({"query": "q"})),
         json!({"base_url": other.base_url()})
     );
-    let world = world
+    let fixture = fixture
         .with_settings(json!({"web": {"search": {"base_url": format!("{}/", one.base_url())}}}));
-    world
+    fixture
         .ok("web.search", json!({"query": "by settings"}))
         .await;
     assert_eq!(
-        world.implicit("web.search", json!({"query": "q"})),
+        fixture.implicit("web.search", json!({"query": "q"})),
         json!({"base_url": one.base_url()})
     );
-    world
+    fixture
         .ok(
             "web.search",
             json!({"query": "by argument", "base_url": other.base_url()}),
         )
         .await;
     assert!(
-        world
+        fixture
             .implicit(
                 "web.search",
                 json!({"query": "q", "base_url": other.base_url()})
@@ -119,8 +119,8 @@ async fn the_instance_is_found_by_argument_settings_environment_in_this_order() 
 }
 
 #[tokio::test]
-async fn without_an_instance_all_three_places_are_named() {
-    let failure = World::new()
+async fn missing_instance_error_names_all_three_sources() {
+    let failure = Fixture::new()
         .fails("web.search", json!({"query": "q"}))
         .await;
     assert_eq!(failure.kind, "configuration_error");
@@ -134,11 +134,11 @@ async fn without_an_instance_all_three_places_are_named() {
 }
 
 #[tokio::test]
-async fn an_instance_that_does_not_answer_as_one_is_a_failure() {
+async fn response_of_another_server_is_a_failure() {
     let instance = SearXng::start(found());
     instance.refuse_json();
-    let world = World::new();
-    let failure = world
+    let fixture = Fixture::new();
+    let failure = fixture
         .fails(
             "web.search",
             json!({"query": "q", "base_url": instance.base_url()}),
@@ -149,19 +149,19 @@ async fn an_instance_that_does_not_answer_as_one_is_a_failure() {
     let other = Server::start(
         axum::Router::new().route("/search", axum::routing::get(|| async { "<html>" })),
     );
-    let failure = world
+    let failure = fixture
         .fails(
             "web.search",
             json!({"query": "q", "base_url": other.base_url()}),
         )
         .await;
     assert_eq!(failure.kind, "parse_error");
-    let failure = world
+    let failure = fixture
         .fails("web.search", json!({"query": "q", "base_url": "not a url"}))
         .await;
     assert_eq!(failure.kind, "validation_error");
     assert_eq!(
-        world
+        fixture
             .fails(
                 "web.search",
                 json!({"query": "", "base_url": other.base_url()})

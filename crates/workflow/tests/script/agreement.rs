@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use crate::harness::{python, python3, tests, wait, with_state};
 
 tests!(
-    blocks_agree,
-    failures_agree,
-    the_embedded_python_gives_what_is_written_here,
+    blocks_give_equal_results_in_both_pythons,
+    failures_are_equal_in_both_pythons,
+    embedded_python_gives_the_expected_results,
 );
 
 fn state() -> Value {
@@ -105,7 +105,7 @@ const FAILURES: [&str; 21] = [
     "x = []\nfor _ in range(101): x = [x]\nreturn x",
 ];
 
-fn blocks_agree() {
+fn blocks_give_equal_results_in_both_pythons() {
     let Some(theirs) = python3() else { return };
     wait(async {
         let ours = python();
@@ -120,7 +120,7 @@ fn blocks_agree() {
     });
 }
 
-fn failures_agree() {
+fn failures_are_equal_in_both_pythons() {
     let Some(theirs) = python3() else { return };
     wait(async {
         let ours = python();
@@ -136,7 +136,7 @@ fn failures_agree() {
 }
 
 /// Without a Python to compare with, at least these stand.
-fn the_embedded_python_gives_what_is_written_here() {
+fn embedded_python_gives_the_expected_results() {
     wait(async {
         let ours = python();
         for (index, expected) in [

@@ -1,4 +1,4 @@
-//! What a block means: names in, result and printed text out.
+//! Semantics of a block: names in, result and printed text out.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use serde_json::{Map, Value, json};
 use crate::harness::{self, alone, block, object, python, tests, wait, with_state};
 
 tests!(
-    the_storys_report_of_a_hit,
-    the_storys_report_of_a_miss,
-    the_storys_report_of_an_invalidation,
-    a_block_without_return_gives_its_names,
-    names_that_are_not_results,
-    a_function_that_returns_does_not_make_the_block_return,
-    falling_off_the_end_returns_null,
-    the_last_expression_is_not_a_result,
-    changes_of_state_stay_out_of_the_callers_maps,
-    blocks_do_not_see_each_other,
-    variables_are_seen,
-    strings_over_several_lines_are_kept,
-    lines_of_errors_are_lines_of_the_file,
-    printed_text_keeps_its_order_and_is_bounded,
-    what_was_printed_before_a_failure_is_kept,
-    the_time_is_the_parents_clock,
+    story_report_of_a_hit_runs,
+    story_report_of_a_miss_runs,
+    story_report_of_an_invalidation_runs,
+    block_without_return_gives_its_assigned_names,
+    imported_and_private_names_are_not_results,
+    nested_return_does_not_make_the_block_return,
+    block_with_return_falls_through_to_null,
+    last_expression_is_not_a_result,
+    state_changes_do_not_affect_the_maps_of_the_caller,
+    blocks_do_not_share_names,
+    variables_are_available_in_blocks,
+    multi_line_strings_are_kept,
+    error_lines_are_those_of_the_file,
+    printed_text_is_ordered_and_bounded,
+    printed_text_before_a_failure_is_kept,
+    time_is_the_clock_of_the_parent,
 );
 
 const CHECK_RESULT: &str = r#"result = state.get("extraction_result", {})
@@ -42,7 +42,7 @@ const REPORT: &str = r#"result = state.get("invalidation_result", {})
 return {"deleted": result.get("deleted_count", 0)}
 "#;
 
-fn the_storys_report_of_a_hit() {
+fn story_report_of_a_hit_runs() {
     wait(async {
         let state = json!({"extraction_result": {
             "_cache_hit": true, "_cache_created_at": "2024-12-24T10:00:00Z",
@@ -60,7 +60,7 @@ fn the_storys_report_of_a_hit() {
     });
 }
 
-fn the_storys_report_of_a_miss() {
+fn story_report_of_a_miss_runs() {
     wait(async {
         let runner = python();
         let state = json!({"extraction_result": {"_cache_hit": false, "result": {"data": null}}});
@@ -72,7 +72,7 @@ fn the_storys_report_of_a_miss() {
     });
 }
 
-fn the_storys_report_of_an_invalidation() {
+fn story_report_of_an_invalidation_runs() {
     wait(async {
         let runner = python();
         let state = json!({"invalidation_result": {"success": true, "deleted_count": 3}});
@@ -83,7 +83,7 @@ fn the_storys_report_of_an_invalidation() {
     });
 }
 
-fn a_block_without_return_gives_its_names() {
+fn block_without_return_gives_its_assigned_names() {
     wait(async {
         let source = "total = sum(state['prices'])\nfor price in state['prices']:\n    pass\n\
                       if total > 100:\n    never = 1\nfirst, *rest = state['prices']\n";
@@ -97,7 +97,7 @@ fn a_block_without_return_gives_its_names() {
     });
 }
 
-fn names_that_are_not_results() {
+fn imported_and_private_names_are_not_results() {
     wait(async {
         let source = "import math\nfrom math import pi\n_inside = 1\nroot = math.sqrt\nmodule = math\n\
                       def double(x):\n    y = x * 2\n    return y\nclass Thing: pass\n\
@@ -110,7 +110,7 @@ fn names_that_are_not_results() {
     });
 }
 
-fn a_function_that_returns_does_not_make_the_block_return() {
+fn nested_return_does_not_make_the_block_return() {
     wait(async {
         let source = "# return nothing\ncount = 0\ndef add():\n    global count\n    count += 1\n    \
                       return count\nadd()\nadd()\n";
@@ -121,7 +121,7 @@ fn a_function_that_returns_does_not_make_the_block_return() {
     });
 }
 
-fn falling_off_the_end_returns_null() {
+fn block_with_return_falls_through_to_null() {
     wait(async {
         let runner = python();
         let source = "if state.get('x'):\n    return 1\nstate.get('y')\n";
@@ -140,7 +140,7 @@ fn falling_off_the_end_returns_null() {
     });
 }
 
-fn the_last_expression_is_not_a_result() {
+fn last_expression_is_not_a_result() {
     wait(async {
         let runner = python();
         for source in [
@@ -161,7 +161,7 @@ fn the_last_expression_is_not_a_result() {
     });
 }
 
-fn changes_of_state_stay_out_of_the_callers_maps() {
+fn state_changes_do_not_affect_the_maps_of_the_caller() {
     wait(async {
         let runner = python();
         let (state, variables) = (object(json!({"list": [1]})), object(json!({"n": 1})));
@@ -176,7 +176,7 @@ fn changes_of_state_stay_out_of_the_callers_maps() {
     });
 }
 
-fn blocks_do_not_see_each_other() {
+fn blocks_do_not_share_names() {
     wait(async {
         let runner = harness::python_with(|options| options.workers = 1);
         alone(
@@ -210,7 +210,7 @@ fn blocks_do_not_see_each_other() {
     });
 }
 
-fn variables_are_seen() {
+fn variables_are_available_in_blocks() {
     wait(async {
         let variables = object(json!({"limit": 3, "nested": {"a": [true, null]}}));
         let script =
@@ -224,7 +224,7 @@ fn variables_are_seen() {
     });
 }
 
-fn strings_over_several_lines_are_kept() {
+fn multi_line_strings_are_kept() {
     wait(async {
         let source = "text = '''a\n  b\n\n    c'''\nname = 'x'\nmore = f\"\"\"one {name}\n two {\n\
                       name!r\n} {'''in\n ner'''}\nend\"\"\"\nglued = 'a\\\n  b'\nsum = 1 + \\\n  2\n\
@@ -248,7 +248,7 @@ fn strings_over_several_lines_are_kept() {
     });
 }
 
-fn lines_of_errors_are_lines_of_the_file() {
+fn error_lines_are_those_of_the_file() {
     wait(async {
         let runner = python();
         for (source, line, message) in [
@@ -310,7 +310,7 @@ fn lines_of_errors_are_lines_of_the_file() {
     });
 }
 
-fn printed_text_keeps_its_order_and_is_bounded() {
+fn printed_text_is_ordered_and_bounded() {
     wait(async {
         let runner = python();
         let source = "print('a', 1, None, sep='-', end='|')\nfor n in range(3):\n    print(n)\nprint()\n\
@@ -334,14 +334,14 @@ fn printed_text_keeps_its_order_and_is_bounded() {
     });
 }
 
-fn what_was_printed_before_a_failure_is_kept() {
+fn printed_text_before_a_failure_is_kept() {
     wait(async {
         let failure = harness::failing(&python(), "print('before')\nraise ValueError('x')").await;
         assert_eq!(failure.printed, "before\n");
     });
 }
 
-fn the_time_is_the_parents_clock() {
+fn time_is_the_clock_of_the_parent() {
     wait(async {
         let clock = Arc::new(ManualClock::at(1_709_208_000_000));
         let runner = harness::python_with(|options| options.clock = clock);

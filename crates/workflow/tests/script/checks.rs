@@ -5,10 +5,10 @@ use cachalot_workflow::script::{check, check_syntax};
 use crate::harness::tests;
 
 tests!(
-    what_is_python_passes,
-    what_is_not_python_is_placed,
-    other_pythons_are_only_read,
-    no_text_does_harm,
+    valid_python_passes_the_check,
+    invalid_python_is_reported_with_its_place,
+    syntax_check_accepts_unsupported_python,
+    check_of_arbitrary_text_does_not_panic,
     long_blocks_are_refused,
 );
 
@@ -54,7 +54,7 @@ pub(crate) fn deep_sources(bytes: usize) -> Vec<String> {
     ]
 }
 
-fn what_is_python_passes() {
+fn valid_python_passes_the_check() {
     for source in [
         "",
         "return {'a': 1}",
@@ -67,7 +67,7 @@ fn what_is_python_passes() {
     }
 }
 
-fn what_is_not_python_is_placed() {
+fn invalid_python_is_reported_with_its_place() {
     for (source, line) in [
         ("x = = 1", 7),
         ("x = 1\nif x\n  y = 2", 8),
@@ -90,13 +90,13 @@ fn what_is_not_python_is_placed() {
     }
 }
 
-fn other_pythons_are_only_read() {
+fn syntax_check_accepts_unsupported_python() {
     let source = "import requests\nclass E(Exception): pass\ndef f():\n  yield 1\n";
     assert_eq!(check_syntax(source, 1), Ok(()));
     assert_eq!(check(source, 1).unwrap_err().kind, "script_unsupported");
 }
 
-fn no_text_does_harm() {
+fn check_of_arbitrary_text_does_not_panic() {
     for source in deep_sources(128 * 1024) {
         // Whatever it says, it returns.
         let _ = check(&source, 1);

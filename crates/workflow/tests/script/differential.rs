@@ -8,7 +8,10 @@ use cachalot_workflow::script::{ScriptFailure, ScriptResult, check};
 
 use crate::harness::{alone, python, python3, tests, wait};
 
-tests!(every_idiom_agrees_or_is_refused, most_idioms_work);
+tests!(
+    idioms_agree_with_cpython_or_are_refused,
+    most_idioms_are_supported
+);
 
 const FILES: [(&str, &str); 9] = [
     ("containers", include_str!("corpus/containers.txt")),
@@ -72,7 +75,7 @@ fn refused(failure: &ScriptFailure) -> bool {
     failure.kind == "script_unsupported" && failure.message.contains("`language: python3`")
 }
 
-fn every_idiom_agrees_or_is_refused() {
+fn idioms_agree_with_cpython_or_are_refused() {
     let Some(theirs) = python3() else { return };
     wait(async {
         let ours = python();
@@ -105,7 +108,7 @@ fn every_idiom_agrees_or_is_refused() {
 }
 
 /// Refusing everything would agree, too.
-fn most_idioms_work() {
+fn most_idioms_are_supported() {
     wait(async {
         let ours = python();
         let (mut all, mut refusals) = (0, 0);

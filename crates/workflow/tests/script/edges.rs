@@ -1,4 +1,4 @@
-//! Where the embedded Python ends: the edge is named, with its line and the way out.
+//! Unsupported parts of the embedded Python: each is named, with its line and a remedy.
 
 use cachalot_workflow::script::check;
 
@@ -6,11 +6,11 @@ use crate::harness::{alone, failing, python, tests, wait, with_state};
 use serde_json::json;
 
 tests!(
-    what_the_text_shows_is_named_at_load_time_and_when_run,
-    what_only_running_shows_is_named_too,
-    what_a_block_guards_against_is_its_own_affair,
-    what_is_supported_is_not_refused,
-    separators_in_the_state_count_where_white_space_does,
+    unsupported_syntax_is_named_at_load_and_run_time,
+    unsupported_behavior_is_named_at_run_time,
+    guarded_unsupported_code_is_accepted,
+    supported_code_is_not_refused,
+    white_space_functions_are_refused_if_the_state_has_separators,
 );
 
 /// A block, the line of the construct, and what the message must name.
@@ -200,7 +200,7 @@ const WHEN_RUN: &[(&str, u32, &str)] = &[
     ("x = {1} <= {1, 2}", 1, "`<=` between sets"),
 ];
 
-fn separators_in_the_state_count_where_white_space_does() {
+fn white_space_functions_are_refused_if_the_state_has_separators() {
     wait(async {
         let runner = python();
         let state = json!({"rows": [{"a\u{1f}b": 1}]});
@@ -237,7 +237,7 @@ fn separators_in_the_state_count_where_white_space_does() {
     });
 }
 
-fn what_the_text_shows_is_named_at_load_time_and_when_run() {
+fn unsupported_syntax_is_named_at_load_and_run_time() {
     wait(async {
         let runner = python();
         for &(source, line, what) in IN_THE_TEXT {
@@ -254,7 +254,7 @@ fn what_the_text_shows_is_named_at_load_time_and_when_run() {
     });
 }
 
-fn what_only_running_shows_is_named_too() {
+fn unsupported_behavior_is_named_at_run_time() {
     wait(async {
         let runner = python();
         for &(source, line, what) in WHEN_RUN {
@@ -278,7 +278,7 @@ fn names(failure: &cachalot_workflow::script::ScriptFailure, source: &str, line:
     );
 }
 
-fn what_a_block_guards_against_is_its_own_affair() {
+fn guarded_unsupported_code_is_accepted() {
     wait(async {
         let runner = python();
         let source = "try:\n  import numpy\n  x = numpy.pi\nexcept ImportError:\n  x = 3";
@@ -310,7 +310,7 @@ fn what_a_block_guards_against_is_its_own_affair() {
     });
 }
 
-fn what_is_supported_is_not_refused() {
+fn supported_code_is_not_refused() {
     wait(async {
         let runner = python();
         for source in [

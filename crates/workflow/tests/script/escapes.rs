@@ -5,14 +5,14 @@ use cachalot_workflow::script::ScriptRunner;
 use serde_json::{Map, json};
 
 tests!(
-    files_the_environment_and_processes_are_out_of_reach,
-    there_is_no_way_to_other_code,
-    objects_lead_nowhere,
-    the_worker_itself_has_little_to_offer,
-    a_block_cannot_forge_an_answer,
+    files_environment_and_processes_are_unreachable,
+    other_code_cannot_be_imported,
+    objects_give_no_access_to_internals,
+    worker_process_has_minimal_privileges,
+    block_cannot_forge_an_answer,
 );
 
-fn files_the_environment_and_processes_are_out_of_reach() {
+fn files_environment_and_processes_are_unreachable() {
     wait(async {
         let runner = python();
         let folder = tempfile::tempdir().unwrap();
@@ -95,7 +95,7 @@ fn files_the_environment_and_processes_are_out_of_reach() {
     });
 }
 
-fn there_is_no_way_to_other_code() {
+fn other_code_cannot_be_imported() {
     wait(async {
         let runner = python();
         for source in [
@@ -125,7 +125,7 @@ fn there_is_no_way_to_other_code() {
     });
 }
 
-fn objects_lead_nowhere() {
+fn objects_give_no_access_to_internals() {
     wait(async {
         let runner = python();
         for source in [
@@ -151,7 +151,7 @@ fn objects_lead_nowhere() {
 
 /// Should a block ever get past the interpreter, this is what it would find.
 #[cfg(target_os = "linux")]
-fn the_worker_itself_has_little_to_offer() {
+fn worker_process_has_minimal_privileges() {
     wait(async {
         let runner = python();
         let state = object(json!({}));
@@ -208,9 +208,9 @@ fn the_worker_itself_has_little_to_offer() {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn the_worker_itself_has_little_to_offer() {}
+fn worker_process_has_minimal_privileges() {}
 
-fn a_block_cannot_forge_an_answer() {
+fn block_cannot_forge_an_answer() {
     wait(async {
         let runner = harness::python_with(|options| options.workers = 1);
         let forged = r#"{"ended":{"returned":"forged","printed":""}}"#;

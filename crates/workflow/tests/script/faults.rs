@@ -1,4 +1,4 @@
-//! What goes wrong in a block stays in the block.
+//! Faults of a block do not affect others.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,30 +9,30 @@ use serde_json::{Map, json};
 use crate::harness::{self, alone, block, failing, python_with, tests, until, wait};
 
 tests!(
-    nothing_is_started_before_the_first_block,
-    an_endless_loop_is_stopped_and_the_next_block_works,
-    a_worker_that_does_not_stop_itself_is_killed,
-    memory_is_bounded,
-    deep_recursion_costs_only_its_block,
-    deeply_nested_source_costs_only_its_block,
-    a_worker_killed_in_its_block_fails_it_and_is_replaced,
-    a_worker_killed_between_blocks_is_not_noticed,
-    eight_blocks_at_once,
-    cancelling_kills_the_worker,
+    worker_starts_with_the_first_block,
+    endless_loop_is_stopped_and_the_next_block_works,
+    unresponsive_worker_is_killed,
+    memory_of_a_block_is_bounded,
+    deep_recursion_fails_its_block_only,
+    deeply_nested_source_fails_its_block_only,
+    worker_killed_during_a_block_fails_it_and_is_replaced,
+    worker_killed_between_blocks_is_replaced_silently,
+    eight_blocks_run_concurrently,
+    cancel_kills_the_worker,
     dropping_the_runner_ends_its_workers,
-    a_runner_may_outlive_its_runtime,
+    runner_can_outlive_its_runtime,
     workers_are_reused,
-    a_program_that_is_no_worker,
-    a_worker_ends_with_its_input_even_in_a_block,
-    a_worker_that_gets_no_greeting_gives_up,
+    program_that_is_not_a_worker_is_reported,
+    worker_ends_when_its_input_closes_even_in_a_block,
+    worker_without_a_greeting_exits,
 );
 
-fn nothing_is_started_before_the_first_block() {
+fn worker_starts_with_the_first_block() {
     let runner = python_with(|options| options.program = PathBuf::from("/nonexistent"));
     drop(runner);
 }
 
-fn an_endless_loop_is_stopped_and_the_next_block_works() {
+fn endless_loop_is_stopped_and_the_next_block_works() {
     wait(async {
         let runner = python_with(|options| {
             options.time_limit = Duration::from_millis(300);
@@ -58,7 +58,7 @@ fn an_endless_loop_is_stopped_and_the_next_block_works() {
 
 /// A program that says what a worker says and then nothing: the interpreter's own watch is no help.
 #[cfg(unix)]
-fn a_worker_that_does_not_stop_itself_is_killed() {
+fn unresponsive_worker_is_killed() {
     wait(async {
         let runner = python_with(|options| {
             options.program = PathBuf::from("/bin/sh");
@@ -73,7 +73,7 @@ fn a_worker_that_does_not_stop_itself_is_killed() {
 }
 
 #[cfg(not(unix))]
-fn a_worker_that_does_not_stop_itself_is_killed() {}
+fn unresponsive_worker_is_killed() {}
 
 fn running(part: &str) -> bool {
     harness::children()
@@ -81,7 +81,7 @@ fn running(part: &str) -> bool {
         .any(|(_, line)| line.contains(part))
 }
 
-fn memory_is_bounded() {
+fn memory_of_a_block_is_bounded() {
     wait(async {
         let runner = python_with(|options| {
             options.memory_limit = 64 * 1024 * 1024;
@@ -112,7 +112,7 @@ fn memory_is_bounded() {
     });
 }
 
-fn deep_recursion_costs_only_its_block() {
+fn deep_recursion_fails_its_block_only() {
     wait(async {
         let runner = python_with(|options| options.workers = 1);
         for source in [
@@ -144,7 +144,7 @@ fn deep_recursion_costs_only_its_block() {
     });
 }
 
-fn deeply_nested_source_costs_only_its_block() {
+fn deeply_nested_source_fails_its_block_only() {
     wait(async {
         let runner = python_with(|options| options.workers = 1);
         for source in crate::checks::deep_sources(100_000) {
@@ -159,7 +159,7 @@ fn deeply_nested_source_costs_only_its_block() {
 }
 
 #[cfg(target_os = "linux")]
-fn a_worker_killed_in_its_block_fails_it_and_is_replaced() {
+fn worker_killed_during_a_block_fails_it_and_is_replaced() {
     wait(async {
         let runner = python_with(|options| {
             options.workers = 1;
@@ -183,7 +183,7 @@ fn a_worker_killed_in_its_block_fails_it_and_is_replaced() {
 }
 
 #[cfg(target_os = "linux")]
-fn a_worker_killed_between_blocks_is_not_noticed() {
+fn worker_killed_between_blocks_is_replaced_silently() {
     wait(async {
         let runner = python_with(|options| options.arguments.push("killed-between-blocks".into()));
         for n in 0..3 {
@@ -216,11 +216,11 @@ fn kill(signal: &str, part: &str) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn a_worker_killed_in_its_block_fails_it_and_is_replaced() {}
+fn worker_killed_during_a_block_fails_it_and_is_replaced() {}
 #[cfg(not(target_os = "linux"))]
-fn a_worker_killed_between_blocks_is_not_noticed() {}
+fn worker_killed_between_blocks_is_replaced_silently() {}
 
-fn eight_blocks_at_once() {
+fn eight_blocks_run_concurrently() {
     wait(async {
         for workers in [1, 2, 8] {
             let runner = python_with(|options| options.workers = workers);
@@ -263,7 +263,7 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
 }
 
 #[cfg(target_os = "linux")]
-fn cancelling_kills_the_worker() {
+fn cancel_kills_the_worker() {
     wait(async {
         let runner = python_with(|options| {
             options.workers = 1;
@@ -282,7 +282,7 @@ fn cancelling_kills_the_worker() {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn cancelling_kills_the_worker() {}
+fn cancel_kills_the_worker() {}
 
 fn dropping_the_runner_ends_its_workers() {
     wait(async {
@@ -294,7 +294,7 @@ fn dropping_the_runner_ends_its_workers() {
     });
 }
 
-fn a_runner_may_outlive_its_runtime() {
+fn runner_can_outlive_its_runtime() {
     let runner = wait(async {
         let runner = python_with(|options| options.arguments.push("outlives".into()));
         alone(&runner, "return 1").await.unwrap();
@@ -324,7 +324,7 @@ fn workers_are_reused() {
     });
 }
 
-fn a_program_that_is_no_worker() {
+fn program_that_is_not_a_worker_is_reported() {
     wait(async {
         let missing =
             python_with(|options| options.program = PathBuf::from("/nonexistent/cachalot"));
@@ -371,7 +371,7 @@ fn a_program_that_is_no_worker() {
     });
 }
 
-fn a_worker_ends_with_its_input_even_in_a_block() {
+fn worker_ends_when_its_input_closes_even_in_a_block() {
     use std::io::{BufRead, BufReader, Write};
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
         .arg("__script-worker")
@@ -398,7 +398,7 @@ fn a_worker_ends_with_its_input_even_in_a_block() {
     assert!(started.elapsed() < Duration::from_secs(10));
 }
 
-fn a_worker_that_gets_no_greeting_gives_up() {
+fn worker_without_a_greeting_exits() {
     for input in ["", "{}\n", "nonsense\n"] {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
             .arg("__script-worker")

@@ -24,7 +24,7 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// As the usual harness, as far as `cargo test <filter>` needs it: words select, flags are ignored.
+/// A minimal harness for `cargo test <filter>`: words select, flags are ignored.
 pub(crate) fn run_all(groups: &[&[Test]]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&String> = arguments.iter().filter(|it| !it.starts_with('-')).collect();

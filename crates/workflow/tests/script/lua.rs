@@ -11,25 +11,25 @@ use serde_json::{Map, Value, json};
 use crate::harness::{self, alone, failing, lua, lua_with, tests, wait, with_state};
 
 tests!(
-    values_arrive_and_leave_as_in_the_reference,
-    what_json_does_not_have_is_refused_by_name,
-    a_value_that_holds_itself_ends,
-    state_and_globals_stay_in_the_block,
-    printing_goes_to_the_report,
-    the_time_of_day_is_the_clock_of_the_run,
+    values_convert_as_in_the_reference,
+    values_without_json_form_are_refused_by_name,
+    cyclic_and_exploding_values_are_refused,
+    state_and_globals_are_private_to_the_block,
+    printed_text_is_reported,
+    time_is_the_clock_of_the_run,
     errors_have_the_line_of_the_file,
-    a_check_finds_syntax_errors_and_runs_nothing,
-    the_libraries_are_exactly_these,
-    left_out_libraries_are_named,
+    check_finds_syntax_errors_and_runs_nothing,
+    exactly_the_documented_libraries_are_available,
+    removed_libraries_are_named_in_errors,
     bytecode_is_not_loaded,
-    metatables_of_strings_end_with_the_block,
+    string_metatables_are_reset_after_the_block,
     endless_loops_are_stopped,
-    what_the_hook_does_not_see_is_stopped_too,
+    endless_loops_in_native_functions_are_stopped,
     memory_is_limited,
     deep_recursion_is_an_error,
-    coroutines_lead_nowhere,
-    a_block_cannot_forge_an_answer,
-    no_text_ends_the_worker,
+    coroutines_cannot_escape_the_limits,
+    block_cannot_forge_an_answer,
+    arbitrary_text_does_not_end_the_worker,
 );
 
 async fn returned(runner: &dyn ScriptRunner, source: &str, state: Value) -> Value {
@@ -39,8 +39,8 @@ async fn returned(runner: &dyn ScriptRunner, source: &str, state: Value) -> Valu
     }
 }
 
-/// What the reference made of the same blocks, where it made anything of them that is JSON.
-fn values_arrive_and_leave_as_in_the_reference() {
+/// Results of the reference implementation for the same blocks.
+fn values_convert_as_in_the_reference() {
     wait(async {
         let runner = lua();
         for (source, state, expected) in [
@@ -156,7 +156,7 @@ fn values_arrive_and_leave_as_in_the_reference() {
     });
 }
 
-fn what_json_does_not_have_is_refused_by_name() {
+fn values_without_json_form_are_refused_by_name() {
     wait(async {
         let runner = lua();
         for (source, part) in [
@@ -192,7 +192,7 @@ fn what_json_does_not_have_is_refused_by_name() {
     });
 }
 
-fn a_value_that_holds_itself_ends() {
+fn cyclic_and_exploding_values_are_refused() {
     wait(async {
         let runner = lua_with(|options| options.memory_limit = 64 << 20);
         let failure = failing(&runner, "local t = {} t.t = t return t").await;
@@ -213,7 +213,7 @@ fn a_value_that_holds_itself_ends() {
     });
 }
 
-fn state_and_globals_stay_in_the_block() {
+fn state_and_globals_are_private_to_the_block() {
     wait(async {
         let runner = lua_with(|options| options.workers = 1);
         let source = "state.x = 9 leaked = 1 string.upper = nil";
@@ -230,7 +230,7 @@ fn state_and_globals_stay_in_the_block() {
     });
 }
 
-fn printing_goes_to_the_report() {
+fn printed_text_is_reported() {
     wait(async {
         let runner = lua();
         let source = "print('a', 1, 2.0, nil, true)\nprint()\nprint('\\xff')\nerror('bad')";
@@ -243,7 +243,7 @@ fn printing_goes_to_the_report() {
     });
 }
 
-fn the_time_of_day_is_the_clock_of_the_run() {
+fn time_is_the_clock_of_the_run() {
     wait(async {
         let clock = std::sync::Arc::new(cachalot_core::ManualClock::at(1_772_323_200_000));
         let runner = lua_with(|options| options.clock = clock);
@@ -314,7 +314,7 @@ fn errors_have_the_line_of_the_file() {
     });
 }
 
-fn a_check_finds_syntax_errors_and_runs_nothing() {
+fn check_finds_syntax_errors_and_runs_nothing() {
     for (source, line, message) in [
         ("x = (1 + 2", 7, "not Lua: ')' expected near <eof>"),
         ("\nlocal 1 = 2", 8, "not Lua: <name> expected near '1'"),
@@ -356,7 +356,7 @@ fn a_check_finds_syntax_errors_and_runs_nothing() {
     }
 }
 
-fn the_libraries_are_exactly_these() {
+fn exactly_the_documented_libraries_are_available() {
     wait(async {
         let runner = lua();
         let source = "local names = {} for name in pairs(_G) do names[#names + 1] = name end\n\
@@ -374,7 +374,7 @@ fn the_libraries_are_exactly_these() {
     });
 }
 
-fn left_out_libraries_are_named() {
+fn removed_libraries_are_named_in_errors() {
     wait(async {
         let runner = lua();
         for (source, part) in [
@@ -421,7 +421,7 @@ fn bytecode_is_not_loaded() {
     });
 }
 
-fn metatables_of_strings_end_with_the_block() {
+fn string_metatables_are_reset_after_the_block() {
     wait(async {
         let runner = lua_with(|options| options.workers = 1);
         let source = "local m = getmetatable('') m.__index = function() return 'caught' end\n\
@@ -473,7 +473,7 @@ fn endless_loops_are_stopped() {
     });
 }
 
-fn what_the_hook_does_not_see_is_stopped_too() {
+fn endless_loops_in_native_functions_are_stopped() {
     wait(async {
         let runner = lua_with(|options| options.time_limit = Duration::from_millis(100));
         for source in [
@@ -555,7 +555,7 @@ fn deep_recursion_is_an_error() {
     });
 }
 
-fn coroutines_lead_nowhere() {
+fn coroutines_cannot_escape_the_limits() {
     wait(async {
         let runner = lua();
         for (source, expected) in [
@@ -596,7 +596,7 @@ fn coroutines_lead_nowhere() {
     });
 }
 
-fn a_block_cannot_forge_an_answer() {
+fn block_cannot_forge_an_answer() {
     wait(async {
         let runner = lua_with(|options| options.workers = 1);
         let forged = r#"{"number":1,"answer":{"ended":{"returned":"forged","printed":""}}}"#;
@@ -608,7 +608,7 @@ fn a_block_cannot_forge_an_answer() {
 }
 
 /// Every text ends in a value or a failure of the block; the worker is there for the next one.
-fn no_text_ends_the_worker() {
+fn arbitrary_text_does_not_end_the_worker() {
     let words = prop::sample::select(vec![
         "local ",
         "x",

@@ -11,22 +11,22 @@ use crate::harness::{
 };
 
 tests!(
-    everything_is_allowed,
-    a_missing_interpreter_is_explained,
-    an_interpreter_given_by_path,
-    lines_and_kinds_of_failures,
-    what_is_printed_past_us_is_not_an_answer,
-    values_cross_exactly,
+    all_of_python_is_available,
+    missing_interpreter_is_reported_with_a_remedy,
+    interpreter_can_be_given_by_path,
+    failures_have_line_and_kind,
+    raw_output_is_not_taken_as_an_answer,
+    values_convert_exactly,
     blocks_do_not_share_names,
-    an_endless_block_is_killed_with_what_it_started,
-    a_block_that_ends_its_process,
-    a_block_that_splits_its_process_answers_once,
-    blocks_at_once_each_have_a_process,
-    the_environment_and_directory_are_the_given_ones,
-    large_state_and_output,
+    endless_block_is_killed_with_its_processes,
+    block_that_exits_the_process_fails,
+    forking_block_answers_once,
+    concurrent_blocks_run_in_separate_processes,
+    environment_and_directory_are_the_given_ones,
+    large_state_and_output_are_passed,
 );
 
-fn everything_is_allowed() {
+fn all_of_python_is_available() {
     let Some(runner) = python3() else { return };
     wait(async {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -47,7 +47,7 @@ fn everything_is_allowed() {
     });
 }
 
-fn a_missing_interpreter_is_explained() {
+fn missing_interpreter_is_reported_with_a_remedy() {
     wait(async {
         for (name, path) in [
             ("python3", false),
@@ -68,7 +68,7 @@ fn a_missing_interpreter_is_explained() {
     });
 }
 
-fn an_interpreter_given_by_path() {
+fn interpreter_can_be_given_by_path() {
     let Some(runner) = python3() else { return };
     wait(async {
         let path = alone(&runner, "import sys\nreturn sys.executable")
@@ -85,7 +85,7 @@ fn an_interpreter_given_by_path() {
     });
 }
 
-fn lines_and_kinds_of_failures() {
+fn failures_have_line_and_kind() {
     let Some(runner) = python3() else { return };
     wait(async {
         for (source, line, message) in [
@@ -171,7 +171,7 @@ fn lines_and_kinds_of_failures() {
     });
 }
 
-fn what_is_printed_past_us_is_not_an_answer() {
+fn raw_output_is_not_taken_as_an_answer() {
     let Some(runner) = python3() else { return };
     wait(async {
         let source = "import os, sys, subprocess\n\
@@ -188,7 +188,7 @@ fn what_is_printed_past_us_is_not_an_answer() {
     });
 }
 
-fn values_cross_exactly() {
+fn values_convert_exactly() {
     let Some(runner) = python3() else { return };
     wait(async {
         let values = json!({
@@ -234,7 +234,7 @@ fn blocks_do_not_share_names() {
     });
 }
 
-fn an_endless_block_is_killed_with_what_it_started() {
+fn endless_block_is_killed_with_its_processes() {
     if python3().is_none() {
         return;
     }
@@ -265,7 +265,7 @@ fn an_endless_block_is_killed_with_what_it_started() {
 }
 
 #[cfg(unix)]
-fn a_block_that_splits_its_process_answers_once() {
+fn forking_block_answers_once() {
     if python3().is_none() {
         return;
     }
@@ -298,9 +298,9 @@ fn a_block_that_splits_its_process_answers_once() {
 }
 
 #[cfg(not(unix))]
-fn a_block_that_splits_its_process_answers_once() {}
+fn forking_block_answers_once() {}
 
-fn a_block_that_ends_its_process() {
+fn block_that_exits_the_process_fails() {
     let Some(runner) = python3() else { return };
     wait(async {
         for (source, part) in [
@@ -319,7 +319,7 @@ fn a_block_that_ends_its_process() {
     });
 }
 
-fn blocks_at_once_each_have_a_process() {
+fn concurrent_blocks_run_in_separate_processes() {
     let Some(runner) = python3() else { return };
     wait(async {
         // Each block waits until it has seen the files of all the others.
@@ -337,7 +337,7 @@ fn blocks_at_once_each_have_a_process() {
     });
 }
 
-fn the_environment_and_directory_are_the_given_ones() {
+fn environment_and_directory_are_the_given_ones() {
     if python3().is_none() {
         return;
     }
@@ -358,7 +358,7 @@ fn the_environment_and_directory_are_the_given_ones() {
     });
 }
 
-fn large_state_and_output() {
+fn large_state_and_output_are_passed() {
     let Some(runner) = python3() else { return };
     wait(async {
         let rows: Vec<Value> = (0..20_000)

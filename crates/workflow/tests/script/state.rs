@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::harness::{python, python3, tests, wait, with_state};
 
 tests!(
-    changes_of_the_state_leave_the_block,
-    what_cannot_be_kept_fails_the_block_and_names_the_field,
-    a_failed_block_changes_nothing,
-    results_have_attributes_items_and_the_fields_of_their_state,
-    results_under_another_name_are_results,
-    what_leaves_a_block_of_results_is_as_it_came,
-    the_results_are_a_name_only_where_there_are_some,
+    state_changes_of_a_block_are_returned,
+    unserializable_field_fails_the_block_by_name,
+    failed_block_changes_no_state,
+    results_have_attributes_items_and_state_fields,
+    results_under_another_name_behave_equally,
+    returned_results_are_unchanged,
+    results_are_defined_only_at_a_fan_in,
 );
 
 fn runners() -> Vec<(&'static str, Box<dyn ScriptRunner>)> {
@@ -49,7 +49,7 @@ fn with_results() -> Value {
     })
 }
 
-fn changes_of_the_state_leave_the_block() {
+fn state_changes_of_a_block_are_returned() {
     let cases = [
         ("return {'r': state['x']}", json!({}), json!([])),
         (
@@ -116,7 +116,7 @@ fn changes_of_the_state_leave_the_block() {
     }
 }
 
-fn what_cannot_be_kept_fails_the_block_and_names_the_field() {
+fn unserializable_field_fails_the_block_by_name() {
     for (source, message) in [
         (
             "state['f'] = {1, 2}\nreturn {}",
@@ -133,7 +133,7 @@ fn what_cannot_be_kept_fails_the_block_and_names_the_field() {
     }
 }
 
-fn a_failed_block_changes_nothing() {
+fn failed_block_changes_no_state() {
     each(
         "state['x'] = 2\nraise ValueError('no')",
         &given(),
@@ -148,7 +148,7 @@ fn a_failed_block_changes_nothing() {
     );
 }
 
-fn results_have_attributes_items_and_the_fields_of_their_state() {
+fn results_have_attributes_items_and_state_fields() {
     for (source, returned) in [
         (
             "return [r.success for r in parallel_results]",
@@ -250,7 +250,7 @@ fn results_have_attributes_items_and_the_fields_of_their_state() {
     );
 }
 
-fn results_under_another_name_are_results() {
+fn results_under_another_name_behave_equally() {
     let mut state = with_results();
     state["saved"] = state["parallel_results"].clone();
     let source = "first = state['saved'][0]\nreturn [first.success, first.state['n'], first['half'], first.state.get('shared'), 'saved' in first.state, [r.error_type for r in state.get('saved', [])]]";
@@ -270,7 +270,7 @@ fn results_under_another_name_are_results() {
     );
 }
 
-fn what_leaves_a_block_of_results_is_as_it_came() {
+fn returned_results_are_unchanged() {
     let state = with_results();
     let results = &state["parallel_results"];
     for source in [
@@ -311,7 +311,7 @@ fn what_leaves_a_block_of_results_is_as_it_came() {
     );
 }
 
-fn the_results_are_a_name_only_where_there_are_some() {
+fn results_are_defined_only_at_a_fan_in() {
     each(
         "return 'parallel_results' in state",
         &given(),

@@ -1,20 +1,20 @@
-//! What crosses between JSON and Python, and what does not.
+//! Conversion of values between JSON and Python.
 
 use serde_json::{Value, json};
 
 use crate::harness::{self, alone, python, tests, wait, with_state};
 
 tests!(
-    numbers_cross_exactly,
-    what_json_cannot_hold_is_refused_by_name,
-    tuples_and_int_keys_become_json,
-    text_of_every_kind_crosses,
-    half_a_surrogate_pair_is_refused_by_name,
-    several_megabytes_of_state,
-    deep_values_cross_up_to_the_limit,
+    numbers_convert_exactly,
+    values_without_json_form_are_refused_by_name,
+    tuples_and_int_keys_are_converted_to_json,
+    text_of_every_kind_is_passed,
+    lone_surrogate_is_refused_by_name,
+    several_megabytes_of_state_are_passed,
+    deep_values_are_passed_up_to_the_limit,
 );
 
-fn numbers_cross_exactly() {
+fn numbers_convert_exactly() {
     wait(async {
         let runner = python();
         let numbers = json!([
@@ -51,7 +51,7 @@ fn numbers_cross_exactly() {
     });
 }
 
-fn what_json_cannot_hold_is_refused_by_name() {
+fn values_without_json_form_are_refused_by_name() {
     wait(async {
         let runner = python();
         for (source, part) in [
@@ -114,7 +114,7 @@ fn what_json_cannot_hold_is_refused_by_name() {
     });
 }
 
-fn tuples_and_int_keys_become_json() {
+fn tuples_and_int_keys_are_converted_to_json() {
     wait(async {
         let source = "from collections import namedtuple, defaultdict\nP = namedtuple('P', 'a b')\n\
                       d = defaultdict(int)\nd['x'] += 1\n\
@@ -126,7 +126,7 @@ fn tuples_and_int_keys_become_json() {
     });
 }
 
-fn text_of_every_kind_crosses() {
+fn text_of_every_kind_is_passed() {
     wait(async {
         let texts = json!({
             "plain": "a", "lines": "a\nb\r\n\u{2028}", "quotes": "\"'\\", "wide": "é漢🙂",
@@ -139,7 +139,7 @@ fn text_of_every_kind_crosses() {
     });
 }
 
-fn several_megabytes_of_state() {
+fn several_megabytes_of_state_are_passed() {
     wait(async {
         let rows: Vec<Value> = (0..40_000)
             .map(|n| json!({"n": n, "half": n as f64 / 2.0, "text": "x".repeat(100)}))
@@ -154,7 +154,7 @@ fn several_megabytes_of_state() {
     });
 }
 
-fn deep_values_cross_up_to_the_limit() {
+fn deep_values_are_passed_up_to_the_limit() {
     wait(async {
         let runner = python();
         let nested = |levels: usize| (1..levels).fold(json!([0.5]), |inner, _| json!([inner]));
@@ -178,7 +178,7 @@ fn deep_values_cross_up_to_the_limit() {
     });
 }
 
-fn half_a_surrogate_pair_is_refused_by_name() {
+fn lone_surrogate_is_refused_by_name() {
     wait(async {
         let runner = python();
         for (source, line, escape) in [

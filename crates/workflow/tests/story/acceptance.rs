@@ -6,29 +6,29 @@ use std::time::Duration;
 use cachalot_core::ManualClock;
 use serde_json::json;
 
-use crate::acts::Act;
-use crate::troubled::{Trouble, Troubled};
-use crate::world::{START, START_TEXT, Setup, World, is_hit, text};
+use crate::faulty_store::{FaultyStore, StoreFault};
+use crate::fixture::{Fixture, START, START_TEXT, Setup, is_hit, text};
+use crate::test_actions::TestAction;
 
 fn call() -> serde_json::Value {
     json!({"action": "test.act", "args": {"x": 1}})
 }
 
 #[tokio::test]
-async fn ac_1_wrap_checks_before_and_stores_after() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    assert!(world.entries().await.is_empty());
-    world.wrap(call()).await;
-    assert_eq!((act.runs(), world.entries().await.len()), (1, 1));
-    world.wrap(call()).await;
-    assert_eq!((act.runs(), world.entries().await.len()), (1, 1));
+async fn ac_1_wrap_looks_up_before_and_stores_after() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    assert!(fixture.entries().await.is_empty());
+    fixture.wrap(call()).await;
+    assert_eq!((test_action.runs(), fixture.entries().await.len()), (1, 1));
+    fixture.wrap(call()).await;
+    assert_eq!((test_action.runs(), fixture.entries().await.len()), (1, 1));
 }
 
 #[tokio::test]
 async fn ac_2_keys_by_sha256_args_custom_and_file_content() {
-    let world = World::with(Act::new());
-    let file = world.file("f", "content");
+    let fixture = Fixture::with(TestAction::new());
+    let file = fixture.file("f", "content");
     let mut handles = Vec::new();
     for (strategy, prefix) in [
         (json!({}), "cache:tester:test.act:"),
@@ -50,7 +50,7 @@ async fn ac_2_keys_by_sha256_args_custom_and_file_content() {
         with.as_object_mut()
             .unwrap()
             .extend(strategy.as_object().unwrap().clone());
-        let response = world.wrap(with).await;
+        let response = fixture.wrap(with).await;
         assert!(
             text(&response, "_cache_key").starts_with(prefix),
             "{response}"
@@ -65,47 +65,50 @@ async fn ac_2_keys_by_sha256_args_custom_and_file_content() {
 }
 
 #[tokio::test]
-async fn ac_3_the_lookup_comes_before_the_action() {
-    let act = Act::new().fails(cachalot_workflow::Failure::new("boom", "must not run"));
-    let world = World::with(Act::new());
-    world.wrap(call()).await;
-    let cached = Setup::in_home_of(&world).with(act.clone()).start();
+async fn ac_3_lookup_precedes_the_action() {
+    let test_action =
+        TestAction::new().fails(cachalot_workflow::Failure::new("boom", "must not run"));
+    let fixture = Fixture::with(TestAction::new());
+    fixture.wrap(call()).await;
+    let cached = Setup::in_home_of(&fixture)
+        .with(test_action.clone())
+        .start();
     assert!(is_hit(&cached.wrap(call()).await));
-    assert_eq!(act.runs(), 0);
+    assert_eq!(test_action.runs(), 0);
 }
 
 #[tokio::test]
 async fn ac_4_a_hit_returns_the_cached_result() {
-    let world = World::with(Act::new());
-    let first = world.wrap(call()).await;
-    let second = world.wrap(call()).await;
+    let fixture = Fixture::with(TestAction::new());
+    let first = fixture.wrap(call()).await;
+    let second = fixture.wrap(call()).await;
     assert_eq!(second["result"], first["result"]);
     assert_eq!(second["_cache_hit"], true);
 }
 
 #[tokio::test]
 async fn ac_5_a_miss_and_an_expired_entry_run_the_action() {
-    let act = Act::new();
-    let world = World::with(act.clone());
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     let mut with = call();
     with["ttl_seconds"] = json!(1);
-    assert!(!is_hit(&world.wrap(with.clone()).await));
-    world.after(Duration::from_secs(1));
-    assert!(!is_hit(&world.wrap(with).await));
-    assert_eq!(act.runs(), 2);
+    assert!(!is_hit(&fixture.wrap(with.clone()).await));
+    fixture.after(Duration::from_secs(1));
+    assert!(!is_hit(&fixture.wrap(with).await));
+    assert_eq!(test_action.runs(), 2);
 }
 
 #[tokio::test]
 async fn ac_6_a_result_is_stored_with_its_expiry() {
-    let world = World::with(Act::new());
-    world.wrap(call()).await;
-    let entry = world.entries().await.remove(0);
+    let fixture = Fixture::with(TestAction::new());
+    fixture.wrap(call()).await;
+    let entry = fixture.entries().await.remove(0);
     assert_eq!(entry.expires, Some(START + 60 * 86_400_000));
 }
 
 #[tokio::test]
-async fn ac_7_the_default_lifetime_is_sixty_days() {
-    let world = World::with(Act::new());
+async fn ac_7_default_ttl_is_sixty_days() {
+    let fixture = Fixture::with(TestAction::new());
     for (ttl, expires) in [
         (json!({}), "2027-01-20T02:42:00.123Z"),
         (json!({"ttl_days": 1}), "2026-11-22T02:42:00.123Z"),
@@ -118,72 +121,75 @@ async fn ac_7_the_default_lifetime_is_sixty_days() {
         with.as_object_mut()
             .unwrap()
             .extend(ttl.as_object().unwrap().clone());
-        assert_eq!(text(&world.wrap(with).await, "_cache_expires_at"), expires);
+        assert_eq!(
+            text(&fixture.wrap(with).await, "_cache_expires_at"),
+            expires
+        );
     }
 }
 
 #[tokio::test]
 async fn ac_8_skip_cache_forces_a_fresh_run() {
-    let act = Act::new();
-    let world = World::with(act.clone());
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     let mut with = call();
     with["skip_cache"] = json!(true);
     for runs in 1..=3 {
-        assert!(!is_hit(&world.wrap(with.clone()).await));
-        assert_eq!(act.runs(), runs);
+        assert!(!is_hit(&fixture.wrap(with.clone()).await));
+        assert_eq!(test_action.runs(), runs);
     }
 }
 
 #[tokio::test]
-async fn ac_9_cache_enabled_false_neither_looks_nor_stores() {
-    let store = Troubled::by(Arc::new(ManualClock::at(START)), |_| Trouble::None);
-    let world = Setup::default()
+async fn ac_9_cache_enabled_false_neither_reads_nor_stores() {
+    let store = FaultyStore::by(Arc::new(ManualClock::at(START)), |_| StoreFault::None);
+    let fixture = Setup::default()
         .store(store.clone())
-        .with(Act::new())
+        .with(TestAction::new())
         .start();
     let mut with = call();
     with["cache_enabled"] = json!(false);
     with["cleanup_probability"] = json!(1);
-    world.wrap(with).await;
+    fixture.wrap(with).await;
     assert_eq!(store.asked(), 0, "the memory is not even asked");
 }
 
 #[tokio::test]
 async fn ac_10_invalidate_by_key_and_by_pattern() {
-    let world = World::with(Act::new());
+    let fixture = Fixture::with(TestAction::new());
     for key in ["a", "b:1", "b:2"] {
-        world
+        fixture
             .wrap(json!({"action": "test.act", "args": {}, "key": key}))
             .await;
     }
     assert_eq!(
-        world.invalidate(json!({"key": "a"})).await["deleted_count"],
+        fixture.invalidate(json!({"key": "a"})).await["deleted_count"],
         1
     );
     assert_eq!(
-        world.invalidate(json!({"pattern": "b:*"})).await["deleted_count"],
+        fixture.invalidate(json!({"pattern": "b:*"})).await["deleted_count"],
         2
     );
 }
 
 #[tokio::test]
 async fn ac_11_get_runs_nothing() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    let handle = world.wrap(call()).await["_cache_key"].clone();
-    let got = world.ok("cache.get", json!({"key": handle})).await;
-    assert_eq!((&got["found"], act.runs()), (&json!(true), 1));
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    let handle = fixture.wrap(call()).await["_cache_key"].clone();
+    let got = fixture.ok("cache.get", json!({"key": handle})).await;
+    assert_eq!((&got["found"], test_action.runs()), (&json!(true), 1));
 }
 
 #[tokio::test]
 async fn ac_12_storage_hash_of_local_files() {
-    let world = World::with(Act::new());
-    let file = world.file("f", "");
+    let fixture = Fixture::with(TestAction::new());
+    let file = fixture.file("f", "");
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     for path in [file.clone(), format!("file://{file}"), "f".to_owned()] {
         assert_eq!(
             text(
-                &world.ok("storage.hash", json!({"path": path})).await,
+                &fixture.ok("storage.hash", json!({"path": path})).await,
                 "hash"
             ),
             empty
@@ -191,45 +197,48 @@ async fn ac_12_storage_hash_of_local_files() {
     }
 }
 
-// AC-13, the sha256 filter: `hashing::the_sha256_filter_hashes_text_as_it_is_and_all_else_in_canonical_form`.
+// AC-13, the sha256 filter: `hashing::sha256_filter_hashes_text_as_is_and_data_in_canonical_form`.
 
 #[tokio::test]
-async fn ac_14_a_miss_cleans_up_by_chance() {
+async fn ac_14_miss_cleans_up_with_a_probability() {
     for (luck, left) in [(0.04, 1), (0.06, 2)] {
-        let world = Setup::default()
-            .random(crate::world::Fixed(luck))
-            .with(Act::new())
+        let fixture = Setup::default()
+            .random(crate::fixture::FixedRandom(luck))
+            .with(TestAction::new())
             .start();
         let short =
             json!({"action": "test.act", "args": {}, "ttl_seconds": 1, "cleanup_probability": 0});
-        world.wrap(short).await;
-        world.after(Duration::from_secs(1));
-        world.wrap(call()).await;
-        assert_eq!(world.entries().await.len(), left);
+        fixture.wrap(short).await;
+        fixture.after(Duration::from_secs(1));
+        fixture.wrap(call()).await;
+        assert_eq!(fixture.entries().await.len(), left);
     }
 }
 
 #[tokio::test]
 async fn ac_15_and_16_cleanup_erases_expired_entries_up_to_its_limit() {
-    let world = World::with(Act::new());
+    let fixture = Fixture::with(TestAction::new());
     for x in 0..8 {
         let with = json!({"action": "test.act", "args": {"y": x}, "ttl_seconds": 1});
-        world.wrap(with).await;
+        fixture.wrap(with).await;
     }
-    world.after(Duration::from_secs(1));
+    fixture.after(Duration::from_secs(1));
     let mut with = call();
     with["cleanup_probability"] = json!(1);
     with["cleanup_limit"] = json!(3);
-    world.wrap(with).await;
-    assert_eq!(world.entries().await.len(), 8 - 3 + 1);
+    fixture.wrap(with).await;
+    assert_eq!(fixture.entries().await.len(), 8 - 3 + 1);
 }
 
 #[tokio::test]
-async fn ac_17_a_memory_that_fails_fails_no_action() {
-    for trouble in [Trouble::Fails, Trouble::Hangs] {
-        let store = Troubled::by(Arc::new(ManualClock::at(START)), move |_| trouble);
-        let world = Setup::default().store(store).with(Act::new()).start();
-        let response = world.wrap(call()).await;
+async fn ac_17_failing_store_fails_no_action() {
+    for trouble in [StoreFault::Fails, StoreFault::Hangs] {
+        let store = FaultyStore::by(Arc::new(ManualClock::at(START)), move |_| trouble);
+        let fixture = Setup::default()
+            .store(store)
+            .with(TestAction::new())
+            .start();
+        let response = fixture.wrap(call()).await;
         assert_eq!(
             (&response["success"], is_hit(&response)),
             (&json!(true), false)
@@ -238,23 +247,23 @@ async fn ac_17_a_memory_that_fails_fails_no_action() {
 }
 
 #[tokio::test]
-async fn ac_18_a_hash_that_fails_runs_the_action_uncached() {
-    let world = World::with(Act::new());
+async fn ac_18_failed_hash_runs_the_action_uncached() {
+    let fixture = Fixture::with(TestAction::new());
     let with =
         json!({"action": "test.act", "args": {"file": "absent"}, "key_strategy": "file_content"});
-    let response = world.wrap(with).await;
+    let response = fixture.wrap(with).await;
     assert_eq!(
         (&response["success"], &response["_cache_stored"]),
         (&json!(true), &json!(false))
     );
-    assert!(world.entries().await.is_empty());
+    assert!(fixture.entries().await.is_empty());
 }
 
 #[tokio::test]
-async fn ac_19_entries_carry_the_five_fields() {
-    let world = World::with(Act::new());
-    let response = world.wrap(call()).await;
-    let metadata = &world.get(text(&response, "_cache_key")).await["metadata"];
+async fn ac_19_entries_have_the_five_fields() {
+    let fixture = Fixture::with(TestAction::new());
+    let response = fixture.wrap(call()).await;
+    let metadata = &fixture.get(text(&response, "_cache_key")).await["metadata"];
     assert_eq!(metadata["_cache_type"], "action_result");
     assert_eq!(metadata["_cache_action"], "test.act");
     assert_eq!(metadata["_cache_key"], response["_cache_key"]);
@@ -264,9 +273,9 @@ async fn ac_19_entries_carry_the_five_fields() {
 
 #[tokio::test]
 async fn ac_20_responses_contain_hit_key_and_creation_time() {
-    let world = World::with(Act::new());
-    let miss = world.wrap(call()).await;
-    let hit = world.wrap(call()).await;
+    let fixture = Fixture::with(TestAction::new());
+    let miss = fixture.wrap(call()).await;
+    let hit = fixture.wrap(call()).await;
     assert_eq!((is_hit(&miss), is_hit(&hit)), (false, true));
     assert_eq!(miss["_cache_key"], hit["_cache_key"]);
     assert_eq!(miss.get("_cache_created_at"), None);
@@ -274,15 +283,15 @@ async fn ac_20_responses_contain_hit_key_and_creation_time() {
 }
 
 #[tokio::test]
-async fn ac_21_the_cache_is_in_the_same_store_in_its_own_space() {
-    let world = World::with(Act::new());
-    world.wrap(call()).await;
-    world
+async fn ac_21_cache_is_a_space_of_the_same_store() {
+    let fixture = Fixture::with(TestAction::new());
+    fixture.wrap(call()).await;
+    fixture
         .ok("ltm.store", json!({"key": "note", "value": 1}))
         .await;
-    assert_eq!(world.entries().await.len(), 1);
-    assert_eq!(world.records("user").await.len(), 1);
-    assert_eq!(world.ok("ltm.search", json!({})).await["count"], 1);
+    assert_eq!(fixture.entries().await.len(), 1);
+    assert_eq!(fixture.records("user").await.len(), 1);
+    assert_eq!(fixture.ok("ltm.search", json!({})).await["count"], 1);
 }
 
 #[test]

@@ -6,14 +6,14 @@ use cachalot_core::Cost;
 use cachalot_simulator::{ScriptedReply, ScriptedStop, ScriptedUsage};
 use serde_json::{Value, json};
 
+use crate::fakes::{Provider, TestAgentHost};
+use crate::fixture::{Fixture, Setup, is_hit, text};
 use crate::llm::asking;
-use crate::stand_ins::{Provider, TestAgentHost};
-use crate::world::{Setup, World, is_hit, text};
 
-fn agents(setup: Setup, provider: &Provider, file: &str) -> World {
-    let mut world = asking(setup, provider, file);
-    world.runtime.agent_host = Some(Arc::new(TestAgentHost::of(&world.runtime)));
-    world
+fn agents(setup: Setup, provider: &Provider, file: &str) -> Fixture {
+    let mut fixture = asking(setup, provider, file);
+    fixture.runtime.agent_host = Some(Arc::new(TestAgentHost::of(&fixture.runtime)));
+    fixture
 }
 
 const PLAIN: &str = "
@@ -49,29 +49,29 @@ fn hi() -> Value {
 }
 
 #[tokio::test]
-async fn an_agent_without_tools_is_answered_from_the_cache() {
+async fn agent_without_tools_is_cached() {
     let provider = Provider::replies([reply("Hello.")]);
-    let world = agents(Setup::default(), &provider, PLAIN);
-    let miss = world.wrap(hi()).await;
+    let fixture = agents(Setup::default(), &provider, PLAIN);
+    let miss = fixture.wrap(hi()).await;
     assert_eq!(
         (&miss["_cache_stored"], &miss["result"]["text"]),
         (&json!(true), &json!("Hello."))
     );
-    let hit = world.wrap(hi()).await;
+    let hit = fixture.wrap(hi()).await;
     assert!(is_hit(&hit));
     assert_eq!(hit["result"], miss["result"]);
-    let told = world.events.answered();
+    let reported = fixture.events.answered();
     assert_eq!(
         (
-            told[0].paid.cost,
-            told[1].saved.cost,
-            told[1].saved.input_tokens
+            reported[0].paid.cost,
+            reported[1].saved.cost,
+            reported[1].saved.input_tokens
         ),
         (COST, COST, 1_000)
     );
     assert_eq!(provider.requests(), 1);
     // In another run, too.
-    let later = agents(world.end().await, &provider, PLAIN);
+    let later = agents(fixture.end().await, &provider, PLAIN);
     assert!(is_hit(&later.wrap(hi()).await));
 }
 
@@ -88,9 +88,9 @@ async fn agents_with_tools_or_recall_run_uncached_with_a_reason() {
         ("    recall: 3\n", changing),
     ] {
         let provider = Provider::replies([reply("Hello.")]);
-        let world = agents(Setup::default(), &provider, &format!("{PLAIN}{more}"));
+        let fixture = agents(Setup::default(), &provider, &format!("{PLAIN}{more}"));
         for requests in [1, 2] {
-            let given = world.wrap(hi()).await;
+            let given = fixture.wrap(hi()).await;
             assert!(!is_hit(&given));
             assert_eq!(given["result"]["text"], "Hello.");
             assert_eq!(
@@ -100,30 +100,30 @@ async fn agents_with_tools_or_recall_run_uncached_with_a_reason() {
             assert!(text(&given, "_cache_reason").contains(reason), "{given}");
             assert_eq!(provider.requests(), requests);
         }
-        assert!(world.entries().await.is_empty());
+        assert!(fixture.entries().await.is_empty());
         // It is accounted for all the same.
-        let row = world.why().await.call;
+        let row = fixture.why().await.call;
         assert_eq!((row.name.as_str(), row.paid.cost), ("agent.run", COST));
         assert!(row.reason.unwrap().contains(reason));
     }
 }
 
-/// Of several agents, it is the one that is asked that counts.
+/// Only the agent that runs decides.
 #[tokio::test]
-async fn an_agent_without_tools_is_cached_although_others_have_some() {
+async fn agent_without_tools_is_cached_beside_agents_with_tools() {
     let provider = Provider::replies([reply("Hello.")]);
     let file = format!(
         "{PLAIN}  reader: {{model: small, instruction: You read., toolsets: [{{type: filesystem}}]}}\n"
     );
-    let world = agents(Setup::default(), &provider, &file);
-    world.wrap(hi()).await;
-    assert!(is_hit(&world.wrap(hi()).await));
+    let fixture = agents(Setup::default(), &provider, &file);
+    fixture.wrap(hi()).await;
+    assert!(is_hit(&fixture.wrap(hi()).await));
     let reader = wrapping(json!({ "input": "Hi", "agent": "reader" }));
-    assert_eq!(world.wrap(reader).await["_cache_stored"], false);
+    assert_eq!(fixture.wrap(reader).await["_cache_stored"], false);
 }
 
 #[tokio::test]
-async fn the_definition_of_the_agent_is_in_the_key() {
+async fn definition_of_the_agent_is_keyed() {
     for (from, to, hits) in [
         ("You answer in one sentence.", "You answer in two.", false),
         ("model: gpt-4o-mini", "model: gpt-4o", false),
@@ -177,29 +177,29 @@ agents:
 #[tokio::test]
 async fn a_changed_agent_file_invalidates_the_entry() {
     let provider = Provider::replies([reply("Hello.")]);
-    let world = agents(Setup::default(), &provider, "name: a");
-    world.file("team.yaml", OTHER);
-    world.file("told.md", "You help.");
+    let fixture = agents(Setup::default(), &provider, "name: a");
+    fixture.file("team.yaml", OTHER);
+    fixture.file("told.md", "You help.");
     let with = || wrapping(json!({ "input": "Hi", "file": "team.yaml" }));
-    assert!(!is_hit(&world.wrap(with()).await));
-    assert!(is_hit(&world.wrap(with()).await));
-    world.file("told.md", "You do not help.");
-    assert!(!is_hit(&world.wrap(with()).await));
+    assert!(!is_hit(&fixture.wrap(with()).await));
+    assert!(is_hit(&fixture.wrap(with()).await));
+    fixture.file("told.md", "You do not help.");
+    assert!(!is_hit(&fixture.wrap(with()).await));
     assert!(provider.last().to_string().contains("You do not help."));
-    world.file("team.yaml", OTHER.replace("gpt-4o-mini", "gpt-4o"));
-    assert!(!is_hit(&world.wrap(with()).await));
-    assert!(is_hit(&world.wrap(with()).await));
+    fixture.file("team.yaml", OTHER.replace("gpt-4o-mini", "gpt-4o"));
+    assert!(!is_hit(&fixture.wrap(with()).await));
+    assert!(is_hit(&fixture.wrap(with()).await));
     // The same in another place is another file, and the same agent.
-    world.file(
+    fixture.file(
         "elsewhere/team.yaml",
         OTHER.replace("gpt-4o-mini", "gpt-4o"),
     );
-    world.file("elsewhere/told.md", "You do not help.");
+    fixture.file("elsewhere/told.md", "You do not help.");
     let elsewhere = wrapping(json!({ "input": "Hi", "file": "elsewhere/team.yaml" }));
-    assert!(!is_hit(&world.wrap(elsewhere).await));
+    assert!(!is_hit(&fixture.wrap(elsewhere).await));
     // A file that is not there cannot be run, and nothing is stored.
     let nowhere = wrapping(json!({ "input": "Hi", "file": "nowhere.yaml" }));
-    let failure = world.fails("cache.wrap", nowhere).await;
+    let failure = fixture.fails("cache.wrap", nowhere).await;
     assert_eq!(failure.kind, "not_found");
 }
 
@@ -207,8 +207,8 @@ async fn a_changed_agent_file_invalidates_the_entry() {
 async fn incomplete_turns_are_not_stored() {
     for stop in [ScriptedStop::Length, ScriptedStop::Refusal] {
         let provider = Provider::replies([reply("No").with_stop(stop)]);
-        let world = agents(Setup::default(), &provider, PLAIN);
-        let given = world.wrap(hi()).await;
+        let fixture = agents(Setup::default(), &provider, PLAIN);
+        let given = fixture.wrap(hi()).await;
         assert_eq!(given["_cache_stored"], false);
         assert_eq!(
             text(&given, "_cache_reason"),
@@ -220,9 +220,9 @@ async fn incomplete_turns_are_not_stored() {
 #[tokio::test]
 async fn an_unwrapped_run_is_in_the_ledger() {
     let provider = Provider::replies([reply("Hello.")]);
-    let world = agents(Setup::default(), &provider, PLAIN);
-    world.ok("agent.run", json!({ "input": "Hi" })).await;
-    let row = world.why().await.call;
+    let fixture = agents(Setup::default(), &provider, PLAIN);
+    fixture.ok("agent.run", json!({ "input": "Hi" })).await;
+    let row = fixture.why().await.call;
     assert_eq!(
         (
             row.name.as_str(),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{Setup, World, is_hit, text};
+use crate::fixture::{Fixture, Setup, is_hit, text};
+use crate::test_actions::TestAction;
 
 fn of_content(file: &str, model: &str) -> Value {
     json!({
@@ -16,70 +16,70 @@ fn of_content(file: &str, model: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_content_is_keyed_and_not_the_name() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    let one = world.file("one", "content");
-    assert!(!is_hit(&world.wrap(of_content(&one, "m")).await));
-    assert!(is_hit(&world.wrap(of_content(&one, "m")).await));
-    let copy = world.file("copy", "content");
+async fn file_content_is_keyed_and_its_name_is_not() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    let one = fixture.file("one", "content");
+    assert!(!is_hit(&fixture.wrap(of_content(&one, "m")).await));
+    assert!(is_hit(&fixture.wrap(of_content(&one, "m")).await));
+    let copy = fixture.file("copy", "content");
     for name in [copy.as_str(), "copy", &format!("file://{copy}")] {
-        assert!(is_hit(&world.wrap(of_content(name, "m")).await), "{name}");
+        assert!(is_hit(&fixture.wrap(of_content(name, "m")).await), "{name}");
     }
-    world.file("one", "changed");
-    assert!(!is_hit(&world.wrap(of_content(&one, "m")).await));
-    world.file("one", "content");
+    fixture.file("one", "changed");
+    assert!(!is_hit(&fixture.wrap(of_content(&one, "m")).await));
+    fixture.file("one", "content");
     assert!(
-        is_hit(&world.wrap(of_content(&one, "m")).await),
+        is_hit(&fixture.wrap(of_content(&one, "m")).await),
         "and back again"
     );
-    assert_eq!(act.runs(), 2);
+    assert_eq!(test_action.runs(), 2);
 }
 
 #[tokio::test]
-async fn a_change_that_keeps_size_and_time_is_seen() {
-    let world = World::with(Act::new());
-    let file = world.file("f", "aaaa");
+async fn change_with_equal_size_and_mtime_is_detected() {
+    let fixture = Fixture::with(TestAction::new());
+    let file = fixture.file("f", "aaaa");
     let then = std::fs::metadata(&file).unwrap().modified().unwrap();
-    world.wrap(of_content(&file, "m")).await;
-    world.file("f", "bbbb");
+    fixture.wrap(of_content(&file, "m")).await;
+    fixture.file("f", "bbbb");
     std::fs::File::options()
         .append(true)
         .open(&file)
         .unwrap()
         .set_modified(then)
         .unwrap();
-    assert!(!is_hit(&world.wrap(of_content(&file, "m")).await));
+    assert!(!is_hit(&fixture.wrap(of_content(&file, "m")).await));
 }
 
 #[tokio::test]
-async fn every_other_argument_is_keyed_too() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    let file = world.file("f", "content");
-    assert!(!is_hit(&world.wrap(of_content(&file, "small")).await));
-    assert!(!is_hit(&world.wrap(of_content(&file, "large")).await));
-    assert!(is_hit(&world.wrap(of_content(&file, "small")).await));
-    assert_eq!(act.runs(), 2);
+async fn arguments_besides_the_file_are_keyed() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    let file = fixture.file("f", "content");
+    assert!(!is_hit(&fixture.wrap(of_content(&file, "small")).await));
+    assert!(!is_hit(&fixture.wrap(of_content(&file, "large")).await));
+    assert!(is_hit(&fixture.wrap(of_content(&file, "small")).await));
+    assert_eq!(test_action.runs(), 2);
 }
 
 #[tokio::test]
-async fn the_argument_that_holds_the_path_can_have_any_name() {
-    let world = World::with(Act::new());
+async fn key_source_can_be_any_argument() {
+    let fixture = Fixture::with(TestAction::new());
     let with = |x: &str| {
         json!({
             "action": "test.act", "args": {"x": x, "file": "ignored"},
             "key_strategy": "file_content", "key_source": "x",
         })
     };
-    let (a, b) = (world.file("a", "same"), world.file("b", "same"));
-    assert!(!is_hit(&world.wrap(with(&a)).await));
-    assert!(is_hit(&world.wrap(with(&b)).await));
+    let (a, b) = (fixture.file("a", "same"), fixture.file("b", "same"));
+    assert!(!is_hit(&fixture.wrap(with(&a)).await));
+    assert!(is_hit(&fixture.wrap(with(&b)).await));
 }
 
 #[tokio::test]
 async fn file_content_keys_of_relative_paths_hit_in_every_directory() {
-    let one = World::with(Act::new());
+    let one = Fixture::with(TestAction::new());
     one.file("f.txt", "the same");
     let read = json!({
         "action": "file.read", "args": {"path": "f.txt"},
@@ -94,36 +94,36 @@ async fn file_content_keys_of_relative_paths_hit_in_every_directory() {
 }
 
 #[tokio::test]
-async fn an_empty_file_is_a_content_like_any_other() {
-    let world = World::with(Act::new());
-    let empty = world.file("empty", "");
-    assert!(!is_hit(&world.wrap(of_content(&empty, "m")).await));
-    assert!(is_hit(&world.wrap(of_content(&empty, "m")).await));
-    let other = world.file("other", "\n");
-    assert!(!is_hit(&world.wrap(of_content(&other, "m")).await));
+async fn empty_file_has_a_content_key() {
+    let fixture = Fixture::with(TestAction::new());
+    let empty = fixture.file("empty", "");
+    assert!(!is_hit(&fixture.wrap(of_content(&empty, "m")).await));
+    assert!(is_hit(&fixture.wrap(of_content(&empty, "m")).await));
+    let other = fixture.file("other", "\n");
+    assert!(!is_hit(&fixture.wrap(of_content(&other, "m")).await));
 }
 
 /// Wraps something that cannot be hashed, twice: it runs twice, and nothing is kept.
-async fn runs_uncached(world: &World, act: &Act, with: Value, why: &str) {
+async fn runs_uncached(fixture: &Fixture, test_action: &TestAction, with: Value, why: &str) {
     for _ in 0..2 {
-        let runs = act.runs();
-        let response = world.wrap(with.clone()).await;
-        assert_eq!(act.runs(), runs + 1, "{with}");
+        let runs = test_action.runs();
+        let response = fixture.wrap(with.clone()).await;
+        assert_eq!(test_action.runs(), runs + 1, "{with}");
         assert_eq!(response["success"], true);
         assert_eq!(response["_cache_stored"], false);
         assert_eq!(response["_cache_key"], Value::Null);
         let reason = text(&response, "_cache_reason");
         assert!(reason.contains(why), "{with}: {reason}");
     }
-    assert!(world.entries().await.is_empty());
+    assert!(fixture.entries().await.is_empty());
 }
 
 #[tokio::test]
 async fn calls_with_unhashable_content_run_uncached() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    std::fs::create_dir(world.path("directory")).unwrap();
-    let absent = world.path("absent").to_str().unwrap().to_owned();
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    std::fs::create_dir(fixture.path("directory")).unwrap();
+    let absent = fixture.path("absent").to_str().unwrap().to_owned();
     for (file, why) in [
         (json!(absent), "not there"),
         (json!("absent"), "not there"),
@@ -137,31 +137,37 @@ async fn calls_with_unhashable_content_run_uncached() {
         let with = json!({
             "action": "test.act", "args": {"file": file}, "key_strategy": "file_content",
         });
-        runs_uncached(&world, &act, with, why).await;
+        runs_uncached(&fixture, &test_action, with, why).await;
     }
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_that_may_not_be_read_runs_without_the_cache() {
+async fn unreadable_file_runs_uncached() {
     use std::os::unix::fs::PermissionsExt as _;
-    let act = Act::new();
-    let world = World::with(act.clone());
-    let file = world.file("secretive", "content");
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    let file = fixture.file("secretive", "content");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::read(&file).is_ok() {
         // The superuser reads everything: nothing to see here.
         return;
     }
-    runs_uncached(&world, &act, of_content(&file, "m"), "ermission denied").await;
+    runs_uncached(
+        &fixture,
+        &test_action,
+        of_content(&file, "m"),
+        "ermission denied",
+    )
+    .await;
 }
 
 #[tokio::test]
-async fn a_file_that_changes_while_the_action_runs_is_not_stored() {
+async fn file_changed_during_the_action_prevents_storing() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_owned();
     std::fs::write(&path, "before").unwrap();
-    let act = Act::new().answers({
+    let test_action = TestAction::new().answers({
         let path = path.clone();
         move |run, _| {
             if run == 1 {
@@ -170,9 +176,9 @@ async fn a_file_that_changes_while_the_action_runs_is_not_stored() {
             Ok(json!(std::fs::read_to_string(&path).unwrap()))
         }
     });
-    let world = World::with(act.clone());
+    let fixture = Fixture::with(test_action.clone());
     let with = of_content(path.to_str().unwrap(), "m");
-    let torn = world.wrap(with.clone()).await;
+    let torn = fixture.wrap(with.clone()).await;
     assert_eq!(torn["result"], "after!");
     assert_eq!(torn["_cache_stored"], false);
     assert!(
@@ -180,7 +186,7 @@ async fn a_file_that_changes_while_the_action_runs_is_not_stored() {
         "{torn}"
     );
     std::fs::write(&path, "before").unwrap();
-    let whole = world.wrap(with).await;
+    let whole = fixture.wrap(with).await;
     assert!(
         !is_hit(&whole),
         "what was made from other content answers nothing"
@@ -190,17 +196,17 @@ async fn a_file_that_changes_while_the_action_runs_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_file_that_vanishes_while_the_action_runs_is_not_stored() {
+async fn file_removed_during_the_action_prevents_storing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("f");
     std::fs::write(&path, "content").unwrap();
     let gone = path.clone();
-    let act = Act::new().answers(move |_, _| {
+    let test_action = TestAction::new().answers(move |_, _| {
         std::fs::remove_file(&gone).unwrap();
         Ok(json!("done"))
     });
-    let world = World::with(act);
-    let response = world.wrap(of_content(path.to_str().unwrap(), "m")).await;
+    let fixture = Fixture::with(test_action);
+    let response = fixture.wrap(of_content(path.to_str().unwrap(), "m")).await;
     assert_eq!(
         (&response["result"], &response["_cache_stored"]),
         (&json!("done"), &json!(false))
@@ -218,10 +224,10 @@ async fn serve(content: std::sync::Arc<std::sync::Mutex<String>>) -> String {
 }
 
 #[tokio::test]
-async fn a_document_on_the_web_is_keyed_by_content_too() {
+async fn remote_document_is_keyed_by_content() {
     let content = std::sync::Arc::new(std::sync::Mutex::new("one".to_owned()));
     let url = serve(std::sync::Arc::clone(&content)).await;
-    let act = Act::new().answers({
+    let test_action = TestAction::new().answers({
         let content = std::sync::Arc::clone(&content);
         move |run, _| {
             if run == 3 {
@@ -230,19 +236,19 @@ async fn a_document_on_the_web_is_keyed_by_content_too() {
             Ok(json!(run))
         }
     });
-    let world = World::with(act.clone());
+    let fixture = Fixture::with(test_action.clone());
     let with = of_content(&url, "m");
-    assert!(!is_hit(&world.wrap(with.clone()).await));
-    assert!(is_hit(&world.wrap(with.clone()).await));
-    let local = world.file("one", "one");
+    assert!(!is_hit(&fixture.wrap(with.clone()).await));
+    assert!(is_hit(&fixture.wrap(with.clone()).await));
+    let local = fixture.file("one", "one");
     assert!(
-        is_hit(&world.wrap(of_content(&local, "m")).await),
+        is_hit(&fixture.wrap(of_content(&local, "m")).await),
         "wherever it lies"
     );
     "two".clone_into(&mut content.lock().unwrap());
-    assert!(!is_hit(&world.wrap(with.clone()).await));
+    assert!(!is_hit(&fixture.wrap(with.clone()).await));
     "three".clone_into(&mut content.lock().unwrap());
-    let torn = world.wrap(with).await;
+    let torn = fixture.wrap(with).await;
     assert_eq!(
         (&torn["result"], &torn["_cache_stored"]),
         (&json!(3), &json!(false)),
@@ -252,29 +258,29 @@ async fn a_document_on_the_web_is_keyed_by_content_too() {
 
 #[tokio::test]
 async fn storage_hash_in_a_custom_key_follows_the_content() {
-    let world = World::with(Act::new());
-    let file = world.file("f", "content");
-    let keyed = async |world: &World| {
-        let hash = world.ok("storage.hash", json!({"path": file})).await["hash"].clone();
+    let fixture = Fixture::with(TestAction::new());
+    let file = fixture.file("f", "content");
+    let keyed = async |fixture: &Fixture| {
+        let hash = fixture.ok("storage.hash", json!({"path": file})).await["hash"].clone();
         let key = format!("extract:{}", hash.as_str().unwrap());
-        world
+        fixture
             .wrap(json!({"action": "test.act", "args": {"file": file}, "key": key}))
             .await
     };
-    assert!(!is_hit(&keyed(&world).await));
-    assert!(is_hit(&keyed(&world).await));
-    world.file("f", "other");
-    assert!(!is_hit(&keyed(&world).await));
+    assert!(!is_hit(&keyed(&fixture).await));
+    assert!(is_hit(&keyed(&fixture).await));
+    fixture.file("f", "other");
+    assert!(!is_hit(&keyed(&fixture).await));
 }
 
 #[tokio::test]
-async fn a_large_file_is_hashed_in_the_blink_that_it_takes() {
-    let world = World::with(Act::new());
-    let file = world.path("large");
+async fn large_file_is_hashed_quickly() {
+    let fixture = Fixture::with(TestAction::new());
+    let file = fixture.path("large");
     let sparse = std::fs::File::create(&file).unwrap();
     sparse.set_len(64 << 20).unwrap();
     let with = of_content(file.to_str().unwrap(), "m");
-    assert!(!is_hit(&world.wrap(with.clone()).await));
-    world.after(Duration::from_secs(1));
-    assert!(is_hit(&world.wrap(with).await));
+    assert!(!is_hit(&fixture.wrap(with.clone()).await));
+    fixture.after(Duration::from_secs(1));
+    assert!(is_hit(&fixture.wrap(with).await));
 }

@@ -1,27 +1,27 @@
-//! What the ledger tells of calls.
+//! Explanations of calls in the ledger.
 
 use std::time::Duration;
 
 use cachalot_cache::{CallStatus, Difference};
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{World, text};
+use crate::fixture::{Fixture, text};
+use crate::test_actions::TestAction;
 
 fn call(x: Value, y: Value) -> Value {
     json!({"action": "test.act", "args": {"x": x, "y": y}})
 }
 
 #[tokio::test]
-async fn one_changed_argument_is_named_with_its_old_and_new_value() {
-    let world = World::with(Act::new());
-    world
+async fn changed_argument_is_explained_with_both_values() {
+    let fixture = Fixture::with(TestAction::new());
+    fixture
         .wrap(call(json!({"temperature": 0.5, "n": 1}), json!("same")))
         .await;
-    world
+    fixture
         .wrap(call(json!({"temperature": 0.7, "n": 1}), json!("same")))
         .await;
-    let explanation = world.why().await;
+    let explanation = fixture.why().await;
     assert_eq!(
         explanation.differences,
         [Difference {
@@ -37,12 +37,12 @@ async fn one_changed_argument_is_named_with_its_old_and_new_value() {
 }
 
 #[tokio::test]
-async fn of_several_earlier_calls_the_nearest_is_compared() {
-    let world = World::with(Act::new());
-    world.wrap(call(json!([1, 2, 3]), json!("a"))).await;
-    world.wrap(call(json!([9, 9, 9]), json!("b"))).await;
-    world.wrap(call(json!([1, 2, 4]), json!("a"))).await;
-    let explanation = world.why().await;
+async fn nearest_earlier_call_is_compared() {
+    let fixture = Fixture::with(TestAction::new());
+    fixture.wrap(call(json!([1, 2, 3]), json!("a"))).await;
+    fixture.wrap(call(json!([9, 9, 9]), json!("b"))).await;
+    fixture.wrap(call(json!([1, 2, 4]), json!("a"))).await;
+    let explanation = fixture.why().await;
     let pointers: Vec<&str> = explanation
         .differences
         .iter()
@@ -52,29 +52,29 @@ async fn of_several_earlier_calls_the_nearest_is_compared() {
 }
 
 #[tokio::test]
-async fn a_changed_key_a_changed_file_and_a_changed_version_are_named() {
-    let world = World::with(Act::new());
+async fn changed_key_file_and_version_are_explained() {
+    let fixture = Fixture::with(TestAction::new());
     let key = |key: &str| json!({"action": "test.act", "args": {}, "key": key});
-    world.wrap(key("one")).await;
-    world.wrap(key("two")).await;
-    let [difference] = world.why().await.differences.try_into().unwrap();
+    fixture.wrap(key("one")).await;
+    fixture.wrap(key("two")).await;
+    let [difference] = fixture.why().await.differences.try_into().unwrap();
     assert_eq!(difference.pointer, "/key");
     assert_eq!(difference.new, Some(json!("two")));
 
-    let file = world.file("f", "one");
+    let file = fixture.file("f", "one");
     let content = json!({
         "action": "test.act", "args": {"file": file, "x": 1}, "key_strategy": "file_content",
     });
-    world.wrap(content.clone()).await;
-    world.file("f", "two");
-    world.wrap(content).await;
-    let [difference] = world.why().await.differences.try_into().unwrap();
+    fixture.wrap(content.clone()).await;
+    fixture.file("f", "two");
+    fixture.wrap(content).await;
+    let [difference] = fixture.why().await.differences.try_into().unwrap();
     assert_eq!(difference.pointer, "/content");
 
     let version = |version: u32| json!({"action": "test.act", "args": {"x": "versioned"}, "version": version});
-    world.wrap(version(1)).await;
-    world.wrap(version(2)).await;
-    let [difference] = world.why().await.differences.try_into().unwrap();
+    fixture.wrap(version(1)).await;
+    fixture.wrap(version(2)).await;
+    let [difference] = fixture.why().await.differences.try_into().unwrap();
     assert_eq!(
         (difference.pointer.as_str(), difference.new),
         ("/version", Some(json!(2)))
@@ -83,12 +83,12 @@ async fn a_changed_key_a_changed_file_and_a_changed_version_are_named() {
 
 #[tokio::test]
 async fn an_expired_entry_is_explained_by_the_earlier_call_under_its_key() {
-    let world = World::with(Act::new());
+    let fixture = Fixture::with(TestAction::new());
     let with = json!({"action": "test.act", "args": {}, "key": "k", "ttl_seconds": 5});
-    world.wrap(with.clone()).await;
-    world.after(Duration::from_secs(5));
-    world.wrap(with).await;
-    let explanation = world.why().await;
+    fixture.wrap(with.clone()).await;
+    fixture.after(Duration::from_secs(5));
+    fixture.wrap(with).await;
+    let explanation = fixture.why().await;
     assert_eq!(explanation.call.reason.as_deref(), Some("expired"));
     assert!(explanation.same.is_some());
     assert_eq!(explanation.differences, []);
@@ -96,23 +96,23 @@ async fn an_expired_entry_is_explained_by_the_earlier_call_under_its_key() {
 
 #[tokio::test]
 async fn every_call_is_a_row_with_its_outcome() {
-    let act = Act::new().answers(|run, _| match run {
+    let test_action = TestAction::new().answers(|run, _| match run {
         4 => Err(cachalot_workflow::Failure::new("boom", "it broke")),
         run => Ok(json!(run)),
     });
-    let world = World::with(act);
+    let fixture = Fixture::with(test_action);
     let with = json!({"action": "test.act", "args": {}, "key": "k"});
     let and = |name: &str, value: Value| {
         let mut with = with.clone();
         with[name] = value;
         with
     };
-    world.wrap(with.clone()).await;
-    world.wrap(with.clone()).await;
-    world.wrap(and("cache_enabled", json!(false))).await;
-    world.wrap(and("skip_cache", json!(true))).await;
-    world.fails("cache.wrap", and("version", json!(2))).await;
-    let ledger = world.runtime.cache.ledger();
+    fixture.wrap(with.clone()).await;
+    fixture.wrap(with.clone()).await;
+    fixture.wrap(and("cache_enabled", json!(false))).await;
+    fixture.wrap(and("skip_cache", json!(true))).await;
+    fixture.fails("cache.wrap", and("version", json!(2))).await;
+    let ledger = fixture.runtime.cache.ledger();
     ledger.flush().await;
     let mut rows = ledger.recent(10).unwrap();
     rows.sort_by_key(|row| row.id);
@@ -146,11 +146,11 @@ async fn every_call_is_a_row_with_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_handle_finds_its_calls() {
-    let world = World::with(Act::new());
-    let response = world.wrap(call(json!(1), json!(2))).await;
-    world.wrap(call(json!(3), json!(4))).await;
-    let ledger = world.runtime.cache.ledger();
+async fn calls_are_found_by_handle() {
+    let fixture = Fixture::with(TestAction::new());
+    let response = fixture.wrap(call(json!(1), json!(2))).await;
+    fixture.wrap(call(json!(3), json!(4))).await;
+    let ledger = fixture.runtime.cache.ledger();
     ledger.flush().await;
     let handle = text(&response, "_cache_key");
     let explanation = ledger.explain(Some(handle)).unwrap().expect("the call");
@@ -162,13 +162,13 @@ async fn a_handle_finds_its_calls() {
 }
 
 #[tokio::test]
-async fn a_call_that_had_no_key_is_explained_by_its_reason() {
-    let world = World::with(Act::new());
+async fn call_without_a_key_is_explained_by_its_reason() {
+    let fixture = Fixture::with(TestAction::new());
     let with = json!({
         "action": "test.act", "args": {"file": "absent"}, "key_strategy": "file_content",
     });
-    world.wrap(with).await;
-    let explanation = world.why().await;
+    fixture.wrap(with).await;
+    let explanation = fixture.why().await;
     assert_eq!(explanation.call.answered, CallStatus::Bypass);
     let reason = explanation.call.reason.unwrap();
     assert!(reason.contains("absent is not there"), "{reason}");

@@ -6,33 +6,33 @@ use std::time::{Duration, Instant};
 use cachalot_core::ManualClock;
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::troubled::{Asked, Trouble, Troubled};
-use crate::world::{START, Setup, World, is_hit, text};
+use crate::faulty_store::{FaultyStore, StoreFault, StoreOperation};
+use crate::fixture::{Fixture, START, Setup, is_hit, text};
+use crate::test_actions::TestAction;
 
 fn call() -> Value {
     json!({"action": "test.act", "args": {"x": 1}, "cleanup_probability": 1})
 }
 
 /// A run over a memory in trouble.
-fn in_trouble(
-    fate: impl Fn(Asked) -> Trouble + Send + Sync + 'static,
-) -> (World, Act, Arc<Troubled>) {
-    let act = Act::new().answers(|_, given| Ok(json!({"given": given})));
-    let store = Troubled::by(Arc::new(ManualClock::at(START)), fate);
-    let world = Setup::default()
+fn with_faulty_store(
+    fate: impl Fn(StoreOperation) -> StoreFault + Send + Sync + 'static,
+) -> (Fixture, TestAction, Arc<FaultyStore>) {
+    let test_action = TestAction::new().answers(|_, given| Ok(json!({"given": given})));
+    let store = FaultyStore::by(Arc::new(ManualClock::at(START)), fate);
+    let fixture = Setup::default()
         .store(store.clone())
         .settings(json!({"cache": {"store_timeout_ms": 100}}))
-        .with(act.clone())
+        .with(test_action.clone())
         .start();
-    (world, act, store)
+    (fixture, test_action, store)
 }
 
 #[tokio::test]
-async fn a_memory_that_fails_at_everything_changes_no_result() {
-    let (world, act, store) = in_trouble(|_| Trouble::Fails);
+async fn failing_store_changes_no_result() {
+    let (fixture, test_action, store) = with_faulty_store(|_| StoreFault::Fails);
     for runs in 1..=3 {
-        let response = world.wrap(call()).await;
+        let response = fixture.wrap(call()).await;
         assert_eq!(response["success"], true);
         assert_eq!(response["result"], json!({"given": {"x": 1}}));
         assert!(!is_hit(&response));
@@ -41,10 +41,10 @@ async fn a_memory_that_fails_at_everything_changes_no_result() {
             text(&response, "_cache_reason").starts_with("memory fault: "),
             "{response}"
         );
-        assert_eq!(act.runs(), runs);
+        assert_eq!(test_action.runs(), runs);
     }
     assert!(store.asked() > 0);
-    let warnings = world.warnings.lock().unwrap();
+    let warnings = fixture.warnings.lock().unwrap();
     assert_eq!(
         warnings.len(),
         1,
@@ -53,18 +53,18 @@ async fn a_memory_that_fails_at_everything_changes_no_result() {
 }
 
 #[tokio::test]
-async fn a_memory_that_fails_at_anything_changes_no_result() {
-    for trouble in [Trouble::Fails, Trouble::Hangs] {
-        for failing in Asked::ALL {
-            let (world, act, _) = in_trouble(move |asked| {
+async fn store_that_fails_at_one_operation_changes_no_result() {
+    for trouble in [StoreFault::Fails, StoreFault::Hangs] {
+        for failing in StoreOperation::ALL {
+            let (fixture, test_action, _) = with_faulty_store(move |asked| {
                 if asked == failing {
                     trouble
                 } else {
-                    Trouble::None
+                    StoreFault::None
                 }
             });
             for _ in 0..2 {
-                let response = world.wrap(call()).await;
+                let response = fixture.wrap(call()).await;
                 assert_eq!(
                     response["result"],
                     json!({"given": {"x": 1}}),
@@ -72,17 +72,17 @@ async fn a_memory_that_fails_at_anything_changes_no_result() {
                 );
                 assert_eq!(response["success"], true);
             }
-            assert!((1..=2).contains(&act.runs()), "{failing:?}");
+            assert!((1..=2).contains(&test_action.runs()), "{failing:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_memory_that_hangs_costs_the_time_of_a_lookup_and_of_a_store_at_most() {
-    let (world, _, _) = in_trouble(|_| Trouble::Hangs);
+async fn hanging_store_delays_a_call_by_its_timeouts_at_most() {
+    let (fixture, _, _) = with_faulty_store(|_| StoreFault::Hangs);
     for _ in 0..2 {
         let began = Instant::now();
-        let response = world.wrap(call()).await;
+        let response = fixture.wrap(call()).await;
         let took = began.elapsed();
         assert_eq!(response["result"], json!({"given": {"x": 1}}));
         assert!(took >= Duration::from_millis(200), "{took:?}");
@@ -91,33 +91,33 @@ async fn a_memory_that_hangs_costs_the_time_of_a_lookup_and_of_a_store_at_most()
 }
 
 #[tokio::test]
-async fn however_the_memory_hangs_a_call_waits_for_it_only_once() {
-    for hanging in Asked::ALL {
-        let (world, _, _) = in_trouble(move |asked| {
+async fn store_that_hangs_at_one_operation_delays_a_call_once() {
+    for hanging in StoreOperation::ALL {
+        let (fixture, _, _) = with_faulty_store(move |asked| {
             if asked == hanging {
-                Trouble::Hangs
+                StoreFault::Hangs
             } else {
-                Trouble::None
+                StoreFault::None
             }
         });
         let began = Instant::now();
-        world.wrap(call()).await;
+        fixture.wrap(call()).await;
         let took = began.elapsed();
         assert!(took < Duration::from_millis(550), "{hanging:?}: {took:?}");
     }
 }
 
 #[tokio::test]
-async fn the_settings_limit_waiting() {
-    let store = Troubled::by(Arc::new(ManualClock::at(START)), |_| Trouble::Hangs);
+async fn store_timeouts_are_configurable() {
+    let store = FaultyStore::by(Arc::new(ManualClock::at(START)), |_| StoreFault::Hangs);
     let settings = json!({"cache": {"patience_ms": 30, "store_timeout_ms": 30}});
     let setup = Setup::default()
         .store(store)
         .settings(settings)
-        .with(Act::new());
-    let world = setup.start();
+        .with(TestAction::new());
+    let fixture = setup.start();
     let began = Instant::now();
-    world.wrap(call()).await;
+    fixture.wrap(call()).await;
     assert!(
         began.elapsed() < Duration::from_millis(150),
         "{:?}",
@@ -126,12 +126,13 @@ async fn the_settings_limit_waiting() {
 }
 
 #[tokio::test]
-async fn failing_actions_fail_as_ever_while_the_memory_is_in_trouble() {
-    for trouble in [Trouble::Fails, Trouble::Hangs] {
-        let act = Act::new().fails(cachalot_workflow::Failure::new("boom", "it broke"));
-        let store = Troubled::by(Arc::new(ManualClock::at(START)), move |_| trouble);
-        let world = Setup::default().store(store).with(act).start();
-        let failure = world.fails("cache.wrap", call()).await;
+async fn failing_action_fails_unchanged_with_a_failing_store() {
+    for trouble in [StoreFault::Fails, StoreFault::Hangs] {
+        let test_action =
+            TestAction::new().fails(cachalot_workflow::Failure::new("boom", "it broke"));
+        let store = FaultyStore::by(Arc::new(ManualClock::at(START)), move |_| trouble);
+        let fixture = Setup::default().store(store).with(test_action).start();
+        let failure = fixture.fails("cache.wrap", call()).await;
         assert_eq!(
             (failure.kind, failure.message.as_str()),
             ("boom", "it broke")
@@ -140,25 +141,25 @@ async fn failing_actions_fail_as_ever_while_the_memory_is_in_trouble() {
 }
 
 #[tokio::test]
-async fn a_memory_that_recovers_is_used_again() {
-    let (world, act, store) = in_trouble(|_| Trouble::Fails);
-    world.wrap(call()).await;
-    store.falls_from_now_on(|_| Trouble::None);
-    assert_eq!(world.wrap(call()).await["_cache_stored"], true);
-    assert!(is_hit(&world.wrap(call()).await));
-    assert_eq!(act.runs(), 2);
+async fn recovered_store_is_used_again() {
+    let (fixture, test_action, store) = with_faulty_store(|_| StoreFault::Fails);
+    fixture.wrap(call()).await;
+    store.falls_from_now_on(|_| StoreFault::None);
+    assert_eq!(fixture.wrap(call()).await["_cache_stored"], true);
+    assert!(is_hit(&fixture.wrap(call()).await));
+    assert_eq!(test_action.runs(), 2);
 }
 
 #[tokio::test]
 async fn a_failing_store_is_reported_and_the_result_returned() {
-    let (world, _, _) = in_trouble(|asked| {
-        if asked == Asked::Put {
-            Trouble::Fails
+    let (fixture, _, _) = with_faulty_store(|asked| {
+        if asked == StoreOperation::Put {
+            StoreFault::Fails
         } else {
-            Trouble::None
+            StoreFault::None
         }
     });
-    let response = world.wrap(call()).await;
+    let response = fixture.wrap(call()).await;
     assert_eq!(response["result"], json!({"given": {"x": 1}}));
     assert_eq!(
         text(&response, "_cache_reason"),
@@ -167,11 +168,14 @@ async fn a_failing_store_is_reported_and_the_result_returned() {
 }
 
 #[tokio::test]
-async fn without_a_store_every_call_runs_with_a_reason() {
-    let act = Act::new();
-    let world = Setup::default().no_memory().with(act.clone()).start();
+async fn uncached_call_without_a_store_has_a_reason() {
+    let test_action = TestAction::new();
+    let fixture = Setup::default()
+        .without_store()
+        .with(test_action.clone())
+        .start();
     for run in 1..=2 {
-        let response = world.wrap(call()).await;
+        let response = fixture.wrap(call()).await;
         assert_eq!(response["result"]["run"], run);
         assert_eq!(response["_cache_stored"], false);
         assert_eq!(text(&response, "_cache_reason"), "no memory");
@@ -180,13 +184,13 @@ async fn without_a_store_every_call_runs_with_a_reason() {
 
 #[tokio::test]
 async fn get_and_invalidate_report_store_failures() {
-    let (world, _, _) = in_trouble(|_| Trouble::Fails);
+    let (fixture, _, _) = with_faulty_store(|_| StoreFault::Fails);
     for (action, with) in [
         ("cache.get", json!({"key": "k"})),
         ("cache.invalidate", json!({"key": "k"})),
         ("cache.invalidate", json!({"pattern": "*x*"})),
     ] {
-        let failure = world.fails(action, with).await;
+        let failure = fixture.fails(action, with).await;
         assert_eq!(
             (failure.kind, failure.retryable),
             ("ltm_error", true),
@@ -197,14 +201,14 @@ async fn get_and_invalidate_report_store_failures() {
 
 #[tokio::test]
 async fn a_ledger_that_cannot_be_written_changes_no_result() {
-    let world = World::with(Act::new());
-    std::fs::create_dir(world.home().join("memory.db.ledger")).unwrap();
-    let response = world.wrap(call()).await;
+    let fixture = Fixture::with(TestAction::new());
+    std::fs::create_dir(fixture.home().join("memory.db.ledger")).unwrap();
+    let response = fixture.wrap(call()).await;
     assert_eq!(response["_cache_stored"], true);
-    assert!(is_hit(&world.wrap(call()).await));
-    world.runtime.cache.close().await;
+    assert!(is_hit(&fixture.wrap(call()).await));
+    fixture.runtime.cache.close().await;
     assert!(
-        world
+        fixture
             .warnings
             .lock()
             .unwrap()

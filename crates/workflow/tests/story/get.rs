@@ -6,8 +6,8 @@ use bytes::Bytes;
 use cachalot_store::{Label, Record};
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{START_TEXT, Setup, World, text};
+use crate::fixture::{Fixture, START_TEXT, Setup, text};
+use crate::test_actions::TestAction;
 
 fn call(further: Value) -> Value {
     let mut with = json!({"action": "test.act", "args": {}, "key": "k"});
@@ -18,12 +18,12 @@ fn call(further: Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_existing_entry_is_shown_without_a_run() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    world.wrap(call(json!({}))).await;
+async fn get_returns_an_entry_without_running() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    fixture.wrap(call(json!({}))).await;
     assert_eq!(
-        world.ok("cache.get", json!({"key": "k"})).await,
+        fixture.ok("cache.get", json!({"key": "k"})).await,
         json!({
             "success": true,
             "found": true,
@@ -31,15 +31,15 @@ async fn an_existing_entry_is_shown_without_a_run() {
             "expired": false,
         })
     );
-    assert_eq!(act.runs(), 1);
+    assert_eq!(test_action.runs(), 1);
 }
 
 #[tokio::test]
-async fn a_missing_entry_is_not_found() {
-    let world = World::with(Act::new());
+async fn get_of_a_missing_entry_is_not_found() {
+    let fixture = Fixture::with(TestAction::new());
     for key in ["k", "cache:", "cache:tester:", "*", "cache:tester:*"] {
         assert_eq!(
-            world.ok("cache.get", json!({"key": key})).await,
+            fixture.ok("cache.get", json!({"key": key})).await,
             json!({"success": true, "found": false, "value": null, "expired": false}),
             "{key}"
         );
@@ -47,13 +47,13 @@ async fn a_missing_entry_is_not_found() {
 }
 
 #[tokio::test]
-async fn the_metadata_are_the_storys_five_fields_and_scope_and_tags() {
-    let world = World::with(Act::new());
-    world
+async fn get_metadata_has_the_five_fields_scope_and_tags() {
+    let fixture = Fixture::with(TestAction::new());
+    fixture
         .wrap(call(json!({"ttl_hours": 1, "tags": ["b", "a"]})))
         .await;
     assert_eq!(
-        world.get("k").await["metadata"],
+        fixture.get("k").await["metadata"],
         json!({
             "_cache_type": "action_result",
             "_cache_action": "test.act",
@@ -64,18 +64,18 @@ async fn the_metadata_are_the_storys_five_fields_and_scope_and_tags() {
             "_cache_tags": ["b", "a"],
         })
     );
-    let unasked = world
+    let unasked = fixture
         .ok("cache.get", json!({"key": "k", "include_metadata": false}))
         .await;
     assert_eq!(unasked.get("metadata"), None);
 }
 
 #[tokio::test]
-async fn an_expired_entry_is_shown_as_expired() {
-    let world = World::with(Act::new());
-    world.wrap(call(json!({"ttl_seconds": 10}))).await;
-    world.after(Duration::from_secs(10));
-    let got = world.ok("cache.get", json!({"key": "k"})).await;
+async fn get_marks_an_expired_entry() {
+    let fixture = Fixture::with(TestAction::new());
+    fixture.wrap(call(json!({"ttl_seconds": 10}))).await;
+    fixture.after(Duration::from_secs(10));
+    let got = fixture.ok("cache.get", json!({"key": "k"})).await;
     assert_eq!(
         (&got["found"], &got["expired"]),
         (&json!(true), &json!(true))
@@ -84,39 +84,42 @@ async fn an_expired_entry_is_shown_as_expired() {
 }
 
 #[tokio::test]
-async fn a_key_is_needed() {
-    let world = World::with(Act::new());
+async fn get_requires_a_key() {
+    let fixture = Fixture::with(TestAction::new());
     for arguments in [
         json!({}),
         json!({"key": null}),
         json!({"key": ""}),
         json!({"key": " "}),
     ] {
-        let failure = world.fails("cache.get", arguments.clone()).await;
+        let failure = fixture.fails("cache.get", arguments.clone()).await;
         assert_eq!(failure.kind, "validation_error", "{arguments}");
     }
-    let failure = world.fails("cache.get", json!({"kye": "k"})).await;
+    let failure = fixture.fails("cache.get", json!({"kye": "k"})).await;
     assert!(failure.message.contains("did you mean `key`"), "{failure}");
 }
 
 #[tokio::test]
-async fn a_number_is_taken_as_its_text() {
-    let world = World::with(Act::new());
-    world
+async fn get_accepts_a_number_as_key() {
+    let fixture = Fixture::with(TestAction::new());
+    fixture
         .wrap(json!({"action": "test.act", "args": {}, "key": 7}))
         .await;
     assert_eq!(
-        world.ok("cache.get", json!({"key": 7})).await["found"],
+        fixture.ok("cache.get", json!({"key": 7})).await["found"],
         true
     );
 }
 
 #[tokio::test]
-async fn without_a_store_it_fails() {
-    let world = Setup::default().no_memory().with(Act::new()).start();
-    let failure = world.fails("cache.get", json!({"key": "k"})).await;
+async fn get_without_a_store_fails() {
+    let fixture = Setup::default()
+        .without_store()
+        .with(TestAction::new())
+        .start();
+    let failure = fixture.fails("cache.get", json!({"key": "k"})).await;
     assert_eq!(failure.kind, "configuration_error");
-    let failure = world.fails("cache.invalidate", json!({"key": "k"})).await;
+    let failure = fixture.fails("cache.invalidate", json!({"key": "k"})).await;
     assert_eq!(
         failure.kind, "configuration_error",
         "nothing was invalidated"
@@ -124,9 +127,9 @@ async fn without_a_store_it_fails() {
 }
 
 #[tokio::test]
-async fn a_foreign_record_under_the_handle_is_no_entry_and_no_fault() {
-    let world = World::with(Act::new());
-    let store = world.runtime.store.clone().unwrap();
+async fn foreign_record_under_the_handle_is_not_found() {
+    let fixture = Fixture::with(TestAction::new());
+    let store = fixture.runtime.store.clone().unwrap();
     for value in ["", "null", "{\"result\": 1}"] {
         let record = Record {
             key: "cache:tester:k".to_owned(),
@@ -142,44 +145,44 @@ async fn a_foreign_record_under_the_handle_is_no_entry_and_no_fault() {
             .await
             .unwrap();
         assert_eq!(
-            world.ok("cache.get", json!({"key": "k"})).await["found"],
+            fixture.ok("cache.get", json!({"key": "k"})).await["found"],
             false,
             "{value}"
         );
         assert_eq!(
-            world.invalidate(json!({"key": "k"})).await["deleted_count"],
+            fixture.invalidate(json!({"key": "k"})).await["deleted_count"],
             1
         );
     }
 }
 
 #[tokio::test]
-async fn a_foreign_record_of_user_memory_is_never_shown() {
-    let world = World::with(Act::new());
-    world
+async fn record_of_user_memory_is_never_returned() {
+    let fixture = Fixture::with(TestAction::new());
+    fixture
         .ok(
             "ltm.store",
             json!({"key": "cache:tester:k", "value": "mine"}),
         )
         .await;
     assert_eq!(
-        world.ok("cache.get", json!({"key": "k"})).await["found"],
+        fixture.ok("cache.get", json!({"key": "k"})).await["found"],
         false
     );
-    world.invalidate(json!({"pattern": "*"})).await;
-    let kept = world
+    fixture.invalidate(json!({"pattern": "*"})).await;
+    let kept = fixture
         .ok("ltm.retrieve", json!({"key": "cache:tester:k"}))
         .await;
     assert_eq!(text(&kept, "value"), "mine");
 }
 
 #[tokio::test]
-async fn looking_is_no_call_and_no_use() {
-    let world = World::with(Act::new());
-    world.wrap(call(json!({}))).await;
-    world.get("k").await;
-    let ledger = world.runtime.cache.ledger();
+async fn get_is_not_recorded_as_a_call_or_use() {
+    let fixture = Fixture::with(TestAction::new());
+    fixture.wrap(call(json!({}))).await;
+    fixture.get("k").await;
+    let ledger = fixture.runtime.cache.ledger();
     ledger.flush().await;
     assert_eq!(ledger.recent(10).unwrap().len(), 1);
-    assert_eq!(world.events.answered().len(), 1);
+    assert_eq!(fixture.events.answered().len(), 1);
 }

@@ -4,17 +4,17 @@ use cachalot_core::{Canonical, Digest, tree};
 use cachalot_workflow::template::{Scope, State, TemplateUse, Templates};
 use serde_json::{Map, Value, json};
 
-use crate::acts::Act;
-use crate::world::{World, is_hit, text};
+use crate::fixture::{Fixture, is_hit, text};
+use crate::test_actions::TestAction;
 
 const HELLO: &str = "a948904f2f0f479b8f8197694b30184b0d2ed1c1cd2a1ec0fb85d299a192a447";
 
 #[tokio::test]
-async fn files_are_hashed_with_their_size_by_each_algorithm() {
-    let world = World::with(Act::new());
-    let file = world.file("f", "hello world\n");
+async fn storage_hash_supports_each_algorithm_with_the_size() {
+    let fixture = Fixture::with(TestAction::new());
+    let file = fixture.file("f", "hello world\n");
     assert_eq!(
-        world.ok("storage.hash", json!({"path": file})).await,
+        fixture.ok("storage.hash", json!({"path": file})).await,
         json!({
             "success": true, "hash": HELLO, "algorithm": "sha256", "size_bytes": 12, "path": file,
         })
@@ -27,7 +27,7 @@ async fn files_are_hashed_with_their_size_by_each_algorithm() {
         ),
     ] {
         let with = json!({"path": file, "algorithm": algorithm});
-        let hashed = world.ok("actions.storage_hash", with).await;
+        let hashed = fixture.ok("actions.storage_hash", with).await;
         assert_eq!(
             (text(&hashed, "hash"), text(&hashed, "algorithm")),
             (hash, algorithm)
@@ -37,9 +37,9 @@ async fn files_are_hashed_with_their_size_by_each_algorithm() {
 
 #[tokio::test]
 async fn hash_failures_are_errors() {
-    let world = World::with(Act::new());
-    std::fs::create_dir(world.path("directory")).unwrap();
-    let file = world.file("f", "");
+    let fixture = Fixture::with(TestAction::new());
+    std::fs::create_dir(fixture.path("directory")).unwrap();
+    let file = fixture.file("f", "");
     for (with, kind) in [
         (json!({"path": "absent"}), "file_error"),
         (json!({"path": "directory"}), "file_error"),
@@ -53,19 +53,19 @@ async fn hash_failures_are_errors() {
         (json!({"path": file, "algorithm": ""}), "validation_error"),
     ] {
         assert_eq!(
-            world.fails("storage.hash", with.clone()).await.kind,
+            fixture.fails("storage.hash", with.clone()).await.kind,
             kind,
             "{with}"
         );
     }
     assert_eq!(
-        world.ok("storage.hash", json!({"path": file})).await["size_bytes"],
+        fixture.ok("storage.hash", json!({"path": file})).await["size_bytes"],
         0
     );
 }
 
 /// Renders one template as an argument of a node.
-async fn render(template: &str, state: Value, world: &World) -> Result<Value, String> {
+async fn render(template: &str, state: Value, fixture: &Fixture) -> Result<Value, String> {
     let file = format!("value: {}\n", Value::from(template));
     let parsed = tree::parse("agent.yaml", &file).unwrap();
     let templates = Templates::new(&file, []);
@@ -79,7 +79,7 @@ async fn render(template: &str, state: Value, world: &World) -> Result<Value, St
     let Value::Object(state) = state else {
         panic!("a mapping")
     };
-    let context = world.runtime.template_context(&Map::new());
+    let context = fixture.runtime.template_context(&Map::new());
     let scope = Scope::new(&context, &State::new(state));
     templates
         .render(&prepared, &scope)
@@ -88,12 +88,12 @@ async fn render(template: &str, state: Value, world: &World) -> Result<Value, St
 }
 
 #[tokio::test]
-async fn the_sha256_filter_hashes_text_as_it_is_and_all_else_in_canonical_form() {
-    let world = World::with(Act::new());
+async fn sha256_filter_hashes_text_as_is_and_data_in_canonical_form() {
+    let fixture = Fixture::with(TestAction::new());
     let state = json!({"text": "hello world\n", "number": 5, "five": "5", "yes": true, "nothing": null,
         "list": [1, {"b": 2.0, "a": "x"}], "same": [1, {"a": "x", "b": 2.0}]});
     let hash = async |template: &str| {
-        let rendered = render(template, state.clone(), &world).await;
+        let rendered = render(template, state.clone(), &fixture).await;
         rendered.unwrap().as_str().unwrap().to_owned()
     };
     assert_eq!(hash("{{ state.text | sha256 }}").await, HELLO);
@@ -125,56 +125,56 @@ async fn the_sha256_filter_hashes_text_as_it_is_and_all_else_in_canonical_form()
     let key = render(
         "cache:{{ state.text | trim | lower | sha256 }}",
         state.clone(),
-        &world,
+        &fixture,
     )
     .await;
     let expected = format!("cache:{}", Digest::sha256(b"hello world").to_hex());
     assert_eq!(key, Ok(json!(expected)));
     assert!(
-        render("{{ state.gone | sha256 }}", state, &world)
+        render("{{ state.gone | sha256 }}", state, &fixture)
             .await
             .is_err()
     );
 }
 
 #[tokio::test]
-async fn the_storage_hash_filter_makes_the_storys_key() {
-    let world = World::with(Act::new());
-    let file = world.file("f", "hello world\n");
+async fn storage_hash_filter_makes_the_key_of_the_story() {
+    let fixture = Fixture::with(TestAction::new());
+    let file = fixture.file("f", "hello world\n");
     let key = render(
         "{{ state.file_path | storage_hash }}",
         json!({"file_path": file}),
-        &world,
+        &fixture,
     )
     .await;
     assert_eq!(key, Ok(json!(HELLO)));
     let with = |key: &Value| json!({"action": "test.act", "args": {"file": file}, "key": key});
-    let response = world.wrap(with(&key.unwrap())).await;
+    let response = fixture.wrap(with(&key.unwrap())).await;
     assert_eq!(
         text(&response, "_cache_key"),
         format!("cache:tester:{HELLO}")
     );
-    world.file("f", "changed");
+    fixture.file("f", "changed");
     let key = render(
         "{{ state.file_path | storage_hash }}",
         json!({"file_path": file}),
-        &world,
+        &fixture,
     )
     .await;
-    assert!(!is_hit(&world.wrap(with(&key.unwrap())).await));
-    let absent = render("{{ 'absent' | storage_hash }}", json!({}), &world).await;
+    assert!(!is_hit(&fixture.wrap(with(&key.unwrap())).await));
+    let absent = render("{{ 'absent' | storage_hash }}", json!({}), &fixture).await;
     assert!(absent.unwrap_err().contains("absent"));
 }
 
 #[tokio::test]
 async fn templates_cannot_leave_their_sandbox() {
-    let world = World::with(Act::new());
+    let fixture = Fixture::with(TestAction::new());
     for escape in [
         "{{ ''.__class__.__mro__ }}",
         "{{ state.__class__ }}",
         "{{ ''.__class__ }}",
     ] {
-        match render(escape, json!({}), &world).await {
+        match render(escape, json!({}), &fixture).await {
             Ok(value) => assert_eq!(value, Value::Null, "{escape}"),
             Err(message) => assert!(message.contains("undefined"), "{message}"),
         }

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{Setup, World, is_hit};
+use crate::fixture::{Fixture, Setup, is_hit};
+use crate::test_actions::TestAction;
 
-async fn keep(world: &World, key: &str) {
+async fn keep(fixture: &Fixture, key: &str) {
     let with = json!({"action": "test.act", "args": {}, "key": key, "cleanup_probability": 0});
-    assert!(!is_hit(&world.wrap(with).await), "{key}");
+    assert!(!is_hit(&fixture.wrap(with).await), "{key}");
 }
 
 /// The handles of what is cached, sorted.
-async fn handles(world: &World) -> Vec<String> {
+async fn handles(fixture: &Fixture) -> Vec<String> {
     let mut handles: Vec<String> = Vec::new();
-    for entry in world.entries().await {
+    for entry in fixture.entries().await {
         let handle = entry.labels.iter().find(|label| label.name == "handle");
         handles.push(handle.unwrap().value.clone());
     }
@@ -34,13 +34,13 @@ fn sorted(erased: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_key_erases_its_entry_and_no_other() {
-    let world = World::with(Act::new());
+async fn invalidate_by_key_erases_one_entry() {
+    let fixture = Fixture::with(TestAction::new());
     for key in ["k", "k2", "k:x", "K"] {
-        keep(&world, key).await;
+        keep(&fixture, key).await;
     }
     assert_eq!(
-        world.invalidate(json!({"key": "k"})).await,
+        fixture.invalidate(json!({"key": "k"})).await,
         json!({
             "success": true,
             "deleted_count": 1,
@@ -49,10 +49,10 @@ async fn a_key_erases_its_entry_and_no_other() {
         })
     );
     assert_eq!(
-        handles(&world).await,
+        handles(&fixture).await,
         ["cache:tester:K", "cache:tester:k2", "cache:tester:k:x"]
     );
-    let again = world.invalidate(json!({"key": "k"})).await;
+    let again = fixture.invalidate(json!({"key": "k"})).await;
     assert_eq!(
         (&again["success"], &again["deleted_count"]),
         (&json!(true), &json!(0))
@@ -60,43 +60,45 @@ async fn a_key_erases_its_entry_and_no_other() {
 }
 
 #[tokio::test]
-async fn afterwards_the_action_runs_again_also_where_the_entry_was_at_hand() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    let other = Setup::in_home_of(&world).with(act.clone()).start();
+async fn invalidated_action_runs_again_in_every_engine() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    let other = Setup::in_home_of(&fixture)
+        .with(test_action.clone())
+        .start();
     let with = json!({"action": "test.act", "args": {}, "key": "k"});
-    world.wrap(with.clone()).await;
+    fixture.wrap(with.clone()).await;
     // Both have it in their front now.
-    assert!(is_hit(&world.wrap(with.clone()).await));
+    assert!(is_hit(&fixture.wrap(with.clone()).await));
     assert!(is_hit(&other.wrap(with.clone()).await));
     other.invalidate(json!({"key": "k"})).await;
-    assert!(!is_hit(&world.wrap(with.clone()).await));
+    assert!(!is_hit(&fixture.wrap(with.clone()).await));
     assert!(
         is_hit(&other.wrap(with).await),
         "what the first has stored since"
     );
-    assert_eq!(act.runs(), 2);
+    assert_eq!(test_action.runs(), 2);
 }
 
 #[tokio::test]
-async fn patterns_match_complete_handles() {
+async fn pattern_matches_complete_handles() {
     let one = Setup::default()
         .agent("agent1")
-        .with(Act::new())
-        .with(Act::named("llm.fake"))
+        .with(TestAction::new())
+        .with(TestAction::named("llm.fake"))
         .start();
     let two = Setup::in_home_of(&one)
         .agent("agent2")
-        .with(Act::new())
-        .with(Act::named("llm.fake"))
+        .with(TestAction::new())
+        .with(TestAction::named("llm.fake"))
         .start();
     let fill = async || {
-        for world in [&one, &two] {
-            world.invalidate(json!({"pattern": "cache:*"})).await;
+        for fixture in [&one, &two] {
+            fixture.invalidate(json!({"pattern": "cache:*"})).await;
         }
-        for world in [&one, &two] {
-            world.wrapped("llm.fake", json!({"x": 1})).await;
-            keep(world, "extract:1").await;
+        for fixture in [&one, &two] {
+            fixture.wrapped("llm.fake", json!({"x": 1})).await;
+            keep(fixture, "extract:1").await;
         }
         assert_eq!(handles(&one).await.len(), 4);
     };
@@ -121,31 +123,34 @@ async fn patterns_match_complete_handles() {
 }
 
 #[tokio::test]
-async fn a_pattern_without_the_agent_matches_the_agents_own() {
-    let world = Setup::default().agent("docs").with(Act::new()).start();
-    let other = Setup::in_home_of(&world)
+async fn pattern_without_agent_matches_the_own_agent() {
+    let fixture = Setup::default()
+        .agent("docs")
+        .with(TestAction::new())
+        .start();
+    let other = Setup::in_home_of(&fixture)
         .agent("other")
-        .with(Act::new())
+        .with(TestAction::new())
         .start();
     for key in ["extract:a", "extract:b", "translate:a"] {
-        keep(&world, key).await;
+        keep(&fixture, key).await;
         keep(&other, key).await;
     }
-    let erased = world
+    let erased = fixture
         .invalidate(json!({"pattern": "cache:extract:*"}))
         .await;
     assert_eq!(
         sorted(&erased),
         ["cache:docs:extract:a", "cache:docs:extract:b"]
     );
-    let erased = world.invalidate(json!({"pattern": "translate:*"})).await;
+    let erased = fixture.invalidate(json!({"pattern": "translate:*"})).await;
     assert_eq!(sorted(&erased), ["cache:docs:translate:a"]);
-    assert_eq!(handles(&world).await.len(), 3, "the other agent's stay");
+    assert_eq!(handles(&fixture).await.len(), 3, "the other agent's stay");
 }
 
 #[tokio::test]
-async fn only_the_star_is_special_in_a_pattern() {
-    let world = World::with(Act::new());
+async fn star_is_the_only_wildcard_of_a_pattern() {
+    let fixture = Fixture::with(TestAction::new());
     for key in [
         "a?c",
         "abc",
@@ -155,7 +160,7 @@ async fn only_the_star_is_special_in_a_pattern() {
         "line\nbreak\n",
         "a*c",
     ] {
-        keep(&world, key).await;
+        keep(&fixture, key).await;
     }
     for (pattern, expected) in [
         ("a?c", vec!["cache:tester:a?c"]),
@@ -165,41 +170,41 @@ async fn only_the_star_is_special_in_a_pattern() {
         ("line*break\n", vec!["cache:tester:line\nbreak\n"]),
         ("a*c", vec!["cache:tester:a*c", "cache:tester:abc"]),
     ] {
-        let erased = world.invalidate(json!({"pattern": pattern})).await;
+        let erased = fixture.invalidate(json!({"pattern": pattern})).await;
         assert_eq!(sorted(&erased), expected, "{pattern:?}");
     }
-    assert!(handles(&world).await.is_empty());
+    assert!(handles(&fixture).await.is_empty());
 }
 
 #[tokio::test]
-async fn a_literal_star_in_a_key_is_erased_by_key() {
-    let world = World::with(Act::new());
+async fn literal_star_in_a_key_is_erased_by_key() {
+    let fixture = Fixture::with(TestAction::new());
     for key in ["a*c", "abc"] {
-        keep(&world, key).await;
+        keep(&fixture, key).await;
     }
     assert_eq!(
-        sorted(&world.invalidate(json!({"key": "a*c"})).await),
+        sorted(&fixture.invalidate(json!({"key": "a*c"})).await),
         ["cache:tester:a*c"]
     );
-    assert_eq!(handles(&world).await, ["cache:tester:abc"]);
+    assert_eq!(handles(&fixture).await, ["cache:tester:abc"]);
 }
 
 #[tokio::test]
-async fn a_metadata_filter_reaches_the_entries_of_all_agents() {
-    let extract = || Act::named("llamaextract.fake");
+async fn metadata_filter_matches_entries_of_all_agents() {
+    let extract = || TestAction::named("llamaextract.fake");
     let one = Setup::default()
         .agent("one")
         .with(extract())
-        .with(Act::new())
+        .with(TestAction::new())
         .start();
     let two = Setup::in_home_of(&one)
         .agent("two")
         .with(extract())
-        .with(Act::new())
+        .with(TestAction::new())
         .start();
-    for world in [&one, &two] {
-        world.wrapped("llamaextract.fake", json!({"x": 1})).await;
-        keep(world, "k").await;
+    for fixture in [&one, &two] {
+        fixture.wrapped("llamaextract.fake", json!({"x": 1})).await;
+        keep(fixture, "k").await;
     }
     let manager = Setup::in_home_of(&one)
         .agent("cache_management_agent")
@@ -216,38 +221,41 @@ async fn a_metadata_filter_reaches_the_entries_of_all_agents() {
 }
 
 #[tokio::test]
-async fn a_metadata_filter_knows_actions_by_all_their_names() {
-    let world = World::with(Act::new());
-    world.wrapped("json.parse", json!({"text": "1"})).await;
+async fn metadata_filter_accepts_both_names_of_an_action() {
+    let fixture = Fixture::with(TestAction::new());
+    fixture.wrapped("json.parse", json!({"text": "1"})).await;
     let filter = json!({"metadata_filter": {"_cache_action": "actions.json_parse"}});
-    assert_eq!(world.invalidate(filter).await["deleted_count"], 1);
+    assert_eq!(fixture.invalidate(filter).await["deleted_count"], 1);
 }
 
 #[tokio::test]
-async fn a_pattern_and_a_filter_together_mean_both() {
-    let world = World::with(Act::new());
+async fn pattern_and_filter_must_both_match() {
+    let fixture = Fixture::with(TestAction::new());
     let tagged = |key: &str, tag: &str| json!({"action": "test.act", "args": {}, "key": key, "tags": [tag, "all"]});
     for (key, tag) in [("a:1", "red"), ("a:2", "blue"), ("b:1", "red")] {
-        world.wrap(tagged(key, tag)).await;
+        fixture.wrap(tagged(key, tag)).await;
     }
     let both = json!({
         "pattern": "a:*", "tags": ["red"], "metadata_filter": {"_cache_action": "test.act"},
     });
-    assert_eq!(sorted(&world.invalidate(both).await), ["cache:tester:a:1"]);
+    assert_eq!(
+        sorted(&fixture.invalidate(both).await),
+        ["cache:tester:a:1"]
+    );
     // A key is on top of what the rest matches.
     let and_key = json!({"key": "b:1", "pattern": "a:*", "tags": ["all"]});
     assert_eq!(
-        sorted(&world.invalidate(and_key).await),
+        sorted(&fixture.invalidate(and_key).await),
         ["cache:tester:a:2", "cache:tester:b:1"]
     );
 }
 
 #[tokio::test]
-async fn tags_reach_the_entries_of_all_agents_and_all_must_be_there() {
-    let one = World::with(Act::new());
+async fn tags_match_entries_of_all_agents_and_all_are_required() {
+    let one = Fixture::with(TestAction::new());
     let two = Setup::in_home_of(&one)
         .agent("two")
-        .with(Act::new())
+        .with(TestAction::new())
         .start();
     let tagged = |key: &str, tags: Value| json!({"action": "test.act", "args": {}, "key": key, "tags": tags});
     one.wrap(tagged("a", json!(["x", "y"]))).await;
@@ -269,28 +277,28 @@ async fn tags_reach_the_entries_of_all_agents_and_all_must_be_there() {
 
 #[tokio::test]
 async fn a_dry_run_only_reports() {
-    let world = World::with(Act::new());
+    let fixture = Fixture::with(TestAction::new());
     for key in ["a:1", "a:2", "b"] {
-        keep(&world, key).await;
+        keep(&fixture, key).await;
     }
     let with = json!({"key": "a:1", "pattern": "a:*", "dry_run": "true"});
-    let told = world.invalidate(with).await;
+    let reported = fixture.invalidate(with).await;
     assert_eq!(
-        (&told["dry_run"], &told["deleted_count"]),
+        (&reported["dry_run"], &reported["deleted_count"]),
         (&json!(true), &json!(0))
     );
     assert_eq!(
-        sorted(&told),
+        sorted(&reported),
         ["cache:tester:a:1", "cache:tester:a:2"],
         "each once"
     );
-    assert_eq!(handles(&world).await.len(), 3);
+    assert_eq!(handles(&fixture).await.len(), 3);
 }
 
 #[tokio::test]
-async fn something_must_be_asked_for_and_it_must_make_sense() {
-    let world = World::with(Act::new());
-    keep(&world, "k").await;
+async fn invalid_or_missing_criteria_are_refused() {
+    let fixture = Fixture::with(TestAction::new());
+    keep(&fixture, "k").await;
     for (with, named) in [
         (
             json!({}),
@@ -317,112 +325,112 @@ async fn something_must_be_asked_for_and_it_must_make_sense() {
         (json!({"metadata_filter": ["x"]}), "metadata_filter"),
         (json!({"patern": "*"}), "did you mean `pattern`"),
     ] {
-        let failure = world.fails("cache.invalidate", with.clone()).await;
+        let failure = fixture.fails("cache.invalidate", with.clone()).await;
         assert_eq!(failure.kind, "validation_error", "{with}");
         assert!(failure.message.contains(named), "{with}: {failure}");
     }
-    assert_eq!(handles(&world).await.len(), 1);
+    assert_eq!(handles(&fixture).await.len(), 1);
 }
 
 #[tokio::test]
-async fn the_callers_filter_is_not_changed() {
-    let world = World::with(Act::new());
-    keep(&world, "k").await;
+async fn filter_argument_is_not_modified() {
+    let fixture = Fixture::with(TestAction::new());
+    keep(&fixture, "k").await;
     let with = json!({"metadata_filter": {"_cache_action": "test.act"}, "pattern": "*"});
     let before = with.clone();
-    world.invalidate(with.clone()).await;
+    fixture.invalidate(with.clone()).await;
     assert_eq!(with, before);
     assert_eq!(with.to_string(), before.to_string());
 }
 
 #[tokio::test]
-async fn there_is_no_hidden_limit() {
-    let world = World::with(Act::new());
+async fn invalidate_has_no_limit_of_entries() {
+    let fixture = Fixture::with(TestAction::new());
     for number in 0..1_500 {
-        keep(&world, &format!("many:{number}")).await;
+        keep(&fixture, &format!("many:{number}")).await;
     }
-    keep(&world, "one").await;
+    keep(&fixture, "one").await;
     for number in 0..1_100 {
         let key = format!("note {number}");
-        world
+        fixture
             .ok("ltm.store", json!({"key": key, "value": number}))
             .await;
     }
-    world.after(Duration::from_secs(1));
+    fixture.after(Duration::from_secs(1));
     // More than a thousand newer rows of others do not hide it.
     assert_eq!(
-        sorted(&world.invalidate(json!({"pattern": "*:one"})).await),
+        sorted(&fixture.invalidate(json!({"pattern": "*:one"})).await),
         ["cache:tester:one"]
     );
-    let told = world
+    let reported = fixture
         .invalidate(json!({"pattern": "many:*", "dry_run": true}))
         .await;
-    assert_eq!(told["deleted_keys"].as_array().unwrap().len(), 1_500);
-    let erased = world.invalidate(json!({"pattern": "many:*"})).await;
+    assert_eq!(reported["deleted_keys"].as_array().unwrap().len(), 1_500);
+    let erased = fixture.invalidate(json!({"pattern": "many:*"})).await;
     assert_eq!(erased["deleted_count"], 1_500);
     assert_eq!(erased["deleted_keys"].as_array().unwrap().len(), 1_500);
-    assert!(handles(&world).await.is_empty());
+    assert!(handles(&fixture).await.is_empty());
     assert_eq!(
-        world.records("user").await.len(),
+        fixture.records("user").await.len(),
         1_100,
         "user memory is untouched"
     );
 }
 
 #[tokio::test]
-async fn an_entry_of_the_cache_alone_goes() {
-    let world = World::with(Act::new());
-    keep(&world, "k").await;
+async fn invalidate_erases_cache_entries_only() {
+    let fixture = Fixture::with(TestAction::new());
+    keep(&fixture, "k").await;
     let precious =
         json!({"key": "precious", "value": 1, "metadata": {"_cache_action": "test.act"}});
-    world.ok("ltm.store", precious).await;
-    world
+    fixture.ok("ltm.store", precious).await;
+    fixture
         .ok("ltm.store", json!({"key": "plain", "value": 1}))
         .await;
-    world
+    fixture
         .invalidate(json!({"metadata_filter": {"_cache_action": "test.act"}}))
         .await;
-    world
+    fixture
         .invalidate(json!({"pattern": "*", "key": "precious"}))
         .await;
-    assert_eq!(world.records("user").await.len(), 2);
-    assert!(handles(&world).await.is_empty());
+    assert_eq!(fixture.records("user").await.len(), 2);
+    assert!(handles(&fixture).await.is_empty());
 }
 
 #[tokio::test]
-async fn search_in_user_memory_never_finds_entries_of_the_cache() {
-    let act = Act::new().gives(json!({"text": "the whale is white"}));
-    let world = World::with(act);
-    world
+async fn ltm_search_never_finds_cache_entries() {
+    let test_action = TestAction::new().gives(json!({"text": "the whale is white"}));
+    let fixture = Fixture::with(test_action);
+    fixture
         .ok(
             "ltm.store",
             json!({"key": "note", "value": "a white whale", "metadata": {"kind": "note"}}),
         )
         .await;
-    keep(&world, "whale").await;
+    keep(&fixture, "whale").await;
     for query in [
         json!({"query": "whale"}),
         json!({}),
         json!({"metadata_filter": {"kind": "note"}}),
         json!({"query": "white", "limit": 100}),
     ] {
-        let found = world.ok("ltm.search", query.clone()).await;
+        let found = fixture.ok("ltm.search", query.clone()).await;
         assert_eq!(found["count"], 1, "{query}: {found}");
         assert_eq!(found["results"][0]["key"], "note");
     }
-    let found = world.ok("ltm.search", json!({"query": "test.act"})).await;
+    let found = fixture.ok("ltm.search", json!({"query": "test.act"})).await;
     assert_eq!(found["count"], 0);
     assert_eq!(
-        world
+        fixture
             .ok("ltm.retrieve", json!({"key": "cache:tester:whale"}))
             .await["found"],
         false
     );
     assert_eq!(
-        world
+        fixture
             .ok("ltm.delete", json!({"key": "cache:tester:whale"}))
             .await["deleted"],
         false
     );
-    assert_eq!(handles(&world).await.len(), 1);
+    assert_eq!(handles(&fixture).await.len(), 1);
 }

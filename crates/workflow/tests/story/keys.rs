@@ -1,13 +1,13 @@
-//! What two calls must have in common to be one call, and what it is called.
+//! Equality of keys, and handles.
 
 use cachalot_workflow::actions::cache::agent_segment;
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{Setup, World, is_hit, text};
+use crate::fixture::{Fixture, Setup, is_hit, text};
+use crate::test_actions::TestAction;
 
-async fn handle(world: &World, with: Value) -> String {
-    text(&world.wrap(with).await, "_cache_key").to_owned()
+async fn handle(fixture: &Fixture, with: Value) -> String {
+    text(&fixture.wrap(with).await, "_cache_key").to_owned()
 }
 
 fn with_args(args: Value) -> Value {
@@ -19,9 +19,9 @@ fn with_key(key: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_handle_has_four_parts() {
-    let world = World::with(Act::new());
-    let handle = handle(&world, with_args(json!({"x": 1}))).await;
+async fn handle_has_four_parts() {
+    let fixture = Fixture::with(TestAction::new());
+    let handle = handle(&fixture, with_args(json!({"x": 1}))).await;
     let parts: Vec<&str> = handle.split(':').collect();
     let [cache, agent, action, digest] = parts.as_slice() else {
         panic!("{handle}")
@@ -36,23 +36,23 @@ async fn a_handle_has_four_parts() {
 }
 
 #[tokio::test]
-async fn equal_arguments_in_any_order_have_one_key() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    world
+async fn argument_order_does_not_change_the_key() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    fixture
         .wrap(with_args(json!({"x": {"a": 1, "b": [2]}, "y": 2})))
         .await;
-    let other_order = world
+    let other_order = fixture
         .wrap(with_args(json!({"y": 2, "x": {"b": [2], "a": 1}})))
         .await;
     assert!(is_hit(&other_order));
-    assert_eq!(act.runs(), 1);
+    assert_eq!(test_action.runs(), 1);
 }
 
 #[tokio::test]
-async fn different_arguments_are_different_calls() {
-    let act = Act::new();
-    let world = World::with(act.clone());
+async fn different_arguments_have_different_keys() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     // Values that are easily taken for each other.
     let values = [
         json!(1),
@@ -76,16 +76,19 @@ async fn different_arguments_are_different_calls() {
     ];
     let mut handles = Vec::new();
     for value in &values {
-        let response = world.wrap(with_args(json!({"value": value}))).await;
+        let response = fixture.wrap(with_args(json!({"value": value}))).await;
         assert!(!is_hit(&response), "{value}");
         handles.push(text(&response, "_cache_key").to_owned());
     }
     handles.sort();
     handles.dedup();
-    assert_eq!((handles.len(), act.runs()), (values.len(), values.len()));
+    assert_eq!(
+        (handles.len(), test_action.runs()),
+        (values.len(), values.len())
+    );
     for value in &values {
         assert!(
-            is_hit(&world.wrap(with_args(json!({"value": value}))).await),
+            is_hit(&fixture.wrap(with_args(json!({"value": value}))).await),
             "{value}"
         );
     }
@@ -93,9 +96,9 @@ async fn different_arguments_are_different_calls() {
 
 #[tokio::test]
 async fn arguments_reach_the_action_unchanged_with_every_strategy() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    let file = world.file("f", "content");
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    let file = fixture.file("f", "content");
     let args = json!({"file": file, "x": {"z": 1, "a": [1.5, null]}, "y": u64::MAX});
     for strategy in [
         json!({}),
@@ -109,9 +112,9 @@ async fn arguments_reach_the_action_unchanged_with_every_strategy() {
         with.as_object_mut()
             .unwrap()
             .extend(strategy.as_object().unwrap().clone());
-        world.wrap(with).await;
+        fixture.wrap(with).await;
     }
-    let seen = act.seen();
+    let seen = test_action.seen();
     assert_eq!(seen.len(), 6);
     for given in seen {
         assert_eq!(Value::Object(given.clone()), args);
@@ -124,67 +127,67 @@ async fn arguments_reach_the_action_unchanged_with_every_strategy() {
 }
 
 #[tokio::test]
-async fn a_key_is_prefixed_once_however_much_of_the_prefix_it_has() {
-    let act = Act::new();
-    let world = World::with(act.clone());
+async fn key_prefix_is_added_once() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     for key in ["k", "cache:k", "cache:tester:k"] {
         assert_eq!(
-            handle(&world, with_key(json!(key))).await,
+            handle(&fixture, with_key(json!(key))).await,
             "cache:tester:k",
             "{key}"
         );
     }
-    assert_eq!(act.runs(), 1);
+    assert_eq!(test_action.runs(), 1);
     assert_eq!(
-        handle(&world, with_key(json!("cache:a:b"))).await,
+        handle(&fixture, with_key(json!("cache:a:b"))).await,
         "cache:tester:a:b"
     );
     assert_eq!(
-        handle(&world, with_key(json!("cache:other:k"))).await,
+        handle(&fixture, with_key(json!("cache:other:k"))).await,
         "cache:tester:other:k"
     );
 }
 
 #[tokio::test]
-async fn a_key_wins_over_any_strategy() {
-    let world = World::with(Act::new());
+async fn custom_key_overrides_the_strategy() {
+    let fixture = Fixture::with(TestAction::new());
     for strategy in ["args", "custom", "sha256", "file_content"] {
         let with = json!({"action": "test.act", "args": {}, "key": "k", "key_strategy": strategy});
-        assert_eq!(handle(&world, with).await, "cache:tester:k");
+        assert_eq!(handle(&fixture, with).await, "cache:tester:k");
     }
 }
 
 #[tokio::test]
-async fn a_key_that_a_template_made_a_number_is_its_text() {
-    let world = World::with(Act::new());
+async fn number_from_a_template_is_a_text_key() {
+    let fixture = Fixture::with(TestAction::new());
     for (key, expected) in [
         (json!(5), "cache:tester:5"),
         (json!(1.5), "cache:tester:1.5"),
         (json!(true), "cache:tester:true"),
     ] {
-        assert_eq!(handle(&world, with_key(key)).await, expected);
+        assert_eq!(handle(&fixture, with_key(key)).await, expected);
     }
-    assert!(is_hit(&world.wrap(with_key(json!("5"))).await));
+    assert!(is_hit(&fixture.wrap(with_key(json!("5"))).await));
 }
 
 #[tokio::test]
-async fn an_empty_key_is_no_key() {
-    let world = World::with(Act::new());
+async fn empty_key_is_ignored() {
+    let fixture = Fixture::with(TestAction::new());
     for key in [json!(""), json!(null), json!(" \n")] {
-        let handle = handle(&world, with_key(key)).await;
+        let handle = handle(&fixture, with_key(key)).await;
         assert!(handle.starts_with("cache:tester:test.act:"), "{handle}");
     }
     let custom = json!({"action": "test.act", "args": {}, "key": "", "key_strategy": "custom"});
     assert_eq!(
-        world.fails("cache.wrap", custom).await.kind,
+        fixture.fails("cache.wrap", custom).await.kind,
         "validation_error"
     );
 }
 
 #[tokio::test]
-async fn a_key_goes_round_through_wrap_get_and_invalidate() {
-    let act = Act::new();
-    let world = World::with(act.clone());
+async fn key_works_in_wrap_get_and_invalidate() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     for key in [
         "rt",
         "with space",
@@ -202,36 +205,39 @@ async fn a_key_goes_round_through_wrap_get_and_invalidate() {
         "cache:cache:z",
         "tester:w",
     ] {
-        let wrapped = world.wrap(with_key(json!(key))).await;
+        let wrapped = fixture.wrap(with_key(json!(key))).await;
         assert!(!is_hit(&wrapped), "{key:?}");
         let handle = text(&wrapped, "_cache_key");
         for given in [key, handle] {
-            let got = world.get(given).await;
+            let got = fixture.get(given).await;
             assert_eq!(got["found"], true, "{given:?}");
             assert_eq!(got["metadata"]["_cache_key"], handle);
             assert_eq!(got["value"], wrapped["result"]);
         }
-        let runs = act.runs();
+        let runs = test_action.runs();
         assert!(
-            is_hit(&world.wrap(with_key(json!(handle))).await),
+            is_hit(&fixture.wrap(with_key(json!(handle))).await),
             "{key:?}"
         );
-        assert_eq!(act.runs(), runs);
-        let erased = world.invalidate(json!({"key": key})).await;
+        assert_eq!(test_action.runs(), runs);
+        let erased = fixture.invalidate(json!({"key": key})).await;
         assert_eq!(erased["deleted_keys"], json!([handle]), "{key:?}");
-        assert_eq!(world.get(key).await["found"], false);
-        assert!(!is_hit(&world.wrap(with_key(json!(key))).await), "{key:?}");
-        world.invalidate(json!({"key": handle})).await;
-        assert!(world.entries().await.is_empty());
+        assert_eq!(fixture.get(key).await["found"], false);
+        assert!(
+            !is_hit(&fixture.wrap(with_key(json!(key))).await),
+            "{key:?}"
+        );
+        fixture.invalidate(json!({"key": handle})).await;
+        assert!(fixture.entries().await.is_empty());
     }
 }
 
 #[tokio::test]
-async fn without_prefix_a_key_is_shared_by_all_agents_and_goes_round_too() {
-    let one = World::with(Act::new());
+async fn unprefixed_key_is_shared_and_works_in_get_and_invalidate() {
+    let one = Fixture::with(TestAction::new());
     let two = Setup::in_home_of(&one)
         .agent("second")
-        .with(Act::new())
+        .with(TestAction::new())
         .start();
     let with = json!({"action": "test.act", "args": {}, "key": "shared", "key_prefix": false});
     assert_eq!(handle(&one, with.clone()).await, "cache:shared");
@@ -254,10 +260,10 @@ async fn without_prefix_a_key_is_shared_by_all_agents_and_goes_round_too() {
 
 #[tokio::test]
 async fn agents_share_only_with_key_prefix_false() {
-    let one = World::with(Act::new());
+    let one = Fixture::with(TestAction::new());
     let two = Setup::in_home_of(&one)
         .agent("second")
-        .with(Act::new())
+        .with(TestAction::new())
         .start();
     for with in [with_key(json!("k")), with_args(json!({"x": 1}))] {
         assert!(!is_hit(&one.wrap(with.clone()).await));
@@ -274,9 +280,15 @@ async fn agents_share_only_with_key_prefix_false() {
 }
 
 #[tokio::test]
-async fn an_agents_name_cannot_reach_into_handles_or_patterns() {
-    let odd = Setup::default().agent("a:b*c d%").with(Act::new()).start();
-    let a = Setup::in_home_of(&odd).agent("a").with(Act::new()).start();
+async fn agent_name_is_escaped_in_handles_and_patterns() {
+    let odd = Setup::default()
+        .agent("a:b*c d%")
+        .with(TestAction::new())
+        .start();
+    let a = Setup::in_home_of(&odd)
+        .agent("a")
+        .with(TestAction::new())
+        .start();
     let handle = handle(&odd, with_key(json!("k"))).await;
     assert_eq!(handle, "cache:a%3Ab%2Ac%20d%25:k");
     assert!(!is_hit(&a.wrap(with_key(json!("b*c d%:k"))).await));
@@ -289,7 +301,7 @@ async fn an_agents_name_cannot_reach_into_handles_or_patterns() {
 }
 
 #[test]
-fn the_agents_segment_is_its_setting_then_its_name_then_its_file() {
+fn agent_segment_is_the_setting_the_name_or_the_file() {
     let file = std::path::Path::new("/agents/extract.yaml");
     assert_eq!(agent_segment(Some("set"), Some("named"), file), "set");
     for empty in [None, Some(""), Some("  ")] {
@@ -302,38 +314,38 @@ fn the_agents_segment_is_its_setting_then_its_name_then_its_file() {
 }
 
 #[tokio::test]
-async fn both_names_of_a_wrapped_action_are_one_call() {
-    let world = World::with(Act::new());
+async fn both_names_of_a_wrapped_action_have_one_key() {
+    let fixture = Fixture::with(TestAction::new());
     let args = json!({"text": "[1]"});
-    world.wrapped("json.parse", args.clone()).await;
-    let other = world.wrapped("actions.json_parse", args).await;
+    fixture.wrapped("json.parse", args.clone()).await;
+    let other = fixture.wrapped("actions.json_parse", args).await;
     assert!(is_hit(&other));
     assert!(text(&other, "_cache_key").contains(":json.parse:"));
 }
 
 #[tokio::test]
-async fn sha256_keys_cover_the_other_arguments_too() {
-    let act = Act::new();
-    let world = World::with(act.clone());
+async fn sha256_strategy_keys_the_other_arguments_too() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     let with = |x: &str, y: &str| {
         json!({
             "action": "test.act", "args": {"x": x, "y": y},
             "key_strategy": "sha256", "key_source": "x",
         })
     };
-    assert!(!is_hit(&world.wrap(with("content", "one")).await));
+    assert!(!is_hit(&fixture.wrap(with("content", "one")).await));
     assert!(
-        !is_hit(&world.wrap(with("content", "two")).await),
+        !is_hit(&fixture.wrap(with("content", "two")).await),
         "another extractor"
     );
-    assert!(!is_hit(&world.wrap(with("other", "one")).await));
-    assert!(is_hit(&world.wrap(with("content", "one")).await));
-    assert_eq!(act.runs(), 3);
+    assert!(!is_hit(&fixture.wrap(with("other", "one")).await));
+    assert!(is_hit(&fixture.wrap(with("content", "one")).await));
+    assert_eq!(test_action.runs(), 3);
 }
 
 #[tokio::test]
 async fn invalid_arguments_from_templates_are_refused_at_run_time() {
-    let world = World::with(Act::new());
+    let fixture = Fixture::with(TestAction::new());
     for (with, named) in [
         (json!({"key_strategy": "custom"}), "needs `key`"),
         (json!({"key_strategy": "sha256"}), "needs `key_source`"),
@@ -362,7 +374,7 @@ async fn invalid_arguments_from_templates_are_refused_at_run_time() {
         call.as_object_mut()
             .unwrap()
             .extend(with.as_object().unwrap().clone());
-        let failure = world.fails("cache.wrap", call).await;
+        let failure = fixture.fails("cache.wrap", call).await;
         assert_eq!(failure.kind, "validation_error", "{with}");
         assert!(failure.message.contains(named), "{with}: {failure}");
     }
@@ -370,28 +382,28 @@ async fn invalid_arguments_from_templates_are_refused_at_run_time() {
 
 #[tokio::test]
 async fn flags_from_templates_are_cast_to_booleans() {
-    let act = Act::new();
-    let world = World::with(act.clone());
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     let with = |name: &str, flag: &str| {
         let mut with = with_key(json!("k"));
         with[name] = json!(flag);
         with
     };
-    world.wrap(with_key(json!("k"))).await;
+    fixture.wrap(with_key(json!("k"))).await;
     for false_text in ["false", "False", " FALSE "] {
         assert!(
-            is_hit(&world.wrap(with("skip_cache", false_text)).await),
+            is_hit(&fixture.wrap(with("skip_cache", false_text)).await),
             "{false_text}"
         );
     }
-    assert!(!is_hit(&world.wrap(with("skip_cache", "true")).await));
-    assert!(is_hit(&world.wrap(with("cache_enabled", "True")).await));
-    let disabled = world.wrap(with("cache_enabled", "False")).await;
+    assert!(!is_hit(&fixture.wrap(with("skip_cache", "true")).await));
+    assert!(is_hit(&fixture.wrap(with("cache_enabled", "True")).await));
+    let disabled = fixture.wrap(with("cache_enabled", "False")).await;
     assert_eq!(disabled["_cache_key"], Value::Null);
-    assert_eq!(act.runs(), 3);
+    assert_eq!(test_action.runs(), 3);
 }
 
-/// The handle and the record key of a call of version 3 of `test.act` by `tester`.
+/// The handle and the record key of a call of version 3 of `test.test_action` by `tester`.
 struct FixedKey {
     with: Value,
     handle: &'static str,
@@ -439,17 +451,22 @@ async fn calls_have_the_keys_that_they_always_had() {
         key,
     } in calls
     {
-        let world = World::with(Act::new());
-        world.file("content.txt", "content");
-        std::fs::write(world.home().join("memory.db.digest-key"), [7; 32]).unwrap();
-        let act = Act::new()
+        let fixture = Fixture::with(TestAction::new());
+        fixture.file("content.txt", "content");
+        std::fs::write(fixture.home().join("memory.db.digest-key"), [7; 32]).unwrap();
+        let test_action = TestAction::new()
             .version(3)
             .gives(json!(1))
             .implies(|_, _| Ok(json!({"base": "url"})));
-        let world = world.end().await.secrets(&["hunter2"]).with(act).start();
+        let fixture = fixture
+            .end()
+            .await
+            .secrets(&["hunter2"])
+            .with(test_action)
+            .start();
         with["action"] = json!("test.act");
-        let response = world.wrap(with.clone()).await;
-        let entries = world.entries().await;
+        let response = fixture.wrap(with.clone()).await;
+        let entries = fixture.entries().await;
         let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
         assert_eq!(
             (text(&response, "_cache_key"), keys.as_slice()),

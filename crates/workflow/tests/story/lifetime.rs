@@ -1,12 +1,12 @@
-//! How long an entry is served.
+//! Lifetimes of entries.
 
 use std::time::Duration;
 
 use cachalot_core::clock::iso8601;
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{START, World, is_hit, text};
+use crate::fixture::{Fixture, START, is_hit, text};
+use crate::test_actions::TestAction;
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -20,8 +20,8 @@ fn with_ttl(ttl: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_table_of_lifetimes() {
-    let world = World::with(Act::new());
+async fn ttl_arguments_set_the_expiry() {
+    let fixture = Fixture::with(TestAction::new());
     for (ttl, lives) in [
         (json!({}), 60 * DAY),
         (json!({"ttl_days": null}), 60 * DAY),
@@ -39,7 +39,7 @@ async fn the_table_of_lifetimes() {
         (json!({"ttl_seconds": 1e-9}), 1),
         (json!({"ttl_days": 36_500}), 36_500 * DAY),
     ] {
-        let response = world.wrap(with_ttl(&ttl)).await;
+        let response = fixture.wrap(with_ttl(&ttl)).await;
         assert_eq!(
             text(&response, "_cache_expires_at"),
             iso8601(START + lives),
@@ -50,21 +50,21 @@ async fn the_table_of_lifetimes() {
 }
 
 #[tokio::test]
-async fn a_lifetime_beyond_all_calendars_is_for_ever() {
-    let world = World::with(Act::new());
+async fn huge_ttl_never_expires() {
+    let fixture = Fixture::with(TestAction::new());
     for ttl in [
         json!({"ttl_days": 10_000_000}),
         json!({"ttl_days": 1e300}),
         json!({"ttl_seconds": u64::MAX}),
     ] {
-        let response = world.wrap(with_ttl(&ttl)).await;
+        let response = fixture.wrap(with_ttl(&ttl)).await;
         assert_eq!(response["_cache_stored"], true, "{ttl}");
         assert_eq!(
             text(&response, "_cache_expires_at"),
             "9999-12-31T23:59:59.999Z"
         );
-        world.after(Duration::from_secs(100 * 365 * 86_400));
-        let hit = world
+        fixture.after(Duration::from_secs(100 * 365 * 86_400));
+        let hit = fixture
             .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
             .await;
         assert!(is_hit(&hit), "{ttl}");
@@ -72,9 +72,9 @@ async fn a_lifetime_beyond_all_calendars_is_for_ever() {
 }
 
 #[tokio::test]
-async fn a_lifetime_that_is_no_positive_number_is_refused() {
-    let act = Act::new();
-    let world = World::with(act.clone());
+async fn non_positive_ttl_is_refused() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     for name in ["ttl_days", "ttl_hours", "ttl_seconds"] {
         for wrong in [
             json!(0),
@@ -85,74 +85,74 @@ async fn a_lifetime_that_is_no_positive_number_is_refused() {
             json!(""),
             json!([1]),
         ] {
-            let failure = world
+            let failure = fixture
                 .fails("cache.wrap", with_ttl(&json!({ name: wrong })))
                 .await;
             assert_eq!(failure.kind, "validation_error", "{name}: {wrong}");
             assert!(failure.message.contains(name), "{failure}");
         }
     }
-    assert_eq!(act.runs(), 0);
+    assert_eq!(test_action.runs(), 0);
 }
 
 #[tokio::test]
-async fn an_entry_is_served_up_to_its_last_millisecond() {
-    let act = Act::new();
-    let world = World::with(act.clone());
+async fn entry_is_served_until_the_last_millisecond_of_its_ttl() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     let call = json!({"action": "test.act", "args": {}, "key": "k", "ttl_seconds": 10});
-    world.wrap(call.clone()).await;
-    world.after(Duration::from_millis(9_999));
-    assert!(is_hit(&world.wrap(call.clone()).await));
-    world.after(Duration::from_millis(1));
-    let expired = world.wrap(call.clone()).await;
+    fixture.wrap(call.clone()).await;
+    fixture.after(Duration::from_millis(9_999));
+    assert!(is_hit(&fixture.wrap(call.clone()).await));
+    fixture.after(Duration::from_millis(1));
+    let expired = fixture.wrap(call.clone()).await;
     assert!(!is_hit(&expired));
     assert_eq!(text(&expired, "_cache_reason"), "expired");
-    assert_eq!(act.runs(), 2);
-    assert!(is_hit(&world.wrap(call).await));
+    assert_eq!(test_action.runs(), 2);
+    assert!(is_hit(&fixture.wrap(call).await));
 }
 
 #[tokio::test]
-async fn an_expired_entry_whose_fresh_result_is_the_same_is_refreshed() {
-    let act = Act::new().gives(json!({"data": "always the same"}));
-    let world = World::with(act.clone());
+async fn expired_entry_with_an_equal_fresh_result_is_renewed() {
+    let test_action = TestAction::new().gives(json!({"data": "always the same"}));
+    let fixture = Fixture::with(test_action.clone());
     let call = json!({"action": "test.act", "args": {}, "key": "k", "ttl_seconds": 10});
     for runs in 1..=3 {
-        let miss = world.wrap(call.clone()).await;
+        let miss = fixture.wrap(call.clone()).await;
         assert!(!is_hit(&miss));
         assert_eq!(miss["_cache_stored"], true);
-        assert!(is_hit(&world.wrap(call.clone()).await));
-        assert_eq!(act.runs(), runs);
-        world.after(Duration::from_secs(10));
+        assert!(is_hit(&fixture.wrap(call.clone()).await));
+        assert_eq!(test_action.runs(), runs);
+        fixture.after(Duration::from_secs(10));
     }
-    assert_eq!(world.entries().await.len(), 1);
+    assert_eq!(fixture.entries().await.len(), 1);
 }
 
 #[tokio::test]
-async fn the_lifetime_is_the_entrys_and_no_part_of_the_key() {
-    let world = World::with(Act::new());
+async fn ttl_is_not_part_of_the_key() {
+    let fixture = Fixture::with(TestAction::new());
     let call = |seconds: u32| json!({"action": "test.act", "args": {}, "key": "k", "ttl_seconds": seconds});
-    world.wrap(call(10)).await;
-    assert!(is_hit(&world.wrap(call(1_000)).await));
-    world.after(Duration::from_secs(10));
+    fixture.wrap(call(10)).await;
+    assert!(is_hit(&fixture.wrap(call(1_000)).await));
+    fixture.after(Duration::from_secs(10));
     assert!(
-        !is_hit(&world.wrap(call(1_000)).await),
+        !is_hit(&fixture.wrap(call(1_000)).await),
         "it was stored for ten seconds"
     );
-    world.after(Duration::from_secs(10));
+    fixture.after(Duration::from_secs(10));
     assert!(
-        is_hit(&world.wrap(call(10)).await),
+        is_hit(&fixture.wrap(call(10)).await),
         "and now for a thousand"
     );
 }
 
 #[tokio::test]
 async fn entries_from_the_near_future_are_served_after_a_clock_step_back() {
-    let world = World::with(Act::new());
+    let fixture = Fixture::with(TestAction::new());
     let call = json!({"action": "test.act", "args": {}, "key": "k", "ttl_seconds": 10});
-    world.wrap(call.clone()).await;
-    world.clock.set(START - 240_000);
-    assert!(is_hit(&world.wrap(call.clone()).await));
+    fixture.wrap(call.clone()).await;
+    fixture.clock.set(START - 240_000);
+    assert!(is_hit(&fixture.wrap(call.clone()).await));
     // Too far from what the entry says: its time cannot be trusted.
-    world.clock.set(START - 1_000_000);
-    assert!(!is_hit(&world.wrap(call).await));
+    fixture.clock.set(START - 1_000_000);
+    assert!(!is_hit(&fixture.wrap(call).await));
 }

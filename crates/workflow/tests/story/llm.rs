@@ -7,9 +7,9 @@ use cachalot_simulator::{Fault, ScriptedReply, ScriptedStop, ScriptedUsage};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::stand_ins::Provider;
-use crate::stand_ins::provider::{KEY, configure};
-use crate::world::{Setup, World, is_hit, text, without};
+use crate::fakes::Provider;
+use crate::fakes::provider::{KEY, configure};
+use crate::fixture::{Fixture, Setup, is_hit, text, without};
 
 /// $1, $0.50 and $2 per million tokens.
 pub(crate) const MODELS: &str = "
@@ -21,13 +21,13 @@ models:
 ";
 
 /// A run that knows where the provider is.
-pub(crate) fn asking(setup: Setup, provider: &Provider, file: &str) -> World {
-    let mut world = setup.start();
-    configure(&mut world.runtime, &provider.environment(), file);
-    world
+pub(crate) fn asking(setup: Setup, provider: &Provider, file: &str) -> Fixture {
+    let mut fixture = setup.start();
+    configure(&mut fixture.runtime, &provider.environment(), file);
+    fixture
 }
 
-fn world(provider: &Provider) -> World {
+fn fixture(provider: &Provider) -> Fixture {
     asking(Setup::default(), provider, MODELS)
 }
 
@@ -56,18 +56,18 @@ fn asked(model: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_miss_pays_and_a_hit_saves_tokens_and_money() {
+async fn miss_pays_and_hit_saves_tokens_and_money() {
     for action in ["llm.call", "llm.stream"] {
         for model in ["chat", "responses", "messages"] {
             let provider = Provider::replies([reply("baleine")]);
-            let world = world(&provider);
-            let miss = world.wrap(wrapping(action, asked(model))).await;
+            let fixture = fixture(&provider);
+            let miss = fixture.wrap(wrapping(action, asked(model))).await;
             assert!(!is_hit(&miss));
             assert_eq!(miss["_cache_stored"], true, "{miss}");
             assert_eq!(miss["_cache_reason"], "not in the cache");
             assert!(text(&miss, "_cache_key").starts_with(&format!("cache:tester:{action}:")));
             assert_eq!(miss["result"]["content"], "baleine");
-            let hit = world.wrap(wrapping(action, asked(model))).await;
+            let hit = fixture.wrap(wrapping(action, asked(model))).await;
             assert!(is_hit(&hit));
             assert_eq!(
                 hit["result"], miss["result"],
@@ -75,7 +75,7 @@ async fn a_miss_pays_and_a_hit_saves_tokens_and_money() {
             );
             assert_eq!(provider.requests(), 1);
 
-            let [first, second] = &world.events.answered()[..] else {
+            let [first, second] = &fixture.events.answered()[..] else {
                 panic!("two answers")
             };
             assert_eq!(first.outcome, "miss");
@@ -101,12 +101,12 @@ async fn a_miss_pays_and_a_hit_saves_tokens_and_money() {
                 (1_000, 50, COST)
             );
 
-            let row = world.why().await.call;
+            let row = fixture.why().await.call;
             assert_eq!(
                 (row.name.as_str(), row.saved.cost, row.paid.cost),
                 (action, COST, Cost::default())
             );
-            let hits_and_misses = world.runtime.cache.ledger().recent(9).unwrap();
+            let hits_and_misses = fixture.runtime.cache.ledger().recent(9).unwrap();
             assert_eq!(hits_and_misses.len(), 2);
             assert_eq!(
                 (
@@ -116,15 +116,15 @@ async fn a_miss_pays_and_a_hit_saves_tokens_and_money() {
                 (1_000, COST)
             );
             // What came from the cache is not spent.
-            assert_eq!(world.runtime.meter.spent().tokens, 1_050);
+            assert_eq!(fixture.runtime.meter.spent().tokens, 1_050);
         }
     }
 }
 
 #[tokio::test]
-async fn the_next_run_hits_too_and_needs_no_key() {
+async fn next_run_hits_without_a_key() {
     let provider = Provider::replies([reply("baleine")]);
-    let first = world(&provider);
+    let first = fixture(&provider);
     first.wrap(wrapping("llm.call", asked("chat"))).await;
     let mut later = first.end().await.start();
     let mut environment = provider.environment();
@@ -157,22 +157,22 @@ async fn incomplete_answers_are_returned_and_not_stored() {
     ] {
         for action in ["llm.call", "llm.stream"] {
             let provider = Provider::replies([reply.clone()]);
-            let world = world(&provider);
+            let fixture = fixture(&provider);
             let mut args = asked("chat");
             if !reply.tool_calls.is_empty() {
                 args["tools"] = tools.clone();
             }
             for requests in [1, 2] {
-                let given = world.wrap(wrapping(action, args.clone())).await;
+                let given = fixture.wrap(wrapping(action, args.clone())).await;
                 assert!(!is_hit(&given));
                 assert_eq!(given["success"], true);
                 assert_eq!(given["_cache_stored"], false, "{given}");
                 assert_eq!(text(&given, "_cache_reason"), reason, "{given}");
                 assert_eq!(provider.requests(), requests);
             }
-            assert!(world.entries().await.is_empty());
+            assert!(fixture.entries().await.is_empty());
             // It was paid all the same.
-            assert!(world.events.answered()[1].paid.cost.picodollars > 0);
+            assert!(fixture.events.answered()[1].paid.cost.picodollars > 0);
         }
     }
 }
@@ -181,50 +181,50 @@ async fn incomplete_answers_are_returned_and_not_stored() {
 #[tokio::test]
 async fn an_answer_with_tool_calls_is_stored() {
     let provider = Provider::replies([ScriptedReply::call("look", json!({ "at": "sea" }))]);
-    let world = world(&provider);
+    let fixture = fixture(&provider);
     let mut args = asked("chat");
     args["tools"] = json!([{ "name": "look", "description": "Looks.", "parameters": { "type": "object", "properties": { "at": { "type": "string" } }, "required": ["at"], "additionalProperties": false } }]);
-    let miss = world.wrap(wrapping("llm.call", args.clone())).await;
-    let hit = world.wrap(wrapping("llm.call", args)).await;
+    let miss = fixture.wrap(wrapping("llm.call", args.clone())).await;
+    let hit = fixture.wrap(wrapping("llm.call", args)).await;
     assert!(is_hit(&hit));
     assert_eq!(hit["result"]["tool_calls"], miss["result"]["tool_calls"]);
 }
 
 #[tokio::test]
-async fn an_answer_that_violates_the_schema_is_a_failure_and_not_stored() {
+async fn schema_violation_is_a_failure_and_not_stored() {
     let provider = Provider::replies([
         reply("The whale"),
         reply(r#"{"word": 5}"#),
         reply(r#"{"word": "baleine"}"#),
     ]);
-    let world = world(&provider);
+    let fixture = fixture(&provider);
     let mut args = asked("chat");
     args["response_format"] = json!({
         "type": "object", "properties": { "word": { "type": "string" } }, "required": ["word"], "additionalProperties": false,
     });
-    let failure = world
+    let failure = fixture
         .fails("cache.wrap", wrapping("llm.call", args.clone()))
         .await;
     assert_eq!((failure.kind, failure.retryable), ("invalid_answer", true));
     let mut returning = wrapping("llm.call", args.clone());
     returning["on_error"] = json!("return");
-    let returned = world.wrap(returning).await;
+    let returned = fixture.wrap(returning).await;
     assert_eq!(returned["success"], false);
     assert!(text(&returned, "error").contains("/word"), "{returned}");
     // Both were paid.
-    let paid: Vec<Cost> = world
+    let paid: Vec<Cost> = fixture
         .events
         .answered()
         .iter()
-        .map(|told| told.paid.cost)
+        .map(|reported| reported.paid.cost)
         .collect();
     assert_eq!(paid, [COST, COST]);
-    let good = world.wrap(wrapping("llm.call", args.clone())).await;
+    let good = fixture.wrap(wrapping("llm.call", args.clone())).await;
     assert_eq!(
         (&good["_cache_stored"], &good["result"]["data"]),
         (&json!(true), &json!({ "word": "baleine" }))
     );
-    assert!(is_hit(&world.wrap(wrapping("llm.call", args)).await));
+    assert!(is_hit(&fixture.wrap(wrapping("llm.call", args)).await));
     assert_eq!(provider.requests(), 3);
 }
 
@@ -240,15 +240,15 @@ async fn failures_are_never_stored() {
         for action in ["llm.call", "llm.stream"] {
             let provider =
                 Provider::replies([reply("baleine").with_fault(fault.clone())]).forgiving();
-            let world = world(&provider);
-            let failure = world
+            let fixture = fixture(&provider);
+            let failure = fixture
                 .fails("cache.wrap", wrapping(action, asked("chat")))
                 .await;
             // What is malformed in a stream is malformed; what is not streamed only has no end.
             let expected = [kind, "malformed_answer"];
             assert!(expected.contains(&failure.kind), "{failure:?}");
-            assert!(world.entries().await.is_empty());
-            let after = world.wrap(wrapping(action, asked("chat"))).await;
+            assert!(fixture.entries().await.is_empty());
+            let after = fixture.wrap(wrapping(action, asked("chat"))).await;
             assert!(!is_hit(&after) && after["_cache_stored"] == true, "{after}");
         }
     }
@@ -261,29 +261,35 @@ async fn concurrent_equal_calls_pay_once() {
         std::time::Duration::ZERO,
     );
     let provider = Provider::replies([reply("baleine").with_fault(slow.times(100))]);
-    let world = Arc::new(world(&provider));
+    let fixture = Arc::new(fixture(&provider));
     let mut asking = JoinSet::new();
     for _ in 0..8 {
-        let world = Arc::clone(&world);
-        asking.spawn(async move { world.wrap(wrapping("llm.call", asked("chat"))).await });
+        let fixture = Arc::clone(&fixture);
+        asking.spawn(async move { fixture.wrap(wrapping("llm.call", asked("chat"))).await });
     }
     for answer in asking.join_all().await {
         assert_eq!(answer["result"]["content"], "baleine");
     }
     assert_eq!(provider.requests(), 1);
-    let told = world.events.answered();
-    let paid: u64 = told.iter().map(|told| told.paid.cost.picodollars).sum();
-    let saved: u64 = told.iter().map(|told| told.saved.cost.picodollars).sum();
+    let reported = fixture.events.answered();
+    let paid: u64 = reported
+        .iter()
+        .map(|reported| reported.paid.cost.picodollars)
+        .sum();
+    let saved: u64 = reported
+        .iter()
+        .map(|reported| reported.saved.cost.picodollars)
+        .sum();
     assert_eq!((paid, saved), (COST.picodollars, 7 * COST.picodollars));
 }
 
 #[tokio::test]
 async fn an_unwrapped_call_is_in_the_ledger_with_tokens_and_money() {
     let provider = Provider::replies([reply("baleine")]);
-    let world = world(&provider);
+    let fixture = fixture(&provider);
     for action in ["llm.call", "llm.stream"] {
-        world.ok(action, asked("chat")).await;
-        let row = world.why().await.call;
+        fixture.ok(action, asked("chat")).await;
+        let row = fixture.why().await.call;
         assert_eq!((row.name.as_str(), row.kind.as_str()), (action, "action"));
         assert_eq!(
             (
@@ -307,87 +313,96 @@ async fn an_unwrapped_call_is_in_the_ledger_with_tokens_and_money() {
         );
         assert_eq!(row.handle, None);
     }
-    let told = world.events.answered();
-    assert_eq!(told.len(), 2);
-    assert_eq!((told[0].outcome, told[0].paid.cost), ("bypass", COST));
-    assert!(world.entries().await.is_empty());
+    let reported = fixture.events.answered();
+    assert_eq!(reported.len(), 2);
+    assert_eq!(
+        (reported[0].outcome, reported[0].paid.cost),
+        ("bypass", COST)
+    );
+    assert!(fixture.entries().await.is_empty());
 }
 
 #[tokio::test]
-async fn wraps_in_wraps_account_once() {
+async fn nested_wraps_account_once() {
     let provider = Provider::replies([reply("baleine")]);
-    let world = world(&provider);
+    let fixture = fixture(&provider);
     let nested = json!({
         "action": "cache.wrap", "key": "outer",
         "args": { "action": "cache.wrap", "args": { "action": "llm.call", "args": asked("chat") } },
     });
-    world.wrap(nested.clone()).await;
-    let told = world.events.answered();
-    assert_eq!(told.len(), 3);
-    let paid: Vec<u64> = told.iter().map(|told| told.paid.cost.picodollars).collect();
+    fixture.wrap(nested.clone()).await;
+    let reported = fixture.events.answered();
+    assert_eq!(reported.len(), 3);
+    let paid: Vec<u64> = reported
+        .iter()
+        .map(|reported| reported.paid.cost.picodollars)
+        .collect();
     assert_eq!(paid, [COST.picodollars, 0, 0]);
-    let tokens: u64 = told.iter().map(|told| told.paid.input_tokens).sum();
+    let tokens: u64 = reported
+        .iter()
+        .map(|reported| reported.paid.input_tokens)
+        .sum();
     assert_eq!(tokens, 1_000);
     // A hit on the outermost saves everything that it took to make.
-    let hit = world.wrap(nested).await;
+    let hit = fixture.wrap(nested).await;
     assert!(is_hit(&hit));
-    assert_eq!(world.events.answered()[3].saved.cost, COST);
+    assert_eq!(fixture.events.answered()[3].saved.cost, COST);
     assert_eq!(
-        (world.runtime.meter.spent().tokens, provider.requests()),
+        (fixture.runtime.meter.spent().tokens, provider.requests()),
         (1_050, 1)
     );
 }
 
 /// An answer that is not whole is not stored by any wrap around it.
 #[tokio::test]
-async fn outer_wraps_do_not_store_a_result_that_an_inner_wrap_declines() {
+async fn outer_wrap_does_not_store_a_declined_inner_result() {
     let cut = ScriptedReply::text("The wha").with_stop(ScriptedStop::Length);
     let provider = Provider::replies([cut]);
-    let world = world(&provider);
+    let fixture = fixture(&provider);
     let nested = json!({
         "action": "cache.wrap", "args": { "action": "llm.call", "args": asked("chat") },
     });
-    let given = world.wrap(nested).await;
+    let given = fixture.wrap(nested).await;
     assert_eq!(given["_cache_stored"], false);
     assert_eq!(given["result"]["_cache_stored"], false);
-    assert!(world.entries().await.is_empty());
+    assert!(fixture.entries().await.is_empty());
 }
 
 #[tokio::test]
 async fn calls_without_a_price_are_unpriced_and_not_free() {
     let provider = Provider::replies([reply("baleine")]);
-    let world = world(&provider);
-    let miss = world.wrap(wrapping("llm.call", asked("unpriced"))).await;
+    let fixture = fixture(&provider);
+    let miss = fixture.wrap(wrapping("llm.call", asked("unpriced"))).await;
     assert!(miss["result"]["cost"].is_null());
-    let hit = world.wrap(wrapping("llm.call", asked("unpriced"))).await;
+    let hit = fixture.wrap(wrapping("llm.call", asked("unpriced"))).await;
     assert!(is_hit(&hit));
-    let told = world.events.answered();
-    assert_eq!(told[0].paid.cost, Cost::UNPRICED);
-    assert_eq!(told[1].saved.cost, Cost::UNPRICED);
-    assert_eq!(told[1].saved.cost.to_string(), "unpriced");
+    let reported = fixture.events.answered();
+    assert_eq!(reported[0].paid.cost, Cost::UNPRICED);
+    assert_eq!(reported[1].saved.cost, Cost::UNPRICED);
+    assert_eq!(reported[1].saved.cost.to_string(), "unpriced");
 }
 
 const SECRET: &str = "hunter2-hunter2";
 
 #[tokio::test]
-async fn secrets_in_prompts_are_keyed_and_shown_nowhere() {
+async fn secrets_in_prompts_are_keyed_and_never_shown() {
     let provider = Provider::replies([reply("Fine.")]);
-    let world = asking(Setup::default().secrets(&[SECRET]), &provider, MODELS);
+    let fixture = asking(Setup::default().secrets(&[SECRET]), &provider, MODELS);
     let with = |secret: &str| {
         wrapping(
             "llm.call",
             json!({ "model": "chat", "prompt": format!("The word is {secret}.") }),
         )
     };
-    assert_eq!(world.wrap(with(SECRET)).await["_cache_stored"], true);
-    assert!(is_hit(&world.wrap(with(SECRET)).await));
-    assert!(!is_hit(&world.wrap(with("another")).await));
+    assert_eq!(fixture.wrap(with(SECRET)).await["_cache_stored"], true);
+    assert!(is_hit(&fixture.wrap(with(SECRET)).await));
+    assert!(!is_hit(&fixture.wrap(with("another")).await));
     assert!(provider.received()[0].json().to_string().contains(SECRET));
-    world.runtime.cache.ledger().flush().await;
-    let told = world.events.text();
-    assert!(!told.contains(SECRET) && !told.contains(KEY));
-    world.runtime.cache.close().await;
-    for entry in std::fs::read_dir(world.home()).unwrap() {
+    fixture.runtime.cache.ledger().flush().await;
+    let reported = fixture.events.text();
+    assert!(!reported.contains(SECRET) && !reported.contains(KEY));
+    fixture.runtime.cache.close().await;
+    for entry in std::fs::read_dir(fixture.home()).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
             let bytes = std::fs::read(&path).unwrap();
@@ -402,20 +417,20 @@ async fn secrets_in_prompts_are_keyed_and_shown_nowhere() {
 }
 
 #[tokio::test]
-async fn an_answer_that_repeats_a_secret_is_not_stored() {
+async fn answer_with_a_secret_is_not_stored() {
     for action in ["llm.call", "llm.stream"] {
         let provider = Provider::replies([reply("You said hunter2-hunter2.")]);
-        let world = asking(Setup::default().secrets(&[SECRET]), &provider, MODELS);
+        let fixture = asking(Setup::default().secrets(&[SECRET]), &provider, MODELS);
         let with = wrapping(
             action,
             json!({ "model": "chat", "prompt": format!("The word is {SECRET}.") }),
         );
-        let given = world.wrap(with).await;
+        let given = fixture.wrap(with).await;
         assert_eq!(given["_cache_stored"], false);
         assert_eq!(given["result"]["content"], "You said hunter2-hunter2.");
         assert!(!text(&given, "_cache_reason").contains(SECRET));
-        assert!(world.entries().await.is_empty());
-        assert!(!world.events.text().contains(SECRET));
+        assert!(fixture.entries().await.is_empty());
+        assert!(!fixture.events.text().contains(SECRET));
     }
 }
 
@@ -423,20 +438,20 @@ async fn an_answer_that_repeats_a_secret_is_not_stored() {
 #[tokio::test]
 async fn entries_of_model_calls_can_be_shown_and_erased() {
     let provider = Provider::replies([reply("baleine")]);
-    let world = world(&provider);
+    let fixture = fixture(&provider);
     let mut with = wrapping("llm.call", asked("chat"));
     with["key"] = json!("translate:whale");
-    let miss = world.wrap(with.clone()).await;
-    let looked = world.get("translate:whale").await;
+    let miss = fixture.wrap(with.clone()).await;
+    let looked = fixture.get("translate:whale").await;
     assert_eq!(looked["found"], true, "{looked}");
     assert_eq!(
         without(looked["value"].clone(), &[]),
         miss["result"],
         "{looked}"
     );
-    let forgotten = world
+    let forgotten = fixture
         .invalidate(json!({ "metadata_filter": { "_cache_action": "llm.call" } }))
         .await;
     assert_eq!(forgotten["deleted_count"], 1);
-    assert!(!is_hit(&world.wrap(with).await));
+    assert!(!is_hit(&fixture.wrap(with).await));
 }

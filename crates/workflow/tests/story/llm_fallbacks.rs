@@ -4,18 +4,18 @@ use cachalot_cache::CacheMode;
 use cachalot_simulator::{Fault, FaultKind, ScriptedReply};
 use serde_json::{Value, json};
 
+use crate::fakes::Provider;
+use crate::fakes::provider::configure;
+use crate::fixture::{Fixture, Setup, is_hit};
 use crate::llm::asking;
-use crate::stand_ins::Provider;
-use crate::stand_ins::provider::configure;
-use crate::world::{Setup, World, is_hit};
 
 /// A provider that is overloaded for one call with its retry, and another one.
-struct Pair {
+struct TwoProviders {
     first: Provider,
     second: Provider,
 }
 
-impl Pair {
+impl TwoProviders {
     fn of(first: Vec<ScriptedReply>) -> Self {
         Self {
             first: Provider::replies(first),
@@ -42,7 +42,7 @@ models:
         )
     }
 
-    fn world(&self, setup: Setup) -> World {
+    fn fixture(&self, setup: Setup) -> Fixture {
         asking(setup, &self.first, &self.file())
     }
 
@@ -56,52 +56,52 @@ fn call(model: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_call_is_answered_by_the_fallback() {
+async fn fallback_answers_a_wrapped_call() {
     for action in ["llm.call", "llm.stream"] {
-        let pair = Pair::overloaded();
-        let world = pair.world(Setup::default());
-        let answer = world.ok(action, call("main")["args"].clone()).await;
+        let pair = TwoProviders::overloaded();
+        let fixture = pair.fixture(Setup::default());
+        let answer = fixture.ok(action, call("main")["args"].clone()).await;
         assert_eq!(answer["content"], "the second");
         assert_eq!(answer["model"], "claude-haiku-4-5");
         let tokens = answer["usage"]["input_tokens"].as_u64().unwrap();
         assert_eq!(answer["cost"].as_f64().unwrap(), tokens as f64 / 1_000.0);
         assert_eq!(pair.requests(), (2, 1));
         assert_eq!(pair.second.last()["temperature"], 0.5);
-        let spent = world.runtime.meter.spent();
+        let spent = fixture.runtime.meter.spent();
         assert_eq!(spent.cost.picodollars, tokens * 1_000_000_000);
     }
 }
 
 #[tokio::test]
-async fn an_answer_is_stored_under_the_key_of_the_model_that_gave_it() {
-    let pair = Pair::overloaded();
-    let world = pair.world(Setup::default());
-    let answer = world.wrap(call("main")).await;
+async fn answer_is_stored_under_the_key_of_its_model() {
+    let pair = TwoProviders::overloaded();
+    let fixture = pair.fixture(Setup::default());
+    let answer = fixture.wrap(call("main")).await;
     assert!(!is_hit(&answer));
     assert_eq!(answer["result"]["content"], "the second");
     assert_eq!(answer["_cache_stored"], true, "{answer}");
     assert_eq!(pair.requests(), (2, 1));
     // By its own name it is found.
-    let spare = world.wrap(call("spare")).await;
+    let spare = fixture.wrap(call("spare")).await;
     assert!(is_hit(&spare));
     assert_eq!(spare["_cache_key"], answer["_cache_key"]);
     // The first model has answered nothing yet, and is asked.
-    let main = world.wrap(call("main")).await;
+    let main = fixture.wrap(call("main")).await;
     assert!(!is_hit(&main));
     assert_eq!(main["result"]["content"], "the first");
     assert_ne!(main["_cache_key"], answer["_cache_key"]);
     assert_eq!(pair.requests(), (3, 1));
-    assert!(is_hit(&world.wrap(call("main")).await));
+    assert!(is_hit(&fixture.wrap(call("main")).await));
 }
 
 #[tokio::test]
-async fn while_the_first_model_is_down_the_fallback_is_paid_once() {
-    let pair = Pair::of(vec![
+async fn fallback_is_paid_once_while_the_first_model_fails() {
+    let pair = TwoProviders::of(vec![
         ScriptedReply::default().with_fault(Fault::status(503).times(4)),
     ]);
-    let world = pair.world(Setup::default());
-    assert!(!is_hit(&world.wrap(call("main")).await));
-    let again = world.wrap(call("main")).await;
+    let fixture = pair.fixture(Setup::default());
+    assert!(!is_hit(&fixture.wrap(call("main")).await));
+    let again = fixture.wrap(call("main")).await;
     assert!(is_hit(&again), "{again}");
     assert_eq!(again["result"]["content"], "the second");
     assert_eq!(pair.requests(), (4, 1));
@@ -109,10 +109,10 @@ async fn while_the_first_model_is_down_the_fallback_is_paid_once() {
 
 #[tokio::test]
 async fn a_frozen_run_hits_the_entry_of_the_fallback() {
-    let pair = Pair::overloaded();
-    let world = pair.world(Setup::default());
-    world.wrap(call("main")).await;
-    let mut frozen = world.end().await.mode(CacheMode::Frozen).start();
+    let pair = TwoProviders::overloaded();
+    let fixture = pair.fixture(Setup::default());
+    fixture.wrap(call("main")).await;
+    let mut frozen = fixture.end().await.mode(CacheMode::Frozen).start();
     configure(&mut frozen.runtime, &pair.first.environment(), &pair.file());
     let answer = frozen.wrap(call("main")).await;
     assert!(is_hit(&answer), "{answer}");
@@ -124,23 +124,23 @@ async fn a_frozen_run_hits_the_entry_of_the_fallback() {
 }
 
 #[tokio::test]
-async fn a_call_may_name_fallbacks_or_none() {
-    let pair = Pair::overloaded();
-    let world = pair.world(Setup::default());
+async fn fallbacks_argument_replaces_or_disables_fallbacks() {
+    let pair = TwoProviders::overloaded();
+    let fixture = pair.fixture(Setup::default());
     let mut none = call("main")["args"].clone();
     none["fallbacks"] = json!([]);
-    let failure = world.fails("llm.call", none).await;
+    let failure = fixture.fails("llm.call", none).await;
     assert_eq!(failure.kind, "unavailable");
     assert_eq!(pair.requests(), (2, 0));
-    let pair = Pair::overloaded();
-    let world = pair.world(Setup::default());
+    let pair = TwoProviders::overloaded();
+    let fixture = pair.fixture(Setup::default());
     let named = json!({ "model": "openai/gpt-4o", "prompt": "Who?", "fallbacks": ["spare"] });
-    assert_eq!(world.ok("llm.call", named).await["content"], "the first");
+    assert_eq!(fixture.ok("llm.call", named).await["content"], "the first");
     assert_eq!(pair.requests(), (3, 0), "retried twice, as is usual");
 }
 
 #[tokio::test]
-async fn requests_that_are_wrong_are_not_made_again_elsewhere() {
+async fn invalid_requests_are_not_sent_to_fallbacks() {
     for (reply, action, asks) in [
         (ScriptedReply::error(400), "llm.call", 0),
         (ScriptedReply::error(401), "llm.call", 0),
@@ -151,9 +151,9 @@ async fn requests_that_are_wrong_are_not_made_again_elsewhere() {
             0,
         ),
     ] {
-        let pair = Pair::of(vec![reply]);
-        let world = pair.world(Setup::default());
-        world.fails(action, call("main")["args"].clone()).await;
+        let pair = TwoProviders::of(vec![reply]);
+        let fixture = pair.fixture(Setup::default());
+        fixture.fails(action, call("main")["args"].clone()).await;
         assert_eq!(pair.second.requests(), asks);
     }
 }

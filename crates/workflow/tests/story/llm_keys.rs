@@ -1,12 +1,12 @@
-//! What is in the key of a model call, and what is not.
+//! Inputs of the key of a model call.
 
 use cachalot_simulator::Script;
 use serde_json::{Value, json};
 
+use crate::fakes::Provider;
+use crate::fakes::provider::configure;
+use crate::fixture::{Fixture, Setup, is_hit};
 use crate::llm::asking;
-use crate::stand_ins::Provider;
-use crate::stand_ins::provider::configure;
-use crate::world::{Setup, World, is_hit};
 
 const FILE: &str = "
 settings:
@@ -22,12 +22,12 @@ fn call() -> Value {
 }
 
 /// A run of this file in a home in which `call` was made under [`FILE`].
-async fn later(provider: &Provider, file: &str) -> World {
+async fn later(provider: &Provider, file: &str) -> Fixture {
     later_than(provider, FILE, file).await
 }
 
 /// A run of this file in a home in which `call` was made under the file `before`.
-async fn later_than(provider: &Provider, before: &str, file: &str) -> World {
+async fn later_than(provider: &Provider, before: &str, file: &str) -> Fixture {
     let first = asking(Setup::default(), provider, before);
     assert!(!is_hit(&first.wrap(call()).await));
     let again = asking(first.end().await, provider, before);
@@ -36,7 +36,7 @@ async fn later_than(provider: &Provider, before: &str, file: &str) -> World {
 }
 
 #[tokio::test]
-async fn the_configuration_of_a_model_is_in_the_key() {
+async fn configuration_of_the_model_is_keyed() {
     let provider = Provider::built_in();
     for (from, to) in [
         ("temperature: 0.5", "temperature: 0.6"),
@@ -72,20 +72,20 @@ async fn the_configuration_of_a_model_is_in_the_key() {
         ("provider: openai", "provider: lab"),
     ] {
         assert!(FILE.contains(from), "{from}");
-        let world = later(&provider, &FILE.replacen(from, to, 1)).await;
-        let answer = world.wrap(call()).await;
+        let fixture = later(&provider, &FILE.replacen(from, to, 1)).await;
+        let answer = fixture.wrap(call()).await;
         assert!(!is_hit(&answer), "{to}");
     }
     // Of a model that has efforts.
     let file = FILE.replace("gpt-4o-mini", "gpt-5-mini");
     let file = file.replace("temperature: 0.5", "temperature: 1");
     let changed = file.replace("temperature: 1", "temperature: 1, reasoning_effort: low");
-    let world = later_than(&provider, &file, &changed).await;
-    assert!(!is_hit(&world.wrap(call()).await));
+    let fixture = later_than(&provider, &file, &changed).await;
+    assert!(!is_hit(&fixture.wrap(call()).await));
 }
 
 #[tokio::test]
-async fn settings_that_change_no_answer_are_not_in_the_key() {
+async fn settings_without_effect_on_answers_are_not_keyed() {
     let provider = Provider::built_in();
     for (from, to) in [
         (
@@ -105,15 +105,15 @@ async fn settings_that_change_no_answer_are_not_in_the_key() {
         ("settings:", "budget: {max_tokens: 100000}\nsettings:"),
     ] {
         assert!(FILE.contains(from), "{from}");
-        let world = later(&provider, &FILE.replacen(from, to, 1)).await;
-        assert!(is_hit(&world.wrap(call()).await), "{to}");
+        let fixture = later(&provider, &FILE.replacen(from, to, 1)).await;
+        assert!(is_hit(&fixture.wrap(call()).await), "{to}");
     }
 }
 
 #[tokio::test]
-async fn how_long_and_how_often_a_call_is_tried_is_not_in_the_key() {
+async fn timeout_and_retries_are_not_keyed() {
     let provider = Provider::built_in();
-    let world = later(&provider, FILE).await;
+    let fixture = later(&provider, FILE).await;
     for more in [
         json!({ "timeout": 30 }),
         json!({ "max_retries": 5 }),
@@ -122,35 +122,35 @@ async fn how_long_and_how_often_a_call_is_tried_is_not_in_the_key() {
         let mut call = call();
         let args = call["args"].as_object_mut().unwrap();
         args.extend(more.as_object().unwrap().clone());
-        assert!(is_hit(&world.wrap(call).await), "{more}");
+        assert!(is_hit(&fixture.wrap(call).await), "{more}");
     }
 }
 
 #[tokio::test]
-async fn another_name_of_a_parameter_is_the_same_key() {
+async fn parameter_aliases_have_one_key() {
     let provider = Provider::built_in();
-    let world = asking(Setup::default(), &provider, FILE);
+    let fixture = asking(Setup::default(), &provider, FILE);
     let elsewhere = format!("{}/v1", provider.url().replace("127.0.0.1", "localhost"));
     let call = |name: &str| {
         let mut args = json!({ "model": "gpt-4o", "provider": "openai", "token_key": "OPENAI_API_KEY", "prompt": "Hi" });
         args[name] = json!(elsewhere);
         json!({ "action": "llm.call", "args": args })
     };
-    assert!(!is_hit(&world.wrap(call("base_url")).await));
-    assert!(is_hit(&world.wrap(call("api_base")).await));
+    assert!(!is_hit(&fixture.wrap(call("base_url")).await));
+    assert!(is_hit(&fixture.wrap(call("api_base")).await));
 }
 
 #[tokio::test]
-async fn the_key_of_the_provider_is_not_in_the_key_and_its_address_is() {
+async fn api_key_is_not_keyed_and_base_url_is() {
     let provider = Provider::built_in();
-    let mut world = later(&provider, FILE).await;
+    let mut fixture = later(&provider, FILE).await;
     let mut environment = provider.environment();
     environment.insert("OPENAI_API_KEY".to_owned(), "sk-another".to_owned());
-    configure(&mut world.runtime, &environment, FILE);
-    assert!(is_hit(&world.wrap(call()).await));
+    configure(&mut fixture.runtime, &environment, FILE);
+    assert!(is_hit(&fixture.wrap(call()).await));
     let elsewhere = Provider::built_in();
-    configure(&mut world.runtime, &elsewhere.environment(), FILE);
-    assert!(!is_hit(&world.wrap(call()).await));
+    configure(&mut fixture.runtime, &elsewhere.environment(), FILE);
+    assert!(!is_hit(&fixture.wrap(call()).await));
 }
 
 /// Which header says what is nobody's business, but that it differs is.
@@ -162,10 +162,10 @@ async fn header_values_are_keyed_and_not_shown() {
         file.replace("provider: openai", "provider: lab")
     };
     let setup = Setup::default().secrets(&[]);
-    let world = asking(setup, &provider, &lab("whales-of-the-north"));
-    assert!(!is_hit(&world.wrap(call()).await));
+    let fixture = asking(setup, &provider, &lab("whales-of-the-north"));
+    assert!(!is_hit(&fixture.wrap(call()).await));
     let again = asking(
-        world.end().await.secrets(&[]),
+        fixture.end().await.secrets(&[]),
         &provider,
         &lab("whales-of-the-north"),
     );
@@ -177,9 +177,9 @@ async fn header_values_are_keyed_and_not_shown() {
 }
 
 #[tokio::test]
-async fn every_argument_is_in_the_key() {
+async fn every_argument_is_keyed() {
     let provider = Provider::start(Script::answers([r#"{"a": 1}"#]));
-    let world = asking(Setup::default(), &provider, FILE);
+    let fixture = asking(Setup::default(), &provider, FILE);
     let shape = json!({ "type": "object", "properties": { "a": { "type": "integer" } }, "required": ["a"], "additionalProperties": false });
     let tools = json!([{ "name": "look", "description": "Looks.", "parameters": { "type": "object", "properties": {}, "additionalProperties": false } }]);
     let elsewhere = format!("{}/v1", provider.url().replace("127.0.0.1", "localhost"));
@@ -221,23 +221,23 @@ async fn every_argument_is_in_the_key() {
     seen.push(chosen);
     for args in &seen {
         let with = json!({ "action": "llm.call", "args": args });
-        assert!(!is_hit(&world.wrap(with).await), "{args}");
+        assert!(!is_hit(&fixture.wrap(with).await), "{args}");
     }
     for args in &seen {
         let with = json!({ "action": "llm.call", "args": args });
-        assert!(is_hit(&world.wrap(with).await), "{args}");
+        assert!(is_hit(&fixture.wrap(with).await), "{args}");
     }
     // The two ways to ask are two actions.
     let with = json!({ "action": "llm.stream", "args": base });
-    assert!(!is_hit(&world.wrap(with).await));
+    assert!(!is_hit(&fixture.wrap(with).await));
 }
 
 /// A model sees the order of the fields of a schema and of what is sent as it is; it does not see the
 /// order in which a message is written.
 #[tokio::test]
-async fn the_order_of_mappings_is_keyed_if_it_is_sent() {
+async fn field_order_of_sent_mappings_is_keyed() {
     let provider = Provider::start(Script::answers([r#"{"b": 1, "a": 1}"#]));
-    let world = asking(Setup::default(), &provider, MODELS_WITHOUT_STRICT);
+    let fixture = asking(Setup::default(), &provider, MODELS_WITHOUT_STRICT);
     let text = |order: &str| -> Value { serde_json::from_str(order).unwrap() };
     let one = r#"{"b": {"type": "integer"}, "a": {"type": "integer"}}"#;
     let other = r#"{"a": {"type": "integer"}, "b": {"type": "integer"}}"#;
@@ -254,11 +254,11 @@ async fn the_order_of_mappings_is_keyed_if_it_is_sent() {
         ),
     ] {
         assert!(
-            !is_hit(&world.wrap(ask(field, first.clone())).await),
+            !is_hit(&fixture.wrap(ask(field, first.clone())).await),
             "{field}"
         );
-        assert!(!is_hit(&world.wrap(ask(field, second)).await), "{field}");
-        assert!(is_hit(&world.wrap(ask(field, first)).await), "{field}");
+        assert!(!is_hit(&fixture.wrap(ask(field, second)).await), "{field}");
+        assert!(is_hit(&fixture.wrap(ask(field, first)).await), "{field}");
     }
     let messages = |call: &str, message: &str| {
         let mut spoken = text(message);
@@ -275,10 +275,10 @@ async fn the_order_of_mappings_is_keyed_if_it_is_sent() {
         r#"{"a": 2, "b": 1}"#,
         r#"{"content": "One.", "role": "assistant"}"#,
     );
-    assert!(!is_hit(&world.wrap(ask("messages", first)).await));
+    assert!(!is_hit(&fixture.wrap(ask("messages", first)).await));
     let sent = provider.last();
-    assert!(is_hit(&world.wrap(ask("messages", second.clone())).await));
-    world
+    assert!(is_hit(&fixture.wrap(ask("messages", second.clone())).await));
+    fixture
         .ok(
             "llm.call",
             json!({ "model": "fast", "prompt": "Hi", "messages": second }),
@@ -291,7 +291,7 @@ const MODELS_WITHOUT_STRICT: &str = "models: {fast: {provider: openai, model: gp
 
 /// The configured shape counts with its order, too.
 #[tokio::test]
-async fn the_order_of_a_configured_schema_counts() {
+async fn field_order_of_a_configured_schema_is_keyed() {
     let provider = Provider::start(Script::answers([r#"{"b": 1, "a": 1}"#]));
     let file = |properties: &str| {
         format!(
@@ -314,27 +314,27 @@ async fn the_order_of_a_configured_schema_counts() {
 
 /// A key of one's own stands for the arguments, and not for the model.
 #[tokio::test]
-async fn a_key_of_ones_own_does_not_stand_for_the_model() {
+async fn custom_key_does_not_replace_the_model() {
     let provider = Provider::built_in();
-    let world = asking(Setup::default(), &provider, FILE);
+    let fixture = asking(Setup::default(), &provider, FILE);
     let ask = |args: Value| json!({ "action": "llm.call", "key": "mine", "args": args });
     assert!(!is_hit(
-        &world
+        &fixture
             .wrap(ask(json!({ "model": "fast", "prompt": "Hi" })))
             .await
     ));
     assert!(is_hit(
-        &world
+        &fixture
             .wrap(ask(json!({ "model": "fast", "prompt": "Hello" })))
             .await
     ));
     assert!(!is_hit(
-        &world
+        &fixture
             .wrap(ask(json!({ "model": "gpt-4o", "prompt": "Hi" })))
             .await
     ));
     assert!(!is_hit(
-        &world
+        &fixture
             .wrap(ask(
                 json!({ "model": "fast", "prompt": "Hi", "temperature": 0 })
             ))
@@ -342,16 +342,16 @@ async fn a_key_of_ones_own_does_not_stand_for_the_model() {
     ));
 }
 
-/// What cannot be known is no key: the call runs, fails as it would unwrapped, and nothing is stored.
+/// A call with an unknown model has no key: it fails as unwrapped, and nothing is stored.
 #[tokio::test]
-async fn a_model_that_there_is_not_fails_as_it_would_unwrapped() {
+async fn unknown_model_fails_as_in_an_unwrapped_call() {
     let provider = Provider::built_in();
-    let world = asking(Setup::default(), &provider, FILE);
+    let fixture = asking(Setup::default(), &provider, FILE);
     let args = json!({ "model": "fsat", "prompt": "Hi" });
-    let wrapped = world
+    let wrapped = fixture
         .fails("cache.wrap", json!({ "action": "llm.call", "args": args }))
         .await;
-    let plain = world.fails("llm.call", args).await;
+    let plain = fixture.fails("llm.call", args).await;
     assert_eq!(
         (wrapped.kind, &wrapped.message),
         (plain.kind, &plain.message)

@@ -1,4 +1,4 @@
-//! What is wrong with a `cache.*` node as written, told when the file is loaded.
+//! Problems of `cache.*` nodes, reported when the file is loaded.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use cachalot_workflow::Registry;
 use cachalot_workflow::actions::builtin;
 use serde_json::Value;
 
-use crate::acts::Act;
+use crate::test_actions::TestAction;
 
 fn registry() -> Registry {
     let mut registry = builtin();
-    registry.register(Act::new());
+    registry.register(TestAction::new());
     registry
 }
 
@@ -25,7 +25,7 @@ fn problems(with: &str) -> Vec<Problem> {
         .check(Some(&tree), &registry)
 }
 
-/// Where in the text a problem points to.
+/// The text at the place of a problem.
 fn pointed_at<'a>(text: &'a str, problem: &Problem) -> &'a str {
     let place = problem
         .place
@@ -72,7 +72,7 @@ fn the_examples_of_the_story_load() {
 }
 
 #[test]
-fn an_unknown_strategy() {
+fn unknown_strategy_is_a_problem() {
     let with = "action: test.act\nargs: {}\nkey_strategy: file_contnet";
     is_problem(
         with,
@@ -83,7 +83,7 @@ fn an_unknown_strategy() {
 }
 
 #[test]
-fn an_unknown_scope_and_an_unknown_way_to_fail() {
+fn unknown_scope_and_on_error_are_problems() {
     is_problem(
         "action: test.act\nargs: {}\nscope: globl",
         "bad-value",
@@ -95,7 +95,7 @@ fn an_unknown_scope_and_an_unknown_way_to_fail() {
 }
 
 #[test]
-fn custom_without_a_key() {
+fn custom_strategy_without_key_is_a_problem() {
     let with = "action: test.act\nargs: {}\nkey_strategy: custom";
     is_problem(with, "missing-key", "custom", "needs `key`");
     let with = "action: test.act\nargs: {}\nkey_strategy: custom\nkey: \"\"";
@@ -105,7 +105,7 @@ fn custom_without_a_key() {
 }
 
 #[test]
-fn a_key_source_that_is_not_among_the_arguments() {
+fn key_source_without_such_an_argument_is_a_problem() {
     let with = "action: test.act\nargs: {file: a}\nkey_strategy: file_content\nkey_source: fil";
     is_problem(with, "bad-value", "fil", "did you mean `file`");
     let with = "action: test.act\nargs: {x: 1}\nkey_strategy: sha256\nkey_source: gone";
@@ -117,7 +117,7 @@ fn a_key_source_that_is_not_among_the_arguments() {
 }
 
 #[test]
-fn a_lifetime_that_is_no_positive_number() {
+fn non_positive_ttl_is_a_problem() {
     for name in ["ttl_days", "ttl_hours", "ttl_seconds"] {
         for wrong in ["0", "-1", "-0.5", "0.0", ".inf", ".nan", "\"0\"", "\"-3\""] {
             let with = format!("action: test.act\nargs: {{}}\n{name}: {wrong}");
@@ -129,7 +129,7 @@ fn a_lifetime_that_is_no_positive_number() {
 }
 
 #[test]
-fn a_probability_or_a_limit_out_of_range() {
+fn probability_or_limit_out_of_range_is_a_problem() {
     for wrong in ["1.5", "-0.1", "5", "\"2\""] {
         let with = format!("action: test.act\nargs: {{}}\ncleanup_probability: {wrong}");
         is_problem(&with, "bad-value", wrong, "0 to 1");
@@ -139,7 +139,7 @@ fn a_probability_or_a_limit_out_of_range() {
 }
 
 #[test]
-fn an_unknown_action_to_wrap() {
+fn unknown_wrapped_action_is_a_problem() {
     let with = "action: file.raed\nargs: {}";
     is_problem(
         with,
@@ -156,7 +156,7 @@ fn an_unknown_action_to_wrap() {
 }
 
 #[test]
-fn an_action_that_only_has_an_effect() {
+fn effect_only_action_cannot_be_wrapped() {
     for action in [
         "ltm.store",
         "ltm.delete",
@@ -170,7 +170,7 @@ fn an_action_that_only_has_an_effect() {
 }
 
 #[test]
-fn the_arguments_of_the_wrapped_action() {
+fn arguments_of_the_wrapped_action_are_checked() {
     let with = "action: test.act\nargs: {modle: gpt}";
     is_problem(with, "unknown-key", "modle", "did you mean `model`");
     let with = "action: json.parse\nargs: {}";
@@ -183,16 +183,16 @@ fn the_arguments_of_the_wrapped_action() {
 fn problems_of_a_nested_wrap_are_reported() {
     let with = "action: cache.wrap\nargs:\n  action: test.act\n  args: {zz: 1}\n  ttl_days: 0";
     let problems = problems(with);
-    let mut told: Vec<(&str, &str)> = problems
+    let mut reported: Vec<(&str, &str)> = problems
         .iter()
         .map(|problem| (problem.code, pointed_at(with, problem)))
         .collect();
-    told.sort_unstable();
-    assert_eq!(told, [("bad-value", "0"), ("unknown-key", "zz")]);
+    reported.sort_unstable();
+    assert_eq!(reported, [("bad-value", "0"), ("unknown-key", "zz")]);
 }
 
 #[test]
-fn all_problems_are_reported_at_once() {
+fn problems_are_reported_together() {
     let with = "action: file.raed\nargs: {}\nkey_strategy: x\nscope: y\nttl_days: 0\ncleanup_probability: 7";
     let codes: Vec<&str> = problems(with).iter().map(|problem| problem.code).collect();
     assert_eq!(
@@ -219,17 +219,17 @@ fn loaded(node: &str) -> Vec<(String, &'static str, u32)> {
     ) {
         Ok(_) => Vec::new(),
         Err(problems) => {
-            let told = problems.iter().map(|problem| {
+            let reported = problems.iter().map(|problem| {
                 let line = problem.place.as_ref().map_or(0, |place| place.line);
                 (problem.to_string(), problem.code, line)
             });
-            told.collect()
+            reported.collect()
         }
     }
 }
 
 #[test]
-fn a_file_with_such_a_node_is_refused_with_line_and_suggestion() {
+fn file_with_a_problem_is_refused_with_line_and_suggestion() {
     let node = "    uses: cache.wrap\n    with:\n      action: test.act\n      args: {x: 1}\n";
     assert_eq!(loaded(node), []);
     for (line, code, says) in [
@@ -269,7 +269,7 @@ fn a_file_with_such_a_node_is_refused_with_line_and_suggestion() {
 }
 
 #[test]
-fn keys_of_mappings_of_any_kind_become_text() {
+fn non_text_keys_of_mappings_become_text() {
     let tree = tree::parse("agent.yaml", "{1: one, true: two, a: three}").unwrap();
     let value: Value = tree.to_value();
     assert_eq!(

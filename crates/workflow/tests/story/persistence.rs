@@ -1,12 +1,12 @@
-//! What outlives a run, and what can be taken elsewhere.
+//! Entries after a run, and cassettes.
 
 use std::io::BufReader;
 
 use cachalot_cache::CacheMode;
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{Setup, World, is_hit, text, without};
+use crate::fixture::{Fixture, Setup, is_hit, text, without};
+use crate::test_actions::TestAction;
 
 fn calls(file: &str) -> [Value; 4] {
     [
@@ -17,64 +17,69 @@ fn calls(file: &str) -> [Value; 4] {
     ]
 }
 
-async fn answers(world: &World, file: &str) -> Vec<Value> {
+async fn answers(fixture: &Fixture, file: &str) -> Vec<Value> {
     let mut answers = Vec::new();
     for with in calls(file) {
-        answers.push(world.wrap(with).await);
+        answers.push(fixture.wrap(with).await);
     }
     answers
 }
 
 #[tokio::test]
-async fn entries_outlive_the_run_that_made_them() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    let file = world.file("f", "content");
-    let first = answers(&world, &file).await;
-    let again = world.end().await.run("run-2").with(act.clone()).start();
+async fn entries_survive_the_run() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    let file = fixture.file("f", "content");
+    let first = answers(&fixture, &file).await;
+    let again = fixture
+        .end()
+        .await
+        .run("run-2")
+        .with(test_action.clone())
+        .start();
     let second = answers(&again, &file).await;
-    assert_eq!(act.runs(), 4, "the second run paid nothing");
+    assert_eq!(test_action.runs(), 4, "the second run paid nothing");
     for (miss, hit) in first.iter().zip(&second) {
         assert!(!is_hit(miss) && is_hit(hit));
-        let told = ["_cache_hit", "_cache_created_at", "_cache_reason"];
+        let reported = ["_cache_hit", "_cache_created_at", "_cache_reason"];
         assert_eq!(
-            without(miss.clone(), &told[..]),
-            without(hit.clone(), &told)
+            without(miss.clone(), &reported[..]),
+            without(hit.clone(), &reported)
         );
     }
 }
 
 #[tokio::test]
-async fn an_entry_is_durable_when_it_is_reported_as_stored() {
-    let world = World::with(Act::new());
-    world.wrapped("test.act", json!({"x": 1})).await;
+async fn entry_reported_as_stored_is_durable() {
+    let fixture = Fixture::with(TestAction::new());
+    fixture.wrapped("test.act", json!({"x": 1})).await;
     // Nothing is closed: another process would see this file as it is now.
     let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(world.home()).unwrap().flatten() {
+    for entry in std::fs::read_dir(fixture.home()).unwrap().flatten() {
         if entry.file_type().unwrap().is_file() {
             std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
         }
     }
-    let options = cachalot_store::sqlite::SqliteOptions::new(world.clock.clone());
+    let options = cachalot_store::sqlite::SqliteOptions::new(fixture.clock.clone());
     let path = copy.path().join("memory.db");
     let store = cachalot_store::sqlite::SqliteStore::open(&path, options).unwrap();
-    let other = Setup::in_home_of(&world)
+    let other = Setup::in_home_of(&fixture)
         .store(std::sync::Arc::new(store))
-        .with(Act::new());
+        .with(TestAction::new());
     assert!(is_hit(
         &other.start().wrapped("test.act", json!({"x": 1})).await
     ));
 }
 
 #[tokio::test]
-async fn a_cassette_played_in_an_empty_home_answers_as_the_original_did() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    let file = world.file("f", "content");
-    answers(&world, &file).await;
-    let warm = answers(&world, &file).await;
+async fn cassette_replays_in_an_empty_home() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    let file = fixture.file("f", "content");
+    answers(&fixture, &file).await;
+    let warm = answers(&fixture, &file).await;
     let mut cassette = Vec::new();
-    let exported = world
+    let exported = fixture
         .runtime
         .cache
         .export(&mut cassette, None)
@@ -82,7 +87,8 @@ async fn a_cassette_played_in_an_empty_home_answers_as_the_original_did() {
         .unwrap();
     assert_eq!((exported.entries, exported.left_out), (4, 0));
 
-    let stopped = Act::new().fails(cachalot_workflow::Failure::new("stopped", "it is stopped"));
+    let stopped =
+        TestAction::new().fails(cachalot_workflow::Failure::new("stopped", "it is stopped"));
     let elsewhere = Setup::default()
         .mode(CacheMode::Frozen)
         .with(stopped.clone())
@@ -118,59 +124,59 @@ async fn a_cassette_played_in_an_empty_home_answers_as_the_original_did() {
 
 #[tokio::test]
 async fn a_frozen_run_executes_only_calls_with_caching_disabled() {
-    let act = Act::new();
-    let world = Setup::default()
+    let test_action = TestAction::new();
+    let fixture = Setup::default()
         .mode(CacheMode::Frozen)
-        .with(act.clone())
+        .with(test_action.clone())
         .start();
     let off = json!({"action": "test.act", "args": {}, "cache_enabled": false});
-    assert_eq!(world.wrap(off).await["result"]["run"], 1);
+    assert_eq!(fixture.wrap(off).await["result"]["run"], 1);
     let skipping = json!({"action": "test.act", "args": {}, "skip_cache": true});
     assert_eq!(
-        world.fails("cache.wrap", skipping).await.kind,
+        fixture.fails("cache.wrap", skipping).await.kind,
         "frozen_miss"
     );
     let unhashed = json!({
         "action": "test.act", "args": {"file": "absent"}, "key_strategy": "file_content",
     });
     assert_eq!(
-        world.fails("cache.wrap", unhashed).await.kind,
+        fixture.fails("cache.wrap", unhashed).await.kind,
         "frozen_miss"
     );
     let returning = json!({"action": "test.act", "args": {}, "on_error": "return"});
     assert_eq!(
-        world.fails("cache.wrap", returning).await.kind,
+        fixture.fails("cache.wrap", returning).await.kind,
         "frozen_miss"
     );
-    assert_eq!(act.runs(), 1);
-    assert!(world.entries().await.is_empty());
+    assert_eq!(test_action.runs(), 1);
+    assert!(fixture.entries().await.is_empty());
 }
 
 #[tokio::test]
-async fn refreshing_a_run_executes_and_stores_every_call_once() {
-    let act = Act::new();
-    let world = World::with(act.clone());
+async fn refresh_executes_and_stores_every_call_once() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     let call = json!({"action": "test.act", "args": {}});
-    world.wrap(call.clone()).await;
-    let refreshing = Setup::in_home_of(&world)
+    fixture.wrap(call.clone()).await;
+    let refreshing = Setup::in_home_of(&fixture)
         .mode(CacheMode::Refresh)
-        .with(act.clone())
+        .with(test_action.clone())
         .start();
     let fresh = refreshing.wrap(call.clone()).await;
     assert_eq!(
         (is_hit(&fresh), &fresh["_cache_stored"]),
         (false, &json!(true))
     );
-    assert_eq!(world.wrap(call.clone()).await["result"]["run"], 2);
-    let off = Setup::in_home_of(&world)
+    assert_eq!(fixture.wrap(call.clone()).await["result"]["run"], 2);
+    let off = Setup::in_home_of(&fixture)
         .mode(CacheMode::Off)
-        .with(act.clone())
+        .with(test_action.clone())
         .start();
     let uncached = off.wrap(call.clone()).await;
     assert_eq!(uncached["_cache_key"], Value::Null);
-    let reading = Setup::in_home_of(&world)
+    let reading = Setup::in_home_of(&fixture)
         .mode(CacheMode::ReadOnly)
-        .with(act.clone())
+        .with(test_action.clone())
         .start();
     assert!(is_hit(&reading.wrap(call).await));
     let other = reading
@@ -181,17 +187,17 @@ async fn refreshing_a_run_executes_and_stores_every_call_once() {
 }
 
 #[tokio::test]
-async fn a_plan_reports_misses_and_runs_nothing() {
+async fn plan_reports_misses_and_makes_no_calls() {
     use cachalot_workflow::Planned;
-    let act = Act::new();
-    let world = World::with(act.clone());
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
     let plan = async |with: Value| {
-        let wrap = world.runtime.actions.get("cache.wrap").unwrap();
+        let wrap = fixture.runtime.actions.get("cache.wrap").unwrap();
         let Value::Object(with) = with else {
             unreachable!()
         };
         let with = wrap.metadata().check(with).unwrap();
-        wrap.plan(with, &world.runtime).await.unwrap()
+        wrap.plan(with, &fixture.runtime).await.unwrap()
     };
     let call = json!({"action": "test.act", "args": {}, "key": "k"});
     let pays = |handle: Option<&str>, reason: &str| Planned::Miss {
@@ -202,9 +208,9 @@ async fn a_plan_reports_misses_and_runs_nothing() {
         plan(call.clone()).await,
         pays(Some("cache:tester:k"), "not in the cache")
     );
-    assert_eq!(act.runs(), 0);
-    let miss = world.wrap(call.clone()).await;
-    let hit = world.wrap(call.clone()).await;
+    assert_eq!(test_action.runs(), 0);
+    let miss = fixture.wrap(call.clone()).await;
+    let hit = fixture.wrap(call.clone()).await;
     let planned = plan(call.clone()).await;
     assert_eq!(
         planned,
@@ -234,5 +240,8 @@ async fn a_plan_reports_misses_and_runs_nothing() {
         panic!("a plan")
     };
     assert!(reason.starts_with("no key: "), "{reason}");
-    assert_eq!((act.runs(), world.events.answered().len()), (1, 2));
+    assert_eq!(
+        (test_action.runs(), fixture.events.answered().len()),
+        (1, 2)
+    );
 }

@@ -11,10 +11,10 @@ use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::acts::Act;
-use crate::world::{Setup, World};
+use crate::fixture::{Fixture, Setup};
+use crate::test_actions::TestAction;
 
-/// Where a child of this test works; unset in the test itself.
+/// The directory of a child of this test; unset in the test itself.
 const PLACE: &str = "CACHALOT_STORY_PLACE";
 const PROCESSES: usize = 4;
 const TASKS: usize = 16;
@@ -34,9 +34,9 @@ fn place() -> Option<PathBuf> {
 }
 
 /// A run in `place` whose action notes in a file that it ran.
-fn run_in(place: &Path, takes: Duration) -> World {
+fn run_in(place: &Path, takes: Duration) -> Fixture {
     let log = place.join("runs");
-    let act = Act::new().takes(takes).answers(move |_, given| {
+    let test_action = TestAction::new().takes(takes).answers(move |_, given| {
         let mut log = std::fs::File::options()
             .append(true)
             .create(true)
@@ -51,7 +51,7 @@ fn run_in(place: &Path, takes: Duration) -> World {
     Setup::default()
         .store(Arc::new(store))
         .clock(clock)
-        .with(act)
+        .with(test_action)
         .start()
 }
 
@@ -76,12 +76,12 @@ fn meet(place: &Path) {
     }
 }
 
-async fn ask_at_once(world: World, call: impl Fn(usize) -> Value) {
-    let world = Arc::new(world);
+async fn ask_at_once(fixture: Fixture, call: impl Fn(usize) -> Value) {
+    let fixture = Arc::new(fixture);
     let mut asking = JoinSet::new();
     for task in 0..TASKS {
-        let (world, with) = (Arc::clone(&world), call(task));
-        asking.spawn(async move { world.wrap(with).await });
+        let (fixture, with) = (Arc::clone(&fixture), call(task));
+        asking.spawn(async move { fixture.wrap(with).await });
     }
     for answer in asking.join_all().await {
         assert_eq!(answer["_cache_stored"], true, "{answer}");
@@ -95,7 +95,7 @@ fn all_succeed(children: Vec<Child>) {
 }
 
 #[test]
-fn sixteen_tasks_in_each_of_four_processes_run_one_key_once() {
+fn sixteen_tasks_in_four_processes_run_one_key_once() {
     let place = tempfile::tempdir().unwrap();
     let part = "processes::part_one_key";
     let children = (0..PROCESSES).map(|_| start(place.path(), part)).collect();
@@ -111,14 +111,14 @@ fn part_one_key() {
         .enable_all()
         .build();
     runtime.unwrap().block_on(async {
-        let world = run_in(&place, Duration::from_millis(200));
+        let fixture = run_in(&place, Duration::from_millis(200));
         meet(&place);
-        ask_at_once(world, |_| json!({"action": "test.act", "args": {"x": 1}})).await;
+        ask_at_once(fixture, |_| json!({"action": "test.act", "args": {"x": 1}})).await;
     });
 }
 
 #[test]
-fn many_keys_in_four_processes_run_once_each_and_no_store_is_lost() {
+fn many_keys_in_four_processes_run_once_and_are_stored() {
     let place = tempfile::tempdir().unwrap();
     let part = "processes::part_many_keys";
     all_succeed((0..PROCESSES).map(|_| start(place.path(), part)).collect());
@@ -128,8 +128,8 @@ fn many_keys_in_four_processes_run_once_each_and_no_store_is_lost() {
     assert_eq!(ran, expected);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let world = run_in(place.path(), Duration::ZERO);
-        assert_eq!(world.entries().await.len(), KEYS);
+        let fixture = run_in(place.path(), Duration::ZERO);
+        assert_eq!(fixture.entries().await.len(), KEYS);
     });
 }
 
@@ -141,10 +141,10 @@ fn part_many_keys() {
         .enable_all()
         .build();
     runtime.unwrap().block_on(async {
-        let world = Arc::new(run_in(&place, Duration::from_millis(5)));
+        let fixture = Arc::new(run_in(&place, Duration::from_millis(5)));
         meet(&place);
         for x in 0..KEYS {
-            let answer = world.wrapped("test.act", json!({"x": x})).await;
+            let answer = fixture.wrapped("test.act", json!({"x": x})).await;
             assert_eq!(answer["_cache_stored"], true, "{answer}");
             assert_eq!(answer["result"]["x"], x);
         }
@@ -152,7 +152,7 @@ fn part_many_keys() {
 }
 
 #[test]
-fn the_run_of_a_process_that_is_killed_is_taken_over() {
+fn run_of_a_killed_process_is_taken_over() {
     let place = tempfile::tempdir().unwrap();
     let mut child = start(place.path(), "processes::part_that_is_killed");
     let until = std::time::Instant::now() + Duration::from_secs(20);
@@ -164,8 +164,8 @@ fn the_run_of_a_process_that_is_killed_is_taken_over() {
     child.wait().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let world = run_in(place.path(), Duration::ZERO);
-        let answer = world.wrapped("test.act", json!({"x": 1})).await;
+        let fixture = run_in(place.path(), Duration::ZERO);
+        let answer = fixture.wrapped("test.act", json!({"x": 1})).await;
         assert_eq!(answer["_cache_stored"], true, "{answer}");
         assert_eq!(answer["result"]["made by"], std::process::id());
     });
@@ -177,22 +177,22 @@ fn part_that_is_killed() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let begun = place.join("begun");
-        let act = Act::new().takes(Duration::from_secs(60));
+        let test_action = TestAction::new().takes(Duration::from_secs(60));
         let clock = Arc::new(SystemClock);
         let store =
             SqliteStore::open(&place.join("memory.db"), SqliteOptions::new(clock.clone())).unwrap();
-        let world = Setup::default()
+        let fixture = Setup::default()
             .store(Arc::new(store))
             .clock(clock)
-            .with(act.clone())
+            .with(test_action.clone())
             .start();
         let watching = tokio::spawn(async move {
-            while act.runs() == 0 {
+            while test_action.runs() == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             std::fs::write(begun, "").unwrap();
         });
-        world.wrapped("test.act", json!({"x": 1})).await;
+        fixture.wrapped("test.act", json!({"x": 1})).await;
         watching.await.unwrap();
     });
 }

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Number, Value, json};
 
-use crate::acts::Act;
-use crate::world::{START, Setup, World, is_hit};
+use crate::fixture::{Fixture, START, Setup, is_hit};
+use crate::test_actions::TestAction;
 
 /// Texts, with those that are easily confused more often than chance would have it.
 fn texts() -> impl Strategy<Value = String> {
@@ -132,10 +132,11 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-fn in_process() -> World {
+fn in_process() -> Fixture {
     let clock = Arc::new(ManualClock::at(START));
     let store = Arc::new(InProcessStore::new(clock.clone()));
-    let echo = Act::new().answers(|_, given| Ok(given.get("value").cloned().unwrap_or_default()));
+    let echo =
+        TestAction::new().answers(|_, given| Ok(given.get("value").cloned().unwrap_or_default()));
     Setup::default()
         .store(store)
         .clock(clock)
@@ -151,13 +152,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// The handle of a call that was never made.
-async fn handle(world: &World, with: Value) -> String {
-    let wrap = world.runtime.actions.get("cache.wrap").unwrap();
+async fn handle(fixture: &Fixture, with: Value) -> String {
+    let wrap = fixture.runtime.actions.get("cache.wrap").unwrap();
     let Value::Object(with) = with else {
         panic!("a mapping")
     };
     let with = wrap.metadata().check(with).unwrap();
-    match wrap.plan(with, &world.runtime).await.unwrap() {
+    match wrap.plan(with, &fixture.runtime).await.unwrap() {
         Planned::Miss {
             handle: Some(handle),
             ..
@@ -180,14 +181,14 @@ fn for_all<S: Strategy>(
 }
 
 #[test]
-fn handles_are_the_same_for_the_same_arguments_and_for_no_others() {
-    let world = in_process();
+fn handles_are_equal_exactly_for_equal_arguments() {
+    let fixture = in_process();
     for_all(1_500, &pairs(), |(one, other)| {
         block_on(async {
             let with = |value: &Value| json!({"action": "test.act", "args": {"value": value}});
             let handles = (
-                handle(&world, with(&one)).await,
-                handle(&world, with(&other)).await,
+                handle(&fixture, with(&one)).await,
+                handle(&fixture, with(&other)).await,
             );
             prop_assert_eq!(
                 handles.0 == handles.1,
@@ -202,16 +203,16 @@ fn handles_are_the_same_for_the_same_arguments_and_for_no_others() {
 }
 
 #[test]
-fn calls_with_one_custom_key_share_an_entry_unless_something_else_that_is_keyed_differs() {
+fn custom_key_shares_an_entry_unless_other_keyed_inputs_differ() {
     for_all(
         200,
         &(pairs(), pairs()),
         |((one, other), (ours, theirs))| {
             block_on(async {
-                let world = in_process();
+                let fixture = in_process();
                 let with = |version: &Value, x: &Value| json!({"action": "test.act", "args": {"x": x}, "key": "k", "version": version});
-                world.wrap(with(&one, &ours)).await;
-                let second = world.wrap(with(&other, &theirs)).await;
+                fixture.wrap(with(&one, &ours)).await;
+                let second = fixture.wrap(with(&other, &theirs)).await;
                 prop_assert_eq!(is_hit(&second), same(&one, &other), "{} and {}", one, other);
                 Ok(())
             })
@@ -220,8 +221,8 @@ fn calls_with_one_custom_key_share_an_entry_unless_something_else_that_is_keyed_
 }
 
 #[test]
-fn two_keys_are_one_only_if_they_are_one_without_their_prefixes() {
-    let world = in_process();
+fn keys_are_equal_exactly_if_equal_without_prefixes() {
+    let fixture = in_process();
     let key = || ("(cache:)?(tester:)?", texts()).prop_map(|(prefix, rest)| prefix + &rest);
     for_all(1_500, &(key(), key()), |(one, other)| {
         let bare = |key: &str| {
@@ -234,11 +235,11 @@ fn two_keys_are_one_only_if_they_are_one_without_their_prefixes() {
         block_on(async {
             let with = |key: &str| json!({"action": "test.act", "args": {}, "key": key});
             let handles = (
-                handle(&world, with(&one)).await,
-                handle(&world, with(&other)).await,
+                handle(&fixture, with(&one)).await,
+                handle(&fixture, with(&other)).await,
             );
             prop_assert_eq!(handles.0 == handles.1, bare(&one) == bare(&other));
-            let again = handle(&world, with(&handles.0)).await;
+            let again = handle(&fixture, with(&handles.0)).await;
             prop_assert_eq!(&again, &handles.0, "a handle is its own handle");
             Ok(())
         })
@@ -246,7 +247,7 @@ fn two_keys_are_one_only_if_they_are_one_without_their_prefixes() {
 }
 
 #[test]
-fn agents_of_any_names_never_share() {
+fn agents_of_arbitrary_names_never_share() {
     let agents = (texts(), texts(), texts());
     for_all(200, &agents, |(one, other, key)| {
         prop_assume!(one != other && !key.trim().is_empty());
@@ -257,7 +258,7 @@ fn agents_of_any_names_never_share() {
                 Setup::default()
                     .store(Arc::clone(&store))
                     .agent(agent)
-                    .with(Act::new())
+                    .with(TestAction::new())
             };
             let (first, second) = (setup(&one).start(), setup(&other).start());
             let with = json!({"action": "test.act", "args": {}, "key": key});
@@ -277,18 +278,23 @@ fn agents_of_any_names_never_share() {
 
 #[test]
 fn a_wrapped_action_returns_the_result_of_the_action() {
-    let world = in_process();
-    let act = Act::new().answers(|_, given| Ok(given.get("value").cloned().unwrap_or_default()));
-    let store = world.runtime.store.clone().unwrap();
-    let setup = || Setup::default().store(Arc::clone(&store)).with(act.clone());
+    let fixture = in_process();
+    let test_action =
+        TestAction::new().answers(|_, given| Ok(given.get("value").cloned().unwrap_or_default()));
+    let store = fixture.runtime.store.clone().unwrap();
+    let setup = || {
+        Setup::default()
+            .store(Arc::clone(&store))
+            .with(test_action.clone())
+    };
     let cold = setup().without_front().start();
     for_all(400, &values(), |value| {
         block_on(async {
             let args = json!({"value": value});
-            let bare = world.ok("test.act", args.clone()).await.to_string();
+            let bare = fixture.ok("test.act", args.clone()).await.to_string();
             prop_assert_eq!(&bare, &value.to_string());
             let unkept = value.get("success").is_some() || value.get("error").is_some();
-            for (asked, hits) in [(&world, false), (&world, true), (&cold, true)] {
+            for (asked, hits) in [(&fixture, false), (&fixture, true), (&cold, true)] {
                 let wrapped = asked.wrapped("test.act", args.clone()).await;
                 prop_assert_eq!(wrapped["result"].to_string(), bare.clone());
                 // An earlier case may have asked for the same.

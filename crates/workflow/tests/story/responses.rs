@@ -1,12 +1,12 @@
-//! What `cache.wrap` answers, field by field.
+//! Fields of the responses of `cache.wrap`.
 
 use std::sync::Arc;
 
 use cachalot_workflow::Failure;
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{START_TEXT, World, is_hit, text};
+use crate::fixture::{Fixture, START_TEXT, is_hit, text};
+use crate::test_actions::TestAction;
 
 /// Sixty days after the start.
 const EXPIRY: &str = "2027-01-20T02:42:00.123Z";
@@ -18,8 +18,8 @@ fn fields(response: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_miss_reports_storing_and_its_reason() {
-    let world = World::with(Act::new());
-    let response = world
+    let fixture = Fixture::with(TestAction::new());
+    let response = fixture
         .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
         .await;
     assert_eq!(
@@ -38,10 +38,10 @@ async fn a_miss_reports_storing_and_its_reason() {
 
 #[tokio::test]
 async fn a_hit_reports_the_creation_time() {
-    let world = World::with(Act::new());
+    let fixture = Fixture::with(TestAction::new());
     let call = json!({"action": "test.act", "args": {}, "key": "k"});
-    world.wrap(call.clone()).await;
-    world.after(std::time::Duration::from_secs(86_400));
+    fixture.wrap(call.clone()).await;
+    fixture.after(std::time::Duration::from_secs(86_400));
     let expected = json!({
         "success": true,
         "result": {"run": 1, "given": {}},
@@ -53,21 +53,21 @@ async fn a_hit_reports_the_creation_time() {
         "_cache_reason": null,
     });
     // From the memory's entry, then from the front: the same.
-    assert_eq!(world.wrap(call.clone()).await, expected);
-    assert_eq!(world.wrap(call).await, expected);
+    assert_eq!(fixture.wrap(call.clone()).await, expected);
+    assert_eq!(fixture.wrap(call).await, expected);
 }
 
 #[tokio::test]
-async fn disabled_neither_looks_nor_stores_and_has_no_key() {
-    let act = Act::new();
-    let world = World::with(act.clone());
-    world
+async fn disabled_cache_neither_reads_nor_stores_and_has_no_key() {
+    let test_action = TestAction::new();
+    let fixture = Fixture::with(test_action.clone());
+    fixture
         .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
         .await;
     let disabled = json!({"action": "test.act", "args": {}, "key": "k", "cache_enabled": false});
     for run in [2, 3] {
         assert_eq!(
-            world.wrap(disabled.clone()).await,
+            fixture.wrap(disabled.clone()).await,
             json!({
                 "success": true,
                 "result": {"run": run, "given": {}},
@@ -79,21 +79,24 @@ async fn disabled_neither_looks_nor_stores_and_has_no_key() {
             })
         );
     }
-    let kept = world
+    let kept = fixture
         .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
         .await;
-    assert_eq!((kept["result"]["run"].clone(), act.runs()), (json!(1), 3));
+    assert_eq!(
+        (kept["result"]["run"].clone(), test_action.runs()),
+        (json!(1), 3)
+    );
 }
 
 #[tokio::test]
-async fn skipping_runs_afresh_and_stores() {
-    let world = World::with(Act::new());
+async fn skip_cache_runs_and_stores() {
+    let fixture = Fixture::with(TestAction::new());
     let call = json!({"action": "test.act", "args": {}, "key": "k"});
     let skipping = json!({"action": "test.act", "args": {}, "key": "k", "skip_cache": true});
-    world.wrap(call.clone()).await;
-    world.after(std::time::Duration::from_secs(10));
+    fixture.wrap(call.clone()).await;
+    fixture.after(std::time::Duration::from_secs(10));
     assert_eq!(
-        world.wrap(skipping).await,
+        fixture.wrap(skipping).await,
         json!({
             "success": true,
             "result": {"run": 2, "given": {}},
@@ -104,20 +107,20 @@ async fn skipping_runs_afresh_and_stores() {
             "_cache_reason": "a fresh answer was asked for",
         })
     );
-    let after = world.wrap(call).await;
+    let after = fixture.wrap(call).await;
     assert_eq!(after["_cache_hit"], true);
     assert_eq!(after["result"]["run"], 2, "what skipping stored is served");
 }
 
 #[tokio::test]
 async fn a_failed_hash_reports_no_key_and_a_reason() {
-    let world = World::with(Act::new());
+    let fixture = Fixture::with(TestAction::new());
     let call = json!({
         "action": "test.act",
         "args": {"file": "absent.pdf"},
         "key_strategy": "file_content",
     });
-    let response = world.wrap(call).await;
+    let response = fixture.wrap(call).await;
     let reason = text(&response, "_cache_reason");
     assert!(
         reason.starts_with("no key: ") && reason.contains("absent.pdf"),
@@ -138,9 +141,10 @@ async fn a_failed_hash_reports_no_key_and_a_reason() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_not_stored_has_a_reason() {
-    let world = World::with(Act::new().gives(json!({"success": false, "error": "no luck"})));
-    let response = world
+async fn unstored_result_has_a_reason() {
+    let fixture =
+        Fixture::with(TestAction::new().gives(json!({"success": false, "error": "no luck"})));
+    let response = fixture
         .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
         .await;
     assert_eq!(
@@ -158,11 +162,11 @@ async fn a_result_that_is_not_stored_has_a_reason() {
 }
 
 #[tokio::test]
-async fn a_failing_action_fails_the_node_as_it_would_unwrapped() {
+async fn failing_action_fails_the_node_as_unwrapped() {
     let failure = Failure::transient("http_error", "the server said 503");
-    let world = World::with(Act::new().fails(failure));
-    let bare = world.fails("test.act", json!({})).await;
-    let wrapped = world
+    let fixture = Fixture::with(TestAction::new().fails(failure));
+    let bare = fixture.fails("test.act", json!({})).await;
+    let wrapped = fixture
         .fails("cache.wrap", json!({"action": "test.act", "args": {}}))
         .await;
     assert_eq!(
@@ -172,9 +176,9 @@ async fn a_failing_action_fails_the_node_as_it_would_unwrapped() {
 }
 
 #[tokio::test]
-async fn on_error_return_gives_the_storys_error_object() {
-    let act = Act::new().fails(Failure::new("http_error", "the server said 404"));
-    let world = World::with(act.clone());
+async fn on_error_return_gives_the_error_object() {
+    let test_action = TestAction::new().fails(Failure::new("http_error", "the server said 404"));
+    let fixture = Fixture::with(test_action.clone());
     let call = json!({"action": "test.act", "args": {}, "key": "k", "on_error": "return"});
     let expected = json!({
         "success": false,
@@ -186,36 +190,36 @@ async fn on_error_return_gives_the_storys_error_object() {
         "_cache_stored": false,
         "_cache_reason": "the work failed",
     });
-    assert_eq!(world.wrap(call.clone()).await, expected);
+    assert_eq!(fixture.wrap(call.clone()).await, expected);
     assert_eq!(
-        world.wrap(call).await,
+        fixture.wrap(call).await,
         expected,
         "a failure is not replayed"
     );
-    assert_eq!(act.runs(), 2);
+    assert_eq!(test_action.runs(), 2);
     let off =
         json!({"action": "test.act", "args": {}, "cache_enabled": false, "on_error": "return"});
-    assert_eq!(world.wrap(off).await["_cache_key"], Value::Null);
+    assert_eq!(fixture.wrap(off).await["_cache_key"], Value::Null);
 }
 
 #[tokio::test]
-async fn on_error_return_covers_arguments_that_the_action_refuses() {
-    let world = World::with(Act::new());
+async fn on_error_return_covers_invalid_arguments() {
+    let fixture = Fixture::with(TestAction::new());
     let call = json!({"action": "http.get", "args": {"url": null}, "on_error": "return"});
-    let response = world.wrap(call).await;
+    let response = fixture.wrap(call).await;
     assert_eq!(response["success"], false);
     assert!(text(&response, "error").contains("`url`"), "{response}");
     let failing = json!({"action": "http.get", "args": {"url": null}});
     assert_eq!(
-        world.fails("cache.wrap", failing).await.kind,
+        fixture.fails("cache.wrap", failing).await.kind,
         "validation_error"
     );
 }
 
 #[tokio::test]
-async fn an_action_that_does_not_exist_is_not_found_with_a_suggestion() {
-    let world = World::with(Act::new());
-    let failure = world
+async fn unknown_action_is_not_found_with_a_suggestion() {
+    let fixture = Fixture::with(TestAction::new());
+    let failure = fixture
         .fails("cache.wrap", json!({"action": "test.akt", "args": {}}))
         .await;
     assert_eq!(failure.kind, "action_not_found");
@@ -226,22 +230,22 @@ async fn an_action_that_does_not_exist_is_not_found_with_a_suggestion() {
 }
 
 #[tokio::test]
-async fn an_action_with_only_an_effect_is_refused() {
-    let world = World::with(Act::new());
+async fn effect_only_action_is_refused() {
+    let fixture = Fixture::with(TestAction::new());
     let store = json!({"action": "ltm.store", "args": {"key": "k", "value": 1}});
-    let failure = world.fails("cache.wrap", store).await;
+    let failure = fixture.fails("cache.wrap", store).await;
     assert_eq!(failure.kind, "validation_error");
     assert!(failure.message.contains("only has an effect"), "{failure}");
-    assert!(world.records("user").await.is_empty());
+    assert!(fixture.records("user").await.is_empty());
 }
 
 #[tokio::test]
-async fn the_reporter_receives_every_answer_with_its_cost() {
-    let world = World::with(Act::new().takes(std::time::Duration::from_millis(20)));
+async fn reporter_receives_every_answer_with_its_cost() {
+    let fixture = Fixture::with(TestAction::new().takes(std::time::Duration::from_millis(20)));
     let call = json!({"action": "test.act", "args": {}, "key": "k"});
-    world.wrap(call.clone()).await;
-    world.wrap(call).await;
-    let answered = world.events.answered();
+    fixture.wrap(call.clone()).await;
+    fixture.wrap(call).await;
+    let answered = fixture.events.answered();
     let [miss, hit] = answered.as_slice() else {
         panic!("{answered:?}")
     };
@@ -257,13 +261,13 @@ async fn the_reporter_receives_every_answer_with_its_cost() {
 }
 
 #[tokio::test]
-async fn the_reporter_receives_the_cost_of_a_failure() {
-    let act = Act::new().fails(Failure::new("boom", "boom"));
-    let world = World::with(act.takes(std::time::Duration::from_millis(5)));
-    world
+async fn reporter_receives_the_cost_of_a_failure() {
+    let test_action = TestAction::new().fails(Failure::new("boom", "boom"));
+    let fixture = Fixture::with(test_action.takes(std::time::Duration::from_millis(5)));
+    fixture
         .fails("cache.wrap", json!({"action": "test.act", "args": {}}))
         .await;
-    let answered = world.events.answered();
+    let answered = fixture.events.answered();
     let [failed] = answered.as_slice() else {
         panic!("{answered:?}")
     };
@@ -277,14 +281,14 @@ async fn an_error_result_is_failed_in_the_report_and_in_the_ledger() {
         json!({"success": false, "error": "no luck"}),
         json!({"error": "no luck"}),
     ] {
-        let world = World::with(Act::new().gives(answer));
-        world
+        let fixture = Fixture::with(TestAction::new().gives(answer));
+        fixture
             .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
             .await;
-        let answered = world.events.answered();
+        let answered = fixture.events.answered();
         let outcomes: Vec<_> = answered.iter().map(|one| one.outcome).collect();
         assert_eq!(outcomes, ["failed"]);
-        let ledger = world.runtime.cache.ledger();
+        let ledger = fixture.runtime.cache.ledger();
         ledger.flush().await;
         let totals = ledger.totals().unwrap();
         let [(_, _, totals)] = totals.as_slice() else {
@@ -295,27 +299,27 @@ async fn an_error_result_is_failed_in_the_report_and_in_the_ledger() {
 }
 
 #[tokio::test]
-async fn both_names_of_each_action_do_the_same() {
-    let world = World::with(Act::new());
+async fn both_names_of_each_action_are_equivalent() {
+    let fixture = Fixture::with(TestAction::new());
     let call = json!({"action": "test.act", "args": {}, "key": "k"});
-    world.ok("actions.cache_wrap", call.clone()).await;
-    let hit = world.ok("cache.wrap", call).await;
+    fixture.ok("actions.cache_wrap", call.clone()).await;
+    let hit = fixture.ok("cache.wrap", call).await;
     assert_eq!(fields(&hit)[..3], ["success", "result", "_cache_hit"]);
     assert_eq!(hit["_cache_hit"], true);
     let key = json!({"key": "k"});
-    let got = world.ok("actions.cache_get", key.clone()).await;
-    assert_eq!(got, world.ok("cache.get", key.clone()).await);
+    let got = fixture.ok("actions.cache_get", key.clone()).await;
+    assert_eq!(got, fixture.ok("cache.get", key.clone()).await);
     assert_eq!(got["found"], true);
     assert_eq!(
-        world.ok("actions.cache_invalidate", key).await["deleted_count"],
+        fixture.ok("actions.cache_invalidate", key).await["deleted_count"],
         1
     );
 }
 
 #[tokio::test]
 async fn hits_share_one_response() {
-    let world = World::with(Act::new());
-    let action = Arc::clone(world.runtime.actions.get("cache.wrap").unwrap());
+    let fixture = Fixture::with(TestAction::new());
+    let action = Arc::clone(fixture.runtime.actions.get("cache.wrap").unwrap());
     let with = json!({"action": "test.act", "args": {"x": [1, 2]}});
     let arguments = action
         .metadata()
@@ -323,7 +327,7 @@ async fn hits_share_one_response() {
         .unwrap();
     let mut responses = Vec::new();
     for _ in 0..3 {
-        let response = action.run_shared(arguments.clone(), &world.runtime).await;
+        let response = action.run_shared(arguments.clone(), &fixture.runtime).await;
         responses.push(response.unwrap());
     }
     assert_eq!(responses[0]["result"], responses[1]["result"]);

@@ -1,14 +1,14 @@
-//! What comes back from the cache, and what is never put there.
+//! Results that are stored, and results that are not.
 
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{Setup, World, is_hit, text};
+use crate::fixture::{Fixture, Setup, is_hit, text};
+use crate::test_actions::TestAction;
 
 /// A run whose only action gives `value`.
-fn giving(value: &Value) -> (World, Act) {
-    let act = Act::new().gives(value.clone());
-    (World::with(act.clone()), act)
+fn giving(value: &Value) -> (Fixture, TestAction) {
+    let test_action = TestAction::new().gives(value.clone());
+    (Fixture::with(test_action.clone()), test_action)
 }
 
 fn call() -> Value {
@@ -16,7 +16,7 @@ fn call() -> Value {
 }
 
 #[tokio::test]
-async fn nothing_scalars_and_lists_are_results_like_any_other() {
+async fn null_scalars_and_lists_are_stored_exactly() {
     for value in [
         json!(null),
         json!(false),
@@ -37,15 +37,15 @@ async fn nothing_scalars_and_lists_are_results_like_any_other() {
         json!({}),
         json!({"z": 1, "a": {"y": null, "b": []}, "": "empty"}),
     ] {
-        let (world, act) = giving(&value);
-        let miss = world.wrap(call()).await;
-        let front = world.wrap(call()).await;
-        let store = Setup::in_home_of(&world)
-            .with(act.clone())
+        let (fixture, test_action) = giving(&value);
+        let miss = fixture.wrap(call()).await;
+        let front = fixture.wrap(call()).await;
+        let store = Setup::in_home_of(&fixture)
+            .with(test_action.clone())
             .start()
             .wrap(call())
             .await;
-        assert_eq!(act.runs(), 1, "{value}");
+        assert_eq!(test_action.runs(), 1, "{value}");
         for response in [&miss, &front, &store] {
             assert_eq!(response["success"], true, "{value}");
             assert_eq!(response["result"], value);
@@ -71,15 +71,15 @@ async fn results_without_success_are_not_stored() {
         json!({}),
     ] {
         let value = json!({"success": unsuccessful, "data": 1});
-        let (world, act) = giving(&value);
+        let (fixture, test_action) = giving(&value);
         for runs in [1, 2] {
-            let response = world.wrap(call()).await;
+            let response = fixture.wrap(call()).await;
             assert_eq!(response["success"], false, "{value}");
             assert_eq!(response["result"], value);
             assert_eq!(response["_cache_stored"], false);
-            assert_eq!(act.runs(), runs);
+            assert_eq!(test_action.runs(), runs);
         }
-        assert!(world.entries().await.is_empty());
+        assert!(fixture.entries().await.is_empty());
     }
 }
 
@@ -92,10 +92,10 @@ async fn every_truthy_success_is_stored() {
         json!("false"),
         json!([0]),
     ] {
-        let (world, act) = giving(&json!({"success": successful, "error": "a warning"}));
-        assert_eq!(world.wrap(call()).await["success"], true, "{successful}");
-        assert!(is_hit(&world.wrap(call()).await));
-        assert_eq!(act.runs(), 1);
+        let (fixture, test_action) = giving(&json!({"success": successful, "error": "a warning"}));
+        assert_eq!(fixture.wrap(call()).await["success"], true, "{successful}");
+        assert!(is_hit(&fixture.wrap(call()).await));
+        assert_eq!(test_action.runs(), 1);
     }
 }
 
@@ -107,45 +107,45 @@ async fn an_error_without_a_success_field_is_not_stored() {
         json!(false),
         json!(""),
     ] {
-        let (world, act) = giving(&json!({"error": error, "data": 1}));
-        let response = world.wrap(call()).await;
+        let (fixture, test_action) = giving(&json!({"error": error, "data": 1}));
+        let response = fixture.wrap(call()).await;
         assert_eq!(response["_cache_stored"], false, "{error}");
         assert_eq!(
             text(&response, "_cache_reason"),
             "the result carries an error"
         );
-        assert!(!is_hit(&world.wrap(call()).await));
-        assert_eq!(act.runs(), 2);
+        assert!(!is_hit(&fixture.wrap(call()).await));
+        assert_eq!(test_action.runs(), 2);
     }
-    let (world, _) = giving(&json!({"error": null, "data": 1}));
-    world.wrap(call()).await;
-    assert!(is_hit(&world.wrap(call()).await), "null is no error");
+    let (fixture, _) = giving(&json!({"error": null, "data": 1}));
+    fixture.wrap(call()).await;
+    assert!(is_hit(&fixture.wrap(call()).await), "null is no error");
 }
 
 #[tokio::test]
-async fn a_failed_action_leaves_nothing_behind_and_runs_again() {
-    let act = Act::new().answers(|run, _| match run {
+async fn failed_action_stores_nothing_and_runs_again() {
+    let test_action = TestAction::new().answers(|run, _| match run {
         1 | 2 => Err(cachalot_workflow::Failure::transient("http_error", "503")),
         run => Ok(json!(run)),
     });
-    let world = World::with(act.clone());
+    let fixture = Fixture::with(test_action.clone());
     for _ in 0..2 {
-        world.fails("cache.wrap", call()).await;
-        assert!(world.entries().await.is_empty());
+        fixture.fails("cache.wrap", call()).await;
+        assert!(fixture.entries().await.is_empty());
     }
-    assert_eq!(world.wrap(call()).await["result"], 3);
-    assert!(is_hit(&world.wrap(call()).await));
+    assert_eq!(fixture.wrap(call()).await["result"], 3);
+    assert!(is_hit(&fixture.wrap(call()).await));
 }
 
 #[tokio::test]
-async fn a_result_too_deep_to_be_read_back_is_not_stored_and_still_returned() {
+async fn too_deep_result_is_returned_and_not_stored() {
     let mut deep = json!("bottom");
     for _ in 0..200 {
         deep = json!([deep]);
     }
-    let (world, act) = giving(&deep);
+    let (fixture, test_action) = giving(&deep);
     for runs in [1, 2] {
-        let response = world.wrap(call()).await;
+        let response = fixture.wrap(call()).await;
         assert_eq!(response["result"], deep);
         assert_eq!(
             response["_cache_stored"], false,
@@ -153,15 +153,15 @@ async fn a_result_too_deep_to_be_read_back_is_not_stored_and_still_returned() {
             response["_cache_reason"]
         );
         assert!(text(&response, "_cache_reason").contains("deep"));
-        assert_eq!(act.runs(), runs);
+        assert_eq!(test_action.runs(), runs);
     }
 }
 
 #[tokio::test]
-async fn a_result_too_large_to_keep_is_not_stored_and_still_returned() {
-    let act = Act::new().answers(|_, _| Ok(json!("x".repeat(65 << 20))));
-    let world = World::with(act.clone());
-    let response = world.wrap(call()).await;
+async fn too_large_result_is_returned_and_not_stored() {
+    let test_action = TestAction::new().answers(|_, _| Ok(json!("x".repeat(65 << 20))));
+    let fixture = Fixture::with(test_action.clone());
+    let response = fixture.wrap(call()).await;
     assert_eq!(text(&response, "result").len(), 65 << 20);
     assert_eq!(response["_cache_stored"], false);
     assert!(
@@ -169,17 +169,17 @@ async fn a_result_too_large_to_keep_is_not_stored_and_still_returned() {
         "{}",
         response["_cache_reason"]
     );
-    assert!(world.entries().await.is_empty());
+    assert!(fixture.entries().await.is_empty());
 }
 
 #[tokio::test]
 async fn a_result_of_several_megabytes_is_stored() {
     let value = json!({"text": "é".repeat(2 << 20), "list": (0..10_000).collect::<Vec<_>>()});
-    let (world, act) = giving(&value);
-    world.wrap(call()).await;
-    let again = Setup::in_home_of(&world)
+    let (fixture, test_action) = giving(&value);
+    fixture.wrap(call()).await;
+    let again = Setup::in_home_of(&fixture)
         .without_front()
-        .with(act.clone())
+        .with(test_action.clone())
         .start();
     let hit = again.wrap(call()).await;
     assert!(is_hit(&hit));
@@ -187,21 +187,21 @@ async fn a_result_of_several_megabytes_is_stored() {
 }
 
 #[tokio::test]
-async fn one_callers_copy_is_not_anothers() {
-    let (world, _) = giving(&json!({"list": [1]}));
-    world.wrap(call()).await;
-    let mut mine = world.wrap(call()).await;
+async fn every_caller_gets_its_own_copy() {
+    let (fixture, _) = giving(&json!({"list": [1]}));
+    fixture.wrap(call()).await;
+    let mut mine = fixture.wrap(call()).await;
     mine["result"]["list"].as_array_mut().unwrap().clear();
-    assert_eq!(world.wrap(call()).await["result"], json!({"list": [1]}));
+    assert_eq!(fixture.wrap(call()).await["result"], json!({"list": [1]}));
 }
 
 /// An entry whose answer is no JSON any more.
 #[tokio::test]
 async fn a_damaged_entry_is_a_miss_and_is_replaced() {
-    let (world, act) = giving(&json!({"data": "sound"}));
-    world.wrap(call()).await;
-    let store = world.runtime.store.clone().unwrap();
-    let mut record = world.entries().await.remove(0);
+    let (fixture, test_action) = giving(&json!({"data": "sound"}));
+    fixture.wrap(call()).await;
+    let store = fixture.runtime.store.clone().unwrap();
+    let mut record = fixture.entries().await.remove(0);
     let mut value = record.value.to_vec();
     let length = value.len();
     value[length - 5..].fill(b'?');
@@ -211,10 +211,10 @@ async fn a_damaged_entry_is_a_miss_and_is_replaced() {
         .settle()
         .await
         .unwrap();
-    let healed = world.wrap(call()).await;
+    let healed = fixture.wrap(call()).await;
     assert_eq!(healed["result"], json!({"data": "sound"}), "{healed}");
     assert!(!is_hit(&healed));
     assert_eq!(healed["_cache_stored"], true, "{healed}");
-    assert!(is_hit(&world.wrap(call()).await));
-    assert_eq!(act.runs(), 2);
+    assert!(is_hit(&fixture.wrap(call()).await));
+    assert_eq!(test_action.runs(), 2);
 }

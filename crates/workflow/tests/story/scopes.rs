@@ -1,21 +1,21 @@
-//! Who shares an entry.
+//! Scopes of entries.
 
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{Setup, World, is_hit, text};
+use crate::fixture::{Fixture, Setup, is_hit, text};
+use crate::test_actions::TestAction;
 
 fn scoped(scope: &str) -> Value {
     json!({"action": "test.act", "args": {"x": 1}, "scope": scope})
 }
 
-fn again(world: &World) -> Setup {
-    Setup::in_home_of(world).with(Act::new())
+fn again(fixture: &Fixture) -> Setup {
+    Setup::in_home_of(fixture).with(TestAction::new())
 }
 
 #[tokio::test]
-async fn run_is_one_run_of_one_agent() {
-    let one = World::with(Act::new());
+async fn run_scope_is_one_run_of_one_agent() {
+    let one = Fixture::with(TestAction::new());
     assert!(!is_hit(&one.wrap(scoped("run")).await));
     assert!(is_hit(&one.wrap(scoped("run")).await));
     assert!(!is_hit(
@@ -30,8 +30,8 @@ async fn run_is_one_run_of_one_agent() {
 }
 
 #[tokio::test]
-async fn agent_is_the_default_and_outlives_a_run() {
-    let one = World::with(Act::new());
+async fn agent_scope_is_the_default_and_survives_a_run() {
+    let one = Fixture::with(TestAction::new());
     one.wrap(json!({"action": "test.act", "args": {"x": 1}}))
         .await;
     assert!(is_hit(
@@ -48,7 +48,7 @@ async fn agent_is_the_default_and_outlives_a_run() {
 
 #[tokio::test]
 async fn workspace_scope_is_shared_by_all_agents_in_a_directory() {
-    let one = World::with(Act::new());
+    let one = Fixture::with(TestAction::new());
     let handle = one.wrap(scoped("workspace")).await["_cache_key"].clone();
     assert_eq!(handle.as_str().unwrap().split(':').count(), 3, "{handle}");
     assert!(is_hit(
@@ -64,8 +64,8 @@ async fn workspace_scope_is_shared_by_all_agents_in_a_directory() {
 }
 
 #[tokio::test]
-async fn user_is_a_person_and_needs_a_name() {
-    let nobody = World::with(Act::new());
+async fn user_scope_requires_a_user_name() {
+    let nobody = Fixture::with(TestAction::new());
     let failure = nobody.fails("cache.wrap", scoped("user")).await;
     assert_eq!(failure.kind, "validation_error");
     assert!(failure.message.contains("USER"), "{failure}");
@@ -82,7 +82,7 @@ async fn user_is_a_person_and_needs_a_name() {
 
 #[tokio::test]
 async fn key_prefix_false_means_global_scope() {
-    let one = World::with(Act::new());
+    let one = Fixture::with(TestAction::new());
     one.wrap(scoped("global")).await;
     let other = again(&one).agent("other").start();
     let unprefixed = json!({"action": "test.act", "args": {"x": 1}, "key_prefix": false});
@@ -99,44 +99,44 @@ async fn key_prefix_false_means_global_scope() {
 }
 
 #[tokio::test]
-async fn scopes_never_answer_for_each_other() {
-    let world = Setup::default()
+async fn scopes_never_share_entries() {
+    let fixture = Setup::default()
         .variable("USER", "ada")
-        .with(Act::new())
+        .with(TestAction::new())
         .start();
     for scope in ["run", "workspace", "agent", "user", "global"] {
-        assert!(!is_hit(&world.wrap(scoped(scope)).await), "{scope}");
+        assert!(!is_hit(&fixture.wrap(scoped(scope)).await), "{scope}");
     }
     for scope in ["run", "workspace", "agent", "user", "global"] {
-        assert!(is_hit(&world.wrap(scoped(scope)).await), "{scope}");
+        assert!(is_hit(&fixture.wrap(scoped(scope)).await), "{scope}");
     }
-    assert_eq!(world.entries().await.len(), 5);
+    assert_eq!(fixture.entries().await.len(), 5);
 }
 
 #[tokio::test]
-async fn of_several_entries_under_one_handle_get_shows_the_newest_and_invalidate_erases_all() {
-    let world = Setup::default()
+async fn get_returns_the_newest_of_one_handle_and_invalidate_erases_all() {
+    let fixture = Setup::default()
         .variable("USER", "ada")
-        .with(Act::new())
+        .with(TestAction::new())
         .start();
     let shared =
         |scope: &str| json!({"action": "test.act", "args": {}, "key": "k", "scope": scope});
-    world.wrap(shared("user")).await;
-    world.after(std::time::Duration::from_secs(1));
-    world.wrap(shared("global")).await;
+    fixture.wrap(shared("user")).await;
+    fixture.after(std::time::Duration::from_secs(1));
+    fixture.wrap(shared("global")).await;
     let key = json!({"key": "k", "key_prefix": false, "include_metadata": true});
-    let got = world.ok("cache.get", key.clone()).await;
+    let got = fixture.ok("cache.get", key.clone()).await;
     assert_eq!(got["value"]["run"], 2);
     assert_eq!(text(&got["metadata"], "_cache_scope"), "global");
     let key = json!({"key": "k", "key_prefix": false});
-    assert_eq!(world.invalidate(key).await["deleted_count"], 2);
+    assert_eq!(fixture.invalidate(key).await["deleted_count"], 2);
 }
 
 #[tokio::test]
-async fn get_shows_nothing_of_others_under_a_key_that_all_share() {
+async fn get_of_a_shared_key_hides_entries_of_other_users() {
     let ada = Setup::default()
         .variable("USER", "ada")
-        .with(Act::new())
+        .with(TestAction::new())
         .start();
     let shared =
         |scope: &str| json!({"action": "test.act", "args": {}, "key": "k", "scope": scope});
@@ -157,15 +157,15 @@ async fn get_shows_nothing_of_others_under_a_key_that_all_share() {
     assert_ne!(text(&got["metadata"], "_cache_scope"), "user:bob");
     bob.after(std::time::Duration::from_secs(1));
     bob.wrap(shared("global")).await;
-    for world in [&ada, &bob] {
-        let got = world.ok("cache.get", key.clone()).await;
+    for fixture in [&ada, &bob] {
+        let got = fixture.ok("cache.get", key.clone()).await;
         assert_eq!(text(&got["metadata"], "_cache_scope"), "global");
     }
 }
 
 #[tokio::test]
-async fn get_shows_entries_of_the_agent_in_the_key() {
-    let one = World::with(Act::new());
+async fn get_finds_entries_of_the_agent_in_the_key() {
+    let one = Fixture::with(TestAction::new());
     let wrapped = one
         .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
         .await;

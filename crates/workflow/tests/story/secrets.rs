@@ -1,4 +1,4 @@
-//! What must be used and never shown.
+//! Secrets are used and never shown.
 
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use cachalot_core::DigestKey;
 use cachalot_workflow::Failure;
 use serde_json::{Value, json};
 
-use crate::acts::Act;
-use crate::world::{Setup, World, is_hit, text};
+use crate::fixture::{Fixture, Setup, is_hit, text};
+use crate::test_actions::TestAction;
 
 const SECRET: &str = "hunter2/\"ü\"+tok en";
 
-fn guarded(act: &Act) -> World {
+fn guarded(test_action: &TestAction) -> Fixture {
     Setup::default()
         .secrets(&[SECRET])
-        .with(act.clone())
+        .with(test_action.clone())
         .start()
 }
 
-/// How the secret could be written.
+/// Spellings of the secret.
 fn spellings() -> Vec<String> {
     let quoted = serde_json::to_string(SECRET).unwrap();
     vec![
@@ -60,30 +60,30 @@ fn no_file_holds_a_secret(directory: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn secrets_are_keyed_and_reach_the_action_as_they_are() {
-    let act = Act::new().gives(json!("fine"));
-    let world = guarded(&act);
+async fn secrets_are_keyed_and_passed_unchanged_to_the_action() {
+    let test_action = TestAction::new().gives(json!("fine"));
+    let fixture = guarded(&test_action);
     let with = |token: &str| json!({"action": "test.act", "args": {"x": {"token": token}}});
-    assert!(!is_hit(&world.wrap(with(SECRET)).await));
-    assert!(is_hit(&world.wrap(with(SECRET)).await));
-    assert!(!is_hit(&world.wrap(with("another")).await));
+    assert!(!is_hit(&fixture.wrap(with(SECRET)).await));
+    assert!(is_hit(&fixture.wrap(with(SECRET)).await));
+    assert!(!is_hit(&fixture.wrap(with("another")).await));
     assert!(!is_hit(
-        &world.wrap(with(&format!("Bearer {SECRET}"))).await
+        &fixture.wrap(with(&format!("Bearer {SECRET}"))).await
     ));
-    assert_eq!(act.seen()[0]["x"]["token"], SECRET);
+    assert_eq!(test_action.seen()[0]["x"]["token"], SECRET);
 }
 
 #[tokio::test]
-async fn equal_secrets_hit_across_runs_and_other_secrets_do_not() {
-    let act = Act::new().gives(json!("fine"));
-    let world = guarded(&act);
+async fn equal_secrets_hit_across_runs_and_others_do_not() {
+    let test_action = TestAction::new().gives(json!("fine"));
+    let fixture = guarded(&test_action);
     let with = json!({"action": "test.act", "args": {"x": SECRET}});
-    let first = world.wrap(with.clone()).await;
-    let again = world
+    let first = fixture.wrap(with.clone()).await;
+    let again = fixture
         .end()
         .await
         .secrets(&["other", SECRET])
-        .with(act.clone())
+        .with(test_action.clone())
         .start();
     let hit = again.wrap(with).await;
     assert!(is_hit(&hit));
@@ -95,16 +95,16 @@ async fn equal_secrets_hit_across_runs_and_other_secrets_do_not() {
 }
 
 #[tokio::test]
-async fn a_handle_from_a_secret_cannot_verify_guesses() {
-    let act = Act::new().gives(json!("fine"));
+async fn handle_of_a_secret_cannot_verify_guesses() {
+    let test_action = TestAction::new().gives(json!("fine"));
     let with = json!({"action": "test.act", "args": {"x": SECRET}});
-    let sealed = guarded(&act).wrap(with.clone()).await;
-    let guess = World::with(act.clone()).wrap(with.clone()).await;
+    let sealed = guarded(&test_action).wrap(with.clone()).await;
+    let guess = Fixture::with(test_action.clone()).wrap(with.clone()).await;
     assert_ne!(
         sealed["_cache_key"], guess["_cache_key"],
         "without the digest key"
     );
-    let other_home = guarded(&act).wrap(with).await;
+    let other_home = guarded(&test_action).wrap(with).await;
     assert_ne!(
         sealed["_cache_key"], other_home["_cache_key"],
         "each home has its own"
@@ -112,42 +112,42 @@ async fn a_handle_from_a_secret_cannot_verify_guesses() {
 }
 
 #[tokio::test]
-async fn a_key_that_holds_a_secret_shows_its_digest() {
-    let act = Act::new().gives(json!("fine"));
-    let world = guarded(&act);
+async fn key_with_a_secret_shows_its_digest() {
+    let test_action = TestAction::new().gives(json!("fine"));
+    let fixture = guarded(&test_action);
     let key = format!("user:{SECRET}:docs");
     let with = json!({"action": "test.act", "args": {}, "key": key});
-    let response = world.wrap(with.clone()).await;
+    let response = fixture.wrap(with.clone()).await;
     let handle = text(&response, "_cache_key").to_owned();
     assert!(
         handle.starts_with("cache:tester:user:secret-") && handle.ends_with(":docs"),
         "{handle}"
     );
     holds_no_secret("the handle", handle.as_bytes());
-    assert!(is_hit(&world.wrap(with).await));
-    let got = world.get(&key).await;
+    assert!(is_hit(&fixture.wrap(with).await));
+    let got = fixture.get(&key).await;
     assert_eq!(
         (&got["found"], &got["metadata"]["_cache_key"]),
         (&json!(true), &json!(handle))
     );
     assert_eq!(
-        world.get(&handle).await["found"],
+        fixture.get(&handle).await["found"],
         true,
         "what is shown can be asked for"
     );
     let pattern = json!({"pattern": format!("user:{SECRET}:*"), "dry_run": true});
     assert_eq!(
-        world.invalidate(pattern).await["deleted_keys"],
+        fixture.invalidate(pattern).await["deleted_keys"],
         json!([handle])
     );
     assert_eq!(
-        world.invalidate(json!({"key": key})).await["deleted_keys"],
+        fixture.invalidate(json!({"key": key})).await["deleted_keys"],
         json!([handle])
     );
 }
 
 #[tokio::test]
-async fn a_result_that_holds_a_secret_is_returned_and_not_stored() {
+async fn result_with_a_secret_is_returned_and_not_stored() {
     for result in [
         json!(SECRET),
         json!({"echo": {"headers": [format!("Bearer {SECRET}")]}}),
@@ -155,10 +155,10 @@ async fn a_result_that_holds_a_secret_is_returned_and_not_stored() {
         json!("https://h/?q=hunter2%2F%22%C3%BC%22%2Btok%20en"),
         json!(serde_json::to_string(&json!({"token": SECRET})).unwrap()),
     ] {
-        let act = Act::new().gives(result.clone());
-        let world = guarded(&act);
+        let test_action = TestAction::new().gives(result.clone());
+        let fixture = guarded(&test_action);
         for runs in [1, 2] {
-            let response = world
+            let response = fixture
                 .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
                 .await;
             assert_eq!(response["result"], result);
@@ -167,14 +167,14 @@ async fn a_result_that_holds_a_secret_is_returned_and_not_stored() {
                 text(&response, "_cache_reason"),
                 "the answer holds a secret"
             );
-            assert_eq!(act.runs(), runs);
+            assert_eq!(test_action.runs(), runs);
         }
     }
 }
 
 #[tokio::test]
-async fn no_file_of_the_home_holds_a_secret() {
-    let act = Act::new().answers(|_, given| match given.get("model") {
+async fn no_file_contains_a_secret() {
+    let test_action = TestAction::new().answers(|_, given| match given.get("model") {
         Some(_) => Err(Failure::new("boom", format!("GET /?key={SECRET} failed"))),
         None if given.contains_key("y") => Ok(json!({"echo": SECRET})),
         None => Ok(json!("fine")),
@@ -184,8 +184,8 @@ async fn no_file_of_the_home_holds_a_secret() {
     let setup = Setup::default()
         .secrets(&[SECRET])
         .directory(files.path())
-        .with(act.clone());
-    let world = setup.variable("TOKEN", SECRET).start();
+        .with(test_action.clone());
+    let fixture = setup.variable("TOKEN", SECRET).start();
     let mut responses = Vec::new();
     for with in [
         json!({"args": {"x": SECRET}}),
@@ -206,12 +206,12 @@ async fn no_file_of_the_home_holds_a_secret() {
         call.as_object_mut()
             .unwrap()
             .extend(with.as_object().unwrap().clone());
-        responses.push(world.wrap(call).await);
+        responses.push(fixture.wrap(call).await);
     }
     let environment = json!({"command": ["true"], "environment": ["TOKEN"]});
-    world.wrapped("shell.run", environment).await;
-    world.ok("cache.get", json!({"key": SECRET})).await;
-    world
+    fixture.wrapped("shell.run", environment).await;
+    fixture.ok("cache.get", json!({"key": SECRET})).await;
+    fixture
         .invalidate(json!({"pattern": format!("none-{SECRET}*")}))
         .await;
     for response in &responses {
@@ -222,59 +222,59 @@ async fn no_file_of_the_home_holds_a_secret() {
     }
     holds_no_secret(
         "the report",
-        world.events.text().replace("\\\\", "\\").as_bytes(),
+        fixture.events.text().replace("\\\\", "\\").as_bytes(),
     );
-    holds_no_secret("the report", world.events.text().as_bytes());
+    holds_no_secret("the report", fixture.events.text().as_bytes());
     holds_no_secret(
         "a warning",
-        world.warnings.lock().unwrap().join("\n").as_bytes(),
+        fixture.warnings.lock().unwrap().join("\n").as_bytes(),
     );
     let mut cassette = Vec::new();
-    world
+    fixture
         .runtime
         .cache
         .export(&mut cassette, None)
         .await
         .unwrap();
     holds_no_secret("the cassette", &cassette);
-    world.runtime.cache.close().await;
-    assert!(!world.entries().await.is_empty());
+    fixture.runtime.cache.close().await;
+    assert!(!fixture.entries().await.is_empty());
     assert!(
-        no_file_holds_a_secret(world.home()) >= 4,
+        no_file_holds_a_secret(fixture.home()) >= 4,
         "memory, stamps, ledger, digest key"
     );
 }
 
 #[tokio::test]
-async fn tags_that_hold_a_secret_still_find_their_entries() {
-    let world = guarded(&Act::new().gives(json!("fine")));
+async fn tags_with_a_secret_still_match_their_entries() {
+    let fixture = guarded(&TestAction::new().gives(json!("fine")));
     let tag = format!("tenant-{SECRET}");
-    world
+    fixture
         .wrap(json!({"action": "test.act", "args": {}, "key": "k", "tags": [tag]}))
         .await;
     assert_eq!(
-        world.invalidate(json!({"tags": [tag]})).await["deleted_count"],
+        fixture.invalidate(json!({"tags": [tag]})).await["deleted_count"],
         1
     );
 }
 
 #[tokio::test]
 async fn secrets_in_failures_are_redacted() {
-    let act = Act::new().fails(Failure::new(
+    let test_action = TestAction::new().fails(Failure::new(
         "http_error",
         format!("401 for token {SECRET}"),
     ));
-    let world = guarded(&act);
-    let failure = world
+    let fixture = guarded(&test_action);
+    let failure = fixture
         .fails("cache.wrap", json!({"action": "test.act", "args": {}}))
         .await;
     assert_eq!(failure.message, "401 for token [secret]");
     let returning = json!({"action": "test.act", "args": {}, "on_error": "return"});
     assert_eq!(
-        text(&world.wrap(returning).await, "error"),
+        text(&fixture.wrap(returning).await, "error"),
         "401 for token [secret]"
     );
-    let explanation = world.why().await;
+    let explanation = fixture.why().await;
     assert_eq!(
         explanation.call.failure.as_deref(),
         Some("401 for token [secret]")
@@ -283,9 +283,9 @@ async fn secrets_in_failures_are_redacted() {
 
 #[tokio::test]
 async fn percent_encoded_secrets_in_urls_are_redacted() {
-    let world = guarded(&Act::new());
+    let fixture = guarded(&TestAction::new());
     let url = format!("http://127.0.0.1:1/{SECRET}?q={SECRET}");
-    let failure = world
+    let failure = fixture
         .fails(
             "cache.wrap",
             json!({"action": "http.get", "args": {"url": url}}),
@@ -295,58 +295,58 @@ async fn percent_encoded_secrets_in_urls_are_redacted() {
 }
 
 #[tokio::test]
-async fn failures_of_requests_and_files_do_not_contain_secrets() {
-    let world = guarded(&Act::new());
+async fn failures_of_requests_and_files_contain_no_secrets() {
+    let fixture = guarded(&TestAction::new());
     for with in [
         json!({"action": "http.get", "args": {"url": "http://127.0.0.1:1/", "params": {"q": SECRET}}}),
         json!({"action": "file.read", "args": {"path": SECRET}}),
     ] {
-        let failure = world.fails("cache.wrap", with).await;
+        let failure = fixture.fails("cache.wrap", with).await;
         holds_no_secret("a failure", failure.message.as_bytes());
     }
-    world.runtime.cache.close().await;
-    no_file_holds_a_secret(world.home());
+    fixture.runtime.cache.close().await;
+    no_file_holds_a_secret(fixture.home());
 }
 
 #[tokio::test]
-async fn an_explanation_shows_a_changed_secret_without_its_value() {
-    let act = Act::new().gives(json!("fine"));
-    let world = Setup::default()
+async fn explanation_of_a_changed_secret_hides_its_value() {
+    let test_action = TestAction::new().gives(json!("fine"));
+    let fixture = Setup::default()
         .secrets(&["first-secret", "other-secret"])
-        .with(act)
+        .with(test_action)
         .start();
     let with = |token: &str| json!({"action": "test.act", "args": {"x": token, "y": 1}});
-    world.wrap(with("first-secret")).await;
-    world.wrap(with("other-secret")).await;
-    let explanation = world.why().await;
+    fixture.wrap(with("first-secret")).await;
+    fixture.wrap(with("other-secret")).await;
+    let explanation = fixture.why().await;
     assert!(explanation.hidden_difference);
-    let told = format!("{explanation:?}");
+    let reported = format!("{explanation:?}");
     assert!(
-        !told.contains("first-secret") && !told.contains("other-secret"),
-        "{told}"
+        !reported.contains("first-secret") && !reported.contains("other-secret"),
+        "{reported}"
     );
 }
 
 #[tokio::test]
-async fn entries_keyed_by_a_secret_leave_home_only_with_the_digest_key() {
-    let act = Act::new().gives(json!("fine"));
-    let world = guarded(&act);
+async fn entries_keyed_by_a_secret_are_exported_only_with_the_digest_key() {
+    let test_action = TestAction::new().gives(json!("fine"));
+    let fixture = guarded(&test_action);
     let with = json!({"action": "test.act", "args": {"x": SECRET}});
     let plain = json!({"action": "test.act", "args": {"x": 1}});
-    world.wrap(with.clone()).await;
-    world.wrap(plain.clone()).await;
-    let warm = world.wrap(with.clone()).await;
+    fixture.wrap(with.clone()).await;
+    fixture.wrap(plain.clone()).await;
+    let warm = fixture.wrap(with.clone()).await;
     let mut without_key = Vec::new();
-    let exported = world
+    let exported = fixture
         .runtime
         .cache
         .export(&mut without_key, None)
         .await
         .unwrap();
     assert_eq!((exported.entries, exported.left_out), (1, 1));
-    let key: &DigestKey = world.runtime.secret_set.key().unwrap();
+    let key: &DigestKey = fixture.runtime.secret_set.key().unwrap();
     let mut with_key = Vec::new();
-    let exported = world
+    let exported = fixture
         .runtime
         .cache
         .export(&mut with_key, Some(key))
@@ -355,7 +355,7 @@ async fn entries_keyed_by_a_secret_leave_home_only_with_the_digest_key() {
     assert_eq!((exported.entries, exported.left_out), (2, 0));
 
     // At the other place the key that came along is laid down before the run begins.
-    let stopped = || Act::new().fails(Failure::new("stopped", "it is stopped"));
+    let stopped = || TestAction::new().fails(Failure::new("stopped", "it is stopped"));
     let reception = Setup::default().start();
     let imported = reception
         .runtime
@@ -390,20 +390,20 @@ async fn entries_keyed_by_a_secret_leave_home_only_with_the_digest_key() {
 }
 
 #[tokio::test]
-async fn the_ledger_masks_texts_that_look_like_credentials() {
-    let world = World::with(Act::new().gives(json!("fine")));
+async fn ledger_masks_credential_like_texts() {
+    let fixture = Fixture::with(TestAction::new().gives(json!("fine")));
     let token = "ghp_0123456789abcdefghijABCDEFGHIJ";
     let args = json!({"x": {"Authorization": "Bearer abcdefgh12345678"}, "y": token});
-    world.wrapped("test.act", args).await;
-    let explanation = world.why().await;
-    let told = serde_json::to_string(&explanation.call.input).unwrap();
+    fixture.wrapped("test.act", args).await;
+    let explanation = fixture.why().await;
+    let reported = serde_json::to_string(&explanation.call.input).unwrap();
     assert!(
-        !told.contains(token) && !told.contains("abcdefgh12345678"),
-        "{told}"
+        !reported.contains(token) && !reported.contains("abcdefgh12345678"),
+        "{reported}"
     );
-    world.runtime.cache.close().await;
+    fixture.runtime.cache.close().await;
     for file in ["memory.db.ledger", "memory.db.ledger-wal"] {
-        let bytes = std::fs::read(world.home().join(file)).unwrap_or_default();
+        let bytes = std::fs::read(fixture.home().join(file)).unwrap_or_default();
         assert!(
             !bytes
                 .windows(token.len())
@@ -414,10 +414,10 @@ async fn the_ledger_masks_texts_that_look_like_credentials() {
 }
 
 #[tokio::test]
-async fn a_secret_argument_does_not_keep_the_others_from_being_keyed() {
-    let world = guarded(&Act::new().gives(json!("fine")));
+async fn secret_argument_does_not_hide_other_keyed_arguments() {
+    let fixture = guarded(&TestAction::new().gives(json!("fine")));
     let with = |y: Value| json!({"action": "test.act", "args": {"x": SECRET, "y": y}});
-    assert!(!is_hit(&world.wrap(with(json!(1))).await));
-    assert!(!is_hit(&world.wrap(with(json!(2))).await));
-    assert!(is_hit(&world.wrap(with(json!(1))).await));
+    assert!(!is_hit(&fixture.wrap(with(json!(1))).await));
+    assert!(!is_hit(&fixture.wrap(with(json!(2))).await));
+    assert!(is_hit(&fixture.wrap(with(json!(1))).await));
 }

@@ -1,6 +1,6 @@
 //! Items of the checklists that have no test here, and why.
 
-/// What is not tested here, and why: `(item, reason)`.
+/// Items that are not tested here, with the reason: `(item, reason)`.
 pub(crate) const SKIPPED: &[(&str, &str)] = &[
     (
         "AC-12, S3, GCS and Azure",
@@ -90,7 +90,7 @@ pub(crate) const SKIPPED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn nothing_is_skipped_twice_or_without_a_reason() {
+fn skipped_items_are_unique_and_have_a_reason() {
     let mut items: Vec<&str> = SKIPPED.iter().map(|(item, _)| *item).collect();
     items.sort_unstable();
     items.dedup();

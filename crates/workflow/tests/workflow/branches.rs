@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::world::{World, fails, fields, run};
+use crate::fixture::{Fixture, fails, fields, run};
 
 const PARALLEL: &str = "
 nodes:
@@ -21,9 +21,9 @@ edges:
 ";
 
 #[tokio::test]
-async fn parallel_branches_run_at_the_same_time_and_meet() {
-    let world = World::new();
-    let state = world.run(PARALLEL, json!({})).await.unwrap();
+async fn parallel_branches_run_concurrently_and_join() {
+    let fixture = Fixture::new();
+    let state = fixture.run(PARALLEL, json!({})).await.unwrap();
     assert_eq!(
         state["joined"],
         json!([
@@ -36,15 +36,15 @@ async fn parallel_branches_run_at_the_same_time_and_meet() {
         fields(&state, &["x", "from", "last"]),
         json!([1, "<unset>", true])
     );
-    assert_eq!(world.told.most_running.load(Ordering::SeqCst), 1 + 1);
+    assert_eq!(fixture.reported.most_running.load(Ordering::SeqCst), 1 + 1);
     assert_eq!(
-        world.told.started(),
+        fixture.reported.started(),
         ["prepare", "slow", "quick", "then", "join", "last"]
     );
 }
 
 #[tokio::test]
-async fn a_failed_branch_is_in_the_results_at_the_fan_in() {
+async fn failed_branch_is_in_the_fan_in_results() {
     let text = "
 nodes:
   - {name: s}
@@ -70,7 +70,7 @@ edges:
 }
 
 #[tokio::test]
-async fn branches_within_branches_meet_first_at_their_own_node() {
+async fn nested_branches_join_at_their_own_node() {
     let text = "
 nodes:
   - {name: s}
@@ -122,14 +122,14 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_branch_per_item_bounded_and_in_order() {
-    let world = World::new();
+async fn dynamic_branches_are_bounded_and_ordered() {
+    let fixture = Fixture::new();
     let input = json!({"waits": [40, 30, 20, 10], "base": {"b": 1}});
-    let state = world
+    let state = fixture
         .run(&fan_out("    max_concurrency: 2\n    output: all"), input)
         .await
         .unwrap();
-    assert_eq!(world.told.most_running.load(Ordering::SeqCst), 2);
+    assert_eq!(fixture.reported.most_running.load(Ordering::SeqCst), 2);
     let results = state["parallel_results"].as_array().unwrap();
     assert_eq!(results.len(), 4);
     assert_eq!(
@@ -140,15 +140,15 @@ async fn a_branch_per_item_bounded_and_in_order() {
         })
     );
     assert_eq!(state["all"], state["parallel_results"]);
-    assert!(!world.told.started().contains(&"skipped".to_owned()));
-    assert!(world.told.shown().contains(&"% each: 4/4".to_owned()));
+    assert!(!fixture.reported.started().contains(&"skipped".to_owned()));
+    assert!(fixture.reported.shown().contains(&"% each: 4/4".to_owned()));
 }
 
 #[tokio::test]
-async fn a_branch_that_fails_is_recorded_with_its_item() {
+async fn failed_branch_is_recorded_with_its_item() {
     let input = json!({"waits": [30, 5, 10], "base": 0});
-    let world = World::new();
-    let state = world.run(&fan_out(""), input.clone()).await.unwrap();
+    let fixture = Fixture::new();
+    let state = fixture.run(&fan_out(""), input.clone()).await.unwrap();
     let results = state["parallel_results"].as_array().unwrap();
     let outcomes: Vec<&Value> = results.iter().map(|r| &r["success"]).collect();
     assert_eq!(outcomes, [true, false, true]);
@@ -159,15 +159,15 @@ async fn a_branch_that_fails_is_recorded_with_its_item() {
             "error": "failure 1 of {\"got\":1,\"base\":0}", "error_type": "broken",
         })
     );
-    assert_eq!(world.told.dropped.load(Ordering::SeqCst), 0);
+    assert_eq!(fixture.reported.dropped.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
-async fn with_fail_fast_no_branch_starts_after_a_failure_and_the_run_continues() {
-    let world = World::new();
+async fn fail_fast_starts_no_further_branches_and_the_run_continues() {
+    let fixture = Fixture::new();
     let input = json!({"waits": [20, 5, 30, 40], "base": 0});
     let text = fan_out("    fail_fast: true\n    max_concurrency: 2");
-    let state = world.run(&text, input).await.unwrap();
+    let state = fixture.run(&text, input).await.unwrap();
     let results = state["parallel_results"].as_array().unwrap();
     // The first branch ran when the second one failed, and went on to its end.
     let outcomes: Vec<Value> = results
@@ -191,12 +191,12 @@ async fn with_fail_fast_no_branch_starts_after_a_failure_and_the_run_continues()
             "error_type": "cancelled",
         })
     );
-    assert_eq!(world.told.runs.load(Ordering::SeqCst), 2);
-    assert!(world.told.started().contains(&"join".to_owned()));
+    assert_eq!(fixture.reported.runs.load(Ordering::SeqCst), 2);
+    assert!(fixture.reported.started().contains(&"join".to_owned()));
 }
 
 #[tokio::test]
-async fn items_are_a_list_and_null_is_an_empty_one() {
+async fn items_must_be_a_list_and_null_is_empty() {
     let failure = fails(&fan_out(""), json!({"waits": "text"})).await;
     assert_eq!(failure.message, "`items` is text: expected a list");
     for (text, input) in [
@@ -210,7 +210,7 @@ async fn items_are_a_list_and_null_is_an_empty_one() {
 }
 
 #[tokio::test]
-async fn templates_read_the_state_of_a_branch_from_its_result() {
+async fn templates_read_branch_states_from_results() {
     let text = "
 nodes:
   - {name: begin, run: '{\"x\": 1, \"success\": \"mine\"}'}
@@ -246,20 +246,20 @@ edges:
 
 #[tokio::test]
 async fn dropping_a_run_cancels_running_branches() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let text = fan_out("");
-    let run = world.run(&text, json!({"waits": [60_000, 60_000], "base": 0}));
+    let run = fixture.run(&text, json!({"waits": [60_000, 60_000], "base": 0}));
     assert!(
         tokio::time::timeout(Duration::from_millis(10), run)
             .await
             .is_err()
     );
-    assert_eq!(world.told.dropped.load(Ordering::SeqCst), 2);
+    assert_eq!(fixture.reported.dropped.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
-async fn each_branch_is_tried_again_by_itself() {
-    let world = World::new();
+async fn each_branch_is_retried_separately() {
+    let fixture = Fixture::new();
     let text = "
 nodes:
   - name: each
@@ -272,7 +272,7 @@ nodes:
       on_error: {mode: retry, retry_delay: 0}
   - {name: join, fan_in: true}
 ";
-    let state = world.run(text, json!({})).await.unwrap();
+    let state = fixture.run(text, json!({})).await.unwrap();
     let results: Vec<&Value> = state["parallel_results"]
         .as_array()
         .unwrap()
@@ -280,11 +280,11 @@ nodes:
         .map(|r| &r["result"])
         .collect();
     assert_eq!(results, [1, 2]);
-    assert_eq!(world.told.runs.load(Ordering::SeqCst), 4);
+    assert_eq!(fixture.reported.runs.load(Ordering::SeqCst), 4);
 }
 
 #[tokio::test]
-async fn a_fan_out_may_have_steps_or_inline_code() {
+async fn fan_out_accepts_steps_and_inline_code() {
     for branch in [
         "steps: [{run: '{\"a\": of_item}'}, {run: '{\"b\": [of_a]}'}]",
         "run: '{\"a\": of_item, \"b\": [of_item]}'",

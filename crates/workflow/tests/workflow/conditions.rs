@@ -29,7 +29,7 @@ fn holds(condition: &str) -> Result<bool, String> {
 }
 
 #[test]
-fn an_assignment_is_not_a_comparison() {
+fn assignment_in_a_condition_is_a_problem() {
     for (condition, column, comparison) in [
         ("a = 1", 3, "a == 1"),
         ("state.a='x' and b", 8, "state.a=='x' and b"),
@@ -57,7 +57,7 @@ fn an_assignment_is_not_a_comparison() {
 }
 
 #[test]
-fn conditions() {
+fn conditions_are_evaluated_as_documented() {
     for condition in [
         "true",
         "'true'",
@@ -207,7 +207,7 @@ fn value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_value_comes_through_a_template_as_it_is(value in value()) {
+    fn every_value_is_rendered_exactly(value in value()) {
         let state = State::new(Map::from_iter([("x".to_owned(), value.clone())]));
         // The second goes through the engine, the first need not.
         for text in ["{{ state.x }}", "{{ [state.x][0] }}", "{{ (state).x | default(1) }}"] {
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_prepares_or_is_a_problem(text in "[{}%#|'\"a-z. $\\[\\]()-]{0,40}") {
+    fn arbitrary_templates_do_not_panic(text in "[{}%#|'\"a-z. $\\[\\]()-]{0,40}") {
         let _ = render_yaml(&quoted(&text), TemplateUse::ARGUMENTS);
         let _ = holds(&quoted(&text));
     }

@@ -9,8 +9,8 @@ use axum::routing::any;
 use cachalot_workflow::actions::builtin;
 use serde_json::{Value, json};
 
-use crate::stand_ins::Server;
-use crate::world::World;
+use crate::fakes::Server;
+use crate::fixture::Fixture;
 
 /// A server that says what it was asked for, and redirects from `/to/…`.
 fn server() -> Server {
@@ -56,8 +56,8 @@ impl Hosts {
         input: Value,
         settings: Value,
     ) -> Result<Value, String> {
-        let mut world = World::new();
-        let runtime = Arc::get_mut(&mut world.runtime).unwrap();
+        let mut fixture = Fixture::new();
+        let runtime = Arc::get_mut(&mut fixture.runtime).unwrap();
         runtime.actions = Arc::new(builtin());
         runtime
             .environment
@@ -75,7 +75,7 @@ nodes:
             self.trusted,
             json!({ "page": page }),
         );
-        let ran = world.run(&text, input).await;
+        let ran = fixture.run(&text, input).await;
         ran.map_err(|failure| format!("{}: {}", failure.kind, failure.message))
     }
 }
@@ -85,7 +85,7 @@ fn get(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn hosts_that_the_author_or_the_user_named_are_requested() {
+async fn hosts_from_the_file_or_the_input_are_requested() {
     let hosts = hosts();
     let trusted = &hosts.trusted;
     let (input, bare) = (
@@ -125,7 +125,7 @@ async fn hosts_that_the_author_or_the_user_named_are_requested() {
 }
 
 #[tokio::test]
-async fn a_host_from_the_state_is_not_requested() {
+async fn host_from_the_state_is_refused() {
     let hosts = hosts();
     let (trusted, other) = (&hosts.trusted, &hosts.other);
     let name = other.trim_start_matches("http://");
@@ -179,7 +179,7 @@ async fn a_host_from_the_state_is_not_requested() {
 }
 
 #[tokio::test]
-async fn a_list_of_allowed_hosts_is_exhaustive() {
+async fn allowed_hosts_list_is_exhaustive() {
     let hosts = hosts();
     let (trusted, other) = (&hosts.trusted, &hosts.other);
     let listed = |url: &str, list: &str| {
@@ -209,7 +209,7 @@ async fn a_list_of_allowed_hosts_is_exhaustive() {
 }
 
 #[tokio::test]
-async fn redirects_lead_elsewhere_only_if_nothing_of_the_call_comes_from_the_state() {
+async fn redirects_to_other_hosts_require_a_call_without_state() {
     let hosts = hosts();
     let (trusted, other) = (&hosts.trusted, &hosts.other);
     let typed = get(&format!("{trusted}/to/{trusted}/x"));
@@ -240,7 +240,7 @@ async fn redirects_lead_elsewhere_only_if_nothing_of_the_call_comes_from_the_sta
 }
 
 #[test]
-fn allowed_hosts_are_written_out() {
+fn allowed_hosts_must_be_literal() {
     let problems = |list: &str| {
         let text = format!(
             "nodes:\n  - {{name: get, uses: http.get, with: {{url: 'https://a.example', allowed_hosts: {list}}}}}\n"
@@ -254,7 +254,7 @@ fn allowed_hosts_are_written_out() {
         );
         loaded
             .err()
-            .map_or_else(String::new, |problems| crate::world::shown(&problems))
+            .map_or_else(String::new, |problems| crate::fixture::shown(&problems))
     };
     assert_eq!(problems("[a.example, '*.b.example']"), "");
     for list in [

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::world::{World, fails, fields, run};
+use crate::fixture::{Fixture, fails, fields, run};
 
 #[tokio::test]
 async fn transient_failures_are_retried_with_growing_delays() {
@@ -21,13 +21,13 @@ nodes:
 "
         )
     };
-    let world = World::new();
+    let fixture = Fixture::new();
     let began = Instant::now();
-    let state = world.run(&text(3, ""), json!({})).await.unwrap();
+    let state = fixture.run(&text(3, ""), json!({})).await.unwrap();
     assert_eq!(state["got"], json!(1));
     assert!(began.elapsed() >= Duration::from_millis(5 + 15 + 45));
     assert_eq!(
-        world.told.shown(),
+        fixture.reported.shown(),
         [
             "+ flaky",
             "~ flaky: 2 after 5ms",
@@ -43,26 +43,26 @@ nodes:
 }
 
 #[tokio::test]
-async fn permanent_failures_are_retried_only_if_their_kind_is_named() {
+async fn permanent_failures_are_retried_only_if_listed() {
     let text = |more: &str| {
         format!("
 nodes:
   - {{name: a, uses: test.echo, with: {{value: 1, fails: 1}}, on_error: {{max_retries: 2, retry_delay: 0{more}}}}}
 ")
     };
-    let world = World::new();
-    world.run(&text(""), json!({})).await.unwrap_err();
-    assert_eq!(world.told.runs.load(Ordering::SeqCst), 1);
-    let world = World::new();
-    world
+    let fixture = Fixture::new();
+    fixture.run(&text(""), json!({})).await.unwrap_err();
+    assert_eq!(fixture.reported.runs.load(Ordering::SeqCst), 1);
+    let fixture = Fixture::new();
+    fixture
         .run(&text(", retryable_errors: [broken]"), json!({}))
         .await
         .unwrap();
-    assert_eq!(world.told.runs.load(Ordering::SeqCst), 2);
+    assert_eq!(fixture.reported.runs.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
-async fn a_failure_is_raised_left_in_the_state_or_taken_care_of() {
+async fn on_error_raises_keeps_the_error_or_uses_a_fallback() {
     let text = |on_error: &str| {
         format!(
             "
@@ -84,7 +84,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_step_may_fail_gracefully_inside_its_node() {
+async fn graceful_step_failure_continues_its_node() {
     let text = "
 nodes:
   - name: all
@@ -98,8 +98,8 @@ nodes:
 }
 
 #[tokio::test]
-async fn inline_code_prints_and_points_to_its_line_when_it_fails() {
-    let world = World::new();
+async fn inline_code_failure_has_printed_text_and_its_line() {
+    let fixture = Fixture::new();
     let text = "
 nodes:
   - name: code
@@ -107,27 +107,27 @@ nodes:
       print(\"hello\")
       fail
 ";
-    let failure = world.run(text, json!({})).await.unwrap_err();
+    let failure = fixture.run(text, json!({})).await.unwrap_err();
     assert_eq!(
         failure.place.as_ref().unwrap().to_string(),
         "agent.yaml:6:7"
     );
     assert_eq!(
-        world.told.shown(),
+        fixture.reported.shown(),
         ["+ code", "> code: hello", "! code: it failed"]
     );
 }
 
 #[tokio::test]
-async fn no_failure_and_no_event_shows_a_secret() {
-    let world = World::new();
+async fn failures_and_events_contain_no_secret() {
+    let fixture = Fixture::new();
     let text = "
 nodes:
   - {name: a, uses: test.echo, with: {value: 'x {{ secrets.TOKEN }}', fails: 1}, on_error: {mode: graceful}}
   - {name: b, uses: test.echo, with: {value: '{{ secrets.TOKEN + 1 }}'}}
 ";
-    let failure = world.run(text, json!({})).await.unwrap_err();
-    let told = format!("{failure:?} {:?}", world.told.shown());
-    assert!(!told.contains("hunter2"), "{told}");
-    assert!(told.contains("[secret]"), "{told}");
+    let failure = fixture.run(text, json!({})).await.unwrap_err();
+    let reported = format!("{failure:?} {:?}", fixture.reported.shown());
+    assert!(!reported.contains("hunter2"), "{reported}");
+    assert!(reported.contains("[secret]"), "{reported}");
 }

@@ -13,7 +13,7 @@ use cachalot_workflow::codes;
 use cachalot_workflow::format::{self, Agent, Language};
 use serde_json::json;
 
-use crate::world::{EventLog, registry, shown};
+use crate::fixture::{EventLog, registry, shown};
 
 fn environment() -> BTreeMap<String, String> {
     [
@@ -50,15 +50,15 @@ fn load_with(registry: &cachalot_workflow::Registry, text: &str) -> Result<Agent
     })
 }
 
-/// What is told must be exactly this, line by line; a file without problems is told nothing of.
+/// Asserts the exact problems, line by line; none for a valid file.
 #[track_caller]
 fn problems(text: &str, expected: &[&str]) {
-    let told = match load(text) {
+    let reported = match load(text) {
         Ok(_) => String::new(),
-        Err(told) => told,
+        Err(reported) => reported,
     };
-    let told: Vec<&str> = told.lines().collect();
-    assert_eq!(told, expected, "in:\n{text}");
+    let reported: Vec<&str> = reported.lines().collect();
+    assert_eq!(reported, expected, "in:\n{text}");
 }
 
 /// The remedy for a file without nodes.
@@ -67,14 +67,18 @@ const A_NODE: &str = "write the nodes below `nodes:` as a list, each with a name
 /// The same, of a file whose actions are those that come with the program.
 #[track_caller]
 fn real_problems(text: &str, expected: &[&str]) {
-    let told = load_with(&actions::builtin(), text)
+    let reported = load_with(&actions::builtin(), text)
         .err()
         .unwrap_or_default();
-    assert_eq!(told.lines().collect::<Vec<_>>(), expected, "in:\n{text}");
+    assert_eq!(
+        reported.lines().collect::<Vec<_>>(),
+        expected,
+        "in:\n{text}"
+    );
 }
 
 #[test]
-fn a_small_file_loads() {
+fn minimal_file_loads() {
     let agent = load("name: n\ndescription: d\nversion: 1.10\nstate_schema: {a: str}\nnodes: [{name: a, description: x}]\n").unwrap();
     assert_eq!(agent.name.as_deref(), Some("n"));
     assert_eq!(agent.version.as_deref(), Some("1.1"));
@@ -83,7 +87,7 @@ fn a_small_file_loads() {
 }
 
 #[test]
-fn the_top_level() {
+fn top_level_keys_are_checked() {
     problems(
         "[a]",
         &[
@@ -156,7 +160,7 @@ fn config_without_effect_is_accepted() {
 }
 
 #[test]
-fn keys_that_are_indented_too_far() {
+fn too_deeply_indented_keys_are_reported() {
     for (text, expected) in [
         (
             "nodes:\n  - name: a\n    uses: csv.parse\n      with: {text: x}\n",
@@ -200,7 +204,7 @@ fn keys_that_are_indented_too_far() {
 }
 
 #[test]
-fn other_names_of_parameters() {
+fn aliases_of_parameters_are_checked() {
     real_problems(
         "nodes:\n  - name: a\n    uses: csv.parse\n    with: {text: x, has_header: 3}\n  - name: b\n    uses: csv.parse\n    with: {text: x, header: true, has_header: true}\n  - name: c\n    uses: csv.parse\n    with: {text: x, has_headers: true}\n",
         &[
@@ -212,7 +216,7 @@ fn other_names_of_parameters() {
 }
 
 #[test]
-fn names_of_nodes() {
+fn node_names_are_checked() {
     problems(
         "nodes:\n- {name: a}\n- {name: a}\n- {name: __end__}\n- {run: x}\n- 7\n",
         &[
@@ -225,7 +229,7 @@ fn names_of_nodes() {
 }
 
 #[test]
-fn actions_and_their_arguments() {
+fn actions_and_arguments_are_checked() {
     problems(
         "nodes:
 - {name: a, uses: test.ecko}
@@ -259,7 +263,7 @@ fn actions_and_their_arguments() {
 }
 
 #[test]
-fn templates_in_a_file() {
+fn templates_are_checked_at_load() {
     problems(
         "nodes:
 - name: a
@@ -282,7 +286,7 @@ fn templates_in_a_file() {
 }
 
 #[test]
-fn goto_and_edges() {
+fn goto_and_edges_are_checked() {
     problems(
         "nodes:
 - {name: ask, goto: aks}
@@ -315,7 +319,7 @@ edges:
 }
 
 #[test]
-fn fan_outs_and_where_they_meet() {
+fn fan_outs_and_fan_ins_are_checked() {
     problems(
         "nodes:
 - {name: s}
@@ -356,7 +360,7 @@ fn items_are_a_list_or_a_template() {
 }
 
 #[test]
-fn loops_steps_and_types() {
+fn loops_steps_and_types_are_checked() {
     problems(
         "nodes:
 - {name: l, type: while_loop, max_iterations: 1001, body: [{type: while_loop, condition: x}]}
@@ -391,7 +395,7 @@ fn loops_steps_and_types() {
 }
 
 #[test]
-fn blocks_of_lua() {
+fn lua_blocks_are_checked() {
     problems(
         "nodes:
 - name: q
@@ -422,7 +426,7 @@ fn blocks_of_lua() {
 }
 
 #[test]
-fn programs_in_place_of_models() {
+fn shell_providers_are_checked() {
     let text = "settings:
   llm:
     shell_providers:
@@ -434,9 +438,9 @@ nodes:
 - {name: c, uses: llm.call, with: {provider: shell, shell_provider: yours, prompt: x}}
 - {name: d, uses: llm.call, with: {provider: shell, shell_provider: '{{ state.x }}', prompt: x}}
 ";
-    let told = load_with(&actions::builtin(), text).unwrap_err();
+    let reported = load_with(&actions::builtin(), text).unwrap_err();
     assert_eq!(
-        told.lines().collect::<Vec<_>>(),
+        reported.lines().collect::<Vec<_>>(),
         [
             "a.yaml:4:51: `stdin_mode: file`, and no argument holds the path [bad-value]; put `{input_file}` where the program takes the path of its input",
             "a.yaml:4:66: `timeout` is 0 [out-of-range]; write a positive number of seconds",
@@ -522,7 +526,7 @@ nodes: [{name: a}]
 }
 
 #[test]
-fn settings_are_claimed_by_their_rooms() {
+fn settings_keys_are_checked() {
     problems(
         "settings:
   ltm: {pth: x, path: a}
@@ -551,7 +555,7 @@ nodes: [{name: a}]
 }
 
 #[test]
-fn the_codes_are_listed_once_each() {
+fn problem_codes_are_unique() {
     let mut codes: Vec<&str> = codes::ALL.iter().map(|(code, _)| *code).collect();
     let count = codes.len();
     codes.sort_unstable();
@@ -561,7 +565,7 @@ fn the_codes_are_listed_once_each() {
 }
 
 #[test]
-fn the_first_and_the_last_of_the_storys_examples_load() {
+fn first_and_last_example_of_the_story_load() {
     let registry = actions::builtin();
     let extraction = "
 name: document_extraction_agent
@@ -624,7 +628,7 @@ nodes:
 }
 
 #[test]
-fn the_runner_of_a_block_is_python3_if_it_asks_else_the_commands_else_the_files() {
+fn runner_of_a_block_is_its_own_then_command_line_then_file() {
     const NODES: &str = "
 nodes:
   - {name: plain, run: pass}
@@ -683,7 +687,7 @@ nodes:
 }
 
 #[test]
-fn a_cycle_that_nothing_leads_out_of_is_named() {
+fn endless_cycle_is_a_problem() {
     const HELP: &str = "let one of them lead out: `goto: [{if: …, to: …}, {to: __end__}]`; or repeat the steps in a `while_loop`";
     let endless = |place: &str, cycle: &str| {
         format!("{place}: the run never leaves these nodes: {cycle} [endless-cycle]; {HELP}")
@@ -718,7 +722,7 @@ fn a_cycle_that_nothing_leads_out_of_is_named() {
 }
 
 #[test]
-fn a_constant_may_stand_in_code() {
+fn constant_is_accepted_in_code() {
     let written = "variables: {limit: 3}\nnodes:\n- name: a\n  run: |\n    x = [1, 2][:${limit}]\n    return {'y': x}\n";
     assert_eq!(shown(&load(written).unwrap().warnings), "");
     problems(
@@ -728,7 +732,7 @@ fn a_constant_may_stand_in_code() {
 }
 
 #[test]
-fn a_template_in_code_is_a_warning() {
+fn template_in_code_is_a_warning() {
     let warnings = |text: &str| shown(&load(text).unwrap().warnings);
     assert_eq!(
         warnings("nodes:\n- name: a\n  run: |\n    x = 1\n    y = '{{ state.x }}'\n"),
@@ -746,7 +750,7 @@ fn a_template_in_code_is_a_warning() {
 }
 
 #[test]
-fn an_unknown_runner_is_refused_with_the_two_that_there_are() {
+fn unknown_runner_is_refused_with_the_supported_ones() {
     problems(
         "settings:\n  python: {runner: python}\nnodes: [{name: a}]\n",
         &["a.yaml:2:20: `runner` cannot be `python` [bad-value]; did you mean `python3`?"],
@@ -782,7 +786,7 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn keys_that_change_no_result_are_warnings() {
+fn keys_without_effect_are_warnings() {
     let text = r"
 settings:
   auto_trace: true
@@ -815,17 +819,17 @@ edges:
 }
 
 #[test]
-fn a_model_in_this_process_is_no_warning() {
+fn in_process_model_is_refused() {
     let local = "settings: {llm: {backend: local}}\nnodes: [{name: a, uses: cache.wrap, with: {action: llm.call, args: {}}}]";
-    let told = load(local).unwrap_err();
+    let reported = load(local).unwrap_err();
     assert!(
-        told.contains("a.yaml:1:27: no model is loaded into this process: prompts would leave this machine [unsupported]"),
-        "{told}"
+        reported.contains("a.yaml:1:27: no model is loaded into this process: prompts would leave this machine [unsupported]"),
+        "{reported}"
     );
 }
 
 #[test]
-fn an_api_key_is_read_from_the_variable_that_it_names() {
+fn api_key_is_read_from_the_named_variable() {
     for key in ["${UNSET_KEY}", "${UNSET_KEY:-}"] {
         let text = format!("settings: {{llm: {{api_key: \"{key}\"}}}}\nnodes: [{{name: a}}]");
         let agent = load(&text).unwrap();
@@ -840,7 +844,7 @@ fn an_api_key_is_read_from_the_variable_that_it_names() {
 }
 
 #[test]
-fn a_memory_that_is_not_there_is_a_warning_if_nothing_uses_it() {
+fn unsupported_store_is_a_warning_if_unused() {
     let file = |uses: &str| {
         format!(
             "settings: {{ltm: {{backend: hierarchical, catalog: {{url: x}}}}}}\nnodes: [{{name: a, {uses}}}]"
@@ -863,7 +867,7 @@ fn a_memory_that_is_not_there_is_a_warning_if_nothing_uses_it() {
         let found = load(&text).map(|agent| (agent.settings.memory.backend, agent.warnings));
         match found {
             Ok(found) => assert_eq!(found, (Some("hierarchical".to_owned()), vec![])),
-            Err(told) => assert!(!told.contains("no-effect"), "{told}"),
+            Err(reported) => assert!(!reported.contains("no-effect"), "{reported}"),
         }
     }
 }

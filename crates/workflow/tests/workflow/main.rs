@@ -1,13 +1,14 @@
 //! Templates, agent files and the run loop.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../stand_ins/mod.rs"]
-mod stand_ins;
+#[path = "../fakes/mod.rs"]
+mod fakes;
 
 mod branches;
 mod conditions;
 mod destinations;
 mod failures;
+mod fixture;
 mod format;
 mod models;
 mod plan;
@@ -18,4 +19,3 @@ mod schema;
 mod session;
 mod subgraphs;
 mod templates;
-mod world;

@@ -11,19 +11,19 @@ use cachalot_workflow::graph::PlannedOutcome;
 use cachalot_workflow::report::Event;
 use serde_json::{Value, json};
 
-use crate::stand_ins::provider::configure;
-use crate::stand_ins::{Provider, TestAgentHost};
-use crate::world::World;
+use crate::fakes::provider::configure;
+use crate::fakes::{Provider, TestAgentHost};
+use crate::fixture::Fixture;
 
 /// A run of this file, whose provider is here.
-fn world(provider: &Provider, file: &str) -> World {
-    let mut world = World::new();
-    let runtime = Arc::get_mut(&mut world.runtime).unwrap();
+fn fixture(provider: &Provider, file: &str) -> Fixture {
+    let mut fixture = Fixture::new();
+    let runtime = Arc::get_mut(&mut fixture.runtime).unwrap();
     runtime.actions = Arc::new(builtin());
     runtime.clock = Arc::new(SystemClock);
     configure(runtime, &provider.environment(), file);
     runtime.agent_host = Some(Arc::new(TestAgentHost::of(runtime)));
-    world
+    fixture
 }
 
 /// 1000 tokens in, and 50 out: $0.0011.
@@ -44,9 +44,9 @@ settings:
   llm: {model: small}
 ";
 
-/// What was paid and saved, in picodollars, as it was told.
-fn told(world: &World) -> (u64, u64) {
-    let events = world.told.events.lock().unwrap();
+/// The paid and saved costs, in picodollars, as reported.
+fn reported(fixture: &Fixture) -> (u64, u64) {
+    let events = fixture.reported.events.lock().unwrap();
     let answered = events.iter().filter_map(|event| match event {
         Event::Answered { memoized, .. } => Some(memoized),
         _ => None,
@@ -60,26 +60,26 @@ fn told(world: &World) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn the_storys_agent_pays_once() {
+async fn agent_of_the_story_pays_once() {
     let story = include_str!("../../../../examples/story/cached_llm_agent.yaml");
     let provider = Provider::built_in();
-    let world = world(&provider, story);
+    let fixture = fixture(&provider, story);
     let input = json!({ "target_language": "French", "text": "The whale dives." });
-    let first = world.run(story, input.clone()).await.unwrap();
+    let first = fixture.run(story, input.clone()).await.unwrap();
     let result = &first["translation_result"];
     assert_eq!(result["_cache_hit"], false);
     assert_eq!(
         result["result"]["content"],
         "[simulated French] The whale dives."
     );
-    let second = world.run(story, input).await.unwrap();
+    let second = fixture.run(story, input).await.unwrap();
     let again = &second["translation_result"];
     assert_eq!(
         (&again["_cache_hit"], &again["result"]),
         (&json!(true), &result["result"])
     );
     assert_eq!(provider.requests(), 1);
-    let (paid, saved) = told(&world);
+    let (paid, saved) = reported(&fixture);
     assert!(paid > 0 && paid == saved);
 }
 
@@ -101,8 +101,8 @@ nodes:
     );
     let slow = Fault::slow(Duration::from_millis(150), Duration::ZERO).times(9);
     let provider = Provider::replies([reply("x").with_fault(slow)]);
-    let world = world(&provider, &file);
-    let state = world.run(&file, json!({})).await.unwrap();
+    let fixture = fixture(&provider, &file);
+    let state = fixture.run(&file, json!({})).await.unwrap();
     let branches = state["parallel_results"].as_array().unwrap();
     assert_eq!(branches.len(), 4);
     assert!(
@@ -110,8 +110,8 @@ nodes:
         "{state}"
     );
     assert_eq!(provider.requests(), 2);
-    assert_eq!(told(&world), (2 * 1_100_000_000, 2 * 1_100_000_000));
-    assert_eq!(world.runtime.meter.spent().calls, 2);
+    assert_eq!(reported(&fixture), (2 * 1_100_000_000, 2 * 1_100_000_000));
+    assert_eq!(fixture.runtime.meter.spent().calls, 2);
 }
 
 fn three_calls(budget: &str, action: &str) -> String {
@@ -135,7 +135,7 @@ fn three_calls(budget: &str, action: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_budget_stops_the_run_before_the_call_that_it_cannot_pay() {
+async fn budget_stops_the_run_before_an_unaffordable_call() {
     for action in ["llm.call", "llm.stream", "wrapped", "agent"] {
         for (budget, says) in [
             (
@@ -149,8 +149,8 @@ async fn a_budget_stops_the_run_before_the_call_that_it_cannot_pay() {
         ] {
             let provider = Provider::replies([reply("x")]);
             let file = three_calls(budget, action);
-            let world = world(&provider, &file);
-            let failure = world.run(&file, json!({})).await.unwrap_err();
+            let fixture = fixture(&provider, &file);
+            let failure = fixture.run(&file, json!({})).await.unwrap_err();
             assert_eq!(
                 (failure.node.as_str(), failure.kind),
                 ("three", "over_budget"),
@@ -168,21 +168,21 @@ async fn hits_are_not_counted_against_the_budget() {
     let provider = Provider::replies([reply("x")]);
     let file =
         three_calls("{max_tokens: 2000}", "wrapped").replace("{prompt: three}", "{prompt: one}");
-    let world = world(&provider, &file);
-    world.run(&file, json!({})).await.unwrap();
-    let again = world.run(&file, json!({})).await.unwrap();
+    let fixture = fixture(&provider, &file);
+    fixture.run(&file, json!({})).await.unwrap();
+    let again = fixture.run(&file, json!({})).await.unwrap();
     assert_eq!(again["three"]["_cache_hit"], true);
     assert_eq!(provider.requests(), 2);
 }
 
 #[tokio::test]
-async fn a_budget_of_money_wants_to_know_the_price_before_anything_is_paid() {
+async fn cost_budget_requires_known_prices_before_the_first_call() {
     let provider = Provider::replies([reply("x")]);
     let file = three_calls("{max_cost: 1}", "llm.call")
         .replace(", cost: {input: 1, output: 2}", "")
         .replace("gpt-4o-mini", "gpt-of-mine");
-    let world = world(&provider, &file);
-    let failure = world.run(&file, json!({})).await.unwrap_err();
+    let fixture = fixture(&provider, &file);
+    let failure = fixture.run(&file, json!({})).await.unwrap_err();
     assert_eq!(
         (failure.node.as_str(), failure.kind),
         ("one", "over_budget")
@@ -198,14 +198,14 @@ async fn a_budget_of_money_wants_to_know_the_price_before_anything_is_paid() {
 
 /// The connection is closed; the run does not wait for an answer that it has no time for.
 #[tokio::test]
-async fn time_that_is_over_ends_the_call_that_is_under_way() {
+async fn time_budget_ends_a_call_in_progress() {
     for action in ["llm.call", "llm.stream", "wrapped", "agent"] {
         let slow = Fault::slow(Duration::from_secs(60), Duration::ZERO);
         let provider = Provider::replies([reply("x").with_fault(slow)]);
         let file = three_calls("{max_time: 100ms}", action);
-        let world = world(&provider, &file);
+        let fixture = fixture(&provider, &file);
         let began = Instant::now();
-        let failure = world.run(&file, json!({})).await.unwrap_err();
+        let failure = fixture.run(&file, json!({})).await.unwrap_err();
         assert_eq!(
             (failure.node.as_str(), failure.kind),
             ("one", "over_budget"),
@@ -243,19 +243,19 @@ async fn canceling_a_run_closes_connections_and_stores_nothing() {
         let slow = Fault::slow(Duration::from_secs(60), Duration::ZERO).times(1);
         let provider = Provider::replies([reply("x").with_fault(slow)]);
         let file = three_calls("{}", action);
-        let world = world(&provider, &file);
+        let fixture = fixture(&provider, &file);
         let arrived = async {
             while provider.requests() == 0 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
         tokio::select! {
-            ended = world.run(&file, json!({})) => panic!("{action}: {ended:?}"),
+            ended = fixture.run(&file, json!({})) => panic!("{action}: {ended:?}"),
             () = arrived => {}
         }
         left(&provider).await;
         assert_eq!(provider.requests(), 1);
-        let after = world.run(&file, json!({})).await.unwrap();
+        let after = fixture.run(&file, json!({})).await.unwrap();
         let is_hit = &after["one"]["_cache_hit"];
         assert_ne!(*is_hit, true, "{action}");
     }
@@ -280,11 +280,11 @@ async fn transient_failures_are_retried_by_the_node() {
     let fault = Fault::status(500).times(4);
     let provider = Provider::replies([reply("x").with_fault(fault)]).forgiving();
     let file = retrying("");
-    let world = world(&provider, &file);
-    let state = world.run(&file, json!({})).await.unwrap();
+    let fixture = fixture(&provider, &file);
+    let state = fixture.run(&file, json!({})).await.unwrap();
     assert_eq!(state["answer"]["content"], "x");
     assert_eq!(provider.requests(), 5);
-    let shown = world.told.shown();
+    let shown = fixture.reported.shown();
     assert!(
         shown.iter().any(|event| event.starts_with("~ ask: 2")),
         "{shown:?}"
@@ -299,30 +299,30 @@ async fn permanent_failures_are_retried_only_if_configured() {
     ] {
         let fault = Fault::status(400).times(9);
         let provider = Provider::replies([reply("x").with_fault(fault)]).forgiving();
-        let world = world(&provider, &file);
-        let failure = world.run(&file, json!({})).await.unwrap_err();
+        let fixture = fixture(&provider, &file);
+        let failure = fixture.run(&file, json!({})).await.unwrap_err();
         assert_eq!(failure.kind, "rejected");
         assert_eq!(provider.requests(), requests);
     }
 }
 
 #[tokio::test]
-async fn an_answer_of_the_wrong_shape_is_asked_for_again() {
+async fn answer_that_violates_the_schema_is_requested_again() {
     let file = retrying("").replace("{prompt: Hi}", "{prompt: Hi, response_format: {type: object, properties: {a: {type: integer}}, required: [a], additionalProperties: false}}");
     let provider = Provider::replies([reply("no"), reply(r#"{"a": 1}"#)]);
-    let world = world(&provider, &file);
-    let state = world.run(&file, json!({})).await.unwrap();
+    let fixture = fixture(&provider, &file);
+    let state = fixture.run(&file, json!({})).await.unwrap();
     assert_eq!(state["answer"]["data"], json!({ "a": 1 }));
     // Both were paid, and both are told.
-    assert_eq!(told(&world).0, 2 * 1_100_000_000);
+    assert_eq!(reported(&fixture).0, 2 * 1_100_000_000);
 }
 
 #[tokio::test]
-async fn a_budget_that_is_used_up_is_not_tried_again() {
+async fn exhausted_budget_is_not_retried() {
     let provider = Provider::replies([reply("x")]);
     let file = format!("{}budget: {{max_tokens: 0}}\n", retrying(""));
-    let world = world(&provider, &file);
-    let failure = world.run(&file, json!({})).await.unwrap_err();
+    let fixture = fixture(&provider, &file);
+    let failure = fixture.run(&file, json!({})).await.unwrap_err();
     assert_eq!((failure.kind, provider.requests()), ("over_budget", 0));
 }
 
@@ -339,12 +339,12 @@ nodes:
   - {name: agent, uses: agent.run, with: {input: Hi}, output: d}
   - {name: after, uses: json.parse, with: {text: '[]', }, output: e}
 ";
-    let world = world(&provider, file);
+    let fixture = fixture(&provider, file);
     let unwrapped = || PlannedOutcome::Miss {
         handle: None,
         reason: "there is no cache.wrap around it".to_owned(),
     };
-    let plan = world.plan(file, json!({})).await;
+    let plan = fixture.plan(file, json!({})).await;
     let what: BTreeMap<&str, &PlannedOutcome> = plan
         .nodes
         .iter()
@@ -358,8 +358,8 @@ nodes:
         assert_eq!(*what[node], unwrapped());
     }
     assert_eq!(provider.requests(), 0);
-    world.run(file, json!({})).await.unwrap();
-    let plan = world.plan(file, json!({})).await;
+    fixture.run(file, json!({})).await.unwrap();
+    let plan = fixture.plan(file, json!({})).await;
     assert!(
         matches!(plan.nodes[0].outcome, PlannedOutcome::Hit { .. }),
         "{plan:?}"
@@ -369,7 +369,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_fallback_takes_over_from_a_model_that_fails() {
+async fn fallback_answers_when_the_model_fails() {
     let file = format!(
         "{MODEL}
 nodes:
@@ -385,21 +385,21 @@ nodes:
         .unwrap(),
     )
     .forgiving();
-    let world = world(&provider, &file);
-    let state = world.run(&file, json!({})).await.unwrap();
+    let fixture = fixture(&provider, &file);
+    let state = fixture.run(&file, json!({})).await.unwrap();
     assert_eq!(state["answer"]["content"], "you said after unauthorized");
 }
 
 #[tokio::test]
-async fn a_stream_in_a_node_prints_under_the_nodes_name() {
+async fn streamed_lines_are_reported_under_the_node() {
     let file = format!(
         "{MODEL}\nnodes:\n  - {{name: poet, uses: llm.stream, with: {{prompt: Hi}}, output: poem}}\n"
     );
     let provider = Provider::replies([reply("one\ntwo")]);
-    let world = world(&provider, &file);
-    let state: Value = world.run(&file, json!({})).await.unwrap();
+    let fixture = fixture(&provider, &file);
+    let state: Value = fixture.run(&file, json!({})).await.unwrap();
     assert_eq!(state["poem"]["content"], "one\ntwo");
-    let shown = world.told.shown();
+    let shown = fixture.reported.shown();
     assert_eq!(
         shown,
         [

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use cachalot_workflow::graph::{Plan, PlannedOutcome};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 async fn plan(text: &str, input: Value) -> Plan {
-    let world = World::new();
-    let plan = world.plan(text, input).await;
-    assert_eq!(world.told.runs.load(Ordering::SeqCst), 0);
-    assert_eq!(world.told.shown(), Vec::<String>::new());
+    let fixture = Fixture::new();
+    let plan = fixture.plan(text, input).await;
+    assert_eq!(fixture.reported.runs.load(Ordering::SeqCst), 0);
+    assert_eq!(fixture.reported.shown(), Vec::<String>::new());
     plan
 }
 
@@ -32,7 +32,7 @@ fn shown(plan: &Plan) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_plan_continues_after_hits_and_nodes_that_depend_on_runs_are_unknown() {
+async fn plan_continues_after_hits_and_marks_dependents_unknown() {
     let text = "
 nodes:
   - {name: first, uses: test.echo, with: {plan: hit, value: {x: '{{ state.n }}'}}, output: a}
@@ -60,7 +60,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_plan_ends_where_the_way_is_not_known() {
+async fn plan_ends_at_an_unknown_transition() {
     let text = "
 nodes:
   - {name: ask, uses: test.echo, with: {plan: PLAN, value: {ok: true}}, output: a, goto: [{if: CONDITION, to: yes}, {to: no}]}
@@ -81,7 +81,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn fan_outs_loops_and_steps_are_planned_as_far_as_they_are_known() {
+async fn fan_outs_loops_and_steps_are_planned_as_far_as_known() {
     let text = "
 nodes:
   - name: each
@@ -110,7 +110,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn parallel_branches_are_planned_each_from_the_same_state() {
+async fn parallel_branches_are_planned_from_the_same_state() {
     let text = "
 nodes:
   - {name: s}

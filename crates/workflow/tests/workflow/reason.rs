@@ -12,9 +12,9 @@ use cachalot_workflow::graph::{PlannedOutcome, RunFailure};
 use cachalot_workflow::report::Event;
 use serde_json::{Value, json};
 
-use crate::stand_ins::provider::configure;
-use crate::stand_ins::{Provider, Server};
-use crate::world::World;
+use crate::fakes::provider::configure;
+use crate::fakes::{Provider, Server};
+use crate::fixture::Fixture;
 
 const HEAD: &str = "
 models:
@@ -35,17 +35,17 @@ fn reply(text: impl ToString) -> ScriptedReply {
     })
 }
 
-fn world(provider: &Provider, file: &str) -> World {
-    let mut world = World::new();
-    let runtime = Arc::get_mut(&mut world.runtime).unwrap();
+fn fixture(provider: &Provider, file: &str) -> Fixture {
+    let mut fixture = Fixture::new();
+    let runtime = Arc::get_mut(&mut fixture.runtime).unwrap();
     runtime.actions = Arc::new(builtin());
     configure(runtime, &provider.environment(), file);
-    world
+    fixture
 }
 
 struct Ran {
     provider: Provider,
-    world: World,
+    fixture: Fixture,
     ended: Result<Value, RunFailure>,
 }
 
@@ -74,11 +74,11 @@ impl Ran {
 async fn run(nodes: &str, replies: impl IntoIterator<Item = ScriptedReply>, input: Value) -> Ran {
     let provider = Provider::replies(replies);
     let file = format!("{HEAD}nodes:\n{nodes}");
-    let world = world(&provider, &file);
-    let ended = world.run(&file, input).await;
+    let fixture = fixture(&provider, &file);
+    let ended = fixture.run(&file, input).await;
     Ran {
         provider,
-        world,
+        fixture,
         ended,
     }
 }
@@ -114,7 +114,7 @@ const COT: &str = "
 ";
 
 #[tokio::test]
-async fn a_chain_of_thought_gives_thinking_and_answer() {
+async fn chain_of_thought_returns_thinking_and_answer() {
     let answer = "Sure:\n```json\n{\"thinking\": \"0.15 * 80\", \"answer\": 12}\n```";
     let ran = run(COT, [reply(answer)], json!({ "of": 80, "format": "tree" })).await;
     assert_eq!(
@@ -144,7 +144,7 @@ async fn a_chain_of_thought_gives_thinking_and_answer() {
 }
 
 #[tokio::test]
-async fn an_unknown_format_of_a_template_is_replaced_with_a_warning() {
+async fn unknown_template_format_is_replaced_with_a_warning() {
     let ran = run(
         COT,
         [reply(r#"{"answer": "x"}"#)],
@@ -156,7 +156,7 @@ async fn an_unknown_format_of_a_template_is_replaced_with_a_warning() {
         (&solution["thinking_format"], &solution["thinking"]),
         (&json!("step_by_step"), &json!(""))
     );
-    let shown = ran.world.told.shown().join("\n");
+    let shown = ran.fixture.reported.shown().join("\n");
     assert!(
         shown.contains("there is no `thinking_format` `zigzag`"),
         "{shown}"
@@ -164,7 +164,7 @@ async fn an_unknown_format_of_a_template_is_replaced_with_a_warning() {
 }
 
 #[tokio::test]
-async fn an_answer_of_another_shape_is_not_a_success() {
+async fn unparsable_answer_is_not_a_success() {
     let input = json!({ "of": 1, "format": "tree" });
     for (answer, says) in [
         (reply("It is 12."), "is no JSON object: It is 12."),
@@ -184,7 +184,7 @@ async fn an_answer_of_another_shape_is_not_a_success() {
             failure.retryable && failure.message.contains(says),
             "{failure}"
         );
-        assert_eq!(ran.world.runtime.meter.spent().calls, 1);
+        assert_eq!(ran.fixture.runtime.meter.spent().calls, 1);
     }
 }
 
@@ -207,7 +207,7 @@ fn review(output: &str) -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn an_output_is_reviewed_in_rounds() {
+async fn self_correct_reviews_an_output_in_rounds() {
     let first = reply(r#"{"output": "ONE", "confidence": 0.4, "potential_issues": ["short"]}"#);
     let input = json!({ "what": "code" });
     let ran = run(CORRECT, [first, review("TWO"), review("THREE")], input).await;
@@ -258,7 +258,7 @@ async fn an_output_is_reviewed_in_rounds() {
 }
 
 #[tokio::test]
-async fn a_round_that_fails_is_left_out_and_the_first_output_may_be_text() {
+async fn failed_round_is_skipped_and_text_output_is_accepted() {
     let input = json!({ "what": "code" });
     let replies = [
         reply("just text"),
@@ -305,7 +305,7 @@ const DECOMPOSE: &str = "
 ";
 
 #[tokio::test]
-async fn a_problem_is_solved_in_parts() {
+async fn decompose_solves_a_problem_in_parts() {
     let parts = json!({
         "analysis": "two parts",
         "sub_problems": [
@@ -355,7 +355,7 @@ async fn a_problem_is_solved_in_parts() {
 }
 
 #[tokio::test]
-async fn parts_that_are_none_or_all_fail_are_no_answer() {
+async fn missing_or_failed_parts_are_not_a_success() {
     for (answer, says) in [
         ("no JSON", "is no JSON object"),
         (r#"{"sub_problems": "x"}"#, "has no list `sub_problems`"),
@@ -399,18 +399,18 @@ async fn parts_that_are_none_or_all_fail_are_no_answer() {
 }
 
 #[tokio::test]
-async fn a_budget_ends_the_work_in_the_middle() {
+async fn exhausted_budget_ends_the_pattern() {
     let provider = Provider::replies([reply(r#"{"output": "x"}"#), review("y")]);
     let file = format!("{HEAD}budget: {{max_tokens: 2000}}\nnodes:\n{CORRECT}");
-    let world = world(&provider, &file);
-    let failure = world
+    let fixture = fixture(&provider, &file);
+    let failure = fixture
         .run(&file, json!({ "what": "code" }))
         .await
         .unwrap_err();
     assert_eq!(failure.kind, "over_budget", "{failure}");
     assert!(!failure.retryable);
     assert_eq!(provider.requests(), 2);
-    assert_eq!(world.runtime.meter.spent().tokens, 2_100);
+    assert_eq!(fixture.runtime.meter.spent().tokens, 2_100);
 }
 
 /// The node of a pattern inside `cache.wrap`.
@@ -429,7 +429,7 @@ fn wrapped(node: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_wrapped_pattern_is_paid_once() {
+async fn wrapped_pattern_is_paid_once() {
     let cot = reply(r#"{"thinking": "t", "answer": 12}"#);
     let parts = reply(r#"{"sub_problems": ["a"]}"#);
     for (node, replies, key, input, other) in [
@@ -459,26 +459,26 @@ async fn a_wrapped_pattern_is_paid_once() {
         let twice: Vec<ScriptedReply> = replies.iter().chain(&replies).cloned().collect();
         let provider = Provider::replies(twice);
         let file = format!("{HEAD}nodes:\n{}", wrapped(node));
-        let world = world(&provider, &file);
-        let first = world.run(&file, input.clone()).await.unwrap();
+        let fixture = fixture(&provider, &file);
+        let first = fixture.run(&file, input.clone()).await.unwrap();
         let mut same = input.clone();
         same["unread"] = json!(2);
-        let second = world.run(&file, same).await.unwrap();
+        let second = fixture.run(&file, same).await.unwrap();
         assert_eq!(first[key]["_cache_stored"], true, "{first}");
         assert_eq!(second[key]["_cache_hit"], true, "{second}");
         assert_eq!(first[key]["result"], second[key]["result"]);
         assert_eq!(provider.requests(), calls);
-        let plan = world.plan(&file, input).await;
+        let plan = fixture.plan(&file, input).await;
         assert!(
             matches!(plan.nodes[0].outcome, PlannedOutcome::Hit { .. }),
             "{plan:?}"
         );
         // Every input is in the key, also one that only the critic's template reads.
-        let third = world.run(&file, other).await.unwrap();
+        let third = fixture.run(&file, other).await.unwrap();
         assert_eq!(third[key]["_cache_hit"], false);
         assert_eq!(provider.requests(), 2 * calls);
-        let paid: u64 = world
-            .told
+        let paid: u64 = fixture
+            .reported
             .events
             .lock()
             .unwrap()
@@ -493,7 +493,7 @@ async fn a_wrapped_pattern_is_paid_once() {
 }
 
 #[tokio::test]
-async fn a_critic_template_that_reads_other_values_has_another_key() {
+async fn critic_template_with_other_values_has_another_key() {
     let node = |state: &str| {
         wrapped(
             &CORRECT
@@ -511,9 +511,9 @@ async fn a_critic_template_that_reads_other_values_has_another_key() {
         let replies = [reply(r#"{"output": "x"}"#), review("y"), review("z")];
         let provider = Provider::replies(replies.iter().chain(&replies).cloned());
         let file = format!("{HEAD}nodes:\n{}", node(template));
-        let world = world(&provider, &file);
-        world.run(&file, json!({ "a": 1 })).await.unwrap();
-        let other = world.run(&file, json!({ "a": 2 })).await.unwrap();
+        let fixture = fixture(&provider, &file);
+        fixture.run(&file, json!({ "a": 1 })).await.unwrap();
+        let other = fixture.run(&file, json!({ "a": 2 })).await.unwrap();
         assert_eq!(other["code"]["_cache_hit"], is_same, "{template}: {other}");
     }
 }
@@ -538,8 +538,8 @@ async fn incomplete_results_are_not_stored() {
     let head = HEAD.replace("retries: 0", "retries: 0, fallbacks: [large]");
     let provider = Provider::replies([ScriptedReply::error(503), reply(r#"{"answer": 1}"#)]);
     let file = format!("{head}nodes:\n{}", wrapped(COT));
-    let world = world(&provider, &file);
-    let state = world
+    let fixture = fixture(&provider, &file);
+    let state = fixture
         .run(&file, json!({ "of": 1, "format": "tree" }))
         .await
         .unwrap();
@@ -567,7 +567,7 @@ fn step(action: &str, input: Value) -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn a_model_uses_tools_until_it_has_an_answer() {
+async fn react_calls_tools_until_an_answer() {
     let replies = [
         step("memory.store", json!({ "key": "n", "value": [12] })),
         reply("Let me think."),
@@ -632,7 +632,7 @@ async fn a_model_uses_tools_until_it_has_an_answer() {
         ran.sent(1, 3),
         format!("Result of `memory.store`: {}", observation(0))
     );
-    let events = ran.world.told.shown();
+    let events = ran.fixture.reported.shown();
     for event in [
         "+ research/memory.store[1]",
         "- research/memory.store[1]",
@@ -643,7 +643,7 @@ async fn a_model_uses_tools_until_it_has_an_answer() {
 }
 
 #[tokio::test]
-async fn without_an_answer_the_steps_are_returned_with_a_warning() {
+async fn react_without_an_answer_returns_its_steps_with_a_warning() {
     let ran = run(
         &react("[]", 2),
         [step("guess", json!("x"))],
@@ -665,8 +665,8 @@ async fn without_an_answer_the_steps_are_returned_with_a_warning() {
     );
     assert!(found.get("reasoning_answer").is_none());
     assert!(
-        ran.world
-            .told
+        ran.fixture
+            .reported
             .shown()
             .join("\n")
             .contains("`max_steps` (2) is reached")
@@ -682,7 +682,7 @@ async fn without_an_answer_the_steps_are_returned_with_a_warning() {
 
 /// The arguments of tools are chosen by a model, which must not choose where data is sent.
 #[tokio::test]
-async fn a_tool_requests_no_host_that_the_model_chose() {
+async fn react_tool_cannot_request_a_host_of_the_model() {
     let server = Server::start(Router::new().fallback(any(async || "ok")));
     let url = server.base_url();
     let port = url.rsplit(':').next().unwrap();
@@ -711,8 +711,8 @@ async fn a_tool_requests_no_host_that_the_model_chose() {
             ),
         };
         let file = format!("{head}nodes:\n{}", react("[http.get]", 3));
-        let world = world(&provider, &file);
-        let state = world.run(&file, input).await.unwrap();
+        let fixture = fixture(&provider, &file);
+        let state = fixture.run(&file, input).await.unwrap();
         let observation = state["found"]["steps"][0]["observation"]
             .as_str()
             .unwrap()
@@ -726,7 +726,7 @@ async fn a_tool_requests_no_host_that_the_model_chose() {
 }
 
 #[test]
-fn slips_are_found_when_the_file_is_loaded() {
+fn problems_are_found_at_load() {
     for (uses, with, code, says) in [
         ("reason.cot", "{}", "missing-key", "needs `problem`"),
         (
@@ -891,7 +891,7 @@ fn slips_are_found_when_the_file_is_loaded() {
 
 /// A mapping from the state is not a template, even if it looks like one.
 #[tokio::test]
-async fn a_template_comes_from_the_file_only() {
+async fn template_from_the_state_is_plain_text() {
     let nodes = "
   - name: write
     uses: reason.self_correct
@@ -915,16 +915,16 @@ async fn a_template_comes_from_the_file_only() {
 
 /// The failure of a tool goes to the model and into the result without secrets.
 #[tokio::test]
-async fn a_failing_tool_reveals_no_secret() {
+async fn failing_tool_reveals_no_secret() {
     let replies = [
         step("file.read", json!({ "path": "hunter2-hunter2.txt" })),
         step("final_answer", json!({ "answer": 1 })),
     ];
     let provider = Provider::replies(replies);
     let file = format!("{HEAD}nodes:\n{}", react("[file.read]", 3));
-    let world = world(&provider, &file);
-    world.runtime.secret_set.learn("hunter2-hunter2");
-    let state = world.run(&file, json!({ "what": "n" })).await.unwrap();
+    let fixture = fixture(&provider, &file);
+    fixture.runtime.secret_set.learn("hunter2-hunter2");
+    let state = fixture.run(&file, json!({ "what": "n" })).await.unwrap();
     let observation = state["found"]["steps"][0]["observation"].as_str().unwrap();
     assert!(
         observation.starts_with("`file.read` failed: "),
@@ -937,7 +937,7 @@ async fn a_failing_tool_reveals_no_secret() {
 
 /// The template of a critic works wherever an action does.
 #[tokio::test]
-async fn a_late_template_works_in_loops_and_branches() {
+async fn late_template_works_in_loops_and_branches() {
     let with = "{task: x, improvement_rounds: 1, critic_prompt: 'See {{ output }} of {{ state.n | default(7) }}.'}";
     let of_loop = format!(
         "  - name: write
@@ -968,7 +968,7 @@ async fn a_late_template_works_in_loops_and_branches() {
 
 /// Settings about models and the memory are checked for these actions, too.
 #[test]
-fn settings_hold_for_patterns_and_their_tools() {
+fn settings_problems_apply_to_patterns_and_their_tools() {
     let load = |settings: &str, node: &str| {
         let text = format!("settings: {settings}\nnodes:\n  - {node}\n");
         let builtins = cachalot_agent::definition::Builtins::default();
@@ -978,7 +978,7 @@ fn settings_hold_for_patterns_and_their_tools() {
         "{llm: {backend: local, model_path: x.gguf}}",
         "{name: n, uses: reason.cot, with: {problem: x}}",
     );
-    let shown = crate::world::shown(&problems.unwrap_err());
+    let shown = crate::fixture::shown(&problems.unwrap_err());
     assert!(
         shown.contains("no model is loaded into this process"),
         "{shown}"

@@ -1,4 +1,4 @@
-//! What template tests render, and how.
+//! Rendering of templates in tests.
 
 use std::future::Future;
 

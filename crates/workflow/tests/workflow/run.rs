@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{World, fails, fields, run};
+use crate::fixture::{Fixture, fails, fields, run};
 
 #[tokio::test]
-async fn nodes_run_in_the_order_of_the_file_and_the_input_wins_over_the_initial_state() {
-    let world = World::new();
+async fn nodes_run_in_file_order_and_input_overrides_initial_state() {
+    let fixture = Fixture::new();
     let text = "
 initial_state: {a: 1, b: 1}
 nodes:
@@ -18,16 +18,16 @@ nodes:
     with: {value: '{{ state.c }}'}
     output: d
 ";
-    let state = world.run(text, json!({"b": 2})).await.unwrap();
+    let state = fixture.run(text, json!({"b": 2})).await.unwrap();
     assert_eq!(state, json!({"a": 1, "b": 2, "c": [1, 2], "d": [1, 2]}));
     assert_eq!(
-        world.told.shown(),
+        fixture.reported.shown(),
         ["+ first", "- first", "+ idle", "- idle", "+ last", "- last"]
     );
 }
 
 #[tokio::test]
-async fn results_are_merged_named_or_mapped() {
+async fn results_are_merged_named_or_mapped_by_output() {
     let text = "
 nodes:
   - {name: dict, uses: test.echo, with: {value: {x: 1, nested: {a: 1}}}}
@@ -56,7 +56,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn an_expression_sets_its_key() {
+async fn expression_output_sets_its_key() {
     let text = "
 nodes:
   - {name: e, run: {type: expression, value: '[1, 2]', output_key: list}}
@@ -69,7 +69,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn with_may_be_one_template_and_must_be_a_mapping() {
+async fn with_can_be_a_template_that_renders_a_mapping() {
     let text = "nodes: [{name: a, uses: test.echo, with: '{{ state.args }}'}]";
     assert_eq!(
         run(text, json!({"args": {"value": {"x": 1}}})).await["x"],
@@ -90,7 +90,7 @@ async fn with_may_be_one_template_and_must_be_a_mapping() {
 
 #[tokio::test]
 async fn steps_run_in_order_and_read_earlier_results() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let text = "
 nodes:
   - name: all
@@ -100,13 +100,16 @@ nodes:
       - {name: two, uses: test.echo, with: {value: '{{ state.b }}'}, output: c}
     output: last
 ";
-    let state = world.run(text, json!({})).await.unwrap();
+    let state = fixture.run(text, json!({})).await.unwrap();
     assert_eq!(state, json!({"a": 1, "b": [1], "c": [1], "last": [1]}));
-    assert_eq!(world.told.started(), ["all", "all/one", "all/2", "all/two"]);
+    assert_eq!(
+        fixture.reported.started(),
+        ["all", "all/one", "all/2", "all/two"]
+    );
 }
 
 #[tokio::test]
-async fn a_loop_runs_while_its_condition_holds_and_reaching_its_limit_is_an_error() {
+async fn while_loop_ends_by_condition_and_its_limit_is_an_error() {
     let text = |limit: u32| {
         format!(
             "
@@ -139,7 +142,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn an_unset_flag_ends_a_loop_and_a_true_flag_continues_it() {
+async fn unset_flag_ends_a_loop_and_a_true_flag_continues() {
     let text = "
 nodes:
   - {name: loop, type: while_loop, condition: '!done', max_iterations: 5, body: [{name: set, run: '{\"done\": true}'}]}
@@ -166,7 +169,7 @@ nodes:
 ";
 
 #[tokio::test]
-async fn goto_takes_the_first_rule_that_holds_and_two_rules_may_share_a_target() {
+async fn goto_takes_the_first_matching_rule() {
     for (input, expected) in [
         (json!({"score": 9}), json!(["good", true])),
         (json!({"score": 1}), json!(["good", true])),
@@ -189,7 +192,7 @@ async fn goto_takes_the_first_rule_that_holds_and_two_rules_may_share_a_target()
 }
 
 #[tokio::test]
-async fn no_rule_that_holds_is_an_error_and_so_is_a_condition_that_fails() {
+async fn goto_without_a_match_or_with_a_failing_condition_is_an_error() {
     let text = "nodes: [{name: a, goto: [{if: state.x, to: b}]}, {name: b}]";
     let failure = fails(text, json!({})).await;
     assert_eq!(
@@ -203,7 +206,7 @@ async fn no_rule_that_holds_is_an_error_and_so_is_a_condition_that_fails() {
 }
 
 #[tokio::test]
-async fn a_goto_in_a_circle_ends_at_the_limit() {
+async fn goto_cycle_ends_at_the_limit() {
     let text = "
 nodes:
   - {name: once}
@@ -221,7 +224,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn edges_lead_from_the_start_by_conditions_and_goto_wins_over_them() {
+async fn edges_are_followed_by_condition_and_goto_overrides_them() {
     let text = "
 nodes:
   - {name: never, run: '{\"never\": true}'}
@@ -256,20 +259,20 @@ edges:
 
 #[tokio::test]
 async fn storage_hash_works_in_every_template() {
-    let world = World::new();
-    std::fs::write(world.directory.path().join("a.txt"), "content").unwrap();
+    let fixture = Fixture::new();
+    std::fs::write(fixture.directory.path().join("a.txt"), "content").unwrap();
     let digest = cachalot_core::Digest::sha256(b"content").to_hex();
     let text = "
 nodes:
   - {name: a, uses: test.echo, with: {value: ['{{ state.file | storage_hash }}', 'k:{{ \"a.txt\" | storage_hash(\"md5\") }}']}, output: hashes}
   - {name: b, goto: [{if: \"state.file | storage_hash == state.hashes[0]\", to: __end__}]}
 ";
-    let state = world.run(text, json!({"file": "a.txt"})).await.unwrap();
+    let state = fixture.run(text, json!({"file": "a.txt"})).await.unwrap();
     assert_eq!(
         state["hashes"],
         json!([digest, "k:9a0364b9e99bb480dd25e1f0284c8555"])
     );
-    let failure = world
+    let failure = fixture
         .run(text, json!({"file": "gone.txt"}))
         .await
         .unwrap_err();
@@ -279,7 +282,7 @@ nodes:
     );
     assert_eq!(failure.place.unwrap().line, 3);
     let named = "nodes: [{name: a, uses: test.echo, with: {value: \"{{ ['a.txt'] | map(state.filter) | list }}\"}}]";
-    let failure = world
+    let failure = fixture
         .run(named, json!({"filter": "storage_hash"}))
         .await
         .unwrap_err();
@@ -287,16 +290,16 @@ nodes:
 }
 
 #[tokio::test]
-async fn the_cache_outcome_of_an_action_is_reported_for_its_node() {
-    let world = World::new();
+async fn cache_outcome_of_an_action_is_reported_for_its_node() {
+    let fixture = Fixture::new();
     let text = "
 nodes:
   - {name: a, steps: [{name: s, uses: test.echo, with: {plan: hit}}]}
   - {name: b, uses: test.echo}
 ";
-    world.run(text, json!({})).await.unwrap();
+    fixture.run(text, json!({})).await.unwrap();
     assert_eq!(
-        world.told.shown(),
+        fixture.reported.shown(),
         ["+ a", "+ a/s", "= a/s: hit", "- a/s", "- a", "+ b", "- b"]
     );
 }
@@ -312,15 +315,15 @@ async fn templates_are_not_applied_to_inline_code() {
 
 #[tokio::test]
 async fn a_run_that_lacks_an_approval_runs_nothing() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let text = "
 nodes:
   - {name: first, uses: test.echo, with: {value: 1}}
   - {name: second, uses: test.echo, with: {value: 2}, interrupt: before}
 ";
-    let failure = world.run(text, json!({})).await.unwrap_err();
+    let failure = fixture.run(text, json!({})).await.unwrap_err();
     assert_eq!((&*failure.node, failure.kind), ("second", "needs_approval"));
     assert_eq!(failure.message, "`second` needs approval before it runs");
     assert_eq!(failure.place.unwrap().line, 4);
-    assert!(world.told.shown().is_empty());
+    assert!(fixture.reported.shown().is_empty());
 }

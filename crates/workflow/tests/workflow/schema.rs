@@ -7,7 +7,7 @@ use cachalot_workflow::actions;
 use cachalot_workflow::format::{self, schema};
 use serde_json::{Value, json};
 
-/// As much of a validator as the schema needs; panics on what it does not know.
+/// A minimal validator for the schema; panics on unknown keywords.
 struct Validator(Value);
 
 impl Validator {
@@ -195,7 +195,7 @@ edges:
 ".replace("when: 'true', ", "when: true, ").as_str(),
     ] {
         let loaded = format::load("a.yaml", text, &registry, &BTreeMap::new(), &cachalot_agent::definition::Builtins::default());
-        loaded.unwrap_or_else(|problems| panic!("{}", crate::world::shown(&problems)));
+        loaded.unwrap_or_else(|problems| panic!("{}", crate::fixture::shown(&problems)));
         assert!(validator.accepts(text), "{text}");
     }
 }

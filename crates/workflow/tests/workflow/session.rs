@@ -6,14 +6,14 @@ use cachalot_simulator::ScriptedReply;
 use cachalot_workflow::actions::builtin;
 use serde_json::{Value, json};
 
-use crate::stand_ins::Provider;
-use crate::stand_ins::provider::configure;
-use crate::world::World;
+use crate::fakes::Provider;
+use crate::fakes::provider::configure;
+use crate::fixture::Fixture;
 
 async fn run(file: &str, input: Value) -> Result<Value, String> {
-    let mut world = World::new();
-    Arc::get_mut(&mut world.runtime).unwrap().actions = Arc::new(builtin());
-    let ran = world.run(file, input).await;
+    let mut fixture = Fixture::new();
+    Arc::get_mut(&mut fixture.runtime).unwrap().actions = Arc::new(builtin());
+    let ran = fixture.run(file, input).await;
     ran.map_err(|failure| format!("{}: {}", failure.kind, failure.message))
 }
 
@@ -22,7 +22,7 @@ fn retrieve(name: &str, with: &str) -> String {
 }
 
 #[tokio::test]
-async fn values_are_kept_by_key_and_namespace() {
+async fn memory_values_are_kept_by_key_and_namespace() {
     let file = format!(
         "nodes:
   - {{name: one, uses: memory.store, with: {{key: 7, value: {{theme: dark}}}}, output: one}}
@@ -68,19 +68,19 @@ async fn values_are_kept_by_key_and_namespace() {
 }
 
 #[tokio::test]
-async fn a_value_expires() {
+async fn memory_value_expires() {
     let store =
         "nodes:\n  - {name: store, uses: memory.store, with: {key: a, value: 1, ttl: 2.5}}\n";
-    let mut world = World::new();
+    let mut fixture = Fixture::new();
     let clock = Arc::new(cachalot_core::ManualClock::at(0));
-    let runtime = Arc::get_mut(&mut world.runtime).unwrap();
+    let runtime = Arc::get_mut(&mut fixture.runtime).unwrap();
     runtime.actions = Arc::new(builtin());
     runtime.clock = Arc::clone(&clock) as Arc<dyn cachalot_core::Clock>;
-    world.run(store, json!({})).await.unwrap();
+    fixture.run(store, json!({})).await.unwrap();
     let read = format!("nodes:\n{}", retrieve("a", "{key: a}"));
     for (now, found) in [(2_499, true), (2_500, false), (0, false)] {
         clock.set(now);
-        let state = world.run(&read, json!({})).await.unwrap();
+        let state = fixture.run(&read, json!({})).await.unwrap();
         assert_eq!(state["a"]["found"], found, "{now}");
     }
     let failed = run("nodes:\n  - {name: store, uses: memory.store, with: {key: a, value: 1, ttl: '{{ state.x }}'}}\n", json!({ "x": -1 })).await;
@@ -88,7 +88,7 @@ async fn a_value_expires() {
 }
 
 #[tokio::test]
-async fn branches_share_it() {
+async fn branches_share_session_memory() {
     let file = format!(
         "nodes:
   - name: each
@@ -117,15 +117,15 @@ nodes:
 ";
 
 #[tokio::test]
-async fn a_long_conversation_is_summarized() {
+async fn long_conversation_is_summarized() {
     let provider = Provider::replies([ScriptedReply::text(" Whales dive. ")]);
-    let mut world = World::new();
-    let runtime = Arc::get_mut(&mut world.runtime).unwrap();
+    let mut fixture = Fixture::new();
+    let runtime = Arc::get_mut(&mut fixture.runtime).unwrap();
     runtime.actions = Arc::new(builtin());
     configure(runtime, &provider.environment(), SUMMARIZE);
     let short =
         json!({ "chat": [{ "role": "user", "content": "Hi" }, "and more", { "content": 5 }] });
-    let state = world.run(SUMMARIZE, short).await.unwrap();
+    let state = fixture.run(SUMMARIZE, short).await.unwrap();
     assert_eq!(
         state["sum"],
         json!({
@@ -135,7 +135,7 @@ async fn a_long_conversation_is_summarized() {
     );
     assert_eq!(provider.requests(), 0);
     let long = json!({ "chat": [{ "role": "assistant", "content": "x".repeat(40) }] });
-    let state = world.run(SUMMARIZE, long).await.unwrap();
+    let state = fixture.run(SUMMARIZE, long).await.unwrap();
     assert_eq!(
         (
             &state["sum"]["summary"],
@@ -162,7 +162,7 @@ async fn a_long_conversation_is_summarized() {
         (json!({}), "not_found"),
         (json!({ "chat": "x" }), "validation_error"),
     ] {
-        let failure = world.run(SUMMARIZE, input).await.unwrap_err();
+        let failure = fixture.run(SUMMARIZE, input).await.unwrap_err();
         assert_eq!(failure.kind, kind);
     }
 }

@@ -4,7 +4,7 @@ use cachalot_workflow::format::Agent;
 use cachalot_workflow::graph;
 use serde_json::{Map, Value, json};
 
-use crate::world::{World, shown};
+use crate::fixture::{Fixture, shown};
 
 /// A fan-out over `items` that runs `inner.yaml`, with more keys in front of the file.
 fn outer(keys: &str) -> String {
@@ -33,38 +33,38 @@ nodes:
   - {name: second, uses: test.echo, with: {value: '{{ state.keys() | list | sort }}'}, output: seen}
 ";
 
-fn world(files: &[(&str, &str)]) -> World {
-    let world = World::new();
+fn fixture(files: &[(&str, &str)]) -> Fixture {
+    let fixture = Fixture::new();
     for (name, text) in files {
-        let path = world.directory.path().join(name);
+        let path = fixture.directory.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
-    world
+    fixture
 }
 
 /// Loads `outer.yaml`, which is written first. Problems are shown without the directory.
-fn load(world: &World, text: &str) -> Result<Agent, String> {
-    let path = world.directory.path().join("outer.yaml");
+fn load(fixture: &Fixture, text: &str) -> Result<Agent, String> {
+    let path = fixture.directory.path().join("outer.yaml");
     std::fs::write(&path, text).unwrap();
-    let directory = format!("{}/", world.directory.path().display());
-    world
+    let directory = format!("{}/", fixture.directory.path().display());
+    fixture
         .read(&path.to_string_lossy(), text)
         .map_err(|problems| shown(&problems).replace(&directory, ""))
 }
 
 #[track_caller]
 fn refused(files: &[(&str, &str)], text: &str, expected: &[&str]) {
-    let told = load(&world(files), text).unwrap_err();
-    assert_eq!(told.lines().collect::<Vec<_>>(), expected, "{text}");
+    let reported = load(&fixture(files), text).unwrap_err();
+    assert_eq!(reported.lines().collect::<Vec<_>>(), expected, "{text}");
 }
 
 #[tokio::test]
-async fn each_item_runs_the_other_file_from_its_input_to_its_final_state() {
-    let world = world(&[("inner.yaml", INNER)]);
-    let agent = load(&world, &outer("")).unwrap();
+async fn subgraph_runs_per_item_from_input_to_final_state() {
+    let fixture = fixture(&[("inner.yaml", INNER)]);
+    let agent = load(&fixture, &outer("")).unwrap();
     let input = json!({"items": [2, 3], "base": "b", "start": "not seen"});
-    let state = world.run_agent(&agent, input).await.unwrap();
+    let state = fixture.run_agent(&agent, input).await.unwrap();
     let branch = |index: usize, n: u64| {
         json!({
             "branch": format!("each[{index}]"), "index": index, "success": true,
@@ -81,7 +81,7 @@ async fn each_item_runs_the_other_file_from_its_input_to_its_final_state() {
         json!([branch(0, 2), branch(1, 3)])
     );
     assert_eq!(state["start"], "not seen");
-    let mut started = world.told.started();
+    let mut started = fixture.reported.started();
     started.sort();
     assert_eq!(
         started,
@@ -99,11 +99,11 @@ async fn each_item_runs_the_other_file_from_its_input_to_its_final_state() {
 }
 
 #[tokio::test]
-async fn a_failure_inside_is_that_of_the_branch() {
+async fn subgraph_failure_fails_its_branch() {
     let inner = "nodes: [{name: a, uses: test.echo, with: {value: 1, fails: 1}}]";
-    let world = world(&[("inner.yaml", inner)]);
-    let agent = load(&world, &outer("")).unwrap();
-    let state = world
+    let fixture = fixture(&[("inner.yaml", inner)]);
+    let agent = load(&fixture, &outer("")).unwrap();
+    let state = fixture
         .run_agent(&agent, json!({"items": [7], "base": 1}))
         .await;
     assert_eq!(
@@ -116,8 +116,8 @@ async fn a_failure_inside_is_that_of_the_branch() {
 }
 
 #[tokio::test]
-async fn templates_after_it_do_not_mix_the_state_of_the_outer_file_into_its_result() {
-    let world = world(&[("inner.yaml", INNER)]);
+async fn templates_after_a_subgraph_do_not_mix_outer_state_into_results() {
+    let fixture = fixture(&[("inner.yaml", INNER)]);
     let text = outer("").replace(
         "    fan_in: true\n",
         "    fan_in: true
@@ -127,30 +127,30 @@ async fn templates_after_it_do_not_mix_the_state_of_the_outer_file_into_its_resu
     output: read
 ",
     );
-    let agent = load(&world, &text).unwrap();
-    let state = world
+    let agent = load(&fixture, &text).unwrap();
+    let state = fixture
         .run_agent(&agent, json!({"items": [2], "base": "b"}))
         .await;
     assert_eq!(state.unwrap()["read"], json!([18, null, 18]));
 }
 
 #[tokio::test]
-async fn a_plan_plans_the_nodes_of_the_other_file() {
-    let world = world(&[("inner.yaml", INNER)]);
-    let agent = load(&world, &outer("")).unwrap();
+async fn plan_includes_the_nodes_of_a_subgraph() {
+    let fixture = fixture(&[("inner.yaml", INNER)]);
+    let agent = load(&fixture, &outer("")).unwrap();
     let Value::Object(input) = json!({"items": [2], "base": 1}) else {
         unreachable!()
     };
-    let plan = graph::plan(&agent, input, &world.runtime).await;
+    let plan = graph::plan(&agent, input, &fixture.runtime).await;
     let nodes: Vec<&str> = plan.nodes.iter().map(|node| node.node.as_str()).collect();
     assert_eq!(nodes, ["each[0]/first", "each[0]/second"]);
     assert_eq!(plan.ends, None);
-    let unknown = graph::plan(&agent, Map::new(), &world.runtime).await;
+    let unknown = graph::plan(&agent, Map::new(), &fixture.runtime).await;
     assert_eq!(unknown.ends, None);
 }
 
 #[test]
-fn problems_of_the_other_file_have_their_place_in_it() {
+fn subgraph_problems_have_their_place_in_its_file() {
     refused(
         &[("inner.yaml", "nodes:\n  - {name: a, usse: test.echo}\n")],
         &outer(""),
@@ -187,7 +187,7 @@ fn problems_of_the_other_file_have_their_place_in_it() {
 }
 
 #[test]
-fn files_that_run_each_other_are_a_problem_with_the_chain() {
+fn recursive_subgraphs_are_a_problem_with_the_chain() {
     let again = "nodes: [{name: a, type: dynamic_parallel, items: [], subgraph: ../outer.yaml, fan_in: b}, {name: b}]";
     refused(
         &[("in/inner.yaml", again)],
@@ -206,7 +206,7 @@ fn files_that_run_each_other_are_a_problem_with_the_chain() {
 }
 
 #[test]
-fn many_subgraphs_are_refused_before_all_of_them_are_read() {
+fn too_many_subgraphs_are_refused_before_all_are_read() {
     let twice = |next: usize| {
         format!(
             "nodes: [{{name: a, type: dynamic_parallel, items: [], subgraph: {next}.yaml, fan_in: c}}, {{name: b, type: dynamic_parallel, items: [], subgraph: {next}.yaml, fan_in: c}}, {{name: c}}]"
@@ -219,9 +219,9 @@ fn many_subgraphs_are_refused_before_all_of_them_are_read() {
         .iter()
         .map(|(name, text)| (&**name, &**text))
         .collect();
-    let told = load(&world(&files), &twice(1)).unwrap_err();
-    assert!(told.contains("more than 100 subgraphs"), "{told}");
-    assert!(told.contains("nested more than 8 deep"), "{told}");
+    let reported = load(&fixture(&files), &twice(1)).unwrap_err();
+    assert!(reported.contains("more than 100 subgraphs"), "{reported}");
+    assert!(reported.contains("nested more than 8 deep"), "{reported}");
 }
 
 #[test]
@@ -238,9 +238,9 @@ agents: {root: {model: openai/gpt-4o}}
 nodes: [{name: a}]
 ";
     let same = "settings:\n  cache: {max_entries: 5}\n  ltm: {backend: sqlite}\n";
-    let told = load(&world(&[("inner.yaml", inner)]), &outer(same)).unwrap_err();
+    let reported = load(&fixture(&[("inner.yaml", inner)]), &outer(same)).unwrap_err();
     assert_eq!(
-        told.lines().collect::<Vec<_>>(),
+        reported.lines().collect::<Vec<_>>(),
         [
             "inner.yaml:4:3: `settings.ltm` holds for a whole run, and differs from that of outer.yaml [subgraph-differs]; take it out here, or write the same into outer.yaml",
             "inner.yaml:6:3: `settings.http` holds for a whole run, and differs from that of outer.yaml [subgraph-differs]; take it out here, or write the same into outer.yaml",
@@ -251,7 +251,7 @@ nodes: [{name: a}]
 }
 
 #[test]
-fn settings_and_models_are_its_own_or_else_those_of_the_outer_file() {
+fn subgraph_settings_default_to_those_of_the_outer_file() {
     let keys = "
 models: {shared: openai/gpt-4o}
 settings:
@@ -261,8 +261,8 @@ settings:
   python: {runner: python3}
 ";
     let load_inner = |text: &str| {
-        let world = world(&[("inner.yaml", text)]);
-        let agent = load(&world, &outer(keys)).unwrap();
+        let fixture = fixture(&[("inner.yaml", text)]);
+        let agent = load(&fixture, &outer(keys)).unwrap();
         agent.subgraphs()[0].settings.clone()
     };
     let inherited = load_inner("nodes: [{name: a, run: 'return 1'}]");
@@ -284,8 +284,8 @@ settings:
     );
     assert_eq!(own.value["parallel"], json!({"max_workers": 3}));
 
-    let world = world(&[("inner.yaml", "nodes: [{name: a, run: 'return 1'}]")]);
-    let agent = load(&world, &outer(keys)).unwrap();
+    let fixture = fixture(&[("inner.yaml", "nodes: [{name: a, run: 'return 1'}]")]);
+    let agent = load(&fixture, &outer(keys)).unwrap();
     assert_eq!(agent.subgraphs()[0].models.models[0].0, "shared");
     let blocks: Vec<_> = agent.blocks().collect();
     assert_eq!(blocks[0].node, "each/a");
@@ -296,7 +296,7 @@ settings:
 }
 
 #[test]
-fn a_model_on_this_machine_is_refused_for_the_other_file_too() {
+fn model_restriction_of_the_outer_file_applies_to_a_subgraph() {
     refused(
         &[("inner.yaml", "nodes: [{name: a, uses: llm.call}]")],
         &outer("settings: {llm: {backend: local}}"),
@@ -309,32 +309,32 @@ fn a_model_on_this_machine_is_refused_for_the_other_file_too() {
 }
 
 #[tokio::test]
-async fn approvals_inside_are_those_of_the_run() {
+async fn approvals_of_a_subgraph_are_those_of_the_run() {
     let inner = "nodes: [{name: a}, {name: b, interrupt: before}]";
-    let world = world(&[("inner.yaml", inner)]);
-    let mut agent = load(&world, &outer("interrupt_before: [end]")).unwrap();
-    let directory = format!("{}/", world.directory.path().display());
+    let fixture = fixture(&[("inner.yaml", inner)]);
+    let mut agent = load(&fixture, &outer("interrupt_before: [end]")).unwrap();
+    let directory = format!("{}/", fixture.directory.path().display());
     assert_eq!(
         shown(&agent.warnings).replace(&directory, ""),
         "outer.yaml:1:20: `end` and `each/b` need approval before they run [needs-approval]; to approve, add `--approve end --approve each/b` to `cachalot run`"
     );
     agent.approve(&["end".to_owned()]).unwrap();
     let input = json!({"items": [1], "base": 1});
-    let failure = world.run_agent(&agent, input.clone()).await.unwrap_err();
+    let failure = fixture.run_agent(&agent, input.clone()).await.unwrap_err();
     assert_eq!((&*failure.node, failure.kind), ("each/b", "needs_approval"));
-    assert!(world.told.shown().is_empty());
+    assert!(fixture.reported.shown().is_empty());
     agent.approve(&["each/b".to_owned()]).unwrap();
-    world.run_agent(&agent, input).await.unwrap();
-    let mut agent = load(&world, &outer("")).unwrap();
+    fixture.run_agent(&agent, input).await.unwrap();
+    let mut agent = load(&fixture, &outer("")).unwrap();
     agent.approve(&["all".to_owned()]).unwrap();
     assert!(agent.needs_approval().is_none());
 }
 
 #[test]
-fn an_item_without_state_in_front_is_warned_of() {
-    let world = world(&[("inner.yaml", INNER)]);
+fn item_without_state_prefix_is_a_warning() {
+    let fixture = fixture(&[("inner.yaml", INNER)]);
     let text = outer("").replace("'{{ state.item }}'", "'{{ item }}'");
-    let agent = load(&world, &text).unwrap();
+    let agent = load(&fixture, &text).unwrap();
     assert!(
         shown(&agent.warnings)
             .ends_with("8:16: `{{ item }}` is null [unknown-name]; write `{{ state.item }}`"),

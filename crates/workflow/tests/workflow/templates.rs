@@ -9,7 +9,7 @@ use crate::rendering::{
 };
 
 #[test]
-fn one_expression_keeps_its_type() {
+fn single_expression_keeps_its_type() {
     renders("{{ state.name }}", json!("Ada"));
     renders("  {{ state.count }}\n", json!(3));
     renders("{{- state.count -}}", json!(3));
@@ -48,7 +48,7 @@ fn one_expression_keeps_its_type() {
 }
 
 #[test]
-fn whole_numbers_are_exact_up_to_64_bits_and_refused_beyond() {
+fn integers_are_exact_up_to_64_bits_and_refused_beyond() {
     renders("{{ state.big }}", json!(9_007_199_254_740_993_i64));
     renders("{{ state.big + 0 }}", json!(9_007_199_254_740_993_i64));
     renders("{{ state.largest + 0 }}", json!(u64::MAX));
@@ -60,7 +60,7 @@ fn whole_numbers_are_exact_up_to_64_bits_and_refused_beyond() {
 }
 
 #[test]
-fn keys_shadow_methods() {
+fn keys_take_precedence_over_methods() {
     renders("{{ state.items }}", json!(["key", "wins"]));
     renders("{{ state.nested.items }}", json!(7));
     renders("{{ state.nested.a.items }}", json!(null));
@@ -116,7 +116,7 @@ fn missing_values_are_undefined() {
 }
 
 #[test]
-fn text_prints_as_python_does_and_escapes_nothing() {
+fn text_is_rendered_as_by_python_without_escaping() {
     renders(
         "{{ state.none }} {{ state.yes }} {{ state.one }} {{ state.half }}",
         json!("None True 1.0 0.5"),
@@ -138,7 +138,7 @@ fn text_prints_as_python_does_and_escapes_nothing() {
 }
 
 #[test]
-fn lists_and_mappings_are_rendered_at_all_levels_and_keys_are_not() {
+fn lists_and_mapping_values_are_rendered_and_keys_are_not() {
     let yaml = "{a: [['{{ state.count }}', {b: 'x{{ state.count }}'}]], '{{ state.name }}': 1, n: 1.0, t: true, z: null}";
     let expected =
         json!({"a": [[3, {"b": "x3"}]], "{{ state.name }}": 1, "n": 1.0, "t": true, "z": null});
@@ -188,7 +188,7 @@ fn filters() {
 }
 
 #[test]
-fn the_filters_and_tests_that_are_named_exist() {
+fn documented_filters_and_tests_exist() {
     for filter in FILTERS {
         renders(&format!("{{{{ '{filter}' is filter }}}}"), json!(true));
     }
@@ -198,7 +198,7 @@ fn the_filters_and_tests_that_are_named_exist() {
 }
 
 #[test]
-fn an_error_in_a_template_is_an_error_with_its_place_and_never_the_text() {
+fn template_error_has_its_place_and_not_the_text() {
     fails("{{ 1 + none }}", "agent.yaml:1:");
     fails("{{ state.name + 1 }}", "unsupported");
     fails(
@@ -282,7 +282,7 @@ fn template_errors_are_reported_at_load_time_with_their_place() {
 }
 
 #[test]
-fn variables_are_put_into_the_text_of_arguments_only() {
+fn variables_are_replaced_in_arguments_only() {
     let arguments = |text: &str| render_yaml(&quoted(text), TemplateUse::ARGUMENTS).unwrap();
     assert_eq!(
         arguments("hello ${who}, ${limit} at ${ratio}"),

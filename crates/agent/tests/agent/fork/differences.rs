@@ -1,4 +1,4 @@
-//! What a fork does not take over is named.
+//! Parts that a fork does not take over are reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use cachalot_agent::{
 use cachalot_core::ManualClock;
 use cachalot_simulator::ScriptedReply;
 
-use super::{forked, spec, whales};
-use crate::told::Note;
-use crate::world::{NOW, WIRES, Wire, World};
+use super::{forked, spec, whale_agent};
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, NOW, WIRES, Wire};
 
 fn named(report: &ForkReport) -> Vec<InheritedPart> {
     let differences = report.differences.iter();
@@ -19,7 +19,7 @@ fn named(report: &ForkReport) -> Vec<InheritedPart> {
 }
 
 /// The warnings of forks.
-fn warnings(world: &World) -> Vec<String> {
+fn warnings(fixture: &Fixture) -> Vec<String> {
     let warning = |note| match note {
         Note::Fork(_, note) => match *note {
             Note::Warning(_, text) => Some(text),
@@ -27,7 +27,12 @@ fn warnings(world: &World) -> Vec<String> {
         },
         _ => None,
     };
-    world.told.notes().into_iter().filter_map(warning).collect()
+    fixture
+        .reported
+        .notes()
+        .into_iter()
+        .filter_map(warning)
+        .collect()
 }
 
 fn texts(count: usize) -> Vec<ScriptedReply> {
@@ -35,19 +40,21 @@ fn texts(count: usize) -> Vec<ScriptedReply> {
 }
 
 #[tokio::test]
-async fn what_each_option_leaves_out_is_named_and_is_no_reason_to_warn() {
+async fn parts_left_out_by_inherit_options_are_reported_without_warning() {
     use InheritedPart::{History, Scope, SessionId, SessionStart, System, Tools};
     for wire in WIRES {
-        let mut world = World::new(wire, &whales(""), texts(5)).await.in_file();
+        let mut fixture = Fixture::new(wire, &whale_agent(""), texts(5))
+            .await
+            .in_file();
         let clock = Arc::new(ManualClock::at(NOW));
-        world.clock = Arc::clone(&clock) as _;
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "How deep?").await;
+        fixture.clock = Arc::clone(&clock) as _;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "How deep?").await;
         let session = chat.session().to_owned();
         // Another instruction by now: the session keeps its own, and so do forks of it, but for those
         // whose prompt is made anew.
-        world.rewrite(&whales("").replace("You know whales", "You know all whales"));
-        let chat = world.resume(&session).await.unwrap();
+        fixture.rewrite(&whale_agent("").replace("You know whales", "You know all whales"));
+        let chat = fixture.resume(&session).await.unwrap();
         clock.advance(Duration::from_secs(60));
         let none = match wire.is_anthropic() {
             true => vec![System, Tools, SessionStart, SessionId, History],
@@ -59,10 +66,10 @@ async fn what_each_option_leaves_out_is_named_and_is_no_reason_to_warn() {
             (Inherit::Session, vec![System, Tools]),
             (Inherit::None, none),
         ] {
-            let warned = world.told.warnings().len();
+            let warned = fixture.reported.warnings().len();
             let report = forked(&chat, spec(&["read_file"], inherit), "Look back.").await;
             assert_eq!(named(&report), expected, "{wire:?} {inherit:?}");
-            assert_eq!(world.told.warnings().len(), warned);
+            assert_eq!(fixture.reported.warnings().len(), warned);
             for ForkDifference { part, parent, fork } in &report.differences {
                 assert!(parent != fork || *part == Tools, "{part}: {parent} {fork}");
                 assert!(parent.chars().count() < 70, "{parent}");
@@ -74,23 +81,25 @@ async fn what_each_option_leaves_out_is_named_and_is_no_reason_to_warn() {
                 assert!(report.differences[1].fork == "read_file");
             }
         }
-        world.check_between(&[2, 3, 4]);
+        fixture.check_between(&[2, 3, 4]);
     }
 }
 
 /// A session that was resumed with other settings: what it has sent before was sent with the old ones.
-async fn resumed(before: &str, after: &str, wire: Wire) -> (World, Chat) {
-    let mut world = World::new(wire, &whales(""), texts(2)).await.in_file();
-    world.model_keys = before.to_owned();
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "How deep?").await;
-    world.model_keys = after.to_owned();
-    let chat = world.resume(chat.session()).await.unwrap();
-    (world, chat)
+async fn resumed(before: &str, after: &str, wire: Wire) -> (Fixture, Chat) {
+    let mut fixture = Fixture::new(wire, &whale_agent(""), texts(2))
+        .await
+        .in_file();
+    fixture.model_keys = before.to_owned();
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "How deep?").await;
+    fixture.model_keys = after.to_owned();
+    let chat = fixture.resume(chat.session()).await.unwrap();
+    (fixture, chat)
 }
 
 #[tokio::test]
-async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_or_warned_of() {
+async fn settings_that_differ_from_the_last_request_are_refused_or_warned_of() {
     let pins = |name: &str| format!(", provider_opts: {{truncation: {name}}}");
     let form = |name: &str| {
         format!(
@@ -119,7 +128,7 @@ async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_o
             "false",
         ),
     ] {
-        let (world, chat) = resumed(&before, &after, Wire::Responses).await;
+        let (fixture, chat) = resumed(&before, &after, Wire::Responses).await;
         // It is as strict as tests are.
         let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
         let refused = fork
@@ -131,11 +140,11 @@ async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_o
         for part in ["the review", chat.session(), name.as_str(), shown] {
             assert!(refused.message.contains(part), "{part}: {refused}");
         }
-        assert_eq!(world.bodies().len(), 1);
+        assert_eq!(fixture.bodies().len(), 1);
 
-        let mut house = world.house();
-        house.strict_forks = false;
-        let chat = Chat::resume(house, world.team(), chat.session())
+        let mut dependencies = fixture.dependencies();
+        dependencies.strict_forks = false;
+        let chat = Chat::resume(dependencies, fixture.team(), chat.session())
             .await
             .unwrap();
         let report = forked(&chat, spec(&[], Inherit::Full), "Look back.").await;
@@ -147,18 +156,17 @@ async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_o
             }
             _ => false,
         };
-        assert!(world.told.notes().iter().any(is_warned), "{refused}");
-        world.check_between(&[1]);
+        assert!(fixture.reported.notes().iter().any(is_warned), "{refused}");
+        fixture.check_between(&[1]);
     }
 }
 
 #[tokio::test]
-async fn the_model_that_is_asked_already_inherits_everything_and_one_that_is_not_there_is_refused()
-{
+async fn same_model_inherits_everything_and_an_unknown_model_is_refused() {
     for wire in WIRES {
-        let world = World::new(wire, &whales(""), texts(3)).await;
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "How deep?").await;
+        let fixture = Fixture::new(wire, &whale_agent(""), texts(3)).await;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "How deep?").await;
         let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
         let same = fork.with_model("test").unwrap();
         assert_eq!(same.inherited_parts(), Inherit::Full);
@@ -169,19 +177,19 @@ async fn the_model_that_is_asked_already_inherits_everything_and_one_that_is_not
         assert_eq!(report.differences, []);
         let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
         assert!(fork.with_model("nobody/knows").is_err());
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
 async fn another_model_inherits_nothing() {
-    let mut world = World::new(Wire::Responses, &whales(""), texts(2)).await;
-    let other = Wire::Messages.model(&world.simulator.url());
+    let mut fixture = Fixture::new(Wire::Responses, &whale_agent(""), texts(2)).await;
+    let other = Wire::Messages.model(&fixture.simulator.url());
     // A second model, behind the first.
-    world.model_keys =
+    fixture.model_keys =
         format!(", reasoning_effort: high}}\n  other: {{{other}, token_key: TEST_KEY");
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "How deep?").await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "How deep?").await;
     let fork = chat.fork(spec(&["read_file"], Inherit::Full)).unwrap();
     let fork = fork.with_model("other").unwrap();
     assert_eq!(fork.inherited_parts(), Inherit::None);
@@ -190,7 +198,7 @@ async fn another_model_inherits_nothing() {
         .await
         .unwrap();
     assert_eq!(report.first.unwrap().cache_read, 0);
-    let warnings = warnings(&world);
+    let warnings = warnings(&fixture);
     let [warning] = warnings.as_slice() else {
         panic!("{warnings:?}")
     };
@@ -199,7 +207,7 @@ async fn another_model_inherits_nothing() {
     let words: Vec<&str> = warning.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "about").unwrap();
     let tokens: f64 = words[at + 1].parse().unwrap();
-    let sent = world.bodies()[1].to_string().len() as f64 / 4.0;
+    let sent = fixture.bodies()[1].to_string().len() as f64 / 4.0;
     assert!(
         (sent * 0.7..sent * 1.1).contains(&tokens),
         "{warning}: {sent}"
@@ -213,23 +221,24 @@ async fn another_model_inherits_nothing() {
     ] {
         assert!(named(&report).contains(&part), "{part}: {report:?}");
     }
-    let session = world.session(&report.session).await;
+    let session = fixture.session(&report.session).await;
     assert_eq!((session.head.origin, session.messages), (None, 2));
     assert_eq!(session.head.model, "claude-sonnet-4-5");
-    let bodies = world.bodies();
+    let bodies = fixture.bodies();
     assert_eq!(bodies[0]["reasoning"]["effort"], "high");
     assert!(bodies[1].get("reasoning").is_none() && bodies[1].get("thinking").is_none());
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
 async fn a_model_with_other_output_limits_inherits_everything() {
     for wire in WIRES {
-        let mut world = World::new(wire, &whales(""), texts(2)).await;
-        let other = wire.model(&world.simulator.url());
-        world.model_keys = format!("}}\n  other: {{{other}, token_key: TEST_KEY, max_tokens: 3000");
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "How deep?").await;
+        let mut fixture = Fixture::new(wire, &whale_agent(""), texts(2)).await;
+        let other = wire.model(&fixture.simulator.url());
+        fixture.model_keys =
+            format!("}}\n  other: {{{other}, token_key: TEST_KEY, max_tokens: 3000");
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "How deep?").await;
         let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
         let fork = fork.with_model("other").unwrap();
         assert_eq!(fork.inherited_parts(), Inherit::Full, "{wire:?}");
@@ -244,43 +253,43 @@ async fn a_model_with_other_output_limits_inherits_everything() {
             Wire::Responses => "max_output_tokens",
             Wire::Messages | Wire::Thinking => "max_tokens",
         };
-        let bodies = world.bodies();
+        let bodies = fixture.bodies();
         let limits = [&bodies[0][limit], &bodies[1][limit]];
         assert!(
             limits[0] != 3_000 && limits[1] == 3_000,
             "{wire:?} {limits:?}"
         );
-        assert_eq!(warnings(&world), [""; 0], "{wire:?}");
-        world.check();
+        assert_eq!(warnings(&fixture), [""; 0], "{wire:?}");
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_fork_that_is_to_inherit_nothing_asks_another_model_without_a_warning() {
-    let mut world = World::new(Wire::Responses, &whales(""), texts(2)).await;
-    let other = Wire::Messages.model(&world.simulator.url());
-    world.model_keys = format!("}}\n  other: {{{other}, token_key: TEST_KEY");
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "How deep?").await;
+async fn fork_without_inheritance_uses_another_model_without_warning() {
+    let mut fixture = Fixture::new(Wire::Responses, &whale_agent(""), texts(2)).await;
+    let other = Wire::Messages.model(&fixture.simulator.url());
+    fixture.model_keys = format!("}}\n  other: {{{other}, token_key: TEST_KEY");
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "How deep?").await;
     let fork = chat.fork(spec(&[], Inherit::None)).unwrap();
     let fork = fork.with_model("other").unwrap();
     fork.run("Look back.", &CancellationToken::default())
         .await
         .unwrap();
-    assert_eq!(warnings(&world), [""; 0]);
-    world.check();
+    assert_eq!(warnings(&fixture), [""; 0]);
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_conversation_with_calls_does_not_go_where_there_must_be_tools_for_them() {
+async fn fork_without_tools_refuses_a_model_that_needs_them() {
     let replies = vec![
         ScriptedReply::call("list_dir", serde_json::json!({})),
         ScriptedReply::text("yes"),
         ScriptedReply::text("fine"),
     ];
-    let world = World::new(Wire::Messages, &whales(""), replies).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "How deep?").await;
+    let fixture = Fixture::new(Wire::Messages, &whale_agent(""), replies).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "How deep?").await;
     for inherit in [Inherit::Prompt, Inherit::Session] {
         let fork = chat.fork(spec(&[], inherit)).unwrap();
         let refused = fork
@@ -293,32 +302,34 @@ async fn a_conversation_with_calls_does_not_go_where_there_must_be_tools_for_the
     let report = forked(&chat, spec(&[], Inherit::Full), "Look back.").await;
     assert_eq!(report.text, "fine");
     assert!(report.first.unwrap().cache_read > 0);
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_fork_of_a_fork_goes_on_as_the_same_session() {
+async fn fork_of_a_fork_keeps_the_session_of_the_chat() {
     for wire in WIRES {
-        let world = World::new(wire, &whales(""), texts(4)).await.in_file();
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "How deep?").await;
+        let fixture = Fixture::new(wire, &whale_agent(""), texts(4))
+            .await
+            .in_file();
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "How deep?").await;
         let first = forked(&chat, spec(&[], Inherit::Full), "Look back.").await;
         // It can be gone on with, as any session can.
-        let mut fork = world.resume(&first.session).await.unwrap();
-        assert_eq!(world.turn(&mut fork, "Again.").await.text, "yes");
+        let mut fork = fixture.resume(&first.session).await.unwrap();
+        assert_eq!(fixture.turn(&mut fork, "Again.").await.text, "yes");
         let second = forked(&fork, spec(&[], Inherit::Full), "Further back.").await;
         assert_eq!(second.differences, []);
         assert!(second.first.unwrap().cache_read >= first.first.unwrap().cache_read);
-        let head = world.session(&second.session).await.head;
+        let head = fixture.session(&second.session).await.head;
         assert_eq!(head.parent.as_deref(), Some(first.session.as_str()));
         assert_eq!(head.origin.unwrap().session, chat.session());
         // All are led to the same machine.
-        let keys: Vec<_> = world
+        let keys: Vec<_> = fixture
             .bodies()
             .iter()
             .map(|body| body["prompt_cache_key"].clone())
             .collect();
         assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
-        world.check();
+        fixture.check();
     }
 }

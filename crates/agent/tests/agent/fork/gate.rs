@@ -12,13 +12,13 @@ use cachalot_tools::{CacheClass, CallOutcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Recording, forked, spec, whales};
+use super::{Recording, forked, spec, whale_agent};
 use crate::bodies::{Turn, turns};
-use crate::ear::Says;
-use crate::told::{Ended, Note};
-use crate::world::{WIRES, Wire, World};
+use crate::event_recorder::{EndedCall, Note};
+use crate::fixture::{Fixture, WIRES, Wire};
+use crate::hook_recorder::HookReply;
 
-/// What hooks hear of calls.
+/// The call events that hooks receive.
 const OF_CALLS: [Event; 6] = [
     Event::ToolInputTransform,
     Event::ToolGuard,
@@ -33,21 +33,28 @@ fn call(tool: &str) -> ScriptedReply {
 }
 
 /// The calls of forks that have ended.
-fn ended(world: &World) -> Vec<Ended> {
+fn ended(fixture: &Fixture) -> Vec<EndedCall> {
     let ended = |note| match note {
         Note::Fork(_, note) => match *note {
-            Note::Ended(ended) => Some(ended),
+            Note::EndedCall(ended) => Some(ended),
             _ => None,
         },
         _ => None,
     };
-    world.told.notes().into_iter().filter_map(ended).collect()
+    fixture
+        .reported
+        .notes()
+        .into_iter()
+        .filter_map(ended)
+        .collect()
 }
 
-fn of_calls(world: &World) -> Vec<String> {
-    let heard = world.ear.heard();
-    let heard = heard.iter().filter(|input| OF_CALLS.contains(&input.event));
-    heard
+fn of_calls(fixture: &Fixture) -> Vec<String> {
+    let recorded = fixture.hook_recorder.recorded();
+    let recorded = recorded
+        .iter()
+        .filter(|input| OF_CALLS.contains(&input.event));
+    recorded
         .map(|input| {
             let tool = input.tool.as_ref().map_or("", |tool| tool.name.as_str());
             format!("{} {tool}", input.event.name())
@@ -66,14 +73,14 @@ async fn a_call_denied_by_a_gate_is_a_result_without_events() {
             ScriptedReply::text("Nothing to keep."),
         ];
         // Nothing allows it, so that it would be asked about.
-        let file = whales("").replace("[safe, danger]", "[safe]");
-        let mut world = World::new(wire, &file, replies).await;
+        let file = whale_agent("").replace("[safe, danger]", "[safe]");
+        let mut fixture = Fixture::new(wire, &file, replies).await;
         let (safe, danger) = (Recording::new("safe"), Recording::new("danger"));
-        world.tools = vec![Arc::clone(&safe) as _, Arc::clone(&danger) as _];
-        world.ear.listen_to_all();
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "How deep?").await;
-        let before = world.session(chat.session()).await;
+        fixture.tools = vec![Arc::clone(&safe) as _, Arc::clone(&danger) as _];
+        fixture.hook_recorder.listen_to_all();
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "How deep?").await;
+        let before = fixture.session(chat.session()).await;
         let report = forked(
             &chat,
             spec(&["safe", "memory"], Inherit::Full),
@@ -86,17 +93,17 @@ async fn a_call_denied_by_a_gate_is_a_result_without_events() {
         );
         assert_eq!(report.denied, ["danger", "nothing_there"]);
         assert_eq!((danger.times(), safe.times()), (0, 1));
-        assert_eq!(world.answers.asked(), []);
-        let heard = of_calls(&world);
-        assert!(!heard.is_empty());
+        assert_eq!(fixture.answers.asked(), []);
+        let recorded = of_calls(&fixture);
+        assert!(!recorded.is_empty());
         assert!(
-            heard.iter().all(|heard| heard.ends_with(" safe")),
-            "{heard:?}"
+            recorded.iter().all(|recorded| recorded.ends_with(" safe")),
+            "{recorded:?}"
         );
-        assert_eq!(world.session(chat.session()).await, before);
-        assert_eq!(world.messages(chat.session()).await.len(), 2);
+        assert_eq!(fixture.session(chat.session()).await, before);
+        assert_eq!(fixture.messages(chat.session()).await.len(), 2);
 
-        let ended = ended(&world);
+        let ended = ended(&fixture);
         let mut how: Vec<_> = ended
             .iter()
             .map(|ended| (ended.tool.as_str(), ended.is_error))
@@ -106,7 +113,7 @@ async fn a_call_denied_by_a_gate_is_a_result_without_events() {
             how,
             [("danger", true), ("nothing_there", true), ("safe", false)]
         );
-        let Turn::Results(results) = turns(&world.last_body()).pop().unwrap() else {
+        let Turn::Results(results) = turns(&fixture.last_body()).pop().unwrap() else {
             panic!("no results");
         };
         let denial = &results[0].1;
@@ -116,12 +123,12 @@ async fn a_call_denied_by_a_gate_is_a_result_without_events() {
         // What the agent does not have is not offered.
         assert!(!denial.contains("memory"), "{denial}");
         assert_eq!(results[1].1, "done");
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn what_works_on_behalf_of_a_fork_may_use_no_more_than_the_fork() {
+async fn sub_agents_of_a_fork_are_limited_by_its_gate() {
     let file = "
 agents:
   root: {model: test, instruction: You lead., sub_agents: [worker]}
@@ -143,11 +150,11 @@ permissions: {allow: [safe, danger]}
             ScriptedReply::text("worked"),
             ScriptedReply::text("done"),
         ];
-        let mut world = World::new(wire, file, replies).await;
+        let mut fixture = Fixture::new(wire, file, replies).await;
         let (safe, danger) = (Recording::new("safe"), Recording::new("danger"));
-        world.tools = vec![Arc::clone(&safe) as _, Arc::clone(&danger) as _];
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "Hello.").await;
+        fixture.tools = vec![Arc::clone(&safe) as _, Arc::clone(&danger) as _];
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "Hello.").await;
         let allowed = spec(&["safe", "transfer_task"], Inherit::Full);
         let report = forked(&chat, allowed, "Have it done.").await;
         assert_eq!(report.text, "done");
@@ -155,20 +162,20 @@ permissions: {allow: [safe, danger]}
         assert_eq!(report.denied, ["danger"]);
         // All of it is the fork's.
         assert_eq!((report.sum.model_calls, report.sum.tool_calls), (7, 6));
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn what_a_hook_makes_of_the_input_of_a_call_does_not_lead_to_another_tool() {
+async fn gate_holds_for_calls_that_a_hook_rewrote() {
     let replies = vec![
         ScriptedReply::text("hello"),
         call("safe").and_call("danger", json!({})),
         ScriptedReply::text("done"),
     ];
-    let mut world = World::new(Wire::Chat, &whales(""), replies).await;
+    let mut fixture = Fixture::new(Wire::Chat, &whale_agent(""), replies).await;
     let (safe, danger) = (Recording::new("safe"), Recording::new("danger"));
-    world.tools = vec![Arc::clone(&safe) as _, Arc::clone(&danger) as _];
+    fixture.tools = vec![Arc::clone(&safe) as _, Arc::clone(&danger) as _];
     let rewriting =
         json!({"what": "danger", "name": "danger", "tool": "danger", "tool_name": "danger"});
     let Value::Object(rewriting) = rewriting else {
@@ -176,25 +183,25 @@ async fn what_a_hook_makes_of_the_input_of_a_call_does_not_lead_to_another_tool(
     };
     for event in [Event::ToolInputTransform, Event::PreToolUse] {
         let updated = rewriting.clone();
-        world.ear.on(event, move |_| {
-            Some(Says::This(Output {
+        fixture.hook_recorder.on(event, move |_| {
+            Some(HookReply::This(Output {
                 updated_input: Some(updated.clone()),
                 ..Output::default()
             }))
         });
     }
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "Hello.").await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Hello.").await;
     let report = forked(&chat, spec(&["safe"], Inherit::Full), "Go.").await;
     assert_eq!(report.denied, ["danger"]);
     assert_eq!((danger.times(), safe.times()), (0, 1));
     assert_eq!(safe.entered()[0]["what"], "danger");
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_result_that_is_there_already_is_not_given_either() {
-    let file = whales("tools: {cacheToolResults: true, cacheToolResultsScope: workspace}\n");
+async fn gate_refuses_calls_with_a_cached_result() {
+    let file = whale_agent("tools: {cacheToolResults: true, cacheToolResultsScope: workspace}\n");
     for wire in WIRES {
         let read = || ScriptedReply::call("read_file", json!({"path": "secret"}));
         let replies = vec![
@@ -205,36 +212,36 @@ async fn a_result_that_is_there_already_is_not_given_either() {
             read(),
             ScriptedReply::text("read again"),
         ];
-        let mut world = World::new(wire, &file, replies).await;
-        let memory = Arc::new(InProcessStore::new(Arc::clone(&world.clock)));
-        world.results = Some(Cache::new(CacheOptions {
+        let mut fixture = Fixture::new(wire, &file, replies).await;
+        let memory = Arc::new(InProcessStore::new(Arc::clone(&fixture.clock)));
+        fixture.results = Some(Cache::new(CacheOptions {
             store: Some(memory),
             ledger: Ledger::disabled(),
-            clock: Arc::clone(&world.clock),
+            clock: Arc::clone(&fixture.clock),
             secret_set: Arc::new(SecretSet::empty()),
             bounds: CacheBounds::default(),
             warn: Arc::new(|line| panic!("{line}")),
         }));
-        world.write("secret", "It lies deeper.");
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "How deep?").await;
+        fixture.write("secret", "It lies deeper.");
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "How deep?").await;
         forked(&chat, spec(&["list_dir"], Inherit::Full), "Look back.").await;
         // It would have been there.
         forked(&chat, spec(&["read_file"], Inherit::Full), "Look back.").await;
-        let ended = ended(&world);
+        let ended = ended(&fixture);
         assert_eq!(ended[0].how, CallOutcome::Refused);
         assert!(
             ended[0].is_error && !ended[0].text.contains("deeper"),
             "{ended:?}"
         );
         assert_eq!(ended[1].how, CallOutcome::Hit);
-        world.check_between(&[2, 4]);
+        fixture.check_between(&[2, 4]);
     }
 }
 
 /// Another model, `other`, with this option.
-fn other(world: &World, provider: &str, option: &str) -> String {
-    let url = world.simulator.url();
+fn other(fixture: &Fixture, provider: &str, option: &str) -> String {
+    let url = fixture.simulator.url();
     format!(
         "}}\n  other: {{provider: {provider}, model: other-model, base_url: '{url}/v1', token_key: TEST_KEY, provider_opts: {{user: ada, seed: 1, {option}}}"
     )
@@ -242,7 +249,7 @@ fn other(world: &World, provider: &str, option: &str) -> String {
 
 /// Tools that the provider runs never pass the gate, so a gated fork does not start with them.
 #[tokio::test]
-async fn a_gated_fork_refuses_tools_that_the_provider_runs() {
+async fn gated_fork_refuses_options_that_run_tools_at_the_provider() {
     for (provider, option) in [
         (
             "anthropic",
@@ -257,11 +264,15 @@ async fn a_gated_fork_refuses_tools_that_the_provider_runs() {
         ("openrouter", "plugins: [{id: web}]"),
         ("openrouter", "unheard_of: [x]"),
     ] {
-        let mut world =
-            World::new(Wire::Chat, &whales(""), vec![ScriptedReply::text("hello")]).await;
-        world.model_keys = other(&world, provider, option);
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "Hello.").await;
+        let mut fixture = Fixture::new(
+            Wire::Chat,
+            &whale_agent(""),
+            vec![ScriptedReply::text("hello")],
+        )
+        .await;
+        fixture.model_keys = other(&fixture, provider, option);
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "Hello.").await;
         let fork = chat.fork(spec(&["safe"], Inherit::Full)).unwrap();
         let fork = fork.with_model("other").unwrap();
         let refused = fork
@@ -274,13 +285,13 @@ async fn a_gated_fork_refuses_tools_that_the_provider_runs() {
         for part in ["the review", "`other`", part.as_str()] {
             assert!(refused.message.contains(part), "{refused}");
         }
-        assert_eq!(world.bodies().len(), 1, "nothing was asked for a fork");
-        world.check();
+        assert_eq!(fixture.bodies().len(), 1, "nothing was asked for a fork");
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_fork_that_goes_on_with_such_a_model_refuses_unless_it_has_no_gate() {
+async fn gated_fork_of_a_model_with_server_tools_is_refused() {
     let replies = || vec![ScriptedReply::text("hello"), ScriptedReply::text("done")];
     let gated = spec(&["safe"], Inherit::Full);
     let free = ForkSpec {
@@ -292,22 +303,22 @@ async fn a_fork_that_goes_on_with_such_a_model_refuses_unless_it_has_no_gate() {
         (free, "web_search_options: {}", true),
         (gated, "user: ada, metadata: {a: b}, n: 1", true),
     ] {
-        let mut world = World::new(Wire::Chat, &whales(""), replies()).await;
-        world.model_keys = format!(", provider_opts: {{{option}}}");
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "Hello.").await;
+        let mut fixture = Fixture::new(Wire::Chat, &whale_agent(""), replies()).await;
+        fixture.model_keys = format!(", provider_opts: {{{option}}}");
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "Hello.").await;
         let fork = chat.fork(spec).unwrap();
         match fork.run("Look back.", &CancellationToken::default()).await {
             Ok(report) => assert!(goes && report.text == "done"),
             Err(error) => assert!(!goes && error.kind == ErrorKind::Fork, "{error}"),
         }
-        assert_eq!(world.bodies().len(), 1 + usize::from(goes));
-        world.check();
+        assert_eq!(fixture.bodies().len(), 1 + usize::from(goes));
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn agents_that_work_for_a_gated_fork_have_no_such_tools_either() {
+async fn sub_agents_of_a_gated_fork_cannot_use_models_with_server_tools() {
     let file = "
 agents:
   root: {model: test, instruction: You lead., sub_agents: [worker]}
@@ -319,20 +330,20 @@ agents:
         ScriptedReply::call("transfer_task", transfer),
         ScriptedReply::text("not done"),
     ];
-    let mut world = World::new(Wire::Chat, file, replies).await;
-    world.model_keys = other(&world, "openai", "web_search_options: {}");
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "Hello.").await;
+    let mut fixture = Fixture::new(Wire::Chat, file, replies).await;
+    fixture.model_keys = other(&fixture, "openai", "web_search_options: {}");
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Hello.").await;
     let report = forked(&chat, spec(&["transfer_task"], Inherit::Full), "Go.").await;
     assert_eq!(report.text, "not done");
-    let Turn::Results(results) = turns(&world.last_body()).pop().unwrap() else {
+    let Turn::Results(results) = turns(&fixture.last_body()).pop().unwrap() else {
         panic!("no results");
     };
     assert!(
         results[0].1.contains("`provider_opts.web_search_options`"),
         "{results:?}"
     );
-    world.check();
+    fixture.check();
 }
 
 const TOOLS: [&str; 5] = ["read_a", "read_b", "act_a", "act_b", "act_c"];
@@ -361,8 +372,8 @@ async fn holds((gate, rewrites, batches): Case) {
     let mut replies = vec![ScriptedReply::text("hello")];
     replies.extend(batches.iter().map(|batch| reply(batch)));
     replies.push(ScriptedReply::text("done"));
-    let file = whales("tools: {cacheToolResults: true}\n").replace("[safe, danger]", "['*']");
-    let mut world = World::new(Wire::Chat, &file, replies).await;
+    let file = whale_agent("tools: {cacheToolResults: true}\n").replace("[safe, danger]", "['*']");
+    let mut fixture = Fixture::new(Wire::Chat, &file, replies).await;
     let tools = TOOLS.map(|name| {
         Recording::with(name, |metadata| {
             metadata.read_only = name.starts_with("read");
@@ -372,19 +383,19 @@ async fn holds((gate, rewrites, batches): Case) {
             }
         })
     });
-    world.tools = tools.iter().map(|tool| Arc::clone(tool) as _).collect();
-    world.ear.listen(OF_CALLS);
+    fixture.tools = tools.iter().map(|tool| Arc::clone(tool) as _).collect();
+    fixture.hook_recorder.listen(OF_CALLS);
     if rewrites {
-        world.ear.on(Event::ToolInputTransform, |_| {
+        fixture.hook_recorder.on(Event::ToolInputTransform, |_| {
             let updated = json!({"what": "act_c"});
-            Some(Says::This(Output {
+            Some(HookReply::This(Output {
                 updated_input: updated.as_object().cloned(),
                 ..Output::default()
             }))
         });
     }
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "Hello.").await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Hello.").await;
     let named = TOOLS.iter().zip(&gate).filter(|(_, is)| **is);
     let allowed: Vec<&str> = named.map(|(name, _)| *name).collect();
     let report = forked(&chat, spec(&allowed, Inherit::Full), "Go.").await;
@@ -407,17 +418,20 @@ async fn holds((gate, rewrites, batches): Case) {
             !is_allowed && called(name) > 0
         );
     }
-    for heard in of_calls(&world) {
-        assert!(allowed.iter().any(|name| heard.ends_with(name)), "{heard}");
+    for recorded in of_calls(&fixture) {
+        assert!(
+            allowed.iter().any(|name| recorded.ends_with(name)),
+            "{recorded}"
+        );
     }
-    world.check();
+    fixture.check();
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_a_gate_does_not_let_through_is_never_entered(case in cases()) {
+    fn gate_prevents_every_call_that_it_does_not_name(case in cases()) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(holds(case));
     }

@@ -1,4 +1,4 @@
-//! What a fork may use in all, however many work on its behalf at the same time.
+//! Limits of a fork, including those that work for it concurrently.
 
 use cachalot_agent::{Inherit, Stop};
 use cachalot_hooks::Event;
@@ -6,9 +6,9 @@ use cachalot_hooks::input::PermissionMode;
 use cachalot_simulator::{ScriptedReply, ScriptedUsage};
 use serde_json::json;
 
-use super::{Recording, forked, long, spec, whales};
-use crate::told::Note;
-use crate::world::{WIRES, Wire, World};
+use super::{Recording, forked, long, spec, whale_agent};
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire};
 
 fn team(keys: &str) -> String {
     format!(
@@ -48,8 +48,8 @@ fn three() -> ScriptedReply {
     )
 }
 
-fn each(world: &World) -> Vec<usize> {
-    (1..world.bodies().len()).collect()
+fn each(fixture: &Fixture) -> Vec<usize> {
+    (1..fixture.bodies().len()).collect()
 }
 
 #[tokio::test]
@@ -57,9 +57,9 @@ async fn concurrent_sub_agents_of_a_fork_reserve_separate_tokens() {
     for wire in WIRES {
         let mut replies = vec![text("hello"), three()];
         replies.extend((0..4).map(|_| text("done")));
-        let world = World::new(wire, &team(""), replies).await;
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "Hello.").await;
+        let fixture = Fixture::new(wire, &team(""), replies).await;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "Hello.").await;
         let mut spec = spec(&["transfer_task"], Inherit::Full);
         // The fork's first request, and one more.
         spec.max_input_tokens = Some(1_300);
@@ -67,60 +67,60 @@ async fn concurrent_sub_agents_of_a_fork_reserve_separate_tokens() {
         assert_eq!(report.sum.model_calls, 2, "{report:?}");
         assert_eq!(report.sum.usage.total_input(), 1_200, "{report:?}");
         assert!(matches!(report.stop, Stop::Budget(_)), "{report:?}");
-        let each = each(&world);
-        world.check_between(&each);
+        let each = each(&fixture);
+        fixture.check_between(&each);
     }
 }
 
 #[tokio::test]
-async fn forks_of_a_turn_do_not_all_count_on_the_same_rest_of_the_budget() {
+async fn concurrent_forks_reserve_the_rest_of_the_budget_once() {
     for wire in WIRES {
         let mut replies = vec![three()];
         replies.extend((0..4).map(|_| text("done")));
-        let world = World::new(wire, &team("budget: {max_tokens: 1200}\n"), replies).await;
-        let mut chat = world.chat().await;
-        let turn = world.turn(&mut chat, "Go.").await;
+        let fixture = Fixture::new(wire, &team("budget: {max_tokens: 1200}\n"), replies).await;
+        let mut chat = fixture.chat().await;
+        let turn = fixture.turn(&mut chat, "Go.").await;
         // 610 were spent, and the first of the three may take the rest.
-        assert_eq!(world.bodies().len(), 2, "{turn:?}");
+        assert_eq!(fixture.bodies().len(), 2, "{turn:?}");
         assert!(matches!(turn.stop, Stop::Budget(_)), "{turn:?}");
-        let refused = world
-            .told
+        let refused = fixture
+            .reported
             .ended()
             .into_iter()
             .filter(|ended| ended.is_error);
         assert_eq!(refused.count(), 2);
-        let each = each(&world);
-        world.check_between(&each);
+        let each = each(&fixture);
+        fixture.check_between(&each);
     }
 }
 
 #[tokio::test]
-async fn what_was_set_aside_for_a_request_that_failed_is_there_again() {
+async fn failed_request_releases_its_reserved_tokens() {
     let replies = vec![
         text("hello"),
         ScriptedReply::error(400),
         text("Welcome."),
         text("never"),
     ];
-    let world = World::new(Wire::Chat, &team("budget: {max_tokens: 1300}\n"), replies).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "Hello.").await;
+    let fixture = Fixture::new(Wire::Chat, &team("budget: {max_tokens: 1300}\n"), replies).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Hello.").await;
     let cancel = cachalot_agent::CancellationToken::default();
     chat.turn("Go.", &cancel).await.unwrap_err();
-    assert_eq!(world.turn(&mut chat, "Thanks.").await.text, "Welcome.");
-    world.check();
+    assert_eq!(fixture.turn(&mut chat, "Thanks.").await.text, "Welcome.");
+    fixture.check();
 }
 
 #[tokio::test]
 async fn the_first_request_is_limited_without_earlier_usage() {
     for inherit in [Inherit::Full, Inherit::Session, Inherit::None] {
         let replies = vec![text("hello"), text("looked"), text("looked")];
-        let world = World::new(Wire::Responses, &team(""), replies)
+        let fixture = Fixture::new(Wire::Responses, &team(""), replies)
             .await
             .in_file();
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "Hello.").await;
-        let chat = world.resume(chat.session()).await.unwrap();
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "Hello.").await;
+        let chat = fixture.resume(chat.session()).await.unwrap();
         // The instruction alone is longer.
         let mut limited = spec(&["transfer_task"], inherit);
         limited.max_input_tokens = Some(1_000);
@@ -129,10 +129,10 @@ async fn the_first_request_is_limited_without_earlier_usage() {
             panic!("{inherit:?}: {report:?}");
         };
         assert!(why.contains("the next request sends about"), "{why}");
-        assert_eq!(world.bodies().len(), 1, "{inherit:?}");
+        assert_eq!(fixture.bodies().len(), 1, "{inherit:?}");
         limited.max_input_tokens = Some(100_000);
         assert_eq!(forked(&chat, limited, "Look back.").await.text, "looked");
-        world.check_between(&[1]);
+        fixture.check_between(&[1]);
     }
 }
 
@@ -152,9 +152,9 @@ async fn calls_of_sub_agents_count_as_calls_of_the_fork() {
         text("never"),
         text("never"),
     ];
-    let world = World::new(Wire::Messages, &team(""), replies).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "Hello.").await;
+    let fixture = Fixture::new(Wire::Messages, &team(""), replies).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Hello.").await;
     let mut limited = spec(&["transfer_task"], Inherit::Full);
     limited.max_iterations = 3;
     let report = forked(&chat, limited, "Have it done.").await;
@@ -162,47 +162,47 @@ async fn calls_of_sub_agents_count_as_calls_of_the_fork() {
         (report.sum.model_calls, report.stop),
         (3, Stop::Iterations(3))
     );
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_name_that_a_model_makes_up_is_reported_as_far_as_it_is_shown() {
+async fn unknown_tool_name_is_truncated_in_reports() {
     let long = "x".repeat(3_000);
     let replies = vec![
         text("hello"),
         used(ScriptedReply::call(&long, json!({}))),
         text("done"),
     ];
-    let world = World::new(Wire::Chat, &team(""), replies).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "Hello.").await;
+    let fixture = Fixture::new(Wire::Chat, &team(""), replies).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Hello.").await;
     let report = forked(&chat, spec(&[], Inherit::Full), "Go.").await;
     assert_eq!(report.denied, ["x".repeat(80)]);
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
 async fn an_unattended_fork_reports_the_rule_to_hooks() {
-    let file = whales("").replace("{allow: [safe, danger]}", "{allow: ['*'], ask: [danger]}");
+    let file = whale_agent("").replace("{allow: [safe, danger]}", "{allow: ['*'], ask: [danger]}");
     let replies = vec![
         text("hello"),
         used(ScriptedReply::call("danger", json!({}))),
         text("done"),
     ];
-    let mut world = World::new(Wire::Chat, &file, replies).await;
+    let mut fixture = Fixture::new(Wire::Chat, &file, replies).await;
     let danger = Recording::new("danger");
-    world.tools = vec![danger.clone() as _];
-    world.ear.listen([Event::PreToolUse]);
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "Hello.").await;
+    fixture.tools = vec![danger.clone() as _];
+    fixture.hook_recorder.listen([Event::PreToolUse]);
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Hello.").await;
     forked(&chat, spec(&["danger"], Inherit::Full), "Go.").await;
     assert_eq!(danger.times(), 0);
-    let heard = world.ear.heard_of(Event::PreToolUse);
-    assert_eq!(heard[0].permission_mode, PermissionMode::DontAsk);
-    let notes = world.told.notes().into_iter();
+    let recorded = fixture.hook_recorder.recorded_of(Event::PreToolUse);
+    assert_eq!(recorded[0].permission_mode, PermissionMode::DontAsk);
+    let notes = fixture.reported.notes().into_iter();
     let mut denials = notes.filter_map(|note| match note {
         Note::Fork(_, note) => match *note {
-            Note::Ended(ended) => Some(ended.text),
+            Note::EndedCall(ended) => Some(ended.text),
             _ => None,
         },
         _ => None,
@@ -213,7 +213,7 @@ async fn an_unattended_fork_reports_the_rule_to_hooks() {
         "{denial}"
     );
     assert!(!denial.contains("would let it"), "{denial}");
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
@@ -224,13 +224,13 @@ async fn a_forked_sub_agent_is_called_by_its_task() {
         text("read"),
         text("done"),
     ];
-    let world = World::new(Wire::Chat, &team(""), replies).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "Go.").await;
-    let mut sessions = world.sessions().await.into_iter();
+    let fixture = Fixture::new(Wire::Chat, &team(""), replies).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Go.").await;
+    let mut sessions = fixture.sessions().await.into_iter();
     let forked = sessions
         .find(|session| session.head.agent == "reader")
         .unwrap();
     assert_eq!(forked.head.title.as_deref(), Some("Read the depths."));
-    world.check_between(&[2]);
+    fixture.check_between(&[2]);
 }

@@ -10,15 +10,15 @@ use cachalot_simulator::accounting::Rules;
 use cachalot_simulator::{Accountant, Format, ReceivedRequest, ScriptedReply};
 use serde_json::{Value, json};
 
-use super::{Recording, forked, review, spec, whales};
-use crate::world::{NOW, Wire, World};
+use super::{Recording, forked, review, spec, whale_agent};
+use crate::fixture::{Fixture, NOW, Wire};
 
 /// Somebody who reads what was sent before: a format, and what decides how it is cached.
 struct Provider {
     wire: Wire,
     name: &'static str,
     model: &'static str,
-    /// As the table has it.
+    /// The name in the documented table.
     shown: &'static str,
 }
 
@@ -57,18 +57,18 @@ const OPTIONS: [(Inherit, &str); 4] = [
 ];
 
 impl Provider {
-    async fn world(&self, file: &str, replies: Vec<ScriptedReply>) -> World {
+    async fn fixture(&self, file: &str, replies: Vec<ScriptedReply>) -> Fixture {
         let file = file.replace("model: test", "model: measured");
-        let mut world = World::new(self.wire, &file, replies).await;
-        let known = self.wire.model(&world.simulator.url());
+        let mut fixture = Fixture::new(self.wire, &file, replies).await;
+        let known = self.wire.model(&fixture.simulator.url());
         // Of two models with one format, the other one.
         let measured = known.replace("gpt-5-mini", self.model);
         assert!(measured.contains(self.model), "{measured}");
-        world.model_keys = format!("}}\n  measured: {{{measured}, token_key: TEST_KEY");
-        world
+        fixture.model_keys = format!("}}\n  measured: {{{measured}, token_key: TEST_KEY");
+        fixture
     }
 
-    /// What was sent costs so much.
+    /// The cost of the sent requests.
     fn cost(&self, usage: Usage) -> Cost {
         let catalog = Catalog::built_in();
         let price = catalog.find(self.name, self.model).unwrap().price.clone();
@@ -118,14 +118,14 @@ async fn measure(provider: &Provider, inherit: Inherit) -> Measured {
         ScriptedReply::call("shell", json!({"what": "rm depths"})),
         ScriptedReply::text("Nothing to keep."),
     ];
-    let file = whales("").replace("[safe, danger]", "['*']");
-    let mut world = provider.world(&file, replies).await;
+    let file = whale_agent("").replace("[safe, danger]", "['*']");
+    let mut fixture = provider.fixture(&file, replies).await;
     let shell = Recording::new("shell");
-    world.tools = vec![Arc::clone(&shell) as _];
-    world.write("depths", &"The cachalot dived 1,200 m.\n".repeat(300));
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "How deep?").await;
-    let parent = cached_prefix(&world.simulator.received());
+    fixture.tools = vec![Arc::clone(&shell) as _];
+    fixture.write("depths", &"The cachalot dived 1,200 m.\n".repeat(300));
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "How deep?").await;
+    let parent = cached_prefix(&fixture.simulator.received());
     let report = forked(&chat, spec(&["read_file", "grep"], inherit), "Look back.").await;
     assert_eq!(
         (report.text.as_str(), report.denied.as_slice()),
@@ -136,10 +136,10 @@ async fn measure(provider: &Provider, inherit: Inherit) -> Measured {
         parent,
         first,
         cost: provider.cost(first),
-        is_shown: has_tool(&world.bodies()[2], "shell"),
+        is_shown: has_tool(&fixture.bodies()[2], "shell"),
         runs: shell.times(),
     };
-    world.check_between(&[2]);
+    fixture.check_between(&[2]);
     measured
 }
 
@@ -189,7 +189,7 @@ fn documented() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_options_cost_what_the_documentation_says() {
+async fn documented_costs_of_the_inherit_options_are_measured() {
     let mut rows = Vec::new();
     for provider in &PROVIDERS {
         let full = measure(provider, Inherit::Full).await;
@@ -212,7 +212,7 @@ async fn the_options_cost_what_the_documentation_says() {
 /// What forks were made for: without them, a review is sent as if nothing had been said before, and
 /// nothing of it is read from a cache.
 #[tokio::test]
-async fn the_first_request_of_a_review_reads_its_parents_cached_prefix_and_with_none_nothing() {
+async fn review_reads_the_cached_prefix_of_its_parent_unless_inherit_is_none() {
     let thinking = Provider {
         wire: Wire::Thinking,
         name: "anthropic",
@@ -225,20 +225,20 @@ async fn the_first_request_of_a_review_reads_its_parents_cached_prefix_and_with_
             let keys = format!(
                 "toolsets: [{{type: filesystem}}]\n    review: {{every_turns: 2, inherit: {option}}}"
             );
-            let file = whales("").replace("toolsets: [{type: filesystem}]", &keys);
-            let world = provider.world(&file, replies.to_vec()).await;
-            let mut chat = world.chat().await;
-            world.turn(&mut chat, "How deep?").await;
-            world.turn(&mut chat, "When?").await;
+            let file = whale_agent("").replace("toolsets: [{type: filesystem}]", &keys);
+            let fixture = provider.fixture(&file, replies.to_vec()).await;
+            let mut chat = fixture.chat().await;
+            fixture.turn(&mut chat, "How deep?").await;
+            fixture.turn(&mut chat, "When?").await;
             chat.wait_for_review().await;
-            let received = world.simulator.received();
+            let received = fixture.simulator.received();
             let parent = cached_prefix(&received[..2]);
             assert!(parent > 1_024, "{}", provider.shown);
-            let first = review(&world).first.unwrap();
+            let first = review(&fixture).first.unwrap();
             let expected = if inherited_parts { parent } else { 0 };
             assert_eq!(first.cache_read, expected, "{} {option}", provider.shown);
             assert!(first.total_input() > 1_024, "{} {option}", provider.shown);
-            world.check_between(&[2]);
+            fixture.check_between(&[2]);
         }
     }
 }

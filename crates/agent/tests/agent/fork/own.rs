@@ -1,4 +1,4 @@
-//! What a fork uses is its own: its session, its budget, its cost, its end.
+//! A fork has its own session, budget, cost and end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,21 +12,21 @@ use cachalot_hooks::Event;
 use cachalot_simulator::{Fault, ScriptedReply, ScriptedUsage};
 use serde_json::json;
 
-use super::{Recording, forked, spec, whales};
-use crate::cancelling::Forever;
-use crate::ear::adds;
-use crate::told::Note;
-use crate::world::{WIRES, Wire, World};
+use super::{Recording, forked, spec, whale_agent};
+use crate::cancelling::HangingTool;
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire};
+use crate::hook_recorder::adds;
 
 fn call(tool: &str) -> ScriptedReply {
     ScriptedReply::call(tool, json!({}))
 }
 
-async fn after_a_turn(mut world: World, change: impl FnOnce(&mut World)) -> (World, Chat) {
-    change(&mut world);
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "How deep?").await;
-    (world, chat)
+async fn after_a_turn(mut fixture: Fixture, change: impl FnOnce(&mut Fixture)) -> (Fixture, Chat) {
+    change(&mut fixture);
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "How deep?").await;
+    (fixture, chat)
 }
 
 /// Whoever lists a tool lets it be used. What rules want asked about is refused all the same, and so
@@ -50,23 +50,23 @@ async fn an_unattended_fork_denies_calls_that_need_approval() {
                 call("act").and_call("safe", json!({})),
                 ScriptedReply::text("done"),
             ];
-            let file = whales("").replace("allow: [safe, danger]", rules);
-            let world = World::new(wire, &file, replies).await;
+            let file = whale_agent("").replace("allow: [safe, danger]", rules);
+            let fixture = Fixture::new(wire, &file, replies).await;
             let (act, safe) = (Recording::new("act"), Recording::new("safe"));
             let tools = vec![Arc::clone(&act) as _, Arc::clone(&safe) as _];
-            let (world, chat) = after_a_turn(world, |world| world.tools = tools).await;
+            let (fixture, chat) = after_a_turn(fixture, |fixture| fixture.tools = tools).await;
             let report = forked(&chat, spec, "Go.").await;
             assert_eq!((act.times(), safe.times()), (entered, 1), "{rules}");
-            assert_eq!(world.answers.asked(), []);
+            assert_eq!(fixture.answers.asked(), []);
             // It is let through by the gate, and refused by the rules.
             assert_eq!(report.denied, [] as [&str; 0]);
-            world.check();
+            fixture.check();
         }
     }
 }
 
 #[tokio::test]
-async fn what_a_fork_costs_is_its_own_and_the_chats_and_no_turns() {
+async fn cost_of_a_fork_counts_for_it_and_the_chat_but_for_no_turn() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::text("1,200 m."),
@@ -74,9 +74,9 @@ async fn what_a_fork_costs_is_its_own_and_the_chats_and_no_turns() {
             ScriptedReply::text("done"),
             ScriptedReply::text("yes"),
         ];
-        let world = World::new(wire, &whales(""), replies).await;
+        let fixture = Fixture::new(wire, &whale_agent(""), replies).await;
         let tools = vec![Recording::new("safe") as _];
-        let (world, mut chat) = after_a_turn(world, |world| world.tools = tools).await;
+        let (fixture, mut chat) = after_a_turn(fixture, |fixture| fixture.tools = tools).await;
         let before = chat.total();
         let report = forked(&chat, spec(&["safe"], Inherit::Full), "Go.").await;
         assert_eq!((report.sum.model_calls, report.sum.tool_calls), (2, 1));
@@ -84,15 +84,15 @@ async fn what_a_fork_costs_is_its_own_and_the_chats_and_no_turns() {
         let mut total = before;
         total += report.sum;
         assert_eq!(chat.total(), total);
-        let turn = world.turn(&mut chat, "Thanks.").await;
+        let turn = fixture.turn(&mut chat, "Thanks.").await;
         assert_eq!((turn.sum.model_calls, turn.sum.tool_calls), (1, 0));
         total += turn.sum;
         assert_eq!(chat.total(), total);
-        let own = world.session(&report.session).await.totals;
+        let own = fixture.session(&report.session).await.totals;
         assert_eq!((own.answers, own.usage), (2, report.sum.usage));
-        assert_eq!(world.session(chat.session()).await.totals.answers, 2);
+        assert_eq!(fixture.session(chat.session()).await.totals.answers, 2);
         assert_eq!(chat.close().await, total);
-        world.check_between(&[3]);
+        fixture.check_between(&[3]);
     }
 }
 
@@ -104,20 +104,25 @@ async fn a_fork_counts_against_the_budget_of_the_chat() {
     };
     let text = |text| ScriptedReply::text(text).with_usage(usage);
     let replies = vec![text("one"), text("two")];
-    let world = World::new(Wire::Chat, &whales("budget: {max_tokens: 1000}\n"), replies).await;
-    let (world, mut chat) = after_a_turn(world, |_| {}).await;
+    let fixture = Fixture::new(
+        Wire::Chat,
+        &whale_agent("budget: {max_tokens: 1000}\n"),
+        replies,
+    )
+    .await;
+    let (fixture, mut chat) = after_a_turn(fixture, |_| {}).await;
     let report = forked(&chat, spec(&[], Inherit::Full), "Go.").await;
     assert_eq!(report.stop, Stop::End);
-    let turn = world.turn(&mut chat, "Again.").await;
+    let turn = fixture.turn(&mut chat, "Again.").await;
     assert!(matches!(turn.stop, Stop::Budget(_)), "{turn:?}");
     let report = forked(&chat, spec(&[], Inherit::Full), "Go.").await;
     assert!(matches!(report.stop, Stop::Budget(_)), "{report:?}");
     assert_eq!((report.sum, report.first), (UsageTotals::default(), None));
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_fork_has_budgets_of_its_own() {
+async fn fork_has_its_own_limits() {
     let usage = ScriptedUsage {
         input: Some(600),
         output: Some(50),
@@ -162,9 +167,9 @@ async fn a_fork_has_budgets_of_its_own() {
             let arguments = json!({"what": format!("{number}")});
             replies.push(ScriptedReply::call("safe", arguments).with_usage(usage));
         }
-        let world = World::new(Wire::Responses, &whales(""), replies).await;
+        let fixture = Fixture::new(Wire::Responses, &whale_agent(""), replies).await;
         let tools = vec![Recording::new("safe") as _];
-        let (world, chat) = after_a_turn(world, |world| world.tools = tools).await;
+        let (fixture, chat) = after_a_turn(fixture, |fixture| fixture.tools = tools).await;
         let is_counted = which.is_empty();
         let report = forked(&chat, spec, "Go.").await;
         assert_eq!(report.sum.model_calls, calls, "{report:?}");
@@ -175,14 +180,14 @@ async fn a_fork_has_budgets_of_its_own() {
             }
             other => panic!("{other:?}"),
         }
-        world.check();
+        fixture.check();
     }
 }
 
 #[tokio::test]
 async fn a_fork_needs_an_owner_a_task_and_a_conversation() {
-    let world = World::new(Wire::Chat, &whales(""), vec![]).await;
-    let chat = world.chat().await;
+    let fixture = Fixture::new(Wire::Chat, &whale_agent(""), vec![]).await;
+    let chat = fixture.chat().await;
     let nameless = ForkSpec {
         holder: " ".to_owned(),
         ..spec(&[], Inherit::Full)
@@ -204,17 +209,17 @@ async fn a_fork_needs_an_owner_a_task_and_a_conversation() {
         .await
         .unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Input);
-    world.check();
+    fixture.check();
 }
 
 #[tokio::test]
 async fn a_fork_ends_with_its_chat_and_when_it_is_cancelled() {
     for how in ["dropped", "closed", "cancelled"] {
         let replies = vec![ScriptedReply::text("1,200 m."), call("forever")];
-        let world = World::new(Wire::Messages, &whales(""), replies).await;
-        let forever = Arc::new(Forever::new("forever"));
+        let fixture = Fixture::new(Wire::Messages, &whale_agent(""), replies).await;
+        let forever = Arc::new(HangingTool::new("forever"));
         let tools = vec![Arc::clone(&forever) as _];
-        let (world, chat) = after_a_turn(world, |world| world.tools = tools).await;
+        let (fixture, chat) = after_a_turn(fixture, |fixture| fixture.tools = tools).await;
         let fork = chat.fork(spec(&["forever"], Inherit::Full)).unwrap();
         let cancel = CancellationToken::default();
         let switch = cancel.clone();
@@ -223,8 +228,10 @@ async fn a_fork_ends_with_its_chat_and_when_it_is_cancelled() {
             "the review".to_owned(),
             Box::new(Note::Began("forever".to_owned())),
         );
-        world
-            .until("the call", |world| world.told.notes().contains(&began))
+        fixture
+            .until("the call", |fixture| {
+                fixture.reported.notes().contains(&began)
+            })
             .await;
         match how {
             "dropped" => drop(chat),
@@ -237,21 +244,21 @@ async fn a_fork_ends_with_its_chat_and_when_it_is_cancelled() {
         assert_eq!(report.stop, Stop::Interrupted, "{how}");
         assert!(forever.was_dropped());
         // What it did is kept, as of any interrupted turn.
-        assert_eq!(world.messages(&report.session).await.len(), 6);
-        world.check();
+        assert_eq!(fixture.messages(&report.session).await.len(), 6);
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_fork_that_failed_is_paid_for_all_the_same() {
+async fn failed_fork_counts_its_cost() {
     let replies = vec![
         ScriptedReply::text("1,200 m."),
         call("safe"),
         ScriptedReply::default().with_fault(Fault::status(500).times(3)),
     ];
-    let world = World::new(Wire::Chat, &whales(""), replies).await;
+    let fixture = Fixture::new(Wire::Chat, &whale_agent(""), replies).await;
     let tools = vec![Recording::new("safe") as _];
-    let (world, chat) = after_a_turn(world, |world| world.tools = tools).await;
+    let (fixture, chat) = after_a_turn(fixture, |fixture| fixture.tools = tools).await;
     let before = chat.total();
     let fork = chat.fork(spec(&["safe"], Inherit::Full)).unwrap();
     let failed = fork
@@ -260,14 +267,14 @@ async fn a_fork_that_failed_is_paid_for_all_the_same() {
         .unwrap_err();
     assert_eq!(failed.kind, ErrorKind::Model);
     assert_eq!(chat.total().model_calls, before.model_calls + 1);
-    world.check();
+    fixture.check();
 }
 
 /// Counts how often it is asked.
-struct Asked(AtomicUsize);
+struct CountingSource(AtomicUsize);
 
 #[async_trait]
-impl ContextSource for Asked {
+impl ContextSource for CountingSource {
     async fn paragraph(&self, _: &AgentDefinition, _: &str) -> Option<String> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Some("It is about whales.".to_owned())
@@ -275,18 +282,18 @@ impl ContextSource for Asked {
 }
 
 #[tokio::test]
-async fn what_hooks_add_stands_behind_what_is_inherited_and_memories_are_not_asked_for() {
+async fn hook_context_of_a_fork_follows_the_inherited_prefix() {
     for wire in WIRES {
         let replies = ["one", "two"].map(ScriptedReply::text).to_vec();
-        let world = World::new(wire, &whales(""), replies).await;
-        let source = Arc::new(Asked(AtomicUsize::new(0)));
+        let fixture = Fixture::new(wire, &whale_agent(""), replies).await;
+        let source = Arc::new(CountingSource(AtomicUsize::new(0)));
         let sources = vec![Arc::clone(&source) as _];
-        let (world, chat) = after_a_turn(world, |world| {
-            world.sources = sources;
-            world.ear.listen_to_all();
+        let (fixture, chat) = after_a_turn(fixture, |fixture| {
+            fixture.sources = sources;
+            fixture.hook_recorder.listen_to_all();
             for event in [Event::SessionStart, Event::PreUserTurn, Event::TurnStart] {
-                world
-                    .ear
+                fixture
+                    .hook_recorder
                     .say(event, adds(&format!("added by {}", event.name())));
             }
         })
@@ -295,36 +302,46 @@ async fn what_hooks_add_stands_behind_what_is_inherited_and_memories_are_not_ask
         assert_eq!(report.differences, []);
         assert!(report.first.unwrap().cache_read > 0);
         assert_eq!(source.0.load(Ordering::SeqCst), 1);
-        let said = world.messages(&report.session).await[2].clone();
+        let said = fixture.messages(&report.session).await[2].clone();
         let said = format!("{said:?}");
         assert!(said.contains("added by session_start"), "{said}");
         assert!(
             said.contains("added by turn_start") && !said.contains("about whales"),
             "{said}"
         );
-        // Nobody is told that the chat's own session has ended.
-        let over: Vec<_> = world.ear.heard_of(Event::SessionEnd);
+        // The session end of the chat is not reported to hooks.
+        let over: Vec<_> = fixture.hook_recorder.recorded_of(Event::SessionEnd);
         let over: Vec<_> = over.into_iter().map(|input| input.session_id).collect();
         assert_eq!(over, [report.session.as_str()]);
-        let told = world.ear.heard_of(Event::SessionStart).pop().unwrap();
-        assert_eq!(told.parent_session_id.as_deref(), Some(chat.session()));
-        assert_eq!(told.session_id, report.session);
+        let reported = fixture
+            .hook_recorder
+            .recorded_of(Event::SessionStart)
+            .pop()
+            .unwrap();
+        assert_eq!(reported.parent_session_id.as_deref(), Some(chat.session()));
+        assert_eq!(reported.session_id, report.session);
         // What was not the user's is not told as such.
-        assert_eq!(world.ear.heard_of(Event::UserPromptSubmit).len(), 1);
-        world.check();
+        assert_eq!(
+            fixture
+                .hook_recorder
+                .recorded_of(Event::UserPromptSubmit)
+                .len(),
+            1
+        );
+        fixture.check();
     }
 }
 
 #[tokio::test]
-async fn a_fork_that_is_too_long_is_not_summarized_before_it_has_read_what_it_inherits() {
+async fn too_long_fork_fails_without_compaction() {
     let script = "
 context: 4000
 otherwise: {text: yes}
 ";
     let script = cachalot_simulator::Script::parse("script.yaml", script).unwrap();
-    let file = whales("").replace(&super::long(), "You know whales.");
-    let world = World::scripted(Wire::Messages, &file, script).await;
-    let (world, chat) = after_a_turn(world, |_| {}).await;
+    let file = whale_agent("").replace(&super::long(), "You know whales.");
+    let fixture = Fixture::scripted(Wire::Messages, &file, script).await;
+    let (fixture, chat) = after_a_turn(fixture, |_| {}).await;
     let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
     let much = "deep ".repeat(10_000);
     let failed = fork
@@ -335,42 +352,42 @@ otherwise: {text: yes}
         failed.message.contains("and not a summary of it"),
         "{failed}"
     );
-    assert_eq!(world.bodies().len(), 2);
-    world.check();
+    assert_eq!(fixture.bodies().len(), 2);
+    fixture.check();
 }
 
 #[tokio::test]
-async fn a_turn_that_was_interrupted_is_mended_in_the_fork_alone() {
+async fn interrupted_turn_is_repaired_in_the_fork_only() {
     for wire in WIRES {
         let replies = vec![
             call("forever"),
             ScriptedReply::text("looked"),
             ScriptedReply::text("yes"),
         ];
-        let mut world = World::new(wire, &whales(""), replies).await;
-        let forever = Arc::new(Forever::new("forever"));
-        world.tools = vec![Arc::clone(&forever) as _];
-        let mut chat = world.chat().await;
+        let mut fixture = Fixture::new(wire, &whale_agent(""), replies).await;
+        let forever = Arc::new(HangingTool::new("forever"));
+        fixture.tools = vec![Arc::clone(&forever) as _];
+        let mut chat = fixture.chat().await;
         {
-            // Its future is dropped: nobody has mended anything.
+            // The future is dropped: the turn is not repaired in the chat.
             let never = CancellationToken::default();
             let turn = chat.turn("Go.", &never);
-            let began = |world: &World| {
-                world
-                    .told
+            let began = |fixture: &Fixture| {
+                fixture
+                    .reported
                     .notes()
                     .contains(&Note::Began("forever".to_owned()))
             };
             tokio::select! {
                 _ = turn => panic!("it ends"),
-                () = world.until("the call", began) => {}
+                () = fixture.until("the call", began) => {}
             }
         }
-        let before = world.session(chat.session()).await;
+        let before = fixture.session(chat.session()).await;
         let report = forked(&chat, spec(&[], Inherit::Full), "Look back.").await;
         assert_eq!(report.text, "looked");
-        assert_eq!(world.session(chat.session()).await, before);
-        assert_eq!(world.turn(&mut chat, "Again.").await.text, "yes");
-        world.check_between(&[2]);
+        assert_eq!(fixture.session(chat.session()).await, before);
+        assert_eq!(fixture.turn(&mut chat, "Again.").await.text, "yes");
+        fixture.check_between(&[2]);
     }
 }

@@ -1,4 +1,4 @@
-//! Sub-agents that go on with the conversation of whoever gives them a task.
+//! Sub-agents that continue the conversation of the agent that delegates to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::{Recording, long};
 use crate::bodies::{self, Turn, turns};
-use crate::told::Note;
-use crate::world::{WIRES, Wire, World, load};
+use crate::event_recorder::Note;
+use crate::fixture::{Fixture, WIRES, Wire, load};
 
 fn team() -> String {
     format!(
@@ -53,17 +53,17 @@ async fn a_forked_sub_agent_sees_the_conversation_and_may_use_its_own_tools() {
             ScriptedReply::text("Deep."),
             ScriptedReply::text("The reader says: deep."),
         ];
-        let world = World::new(wire, &team(), replies).await;
-        world.write("depths", "1,200 m");
-        let mut chat = world.chat().await;
-        world.turn(&mut chat, "Hello.").await;
-        let report = world.turn(&mut chat, "How deep?").await;
+        let fixture = Fixture::new(wire, &team(), replies).await;
+        fixture.write("depths", "1,200 m");
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "Hello.").await;
+        let report = fixture.turn(&mut chat, "How deep?").await;
         assert_eq!(report.text, "The reader says: deep.");
         assert_eq!((report.sum.model_calls, report.sum.tool_calls), (4, 3));
         assert_eq!(chat.total().model_calls, 5);
-        assert!(!world.root.path().join("there").exists());
+        assert!(!fixture.root.path().join("there").exists());
 
-        let received = world.simulator.received();
+        let received = fixture.simulator.received();
         // The fork's requests go on from the one that the call answered, and so does the one behind.
         bodies::check(&received[..4]);
         bodies::check(&[received[1].clone(), received[4].clone()]);
@@ -80,7 +80,7 @@ async fn a_forked_sub_agent_sees_the_conversation_and_may_use_its_own_tools() {
             assert!(said.contains(part), "{part}: {said}");
         }
         assert!(!said.contains("`shell`"), "{said}");
-        let denied = world.told.ended();
+        let denied = fixture.reported.ended();
         assert_eq!(
             (denied[0].agent.as_str(), denied[0].tool.as_str()),
             ("reader", "shell")
@@ -90,22 +90,22 @@ async fn a_forked_sub_agent_sees_the_conversation_and_may_use_its_own_tools() {
             "{denied:?}"
         );
 
-        let child = world.session("session-1").await;
+        let child = fixture.session("session-1").await;
         assert_eq!(child.head.agent, "reader");
         assert_eq!(child.head.parent.as_deref(), Some(chat.session()));
         assert_eq!(child.head.origin.unwrap().session, chat.session());
         let usage = child.totals.usage;
         assert!(usage.cache_read * 10 > usage.total_input() * 9, "{usage:?}");
-        world.check_between(&[4]);
+        fixture.check_between(&[4]);
     }
 }
 
 #[tokio::test]
 async fn the_delegation_tool_describes_the_visibility_of_the_conversation() {
-    let world = World::new(Wire::Chat, &team(), vec![ScriptedReply::text("yes")]).await;
-    let mut chat = world.chat().await;
-    world.turn(&mut chat, "hello").await;
-    let body = world.last_body();
+    let fixture = Fixture::new(Wire::Chat, &team(), vec![ScriptedReply::text("yes")]).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "hello").await;
+    let body = fixture.last_body();
     let mut tools = body["tools"].as_array().unwrap().iter();
     let tool = tools
         .find(|tool| tool["function"]["name"] == "transfer_task")
@@ -117,12 +117,12 @@ async fn the_delegation_tool_describes_the_visibility_of_the_conversation() {
     );
     let named = &tool["function"]["parameters"]["properties"]["agent"]["enum"];
     assert_eq!(*named, json!(["reader", "diver", "stranger"]));
-    world.check();
+    fixture.check();
 }
 
 /// The first request of several goes alone, and the others when its response begins.
 #[tokio::test]
-async fn of_several_forks_of_one_answer_the_first_goes_ahead() {
+async fn first_fork_of_an_answer_warms_the_prefix_for_the_others() {
     for wire in WIRES {
         let slow = Fault::slow(Duration::from_millis(150), Duration::from_millis(30));
         let replies = vec![
@@ -134,11 +134,11 @@ async fn of_several_forks_of_one_answer_the_first_goes_ahead() {
             ScriptedReply::text("next"),
             ScriptedReply::text("all"),
         ];
-        let world = World::new(wire, &team(), replies).await;
-        let mut chat = world.chat().await;
-        let report = world.turn(&mut chat, "Go.").await;
+        let fixture = Fixture::new(wire, &team(), replies).await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "Go.").await;
         assert_eq!(report.text, "all");
-        let mut notes = world.told.notes();
+        let mut notes = fixture.reported.notes();
         notes.retain(|note| matches!(note, Note::Text(..) | Note::Reasoning(_) | Note::Asked(..)));
         let asked: Vec<usize> = (0..notes.len())
             .filter(|at| matches!(notes[*at], Note::Asked(..)))
@@ -156,15 +156,15 @@ async fn of_several_forks_of_one_answer_the_first_goes_ahead() {
             .iter()
             .rposition(|note| matches!(note, Note::Text(agent, _) if agent == "reader"));
         assert!(last.unwrap() > asked[3], "{notes:?}");
-        for session in world.sessions().await {
+        for session in fixture.sessions().await {
             assert!(session.totals.usage.cache_read > 0, "{session:?}");
         }
-        world.check_between(&[2, 3, 4]);
+        fixture.check_between(&[2, 3, 4]);
     }
 }
 
 #[tokio::test]
-async fn if_the_first_fails_the_others_go_all_the_same() {
+async fn other_forks_run_when_the_first_fails() {
     let replies = vec![
         transfer("reader", "one")
             .and_call("transfer_task", json!({"agent": "diver", "task": "two"})),
@@ -172,13 +172,13 @@ async fn if_the_first_fails_the_others_go_all_the_same() {
         ScriptedReply::text("second"),
         ScriptedReply::text("one of two"),
     ];
-    let world = World::new(Wire::Responses, &team(), replies).await;
-    let mut chat = world.chat().await;
-    assert_eq!(world.turn(&mut chat, "Go.").await.text, "one of two");
-    let ended = world.told.ended();
+    let fixture = Fixture::new(Wire::Responses, &team(), replies).await;
+    let mut chat = fixture.chat().await;
+    assert_eq!(fixture.turn(&mut chat, "Go.").await.text, "one of two");
+    let ended = fixture.reported.ended();
     let failed = ended.iter().filter(|ended| ended.is_error).count();
     assert_eq!((ended.len(), failed), (2, 1), "{ended:?}");
-    world.check_between(&[2, 3]);
+    fixture.check_between(&[2, 3]);
 }
 
 #[tokio::test]
@@ -188,31 +188,34 @@ async fn forked_sub_agents_end_with_the_turn_and_emit_the_usual_events() {
         ScriptedReply::call("forever", json!({})),
         ScriptedReply::text("yes"),
     ];
-    let mut world = World::new(Wire::Messages, &team(), replies).await;
-    let forever = Arc::new(crate::cancelling::Forever::new("forever"));
-    world.tools = vec![Arc::clone(&forever) as _, Recording::new("safe") as _];
-    world.ear.listen([
+    let mut fixture = Fixture::new(Wire::Messages, &team(), replies).await;
+    let forever = Arc::new(crate::cancelling::HangingTool::new("forever"));
+    fixture.tools = vec![Arc::clone(&forever) as _, Recording::new("safe") as _];
+    fixture.hook_recorder.listen([
         Event::OnAgentSwitch,
         Event::SubagentStop,
         Event::SessionStart,
     ]);
-    let mut chat = world.chat().await;
+    let mut chat = fixture.chat().await;
     let cancel = CancellationToken::default();
-    world
-        .told
+    fixture
+        .reported
         .cancel_when(&cancel, |note| *note == Note::Began("forever".to_owned()));
     let report = chat.turn("Go.", &cancel).await.unwrap();
     assert_eq!(report.stop, cachalot_agent::Stop::Interrupted);
     assert!(forever.was_dropped());
     assert_eq!(report.sum.model_calls, 2);
-    assert_eq!(world.turn(&mut chat, "Hello.").await.text, "yes");
-    let switches = world.ear.heard_of(Event::OnAgentSwitch).len();
+    assert_eq!(fixture.turn(&mut chat, "Hello.").await.text, "yes");
+    let switches = fixture
+        .hook_recorder
+        .recorded_of(Event::OnAgentSwitch)
+        .len();
     assert!(switches >= 1);
-    world.check_between(&[2]);
+    fixture.check_between(&[2]);
 }
 
 #[test]
-fn files_name_forks() {
+fn fork_key_of_sub_agents_is_read_and_checked() {
     let here = std::path::Path::new("/dir");
     let file = |sub_agents: &str| {
         format!(

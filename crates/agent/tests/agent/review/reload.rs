@@ -11,16 +11,16 @@ use serde_json::json;
 
 use super::{Counting, text, wait_for_review};
 use crate::bodies::{Turn, turns};
-use crate::world::{WIRES, World};
+use crate::fixture::{Fixture, WIRES};
 
 /// Tools that can become more.
-pub(crate) struct Growing {
+pub(crate) struct ExtensibleToolboxes {
     pub(crate) inner: Arc<dyn Toolboxes>,
     pub(crate) later: Mutex<VecDeque<Arc<dyn Tool>>>,
 }
 
 #[async_trait]
-impl Toolboxes for Growing {
+impl Toolboxes for ExtensibleToolboxes {
     async fn toolbox(
         &self,
         team: &Team,
@@ -35,24 +35,26 @@ impl Toolboxes for Growing {
 }
 
 #[tokio::test]
-async fn tools_that_came_later_are_taken_over_when_the_user_wants_it() {
+async fn new_tools_are_added_on_reload_only() {
     for wire in WIRES {
         let call = ScriptedReply::call("late", json!({}));
         let replies = vec![text("2 km."), call, text("It is done."), text("Yes.")];
-        let world = World::new(
+        let fixture = Fixture::new(
             wire,
             &wait_for_review("every_turns: 0, tools: [grep]"),
             replies,
         )
         .await;
-        let mut house = world.house();
-        let growing = Arc::new(Growing {
-            inner: Arc::clone(&house.toolboxes),
+        let mut dependencies = fixture.dependencies();
+        let growing = Arc::new(ExtensibleToolboxes {
+            inner: Arc::clone(&dependencies.toolboxes),
             later: Mutex::default(),
         });
-        house.toolboxes = Arc::clone(&growing) as _;
-        let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
-        let before = world.turn(&mut chat, "How deep?").await;
+        dependencies.toolboxes = Arc::clone(&growing) as _;
+        let mut chat = Chat::begin(dependencies, fixture.team(), None)
+            .await
+            .unwrap();
+        let before = fixture.turn(&mut chat, "How deep?").await;
         assert_eq!(chat.reload().await.unwrap(), None, "they are the same");
 
         let late = Counting::new("late");
@@ -66,17 +68,17 @@ async fn tools_that_came_later_are_taken_over_when_the_user_wants_it() {
         assert_eq!(reloaded.tokens, before.sum.usage.total_input());
         assert_eq!(chat.reload().await.unwrap(), None);
 
-        world.answers.give([Approval::Yes]);
-        let report = world.turn(&mut chat, "Now?").await;
+        fixture.answers.give([Approval::Yes]);
+        let report = fixture.turn(&mut chat, "Now?").await;
         assert_eq!((report.text.as_str(), late.entered()), ("It is done.", 1));
-        let said: Vec<_> = turns(&world.bodies()[1]).into_iter().take(2).collect();
+        let said: Vec<_> = turns(&fixture.bodies()[1]).into_iter().take(2).collect();
         assert_eq!(said[0], Turn::User("How deep?".to_owned()));
         assert!(
             matches!(&said[1], Turn::Model { text, .. } if text == "2 km."),
             "{said:?}"
         );
         // What was taken over stays.
-        world.turn(&mut chat, "Sure?").await;
-        world.check_from(1);
+        fixture.turn(&mut chat, "Sure?").await;
+        fixture.check_from(1);
     }
 }

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn input_that_is_no_log_is_reported_with_a_conversion() {
+    fn unreadable_log_is_reported_with_a_conversion_command() {
         for (log, told) in [
             (
                 &b"\x1f\x8b\x08\x00rest"[..],

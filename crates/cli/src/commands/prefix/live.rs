@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_an_earlier_version_shows_its_sentence_on_one_line() {
+    fn row_of_an_earlier_version_is_shown_on_one_line() {
         let row = row(json!({"prefix": "expired", "could_have_read": 2_000}));
         assert_eq!(
             line(&row),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn unknown_fields_are_omitted() {
         let known = json!({
             "prefix": "evicted_or_unknown", "lost_tokens": 1, "on_behalf_of": "holder",
             "lost_cost": Cost::UNPRICED,

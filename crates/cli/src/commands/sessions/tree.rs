@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_drawn_with_what_is_in_it() {
+    fn drawn_tree_shows_its_messages() {
         let begun = Prompt::begin(&[], &[Chat.system("You help.")]);
         let asked = prompt(&begun, "a\u{7}sked");
         let main = prompt(&prompt(&asked, "one"), "two");

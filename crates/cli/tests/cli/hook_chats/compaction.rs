@@ -1,13 +1,13 @@
 //! A conversation that is summarized.
 
-use super::{asked_last, obedient};
+use super::{asked_last, with_scripted_model};
 use crate::bodies;
-use crate::provider::{OBEDIENT, Provider, SHELL};
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL};
 use crate::support::Home;
 use crate::terminal::Terminal;
 
 #[test]
-fn a_conversation_is_summarized_and_goes_on_from_the_summary() {
+fn compacted_conversation_continues_from_the_summary() {
     const SCRIPT: &str = r#"
 rules:
   - {user: '(and now|later)', steps: [{text: 'I go on: {{1}}'}]}
@@ -58,8 +58,8 @@ hooks:
         !body.contains("sperm"),
         "what was summarized is not sent: {body}"
     );
-    let told = std::fs::read_to_string(home.join("told")).unwrap();
-    assert_eq!(told, "pre_compact\nbefore\nafter\n");
+    let reported = std::fs::read_to_string(home.join("told")).unwrap();
+    assert_eq!(reported, "pre_compact\nbefore\nafter\n");
     let listed = home.run(&["sessions", "ls", "--json"]).ok().json();
     let name = listed[0]["id"].as_str().unwrap();
     let shown = home.run(&["sessions", "show", name]).ok();
@@ -75,7 +75,7 @@ hooks:
 
 #[test]
 fn an_empty_conversation_is_reported_as_not_summarizable() {
-    let (home, provider) = obedient(Home::new());
+    let (home, provider) = with_scripted_model(Home::new());
     let mut command = home.command(&["chat", "agent.yaml"]);
     provider.known_to(&mut command);
     let mut terminal = Terminal::start(&mut command);
@@ -90,11 +90,11 @@ fn an_empty_conversation_is_reported_as_not_summarizable() {
 }
 
 #[test]
-fn a_hook_may_forbid_a_summary_or_give_it() {
+fn hook_can_block_or_supply_a_summary() {
     let home = Home::new();
     home.write("agent.yaml", SHELL);
-    // Whoever goes on from a summary begins anew.
-    let provider = Provider::scripted(OBEDIENT).accepting_anything();
+    // A conversation after compaction starts a new prefix.
+    let provider = Provider::scripted(SCRIPTED_MODEL).accepting_anything();
     for (hook, seen, is_summarized) in [
         ("echo 'keep all of it' >&2; exit 2", "keep all of it", false),
         (
@@ -135,7 +135,7 @@ fn a_hook_may_forbid_a_summary_or_give_it() {
 fn hooks_receive_start_and_end_reasons_of_a_session() {
     let home = Home::new();
     home.write("agent.yaml", SHELL);
-    let provider = Provider::scripted(OBEDIENT).accepting_anything();
+    let provider = Provider::scripted(SCRIPTED_MODEL).accepting_anything();
     let flags = [
         "--hook-session-start",
         r#"how=$(sed 's/.*"source" *: *"\([a-z]*\)".*/\1/'); echo "$how" >> told; echo 'It is noon.'"#,
@@ -147,7 +147,7 @@ fn hooks_receive_start_and_end_reasons_of_a_session() {
         provider.known_to(&mut command);
         Terminal::start(&mut command)
     };
-    let told = || std::fs::read_to_string(home.join("told")).unwrap_or_default();
+    let reported = || std::fs::read_to_string(home.join("told")).unwrap_or_default();
     let mut terminal = start(&[]);
     terminal.prompt().say("one").see("I was told: one");
     assert!(
@@ -159,7 +159,7 @@ fn hooks_receive_start_and_end_reasons_of_a_session() {
     terminal.prompt().say("/new").see("session ");
     terminal.prompt().say("two").see("I was told: two");
     let text = terminal.prompt().leave();
-    let words: Vec<String> = told().split_whitespace().map(str::to_owned).collect();
+    let words: Vec<String> = reported().split_whitespace().map(str::to_owned).collect();
     assert_eq!(
         words,
         ["startup", "compact", "end", "clear", "end"],
@@ -173,5 +173,5 @@ fn hooks_receive_start_and_end_reasons_of_a_session() {
     let mut terminal = start(&["--session", session]);
     terminal.prompt().say("three").see("I was told: three");
     terminal.prompt().leave();
-    assert!(told().contains("end\nresume\nend\n"), "{}", told());
+    assert!(reported().contains("end\nresume\nend\n"), "{}", reported());
 }

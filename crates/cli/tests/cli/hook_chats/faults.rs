@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::{ask, obedient};
+use super::{ask, with_scripted_model};
 use crate::hooks::words;
 use crate::provider::session;
 use crate::support::Home;
 
 #[test]
 fn problems_of_a_named_file_are_reported_before_the_first_turn() {
-    let (home, provider) = obedient(Home::new());
+    let (home, provider) = with_scripted_model(Home::new());
     home.write("bad.json", r#"{"hooks": {"PreToolUse": [}}"#);
     for (file, expected) in [("bad.json", "bad.json:1:"), ("nope.yml", "nope.yml")] {
         let ran = ask(&home, &provider, file, "hello").fails(2);
@@ -20,8 +20,8 @@ fn problems_of_a_named_file_are_reported_before_the_first_turn() {
 }
 
 #[test]
-fn a_hook_that_hangs_is_ended_and_named() {
-    let (home, provider) = obedient(Home::new());
+fn hanging_hook_is_killed_and_named() {
+    let (home, provider) = with_scripted_model(Home::new());
     // This dialect counts milliseconds.
     home.write(
         ".gemini/settings.json",
@@ -42,8 +42,8 @@ fn a_hook_that_hangs_is_ended_and_named() {
 }
 
 #[test]
-fn a_hook_that_fails_on_a_closed_event_denies() {
-    let (home, provider) = obedient(Home::new());
+fn failing_hook_denies_at_a_fail_closed_event() {
+    let (home, provider) = with_scripted_model(Home::new());
     for (hook, expected) in [
         ("command: ./not_there.sh", "not_there.sh"),
         ("command: 'sleep 30', timeout: 1", "1s"),
@@ -65,8 +65,8 @@ fn a_hook_that_fails_on_a_closed_event_denies() {
 }
 
 #[test]
-fn a_prompt_that_a_hook_denies_is_not_sent() {
-    let (home, provider) = obedient(Home::new());
+fn denied_prompt_is_not_sent() {
+    let (home, provider) = with_scripted_model(Home::new());
     home.write(
         "hooks.yaml",
         "hooks:\n  user_prompt_submit: [{type: command, command: 'echo not today >&2; exit 2'}]\n",
@@ -78,8 +78,8 @@ fn a_prompt_that_a_hook_denies_is_not_sent() {
 }
 
 #[test]
-fn what_hooks_say_in_a_chat_does_not_command_the_terminal() {
-    let (home, provider) = obedient(Home::new());
+fn hook_output_in_a_chat_has_no_control_characters() {
+    let (home, provider) = with_scripted_model(Home::new());
     home.write(
         "hooks.yaml",
         r#"
@@ -108,11 +108,11 @@ hooks:
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_a_hook_that_hangs() {
-    use crate::support::Ran;
+    use crate::support::CommandOutput;
     use rustix::process::{Pid, Signal, kill_process, test_kill_process};
     use std::io::Write as _;
     use std::process::Stdio;
-    let (home, provider) = obedient(Home::new());
+    let (home, provider) = with_scripted_model(Home::new());
     let hook = "echo $$ > pid.new; mv pid.new pid; exec sleep 100";
     for event in ["--hook-pre-tool-use", "--hook-stop", "--hook-session-start"] {
         let _ = std::fs::remove_file(home.join("pid"));
@@ -132,14 +132,14 @@ fn ctrl_c_ends_a_hook_that_hangs() {
         }
         let begun = Instant::now();
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-        let ran: Ran = child.wait_with_output().unwrap().into();
+        let ran: CommandOutput = child.wait_with_output().unwrap().into();
         assert!(begun.elapsed() < Duration::from_secs(10), "{event}: {ran}");
         let ran = ran.fails(130);
         assert!(ran.stderr.contains("interrupted"), "{event}: {ran}");
         assert_eq!(ran.stdout, "", "{event}");
         if event == "--hook-stop" {
-            let told = "hooks of `stop` were cut off";
-            assert!(ran.stderr.contains(told), "{ran}");
+            let reported = "hooks of `stop` were cut off";
+            assert!(ran.stderr.contains(reported), "{ran}");
             // The answer is whole, and in the session.
             let shown = home.run(&["sessions", "show", &session(&ran)]).ok();
             assert!(shown.stdout.contains("It said: "), "{shown}");
@@ -157,7 +157,7 @@ fn ctrl_c_ends_a_hook_that_hangs() {
 #[test]
 fn ctrl_c_ends_a_hook_that_hangs_between_turns() {
     use crate::terminal::{CTRL_C, Terminal};
-    let (home, provider) = obedient(Home::new());
+    let (home, provider) = with_scripted_model(Home::new());
     let slow = "echo begun >> told; exec sleep 100";
     let mut command = home.command(&[
         "chat",
@@ -171,8 +171,8 @@ fn ctrl_c_ends_a_hook_that_hangs_between_turns() {
     let begun = Instant::now();
     let mut terminal = Terminal::start(&mut command);
     let hooks_begun = |count: usize| {
-        let told = || std::fs::read_to_string(home.join("told")).unwrap_or_default();
-        while told().lines().count() < count {
+        let reported = || std::fs::read_to_string(home.join("told")).unwrap_or_default();
+        while reported().lines().count() < count {
             assert!(begun.elapsed() < Duration::from_secs(30));
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -190,9 +190,9 @@ fn ctrl_c_ends_a_hook_that_hangs_between_turns() {
 
 #[cfg(unix)]
 #[test]
-fn what_hooks_say_on_a_terminal_does_not_command_it() {
+fn hook_output_on_a_terminal_has_no_control_characters() {
     use crate::terminal::Terminal;
-    let (home, provider) = obedient(Home::new());
+    let (home, provider) = with_scripted_model(Home::new());
     home.write(
         "hooks.yaml",
         r#"

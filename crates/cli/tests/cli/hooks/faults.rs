@@ -1,10 +1,10 @@
-//! What is wrong with an input, a file or a hook.
+//! Problems of an input, a file or a hook.
 
 use super::{RM, with_the_examples, words};
 use crate::support::Home;
 
 #[test]
-fn problems_are_reported_with_their_place_and_exit_code_2() {
+fn hook_problems_are_reported_with_their_place_and_exit_code_2() {
     let home = with_the_examples();
     let ran = home.try_hooks("pre_tol_use", &[], RM).fails(2);
     assert!(ran.stderr.contains("did you mean `pre_tool_use`?"), "{ran}");
@@ -56,7 +56,7 @@ fn problems_are_reported_with_their_place_and_exit_code_2() {
 }
 
 #[test]
-fn a_failing_hook_is_reported_and_denies_by_default_at_guards() {
+fn failing_guard_is_reported_and_denies_by_default() {
     let home = Home::new();
     home.write(
         "hooks.yaml",
@@ -86,11 +86,11 @@ hooks:
         ran.stdout.contains("not_there.sh") && ran.stdout.ends_with("post_tool_use: goes ahead\n"),
         "{ran}"
     );
-    let told = home
+    let reported = home
         .try_hooks("stop", &["--hooks", "hooks.yaml", "--json"], "{}")
         .ok()
         .json();
-    let fault = told["handlers"][0]["fault"].as_str().unwrap();
-    assert!(fault.contains('7'), "{told}");
-    assert!(told["decision"].is_null(), "{told}");
+    let fault = reported["handlers"][0]["fault"].as_str().unwrap();
+    assert!(fault.contains('7'), "{reported}");
+    assert!(reported["decision"].is_null(), "{reported}");
 }

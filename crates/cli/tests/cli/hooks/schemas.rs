@@ -3,9 +3,9 @@
 use crate::support::Home;
 
 #[test]
-fn the_schemas_of_hooks_name_every_event() {
+fn hook_schemas_name_every_event() {
     let home = Home::new();
-    let told = home.run(&["schema", "hooks"]).ok().json();
+    let reported = home.run(&["schema", "hooks"]).ok().json();
     let events = [
         "session_start",
         "user_prompt_submit",
@@ -33,12 +33,15 @@ fn the_schemas_of_hooks_name_every_event() {
         "session_end",
     ];
     for event in events {
-        let schemas = &told["events"][event];
+        let schemas = &reported["events"][event];
         assert!(schemas["input"]["properties"].is_object(), "{event}");
         assert!(schemas["output"].is_object(), "{event}");
-        assert!(told["hooks"]["properties"][event].is_object(), "{event}");
+        assert!(
+            reported["hooks"]["properties"][event].is_object(),
+            "{event}"
+        );
     }
-    assert_eq!(told["events"].as_object().unwrap().len(), events.len());
+    assert_eq!(reported["events"].as_object().unwrap().len(), events.len());
     let agent = home.run(&["schema"]).ok();
     assert_eq!(agent.stdout, home.run(&["schema", "agent"]).ok().stdout);
     assert!(agent.json()["properties"]["nodes"].is_object(), "{agent}");

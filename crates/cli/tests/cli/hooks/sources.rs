@@ -1,4 +1,4 @@
-//! Where the hooks that are tried come from.
+//! Sources of the hooks that `hooks try` runs.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{LS, RM, project};
 use crate::support::{Home, Server};
 
 #[test]
-fn the_dialects_of_the_examples_deny_in_their_projects() {
+fn example_dialects_deny_in_their_projects() {
     let cases = [
         (
             "claude",
@@ -23,10 +23,10 @@ fn the_dialects_of_the_examples_deny_in_their_projects() {
         let ran = home
             .try_hooks("pre_tool_use", &["--hooks", file, "--json"], &input)
             .ok();
-        let told = ran.json();
-        assert_eq!(told["decision"], "deny", "{dialect}: {ran}");
-        assert_eq!(told["reason"], reason, "{dialect}: {ran}");
-        let faults: Vec<&Value> = told["handlers"]
+        let reported = ran.json();
+        assert_eq!(reported["decision"], "deny", "{dialect}: {ran}");
+        assert_eq!(reported["reason"], reason, "{dialect}: {ran}");
+        let faults: Vec<&Value> = reported["handlers"]
             .as_array()
             .unwrap()
             .iter()
@@ -53,7 +53,7 @@ fn the_dialects_of_the_examples_deny_in_their_projects() {
 
 /// Settings that were moved, and settings of an administrator.
 #[test]
-fn settings_are_known_by_what_they_say_and_a_named_dialect_counts_more() {
+fn dialect_is_detected_by_content_unless_named() {
     for (dialect, from) in [
         ("claude", ".claude/settings.json"),
         ("codex", ".codex/hooks.json"),
@@ -78,7 +78,7 @@ fn settings_are_known_by_what_they_say_and_a_named_dialect_counts_more() {
 }
 
 #[test]
-fn the_hooks_of_an_agent_are_tried() {
+fn hooks_try_runs_the_hooks_of_an_agent() {
     let home = Home::new();
     home.write(
         "team.yaml",
@@ -121,7 +121,7 @@ agents:
 }
 
 #[test]
-fn a_server_is_asked_like_a_script() {
+fn hooks_try_posts_to_http_hooks() {
     let home = Home::new();
     let server = Server::start(r#"{"decision": "block", "reason": "the server says no"}"#);
     home.write(
@@ -152,7 +152,7 @@ fn a_server_is_asked_like_a_script() {
 }
 
 #[test]
-fn kept_answers_are_tried_and_nothing_is_kept() {
+fn hooks_try_reads_cached_answers_and_stores_nothing() {
     let home = Home::new();
     let agent = "agents: {root: {model: openai/gpt-4o, cache: {enabled: true";
     home.write("team.yaml", format!("{agent}}}}}}}\n"));

@@ -1,4 +1,4 @@
-//! What hooks say, each and together, as people and programs are shown it.
+//! Outputs of hooks and the verdict, as text and JSON.
 
 use serde_json::{Value, json};
 
@@ -22,18 +22,18 @@ fn the_example_denies_and_reports_each_handler() {
     assert_eq!(lines[1], format!("pre_tool_use: {reason}"));
     assert_eq!(ran.stderr, "");
 
-    let told = home
+    let reported = home
         .run(&[&["hooks", "test", "pre_tool_use", "--json"][..], &input].concat())
         .ok()
         .json();
-    assert_eq!(told["event"], "pre_tool_use");
-    assert_eq!(told["decision"], "deny");
-    assert_eq!(told["handlers"][0]["handler"], "no rm -rf");
-    assert_eq!(told["handlers"][0]["said"], reason);
-    assert!(told["handlers"][0]["fault"].is_null(), "{told}");
+    assert_eq!(reported["event"], "pre_tool_use");
+    assert_eq!(reported["decision"], "deny");
+    assert_eq!(reported["handlers"][0]["handler"], "no rm -rf");
+    assert_eq!(reported["handlers"][0]["said"], reason);
+    assert!(reported["handlers"][0]["fault"].is_null(), "{reported}");
     assert!(
-        told["handlers"][0]["ms"].as_f64().unwrap() > 0.0,
-        "it is a process: {told}"
+        reported["handlers"][0]["ms"].as_f64().unwrap() > 0.0,
+        "it is a process: {reported}"
     );
 }
 
@@ -55,7 +55,7 @@ fn a_call_without_a_denial_proceeds() {
 }
 
 #[test]
-fn each_handler_has_a_row_and_the_strictest_wins() {
+fn hooks_try_prints_a_row_per_handler_and_the_strictest_verdict() {
     let home = project("claude");
     let ran = home
         .try_hooks("pre_tool_use", &["--hooks", ".claude/settings.json"], RM)
@@ -67,7 +67,7 @@ fn each_handler_has_a_row_and_the_strictest_wins() {
         rows[1].contains("guard_json.sh") && rows[1].contains("deny: the rule of this project")
     );
     let pushed = RM.replace("rm -rf build", "git push origin");
-    let told = home
+    let reported = home
         .try_hooks(
             "pre_tool_use",
             &["--hooks", ".claude/settings.json"],
@@ -75,14 +75,15 @@ fn each_handler_has_a_row_and_the_strictest_wins() {
         )
         .ok();
     assert!(
-        told.stdout
+        reported
+            .stdout
             .ends_with("pre_tool_use: ask: the rule of this project\n"),
-        "{told}"
+        "{reported}"
     );
 }
 
 #[test]
-fn output_beside_a_decision_is_shown() {
+fn hooks_try_prints_output_beside_the_decision() {
     let home = project("claude");
     let ran = home
         .try_hooks(
@@ -140,7 +141,7 @@ fn an_event_without_hooks_is_reported() {
         )
         .ok();
     assert_eq!(ran.stdout, "pre_tool_use: no hook is configured\n");
-    let told = home
+    let reported = home
         .try_hooks(
             "stop",
             &["--hooks", "examples/hooks/hooks.yml", "--json"],
@@ -149,13 +150,13 @@ fn an_event_without_hooks_is_reported() {
         .ok()
         .json();
     assert_eq!(
-        (&told["handlers"], &told["decision"]),
+        (&reported["handlers"], &reported["decision"]),
         (&json!([]), &Value::Null)
     );
 }
 
 #[test]
-fn what_hooks_say_does_not_command_the_terminal() {
+fn hooks_try_output_has_no_control_characters() {
     let home = Home::new();
     home.write(
         "hooks.yaml",
@@ -185,16 +186,16 @@ hooks:
 }
 
 #[test]
-fn a_stop_hook_has_the_same_text_in_its_row_and_in_the_verdict() {
+fn stop_hook_row_and_verdict_have_the_same_text() {
     let home = project("claude");
     let stop = r#"{"stop_response": "Done."}"#;
     let ran = home
         .try_hooks("stop", &["--hooks", ".claude/settings.json"], stop)
         .ok();
     let rows: Vec<&str> = ran.stdout.lines().collect();
-    let told = "continues: run the tests before you stop";
-    assert!(rows[0].ends_with(&format!("  {told}")), "{ran}");
-    assert_eq!(rows[1], format!("stop: {told}"), "{ran}");
+    let reported = "continues: run the tests before you stop";
+    assert!(rows[0].ends_with(&format!("  {reported}")), "{ran}");
+    assert_eq!(rows[1], format!("stop: {reported}"), "{ran}");
     // Whose dialect cannot send an agent back blocks nothing, and its row does not say so.
     home.write(
         "hooks.yaml",
@@ -209,7 +210,7 @@ fn a_stop_hook_has_the_same_text_in_its_row_and_in_the_verdict() {
 }
 
 #[test]
-fn rewritten_messages_are_shown_as_sent() {
+fn rewritten_messages_are_shown_as_sent_to_the_model() {
     let home = Home::new();
     home.write(
         "team.yaml",
@@ -231,13 +232,13 @@ fn rewritten_messages_are_shown_as_sent() {
     user: [result of call_1] nothing
 ";
     assert!(ran.stdout.ends_with(expected), "{ran}");
-    let told = home
+    let reported = home
         .try_hooks("before_llm_call", &["--file", "team.yaml", "--json"], input)
         .ok()
         .json();
     assert_eq!(
-        told["said"]["updated_messages"][0],
+        reported["said"]["updated_messages"][0],
         json!({"role": "user", "content": "the key is\n[secret]"}),
-        "{told}"
+        "{reported}"
     );
 }

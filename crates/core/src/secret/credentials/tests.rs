@@ -53,7 +53,7 @@ fn names_of_credentials_in_every_spelling() {
 }
 
 #[test]
-fn harmless_names_stay_readable() {
+fn names_without_credentials_are_not_masked() {
     for name in [
         "max_tokens",
         "tokens",
@@ -76,7 +76,7 @@ fn harmless_names_stay_readable() {
 }
 
 #[test]
-fn passwords_of_addresses_are_masked_and_nothing_else_of_them() {
+fn passwords_in_urls_are_masked_and_nothing_else() {
     for (text, shown) in [
         ("https://bob:hunter2@host/p", "https://bob:[secret]@host/p"),
         (
@@ -95,7 +95,7 @@ fn passwords_of_addresses_are_masked_and_nothing_else_of_them() {
 }
 
 #[test]
-fn parameters_that_authorize_are_masked_and_no_others() {
+fn authorizing_url_parameters_are_masked() {
     for (text, shown) in [
         (
             "GET https://h/p?access_token=abc&page=2&key=k&sig=s#top failed",
@@ -134,7 +134,7 @@ fn every_authorization_in_a_text_is_masked() {
 }
 
 #[test]
-fn values_that_are_given_to_names_of_credentials_are_masked() {
+fn values_assigned_to_credential_names_are_masked() {
     for (text, shown) in [
         (
             "use password=hunter2hunter2 there",
@@ -174,7 +174,7 @@ fn values_that_are_given_to_names_of_credentials_are_masked() {
 }
 
 #[test]
-fn credentials_are_found_once_where_several_rules_know_them() {
+fn overlapping_rules_find_a_credential_once() {
     let text = "Bearer sk-abcdefghijklmnopqrstuv, token=sk-abcdefghijklmnopqrstuv";
     let found = find_credentials(text);
     let words: Vec<&str> = found.iter().map(|range| &text[range.clone()]).collect();

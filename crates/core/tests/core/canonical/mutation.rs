@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Where to change something, and what: read from numbers that proptest chose.
+/// The place and kind of a mutation, read from numbers that proptest chose.
 pub(super) struct Choices<'a> {
     numbers: &'a [u8],
     at: usize,

@@ -162,7 +162,7 @@ fn is_number(lexeme: &str) -> bool {
             .is_none_or(|exponent| digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)))
 }
 
-/// Whether two values are the same input: integers by value, floats by bits, and no integer is a float.
+/// Returns whether two values are equal inputs: integers by value, floats by bits, no integer equals a float.
 pub(super) fn same_value(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Null, Value::Null) => true,
@@ -191,7 +191,7 @@ fn same_number(a: &Number, b: &Number) -> bool {
 }
 
 #[test]
-fn the_oracle_knows_json() {
+fn oracle_parses_json() {
     for text in [
         "",
         "01",

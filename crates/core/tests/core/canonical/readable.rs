@@ -9,14 +9,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_value_is_readable_again(value in value()) {
+    fn value_round_trips_through_readable(value in value()) {
         let read = Canonical::value(&value).readable();
         prop_assert!(same_value(&read, &value), "{} became {}", value, read);
     }
 }
 
 #[test]
-fn numbers_that_no_value_holds_as_written_are_readable_as_text() {
+fn numbers_that_json_values_cannot_hold_are_readable_as_text() {
     let read = |text: &str| Canonical::json(text.as_bytes()).unwrap().readable();
     assert_eq!(
         read(r#"{"b": [1, 1.5, 1e400, 18446744073709551616, 1.00], "a": "A"}"#),

@@ -14,7 +14,7 @@ fn refused(text: impl AsRef<[u8]>) -> String {
 }
 
 #[test]
-fn keys_that_occur_twice_are_refused_however_they_are_spelled() {
+fn duplicate_keys_are_refused_in_every_spelling() {
     for text in [
         r#"{"a":1,"a":1}"#,
         r#"{"a":1,"b":2,"a":1}"#,
@@ -30,7 +30,7 @@ fn keys_that_occur_twice_are_refused_however_they_are_spelled() {
 }
 
 #[test]
-fn surrogates_that_are_not_pairs_are_refused() {
+fn lone_surrogates_are_refused() {
     for text in [
         r#""\ud800""#,
         r#""\udc00""#,
@@ -45,7 +45,7 @@ fn surrogates_that_are_not_pairs_are_refused() {
 }
 
 #[test]
-fn what_is_no_json_is_refused_where_it_goes_wrong() {
+fn invalid_json_is_refused_with_its_position() {
     for (text, at) in [
         ("", 0),
         (" ", 1),
@@ -120,7 +120,7 @@ fn bytes_that_are_not_utf8_are_refused() {
 }
 
 #[test]
-fn nesting_ends_at_128() {
+fn nesting_is_limited_to_128() {
     let lists = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let maps = |depth: usize| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
     assert!(Canonical::json(lists(128).as_bytes()).is_ok());
@@ -155,12 +155,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn any_bytes_are_judged_as_serde_judges_them(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn arbitrary_bytes_are_accepted_exactly_as_by_serde(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         agrees_with_serde(&bytes)?;
     }
 
     #[test]
-    fn what_looks_like_json_is_judged_as_serde_judges_it(
+    fn json_fragments_are_accepted_exactly_as_by_serde(
         parts in prop::collection::vec(
             prop::sample::select(vec![
                 &b"["[..], b"]", b"{", b"}", b",", b":", b"\"", b"\"a\"", b"\"a\":", b"\"b\":1", b"\\", b"\\u", b"d83d", b"dc0b",

@@ -50,7 +50,7 @@ fn secrets_are_replaced_wherever_they_occur() {
 }
 
 #[test]
-fn another_secret_in_the_same_text_is_another_input() {
+fn different_secrets_in_a_text_give_different_inputs() {
     let sealed = |secret: &str| {
         Canonical::sealed(
             &json!({"auth": format!("Bearer {secret}")}),
@@ -73,7 +73,7 @@ fn another_secret_in_the_same_text_is_another_input() {
 }
 
 #[test]
-fn where_the_secret_stands_matters() {
+fn position_of_a_secret_changes_the_input() {
     let secret_set = secret_set(&["hunter2"]);
     let texts = [
         "hunter2",
@@ -97,7 +97,7 @@ fn where_the_secret_stands_matters() {
 }
 
 #[test]
-fn a_text_that_looks_like_a_sealed_one_is_another_input() {
+fn text_in_the_sealed_form_is_another_input() {
     let secret_set = secret_set(&["hunter2"]);
     let sealed = Canonical::sealed(&json!("a hunter2"), &secret_set);
     let digest = secret_set.key().unwrap().digest(b"hunter2");
@@ -124,7 +124,7 @@ fn a_text_that_looks_like_a_sealed_one_is_another_input() {
 }
 
 #[test]
-fn without_secrets_nothing_changes() {
+fn values_without_secrets_are_unchanged() {
     let value = json!({"a": ["x", 1, null]});
     assert_eq!(
         Canonical::sealed(&value, &SecretSet::empty()),
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn another_secret_gives_other_bytes_and_never_its_own(value in value()) {
+    fn sealed_bytes_depend_on_the_secret_and_do_not_contain_it(value in value()) {
         let secret_set = secret_set(&["correct horse", "battery staple"]);
         let (one, two) = (planted(&json!(["a", value]), "correct horse"), planted(&json!(["a", value]), "battery staple"));
         let (one, two) = (Canonical::sealed(&one, &secret_set), Canonical::sealed(&two, &secret_set));

@@ -10,7 +10,7 @@ use super::values::{text, value};
 
 /// Digests that versions before this one stored as keys: entries in databases are found by them.
 #[test]
-fn texts_have_the_keys_that_they_always_had() {
+fn canonical_bytes_of_texts_are_stable() {
     let long = format!("\"{}\"", "a".repeat(300));
     for (text, digest) in [
         (
@@ -287,7 +287,7 @@ proptest! {
 
     /// Texts changed letter by letter: most are no JSON any more, and some are another JSON.
     #[test]
-    fn texts_that_differ_in_a_character_are_judged_alike(
+    fn texts_with_one_changed_character_agree_with_the_oracle(
         tree in tree(),
         style in prop::collection::vec(any::<u8>(), 0..30),
         at: prop::sample::Index,
@@ -309,7 +309,7 @@ proptest! {
 }
 
 #[test]
-fn numbers_are_the_lexemes_that_were_written() {
+fn numbers_keep_their_lexeme() {
     let lexemes = [
         "0",
         "-0",
@@ -335,7 +335,7 @@ fn numbers_are_the_lexemes_that_were_written() {
 }
 
 #[test]
-fn escapes_white_space_and_the_order_of_keys_do_not_matter() {
+fn escapes_white_space_and_key_order_are_insignificant() {
     let bytes = |text: &str| Canonical::json(text.as_bytes()).unwrap();
     let plain = bytes(r#"{"a":"A/🐋\n","b":{"c":[],"d":{}}}"#);
     assert_eq!(
@@ -350,9 +350,9 @@ fn escapes_white_space_and_the_order_of_keys_do_not_matter() {
     );
 }
 
-/// What ends a run of plain bytes is found wherever it stands, next to whatever.
+/// The end of a run of plain bytes is found at every offset.
 #[test]
-fn strings_of_any_length_end_where_they_end() {
+fn strings_of_any_length_are_scanned_to_their_end() {
     for length in 0..40 {
         for neighbour in [
             "", "!", "#", "[", "]", " ", "\u{7f}", "é", "\u{20ac}", "🐋", "\\\"", "\\\\", "\\n",

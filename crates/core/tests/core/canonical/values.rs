@@ -105,18 +105,18 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_keys_does_not_matter_at_any_level(value in value()) {
+    fn key_order_is_insignificant_at_every_level(value in value()) {
         prop_assert_eq!(Canonical::value(&value), Canonical::value(&reordered(&value)));
     }
 
     #[test]
-    fn small_numbers_agree_with_the_oracle(a in number(), b in number()) {
+    fn small_numbers_equal_those_of_the_oracle(a in number(), b in number()) {
         agrees(&a, &b)?;
     }
 }
 
 #[test]
-fn what_is_easily_confused_is_different() {
+fn similar_values_have_different_bytes() {
     let values = [
         json!(null),
         json!("null"),
@@ -169,7 +169,7 @@ fn what_is_easily_confused_is_different() {
 }
 
 #[test]
-fn integers_are_the_same_however_they_are_held() {
+fn integers_are_equal_in_every_representation() {
     assert_eq!(
         Canonical::value(&json!(5_u8)),
         Canonical::value(&json!(5_i64))

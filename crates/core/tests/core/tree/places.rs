@@ -12,7 +12,7 @@ fn at<'t>(text: &'t str, node: &Node) -> (String, &'t str) {
 }
 
 #[test]
-fn places_count_lines_and_characters_from_one_and_bytes() {
+fn places_have_one_based_lines_and_columns_and_byte_offsets() {
     let text = "é: 'ü' # ñandú\nb: \"x\ty\" # ñ\n🐋: [é, {ö: ä}] # c\nd: !!str  &a  plain text # no\ne:\n- - ß\n- \"a\\\"b\" # q\n";
     let node = read(text);
     let get = |key: &str| node.get(key).unwrap();
@@ -49,7 +49,7 @@ fn places_count_lines_and_characters_from_one_and_bytes() {
 }
 
 #[test]
-fn places_behind_a_byte_order_mark_count_its_bytes_but_no_column() {
+fn byte_order_mark_counts_in_offsets_and_not_in_columns() {
     let text = "\u{feff}a: b\n";
     let node = read(text);
     let value = node.get("a").unwrap();
@@ -60,7 +60,7 @@ fn places_behind_a_byte_order_mark_count_its_bytes_but_no_column() {
 }
 
 #[test]
-fn what_is_left_out_has_a_place_without_length() {
+fn omitted_value_has_an_empty_place() {
     let text = "a:\nb: {c, d: }\ne:\n-\n- x\n";
     let node = read(text);
     assert_eq!(at(text, node.get("a").unwrap()), ("1:3".to_owned(), ""));
@@ -75,7 +75,7 @@ fn what_is_left_out_has_a_place_without_length() {
 }
 
 #[test]
-fn what_an_alias_stands_for_lies_where_it_was_anchored() {
+fn alias_has_the_place_of_its_anchor() {
     let text = "a: &x {b: 1}\nc: *x\n";
     let node = read(text);
     assert_eq!(
@@ -85,7 +85,7 @@ fn what_an_alias_stands_for_lies_where_it_was_anchored() {
 }
 
 #[test]
-fn the_first_line_of_a_text_is_known_however_it_is_written() {
+fn first_line_of_a_block_text_is_found_in_every_style() {
     for (text, line) in [
         ("run: |\n  code\n", 2),
         ("# c | c\nrun: |- # why | not\n\n\n  code\n", 3),
@@ -117,7 +117,7 @@ fn the_first_line_of_a_text_is_known_however_it_is_written() {
 }
 
 #[test]
-fn block_texts_in_lists_begin_at_their_own_indicator() {
+fn block_texts_in_lists_start_at_their_indicator() {
     let text = "- |\n  a | b\n\n- # | no\n  >\n  c\n- x: 1\n  y: |\n    z\n? |\n  k\n"
         .replace("? |\n  k\n", "");
     let node = read(&text);
@@ -131,7 +131,7 @@ fn block_texts_in_lists_begin_at_their_own_indicator() {
 }
 
 #[test]
-fn the_head_of_a_collection_is_its_beginning() {
+fn place_of_a_collection_is_its_head() {
     let text = "a:\n  bcd: 1\n  e: 2\nf: [[x, y], z]\ng: {}\nh: {<<: {i: 1}, j: 2}\n";
     let node = read(text);
     let head = |key: &str| {
@@ -169,7 +169,7 @@ pub(super) fn check_nesting(node: &Node) {
 }
 
 #[test]
-fn places_nest_as_nodes_do() {
+fn places_of_nested_nodes_are_nested() {
     for text in [
         "a: {b, c: , ? d : e, f: [g: h, [i]: j]}\n".replace("[i]: j", "i: j"),
         "- - 1\n  -\n- a:\n  - b\n  c: |\n   d\n\n".to_owned(),

@@ -1,7 +1,7 @@
 use super::{codes, problems, read};
 
 #[test]
-fn a_duplicate_key_names_the_place_of_the_first() {
+fn duplicate_key_problem_names_the_first_place() {
     let found = problems("a: 1\nb:\n  é: 1\n  'é': {x: 1, x: 2}\n\"a\": 3\n");
     let shown: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(shown.len(), 3, "{shown:?}");
@@ -22,7 +22,7 @@ fn a_duplicate_key_names_the_place_of_the_first() {
 }
 
 #[test]
-fn integers_beyond_64_bits_are_to_be_quoted() {
+fn integers_beyond_64_bits_must_be_quoted() {
     for text in [
         "18446744073709551616",
         "-9223372036854775809",
@@ -49,7 +49,7 @@ fn integers_beyond_64_bits_are_to_be_quoted() {
 }
 
 #[test]
-fn problems_that_do_not_hinder_the_reading_are_found_all_at_once_in_the_order_written() {
+fn non_fatal_problems_are_reported_together_in_file_order() {
     assert_eq!(
         codes(
             "a: !thing 1\nb: 99999999999999999999\na: 2\nc: &r [*r]\n{}: d\ne: !!int x\nf:\n  <<: 3\n"
@@ -71,7 +71,7 @@ fn problems_that_do_not_hinder_the_reading_are_found_all_at_once_in_the_order_wr
 }
 
 #[test]
-fn tabs_in_the_indentation_have_a_problem_of_their_own() {
+fn tab_indentation_has_its_own_problem() {
     for (text, place) in [
         ("a:\n\tb: 1\n", "2:1"),
         ("a:\n  b:\n  \tc: 1\n", "3:3"),
@@ -100,7 +100,7 @@ fn tabs_in_the_indentation_have_a_problem_of_their_own() {
 }
 
 #[test]
-fn text_that_is_not_yaml_is_refused_where_it_goes_wrong() {
+fn invalid_yaml_is_refused_with_its_position() {
     for (text, place, help) in [
         ("a: b: c\n", "1:5", "quotes"),
         ("a: \"x\nb: 1\n", "1:4", "close the quotes"),
@@ -137,7 +137,7 @@ fn text_that_is_not_yaml_is_refused_where_it_goes_wrong() {
 }
 
 #[test]
-fn a_template_without_quotes_is_recognised() {
+fn unquoted_template_is_recognized() {
     for text in [
         "a: {{ x }}\n",
         "a: {{x}}\n",
@@ -164,7 +164,7 @@ fn a_template_without_quotes_is_recognised() {
 }
 
 #[test]
-fn one_document_and_not_none() {
+fn empty_and_multi_document_files_are_refused() {
     assert_eq!(codes("a: 1\n---\nb: 2\n"), ["many-documents@2:1"]);
     assert_eq!(codes("a: 1\n...\nb: 2\n"), ["many-documents@3:1"]);
     assert_eq!(codes("a: 1\n---\n"), ["many-documents@2:1"]);
@@ -207,14 +207,14 @@ fn tags_outside_the_core_schema_and_tags_that_do_not_fit_are_problems() {
 }
 
 #[test]
-fn only_mappings_can_be_merged() {
+fn merge_key_requires_a_mapping() {
     for text in ["<<: 1", "<<: [1]", "<<: [{}, x]", "a: &x 1\n<<: *x"] {
         assert!(codes(text)[0].starts_with("wrong-type@"), "{text:?}");
     }
 }
 
 #[test]
-fn half_of_a_character_is_refused_by_name() {
+fn lone_surrogate_is_refused_by_name() {
     for (text, place) in [
         (r#"{"a": "b\ud83d"}"#, "1:9"),
         (r#"["\ude00\ud83d"]"#, "1:3"),

@@ -87,7 +87,7 @@ fn fits_a_block_text(text: &str) -> bool {
     visible(text.chars().next()) && visible(text.chars().last())
 }
 
-/// What is written at the place of every scalar means that scalar.
+/// The text at the place of every scalar has the value of that scalar.
 fn check_places(source: &str, node: &Node) {
     let place = &node.place;
     let written = &source[place.start..place.start + place.len];
@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn json_means_what_it_means_to_a_json_reader(value in document(), pretty: bool, escaped: bool) {
+    fn json_is_read_as_by_a_json_reader(value in document(), pretty: bool, escaped: bool) {
         let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
         let text = if escaped { in_ascii(&text.unwrap()) } else { text.unwrap() };
         let node = parse("x", &text).unwrap();
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn block_style_means_the_same_and_places_are_exact(
+    fn block_style_equals_json_and_places_are_exact(
         value in document(),
         noise in prop::collection::vec(0_usize..60, 1..40),
         mark: bool,
@@ -175,12 +175,12 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = parse("x", &String::from_utf8_lossy(&bytes));
     }
 
     #[test]
-    fn nothing_that_looks_like_yaml_makes_it_panic(
+    fn yaml_fragments_do_not_panic(
         parts in prop::collection::vec(
             prop::sample::select(vec![
                 "a", "é", "1", ": ", ":", "- ", "-", "? ", "\n", "\r\n", "  ", " ", "\t", "|", ">", "+", "2",

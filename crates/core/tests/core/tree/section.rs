@@ -12,7 +12,7 @@ fn section<'a>(node: &'a Node, problems: &mut Vec<Problem>) -> Section<'a> {
 }
 
 #[test]
-fn a_section_reads_what_is_there() {
+fn section_reads_typed_values() {
     let node = read(
         "name: whale\nloud: false\nlimit: 5\nratio: 0.5\ntags: [a, b]\nwith:\n  any: thing\nempty:\nsettings:\n  db: x\n",
     );
@@ -38,7 +38,7 @@ fn a_section_reads_what_is_there() {
 }
 
 #[test]
-fn unclaimed_keys_are_reported_with_the_nearest_claimed_key() {
+fn unclaimed_keys_are_reported_with_a_suggestion() {
     let node = read("name: x\nttl_day: 1\nbanana: 2\nclaimed: 3\n");
     let problems = &mut vec![];
     let mut agent = section(&node, problems);
@@ -59,7 +59,7 @@ fn unclaimed_keys_are_reported_with_the_nearest_claimed_key() {
 }
 
 #[test]
-fn a_section_may_take_whatever_is_left() {
+fn take_rest_returns_the_unclaimed_keys() {
     let node = read("uses: a.b\nx: 1\ny: 2\n");
     let problems = &mut vec![];
     let mut step = section(&node, problems);
@@ -76,7 +76,7 @@ fn a_section_may_take_whatever_is_left() {
 }
 
 #[test]
-fn what_must_be_there_is_missed_where_the_mapping_begins() {
+fn missing_key_is_reported_at_the_mapping() {
     let node = read("steps:\n  - uses: x\n    name:\n");
     let step = &node.get("steps").unwrap().as_list().unwrap()[0];
     let problems = &mut vec![];
@@ -95,7 +95,7 @@ fn what_must_be_there_is_missed_where_the_mapping_begins() {
 }
 
 #[test]
-fn values_of_the_wrong_type_are_reported_with_a_remedy_and_count_as_left_out() {
+fn wrong_types_are_reported_and_read_as_none() {
     let node = read(concat!(
         "version: 1.10\nflag: \"true\"\nlimit: '5'\nratio: .inf\ntags: x\nwith: []\nsettings: 3\n",
         "texts: [a, 1]\ncount: 2.5\nname: [x]\n",
@@ -140,7 +140,7 @@ fn values_of_the_wrong_type_are_reported_with_a_remedy_and_count_as_left_out() {
 }
 
 #[test]
-fn integers_outside_their_range_are_reported_with_it() {
+fn out_of_range_integers_are_reported_with_the_range() {
     let node = read("a: 0\nb: -1\nc: 18446744073709551615\nd: 7\n");
     let problems = &mut vec![];
     let mut agent = section(&node, problems);
@@ -168,7 +168,7 @@ fn integers_outside_their_range_are_reported_with_it() {
 }
 
 #[test]
-fn what_is_no_mapping_is_no_section() {
+fn section_requires_a_mapping() {
     let problems = &mut vec![];
     assert!(Section::from_node(&read("- 1\n"), "an agent file", problems).is_none());
     assert_eq!(

@@ -69,7 +69,7 @@ fn scalars_follow_the_core_schema() {
 }
 
 #[test]
-fn what_other_readers_take_for_truth_times_or_octal_numbers_is_text() {
+fn yaml_1_1_scalars_are_text() {
     for text in [
         "yes",
         "no",
@@ -99,7 +99,7 @@ fn what_other_readers_take_for_truth_times_or_octal_numbers_is_text() {
 }
 
 #[test]
-fn what_is_quoted_is_text_and_so_are_block_texts() {
+fn quoted_scalars_and_block_scalars_are_text() {
     assert_eq!(
         value("a: '1'\nb: \"true\"\nc: ''\nd: \"\"\ne: |\n  12\nf: >-\n  null\n"),
         json!({"a": "1", "b": "true", "c": "", "d": "", "e": "12\n", "f": "null"}),
@@ -107,7 +107,7 @@ fn what_is_quoted_is_text_and_so_are_block_texts() {
 }
 
 #[test]
-fn numbers_that_json_lacks_become_the_text_that_yaml_writes() {
+fn numbers_that_json_lacks_become_text() {
     let node = read("[.inf, -.INF, +.Inf, .NaN, .nan]");
     assert_eq!(
         node.to_value(),
@@ -138,7 +138,7 @@ fn explicit_tags_of_the_core_schema_are_honoured() {
 }
 
 #[test]
-fn texts_are_kept_exactly() {
+fn texts_are_read_exactly() {
     assert_eq!(
         value(concat!(
             "literal: |\n\n  one\n    two\ttabs \n\n  three\n\n\n",
@@ -176,7 +176,7 @@ fn a_byte_order_mark_and_carriage_returns_are_tolerated() {
 }
 
 #[test]
-fn keys_that_are_not_text_are_their_text() {
+fn non_text_keys_become_text() {
     assert_eq!(
         value(
             "1: a\ntrue: b\n~: c\n1.10: d\n99999999999999999999999: e\n'q': f\n? long\n: g\n\"\": h\n"
@@ -191,7 +191,7 @@ fn keys_that_are_not_text_are_their_text() {
 }
 
 #[test]
-fn json_is_read_as_it_is() {
+fn json_is_valid_yaml() {
     let text = r#"{"a": [1, -2.5, "x\ny", {"b": null}], "c": true, "d": "é\u00e9/\/"}"#;
     assert_eq!(
         value(text),
@@ -200,7 +200,7 @@ fn json_is_read_as_it_is() {
 }
 
 #[test]
-fn aliases_stand_for_what_was_anchored() {
+fn alias_has_the_value_of_its_anchor() {
     assert_eq!(
         value("a: &x [1, {b: 2}]\nc: *x\nd: &s text\ne: *s\nf: &x 3\ng: *x\n"),
         json!({"a": [1, {"b": 2}], "c": [1, {"b": 2}], "d": "text", "e": "text", "f": 3, "g": 3}),
@@ -208,7 +208,7 @@ fn aliases_stand_for_what_was_anchored() {
 }
 
 #[test]
-fn merged_keys_give_way_to_own_ones_and_later_merges_to_earlier() {
+fn merged_keys_have_lower_precedence_than_own_and_earlier_ones() {
     let node = read(concat!(
         "base: &base {a: 1, b: 1}\n",
         "more: &more {b: 2, c: 2}\n",
@@ -240,7 +240,7 @@ fn merged_keys_give_way_to_own_ones_and_later_merges_to_earlier() {
 }
 
 #[test]
-fn a_document_may_be_marked_and_may_be_anything_but_nothing() {
+fn document_markers_are_accepted_and_any_value_is_a_document() {
     assert_eq!(
         value("%YAML 1.2\n---\na: 1\n...\n# after\n"),
         json!({"a": 1})
@@ -290,7 +290,7 @@ fn nodes_describe_their_kind() {
 }
 
 #[test]
-fn a_character_in_two_escapes_is_one_character() {
+fn surrogate_escapes_are_one_character() {
     for (text, expected) in [
         (r#"{"a": "\ud83d\ude00"}"#, json!({"a": "😀"})),
         (

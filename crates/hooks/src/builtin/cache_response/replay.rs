@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_as_people_say_them() {
+    fn ages_are_formatted_for_reading() {
         for (seconds, said) in [
             (0, "just now"),
             (1, "1 second ago"),

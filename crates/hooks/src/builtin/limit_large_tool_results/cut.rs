@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large() {
+    fn is_large_checks_lines_and_bytes() {
         for (text, large) in [
             (String::new(), false),
             (lines(2_000, 6), false),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_lines_are_kept() {
+    fn cut_keeps_whole_lines() {
         let text = lines(5_000, 6);
         assert_eq!(end(&text).lines().count(), KEPT_LINES);
         assert!(end(&text).starts_with("03011\n") && end(&text).ends_with("05000\n"));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_cut_between_characters() {
+    fn too_long_line_is_cut_between_characters() {
         let text = format!("x{}", "🐳".repeat(20_000));
         for part in [beginning(&text), end(&text)] {
             assert!(part.len() <= KEPT_BYTES && part.len() > KEPT_BYTES - 4);
@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn a_short_line_beside_one_that_is_too_long_does_not_crowd_it_out() {
+    fn cut_fills_the_limit_with_a_part_of_a_long_line() {
         let long = "x".repeat(60_000);
         assert_eq!(end(&format!("{long}\nlast\n")).len(), KEPT_BYTES);
         assert_eq!(beginning(&format!("first\n{long}")).len(), KEPT_BYTES);
     }
 
     #[test]
-    fn what_is_cut_is_not_large() {
+    fn cut_text_is_not_large() {
         let path = Path::new("/tmp/cachalot-results-abcdef/shell-abcdef.txt");
         for text in [lines(5_000, 2), lines(5_000, 100), "ä".repeat(90_000)] {
             for kept in [KeptPart::Beginning, KeptPart::End] {

@@ -161,7 +161,7 @@ mod tests {
     const PEM: &str = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIEpAIBAAKCAQEA7bq1kY2Zc0v8xQw3l+Zx9/abcdefghijk\nQw3l+Zx9/abcdefghijklmnopqrstu==\n-----END RSA PRIVATE KEY-----";
 
     #[test]
-    fn of_a_text_with_a_private_key_only_the_key_is_masked() {
+    fn private_key_is_masked_without_its_surroundings() {
         let text = format!("before\n{PEM}\nbetween\n{PEM}\nafter");
         assert_eq!(mask(&text), "before\n[secret]\nbetween\n[secret]\nafter");
         let quoted = format!("{{\"key\": \"{}\", \"n\": 1}}", PEM.replace('\n', "\\n"));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_key_that_breaks_off_is_masked_as_far_as_it_goes() {
+    fn truncated_private_key_is_masked_to_its_end() {
         let cut = &PEM[..PEM.len() - 40];
         assert_eq!(mask(cut), MASK);
         let noticed = format!("a\n{cut}\n[the rest was left out]\nb");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn mentions_of_private_keys_stay() {
+    fn mentions_of_private_key_markers_are_not_masked() {
         for text in [
             "if text.contains(\"-----BEGIN RSA PRIVATE KEY-----\") { return; }",
             "a file begins with -----BEGIN PRIVATE KEY----- and ends with -----END PRIVATE KEY-----",
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_stay_and_tokens_do_not() {
+    fn tokens_are_masked_and_sentences_are_not() {
         for text in [
             "Basic authentication is simple",
             "Basic Programming, Bearer token-based",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_masked_as_a_short_one_is_and_in_time() {
+    fn long_text_is_masked_like_a_short_one_in_linear_time() {
         let line = |number: usize| {
             format!(
                 "key sk-abcdefghijklmnopqrstuv{number:06} Bearer abcdefg{number:06} {BEGIN}{KEY}\n"
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_masked_stays_as_it_is() {
+    fn masking_is_idempotent() {
         let text = format!("Bearer abcdefgh12345678\n{PEM} sk-abcdefghijklmnopqrstuv");
         let once = mask(&text).into_owned();
         assert_eq!(mask(&once), once);

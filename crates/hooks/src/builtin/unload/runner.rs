@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_servers_are_known_by_their_providers_hosts_and_ports() {
+    fn local_servers_are_recognized_by_provider_host_and_port() {
         for (provider, base, expected) in [
             (
                 "ollama",

@@ -5,62 +5,64 @@ use std::process::Command;
 use cachalot_hooks::{Event, Output};
 
 use super::after;
-use crate::seam::World;
+use crate::seam::Fixture;
 
 const NAME: &str = "add_git_status";
 
-fn git(world: &World, arguments: &[&str]) {
+fn git(fixture: &Fixture, arguments: &[&str]) {
     let output = Command::new("git")
         .args(arguments)
-        .current_dir(world.directory.path())
+        .current_dir(fixture.directory.path())
         .env_clear()
-        .envs(&world.environment)
+        .envs(&fixture.environment)
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
-fn repository() -> World {
-    let world = World::new();
-    git(&world, &["init", "--quiet", "--initial-branch", "trunk"]);
-    world
+fn repository() -> Fixture {
+    let fixture = Fixture::new();
+    git(&fixture, &["init", "--quiet", "--initial-branch", "trunk"]);
+    fixture
 }
 
-fn write(world: &World, name: &str) {
-    std::fs::write(world.directory.path().join(name), "x").unwrap();
+fn write(fixture: &Fixture, name: &str) {
+    std::fs::write(fixture.directory.path().join(name), "x").unwrap();
 }
 
 #[tokio::test]
-async fn the_branch_and_the_changes_are_added() {
-    let world = repository();
-    write(&world, "staged");
-    write(&world, "new");
-    git(&world, &["add", "staged"]);
-    let status = world.context(NAME, &[], Event::TurnStart).await;
+async fn git_status_adds_branch_and_changes() {
+    let fixture = repository();
+    write(&fixture, "staged");
+    write(&fixture, "new");
+    git(&fixture, &["add", "staged"]);
+    let status = fixture.context(NAME, &[], Event::TurnStart).await;
     let expected = "<git_status>\n## No commits yet on trunk\nA  staged\n?? new\n</git_status>";
     assert_eq!(status, expected);
 }
 
 #[tokio::test]
-async fn it_is_added_again_after_a_change() {
-    let world = repository();
-    let clean = world.context(NAME, &[], Event::TurnStart).await;
-    let next = after(world.input(Event::TurnStart), &clean);
-    let output = world.run(NAME, &[], &next).await.unwrap();
+async fn git_status_is_added_again_only_after_a_change() {
+    let fixture = repository();
+    let clean = fixture.context(NAME, &[], Event::TurnStart).await;
+    let next = after(fixture.input(Event::TurnStart), &clean);
+    let output = fixture.run(NAME, &[], &next).await.unwrap();
     assert_eq!(output, Output::default());
-    write(&world, "new");
-    let output = world.run(NAME, &[], &next).await.unwrap();
+    write(&fixture, "new");
+    let output = fixture.run(NAME, &[], &next).await.unwrap();
     assert!(output.additional_context.unwrap().contains("?? new"));
 }
 
 #[tokio::test]
-async fn outside_of_repositories_and_without_git_there_is_nothing() {
-    let world = World::new();
-    let output = world.run(NAME, &[], &world.input(Event::TurnStart)).await;
+async fn git_status_is_empty_outside_of_repositories_and_without_git() {
+    let fixture = Fixture::new();
+    let output = fixture
+        .run(NAME, &[], &fixture.input(Event::TurnStart))
+        .await;
     assert_eq!(output.unwrap(), Output::default());
     let nowhere = tempfile::tempdir().unwrap();
     let path = nowhere.path().display().to_string();
-    let without = World::with_path(Vec::new(), &path);
+    let without = Fixture::with_path(Vec::new(), &path);
     std::fs::create_dir(without.directory.path().join(".git")).unwrap();
     let output = without
         .run(NAME, &[], &without.input(Event::TurnStart))
@@ -69,12 +71,12 @@ async fn outside_of_repositories_and_without_git_there_is_nothing() {
 }
 
 #[tokio::test]
-async fn a_long_status_is_cut_off() {
-    let world = repository();
+async fn long_git_status_is_truncated() {
+    let fixture = repository();
     for number in 0..1000 {
-        write(&world, &format!("file-{number:04}"));
+        write(&fixture, &format!("file-{number:04}"));
     }
-    let status = world.context(NAME, &[], Event::TurnStart).await;
+    let status = fixture.context(NAME, &[], Event::TurnStart).await;
     assert!(status.len() < 4096 + 100, "{}", status.len());
     assert!(status.contains("[cut off here: these are the first 4096 bytes]"));
     assert!(status.contains("?? file-0000\n") && !status.contains("file-0999"));
@@ -83,11 +85,11 @@ async fn a_long_status_is_cut_off() {
 /// A repository whose configuration names a program for everything that git runs one for. Each
 /// program leaves a file in the directory `ran`.
 #[cfg(unix)]
-fn hostile() -> World {
+fn hostile() -> Fixture {
     use std::os::unix::fs::PermissionsExt as _;
 
-    let world = repository();
-    let at = |name: &str| world.directory.path().join(name);
+    let fixture = repository();
+    let at = |name: &str| fixture.directory.path().join(name);
     std::fs::create_dir(at("ran")).unwrap();
     std::fs::create_dir(at("hooks")).unwrap();
     // Filters get the content of a file and have to give one back.
@@ -99,18 +101,18 @@ fn hostile() -> World {
         };
         format!("touch '{}'; {ends}; :", at("ran").join(name).display())
     };
-    let set = |key: &str, value: &str| git(&world, &["config", key, value]);
+    let set = |key: &str, value: &str| git(&fixture, &["config", key, value]);
 
     for name in ["clean", "process", "attributes", "included"] {
-        write(&world, &format!("a.{name}"));
+        write(&fixture, &format!("a.{name}"));
     }
     std::fs::create_dir(at("sub")).unwrap();
     let sub = |arguments: &[&str]| {
         let arguments: Vec<&str> = ["-C", "sub"].iter().chain(arguments).copied().collect();
-        git(&world, &arguments);
+        git(&fixture, &arguments);
     };
     sub(&["init", "--quiet"]);
-    write(&world, "sub/a.sub");
+    write(&fixture, "sub/a.sub");
     sub(&["add", "a.sub"]);
     let author = ["-c", "user.name=a", "-c", "user.email=a@example"];
     sub(&[&author[..], &["commit", "--quiet", "-m", "x"]].concat());
@@ -119,7 +121,7 @@ fn hostile() -> World {
     std::fs::write(at("sub/.git/info/attributes"), "*.sub filter=f\n").unwrap();
 
     git(
-        &world,
+        &fixture,
         &[
             "add",
             "a.clean",
@@ -130,7 +132,7 @@ fn hostile() -> World {
         ],
     );
     git(
-        &world,
+        &fixture,
         &[&author[..], &["commit", "--quiet", "-m", "x"]].concat(),
     );
 
@@ -194,13 +196,13 @@ fn hostile() -> World {
         let time = std::time::SystemTime::now() + std::time::Duration::from_secs(10);
         file.set_modified(time).unwrap();
     }
-    world
+    fixture
 }
 
 /// The programs that have run.
 #[cfg(unix)]
-fn ran(world: &World) -> Vec<String> {
-    let listed = std::fs::read_dir(world.directory.path().join("ran")).unwrap();
+fn ran(fixture: &Fixture) -> Vec<String> {
+    let listed = std::fs::read_dir(fixture.directory.path().join("ran")).unwrap();
     let names = listed.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.collect();
     names.sort_unstable();
@@ -209,28 +211,28 @@ fn ran(world: &World) -> Vec<String> {
 
 /// `git status` as people run it, and the programs that it has run.
 #[cfg(unix)]
-fn plain(world: &World) -> Vec<String> {
+fn plain(fixture: &Fixture) -> Vec<String> {
     let mut plain = Command::new("git");
     plain
         .args(["status", "--short"])
-        .current_dir(world.directory.path())
+        .current_dir(fixture.directory.path())
         .stdin(std::process::Stdio::null());
     plain.output().unwrap();
-    ran(world)
+    ran(fixture)
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_configuration_of_a_repository_runs_nothing() {
-    let world = hostile();
-    let status = world.context(NAME, &[], Event::TurnStart).await;
-    assert_eq!(ran(&world), [""; 0]);
+async fn git_status_runs_no_command_of_the_repository_configuration() {
+    let fixture = hostile();
+    let status = fixture.context(NAME, &[], Event::TurnStart).await;
+    assert_eq!(ran(&fixture), [""; 0]);
     assert!(
         status.contains("## trunk") && status.contains("?? .gitattributes"),
         "{status}"
     );
     // Otherwise, this would be a test of nothing.
-    let all = plain(&world);
+    let all = plain(&fixture);
     for name in [
         "clean",
         "process",
@@ -245,25 +247,25 @@ async fn the_configuration_of_a_repository_runs_nothing() {
 /// The remote of a partial clone may be a program, and git asks it for objects that are missing.
 #[cfg(unix)]
 #[tokio::test]
-async fn missing_objects_are_not_fetched() {
+async fn git_status_does_not_fetch_missing_objects() {
     use std::os::unix::fs::PermissionsExt as _;
 
-    let world = repository();
-    let at = |name: &str| world.directory.path().join(name);
+    let fixture = repository();
+    let at = |name: &str| fixture.directory.path().join(name);
     std::fs::create_dir(at("ran")).unwrap();
-    write(&world, "a");
-    git(&world, &["add", "a"]);
+    write(&fixture, "a");
+    git(&fixture, &["add", "a"]);
     let author = ["-c", "user.name=a", "-c", "user.email=a@example"];
     git(
-        &world,
+        &fixture,
         &[&author[..], &["commit", "--quiet", "-m", "x"]].concat(),
     );
     // The index has no tree any more, so that git reads that of HEAD.
-    write(&world, "b");
-    git(&world, &["add", "b"]);
+    write(&fixture, "b");
+    git(&fixture, &["add", "b"]);
     let tree = Command::new("git")
         .args(["rev-parse", "HEAD^{tree}"])
-        .current_dir(world.directory.path())
+        .current_dir(fixture.directory.path())
         .output();
     let tree = String::from_utf8(tree.unwrap().stdout).unwrap();
     let (directory, name) = tree.trim().split_at(2);
@@ -283,24 +285,26 @@ async fn missing_objects_are_not_fetched() {
         ("remote.origin.url", &format!("ext::{}", remote.display())),
         ("protocol.ext.allow", "always"),
     ] {
-        git(&world, &["config", key, value]);
+        git(&fixture, &["config", key, value]);
     }
-    let output = world.run(NAME, &[], &world.input(Event::TurnStart)).await;
+    let output = fixture
+        .run(NAME, &[], &fixture.input(Event::TurnStart))
+        .await;
     assert_eq!(output.unwrap(), Output::default());
-    assert_eq!(ran(&world), [""; 0]);
-    assert_eq!(plain(&world), ["remote"]);
+    assert_eq!(ran(&fixture), [""; 0]);
+    assert_eq!(plain(&fixture), ["remote"]);
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn variables_of_git_do_not_lead_elsewhere() {
+async fn git_status_ignores_git_environment_variables() {
     let other = repository();
     write(&other, "of-another-repository");
     let trace = other.directory.path().join("ran");
     let directory = other.directory.path().join(".git").display().to_string();
     let path = std::env::var("PATH").unwrap();
     let program = format!("touch '{}'", trace.display());
-    let world = World::with_variables(
+    let fixture = Fixture::with_variables(
         Vec::new(),
         &[
             ("PATH", &path),
@@ -312,10 +316,10 @@ async fn variables_of_git_do_not_lead_elsewhere() {
     );
     let made = Command::new("git")
         .args(["init", "--quiet", "--initial-branch", "here"])
-        .current_dir(world.directory.path())
+        .current_dir(fixture.directory.path())
         .status();
     assert!(made.unwrap().success());
-    let status = world.context(NAME, &[], Event::TurnStart).await;
+    let status = fixture.context(NAME, &[], Event::TurnStart).await;
     assert!(status.contains("No commits yet on here"), "{status}");
     assert!(!trace.exists());
 }

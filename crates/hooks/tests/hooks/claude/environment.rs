@@ -19,7 +19,7 @@ async fn started(project: &Project, hooks: &Hooks) -> Verdict {
 }
 
 #[tokio::test]
-async fn what_a_session_start_hook_exports_reaches_later_hooks_and_the_verdict() {
+async fn session_start_exports_reach_later_hooks_and_the_verdict() {
     let project = Project::new();
     let hooks = project.hooks(&json!({
         "SessionStart": command(r#"echo 'export NODE_ENV=production' >> "$CLAUDE_ENV_FILE"
@@ -34,13 +34,13 @@ async fn what_a_session_start_hook_exports_reaches_later_hooks_and_the_verdict()
     let set = variables(&[("NODE_ENV", "production"), ("PATH", &added)]);
     assert_eq!((verdict.environment, verdict.messages), (set, vec![]));
     let after = project.shell(&hooks, "ls").await;
-    let told = format!("production {added} none");
-    assert_eq!(after.denial(), Some(told.as_str()));
+    let reported = format!("production {added} none");
+    assert_eq!(after.denial(), Some(reported.as_str()));
     assert_eq!(after.environment, BTreeMap::new());
 }
 
 #[tokio::test]
-async fn other_sessions_have_nothing_of_it_and_it_ends_with_the_session() {
+async fn exports_are_private_to_the_session_and_end_with_it() {
     let project = Project::new();
     let hooks = project.hooks(&json!({
         "SessionStart": command("echo export A=b >> \"$CLAUDE_ENV_FILE\"; echo \"$CLAUDE_ENV_FILE\" > file"),
@@ -48,19 +48,19 @@ async fn other_sessions_have_nothing_of_it_and_it_ends_with_the_session() {
         "PreToolUse": command("echo \"a=$A\" >&2; exit 2"),
     }));
     started(&project, &hooks).await;
-    let file = project.bench.read("file");
+    let file = project.handler_fixture.read("file");
     let mut other = project.calling(Event::PreToolUse, "shell", &json!({}));
     other.session_id = "s-2".to_owned();
     assert_eq!(hooks.fire(other).await.denial(), Some("a="));
     assert_eq!(project.shell(&hooks, "ls").await.denial(), Some("a=b"));
     hooks.fire(project.input(Event::SessionEnd)).await;
-    assert_eq!(project.bench.read("ended"), "end b\n");
+    assert_eq!(project.handler_fixture.read("ended"), "end b\n");
     assert_eq!(project.shell(&hooks, "ls").await.denial(), Some("a="));
     assert!(!std::path::Path::new(file.trim()).exists());
 }
 
 #[tokio::test]
-async fn hooks_share_one_file_and_see_what_is_set_again() {
+async fn session_start_hooks_share_one_environment_file() {
     let project = Project::new();
     let hooks = project.hooks(&json!({"SessionStart": [{"hooks": [
         {"type": "command", "command": "echo export A=1 >> \"$CLAUDE_ENV_FILE\""},
@@ -74,7 +74,7 @@ async fn hooks_share_one_file_and_see_what_is_set_again() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_is_more_than_assignments_is_read_by_a_shell() {
+async fn exports_with_shell_syntax_are_evaluated_by_a_shell() {
     let project = Project::new();
     let hooks = project.hooks(&json!({"SessionStart": command(
         r#"cat >> "$CLAUDE_ENV_FILE" <<'END'
@@ -90,7 +90,7 @@ END"#)}));
 
 #[cfg(unix)]
 #[tokio::test]
-async fn lines_that_no_shell_reads_are_a_message() {
+async fn invalid_export_lines_are_reported() {
     let project = Project::new();
     let hooks = project.hooks(&json!({
         "SessionStart": command("echo 'exit 3' >> \"$CLAUDE_ENV_FILE\""),

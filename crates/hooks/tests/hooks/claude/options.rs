@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Project, command, hook, until};
 
 #[tokio::test]
-async fn a_hook_that_runs_once_runs_once_in_a_session() {
+async fn once_hook_runs_once_per_session() {
     let project = Project::new();
     let hooks = project.hooks(&json!({
         "PreToolUse": hook("echo x >> ran", json!({"once": true})),
@@ -17,15 +17,15 @@ async fn a_hook_that_runs_once_runs_once_in_a_session() {
     for _ in 0..3 {
         project.shell(&hooks, "ls").await;
     }
-    assert_eq!(project.bench.read("ran"), "x\n");
+    assert_eq!(project.handler_fixture.read("ran"), "x\n");
     let mut other = project.calling(Event::PreToolUse, "shell", &json!({}));
     other.session_id = "s-2".to_owned();
     hooks.fire(other).await;
-    assert_eq!(project.bench.read("ran"), "x\nx\n");
+    assert_eq!(project.handler_fixture.read("ran"), "x\nx\n");
 }
 
 #[tokio::test]
-async fn a_hook_with_a_condition_runs_for_the_calls_that_it_names() {
+async fn conditional_hook_runs_for_matching_calls_only() {
     let project = Project::new();
     let hooks = project.hooks(&json!({"PreToolUse": [{
         "matcher": "Bash|Edit",
@@ -44,14 +44,14 @@ async fn a_hook_with_a_condition_runs_for_the_calls_that_it_names() {
     assert_eq!(hooks.fire(edit("a/b.rs")).await.denial(), None);
 }
 
-/// What is said when the next turn starts.
+/// The context and messages at the start of the next turn.
 async fn next(project: &Project, hooks: &Hooks) -> (Vec<String>, Vec<String>) {
     let verdict = hooks.fire(project.input(Event::TurnStart)).await;
     assert_eq!(verdict.decision, None);
     (verdict.context, verdict.messages)
 }
 
-async fn told(project: &Project, hooks: &Hooks) -> (Vec<String>, Vec<String>) {
+async fn reported(project: &Project, hooks: &Hooks) -> (Vec<String>, Vec<String>) {
     for _ in 0..1_000 {
         let said = next(project, hooks).await;
         if said != (vec![], vec![]) {
@@ -69,7 +69,7 @@ fn after(project: &Project) -> Input {
 }
 
 #[tokio::test]
-async fn an_async_hook_is_not_waited_for_and_its_words_come_with_the_next_turn() {
+async fn async_hook_is_not_awaited_and_its_output_is_delivered_next_turn() {
     let project = Project::new();
     let line = r#"while [ ! -e go ]; do sleep 0.01; done
         echo '{"systemMessage": "tests passed", "decision": "block", "reason": "unheard", "continue": false}'"#;
@@ -83,12 +83,12 @@ async fn an_async_hook_is_not_waited_for_and_its_words_come_with_the_next_turn()
     assert_eq!((verdict.decision, verdict.messages), (None, vec![]));
     assert_eq!(next(&project, &hooks).await, (vec![], vec![]));
     project.write("go", "");
-    let context = told(&project, &hooks).await;
+    let context = reported(&project, &hooks).await;
     assert_eq!(context, (vec!["tests passed".to_owned()], vec![]));
     assert_eq!(next(&project, &hooks).await, (vec![], vec![]), "told once");
 }
 
-/// A hook may say only once it runs that nobody should wait for it.
+/// A hook can declare itself async while it runs.
 #[tokio::test]
 async fn an_async_hook_continues_and_its_later_line_is_delivered() {
     for (event, said, expected) in [
@@ -124,21 +124,21 @@ async fn an_async_hook_continues_and_its_later_line_is_delivered() {
         );
         assert_eq!(next(&project, &hooks).await, (vec![], vec![]));
         project.write("go", "");
-        let context = told(&project, &hooks).await;
+        let context = reported(&project, &hooks).await;
         assert_eq!(context, (vec![expected.to_owned()], vec![]));
         assert_eq!(next(&project, &hooks).await, (vec![], vec![]), "told once");
     }
 }
 
 #[tokio::test]
-async fn a_quick_hook_whose_first_line_is_async_decides_nothing() {
+async fn async_first_line_prevents_a_decision() {
     let project = Project::new();
     let line = r#"printf '{"async":true}\n{"systemMessage":"quick","decision":"block"}'"#;
     let hooks = project.hooks(&json!({"PreToolUse": hook(line, json!({}))}));
     let verdict = project.shell(&hooks, "ls").await;
     assert_eq!((verdict.decision, verdict.messages), (None, vec![]));
     let said = (vec!["quick".to_owned()], vec![]);
-    assert_eq!(told(&project, &hooks).await, said);
+    assert_eq!(reported(&project, &hooks).await, said);
 }
 
 #[tokio::test]
@@ -147,11 +147,11 @@ async fn an_async_hook_is_killed_and_reported_at_its_timeout() {
     let line = r#"echo '{"async":true,"asyncTimeout":100}'; echo $$ > group; exec sleep 1000"#;
     let hooks = project.hooks(&json!({"PreToolUse": hook(line, json!({}))}));
     project.shell(&hooks, "ls").await;
-    let (context, messages) = told(&project, &hooks).await;
+    let (context, messages) = reported(&project, &hooks).await;
     assert_eq!(context, [""; 0]);
     assert!(messages[0].contains("within 100ms"), "{messages:?}");
-    let group = project.bench.read("group").trim().to_owned();
-    crate::bench::until_gone(&[group]).await;
+    let group = project.handler_fixture.read("group").trim().to_owned();
+    crate::handler_fixture::until_gone(&[group]).await;
 }
 
 #[tokio::test]
@@ -166,36 +166,36 @@ async fn the_reason_of_an_async_rewake_hook_is_delivered() {
         let verdict = hooks.fire(project.input(Event::Stop)).await;
         assert_eq!(verdict.continue_reason, None, "nobody waits");
         if expected.is_empty() {
-            until(async || project.bench.root().join("done").exists()).await;
+            until(async || project.handler_fixture.root().join("done").exists()).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
             assert_eq!(next(&project, &hooks).await, (vec![], vec![]));
         } else {
-            assert_eq!(told(&project, &hooks).await, (expected, vec![]));
+            assert_eq!(reported(&project, &hooks).await, (expected, vec![]));
         }
     }
 }
 
 #[tokio::test]
-async fn an_async_hook_that_fails_is_a_message_of_the_next_turn() {
+async fn failed_async_hook_is_reported_in_the_next_turn() {
     let project = Project::new();
     let hooks = project.hooks(&json!({
         "PostToolUse": hook("echo broken >&2; exit 1", json!({"async": true})),
     }));
     hooks.fire(after(&project)).await;
-    let (context, messages) = told(&project, &hooks).await;
+    let (context, messages) = reported(&project, &hooks).await;
     assert_eq!(context, [""; 0]);
     assert!(messages[0].contains("broken"), "{messages:?}");
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_line_for_bash_is_run_by_bash() {
+async fn shell_bash_runs_the_line_in_bash() {
     let project = Project::new();
     let line = "if [[ it == i* ]]; then echo \"it's $CLAUDE_PROJECT_DIR\" >&2; exit 2; fi";
     let hooks = project.hooks(&json!({"PreToolUse": hook(line, json!({"shell": "bash"}))}));
     let verdict = project.shell(&hooks, "ls").await;
-    let told = format!("it's {}", project.bench.root().display());
-    assert_eq!(verdict.denial(), Some(told.as_str()));
+    let reported = format!("it's {}", project.handler_fixture.root().display());
+    assert_eq!(verdict.denial(), Some(reported.as_str()));
 }
 
 #[tokio::test]
@@ -211,14 +211,14 @@ async fn hooks_receive_the_permission_mode() {
         };
         hooks.fire(input).await;
     }
-    let modes = project.bench.read("modes");
-    let told: Vec<&str> = modes
+    let modes = project.handler_fixture.read("modes");
+    let reported: Vec<&str> = modes
         .lines()
         .map(|line| line.split('"').nth(3).unwrap())
         .collect();
-    assert_eq!(told, PermissionMode::NAMES);
-    assert_eq!(told[0], "default");
-    assert_eq!(told[5], "bypassPermissions");
+    assert_eq!(reported, PermissionMode::NAMES);
+    assert_eq!(reported[0], "default");
+    assert_eq!(reported[5], "bypassPermissions");
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn updated_input_replaces_all_arguments() {
 }
 
 #[tokio::test]
-async fn a_hook_after_one_that_took_an_argument_away_does_not_see_it() {
+async fn hook_does_not_see_an_argument_removed_by_an_earlier_one() {
     let project = Project::new();
     let said = json!({"hookSpecificOutput": {"updatedInput": {"file_path": "/b"}}});
     let hooks = project.hooks(&json!({"PreToolUse": [{"hooks": [
@@ -275,6 +275,6 @@ async fn a_hook_after_one_that_took_an_argument_away_does_not_see_it() {
     hooks
         .fire(project.calling(Event::PreToolUse, "write_file", &write))
         .await;
-    let told: Value = serde_json::from_str(&project.bench.read("told")).unwrap();
-    assert_eq!(told["tool_input"], json!({"file_path": "/b"}));
+    let reported: Value = serde_json::from_str(&project.handler_fixture.read("told")).unwrap();
+    assert_eq!(reported["tool_input"], json!({"file_path": "/b"}));
 }

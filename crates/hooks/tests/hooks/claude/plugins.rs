@@ -26,10 +26,10 @@ fn plugin(folder: &str) -> Project {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn hooks_of_a_plugin_know_where_it_is() {
+async fn plugin_hooks_receive_the_plugin_root() {
     for folder in ["plugin", "a plugin of $mine"] {
         let project = plugin(folder);
-        let root = project.bench.root().join(folder);
+        let root = project.handler_fixture.root().join(folder);
         for hook in [
             json!({"type": "command", "command": "\"${CLAUDE_PLUGIN_ROOT}/scripts/guard.sh\" a"}),
             json!({"type": "command", "command": "${CLAUDE_PLUGIN_ROOT}/scripts/guard.sh", "args": ["a"]}),
@@ -38,25 +38,25 @@ async fn hooks_of_a_plugin_know_where_it_is() {
             let hooks = project.hooks_of(&format!("{folder}/hooks/hooks.json"), &events);
             let verdict = project.shell(&hooks, "ls").await;
             let root = root.display();
-            let told = format!("{root}/scripts/guard.sh {root} a");
-            assert_eq!(verdict.denial(), Some(told.as_str()), "{hook}");
+            let reported = format!("{root}/scripts/guard.sh {root} a");
+            assert_eq!(verdict.denial(), Some(reported.as_str()), "{hook}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_plugin_is_put_in_also_where_a_shell_would_not_expand_it() {
+async fn plugin_root_is_expanded_where_a_shell_would_not() {
     let project = plugin("plugin");
     let line = "echo '${CLAUDE_PLUGIN_ROOT}' >&2; exit 2";
     let events = json!({"PreToolUse": super::command(line)});
     let hooks = project.hooks_of("plugin/hooks/hooks.json", &events);
-    let root = project.bench.root().join("plugin");
+    let root = project.handler_fixture.root().join("plugin");
     let verdict = project.shell(&hooks, "ls").await;
     assert_eq!(verdict.denial().map(Path::new), Some(root.as_path()));
 }
 
 #[test]
-fn a_hooks_json_is_a_plugins_only_beside_its_manifest() {
+fn hooks_json_is_a_plugin_only_beside_its_manifest() {
     let project = plugin("plugin");
     let text = json!({"hooks": {"SessionStart": super::command("${CLAUDE_PLUGIN_ROOT}/x.sh")}});
     let root = |path: &str| {
@@ -73,7 +73,7 @@ fn a_hooks_json_is_a_plugins_only_beside_its_manifest() {
 }
 
 #[tokio::test]
-async fn an_extension_of_gemini_knows_where_it_is() {
+async fn gemini_extension_hooks_receive_the_extension_path() {
     let project = plugin("plugin");
     for folder in ["extension", "an extension of $mine"] {
         project.write(&format!("{folder}/gemini-extension.json"), "{}");
@@ -81,19 +81,19 @@ async fn an_extension_of_gemini_knows_where_it_is() {
         let events = json!({"BeforeTool": super::command(line)});
         let hooks = project.hooks_of(&format!("{folder}/hooks/hooks.json"), &events);
         let verdict = project.shell(&hooks, "ls").await;
-        let root = project.bench.root();
-        let told = format!(
+        let root = project.handler_fixture.root();
+        let reported = format!(
             "{}/guard.sh {}",
             root.join(folder).display(),
             root.display()
         );
-        assert_eq!(verdict.denial(), Some(told.as_str()));
+        assert_eq!(verdict.denial(), Some(reported.as_str()));
     }
 }
 
 /// A folder may be both: each runtime then reads its own manifest and the same hooks.
 #[test]
-fn what_is_a_plugin_and_an_extension_is_known_by_its_events() {
+fn dialect_of_a_plugin_and_extension_is_detected_by_its_events() {
     let project = plugin("both");
     project.write("both/gemini-extension.json", "{}");
     for (event, dialect) in [

@@ -25,7 +25,7 @@ async fn answering(text: &str) -> (Project, RunningSimulator) {
         retries: Some(0),
         ..ModelSettings::default()
     };
-    project.bench.models = vec![("haiku".to_owned(), haiku)];
+    project.handler_fixture.models = vec![("haiku".to_owned(), haiku)];
     (project, simulator)
 }
 
@@ -47,15 +47,15 @@ async fn said(answer: &str, event_name: &str, event: Event) -> (Verdict, Value) 
 }
 
 #[tokio::test]
-async fn a_prompt_objects_as_the_event_means_it() {
+async fn objection_has_the_effect_of_the_event() {
     let no = r#"{"ok": false, "reason": "the tests fail"}"#;
     let (verdict, asked) = said(no, "PreToolUse", Event::PreToolUse).await;
     assert_eq!(verdict.denial(), Some("the tests fail"));
     assert_ne!(verdict.spent.calls, 0);
     let question = asked["messages"][1]["content"].as_str().unwrap();
-    let told: Value = serde_json::from_str(question.strip_prefix("Well? ").unwrap()).unwrap();
-    assert_eq!(told["tool_name"], "Bash");
-    assert_eq!(told["tool_input"], json!({"command": "ls"}));
+    let reported: Value = serde_json::from_str(question.strip_prefix("Well? ").unwrap()).unwrap();
+    assert_eq!(reported["tool_name"], "Bash");
+    assert_eq!(reported["tool_input"], json!({"command": "ls"}));
     let (verdict, _) = said(no, "Stop", Event::Stop).await;
     assert_eq!(verdict.continue_reason.as_deref(), Some("the tests fail"));
     let (verdict, _) = said(no, "UserPromptSubmit", Event::UserPromptSubmit).await;
@@ -65,13 +65,13 @@ async fn a_prompt_objects_as_the_event_means_it() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_has_nothing_against_it_decides_nothing() {
+async fn prompt_hook_without_objection_decides_nothing() {
     let (verdict, _) = said(r#"{"ok": true}"#, "PreToolUse", Event::PreToolUse).await;
     assert_eq!((verdict.decision, verdict.messages), (None, vec![]));
 }
 
 #[tokio::test]
-async fn a_prompt_that_is_not_understood_is_a_warning() {
+async fn unparsable_prompt_answer_is_a_warning() {
     let (verdict, _) = said("I would say so.", "PreToolUse", Event::PreToolUse).await;
     assert_eq!(verdict.decision, None);
     assert!(
@@ -82,7 +82,7 @@ async fn a_prompt_that_is_not_understood_is_a_warning() {
 }
 
 #[tokio::test]
-async fn without_a_place_for_it_the_input_comes_behind_the_prompt() {
+async fn input_is_appended_to_a_prompt_without_placeholder() {
     let (project, simulator) = answering(r#"{"ok": true}"#).await;
     let hooks = project.hooks(&json!({"Stop": prompt("Are we done?")}));
     hooks.fire(project.input(Event::Stop)).await;
@@ -100,26 +100,26 @@ async fn an_agent_hook_runs_without_tools_and_warns() {
     let (read, problems) = project.read(".claude/settings.json", &text.to_string());
     assert_eq!(problems, []);
     assert_eq!(read.warnings[0].code, "without-tools");
-    let hooks = project.bench.hooks(read.entries).unwrap();
+    let hooks = project.handler_fixture.hooks(read.entries).unwrap();
     let verdict = hooks.fire(project.input(Event::Stop)).await;
     assert_eq!(verdict.continue_reason.as_deref(), Some("no"));
     assert_eq!(simulator.received()[0].json().get("tools"), None);
 }
 
 #[tokio::test]
-async fn models_that_are_not_named_are_the_agents() {
+async fn claude_model_names_map_to_the_model_of_the_agent() {
     let (project, _simulator) = answering("").await;
     for (model, is_known) in [("sonnet", true), ("no such model", false)] {
         let hook = json!({"type": "prompt", "prompt": "?", "model": model});
         let text = json!({"hooks": {"Stop": [{"hooks": [hook]}]}});
         let (read, _) = project.read(".claude/settings.json", &text.to_string());
         assert_eq!(
-            project.bench.hooks(read.entries).is_ok(),
+            project.handler_fixture.hooks(read.entries).is_ok(),
             is_known,
             "{model}"
         );
     }
-    // Nobody has a model.
+    // No agent has a model.
     let hooks = project.hooks(&json!({"Stop": [{"hooks": [{"type": "prompt", "prompt": "?"}]}]}));
     let verdict = hooks.fire(project.input(Event::Stop)).await;
     assert!(

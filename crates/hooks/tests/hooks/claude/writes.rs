@@ -29,7 +29,7 @@ impl Project {
         let (mut problems, builtins) = (Vec::new(), cachalot_hooks::Builtins::default());
         let read = source::read_file(&path, Some(dialect), &builtins, &mut problems);
         assert_eq!(problems, []);
-        self.bench.hooks(read.entries).unwrap()
+        self.handler_fixture.hooks(read.entries).unwrap()
     }
 
     /// A call that writes these files.
@@ -51,20 +51,20 @@ impl Project {
 
     /// What a hook that notes everything was told, in the order of the files.
     fn noted(&self) -> Vec<Value> {
-        let text = self.bench.read("noted");
-        std::fs::remove_file(self.bench.root().join("noted")).unwrap();
+        let text = self.handler_fixture.read("noted");
+        std::fs::remove_file(self.handler_fixture.root().join("noted")).unwrap();
         let mut noted: Vec<Value> = text
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        noted.sort_by_key(|told| told["tool_input"]["file_path"].to_string());
+        noted.sort_by_key(|reported| reported["tool_input"]["file_path"].to_string());
         noted
     }
 
     fn absolute(&self, files: &[&str]) -> Vec<String> {
         let mut files: Vec<String> = files
             .iter()
-            .map(|file| self.bench.root().join(file).display().to_string())
+            .map(|file| self.handler_fixture.root().join(file).display().to_string())
             .collect();
         files.sort();
         files
@@ -77,17 +77,22 @@ const NOTE: &str = "told=$(cat); printf '%s\\n' \"$told\" >> noted";
 fn names(noted: &[Value]) -> Vec<&str> {
     noted
         .iter()
-        .map(|told| told["tool_name"].as_str().unwrap())
+        .map(|reported| reported["tool_name"].as_str().unwrap())
         .collect()
 }
 
 fn paths(noted: &[Value]) -> Vec<String> {
-    let path = |told: &Value| told["tool_input"]["file_path"].as_str().unwrap().to_owned();
+    let path = |reported: &Value| {
+        reported["tool_input"]["file_path"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
     noted.iter().map(path).collect()
 }
 
 #[tokio::test]
-async fn a_patch_is_one_write_for_each_of_its_files() {
+async fn patch_is_reported_as_one_write_per_file() {
     for (dialect, event, matcher, name) in [
         (
             Dialect::Claude,
@@ -127,7 +132,7 @@ async fn a_patch_is_one_write_for_each_of_its_files() {
         assert!(
             noted
                 .iter()
-                .all(|told| told["tool_input"].to_string().contains("token = 1"))
+                .all(|reported| reported["tool_input"].to_string().contains("token = 1"))
         );
     }
 }
@@ -148,7 +153,7 @@ async fn a_denial_of_one_file_denies_the_call() {
 }
 
 #[tokio::test]
-async fn a_call_is_allowed_if_all_of_its_files_are() {
+async fn call_is_allowed_if_all_its_files_are() {
     let allows = r#"echo '{"hookSpecificOutput": {"permissionDecision": "allow"}}'"#;
     for (line, allowed) in [
         (allows.to_owned(), true),
@@ -164,9 +169,9 @@ async fn a_call_is_allowed_if_all_of_its_files_are() {
     }
 }
 
-/// What the guard put right would be written as it was.
+/// A corrected path of the guard would not be applied to the patch.
 #[tokio::test]
-async fn a_rewritten_file_of_a_patch_is_a_denial() {
+async fn rewritten_file_of_a_patch_is_denied() {
     let project = Project::new();
     let line = r#"echo '{"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {"file_path": "/x"}}}'"#;
     let hooks = project.guarding(Dialect::Claude, "PreToolUse", "Edit", line);
@@ -176,7 +181,7 @@ async fn a_rewritten_file_of_a_patch_is_a_denial() {
 }
 
 #[tokio::test]
-async fn a_condition_is_for_the_files_that_it_names() {
+async fn condition_matches_files_of_a_patch() {
     let project = Project::new();
     let hook = json!({"type": "command", "command": NOTE, "if": "Edit(src/**)"});
     let hooks = project.hooks(&json!({"PreToolUse": [{"matcher": "Edit", "hooks": [hook]}]}));
@@ -233,10 +238,13 @@ async fn skills_and_declared_writes_of_servers_reach_write_guards() {
             hooks.fire(input).await;
             let noted = project.noted();
             assert_eq!(names(&noted), [name], "{dialect} {matcher}");
-            let told = noted[0]["tool_input"].to_string();
-            assert!(told.contains(file), "{dialect}: {told}");
+            let reported = noted[0]["tool_input"].to_string();
+            assert!(reported.contains(file), "{dialect}: {reported}");
             let is_codex = dialect == Dialect::Codex;
-            assert!(is_codex || told.contains("token = 1"), "{dialect}: {told}");
+            assert!(
+                is_codex || reported.contains("token = 1"),
+                "{dialect}: {reported}"
+            );
         }
     }
     // By its own name, or with all calls, a tool of a server is told as what it is.
@@ -277,8 +285,8 @@ async fn results_of_writes_are_reported_per_file() {
     hooks.fire(input).await;
     let noted = project.noted();
     assert_eq!(paths(&noted), project.absolute(&FILES));
-    let response = |told: &Value| {
-        told["tool_response"]["filePath"]
+    let response = |reported: &Value| {
+        reported["tool_response"]["filePath"]
             .as_str()
             .unwrap()
             .to_owned()
@@ -286,12 +294,12 @@ async fn results_of_writes_are_reported_per_file() {
     assert!(
         noted
             .iter()
-            .all(|told| Path::new(&response(told)).is_absolute())
+            .all(|reported| Path::new(&response(reported)).is_absolute())
     );
 }
 
 #[tokio::test]
-async fn what_writes_nothing_reaches_no_write_guard() {
+async fn write_guard_is_not_run_for_reads() {
     let project = Project::new();
     let hooks = project.guarding(Dialect::Claude, "PreToolUse", "Write|Edit", NOTE);
     for (tool, arguments) in [

@@ -8,11 +8,11 @@ fn rewritten(input: &Input, messages: &Value) -> Result<Output, Fault> {
 }
 
 #[test]
-fn messages_are_converted_one_by_one_and_back_unchanged() {
+fn messages_round_trip_through_the_dialect() {
     let input = conversation();
-    let told = told(Dialect::DockerAgent, &input);
+    let reported = reported(Dialect::DockerAgent, &input);
     assert_eq!(
-        told["messages"],
+        reported["messages"],
         json!([
             {"role": "user", "content": "hello"},
             {"role": "assistant", "content": "let me see", "tool_calls": [
@@ -21,16 +21,16 @@ fn messages_are_converted_one_by_one_and_back_unchanged() {
             {"role": "user", "content": "and now?"},
         ])
     );
-    assert_eq!(told["unsent"], 3);
-    let same = rewritten(&input, &told["messages"]).unwrap();
+    assert_eq!(reported["unsent"], 3);
+    let same = rewritten(&input, &reported["messages"]).unwrap();
     assert_eq!(same, Output::default());
     assert_eq!(rewritten(&input, &json!([])).unwrap(), Output::default());
 }
 
 #[test]
-fn only_what_was_rewritten_changes_and_what_the_words_cannot_say_stays() {
+fn rewrite_changes_only_expressible_parts_of_messages() {
     let input = conversation();
-    let mut messages = told(Dialect::DockerAgent, &input)["messages"].clone();
+    let mut messages = reported(Dialect::DockerAgent, &input)["messages"].clone();
     messages[2]["content"] = "[redacted]".into();
     let output = rewritten(&input, &messages).unwrap();
     let unsent = output.updated_messages.unwrap();
@@ -57,9 +57,9 @@ fn only_what_was_rewritten_changes_and_what_the_words_cannot_say_stays() {
 }
 
 #[test]
-fn messages_can_be_added_and_left_out_behind_what_was_sent() {
+fn unsent_messages_can_be_added_and_removed() {
     let input = conversation();
-    let messages = told(Dialect::DockerAgent, &input)["messages"].clone();
+    let messages = reported(Dialect::DockerAgent, &input)["messages"].clone();
     let mut longer = messages.as_array().unwrap().clone();
     longer.push(json!({"role": "user", "content": "be brief"}));
     let unsent = rewritten(&input, &longer.clone().into())
@@ -99,9 +99,9 @@ fn messages_can_be_added_and_left_out_behind_what_was_sent() {
 }
 
 #[test]
-fn gemini_changes_the_text_of_messages() {
+fn gemini_rewrites_the_text_of_messages() {
     let input = conversation();
-    let mut messages = told(Dialect::Gemini, &input)["llm_request"]["messages"].clone();
+    let mut messages = reported(Dialect::Gemini, &input)["llm_request"]["messages"].clone();
     messages[2]["content"] = "and later?".into();
     let stdout = json!({"hookSpecificOutput": {"llm_request": {"messages": messages}}}).to_string();
     let unsent = said(Dialect::Gemini, &input, &stdout)

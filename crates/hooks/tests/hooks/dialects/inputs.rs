@@ -1,13 +1,13 @@
-//! What our own handlers are told, written and read back.
+//! Inputs of the own dialect, written and read back.
 
 use super::*;
 
 #[test]
 fn inputs_of_the_own_dialect_round_trip_and_match_the_contract() {
     for event in Event::all() {
-        let before = told(Dialect::DockerAgent, &full(event));
+        let before = reported(Dialect::DockerAgent, &full(event));
         let input = parse_input(event, &before.to_string()).unwrap();
-        assert_eq!(told(Dialect::DockerAgent, &input), before, "{event}");
+        assert_eq!(reported(Dialect::DockerAgent, &input), before, "{event}");
         let mut expected: Vec<&str> = cachalot_hooks::contract::Field::COMMON.to_vec();
         expected.extend(
             event

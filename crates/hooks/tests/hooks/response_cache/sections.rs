@@ -9,7 +9,7 @@ use cachalot_hooks::builtin::cache_response::{
 };
 
 use super::ON;
-use crate::answering::{problems, world};
+use crate::response_cache_fixture::{fixture, problems};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -22,7 +22,7 @@ fn settings(section: &str) -> ResponseCacheSettings {
 }
 
 #[test]
-fn a_section_says_how_answers_are_kept() {
+fn section_keys_are_read() {
     let plain = settings("{}");
     assert!(!plain.enabled && !plain.trim_spaces && plain.case_sensitive);
     assert_eq!((plain.ttl, plain.path.as_deref()), (None, None));
@@ -96,9 +96,9 @@ fn problems_of_a_section_are_reported_with_their_place() {
 }
 
 #[test]
-fn it_takes_no_arguments() {
-    let world = world(ON);
-    assert!(world.builtin.check_arguments(&[]).is_ok());
-    let wrong = world.builtin.check_arguments(&["fast".to_owned()]);
+fn builtin_takes_no_arguments() {
+    let fixture = fixture(ON);
+    assert!(fixture.builtin.check_arguments(&[]).is_ok());
+    let wrong = fixture.builtin.check_arguments(&["fast".to_owned()]);
     assert!(wrong.unwrap_err().contains("`fast`"));
 }

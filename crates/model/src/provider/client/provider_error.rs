@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shape_of_an_error_is_understood() {
+    fn error_bodies_of_every_shape_are_read() {
         for (body, message, code) in [
             (
                 r#"{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded","param":null}}"#,
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_short_and_on_one_line() {
+    fn error_texts_are_short_and_on_one_line() {
         let long = "wörter ".repeat(10_000);
         let short = one_line(&long).unwrap();
         assert_eq!(short.chars().count(), MAX_MESSAGE_CHARS + 1);

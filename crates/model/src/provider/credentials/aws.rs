@@ -167,7 +167,7 @@ mod tests {
 
     /// The expected signature is that of botocore 1.44.5 for the same request.
     #[test]
-    fn signatures_are_those_of_the_official_client() {
+    fn signatures_equal_those_of_the_official_client() {
         let environment = [
             ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),
             (
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_region_of_an_endpoint_is_in_its_host() {
+    fn region_is_read_from_the_endpoint_host() {
         let region = |url: &str| region_of(&url.parse().unwrap()).map(str::to_owned);
         assert_eq!(
             region("https://bedrock-runtime.eu-west-1.amazonaws.com/").as_deref(),

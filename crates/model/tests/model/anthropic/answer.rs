@@ -1,4 +1,4 @@
-//! What comes back whole.
+//! Complete answers.
 
 use cachalot_model::{Block, ErrorKind, Format, Reasoning, Role, StopReason, Usage};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{body, messages, reply};
 
 #[test]
-fn an_answer_is_read() {
+fn answer_is_parsed() {
     let answer = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
         "content": [
@@ -61,7 +61,7 @@ fn an_answer_is_read() {
 }
 
 #[test]
-fn arguments_are_the_text_of_the_body() {
+fn arguments_keep_their_json_text() {
     let body = r#"{"content" : [ {"input": {"content":"x"}, "type":"other"},
         {"type":"tool_use","id":"1","name":"f","input" : { "n" : 1.50, "s":"\u00e9}" , "b":12345678901234567890123 } } ]}"#;
     let reply = messages().reply(body.as_bytes()).unwrap();
@@ -72,7 +72,7 @@ fn arguments_are_the_text_of_the_body() {
 }
 
 #[test]
-fn the_reasons_to_stop_have_our_names() {
+fn stop_reasons_are_mapped() {
     let stop = |reason: Value| {
         let mut answer = body(json!([]));
         answer["stop_reason"] = reason;
@@ -95,7 +95,7 @@ fn the_reasons_to_stop_have_our_names() {
 }
 
 #[test]
-fn usage_counts_every_token_of_the_input_once() {
+fn usage_counts_every_input_token_once() {
     let usage = |usage: Value| {
         let mut answer = body(json!([]));
         answer["usage"] = usage;
@@ -156,7 +156,7 @@ fn usage_counts_every_token_of_the_input_once() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error_that_says_why() {
+fn invalid_answer_is_an_error_with_the_reason() {
     for (body, why) in [
         (&b"<html>"[..], "not JSON"),
         (b"", "not JSON"),
@@ -178,7 +178,7 @@ fn what_is_no_answer_is_an_error_that_says_why() {
 }
 
 #[test]
-fn an_error_with_a_good_status_is_still_an_error() {
+fn error_body_with_status_200_is_an_error() {
     let error = reply(&json!({"type": "error", "request_id": "req_1",
         "error": {"type": "overloaded_error", "message": "Overloaded"}}))
     .unwrap_err();

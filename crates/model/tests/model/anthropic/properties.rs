@@ -1,4 +1,4 @@
-//! What holds of every answer and every conversation.
+//! Properties of every answer and every conversation.
 
 use bytes::Bytes;
 use cachalot_model::wire::sse::Decoder;
@@ -376,7 +376,7 @@ fn turns() -> impl Strategy<Value = Vec<Message>> {
 
 proptest! {
     #[test]
-    fn an_answer_goes_back_as_it_came(answer in answers()) {
+    fn answer_is_sent_back_unchanged(answer in answers()) {
         let message = answer.reply().message;
         let pieces = messages().message(&message).unwrap();
         prop_assert_eq!(&pieces, &messages().message(&message.clone()).unwrap());
@@ -399,7 +399,7 @@ proptest! {
     }
 
     #[test]
-    fn an_answer_survives_being_stored(answer in answers()) {
+    fn answer_round_trips_through_storage(answer in answers()) {
         let message = answer.reply().message;
         let stored = serde_json::to_string(&message).unwrap();
         let again: Message = serde_json::from_str(&stored).unwrap();
@@ -407,14 +407,14 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_is_the_same_answer(answer in answers(), characters in 1_usize..6, bytes in 1_usize..100) {
+    fn streamed_answer_equals_the_whole_answer(answer in answers(), characters in 1_usize..6, bytes in 1_usize..100) {
         let (deltas, reply) = read(stream(&answer, characters).as_bytes(), bytes).unwrap();
         check_deltas(&deltas, &reply);
         prop_assert_eq!(reply, answer.reply());
     }
 
     #[test]
-    fn a_damaged_stream_is_an_error_or_an_answer_but_no_panic(
+    fn damaged_stream_does_not_panic(
         answer in answers(),
         places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_usize..30), 1..4),
     ) {
@@ -435,7 +435,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_sent_is_a_prefix_of_what_is_sent_next(conversation in conversations(), next in own_messages()) {
+    fn request_is_a_prefix_of_the_next_request(conversation in conversations(), next in own_messages()) {
         let wire = messages();
         let before = rendered(&conversation);
         let longer = [conversation.as_slice(), &[next]].concat();
@@ -449,7 +449,7 @@ proptest! {
     }
 
     #[test]
-    fn the_api_takes_every_conversation_that_it_has_been_part_of(turns in turns()) {
+    fn every_own_conversation_is_a_valid_request(turns in turns()) {
         let parameters = Parameters {
             model: "claude-sonnet-4-5".into(),
             max_output_tokens: Some(1_000),
@@ -461,7 +461,7 @@ proptest! {
     }
 
     #[test]
-    fn markers_change_nothing_but_that_they_are_there(conversation in conversations(), hour in any::<bool>()) {
+    fn markers_only_add_their_field(conversation in conversations(), hour in any::<bool>()) {
         let wire = messages();
         let time = if hour { MarkerTime::OneHour } else { MarkerTime::FiveMinutes };
         let marker = text(&wire.marker(time).unwrap());

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Request bodies.
 
 use cachalot_core::Canonical;
 use cachalot_model::wire::{MarkerTime, Pieces, Rendered};
@@ -48,7 +48,7 @@ fn marked(piece: &Rendered) -> String {
 }
 
 #[test]
-fn tools_are_written_in_the_order_of_the_documentation() {
+fn tool_fields_have_the_documented_order() {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     assert_eq!(
         text(&messages().tool(&tool(schema)).bytes),
@@ -57,7 +57,7 @@ fn tools_are_written_in_the_order_of_the_documentation() {
 }
 
 #[test]
-fn a_schema_says_that_it_is_one_of_an_object() {
+fn tool_schema_gets_type_object() {
     for (schema, expected) in [
         (json!(null), json!({"type": "object"})),
         (json!({}), json!({"type": "object"})),
@@ -78,7 +78,7 @@ fn a_schema_says_that_it_is_one_of_an_object() {
 }
 
 #[test]
-fn the_whole_body_is_tools_system_messages_and_the_tail() {
+fn body_contains_tools_system_messages_and_tail() {
     let wire = messages();
     let pieces = Pieces {
         tools: vec![wire.tool(&tool(json!({"type": "object"})))],
@@ -106,7 +106,7 @@ fn the_whole_body_is_tools_system_messages_and_the_tail() {
 }
 
 #[test]
-fn blocks_are_written_as_the_documentation_has_them() {
+fn blocks_match_the_documentation() {
     let image = |source| {
         Block::Image(Image {
             source,
@@ -140,7 +140,7 @@ fn blocks_are_written_as_the_documentation_has_them() {
 }
 
 #[test]
-fn arguments_are_the_models_own_text() {
+fn arguments_keep_the_text_of_the_model() {
     for arguments in [
         r#"{"path": "a.txt",  "n":1.50, "big":12345678901234567890123, "e":"\u00e9"}"#,
         "{\n  \"path\": \"a\"\n}",
@@ -161,7 +161,7 @@ fn arguments_are_the_models_own_text() {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_shown_to_the_model_in_one() {
+fn invalid_arguments_are_wrapped_in_an_object() {
     let input = |arguments: &str| {
         let message = Message::new(Role::Assistant, vec![Block::ToolUse(call(arguments))]);
         parsed(&piece(&message))["content"][0]["input"].clone()
@@ -183,7 +183,7 @@ fn arguments_that_are_no_object_are_shown_to_the_model_in_one() {
 }
 
 #[test]
-fn names_that_the_api_refuses_are_changed_alike_in_call_and_result() {
+fn invalid_tool_names_are_replaced_in_call_and_result() {
     let foreign = |id: &str| {
         let call = ToolUse {
             id: id.into(),
@@ -207,7 +207,7 @@ fn names_that_the_api_refuses_are_changed_alike_in_call_and_result() {
 }
 
 #[test]
-fn results_say_that_they_are_errors_only_if_they_are() {
+fn is_error_is_sent_only_for_failures() {
     let sent = |content: Vec<Block>, is_error| {
         let message = Message::new(Role::User, vec![result(content, is_error)]);
         parsed(&piece(&message))["content"][0].clone()
@@ -228,7 +228,7 @@ fn results_say_that_they_are_errors_only_if_they_are() {
 }
 
 #[test]
-fn a_call_within_a_result_is_an_error() {
+fn call_within_a_result_is_refused() {
     let nested = result(vec![result(vec![], false)], false);
     let error = messages()
         .message(&Message::new(Role::User, vec![nested]))
@@ -238,7 +238,7 @@ fn a_call_within_a_result_is_an_error() {
 }
 
 #[test]
-fn reasoning_and_unknown_blocks_go_back_to_their_format_only() {
+fn reasoning_and_unknown_blocks_are_sent_to_their_format_only() {
     let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"});
     let unknown = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}});
     let blocks = |format| {
@@ -269,7 +269,7 @@ fn reasoning_and_unknown_blocks_go_back_to_their_format_only() {
 }
 
 #[test]
-fn text_without_a_visible_character_is_not_sent() {
+fn blank_text_is_not_sent() {
     for blank in ["", " ", "\n\t "] {
         let message = Message::user(blank);
         assert!(messages().message(&message).unwrap().is_empty());
@@ -286,7 +286,7 @@ fn text_without_a_visible_character_is_not_sent() {
 }
 
 #[test]
-fn markers_stand_in_the_last_block_just_before_its_brace() {
+fn marker_is_the_last_field_of_the_last_block() {
     let wire = messages();
     let mark = r#","cache_control":{"type":"ephemeral"}"#;
     assert_eq!(
@@ -316,7 +316,7 @@ fn markers_stand_in_the_last_block_just_before_its_brace() {
 }
 
 #[test]
-fn a_blank_text_at_the_end_leaves_the_marker_to_the_block_before() {
+fn marker_is_set_before_a_trailing_blank_text() {
     let wire = messages();
     let message = Message::new(Role::Assistant, vec![Block::text("a"), Block::text("\n")]);
     let sent = parsed(&marked(&wire.message(&message).unwrap()[0]));
@@ -327,7 +327,7 @@ fn a_blank_text_at_the_end_leaves_the_marker_to_the_block_before() {
 }
 
 #[test]
-fn some_blocks_take_no_marker() {
+fn blocks_without_marker_support_get_none() {
     let mark_at = |verbatim: Value| {
         let block = match verbatim["type"].as_str() {
             Some("thinking" | "redacted_thinking") => Block::Reasoning(Reasoning {
@@ -357,7 +357,7 @@ fn some_blocks_take_no_marker() {
 }
 
 #[test]
-fn further_fields_go_back_but_never_twice_and_never_as_markers() {
+fn extra_fields_are_sent_back_once_and_never_as_markers() {
     let extra = json!({"type": "x", "text": "y", "id": "z", "input": 1, "content": 2,
         "cache_control": {"type": "ephemeral"}, "further": [1]});
     let message = Message::new(
@@ -391,7 +391,7 @@ fn further_fields_go_back_but_never_twice_and_never_as_markers() {
 }
 
 #[test]
-fn what_another_format_sent_along_is_not_sent() {
+fn fields_of_another_format_are_not_sent() {
     let read = |format, body: Value| {
         let reply = cachalot_model::wire::for_format(format).reply(body.to_string().as_bytes());
         reply.unwrap().message

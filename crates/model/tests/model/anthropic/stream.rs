@@ -1,4 +1,4 @@
-//! What comes back piece by piece.
+//! Streamed answers.
 
 use cachalot_model::wire::sse::Event;
 use cachalot_model::{Block, Delta, ErrorKind, StopReason, Usage};
@@ -48,7 +48,7 @@ fn whole(content: Value) -> Vec<Block> {
 
 /// The example of the provider's documentation, with thinking and a call.
 #[test]
-fn an_answer_grows() {
+fn stream_emits_deltas_in_order() {
     let blocks = [
         block(
             0,
@@ -123,7 +123,7 @@ fn an_answer_grows() {
 }
 
 #[test]
-fn citations_are_gathered() {
+fn citations_are_collected() {
     let citation =
         |index: u64| json!({"type": "char_location", "cited_text": "x", "document_index": index});
     let blocks = [
@@ -156,7 +156,7 @@ fn citations_are_gathered() {
 }
 
 #[test]
-fn what_is_not_known_is_kept_or_passed_over() {
+fn unknown_blocks_are_kept_and_unknown_deltas_merged() {
     let blocks = [
         json!({"type": "not_known_yet", "a": 1}),
         block(
@@ -205,9 +205,9 @@ fn what_is_not_known_is_kept_or_passed_over() {
     );
 }
 
-/// As servers that only speak the protocol send them.
+/// The form of compatible servers.
 #[test]
-fn blocks_may_come_with_their_content() {
+fn blocks_may_start_with_content() {
     let message = json!({"type": "message_start", "message": {"model": "m", "content": [
         {"type": "text", "text": "zero"}]}});
     let blocks = [
@@ -280,7 +280,7 @@ fn usage_is_accumulated_from_the_start_event() {
 }
 
 #[test]
-fn fields_that_come_late_belong_to_the_answer() {
+fn message_delta_fields_are_added_to_the_reply() {
     let mut start = start();
     start["message"]["container"] = json!({"id": "c"});
     let all = events(&[
@@ -299,7 +299,7 @@ fn fields_that_come_late_belong_to_the_answer() {
 }
 
 #[test]
-fn a_stream_that_ends_early_is_cut_off() {
+fn truncated_stream_is_cut_off() {
     let all = stream(&[
         block(0, json!({"type": "text", "text": ""})),
         delta(0, json!({"type": "text_delta", "text": "a"})),
@@ -328,7 +328,7 @@ fn a_stream_that_ends_early_is_cut_off() {
 }
 
 #[test]
-fn errors_of_the_provider_have_their_kind_and_end_the_answer() {
+fn stream_errors_have_a_kind_and_end_the_answer() {
     for (code, message, kind) in [
         ("overloaded_error", "Overloaded", ErrorKind::Unavailable),
         ("api_error", "Internal server error", ErrorKind::Unavailable),
@@ -373,7 +373,7 @@ fn errors_of_the_provider_have_their_kind_and_end_the_answer() {
 }
 
 #[test]
-fn an_error_without_a_word_is_one_too() {
+fn stream_error_without_message_is_unavailable() {
     for (name, data) in [
         ("error", r#"{"type":"error"}"#),
         ("error", r#"{"error":null}"#),
@@ -390,7 +390,7 @@ fn an_error_without_a_word_is_one_too() {
 }
 
 #[test]
-fn a_stream_that_makes_no_sense_says_why() {
+fn invalid_event_order_is_an_error_with_the_reason() {
     let text = || block(0, json!({"type": "text", "text": ""}));
     for (values, why) in [
         (vec![text()], "does not begin"),
@@ -441,7 +441,7 @@ fn a_stream_that_makes_no_sense_says_why() {
 }
 
 #[test]
-fn the_name_of_the_event_counts_if_its_data_has_no_type() {
+fn event_name_is_used_if_the_data_has_no_type() {
     let event = |name: &str, data: Value| Event {
         name: name.into(),
         data: data.to_string(),
@@ -464,7 +464,7 @@ fn the_name_of_the_event_counts_if_its_data_has_no_type() {
 }
 
 #[test]
-fn an_answer_without_end_does_not_fill_the_memory() {
+fn endless_answer_is_malformed() {
     let much = "x".repeat(1 << 20);
     for endless in [
         delta(0, json!({"type": "text_delta", "text": much})),

@@ -1,4 +1,4 @@
-//! What stands behind the messages.
+//! The fields after the messages.
 
 use cachalot_core::Canonical;
 use cachalot_model::wire::anthropic::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
@@ -24,7 +24,7 @@ fn model() -> Parameters {
 }
 
 #[test]
-fn the_tail_has_what_was_asked_for() {
+fn tail_contains_the_requested_parameters() {
     let parameters = Parameters {
         max_output_tokens: Some(7),
         temperature: Some(0.7),
@@ -58,7 +58,7 @@ fn the_tail_has_what_was_asked_for() {
 }
 
 #[test]
-fn reasoning_is_a_budget_or_an_effort_or_off() {
+fn reasoning_is_sent_as_budget_effort_or_disabled() {
     for (wish, thinking, max_tokens) in [
         (
             RequestedReasoning::Budget(2048),
@@ -93,7 +93,7 @@ fn reasoning_is_a_budget_or_an_effort_or_off() {
 }
 
 #[test]
-fn the_choice_of_tools_says_when_one_call_at_a_time_is_wanted() {
+fn parallel_tool_calls_false_is_sent_in_tool_choice() {
     let choice = |tool_choice, parallel_tool_calls| {
         let sent = tail(&Parameters {
             tool_choice,
@@ -122,7 +122,7 @@ fn the_choice_of_tools_says_when_one_call_at_a_time_is_wanted() {
 }
 
 #[test]
-fn further_parameters_win_but_are_no_second_array_and_no_stream() {
+fn extra_parameters_override_others_except_arrays_and_stream() {
     let parameters = Parameters {
         max_output_tokens: Some(7),
         temperature: Some(0.5),
@@ -143,7 +143,7 @@ fn further_parameters_win_but_are_no_second_array_and_no_stream() {
 }
 
 #[test]
-fn a_number_that_json_cannot_say_is_left_out() {
+fn non_finite_number_is_omitted() {
     let sent = tail(&Parameters {
         temperature: Some(f64::NAN),
         top_p: Some(f64::INFINITY),

@@ -7,7 +7,7 @@ use cachalot_core::tree;
 use cachalot_core::{Clock, Cost, ManualClock, Problem};
 use cachalot_model::{Budget, ErrorKind, Meter, Models, Usage};
 
-use crate::client::{configured, surroundings};
+use crate::client::{configured, model_dependencies};
 
 fn budget(yaml: &str) -> (Budget, Vec<Problem>) {
     let node = tree::parse("agent.yaml", yaml).unwrap();
@@ -34,7 +34,7 @@ fn used(tokens: u64) -> Usage {
 }
 
 #[test]
-fn a_budget_is_read_exactly() {
+fn budget_is_parsed_exactly() {
     let (read, problems) = budget("{max_cost: 0.1, max_tokens: 5000, max_time: 10m}");
     assert_eq!(problems, []);
     assert_eq!(
@@ -65,7 +65,7 @@ fn a_budget_is_read_exactly() {
 }
 
 #[test]
-fn each_limit_stops_and_says_what_was_used() {
+fn every_limit_stops_and_reports_the_usage() {
     let (meter, _) = meter("{max_cost: 0.5}");
     meter.check().unwrap();
     meter.record(Some(&used(10)), Cost::from_picodollars(499_999_999_999));
@@ -113,7 +113,7 @@ fn each_limit_stops_and_says_what_was_used() {
 }
 
 #[test]
-fn calls_without_a_price_are_not_free() {
+fn unpriced_calls_exceed_a_cost_budget() {
     let (meter, _) = meter("{max_cost: 100}");
     meter.record(Some(&used(10)), Cost::UNPRICED);
     let error = meter.check().unwrap_err();
@@ -129,7 +129,7 @@ fn calls_without_a_price_are_not_free() {
     let (meter, _) = self::meter("{max_tokens: 100}");
     meter.record(Some(&used(10)), Cost::UNPRICED);
     meter.check().unwrap();
-    // Nor are tokens free because nobody counted them.
+    // Tokens without a reported usage are not free.
     meter.record(None, Cost::default());
     let error = meter.check().unwrap_err();
     assert!(
@@ -139,9 +139,9 @@ fn calls_without_a_price_are_not_free() {
 }
 
 #[test]
-fn an_unpriced_model_is_refused_before_anything_is_paid() {
+fn unpriced_model_is_refused_before_the_first_call() {
     let models = Models::new(
-        surroundings(&[]),
+        model_dependencies(&[]),
         configured("models: {free: {provider: ollama, model: x, cost: {input: 0, output: 0}}}"),
     );
     let (limited, _) = meter("{max_cost: 1}");
@@ -162,14 +162,14 @@ fn an_unpriced_model_is_refused_before_anything_is_paid() {
 }
 
 #[test]
-fn a_budget_of_nothing_allows_nothing() {
+fn zero_budget_allows_no_call() {
     for yaml in ["{max_cost: 0}", "{max_tokens: 0}"] {
         assert!(meter(yaml).0.check().is_err(), "{yaml}");
     }
 }
 
 #[test]
-fn meters_count_together_from_all_threads() {
+fn meter_counts_calls_of_all_threads() {
     let (meter, _) = meter("{max_tokens: 8000}");
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -190,8 +190,8 @@ fn meters_count_together_from_all_threads() {
 }
 
 #[test]
-fn what_is_set_aside_counts_until_the_call_was_recorded_or_came_to_nothing() {
-    let models = Models::new(surroundings(&[]), configured("models: {}"));
+fn reserved_tokens_count_until_recorded_or_released() {
+    let models = Models::new(model_dependencies(&[]), configured("models: {}"));
     let model = models.find("gpt-4o").unwrap();
     let (meter, _) = meter("{max_tokens: 100}");
     let first = meter.reserve(&model, 60).unwrap();

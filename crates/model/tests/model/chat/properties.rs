@@ -1,4 +1,4 @@
-//! What holds for every conversation and every way of cutting an answer into chunks.
+//! Properties of every conversation and every division of an answer into chunks.
 
 use std::collections::HashSet;
 
@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_conversation_is_a_prefix_of_its_successor(messages in conversation()) {
+    fn request_is_a_prefix_of_the_next_request(messages in conversation()) {
         let all = render(&messages);
         prop_assert_eq!(&all.messages, &render(&messages).messages, "rendering is deterministic");
         for length in 0..messages.len() {
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn the_tail_never_changes_what_stands_before_it(
+    fn tail_does_not_change_the_bytes_before_it(
         messages in conversation(),
         temperature in any::<f64>(),
         limit in any::<u64>(),
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn in_any_order_what_was_shown_is_the_text_of_the_answer(
+    fn streamed_text_equals_the_text_of_the_answer(
         texts in prop::collection::vec(
             (prop::sample::select(vec!["content", "refusal"]), "[a-z]{0,3}"),
             0..8,
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn however_an_answer_is_cut_it_is_the_same_answer(
+    fn streamed_answer_is_independent_of_chunk_boundaries(
         text in any::<String>(),
         thought in "[a-z ]{0,20}",
         arguments in prop::collection::vec("\\{\"a\": \"[a-z{}]{0,6}\"\\}", 0..4),
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_a_server_sends_makes_the_reader_panic(
+    fn arbitrary_server_output_does_not_panic(
         bodies in prop::collection::vec(any::<String>(), 0..4),
         odd in prop::collection::vec(odd_chunk(), 0..6),
     ) {

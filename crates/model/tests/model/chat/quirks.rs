@@ -17,7 +17,7 @@ fn read(lines: &str) -> (String, String, Reply) {
 }
 
 #[test]
-fn azure_sends_filter_results_before_and_after() {
+fn azure_filter_results_without_choices_are_accepted() {
     let (text, _, reply) = read(
         r#"
         {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}}}]}
@@ -41,7 +41,7 @@ fn azure_sends_filter_results_before_and_after() {
 }
 
 #[test]
-fn azure_filters_an_answer() {
+fn azure_filtered_answer_is_a_refusal() {
     let (text, _, reply) = read(
         r#"
         {"choices":[{"delta":{"role":"assistant","content":"You "},"finish_reason":null,"index":0}],"id":"c","model":"gpt-4o"}
@@ -58,7 +58,7 @@ fn azure_filters_an_answer() {
 }
 
 #[test]
-fn ollama_sends_whole_calls_with_one_index_and_ends_with_stop() {
+fn ollama_calls_with_one_index_are_distinct() {
     let (_, reasoning, reply) = read(
         r#"
         {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"qwen3","system_fingerprint":"fp_ollama","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning":"Two files."},"finish_reason":null}]}
@@ -77,7 +77,7 @@ fn ollama_sends_whole_calls_with_one_index_and_ends_with_stop() {
 }
 
 #[test]
-fn vllm_says_which_text_it_stopped_at_and_nulls_what_it_does_not_know() {
+fn vllm_stop_text_and_null_fields_are_read() {
     let body = json!({
         "id": "chatcmpl-v", "object": "chat.completion", "created": 1, "model": "qwen",
         "choices": [{
@@ -103,7 +103,7 @@ fn vllm_says_which_text_it_stopped_at_and_nulls_what_it_does_not_know() {
 }
 
 #[test]
-fn deepseek_thinks_before_it_calls_and_wants_its_thoughts_back() {
+fn deepseek_reasoning_is_sent_back_with_calls() {
     let (text, reasoning, reply) = read(
         r#"
         {"id":"d","object":"chat.completion.chunk","created":1,"model":"deepseek-v4-pro","choices":[{"index":0,"delta":{"role":"assistant","content":null,"reasoning_content":""},"logprobs":null,"finish_reason":null}]}
@@ -136,7 +136,7 @@ fn deepseek_thinks_before_it_calls_and_wants_its_thoughts_back() {
 }
 
 #[test]
-fn openrouter_streams_details_of_the_reasoning_in_pieces() {
+fn openrouter_reasoning_details_are_joined() {
     let (text, reasoning, reply) = read(
         r#"
         {"id":"gen-1","provider":"Anthropic","model":"anthropic/claude-sonnet-4.5","object":"chat.completion.chunk","created":1,"choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning":"I ","reasoning_details":[{"type":"reasoning.text","text":"I ","format":"anthropic-claude-v1","index":0}]},"finish_reason":null,"native_finish_reason":null,"logprobs":null}]}
@@ -175,7 +175,7 @@ fn openrouter_streams_details_of_the_reasoning_in_pieces() {
 }
 
 #[test]
-fn mistral_thinks_in_parts_of_the_content() {
+fn mistral_thinking_parts_are_read_and_sent_back() {
     let whole = json!({
         "id": "m", "object": "chat.completion", "created": 1, "model": "magistral-medium",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {
@@ -212,7 +212,7 @@ fn mistral_thinks_in_parts_of_the_content() {
 }
 
 #[test]
-fn groq_and_moonshot_report_the_usage_of_a_stream_elsewhere() {
+fn usage_of_groq_and_moonshot_streams_is_found() {
     let usage = json!({"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6});
     let mut last = json!({
         "id": "g",
@@ -227,7 +227,7 @@ fn groq_and_moonshot_report_the_usage_of_a_stream_elsewhere() {
 }
 
 #[test]
-fn a_signature_of_gemini_goes_back_with_its_call() {
+fn gemini_signature_is_sent_back_with_its_call() {
     let (_, _, reply) = read(
         r#"
         {"id":"x","choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[{"id":"f-1","index":0,"type":"function","function":{"name":"a","arguments":"{}"},"extra_content":{"google":{"thought_signature":"c2ln"}}}]},"finish_reason":null}]}

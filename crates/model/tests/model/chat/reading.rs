@@ -29,7 +29,7 @@ fn tool_call() -> Value {
 }
 
 #[test]
-fn a_plain_answer_is_a_plain_message() {
+fn plain_answer_is_parsed() {
     let mut body = choice(text("Hello"), json!("stop"));
     body["usage"] = json!({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12});
     body["system_fingerprint"] = json!("fp_1");
@@ -57,7 +57,7 @@ fn a_plain_answer_is_a_plain_message() {
 }
 
 #[test]
-fn unknown_fields_go_back_where_they_came_from() {
+fn unknown_fields_are_sent_back_in_place() {
     let message = json!({
         "role": "assistant",
         "content": "It is so.",
@@ -89,7 +89,7 @@ fn unknown_fields_go_back_where_they_came_from() {
 }
 
 #[test]
-fn the_reason_why_it_ended_is_understood_in_every_dialect() {
+fn finish_reasons_of_all_servers_are_mapped() {
     let stop = |message: Value, finish: Value| reply(&choice(message, finish)).stop;
     let calling = || json!({"role": "assistant", "content": null, "tool_calls": [tool_call()]});
     let said = || text("a");
@@ -121,7 +121,7 @@ fn the_reason_why_it_ended_is_understood_in_every_dialect() {
 }
 
 #[test]
-fn a_refusal_is_shown_and_goes_back_as_a_refusal() {
+fn refusal_is_shown_and_sent_back_as_refusal() {
     let message = json!({"role": "assistant", "content": null, "refusal": "I will not."});
     let reply = reply(&choice(message.clone(), json!("stop")));
     assert_eq!(reply.stop, StopReason::Refusal);
@@ -130,7 +130,7 @@ fn a_refusal_is_shown_and_goes_back_as_a_refusal() {
 }
 
 #[test]
-fn an_empty_reasoning_content_goes_back_too() {
+fn empty_reasoning_content_is_sent_back() {
     let message = json!({
         "role": "assistant",
         "content": null,
@@ -142,7 +142,7 @@ fn an_empty_reasoning_content_goes_back_too() {
 }
 
 #[test]
-fn the_older_form_of_a_call_and_arguments_as_an_object_are_read() {
+fn legacy_function_call_and_object_arguments_are_read() {
     let older = json!({
         "role": "assistant",
         "content": null,
@@ -169,7 +169,7 @@ fn the_older_form_of_a_call_and_arguments_as_an_object_are_read() {
 }
 
 #[test]
-fn a_custom_call_goes_back_as_one() {
+fn custom_call_is_sent_back_as_custom() {
     let message = json!({
         "role": "assistant",
         "content": null,
@@ -181,7 +181,7 @@ fn a_custom_call_goes_back_as_one() {
 }
 
 #[test]
-fn usage_is_one_record_whatever_the_dialect() {
+fn usage_of_all_servers_is_one_record() {
     let usage = |reported: Value| {
         let mut body = choice(text("a"), json!("stop"));
         body["usage"] = reported;
@@ -244,7 +244,7 @@ fn usage_is_one_record_whatever_the_dialect() {
 }
 
 #[test]
-fn figures_that_contradict_each_other_are_cut_down() {
+fn contradictory_usage_is_clamped() {
     let mut body = choice(text("a"), json!("stop"));
     body["usage"] = json!({
         "prompt_tokens": 100,
@@ -259,7 +259,7 @@ fn figures_that_contradict_each_other_are_cut_down() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error_that_says_so() {
+fn invalid_answer_is_an_error_with_the_reason() {
     let error = |body: &str| Chat.reply(body.as_bytes()).unwrap_err();
     let html = error("<html>Not here</html>");
     assert_eq!(html.kind, ErrorKind::Malformed);
@@ -312,7 +312,7 @@ fn what_is_no_answer_is_an_error_that_says_so() {
 }
 
 #[test]
-fn an_answer_that_its_provider_gave_up_is_an_error() {
+fn answer_with_an_error_finish_is_an_error() {
     for (reason, kind) in [
         ("error", ErrorKind::Unavailable),
         ("insufficient_system_resource", ErrorKind::Unavailable),
@@ -326,7 +326,7 @@ fn an_answer_that_its_provider_gave_up_is_an_error() {
 }
 
 #[test]
-fn of_several_choices_the_first_is_read() {
+fn first_of_several_choices_is_read() {
     let mut body = choice(text("first"), json!("stop"));
     let second = json!({"index": 1, "message": text("second"), "finish_reason": "length"});
     body["choices"].as_array_mut().unwrap().insert(0, second);

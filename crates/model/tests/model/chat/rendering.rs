@@ -18,7 +18,7 @@ fn thought(format: Format, verbatim: serde_json::Value) -> Block {
 }
 
 #[test]
-fn a_rich_conversation_becomes_the_body_that_the_api_demands() {
+fn body_of_a_rich_conversation_is_valid() {
     let tool = ToolDefinition {
         name: "read_file".into(),
         description: "Reads a file.".into(),
@@ -111,7 +111,7 @@ fn a_rich_conversation_becomes_the_body_that_the_api_demands() {
 }
 
 #[test]
-fn pieces_are_these_bytes() {
+fn pieces_have_stable_bytes() {
     let rendered = Chat.message(&Message::user("Grüß \"dich\"\n")).unwrap();
     assert_eq!(
         rendered[0].bytes,
@@ -125,7 +125,7 @@ fn pieces_are_these_bytes() {
 }
 
 #[test]
-fn text_alone_is_a_string_and_anything_beside_it_makes_parts() {
+fn text_only_content_is_a_string_and_mixed_content_parts() {
     let content = |blocks| pieces(&Chat, &user(blocks))[0]["content"].clone();
     assert_eq!(content(vec![Block::text("a")]), json!("a"));
     assert_eq!(content(vec![Block::text("")]), json!(""));
@@ -150,7 +150,7 @@ fn text_alone_is_a_string_and_anything_beside_it_makes_parts() {
 }
 
 #[test]
-fn the_detail_of_a_picture_belongs_to_its_url() {
+fn image_detail_is_sent_within_the_url_object() {
     let image = Block::Image(Image {
         source: ImageSource::Url("https://example.org/a.png".into()),
         extra: extra(json!({"detail": "low", "note": 1})),
@@ -166,7 +166,7 @@ fn the_detail_of_a_picture_belongs_to_its_url() {
 }
 
 #[test]
-fn a_failure_begins_with_error_once() {
+fn failed_result_starts_with_error_once() {
     let content = |text: &str, is_error| {
         let message = user(vec![result("c", vec![Block::text(text)], is_error)]);
         pieces(&Chat, &message)[0]["content"].clone()
@@ -179,7 +179,7 @@ fn a_failure_begins_with_error_once() {
 }
 
 #[test]
-fn content_is_null_only_beside_something_that_says_all() {
+fn content_is_null_only_beside_calls() {
     let piece = |blocks| pieces(&Chat, &assistant(blocks))[0].clone();
     let with_call = piece(vec![call("c", "t", "")]);
     assert_eq!(with_call["content"], json!(null));
@@ -199,7 +199,7 @@ fn content_is_null_only_beside_something_that_says_all() {
 }
 
 #[test]
-fn what_came_from_another_format_goes_nowhere() {
+fn blocks_of_other_formats_are_not_sent() {
     let foreign = vec![
         thought(
             Format::Messages,
@@ -239,7 +239,7 @@ fn what_came_from_another_format_goes_nowhere() {
 }
 
 #[test]
-fn fields_written_by_hand_go_along_and_never_replace_ours() {
+fn user_fields_are_added_and_never_override() {
     let mut message = Message::user("a");
     message.extra = extra(json!({"name": "Ada", "role": "system"}));
     assert_eq!(

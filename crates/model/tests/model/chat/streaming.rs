@@ -46,7 +46,7 @@ fn named(id: &str, name: &str, arguments: &str) -> (String, String, String) {
 }
 
 #[test]
-fn a_stream_is_the_same_answer_as_the_whole() {
+fn streamed_answer_equals_the_whole_answer() {
     let whole = json!({
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -100,7 +100,7 @@ fn a_stream_is_the_same_answer_as_the_whole() {
 }
 
 #[test]
-fn an_answer_is_complete_at_done_so_that_the_usage_behind_its_end_is_read() {
+fn answer_is_complete_at_done_after_the_usage_chunk() {
     let mut reader = Chat.reader();
     reader
         .event(&event(chunk(json!({"content": "a"}))))
@@ -115,7 +115,7 @@ fn an_answer_is_complete_at_done_so_that_the_usage_behind_its_end_is_read() {
 }
 
 #[test]
-fn an_end_without_done_is_an_end_and_done_without_an_end_is_not() {
+fn finish_reason_without_done_is_an_end_and_done_alone_is_not() {
     let (_, reply) = read(&[chunk(json!({"content": "a"})), end("stop")]).unwrap();
     assert_eq!(reply.message.text(), "a");
     for chunks in [vec![], vec![chunk(json!({"content": "a"}))]] {
@@ -166,7 +166,7 @@ fn errors_in_a_stream_are_errors() {
 }
 
 #[test]
-fn pieces_of_calls_go_to_their_calls_by_index() {
+fn call_chunks_are_joined_by_index() {
     let read = read_calls(&[
         calls_chunk(json!([
             {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{"}},
@@ -186,7 +186,7 @@ fn pieces_of_calls_go_to_their_calls_by_index() {
 }
 
 #[test]
-fn whole_calls_that_share_an_index_are_calls_of_their_own() {
+fn complete_calls_with_one_index_are_distinct() {
     // Ollama sent every call with the index 0 (ollama/ollama#15457), earlier with none (#7881).
     for index in [json!({"index": 0}), json!({})] {
         let fragment = |id: &str, name: &str, arguments: &str| {
@@ -216,7 +216,7 @@ fn whole_calls_that_share_an_index_are_calls_of_their_own() {
 }
 
 #[test]
-fn pieces_without_an_index_go_to_the_newest_call() {
+fn call_chunks_without_index_extend_the_newest_call() {
     assert_eq!(
         read_calls(&[
             calls_chunk(json!([{"id": "a", "function": {"name": "f", "arguments": ""}}])),
@@ -230,7 +230,7 @@ fn pieces_without_an_index_go_to_the_newest_call() {
 }
 
 #[test]
-fn a_repeated_call_is_one_call_and_a_place_holder_gives_way() {
+fn repeated_call_is_merged_and_placeholder_arguments_replaced() {
     let whole =
         json!([{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":1}"}}]);
     let mut chunks = vec![calls_chunk(whole.clone()), calls_chunk(whole)];
@@ -247,7 +247,7 @@ fn a_repeated_call_is_one_call_and_a_place_holder_gives_way() {
 }
 
 #[test]
-fn a_call_without_an_id_gets_the_same_one_each_time_and_another_in_another_answer() {
+fn generated_call_ids_are_stable_per_answer() {
     let chunks = |id: &str| {
         let mut chunk = calls_chunk(json!([
             {"index": 0, "function": {"name": "f", "arguments": "{}"}},
@@ -263,7 +263,7 @@ fn a_call_without_an_id_gets_the_same_one_each_time_and_another_in_another_answe
 }
 
 #[test]
-fn a_call_is_announced_when_its_name_is_known() {
+fn call_is_announced_when_its_name_arrives() {
     let (deltas, reply) = read(&[
         calls_chunk(json!([{"index": 0, "id": "a", "function": {"arguments": "{\"x\""}}])),
         calls_chunk(json!([{"index": 0, "function": {"name": "f", "arguments": ":1}"}}])),
@@ -288,7 +288,7 @@ fn a_call_is_announced_when_its_name_is_known() {
 }
 
 #[test]
-fn a_message_instead_of_a_delta_counts_once() {
+fn complete_message_in_a_chunk_counts_once() {
     let mut only = chunk(json!(null));
     only["choices"][0]["message"] = json!({"role": "assistant", "content": "whole"});
     let (_, reply) = read(&[only.clone(), end("stop")]).unwrap();
@@ -299,7 +299,7 @@ fn a_message_instead_of_a_delta_counts_once() {
 }
 
 #[test]
-fn of_several_choices_the_first_is_streamed() {
+fn first_of_several_choices_is_streamed() {
     let mut second = chunk(json!({"content": "no"}));
     second["choices"][0]["index"] = json!(1);
     let (deltas, _) = read(&[chunk(json!({"content": "a"})), second, end("stop")]).unwrap();
@@ -307,7 +307,7 @@ fn of_several_choices_the_first_is_streamed() {
 }
 
 #[test]
-fn texts_are_kept_in_the_order_in_which_they_were_shown() {
+fn texts_keep_their_stream_order() {
     let pieces_of = |order: &[(&str, &str)]| {
         let mut chunks: Vec<Value> = order
             .iter()

@@ -1,4 +1,4 @@
-//! What the tests of both formats of OpenAI share.
+//! Support of the tests of both OpenAI formats.
 
 use bytes::Bytes;
 use cachalot_model::wire::{Pieces, Rendered, Wire, sse::Event};
@@ -98,7 +98,7 @@ pub(crate) fn stream(wire: &dyn Wire, events: &[Event]) -> Result<(Vec<Delta>, R
     Ok((deltas, reader.finish()?))
 }
 
-/// What was shown of the text, the reasoning, and of the arguments of each call.
+/// The streamed text, reasoning, and arguments of each call.
 pub(crate) fn shown(deltas: &[Delta]) -> (String, String, Vec<(String, String, String)>) {
     let mut text = String::new();
     let mut reasoning = String::new();

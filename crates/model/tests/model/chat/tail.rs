@@ -1,4 +1,4 @@
-//! What stands behind the messages.
+//! The fields after the messages.
 
 use cachalot_model::wire::{Wire, chat::Chat};
 use cachalot_model::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
@@ -21,7 +21,7 @@ fn model(model: &str) -> Parameters {
 }
 
 #[test]
-fn every_parameter_has_its_field() {
+fn every_parameter_is_sent_in_its_field() {
     let parameters = Parameters {
         model: "gpt-5.1".into(),
         max_output_tokens: Some(100),
@@ -64,7 +64,7 @@ fn every_parameter_has_its_field() {
 }
 
 #[test]
-fn nothing_is_sent_that_was_not_asked_for() {
+fn unset_parameters_are_not_sent() {
     assert_eq!(
         Chat.tail(&model("llama3.2"), false),
         ",\"model\":\"llama3.2\"}"
@@ -77,7 +77,7 @@ fn nothing_is_sent_that_was_not_asked_for() {
 }
 
 #[test]
-fn the_limit_has_the_name_that_the_model_knows() {
+fn token_limit_uses_the_field_of_the_model() {
     let name = |model_name: &str, fields: Value| {
         let parameters = Parameters {
             max_output_tokens: Some(5),
@@ -126,7 +126,7 @@ fn the_limit_has_the_name_that_the_model_knows() {
 }
 
 #[test]
-fn a_number_of_reasoning_tokens_is_said_as_the_server_understands_it() {
+fn reasoning_budget_uses_the_field_of_the_server() {
     let budget = |name: &str, tokens| {
         let parameters = Parameters {
             reasoning: Some(RequestedReasoning::Budget(tokens)),
@@ -144,7 +144,7 @@ fn a_number_of_reasoning_tokens_is_said_as_the_server_understands_it() {
 }
 
 #[test]
-fn fields_of_the_user_win_but_never_make_a_second_array() {
+fn extra_fields_override_all_but_messages_tools_and_stream() {
     let parameters = Parameters {
         extra: extra(json!({
             "model": "other",
@@ -182,7 +182,7 @@ fn fields_of_the_user_win_but_never_make_a_second_array() {
 }
 
 #[test]
-fn choices_of_tools_have_their_words() {
+fn tool_choices_are_mapped() {
     let choice = |choice| {
         let parameters = Parameters {
             tool_choice: Some(choice),

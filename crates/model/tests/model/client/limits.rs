@@ -1,17 +1,18 @@
-//! Time limits, and what becomes of a connection whose answer nobody waits for any more.
+//! Timeouts, and connections whose call was dropped.
 
 use std::time::{Duration, Instant};
 
 use cachalot_model::{ErrorKind, Models};
 use cachalot_storage::HttpOptions;
 
-use super::server::PATIENCE;
+use super::server::TIMEOUT;
 use super::{
-    Answer, Server, ask, body, configured, events, model, model_with, says, stream, surroundings,
+    Answer, Server, ask, body, configured, events, model, model_dependencies, model_with, says,
+    stream,
 };
 
 #[tokio::test]
-async fn an_answer_must_begin_in_time() {
+async fn first_byte_timeout_applies() {
     for answer in [
         Answer::nothing().hang(),
         Answer::head("text/event-stream").hang(),
@@ -31,7 +32,7 @@ async fn an_answer_must_begin_in_time() {
 }
 
 #[tokio::test]
-async fn an_answer_must_go_on_in_time() {
+async fn idle_timeout_applies() {
     let begun = Answer::head("text/event-stream").chunks(&events(&["Deep"])[..1]);
     let server = Server::start([begun.hang()]).await;
     let (model, _) = model_with(&server, "timeouts: {idle: 50ms}");
@@ -51,7 +52,7 @@ async fn an_answer_must_go_on_in_time() {
 }
 
 #[tokio::test]
-async fn an_answer_must_end_in_time() {
+async fn total_timeout_applies() {
     let begun = || Answer::head("text/event-stream").chunks(&events(&["Deep"])[..1]);
     let server = Server::start([begun().hang()]).await;
     let (model, _) = model_with(&server, "timeouts: {total: 300ms}");
@@ -77,25 +78,25 @@ async fn an_answer_must_end_in_time() {
 }
 
 #[tokio::test]
-async fn a_connection_must_come_about_in_time() {
-    // Nobody accepts: the connection stands, and the handshake is never answered.
+async fn connect_timeout_applies() {
+    // The listener does not accept: the connection is open, and the handshake is never answered.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let yaml = format!(
         "models: {{m: {{provider: vllm, model: x, retries: 0, timeouts: {{connect: 50ms}}, base_url: 'https://{}/v1'}}}}",
         listener.local_addr().unwrap()
     );
-    let models = Models::new(surroundings(&[]), configured(&yaml));
+    let models = Models::new(model_dependencies(&[]), configured(&yaml));
     let start = Instant::now();
     let error = ask(&models.find("m").unwrap()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
     assert!(error.message.contains("`timeouts.connect`"), "{error}");
-    assert!(start.elapsed() < PATIENCE);
+    assert!(start.elapsed() < TIMEOUT);
 }
 
 #[tokio::test]
-async fn the_limits_of_the_storage_client_do_not_cut_in() {
-    let mut surroundings = surroundings(&[]);
-    surroundings.http = HttpOptions {
+async fn timeouts_of_the_storage_client_do_not_apply() {
+    let mut model_dependencies = model_dependencies(&[]);
+    model_dependencies.http = HttpOptions {
         idle_timeout: Duration::from_millis(1),
         ..HttpOptions::default()
     };
@@ -109,7 +110,7 @@ async fn the_limits_of_the_storage_client_do_not_cut_in() {
         "models: {{m: {{provider: vllm, model: x, base_url: '{}'}}}}",
         server.url()
     );
-    let models = Models::new(surroundings, configured(&yaml));
+    let models = Models::new(model_dependencies, configured(&yaml));
     let (reply, _) = stream(&models.find("m").unwrap()).await;
     assert_eq!(reply.unwrap().message.text(), "Deep");
 }
@@ -136,7 +137,7 @@ async fn dropping_the_call_during_a_pause_sends_no_retry() {
         "models: {{m: {{provider: vllm, model: x, base_url: '{}'}}}}",
         server.url()
     );
-    let models = Models::new(surroundings(&[]), configured(&yaml));
+    let models = Models::new(model_dependencies(&[]), configured(&yaml));
     let model = models.find("m").unwrap();
     let asking = tokio::spawn(async move { ask(&model).await });
     server.until_asked(1).await;

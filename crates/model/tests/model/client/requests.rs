@@ -1,11 +1,11 @@
-//! What is sent.
+//! Requests of the client.
 
 use cachalot_model::{Models, Parameters, Request};
 
-use super::{KEY, Server, ask, body, configured, model, model_with, says, surroundings};
+use super::{KEY, Server, ask, body, configured, model, model_dependencies, model_with, says};
 
 #[tokio::test]
-async fn a_request_goes_to_the_formats_path_with_the_key() {
+async fn request_is_sent_to_the_path_of_its_format_with_the_key() {
     let server = Server::start([says("Two thousand metres.")]).await;
     let model = model(&server);
     let reply = ask(&model).await.unwrap();
@@ -28,14 +28,14 @@ async fn a_request_goes_to_the_formats_path_with_the_key() {
 }
 
 #[tokio::test]
-async fn the_messages_format_has_headers_and_a_path_of_its_own() {
+async fn messages_format_has_its_own_headers_and_path() {
     let answer = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-5","content":[{"type":"text","text":"Deep."}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
     let server = Server::start([super::Answer::json(200, answer)]).await;
     let environment = [
         ("ANTHROPIC_BASE_URL", server.url()),
         ("ANTHROPIC_API_KEY", KEY),
     ];
-    let models = Models::new(surroundings(&environment), Default::default());
+    let models = Models::new(model_dependencies(&environment), Default::default());
     let model = models.find("claude-sonnet-5").unwrap();
     assert_eq!(ask(&model).await.unwrap().message.text(), "Deep.");
     let asked = server.only();
@@ -62,7 +62,7 @@ async fn headers_and_queries_are_sent_as_configured() {
 ",
         server.url()
     );
-    let models = Models::new(surroundings(&[("TEST_KEY", KEY)]), configured(&yaml));
+    let models = Models::new(model_dependencies(&[("TEST_KEY", KEY)]), configured(&yaml));
     ask(&models.find("m").unwrap()).await.unwrap();
     let asked = server.only();
     assert_eq!(
@@ -80,13 +80,16 @@ async fn headers_and_queries_are_sent_as_configured() {
 }
 
 #[tokio::test]
-async fn a_header_that_authorizes_stands_for_the_key() {
+async fn authorization_header_replaces_the_key() {
     let server = Server::start([says("x")]).await;
     let yaml = format!(
         "models: {{m: {{provider: openai, model: gpt-4o, base_url: '{}', headers: {{Authorization: Token abcdefghij}}}}}}",
         server.url()
     );
-    let models = Models::new(surroundings(&[("OPENAI_API_KEY", KEY)]), configured(&yaml));
+    let models = Models::new(
+        model_dependencies(&[("OPENAI_API_KEY", KEY)]),
+        configured(&yaml),
+    );
     ask(&models.find("m").unwrap()).await.unwrap();
     assert_eq!(
         server.only().header("authorization"),
@@ -95,19 +98,22 @@ async fn a_header_that_authorizes_stands_for_the_key() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_sent_is_reported_before_the_request() {
+async fn unsendable_key_is_reported_before_the_request() {
     let server = Server::start([says("x")]).await;
     let yaml = format!(
         "models: {{m: {{provider: openai, model: gpt-4o, base_url: '{}', token_key: ODD}}}}",
         server.url()
     );
-    let models = Models::new(surroundings(&[("ODD", "abc\u{7f}def")]), configured(&yaml));
+    let models = Models::new(
+        model_dependencies(&[("ODD", "abc\u{7f}def")]),
+        configured(&yaml),
+    );
     let error = ask(&models.find("m").unwrap()).await.unwrap_err();
     assert!(
         error.message.contains("ODD") && !error.message.contains("def"),
         "{error}"
     );
-    let models = Models::new(surroundings(&[]), configured(&yaml));
+    let models = Models::new(model_dependencies(&[]), configured(&yaml));
     let error = ask(&models.find("m").unwrap()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -117,7 +123,7 @@ async fn a_key_that_cannot_be_sent_is_reported_before_the_request() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let server = Server::start([says("x")]).await;
     let (model, _) = model_with(&server, "");
     for _ in 0..3 {
@@ -152,12 +158,12 @@ async fn parameters_of_a_call_replace_the_configured_ones() {
 
 /// Proxies come from the environment that is passed in; `NO_PROXY` names what goes without.
 #[tokio::test]
-async fn requests_go_through_the_proxy_of_the_environment() {
+async fn requests_use_the_proxy_of_the_environment() {
     let proxy = Server::start([says("through the proxy")]).await;
     let server = Server::start([says("directly")]).await;
     for (no_proxy, said) in [("", "through the proxy"), ("127.0.0.1", "directly")] {
-        let mut surroundings = surroundings(&[("TEST_KEY", KEY)]);
-        surroundings.http.environment = super::environment(&[
+        let mut model_dependencies = model_dependencies(&[("TEST_KEY", KEY)]);
+        model_dependencies.http.environment = super::environment(&[
             ("HTTP_PROXY", proxy.url()),
             ("HTTPS_PROXY", proxy.url()),
             ("NO_PROXY", no_proxy),
@@ -166,7 +172,7 @@ async fn requests_go_through_the_proxy_of_the_environment() {
             "models: {{m: {{provider: openai, model: gpt-4o-mini, base_url: '{}/v1', token_key: TEST_KEY}}}}",
             server.url()
         );
-        let model = Models::new(surroundings, configured(&yaml))
+        let model = Models::new(model_dependencies, configured(&yaml))
             .find("m")
             .unwrap();
         assert_eq!(ask(&model).await.unwrap().message.text(), said);
@@ -178,12 +184,12 @@ async fn requests_go_through_the_proxy_of_the_environment() {
 
 /// A provider behind TLS is asked through a tunnel: the proxy sees no key.
 #[tokio::test]
-async fn a_proxy_opens_a_tunnel_to_a_provider_behind_tls() {
+async fn proxy_tunnel_to_a_tls_provider_carries_no_key() {
     let proxy = Server::start([super::Answer::of(407, &[], "")]).await;
-    let mut surroundings = surroundings(&[("OPENAI_API_KEY", KEY)]);
-    surroundings.http.environment = super::environment(&[("HTTPS_PROXY", proxy.url())]);
+    let mut model_dependencies = model_dependencies(&[("OPENAI_API_KEY", KEY)]);
+    model_dependencies.http.environment = super::environment(&[("HTTPS_PROXY", proxy.url())]);
     let yaml = "models: {m: {provider: openai, model: gpt-4o-mini, retries: 0}}";
-    let model = Models::new(surroundings, configured(yaml))
+    let model = Models::new(model_dependencies, configured(yaml))
         .find("m")
         .unwrap();
     ask(&model).await.unwrap_err();

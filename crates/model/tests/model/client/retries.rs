@@ -1,4 +1,4 @@
-//! What is tried again, when, and how often.
+//! Retries: conditions, pauses and limits.
 
 use std::sync::Arc;
 
@@ -6,11 +6,12 @@ use cachalot_model::{ErrorKind, Models, RetryPauses};
 use proptest::prelude::*;
 
 use super::{
-    Answer, NOW, NoPauses, Server, ask, configured, model_with, refusal, says, stream, surroundings,
+    Answer, NOW, RecordedPauses, Server, ask, configured, model_dependencies, model_with, refusal,
+    says, stream,
 };
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again() {
+async fn transient_statuses_are_retried() {
     for status in [408, 409, 429, 500, 502, 503, 504, 529] {
         let server = Server::start([refusal(status, "not now", "x"), says("now")]).await;
         let (model, pauses) = model_with(&server, "");
@@ -21,7 +22,7 @@ async fn what_may_pass_is_tried_again() {
 }
 
 #[tokio::test]
-async fn what_stays_wrong_is_not_tried_again() {
+async fn permanent_statuses_are_not_retried() {
     for (status, kind) in [
         (400, ErrorKind::Rejected),
         (401, ErrorKind::Unauthorized),
@@ -45,7 +46,7 @@ async fn what_stays_wrong_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn tries_are_limited_and_pauses_double() {
+async fn retries_are_limited_and_pauses_double() {
     for (keys, tries, pauses_expected) in [
         ("", 3, vec![500, 1_000]),
         ("retries: 0", 1, vec![]),
@@ -67,7 +68,7 @@ async fn tries_are_limited_and_pauses_double() {
 }
 
 #[tokio::test]
-async fn a_server_says_how_long_to_wait() {
+async fn retry_after_sets_the_pause() {
     let until = httpdate(NOW + 9_000);
     for (headers, waited) in [
         (vec![("retry-after", "3")], 3_000),
@@ -94,7 +95,7 @@ async fn long_retry_pauses_are_not_awaited() {
 }
 
 #[tokio::test]
-async fn a_server_says_whether_to_try_again() {
+async fn x_should_retry_decides_about_retries() {
     let should = |status, should| Answer::of(status, &[("x-should-retry", should)], "{}");
     let server = Server::start([should(400, "true"), says("now")]).await;
     assert!(ask(&model_with(&server, "").0).await.is_ok());
@@ -104,7 +105,7 @@ async fn a_server_says_whether_to_try_again() {
 }
 
 #[tokio::test]
-async fn a_used_up_quota_is_not_waited_for() {
+async fn exhausted_quota_is_not_retried() {
     for answer in [
         refusal(429, "You exceeded your current quota", "insufficient_quota"),
         Answer::of(
@@ -126,7 +127,7 @@ async fn a_used_up_quota_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_broken_connection_is_tried_again_until_an_answer_begins() {
+async fn broken_connection_is_retried_before_the_answer_begins() {
     for broken in [
         Answer::nothing().close(),
         Answer::nothing().reset(),
@@ -148,7 +149,7 @@ async fn a_broken_connection_is_tried_again_until_an_answer_begins() {
 }
 
 #[tokio::test]
-async fn after_the_first_byte_nothing_is_tried_again() {
+async fn broken_connection_after_the_first_byte_is_not_retried() {
     let begun = Answer::head("application/json").chunks(&["{\"id\":"]);
     for broken in [begun.clone().reset(), begun.clone().close(), begun.end()] {
         let server = Server::start([broken, says("now")]).await;
@@ -205,7 +206,7 @@ const INSIDE: [(&str, ErrorKind, bool); 7] = [
 ];
 
 #[tokio::test]
-async fn errors_with_a_good_status_are_tried_again_where_that_helps() {
+async fn transient_error_bodies_with_status_200_are_retried() {
     for (body, kind, passes) in INSIDE {
         let server = Server::start([Answer::json(200, body), says("now")]).await;
         let (model, pauses) = model_with(&server, "");
@@ -248,7 +249,7 @@ const STREAMED: [(&str, &str, &str); 5] = [
 ];
 
 #[tokio::test]
-async fn an_error_in_a_stream_is_tried_again_until_something_was_shown() {
+async fn stream_error_is_retried_until_something_was_shown() {
     for (keys, before, error) in STREAMED {
         let broken = Answer::stream(&[before, error].map(|text| match text {
             "" => ": nothing\n\n",
@@ -278,8 +279,8 @@ async fn a_refused_connection_is_retried_and_reported() {
     let yaml = format!(
         "models: {{m: {{provider: vllm, model: x, retries: 1, base_url: 'http://127.0.0.1:{port}/v1'}}}}"
     );
-    let pauses = Arc::new(NoPauses::default());
-    let models = Models::new(surroundings(&[]), configured(&yaml))
+    let pauses = Arc::new(RecordedPauses::default());
+    let models = Models::new(model_dependencies(&[]), configured(&yaml))
         .with_pauses(Arc::clone(&pauses) as Arc<dyn RetryPauses>);
     let error = ask(&models.find("m").unwrap()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable);
@@ -294,7 +295,7 @@ async fn a_refused_connection_is_retried_and_reported() {
     }
 }
 
-/// As HTTP writes it.
+/// A time in the format of HTTP.
 fn httpdate(at: i64) -> String {
     let iso = cachalot_core::clock::iso8601(at);
     let (date, time) = iso.split_once('T').unwrap();
@@ -308,7 +309,7 @@ proptest! {
     /// However often a server fails before it answers: it is asked once more, or the last failure is
     /// what the user gets.
     #[test]
-    fn tries_end_with_the_first_answer_or_the_last_try(failures in 0_usize..6, retries in 0_usize..5) {
+    fn retries_end_with_the_first_answer_or_the_last_attempt(failures in 0_usize..6, retries in 0_usize..5) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let failing = (0..failures).map(|_| refusal(500, "no", "x"));

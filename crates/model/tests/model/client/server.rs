@@ -10,9 +10,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 /// Nothing in these tests takes longer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a server does with one request.
+/// The reaction of a server to one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     steps: Vec<Step>,
@@ -124,15 +124,15 @@ impl Answer {
     }
 }
 
-/// What a client asked.
+/// A recorded request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Asked {
+impl RecordedRequest {
     /// The only value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(known, _)| known == name);
@@ -165,7 +165,7 @@ impl Asked {
 
 #[derive(Default)]
 struct Log {
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<RecordedRequest>>,
     answers: Mutex<VecDeque<Answer>>,
     connections: Mutex<usize>,
     gone: Mutex<usize>,
@@ -196,19 +196,19 @@ impl Server {
         &self.url
     }
 
-    /// What has been asked so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    /// The requests so far.
+    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
         self.log.asked.lock().unwrap().clone()
     }
 
     /// The only request.
-    pub(crate) fn only(&self) -> Asked {
+    pub(crate) fn only(&self) -> RecordedRequest {
         let asked = self.asked();
         assert_eq!(asked.len(), 1);
         asked[0].clone()
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         *self.log.connections.lock().unwrap()
     }
@@ -234,7 +234,7 @@ impl Server {
                 changed.await;
             }
         };
-        tokio::time::timeout(PATIENCE, wait)
+        tokio::time::timeout(TIMEOUT, wait)
             .await
             .expect("it never happened");
     }
@@ -244,7 +244,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
         if !std::thread::panicking() {
-            self.asked().iter().for_each(Asked::check);
+            self.asked().iter().for_each(RecordedRequest::check);
         }
     }
 }
@@ -305,7 +305,7 @@ fn to_be_reset(stream: TcpStream) -> TcpStream {
 }
 
 /// The next request on a connection.
-async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Asked> {
+async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<RecordedRequest> {
     let head_end = loop {
         if let Some(at) = unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             break at;
@@ -329,7 +329,7 @@ async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Asked> 
     }
     let body = unread[body_at..body_at + length].to_vec();
     unread.drain(..body_at + length);
-    Some(Asked {
+    Some(RecordedRequest {
         line,
         headers,
         body,

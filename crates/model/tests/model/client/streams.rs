@@ -16,7 +16,7 @@ fn text(pieces: &[Delta]) -> String {
 }
 
 #[tokio::test]
-async fn pieces_come_as_they_are_and_the_whole_at_the_end() {
+async fn stream_emits_deltas_and_the_complete_answer() {
     let server = Server::start([Answer::stream(&events(&["Two ", "thousand."]))]).await;
     let model = model(&server);
     let (reply, deltas) = stream(&model).await;
@@ -37,7 +37,7 @@ async fn pieces_come_as_they_are_and_the_whole_at_the_end() {
 }
 
 #[tokio::test]
-async fn the_connection_of_a_stream_is_used_again() {
+async fn connection_of_a_stream_is_reused() {
     let server = Server::start([Answer::stream(&events(&["x"]))]).await;
     let model = model(&server);
     for _ in 0..3 {
@@ -47,7 +47,7 @@ async fn the_connection_of_a_stream_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_stream_that_stays_open_behind_its_end_is_complete() {
+async fn stream_left_open_after_its_end_is_complete() {
     let open = Answer::head("text/event-stream").chunks(&events(&["Deep"]));
     let server = Server::start([open.hang()]).await;
     assert_eq!(
@@ -58,7 +58,7 @@ async fn a_stream_that_stays_open_behind_its_end_is_complete() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_does_where_a_stream_was_asked_for() {
+async fn whole_answer_is_accepted_for_a_stream_request() {
     let calls = r#"{"choices":[{"message":{"role":"assistant","content":"Let me see.","tool_calls":[
         {"id":"call_1","type":"function","function":{"name":"read_file","arguments":"{\"path\":\"a\"}"}},
         {"id":"call_2","type":"function","function":{"name":"list_dir","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
@@ -89,7 +89,7 @@ async fn a_whole_answer_does_where_a_stream_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_stream_does_where_a_whole_answer_was_asked_for() {
+async fn stream_is_accepted_for_a_whole_request() {
     let server = Server::start([Answer::stream(&events(&["Two ", "thousand."]))]).await;
     assert_eq!(
         ask(&model(&server)).await.unwrap().message.text(),
@@ -98,7 +98,7 @@ async fn a_stream_does_where_a_whole_answer_was_asked_for() {
 }
 
 #[tokio::test]
-async fn the_type_that_a_server_says_does_not_matter() {
+async fn content_type_of_the_response_is_ignored() {
     for content_type in ["text/plain", "application/json", "application/octet-stream"] {
         let answer = Answer::head(content_type).chunks(&events(&["Deep"])).end();
         let server = Server::start([answer]).await;
@@ -119,7 +119,7 @@ async fn the_type_that_a_server_says_does_not_matter() {
 }
 
 #[tokio::test]
-async fn a_cut_stream_is_an_error_whatever_came_before() {
+async fn truncated_stream_is_an_error() {
     let pieces = &events(&["Deep", "er"])[..2];
     let begun = Answer::head("text/event-stream").chunks(pieces);
     for cut in [begun.clone().end(), begun.clone().close(), begun.reset()] {
@@ -134,7 +134,7 @@ async fn a_cut_stream_is_an_error_whatever_came_before() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_middle_of_a_stream_is_the_providers() {
+async fn error_event_in_a_stream_is_a_provider_error() {
     let mut pieces = events(&["Deep"]);
     pieces.truncate(1);
     pieces.push("data: {\"error\":{\"message\":\"The server is overloaded\",\"type\":\"server_error\",\"code\":null}}\n\n".into());
@@ -151,7 +151,7 @@ async fn an_error_in_the_middle_of_a_stream_is_the_providers() {
 }
 
 #[tokio::test]
-async fn an_error_with_a_good_status_is_an_error() {
+async fn error_body_with_status_200_is_an_error() {
     let body = r#"{"error":{"code":429,"message":"Provider is busy"}}"#;
     for asked_for_a_stream in [true, false] {
         let server = Server::start([Answer::json(200, body)]).await;
@@ -193,7 +193,7 @@ async fn malformed_responses_are_reported_with_an_excerpt() {
 }
 
 #[tokio::test]
-async fn an_empty_answer_is_none() {
+async fn empty_response_is_cut_off() {
     for answer in [
         Answer::of(200, &[], ""),
         Answer::stream::<&str>(&[]),
@@ -210,7 +210,7 @@ proptest! {
 
     /// Wherever the bytes are cut into pieces, the answer is the same.
     #[test]
-    fn pieces_of_bytes_are_no_pieces_of_text(cuts in proptest::collection::vec(0_usize..600, 0..12)) {
+    fn answer_is_independent_of_byte_chunk_boundaries(cuts in proptest::collection::vec(0_usize..600, 0..12)) {
         let bytes = events(&["Tief", "see \u{1F40B}", "."]).concat();
         let mut cuts: Vec<usize> = cuts.into_iter().filter(|at| bytes.is_char_boundary(*at)).collect();
         cuts.extend([0, bytes.len()]);

@@ -1,4 +1,4 @@
-//! What of a model is in a key, and what nobody sees.
+//! The identity of a model in keys, and the secrets that it does not contain.
 
 use cachalot_core::DigestKey;
 
@@ -6,7 +6,7 @@ use super::models;
 use crate::client::KEY;
 
 #[test]
-fn an_identity_says_what_changes_answers_and_nothing_else() {
+fn identity_contains_exactly_what_changes_answers() {
     let base = "provider: lab, model: x";
     let providers = "providers: {lab: {base_url: 'http://lab.example/v1?code=hunter22'}}";
     let identity = |keys: &str| {
@@ -63,7 +63,7 @@ fn an_identity_says_what_changes_answers_and_nothing_else() {
 }
 
 #[test]
-fn without_a_digest_key_secret_headers_are_recognised_within_a_process_only() {
+fn identity_without_a_digest_key_is_valid_within_the_process_only() {
     let yaml = "models: {m: {provider: openai, model: x, headers: {x-variant: abc}}}";
     let models_one = models(yaml, &[]);
     let one = models_one.find("m").unwrap().identity();
@@ -77,7 +77,7 @@ fn without_a_digest_key_secret_headers_are_recognised_within_a_process_only() {
 }
 
 #[test]
-fn nothing_shows_a_secret() {
+fn debug_output_contains_no_secret() {
     let yaml = "models: {m: {provider: openai, model: x, base_url: 'https://a.example/?key=hunter22', token_key: A, headers: {x-a: abcdefgh}}}";
     let models = models(yaml, &[("A", KEY)]);
     let model = models.find("m").unwrap();

@@ -6,7 +6,7 @@ use super::{models, settings};
 use crate::client::{KEY, Server, ask, says};
 
 #[tokio::test]
-async fn a_usual_key_goes_to_the_usual_address_only() {
+async fn standard_key_is_sent_to_the_standard_address_only() {
     let server = Server::start([says("x")]).await;
     let other = format!("base_url: '{}'", server.url());
     let other = other.as_str();
@@ -53,7 +53,7 @@ async fn a_usual_key_goes_to_the_usual_address_only() {
 }
 
 #[test]
-fn a_missing_key_is_named_before_anything_is_sent() {
+fn missing_key_is_reported_before_the_request() {
     for (name, environment, missing) in [
         ("openai/gpt-4o", vec![], Some("OPENAI_API_KEY")),
         (
@@ -93,7 +93,7 @@ fn a_missing_key_is_named_before_anything_is_sent() {
 }
 
 #[test]
-fn variables_of_the_environment_say_where_providers_are() {
+fn base_url_variables_of_the_environment_are_used() {
     for (name, variable, value, base_url) in [
         (
             "ollama/x",
@@ -148,7 +148,7 @@ fn variables_of_the_environment_say_where_providers_are() {
 }
 
 #[tokio::test]
-async fn another_base_url_gets_neither_key_nor_headers() {
+async fn other_base_url_gets_neither_key_nor_headers() {
     let server = Server::start([says("x")]).await;
     let yaml = "models: {m: {provider: lab, model: x, headers: {x-secret: abcdefgh}}}
 providers: {lab: {base_url: 'http://lab.example/v1', token_key: LAB, headers: {x-other: abcdefgh}}}";

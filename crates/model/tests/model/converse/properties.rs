@@ -1,4 +1,4 @@
-//! What holds of every conversation.
+//! Properties of every conversation.
 
 use std::sync::Arc;
 
@@ -128,7 +128,7 @@ fn ended(mut steps: Vec<Vec<Message>>) -> Vec<Vec<Message>> {
 proptest! {
     /// Whatever was said, Bedrock takes it.
     #[test]
-    fn every_conversation_is_taken(steps in conversations()) {
+    fn every_conversation_is_a_valid_request(steps in conversations()) {
         let body = body(rendered(&ended(steps)));
         let value: Value = serde_json::from_slice(&body).unwrap();
         let checked = cachalot_simulator::check_request(
@@ -143,7 +143,7 @@ proptest! {
 
     /// The prefix law: what was sent is never rendered again, however the messages came.
     #[test]
-    fn what_was_sent_is_a_prefix_of_what_is_sent_next(steps in conversations(), later in conversations()) {
+    fn request_is_a_prefix_of_the_next_request(steps in conversations(), later in conversations()) {
         let first = rendered(&steps);
         let next = rendered(&[steps.clone(), later].concat());
         prop_assert_eq!(&next[..first.len()], &first[..]);
@@ -153,7 +153,7 @@ proptest! {
 
     /// A marker adds a block and changes nothing else.
     #[test]
-    fn markers_can_be_taken_out(steps in conversations(), hour in any::<bool>()) {
+    fn markers_can_be_removed(steps in conversations(), hour in any::<bool>()) {
         let time = match hour {
             true => MarkerTime::OneHour,
             false => MarkerTime::FiveMinutes,

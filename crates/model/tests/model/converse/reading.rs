@@ -46,7 +46,7 @@ fn usage() -> Value {
 }
 
 #[test]
-fn an_answer_is_text_thoughts_and_what_it_used() {
+fn answer_contains_text_reasoning_and_usage() {
     let thought =
         json!({"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}});
     let redacted = json!({"reasoningContent": {"redactedContent": "aGk="}});
@@ -95,7 +95,7 @@ fn an_answer_is_text_thoughts_and_what_it_used() {
 }
 
 #[test]
-fn reasons_to_end_are_understood() {
+fn stop_reasons_are_mapped() {
     for (reason, stop) in [
         ("end_turn", StopReason::End),
         ("tool_use", StopReason::ToolUse),
@@ -114,7 +114,7 @@ fn reasons_to_end_are_understood() {
 }
 
 #[test]
-fn calls_keep_their_arguments_as_they_were_written() {
+fn arguments_keep_their_json_text() {
     let body = r#"{"output": {"message": {"role": "assistant", "content": [
         {"text": "I look."},
         {"toolUse": {"toolUseId": "a", "name": "look", "input": {"path":  "x", "n": 1.50}}}]}},
@@ -159,7 +159,7 @@ fn events() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn a_stream_adds_up_to_the_answer() {
+fn streamed_answer_equals_the_whole_answer() {
     let (reply, deltas) = streamed(&events());
     let cited = json!({"citationsContent": {
         "content": [{"text": "Two thousand."}], "citations": [{"title": "Whales"}]}});
@@ -215,7 +215,7 @@ fn a_stream_adds_up_to_the_answer() {
 }
 
 #[test]
-fn tools_of_the_provider_are_kept_verbatim() {
+fn server_tool_blocks_are_kept_verbatim() {
     let start = |index: u64, start: Value| {
         (
             "contentBlockStart",
@@ -257,7 +257,7 @@ fn tools_of_the_provider_are_kept_verbatim() {
 }
 
 #[test]
-fn a_stream_without_its_end_is_cut_off() {
+fn truncated_stream_is_cut_off() {
     let events = events();
     for length in 0..events.len() - 2 {
         let (reply, _) = streamed(&events[..length]);
@@ -266,7 +266,7 @@ fn a_stream_without_its_end_is_cut_off() {
 }
 
 #[test]
-fn what_is_no_answer_is_malformed() {
+fn invalid_answer_is_malformed() {
     for answer in [
         json!({}),
         json!({"output": {}}),

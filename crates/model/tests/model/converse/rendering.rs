@@ -50,7 +50,7 @@ fn parameters() -> Parameters {
 }
 
 #[test]
-fn tools_system_and_turns_have_their_places() {
+fn tools_system_and_messages_have_their_fields() {
     let request = Request {
         tools: vec![tool("look"), tool("listen")],
         system: Some("Be brief.".to_owned()),
@@ -106,7 +106,7 @@ fn tools_system_and_turns_have_their_places() {
 }
 
 #[test]
-fn pictures_and_blocks_of_its_own_are_sent_and_those_of_others_are_not() {
+fn images_and_own_blocks_are_sent_and_foreign_blocks_are_not() {
     let png = || ImageSource::Inline {
         media_type: "image/png".to_owned(),
         base64: "aGk=".to_owned(),
@@ -195,7 +195,7 @@ fn pictures_and_blocks_of_its_own_are_sent_and_those_of_others_are_not() {
 
 /// Ids and names of other providers are made to fit, calls and results alike.
 #[test]
-fn names_fit() {
+fn tool_names_and_call_ids_are_made_valid() {
     let long = "call_".repeat(20);
     let request = Request {
         tools: vec![tool("mcp.look")],
@@ -239,7 +239,7 @@ fn names_fit() {
 
 /// User and model take turns, whatever stands in the conversation.
 #[test]
-fn messages_of_one_role_are_parted() {
+fn consecutive_messages_of_one_role_are_separated_by_the_other_role() {
     let silent = Message::new(
         Role::Assistant,
         vec![Block::Reasoning(Reasoning {
@@ -289,7 +289,7 @@ fn messages_of_one_role_are_parted() {
 }
 
 #[test]
-fn settings_have_their_places_and_what_the_user_says_wins() {
+fn parameters_have_their_fields_and_extra_ones_win() {
     let extra = json!({
         "inferenceConfig": {"topP": null, "maxTokens": 200},
         "additionalModelRequestFields": {"top_k": 5},
@@ -347,7 +347,7 @@ fn settings_have_their_places_and_what_the_user_says_wins() {
 
 /// Thinking, effort and sampling go by what the catalog says of Anthropic's own model.
 #[test]
-fn thinking_is_asked_for_as_the_model_takes_it() {
+fn thinking_matches_the_model() {
     let budget = |tokens| Some(RequestedReasoning::Budget(tokens));
     let effort = |name: &str| Some(RequestedReasoning::Effort(name.to_owned()));
     let enabled = json!({"type": "enabled", "budget_tokens": 2_000});
@@ -399,7 +399,7 @@ fn thinking_is_asked_for_as_the_model_takes_it() {
 }
 
 #[test]
-fn markers_stand_behind_what_they_mark() {
+fn markers_follow_the_marked_piece() {
     let wire = wire();
     let pieces = Pieces {
         tools: vec![wire.tool(&tool("look"))],
@@ -450,7 +450,7 @@ fn markers_stand_behind_what_they_mark() {
 }
 
 #[test]
-fn models_that_keep_prefixes_take_markers() {
+fn models_with_prompt_caching_get_markers() {
     let marker_rules = |model| MarkerRules::find("bedrock", model, Format::Converse);
     for (model, style, one_hour) in [
         (SONNET, MarkerStyle::CachePoint, true),

@@ -45,7 +45,7 @@ fn chunk(parts: Value, finish: Option<&str>) -> Value {
 }
 
 #[test]
-fn an_answer_is_text_thoughts_and_what_it_used() {
+fn answer_contains_text_reasoning_and_usage() {
     let parts = json!([{"text": "Hm.", "thought": true}, {"text": "Deep."}]);
     let reply = whole(&chunk(parts, Some("STOP"))).unwrap();
     assert_eq!(
@@ -72,7 +72,7 @@ fn an_answer_is_text_thoughts_and_what_it_used() {
 }
 
 #[test]
-fn a_stream_adds_up_to_the_answer() {
+fn streamed_answer_equals_the_whole_answer() {
     let (reply, deltas) = streamed(&[
         chunk(json!([{"text": "Let me ", "thought": true}]), None),
         chunk(json!([{"text": "think.", "thought": true}]), None),
@@ -97,9 +97,9 @@ fn a_stream_adds_up_to_the_answer() {
     );
 }
 
-/// What a model said goes back part by part, signatures and the text of arguments byte for byte.
+/// An answer is sent back part by part, signatures and arguments byte for byte.
 #[test]
-fn what_the_model_said_goes_back_as_it_came() {
+fn answer_is_sent_back_unchanged() {
     let parts = json!([
         {"text": "Let me think.", "thought": true, "thoughtSignature": "AAA="},
         {"text": "I look", "thoughtSignature": "BBB="},
@@ -134,7 +134,7 @@ fn what_the_model_said_goes_back_as_it_came() {
 }
 
 #[test]
-fn calls_without_ids_get_ids_of_ours_which_are_not_sent() {
+fn calls_without_ids_get_local_ids_that_are_not_sent() {
     let parts = json!([
         {"functionCall": {"name": "look", "args": {"path": "a"}}},
         {"functionCall": {"name": "look"}},
@@ -177,7 +177,7 @@ fn calls_without_ids_get_ids_of_ours_which_are_not_sent() {
 }
 
 #[test]
-fn why_it_ended() {
+fn finish_reasons_are_mapped() {
     for (reason, expected) in [
         ("STOP", StopReason::End),
         ("MAX_TOKENS", StopReason::Length),
@@ -202,7 +202,7 @@ fn why_it_ended() {
 }
 
 #[test]
-fn responses_that_are_no_answer_are_reported() {
+fn invalid_responses_are_reported() {
     let (reply, deltas) = streamed(&[chunk(json!([{"text": "Dee"}]), None)]);
     assert_eq!(reply.unwrap_err().kind, ErrorKind::CutOff);
     assert_eq!(deltas.len(), 1);

@@ -36,7 +36,7 @@ fn result(id: &str, text: &str, is_error: bool) -> Block {
 }
 
 #[test]
-fn tools_system_and_turns_have_their_places() {
+fn tools_system_and_messages_have_their_fields() {
     let request = Request {
         tools: vec![tool("look"), tool("listen")],
         system: Some("Be brief.".to_owned()),
@@ -92,7 +92,7 @@ fn tools_system_and_turns_have_their_places() {
 }
 
 #[test]
-fn pictures_stand_beside_texts_and_behind_all_results() {
+fn images_follow_texts_and_tool_results() {
     let image = |source| {
         Block::Image(Image {
             source,
@@ -143,7 +143,7 @@ fn pictures_stand_beside_texts_and_behind_all_results() {
 }
 
 #[test]
-fn settings_are_generation_config_and_what_the_user_says_wins() {
+fn generation_config_is_sent_and_extra_fields_win() {
     let parameters = Parameters {
         model: "gemini-3-pro-preview".to_owned(),
         max_output_tokens: Some(100),
@@ -192,7 +192,7 @@ fn settings_are_generation_config_and_what_the_user_says_wins() {
 }
 
 #[test]
-fn thinking_is_a_budget_up_to_2_5_and_a_level_from_3_on() {
+fn thinking_is_a_budget_up_to_2_5_and_a_level_from_3() {
     let thinking = |model: &str, wish: RequestedReasoning| {
         let request = Request {
             messages: vec![Message::user("x")],
@@ -248,7 +248,7 @@ fn thinking_is_a_budget_up_to_2_5_and_a_level_from_3_on() {
 }
 
 #[test]
-fn a_call_of_another_model_gets_the_signature_that_stands_for_none() {
+fn call_without_signature_gets_the_skip_signature() {
     let request = Request {
         messages: vec![
             Message::user("x"),
@@ -279,7 +279,7 @@ fn a_call_of_another_model_gets_the_signature_that_stands_for_none() {
 }
 
 #[test]
-fn what_belongs_to_other_formats_stays_out() {
+fn blocks_of_other_formats_are_not_sent() {
     let request = Request {
         messages: vec![
             Message::user("x"),
@@ -325,7 +325,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_request_is_one_that_the_official_client_could_send(
+    fn requests_are_valid_for_the_official_client(
         turns in proptest::collection::vec((any::<bool>(), proptest::collection::vec(block(), 0..5)), 0..6),
         text in ".{0,20}",
     ) {

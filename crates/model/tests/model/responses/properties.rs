@@ -1,4 +1,4 @@
-//! What holds for every conversation, every answer and every way of cutting it.
+//! Properties of every conversation, every answer and every division into chunks.
 
 use std::collections::HashSet;
 
@@ -176,7 +176,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_item_goes_back_as_it_came_but_reasoning_that_led_to_nothing(output in output()) {
+    fn every_item_is_sent_back_except_reasoning_without_a_result(output in output()) {
         let reply = Responses.reply(response(&output).to_string().as_bytes()).unwrap();
         let mut expected = output;
         while expected.last().is_some_and(|item| item["type"] == "reasoning") {
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn a_conversation_is_a_prefix_of_its_successor(messages in conversation()) {
+    fn request_is_a_prefix_of_the_next_request(messages in conversation()) {
         let all = render(&messages);
         prop_assert_eq!(&all.messages, &render(&messages).messages, "rendering is deterministic");
         for length in 0..messages.len() {
@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn however_an_answer_is_streamed_it_is_the_same_answer(output in output(), carried in any::<bool>()) {
+    fn streamed_answer_equals_the_whole_answer(output in output(), carried in any::<bool>()) {
         let whole = Responses.reply(response(&output).to_string().as_bytes()).unwrap();
         let (deltas, reply) = stream(&Responses, &events(&output, carried, true)).unwrap();
         prop_assert_eq!(&reply, &whole);
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_a_server_sends_makes_the_reader_panic(
+    fn arbitrary_server_output_does_not_panic(
         bodies in prop::collection::vec(any::<String>(), 0..4),
         odd in prop::collection::vec(odd_event(), 0..8),
     ) {

@@ -46,7 +46,7 @@ fn function_call(id: &str) -> Value {
 }
 
 #[test]
-fn every_item_goes_back_as_it_came() {
+fn every_item_is_sent_back_unchanged() {
     let mut commentary = message("msg_1", json!([part("I look.")]));
     commentary["phase"] = json!("commentary");
     let output = json!([
@@ -99,7 +99,7 @@ fn every_item_goes_back_as_it_came() {
 }
 
 #[test]
-fn why_it_ended_follows_from_the_status_and_the_items() {
+fn stop_reason_is_derived_from_status_and_items() {
     let stop = |output: Value, status: &str, reason: Value| {
         let mut body = response(output);
         body["status"] = json!(status);
@@ -137,7 +137,7 @@ fn why_it_ended_follows_from_the_status_and_the_items() {
 }
 
 #[test]
-fn open_reasoning_is_shown_and_goes_back() {
+fn readable_reasoning_is_shown_and_sent_back() {
     let item = json!({
         "type": "reasoning", "id": "rs_1", "summary": [],
         "content": [{"type": "reasoning_text", "text": "Two and two."}],
@@ -155,7 +155,7 @@ fn open_reasoning_is_shown_and_goes_back() {
 }
 
 #[test]
-fn a_call_without_a_call_id_gets_one() {
+fn call_without_call_id_gets_one() {
     let item = json!({"type": "function_call", "name": "t", "arguments": {"a": 1}});
     let body = response(json!([item, item, {"type": "function_call", "id": "fc_9", "name": "t"}]));
     let read = calls(&reply(&body));
@@ -166,7 +166,7 @@ fn a_call_without_a_call_id_gets_one() {
 }
 
 #[test]
-fn what_is_no_complete_answer_is_an_error() {
+fn incomplete_response_is_an_error() {
     let error = |body: Value| Responses.reply(body.to_string().as_bytes()).unwrap_err();
     let mut failed = response(json!([]));
     failed["status"] = json!("failed");

@@ -25,7 +25,7 @@ fn tail(parameters: &Parameters, stream: bool) -> Value {
 }
 
 #[test]
-fn a_rich_conversation_becomes_the_body_that_the_api_demands() {
+fn body_of_a_rich_conversation_is_valid() {
     let tool = ToolDefinition {
         name: "read_file".into(),
         description: "Reads a file.".into(),
@@ -106,7 +106,7 @@ fn a_rich_conversation_becomes_the_body_that_the_api_demands() {
 }
 
 #[test]
-fn the_system_is_these_bytes() {
+fn system_piece_has_stable_bytes() {
     assert_eq!(
         Responses.system("s").bytes,
         "{\"type\":\"message\",\"role\":\"developer\",\
@@ -116,7 +116,7 @@ fn the_system_is_these_bytes() {
 }
 
 #[test]
-fn results_are_text_as_long_as_they_are_nothing_else() {
+fn text_only_results_are_strings() {
     let output = |content, is_error| {
         pieces(&Responses, &user(vec![result("c", content, is_error)]))[0]["output"].clone()
     };
@@ -143,7 +143,7 @@ fn results_are_text_as_long_as_they_are_nothing_else() {
 }
 
 #[test]
-fn the_detail_of_a_picture_may_be_said() {
+fn image_detail_is_sent() {
     let image = Block::Image(Image {
         source: ImageSource::Url("https://example.org/a.png".into()),
         extra: extra(json!({"detail": "low"})),
@@ -155,7 +155,7 @@ fn the_detail_of_a_picture_may_be_said() {
 }
 
 #[test]
-fn what_came_from_another_format_goes_nowhere() {
+fn blocks_of_other_formats_are_not_sent() {
     let foreign = vec![
         thought(Format::Chat, json!({"reasoning_content": "x"})),
         Block::Other {
@@ -181,7 +181,7 @@ fn what_came_from_another_format_goes_nowhere() {
 }
 
 #[test]
-fn texts_of_no_item_are_parts_of_one_message() {
+fn texts_without_an_item_are_parts_of_one_message() {
     let content = vec![
         Block::text("a"),
         Block::text("b"),
@@ -212,7 +212,7 @@ fn content_that_is_invalid_for_its_role_is_refused() {
 }
 
 #[test]
-fn every_parameter_has_its_field() {
+fn every_parameter_is_sent_in_its_field() {
     let parameters = Parameters {
         model: "gpt-5.1".into(),
         max_output_tokens: Some(100),
@@ -266,7 +266,7 @@ fn every_parameter_has_its_field() {
 }
 
 #[test]
-fn a_model_that_does_not_reason_is_not_asked_for_its_reasoning() {
+fn encrypted_reasoning_is_requested_from_reasoning_models_only() {
     let include = |model: &str, fields: Value| {
         let parameters = Parameters {
             model: model.into(),

@@ -144,7 +144,7 @@ fn read(mut events: Vec<Event>, end: Event) -> (Vec<Delta>, Reply) {
 }
 
 #[test]
-fn a_stream_is_the_same_answer_as_the_whole() {
+fn streamed_answer_equals_the_whole_answer() {
     let end = typed(
         "response.completed",
         json!({"response": response(output())}),
@@ -159,7 +159,7 @@ fn a_stream_is_the_same_answer_as_the_whole() {
 }
 
 #[test]
-fn an_end_without_output_leaves_the_items_that_came() {
+fn completed_event_without_output_keeps_streamed_items() {
     for output in [json!([]), json!(null)] {
         let end = typed("response.completed", json!({"response": response(output)}));
         assert_eq!(read(events(), end).1, whole());
@@ -173,7 +173,7 @@ fn an_end_without_output_leaves_the_items_that_came() {
 }
 
 #[test]
-fn items_that_never_came_complete_are_put_together() {
+fn incomplete_items_are_assembled_from_deltas() {
     let without_done: Vec<Event> = events()
         .into_iter()
         .filter(|event| event.name != "response.output_item.done")
@@ -193,7 +193,7 @@ fn items_that_never_came_complete_are_put_together() {
 }
 
 #[test]
-fn text_without_an_item_is_text() {
+fn text_delta_without_an_item_is_text() {
     let delta = |piece: &str| {
         typed(
             "response.output_text.delta",
@@ -210,7 +210,7 @@ fn text_without_an_item_is_text() {
 }
 
 #[test]
-fn what_was_not_streamed_is_shown_when_it_comes() {
+fn items_without_deltas_are_shown_when_done() {
     let events = vec![
         typed(
             "response.output_item.done",
@@ -232,7 +232,7 @@ fn what_was_not_streamed_is_shown_when_it_comes() {
 }
 
 #[test]
-fn an_answer_is_complete_at_its_last_event() {
+fn answer_is_complete_at_its_last_event() {
     let mut reader = Responses.reader();
     for event in events() {
         reader.event(&event).unwrap();
@@ -247,7 +247,7 @@ fn an_answer_is_complete_at_its_last_event() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_cut_off() {
+fn truncated_stream_is_cut_off() {
     let mut cut = events();
     assert_eq!(
         stream(&Responses, &cut).unwrap_err().kind,
@@ -294,7 +294,7 @@ fn errors_in_a_stream_are_errors() {
 }
 
 #[test]
-fn a_refusal_is_shown_while_it_grows() {
+fn refusal_is_streamed() {
     let refusal = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
         "content": [{"type": "refusal", "refusal": "I will not."}],

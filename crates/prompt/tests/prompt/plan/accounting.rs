@@ -22,16 +22,16 @@ use crate::run;
 /// Models, each with another kind of markers.
 const MODELS: [&str; 5] = ["native", "gateway", "proxy", "chat", "responses"];
 
-/// Those whose accounts follow from their markers.
+/// The models whose accounts follow from their markers.
 const ACCOUNTED: [&str; 3] = ["native", "chat", "responses"];
 
-struct World {
+struct ModelState {
     simulator: RunningSimulator,
     clock: Arc<ManualClock>,
     models: Models,
 }
 
-impl World {
+impl ModelState {
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::at(1_000_000));
         let script = Script::parse("script.yaml", "otherwise: {text: Aye.}").unwrap();
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// That the simulator has refused nothing.
+    /// Asserts that the simulator refused nothing.
     fn is_content(&self) {
         assert_eq!(self.simulator.violations(), [] as [&str; 0]);
     }
@@ -193,13 +193,13 @@ impl Turn {
     }
 }
 
-/// What a request left to be read: up to its last marker.
+/// The tokens that a request left to be read: up to its last marker.
 fn left(usage: &Usage) -> u64 {
     usage.cache_read + usage.cache_write()
 }
 
 async fn every_request_reads_what_the_one_before_wrote(
-    world: &World,
+    world: &ModelState,
     model: &str,
     turns: &[Turn],
     system: &str,
@@ -236,13 +236,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn every_request_of_a_growing_conversation_reads_what_was_written(
+    fn requests_of_a_growing_conversation_read_everything_written(
         turns in proptest::collection::vec(turn(), 1..5),
         is_long in any::<bool>(),
     ) {
         let system = if is_long { long() } else { "You help.|Here.".to_owned() };
         run(async {
-            let world = World::new().await;
+            let world = ModelState::new().await;
             for model in MODELS {
                 every_request_reads_what_the_one_before_wrote(&world, model, &turns, &system).await;
             }
@@ -252,9 +252,9 @@ proptest! {
 }
 
 #[test]
-fn the_last_request_reads_everything_and_writes_nothing() {
+fn last_request_reads_everything_and_writes_nothing() {
     run(async {
-        let world = World::new().await;
+        let world = ModelState::new().await;
         for model in ACCOUNTED {
             let mut talk = world.talk(model, &long());
             talk.say(Message::user("question"));
@@ -281,7 +281,7 @@ fn the_last_request_reads_everything_and_writes_nothing() {
 }
 
 /// Waits for a person for twenty minutes in front of the third turn; gives what is read then.
-async fn read_after_a_pause(world: &World, human_paced: bool) -> (Usage, Usage) {
+async fn read_after_a_pause(world: &ModelState, human_paced: bool) -> (Usage, Usage) {
     let mut talk = world.talk("native", &long());
     talk.plan_context.human_paced = human_paced;
     talk.plan_context.pauses = super::slow();
@@ -297,12 +297,12 @@ async fn read_after_a_pause(world: &World, human_paced: bool) -> (Usage, Usage) 
 }
 
 #[test]
-fn the_conversation_before_a_turn_outlives_a_user_pause() {
+fn one_hour_markers_survive_a_user_pause() {
     run(async {
-        let world = World::new().await;
+        let world = ModelState::new().await;
         let (second, third) = read_after_a_pause(&world, false).await;
         assert_eq!((third.cache_read, second.cache_write_1h), (0, 0));
-        let world = World::new().await;
+        let world = ModelState::new().await;
         let (second, third) = read_after_a_pause(&world, true).await;
         assert!(second.cache_write_1h > 0);
         assert_eq!(third.cache_read, second.cache_read + second.cache_write_1h);
@@ -311,9 +311,9 @@ fn the_conversation_before_a_turn_outlives_a_user_pause() {
 }
 
 #[test]
-fn a_long_turn_that_is_not_marked_in_the_gap_would_be_read_anew() {
+fn long_turn_without_gap_marker_would_be_read_uncached() {
     run(async {
-        let world = World::new().await;
+        let world = ModelState::new().await;
         let mut talk = world.talk("native", &long());
         talk.say(Message::user("question"));
         let first = talk.send().await;
@@ -329,7 +329,7 @@ fn a_long_turn_that_is_not_marked_in_the_gap_would_be_read_anew() {
         };
         // The test can fail: without the marker, the question is lost.
         assert!(talk.clone().sent(&forgetful).await.cache_read < left(&first));
-        let world = World::new().await;
+        let world = ModelState::new().await;
         let mut again = world.talk("native", &long());
         again.say(Message::user("question"));
         again.send().await;

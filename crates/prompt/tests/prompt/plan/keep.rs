@@ -1,4 +1,4 @@
-//! How long marked prefixes are kept.
+//! Lifetimes of marked prefixes.
 
 use cachalot_core::Problem;
 use cachalot_core::tree;
@@ -35,7 +35,7 @@ fn times(
 }
 
 #[test]
-fn an_hour_up_to_the_turn_before_where_a_person_is_waited_for() {
+fn one_hour_markers_end_at_the_previous_turn_for_human_pacing() {
     let prompt = conversation();
     let of = |keep, human_paced| times(&prompt, &RULES, keep, human_paced);
     assert_eq!(
@@ -58,7 +58,7 @@ fn an_hour_up_to_the_turn_before_where_a_person_is_waited_for() {
     assert_eq!(first, [OneHour, OneHour, FiveMinutes]);
 }
 
-/// Whether an hour is asked for after turns that begin so many minutes after the request before.
+/// Returns whether an hour is planned for turns with these pauses in minutes.
 fn favors_an_hour(minutes: &[i64]) -> bool {
     let question = said(&frozen(&Messages), &Messages, Message::user("a"));
     let (mut pauses, mut now) = (Pauses::default(), 0);
@@ -71,7 +71,7 @@ fn favors_an_hour(minutes: &[i64]) -> bool {
 }
 
 #[test]
-fn pauses_speak_for_an_hour_if_the_last_two_or_the_only_one_are_bridged_by_it() {
+fn pauses_favor_an_hour_if_the_last_two_or_only_one_fit_it() {
     for (minutes, expected) in [
         (&[][..], false),
         (&[5], false),
@@ -89,7 +89,7 @@ fn pauses_speak_for_an_hour_if_the_last_two_or_the_only_one_are_bridged_by_it() 
 }
 
 #[test]
-fn results_of_tools_end_no_pause() {
+fn tool_results_do_not_end_a_pause() {
     let question = said(&frozen(&Messages), &Messages, Message::user("a"));
     let mut pauses = Pauses::default();
     pauses.count(&question, 0);
@@ -99,7 +99,7 @@ fn results_of_tools_end_no_pause() {
 }
 
 #[test]
-fn an_hour_is_clamped_where_there_is_none() {
+fn one_hour_is_reduced_where_unsupported() {
     let rules = Rules {
         one_hour: false,
         ..RULES
@@ -127,7 +127,7 @@ fn read(text: &str) -> (PrefixLifetime, Vec<Problem>) {
 }
 
 #[test]
-fn it_is_read_from_a_file() {
+fn prefix_ttl_is_read_from_the_file() {
     for (text, expected) in [
         ("{ttl: 5m}", PrefixLifetime::FiveMinutes),
         ("{ttl: 1h}", PrefixLifetime::OneHour),
@@ -137,7 +137,7 @@ fn it_is_read_from_a_file() {
     ] {
         assert_eq!(read(text), (expected, Vec::new()), "{text}");
     }
-    for (text, code, told) in [
+    for (text, code, reported) in [
         ("{ttl: 1hr}", "bad-value", "`1hr`"),
         ("{ttl: 60}", "wrong-type", "`ttl`"),
         ("{tll: 1h}", "unknown-key", "`tll`"),
@@ -151,7 +151,7 @@ fn it_is_read_from_a_file() {
         );
         assert_eq!(problems[0].code, code, "{text}");
         assert!(
-            problems[0].to_string().contains(told),
+            problems[0].to_string().contains(reported),
             "{text}: {}",
             problems[0]
         );

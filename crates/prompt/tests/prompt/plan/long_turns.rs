@@ -20,7 +20,7 @@ fn begun(tools: u32, system: &[&str]) -> Prompt {
 
 /// Each request of a loop marks what it wrote itself, and has what the one before wrote within reach.
 #[test]
-fn a_loop_of_many_calls_with_many_tools_keeps_the_marker_of_the_tools_and_reads_each_request() {
+fn long_tool_loop_keeps_the_tool_marker_and_reads_each_request() {
     let mut prompt = begun(TOOLS, &["You help."]);
     let mut planned = plan(&prompt, &RULES, &first());
     for round in 0..TOOLS {
@@ -42,7 +42,7 @@ fn a_loop_of_many_calls_with_many_tools_keeps_the_marker_of_the_tools_and_reads_
 }
 
 #[test]
-fn without_tools_the_system_text_and_without_that_the_messages_are_marked() {
+fn markers_fall_back_to_system_text_and_messages() {
     let of = |system: &[&str]| nodes(&plan(&begun(0, system), &RULES, &first()));
     assert_eq!(of(&["You help.", "Be brief."]), [0, 1, 2]);
     assert_eq!(of(&["You help."]), [0, 1]);
@@ -51,7 +51,7 @@ fn without_tools_the_system_text_and_without_that_the_messages_are_marked() {
 
 /// Markers are laid over a request and belong to it alone.
 #[test]
-fn what_was_marked_once_is_not_marked_in_the_next_request_by_that() {
+fn markers_of_a_request_are_not_part_of_the_next() {
     let tail = Messages.tail(&cachalot_model::Parameters::default(), true);
     let body = |prompt: &Prompt, plan: &Plan| {
         let body = cachalot_prompt::contiguous(prompt, &Messages, plan, &tail);

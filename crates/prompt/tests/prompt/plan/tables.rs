@@ -62,7 +62,7 @@ impl Differences {
 }
 
 #[test]
-fn catalog_planner_and_simulator_agree_but_for_known_differences() {
+fn catalog_planner_and_simulator_agree_except_for_known_differences() {
     let catalog = Catalog::built_in();
     let rules = accounting::Rules::published();
     let mut found = Differences::default();

@@ -6,7 +6,7 @@ use crate::dialogue::{DialogueItem, OfferedTool};
 use crate::reply::ScriptedCall;
 
 #[test]
-fn a_file_is_found_in_a_question() {
+fn file_name_is_found_in_a_question() {
     let found = |text: &str| find_file_name(text);
     assert_eq!(
         found("Fix the TODO in notes.txt.").as_deref(),
@@ -35,7 +35,7 @@ fn a_file_is_found_in_a_question() {
 }
 
 #[test]
-fn line_numbers_are_taken_away() {
+fn line_numbers_are_removed() {
     let shown = "     1\t# Notes\n     2\t\n     3\t\tTODO: a\tb\n(3 lines)";
     assert_eq!(lines_of(shown), ["# Notes", "", "\tTODO: a\tb"]);
     assert_eq!(lines_of("plain\ntext"), ["plain", "text"]);
@@ -47,7 +47,7 @@ fn edited(lines: &[&str]) -> Option<(String, String)> {
 }
 
 #[test]
-fn an_edit_replaces_a_text_that_occurs_once() {
+fn edit_replaces_a_unique_text() {
     let pair = |old: &str, new: &str| Some((old.to_owned(), new.to_owned()));
     assert_eq!(
         edited(&["a", "- TODO x", "b"]),
@@ -176,7 +176,7 @@ fn the_file_is_edited_and_the_line_is_quoted() {
 }
 
 #[test]
-fn a_stale_read_after_the_edit_is_noticed() {
+fn stale_read_after_the_edit_is_reported() {
     let mut play = Play::on("TODO\n").play();
     // The result of the last read before the edit.
     if let Some(DialogueItem::Results(results)) = play.dialogue_item.last_mut() {

@@ -77,11 +77,11 @@ fn run(size: JobSize) {
 }
 
 #[test]
-fn a_request_that_panics_in_its_caller_ends_the_writer() {
+fn panic_of_a_request_in_its_caller_ends_the_writer() {
     run(JobSize::SMALL);
 }
 
 #[test]
-fn a_request_that_panics_in_the_thread_ends_the_writer() {
+fn panic_of_a_request_in_the_thread_ends_the_writer() {
     run(JobSize::LARGE);
 }

@@ -33,7 +33,7 @@ fn child() {
     };
     let path = PathBuf::from(std::env::var_os(FILE).unwrap());
     let name = std::env::var(NAME).unwrap();
-    // Everybody begins at the same time: when the parent has made this file.
+    // All children start when the parent has created this file.
     let go = path.with_extension("go");
     while !go.exists() {
         std::thread::sleep(Duration::from_millis(1));
@@ -96,7 +96,7 @@ fn cross_process_concurrent_stores_preserve_all_entries() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill_and_the_lock_is_free() {
+fn acknowledged_answers_survive_a_kill_and_release_the_lock() {
     let (_directory, path) = place();
     std::fs::write(path.with_extension("go"), "").unwrap();
     for round in 0..4 {

@@ -8,7 +8,7 @@ use cachalot_store::{Label, LabelMatch, Order, Record, SpaceUsage, counter, glob
 use super::step::Question;
 
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
+pub(super) struct StoredRecord {
     pub(super) record: Record,
     pub(super) used: Millis,
     pub(super) stored: u64,
@@ -17,7 +17,7 @@ pub(super) struct Kept {
 /// One space, as plainly as it can be said.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
-    pub(super) records: Vec<Kept>,
+    pub(super) records: Vec<StoredRecord>,
     pub(super) counters: BTreeMap<String, u64>,
     /// Key, number of the lease, until when, labels.
     pub(super) reservations: Vec<(String, usize, Millis, Vec<Label>)>,
@@ -48,7 +48,7 @@ impl Plain {
         record.labels.sort();
         record.labels.dedup();
         let revision = record.revision;
-        self.records.push(Kept {
+        self.records.push(StoredRecord {
             record,
             used: now,
             stored,
@@ -63,7 +63,7 @@ impl Plain {
 
     pub(super) fn find(&self, question: &Question) -> Vec<Record> {
         let page = question.page();
-        let mut found: Vec<&Kept> = self
+        let mut found: Vec<&StoredRecord> = self
             .records
             .iter()
             .filter(|kept| kept.record.key.starts_with(question.prefix))
@@ -111,7 +111,7 @@ impl Plain {
     }
 
     pub(super) fn usage(&self) -> SpaceUsage {
-        let size = |kept: &Kept| {
+        let size = |kept: &StoredRecord| {
             let labels: usize = kept
                 .record
                 .labels

@@ -1,4 +1,4 @@
-//! What can happen.
+//! Steps of the model test.
 
 use cachalot_core::Millis;
 use cachalot_store::{

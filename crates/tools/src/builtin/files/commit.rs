@@ -190,7 +190,7 @@ mod tests {
     /// Replaces `a`, deletes `b`, creates `new/c`, and then fails: the last file does not exist and cannot be
     /// deleted.
     #[test]
-    fn what_fails_half_way_is_taken_back() {
+    fn failed_commit_is_rolled_back() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("a"), "a").unwrap();
         fs::write(root.path().join("b"), "b").unwrap();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_changes_are_not_overwritten() {
+    fn concurrent_changes_are_not_overwritten_by_a_rollback() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("a"), "a").unwrap();
         let workspace = Workspace::open(root.path()).unwrap();

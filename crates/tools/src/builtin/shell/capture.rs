@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_shown_as_it_is() {
+    fn output_within_the_limit_is_unchanged() {
         let secret_set = SecretSet::empty();
         assert_eq!(shown(10, &[b"01234", b"56789"], &secret_set), "0123456789");
         assert_eq!(shown(0, &[], &secret_set), "");
     }
 
     #[test]
-    fn of_more_the_beginning_and_the_end_are_shown() {
+    fn truncated_output_shows_its_beginning_and_end() {
         let secret_set = SecretSet::empty();
         let text = shown(10, &[b"abcdefghijklmnopqrstuvwxyz"], &secret_set);
         assert!(text.starts_with("abcde\n[… 16 bytes left out"), "{text}");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_much_no_more_than_the_sides_is_kept() {
+    fn captured_output_is_bounded() {
         let mut capture = Capture::new(100);
         for _ in 0..1_000 {
             capture.push(&[b'x'; 1_000]);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_across_the_edge_is_masked_as_a_whole() {
+    fn secret_across_a_chunk_boundary_is_masked() {
         let secret_set = SecretSet::with_key(DigestKey::new([1; 32]));
         secret_set.learn("hunter2hunter2");
         for before in 0..40 {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_cut_by_what_was_lost_is_never_shown() {
+    fn secret_cut_by_the_truncation_is_not_shown() {
         let secret_set = SecretSet::with_key(DigestKey::new([1; 32]));
         secret_set.learn("correct horse");
         // Enough secrets that masking shortens the head by more than the margin.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_not_torn_apart() {
+    fn truncation_keeps_characters_whole() {
         let text = "äöü".repeat(20_000);
         let shown = shown(101, &[text.as_bytes()], &SecretSet::empty());
         assert!(!shown.contains('\u{fffd}'), "{shown}");

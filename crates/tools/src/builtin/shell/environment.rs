@@ -40,7 +40,7 @@ mod tests {
     use globset::{Glob, GlobSetBuilder};
 
     #[test]
-    fn what_looks_like_a_credential_stays_here_unless_it_is_named() {
+    fn credential_variables_are_passed_only_if_named() {
         let secret_set = SecretSet::with_key(DigestKey::new([1; 32]));
         secret_set.learn("swordfish");
         let environment: BTreeMap<String, String> = [

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_read() {
+    fn front_matter_is_read() {
         let head = read(
             "---\r\nname: pdf\r\ndescription: >\r\n  Two\r\n  lines\r\nlicense: MIT\r\n---\r\nBody",
         )
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn front_matter_round_trips() {
         for description in [
             "plain",
             "with: colon # and \"quotes\" \\ é",

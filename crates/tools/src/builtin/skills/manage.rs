@@ -323,7 +323,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn the_location_of_a_skill_is_requested_only_if_ambiguous() {
+    fn skill_location_is_required_only_if_ambiguous() {
         let properties = |data: Option<PathBuf>| -> Value {
             SkillManage::new(data).metadata.parameters.schema()["properties"].clone()
         };

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structure_stays_and_scripts_go() {
+    fn markdown_keeps_structure_and_drops_scripts() {
         let page = "<html><head><title>T</title><style>p{}</style></head><body><h1>One</h1><p>Two <b>three</b> <a href='/x'>four</a></p><script>five()</script><ul><li>six</li></ul></body></html>";
         let text = markdown(page).unwrap();
         assert!(text.contains("# One"), "{text}");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_bounded() {
+    fn nesting_of_a_page_is_bounded() {
         let error = markdown(&"<div>".repeat(3_000)).unwrap_err();
         assert!(error.contains("deeper than"), "{error}");
     }

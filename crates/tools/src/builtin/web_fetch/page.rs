@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn types_say_what_is_text() {
+    fn page_kind_is_derived_from_the_media_type() {
         for (media_type, kind) in [
             ("text/html", PageKind::Html),
             ("text/markdown", PageKind::Text),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_say_what_they_are() {
+    fn page_kind_is_detected_from_the_bytes() {
         assert_eq!(PageKind::detect(b"\n <!DOCTYPE html><p>"), PageKind::Html);
         assert_eq!(PageKind::detect(b"plain"), PageKind::Text);
         assert_eq!(PageKind::detect(b""), PageKind::Text);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn charsets_come_from_the_header_the_text_or_a_guess() {
+    async fn charset_is_taken_from_header_text_or_detection() {
         for (content_type, bytes, expected) in [
             ("text/plain; charset=iso-8859-1", &b"caf\xe9"[..], "café"),
             (

@@ -1,4 +1,4 @@
-//! What calls cost and saved, in the ledger and in the counters.
+//! Costs and savings of calls, in the ledger and in the counters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_tools::{CallOutcome, ToolOutput};
 use serde_json::json;
 
-use super::world::{Counting, Making, on, text};
+use super::cache_fixture::{CacheFixtureBuilder, CountingTool, on, text};
 
 #[tokio::test]
-async fn every_call_is_in_the_ledger_with_its_reason() {
+async fn every_call_is_in_the_ledger_with_its_outcome_and_reason() {
     let home = tempfile::tempdir().unwrap();
     let ledger = Ledger::at(
         &home.path().join("ledger.db"),
         "run-1",
         Arc::new(|line| panic!("{line}")),
     );
-    let slow = Counting::reader("look").doing(|_, _, run| {
+    let slow = CountingTool::reader("look").doing(|_, _, run| {
         std::thread::sleep(Duration::from_millis(3));
         ToolOutput::text(format!("run {run}"))
     });
-    let fails = Counting::reader("fails").doing(|_, _, _| ToolOutput::error("no such thing"));
-    let mut making = Making::with(on());
-    making.ledger = ledger.clone();
-    let world = making.of(&[
+    let fails = CountingTool::reader("fails").doing(|_, _, _| ToolOutput::error("no such thing"));
+    let mut cache_fixture_builder = CacheFixtureBuilder::with(on());
+    cache_fixture_builder.ledger = ledger.clone();
+    let cache_fixture = cache_fixture_builder.of(&[
         &slow,
         &fails,
-        &Counting::unknown("shell"),
-        &Counting::named("now"),
+        &CountingTool::unknown("shell"),
+        &CountingTool::named("now"),
     ]);
     let mut saved = Duration::ZERO;
     for (tool, arguments) in [
@@ -40,13 +40,13 @@ async fn every_call_is_in_the_ledger_with_its_reason() {
         ("now", json!({})),
         ("look", json!({"a": 1, "force": true})),
     ] {
-        saved += world.call(tool, arguments).await.saved.time;
+        saved += cache_fixture.call(tool, arguments).await.saved.time;
     }
     assert!(saved >= Duration::from_millis(3), "{saved:?}");
     ledger.flush().await;
     let mut rows = ledger.recent(10).unwrap();
     rows.reverse();
-    let told: Vec<(&str, cache::CallStatus, Option<&str>, Option<&str>)> = rows
+    let reported: Vec<(&str, cache::CallStatus, Option<&str>, Option<&str>)> = rows
         .iter()
         .map(|row| {
             assert_eq!(
@@ -62,7 +62,7 @@ async fn every_call_is_in_the_ledger_with_its_reason() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             (
                 "look",
@@ -109,34 +109,34 @@ async fn every_call_is_in_the_ledger_with_its_reason() {
 
 #[tokio::test]
 async fn counters_report_outcomes_of_calls() {
-    let world = Making::with(ToolCacheSettings {
+    let cache_fixture = CacheFixtureBuilder::with(ToolCacheSettings {
         max_size: 2,
         ..on()
     })
     .of(&[
-        &Counting::file_reader("look"),
-        &Counting::file_writer("write"),
-        &Counting::unknown("shell"),
+        &CountingTool::file_reader("look"),
+        &CountingTool::file_writer("write"),
+        &CountingTool::unknown("shell"),
     ]);
     for name in ["a", "b", "c"] {
-        world.write(name, "text");
+        cache_fixture.write(name, "text");
     }
-    let look = async |path: &str| world.call("look", json!({ "path": path })).await;
+    let look = async |path: &str| cache_fixture.call("look", json!({ "path": path })).await;
     look("a").await; // miss
     look("a").await; // hit
     look("b").await; // miss
     look("c").await; // miss, and a makes room
-    world
+    cache_fixture
         .call("write", json!({"path": "c", "text": "other"}))
         .await;
     look("c").await; // invalidated
-    world.write("b", "from outside");
+    cache_fixture.write("b", "from outside");
     look("b").await; // stale prevented
     look("absent").await; // fails
-    world
+    cache_fixture
         .call("look", json!({"path": "b", "force": true}))
         .await;
-    let all = world.tools.counters("main");
+    let all = cache_fixture.tools.counters("main");
     let counters = &all["look"];
     assert_eq!((counters.hits, counters.misses), (1, 6), "{counters:?}");
     assert_eq!((counters.invalidated, counters.stale_prevented), (1, 2));
@@ -151,27 +151,27 @@ async fn counters_report_outcomes_of_calls() {
 }
 
 #[tokio::test]
-async fn the_command_line_decides_over_the_settings() {
+async fn command_line_overrides_the_settings() {
     for (mode, runs) in [
         (CacheMode::On, 1),
         (CacheMode::Off, 3),
         (CacheMode::Refresh, 3),
         (CacheMode::ReadOnly, 3),
     ] {
-        let tool = Counting::reader("look");
-        let mut making = Making::with(on());
-        making.mode = mode;
-        let world = making.of(&[&tool]);
+        let tool = CountingTool::reader("look");
+        let mut cache_fixture_builder = CacheFixtureBuilder::with(on());
+        cache_fixture_builder.mode = mode;
+        let cache_fixture = cache_fixture_builder.of(&[&tool]);
         for _ in 0..3 {
-            world.call("look", json!({})).await;
+            cache_fixture.call("look", json!({})).await;
         }
         assert_eq!(tool.runs(), runs, "{mode:?}");
     }
-    let tool = Counting::reader("look");
-    let mut making = Making::with(on());
-    making.mode = CacheMode::Frozen;
-    let world = making.of(&[&tool]);
-    let answer = world.call("look", json!({})).await;
+    let tool = CountingTool::reader("look");
+    let mut cache_fixture_builder = CacheFixtureBuilder::with(on());
+    cache_fixture_builder.mode = CacheMode::Frozen;
+    let cache_fixture = cache_fixture_builder.of(&[&tool]);
+    let answer = cache_fixture.call("look", json!({})).await;
     assert!(
         answer.output.is_error && text(&answer).contains("frozen"),
         "{}",

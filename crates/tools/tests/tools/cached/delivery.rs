@@ -4,7 +4,7 @@ use cachalot_tools::cached::{RepeatDelivery, ToolCacheSettings};
 use cachalot_tools::{CallOutcome, ToolCallResult, ToolOutput};
 use serde_json::{Value, json};
 
-use super::world::{Counting, Making, World, on, text};
+use super::cache_fixture::{CacheFixture, CacheFixtureBuilder, CountingTool, on, text};
 
 const LONG: usize = 4_000;
 
@@ -15,21 +15,21 @@ fn marking() -> ToolCacheSettings {
     }
 }
 
-fn long(name: &str) -> Counting {
-    Counting::reader(name).doing(|arguments, _, _| {
+fn long(name: &str) -> CountingTool {
+    CountingTool::reader(name).doing(|arguments, _, _| {
         let a = arguments.get("a").map(Value::to_string).unwrap_or_default();
         ToolOutput::text(format!("{a} {}", "x".repeat(LONG)))
     })
 }
 
-fn marked() -> World {
-    let unknown = Counting::unknown("shell");
-    Making::with(marking()).of(&[&long("look"), &long("other"), &unknown])
+fn marked() -> CacheFixture {
+    let unknown = CountingTool::unknown("shell");
+    CacheFixtureBuilder::with(marking()).of(&[&long("look"), &long("other"), &unknown])
 }
 
 /// Asks in a request that holds these results.
-async fn ask(world: &World, held: &[&str], arguments: Value) -> ToolCallResult {
-    world
+async fn ask(cache_fixture: &CacheFixture, held: &[&str], arguments: Value) -> ToolCallResult {
+    cache_fixture
         .calls_in("main", held, &[("look", arguments)])
         .await
         .remove(0)
@@ -40,18 +40,18 @@ fn note(answer: &ToolCallResult) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn in_full_unless_asked_for_otherwise() {
-    let world = Making::with(on()).of(&[&long("look")]);
-    let first = ask(&world, &[], json!({})).await;
-    let second = ask(&world, &["call-0"], json!({})).await;
+async fn result_is_delivered_in_full_by_default() {
+    let cache_fixture = CacheFixtureBuilder::with(on()).of(&[&long("look")]);
+    let first = ask(&cache_fixture, &[], json!({})).await;
+    let second = ask(&cache_fixture, &["call-0"], json!({})).await;
     assert_eq!(first.output, second.output);
 }
 
 #[tokio::test]
-async fn a_note_where_the_result_can_still_be_read() {
-    let world = marked();
-    ask(&world, &[], json!({})).await;
-    let answer = ask(&world, &["call-0"], json!({})).await;
+async fn repeated_result_is_a_note_while_the_first_is_readable() {
+    let cache_fixture = marked();
+    ask(&cache_fixture, &[], json!({})).await;
+    let answer = ask(&cache_fixture, &["call-0"], json!({})).await;
     assert_eq!(answer.outcome, CallOutcome::Hit);
     assert!(!answer.output.is_error);
     let note = note(&answer).unwrap();
@@ -64,7 +64,7 @@ async fn a_note_where_the_result_can_still_be_read() {
         message.contains("call-0") && message.contains("force"),
         "{message}"
     );
-    let counters = &world.tools.counters("main")["look"];
+    let counters = &cache_fixture.tools.counters("main")["look"];
     let saved = LONG as u64 + 1 - text(&answer).len() as u64;
     assert_eq!(
         (counters.bytes_saved, counters.tokens_saved),
@@ -73,12 +73,12 @@ async fn a_note_where_the_result_can_still_be_read() {
 }
 
 #[tokio::test]
-async fn never_twice_in_a_row() {
-    let world = marked();
+async fn notes_are_never_delivered_twice_in_a_row() {
+    let cache_fixture = marked();
     let (mut notes, mut held) = (Vec::new(), Vec::new());
     for call in 0..6 {
         let held_now: Vec<&str> = held.iter().map(String::as_str).collect();
-        let answer = ask(&world, &held_now, json!({})).await;
+        let answer = ask(&cache_fixture, &held_now, json!({})).await;
         notes.push(note(&answer).map(|note| note["since_call"].as_str().unwrap().to_owned()));
         held.push(format!("call-{call}"));
     }
@@ -94,13 +94,13 @@ async fn never_twice_in_a_row() {
 }
 
 #[tokio::test]
-async fn in_full_where_the_result_cannot_be_read_any_more() {
-    let world = marked();
-    ask(&world, &[], json!({})).await;
+async fn result_is_delivered_in_full_when_the_first_is_not_readable() {
+    let cache_fixture = marked();
+    ask(&cache_fixture, &[], json!({})).await;
     for held in [&[][..], &["call-7"]] {
-        assert!(note(&ask(&world, held, json!({})).await).is_none());
+        assert!(note(&ask(&cache_fixture, held, json!({})).await).is_none());
     }
-    let other = world
+    let other = cache_fixture
         .calls_in("fork", &["call-0"], &[("look", json!({}))])
         .await;
     assert!(
@@ -110,77 +110,81 @@ async fn in_full_where_the_result_cannot_be_read_any_more() {
 }
 
 #[tokio::test]
-async fn a_note_is_no_result_that_another_note_can_stand_for() {
-    let world = marked();
-    ask(&world, &[], json!({})).await;
-    assert!(note(&ask(&world, &["call-0"], json!({})).await).is_some());
+async fn note_does_not_refer_to_another_note() {
+    let cache_fixture = marked();
+    ask(&cache_fixture, &[], json!({})).await;
+    assert!(note(&ask(&cache_fixture, &["call-0"], json!({})).await).is_some());
     // The full result has gone, only the note is still there.
-    assert!(note(&ask(&world, &["call-1"], json!({})).await).is_none());
+    assert!(note(&ask(&cache_fixture, &["call-1"], json!({})).await).is_none());
 }
 
 #[tokio::test]
-async fn in_full_where_it_is_another_result() {
-    let world = marked();
-    ask(&world, &[], json!({"a": 1})).await;
+async fn changed_result_is_delivered_in_full() {
+    let cache_fixture = marked();
+    ask(&cache_fixture, &[], json!({"a": 1})).await;
     for (tool, arguments) in [("look", json!({"a": 2})), ("other", json!({"a": 1}))] {
-        let answers = world
+        let answers = cache_fixture
             .calls_in("main", &["call-0"], &[(tool, arguments)])
             .await;
         assert!(note(&answers[0]).is_none());
     }
-    world.call("shell", json!({})).await;
-    let changing = Counting::reader("look")
+    cache_fixture.call("shell", json!({})).await;
+    let changing = CountingTool::reader("look")
         .doing(|_, _, run| ToolOutput::text(format!("{run} {}", "x".repeat(LONG))));
-    let world = Making::with(marking()).of(&[&changing, &Counting::unknown("shell")]);
-    ask(&world, &[], json!({})).await;
-    world.call("shell", json!({})).await;
-    assert!(note(&ask(&world, &["call-0"], json!({})).await).is_none());
+    let cache_fixture =
+        CacheFixtureBuilder::with(marking()).of(&[&changing, &CountingTool::unknown("shell")]);
+    ask(&cache_fixture, &[], json!({})).await;
+    cache_fixture.call("shell", json!({})).await;
+    assert!(note(&ask(&cache_fixture, &["call-0"], json!({})).await).is_none());
 }
 
 #[tokio::test]
-async fn a_note_also_where_it_ran_again_and_nothing_was_different() {
-    let world = marked();
-    ask(&world, &[], json!({})).await;
-    world.call("shell", json!({})).await;
-    let answer = ask(&world, &["call-0", "call-1"], json!({})).await;
+async fn unchanged_result_of_a_new_run_is_a_note() {
+    let cache_fixture = marked();
+    ask(&cache_fixture, &[], json!({})).await;
+    cache_fixture.call("shell", json!({})).await;
+    let answer = ask(&cache_fixture, &["call-0", "call-1"], json!({})).await;
     assert!(matches!(answer.outcome, CallOutcome::Ran(Some(_))));
     assert_eq!(note(&answer).unwrap()["since_call"], "call-0");
 }
 
 #[tokio::test]
-async fn a_forced_call_gets_its_result_in_full() {
-    let world = marked();
-    ask(&world, &[], json!({})).await;
+async fn forced_call_is_delivered_in_full() {
+    let cache_fixture = marked();
+    ask(&cache_fixture, &[], json!({})).await;
     for _ in 0..2 {
-        let forced = ask(&world, &["call-0"], json!({"force": true})).await;
+        let forced = ask(&cache_fixture, &["call-0"], json!({"force": true})).await;
         assert!(matches!(forced.outcome, CallOutcome::Ran(_)) && note(&forced).is_none());
     }
-    let answer = ask(&world, &["call-0", "call-1", "call-2"], json!({})).await;
+    let answer = ask(&cache_fixture, &["call-0", "call-1", "call-2"], json!({})).await;
     assert_eq!(note(&answer).unwrap()["since_call"], "call-2");
 }
 
 #[tokio::test]
-async fn what_is_short_is_given_as_it_is() {
-    let tool = Counting::reader("look").doing(|_, _, _| ToolOutput::text("short"));
-    let world = Making::with(marking()).of(&[&tool]);
-    ask(&world, &[], json!({})).await;
-    assert_eq!(text(&ask(&world, &["call-0"], json!({})).await), "short");
+async fn short_result_is_delivered_in_full() {
+    let tool = CountingTool::reader("look").doing(|_, _, _| ToolOutput::text("short"));
+    let cache_fixture = CacheFixtureBuilder::with(marking()).of(&[&tool]);
+    ask(&cache_fixture, &[], json!({})).await;
+    assert_eq!(
+        text(&ask(&cache_fixture, &["call-0"], json!({})).await),
+        "short"
+    );
 }
 
 #[tokio::test]
-async fn an_id_that_a_provider_uses_again_names_the_later_result() {
+async fn reused_call_id_refers_to_the_later_result() {
     use cachalot_tools::{ToolCall, Toolbox as _};
-    let world = marked();
+    let cache_fixture = marked();
     let with_id = async |id: &str, name: &str, held: &[&str]| {
         let call = ToolCall {
             id: id.into(),
             name: name.into(),
             arguments: "{}".into(),
         };
-        let batch = world.batch("main", held);
-        world
+        let batch = cache_fixture.batch("main", held);
+        cache_fixture
             .tools
-            .run(vec![world.tools.prepare(call)], &batch)
+            .run(vec![cache_fixture.tools.prepare(call)], &batch)
             .await
             .remove(0)
     };
@@ -195,9 +199,9 @@ async fn an_id_that_a_provider_uses_again_names_the_later_result() {
 }
 
 #[tokio::test]
-async fn in_one_batch_everybody_gets_it_in_full() {
-    let world = marked();
+async fn repeated_calls_of_one_batch_are_delivered_in_full() {
+    let cache_fixture = marked();
     let batch = vec![("look", json!({})); 3];
-    let answers = world.calls(&batch).await;
+    let answers = cache_fixture.calls(&batch).await;
     assert!(answers.iter().all(|answer| note(answer).is_none()));
 }

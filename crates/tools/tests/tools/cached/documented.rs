@@ -1,4 +1,4 @@
-//! What the document says of the tools is what they are.
+//! The documented properties of tools are the declared ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn in_backticks(cell: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_built_in_tool_is_described_as_it_is() {
+fn every_built_in_tool_is_documented_with_its_cache_class() {
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
     let data = tempfile::tempdir().unwrap();
     let mut tools = files();
@@ -59,7 +59,7 @@ fn every_built_in_tool_is_described_as_it_is() {
 }
 
 #[test]
-fn the_settings_are_described_with_their_defaults() {
+fn cache_settings_are_documented_with_their_defaults() {
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
     let default = ToolCacheSettings::default();
     for (key, value) in [

@@ -8,18 +8,19 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::world::{Counting, text, world};
+use super::cache_fixture::{CountingTool, cache_fixture, text};
 
 #[tokio::test]
-async fn of_identical_calls_in_a_batch_one_runs() {
-    let tool = Counting::reader("look").doing(|_, _, run| ToolOutput::text(format!("run {run}")));
-    let world = world(&[&tool]);
+async fn identical_calls_of_a_batch_run_once() {
+    let tool =
+        CountingTool::reader("look").doing(|_, _, run| ToolOutput::text(format!("run {run}")));
+    let cache_fixture = cache_fixture(&[&tool]);
     let gate = Arc::new(Semaphore::new(0));
     let slow = tool.clone().gated(&gate);
-    drop(world);
-    let world = super::world::world(&[&slow]);
+    drop(cache_fixture);
+    let cache_fixture = super::cache_fixture::cache_fixture(&[&slow]);
     let batch = vec![("look", json!({"a": 1})); 5];
-    let mut running = Box::pin(world.calls(&batch));
+    let mut running = Box::pin(cache_fixture.calls(&batch));
     while slow.runs() == 0 {
         assert!((&mut running).now_or_never().is_none());
     }
@@ -43,7 +44,7 @@ async fn of_identical_calls_in_a_batch_one_runs() {
         .map(|answer| answer.call.id.as_str())
         .collect();
     assert_eq!(ids, ["call-0", "call-1", "call-2", "call-3", "call-4"]);
-    let counters = &world.tools.counters("main")["look"];
+    let counters = &cache_fixture.tools.counters("main")["look"];
     assert_eq!(
         (counters.misses, counters.coalesced, counters.hits),
         (1, 4, 0)
@@ -53,16 +54,16 @@ async fn of_identical_calls_in_a_batch_one_runs() {
 }
 
 #[tokio::test]
-async fn everybody_gets_a_copy_of_their_own() {
-    let world = world(&[&Counting::reader("look")]);
+async fn every_caller_gets_its_own_copy() {
+    let cache_fixture = cache_fixture(&[&CountingTool::reader("look")]);
     let batch = vec![("look", json!({})); 3];
-    let mut answers = world.calls(&batch).await;
+    let mut answers = cache_fixture.calls(&batch).await;
     answers[0].output.content.clear();
     answers[1]
         .output
         .content
         .push(cachalot_model::Block::text("scribbled"));
-    let again = world.call("look", json!({})).await;
+    let again = cache_fixture.call("look", json!({})).await;
     assert_eq!(again.outcome, CallOutcome::Hit);
     assert_eq!(
         (text(&again).as_str(), text(&answers[2]).as_str()),
@@ -73,12 +74,12 @@ async fn everybody_gets_a_copy_of_their_own() {
 #[tokio::test]
 async fn a_failure_is_not_shared() {
     let gate = Arc::new(Semaphore::new(0));
-    let tool = Counting::reader("look")
+    let tool = CountingTool::reader("look")
         .gated(&gate)
         .doing(|_, _, run| ToolOutput::error(format!("failure {run}")));
-    let world = world(&[&tool]);
+    let cache_fixture = cache_fixture(&[&tool]);
     let batch = vec![("look", json!({})); 3];
-    let mut running = Box::pin(world.calls(&batch));
+    let mut running = Box::pin(cache_fixture.calls(&batch));
     while tool.runs() == 0 {
         assert!((&mut running).now_or_never().is_none());
     }
@@ -87,14 +88,17 @@ async fn a_failure_is_not_shared() {
     let mut texts: Vec<String> = running.await.iter().map(text).collect();
     texts.sort();
     assert_eq!(texts, ["failure 0", "failure 1", "failure 2"]);
-    assert_eq!(text(&world.call("look", json!({})).await), "failure 3");
+    assert_eq!(
+        text(&cache_fixture.call("look", json!({})).await),
+        "failure 3"
+    );
 }
 
 #[tokio::test]
 async fn an_outdated_result_is_not_shared() {
     let gate = Arc::new(Semaphore::new(0));
-    let tool = Counting::reader("look")
-        .touching(|_| super::world::reads_unknown())
+    let tool = CountingTool::reader("look")
+        .touching(|_| super::cache_fixture::reads_unknown())
         .gated(&gate)
         .doing(|_, context, run| {
             // It looked before it noted, and something came in between.
@@ -102,13 +106,13 @@ async fn an_outdated_result_is_not_shared() {
                 0 => context
                     .witness
                     .mark_incomplete("it changed while it was read"),
-                _ => super::world::note(context, "a"),
+                _ => super::cache_fixture::note(context, "a"),
             }
             ToolOutput::text(format!("run {run}"))
         });
-    let world = world(&[&tool]);
+    let cache_fixture = cache_fixture(&[&tool]);
     let batch = vec![("look", json!({})); 3];
-    let mut running = Box::pin(world.calls(&batch));
+    let mut running = Box::pin(cache_fixture.calls(&batch));
     while tool.runs() == 0 {
         assert!((&mut running).now_or_never().is_none());
     }
@@ -119,13 +123,13 @@ async fn an_outdated_result_is_not_shared() {
 }
 
 #[tokio::test]
-async fn a_follower_of_a_canceled_call_runs() {
+async fn follower_of_a_cancelled_call_runs() {
     let gate = Arc::new(Semaphore::new(0));
-    let tool = Counting::reader("look").gated(&gate);
-    let world = Arc::new(world(&[&tool]));
+    let tool = CountingTool::reader("look").gated(&gate);
+    let cache_fixture = Arc::new(cache_fixture(&[&tool]));
     let ask = || {
-        let world = Arc::clone(&world);
-        tokio::spawn(async move { world.call("look", json!({})).await })
+        let cache_fixture = Arc::clone(&cache_fixture);
+        tokio::spawn(async move { cache_fixture.call("look", json!({})).await })
     };
     let first = ask();
     while tool.runs() == 0 {
@@ -142,10 +146,10 @@ async fn a_follower_of_a_canceled_call_runs() {
 }
 
 #[tokio::test]
-async fn what_does_not_last_is_not_waited_for() {
-    let tool = Counting::named("now");
-    let world = world(&[&tool]);
-    let answers = world.calls(&vec![("now", json!({})); 3]).await;
+async fn calls_without_a_reusable_result_are_not_coalesced() {
+    let tool = CountingTool::named("now");
+    let cache_fixture = cache_fixture(&[&tool]);
+    let answers = cache_fixture.calls(&vec![("now", json!({})); 3]).await;
     assert_eq!(tool.runs(), 3);
     assert!(
         answers
@@ -156,12 +160,12 @@ async fn what_does_not_last_is_not_waited_for() {
 
 #[tokio::test]
 async fn results_come_in_call_order_and_writers_run_alone() {
-    let reader = Counting::reader("look");
-    let writer = Counting::named("write")
+    let reader = CountingTool::reader("look");
+    let writer = CountingTool::named("write")
         .writing()
         .touching(|_| Effects::UNKNOWN);
-    let world = world(&[&reader, &writer]);
-    let answers = world
+    let cache_fixture = cache_fixture(&[&reader, &writer]);
+    let answers = cache_fixture
         .calls(&[
             ("look", json!({"a": 1})),
             ("look", json!({"a": 2})),
@@ -170,17 +174,21 @@ async fn results_come_in_call_order_and_writers_run_alone() {
             ("look", json!({"a": 1})),
         ])
         .await;
-    let told: Vec<(String, &str)> = answers
+    let reported: Vec<(String, &str)> = answers
         .iter()
         .map(|answer| (text(answer), answer.call.name.as_str()))
         .collect();
-    assert_eq!(told[0], ("run 0".into(), "look"));
-    assert_eq!(told[1], ("run 1".into(), "look"));
-    assert_eq!(told[2], ("run 0".into(), "write"));
+    assert_eq!(reported[0], ("run 0".into(), "look"));
+    assert_eq!(reported[1], ("run 1".into(), "look"));
+    assert_eq!(reported[2], ("run 0".into(), "write"));
     assert_eq!(answers[3].outcome, CallOutcome::Refused);
-    assert!(told[3].0.contains("no tool `nothing`"), "{}", told[3].0);
+    assert!(
+        reported[3].0.contains("no tool `nothing`"),
+        "{}",
+        reported[3].0
+    );
     assert_eq!(
-        told[4],
+        reported[4],
         ("run 2".into(), "look"),
         "what was written may have changed it"
     );

@@ -1,9 +1,11 @@
-//! What is the same call, and what is not.
+//! Inputs that the key distinguishes.
 
 use cachalot_tools::{CacheClass, CallOutcome, Toolbox as _};
 use serde_json::{Value, json};
 
-use super::world::{Counting, Making, World, on, text, world};
+use super::cache_fixture::{
+    CacheFixture, CacheFixtureBuilder, CountingTool, cache_fixture, on, text,
+};
 
 fn schema() -> Value {
     json!({"type": "object", "properties": {
@@ -13,16 +15,16 @@ fn schema() -> Value {
     }, "required": ["path"], "additionalProperties": false})
 }
 
-async fn outcome(world: &World, arguments: Value) -> CallOutcome {
-    let answer = world.call("look", arguments).await;
+async fn outcome(cache_fixture: &CacheFixture, arguments: Value) -> CallOutcome {
+    let answer = cache_fixture.call("look", arguments).await;
     assert!(!answer.output.is_error, "{}", text(&answer));
     answer.outcome
 }
 
 #[tokio::test]
-async fn arguments_are_compared_as_the_tool_gets_them() {
-    let world = world(&[&Counting::reader("look").parameters(schema())]);
-    outcome(&world, json!({"path": "a"})).await;
+async fn arguments_are_keyed_after_casting() {
+    let cache_fixture = cache_fixture(&[&CountingTool::reader("look").parameters(schema())]);
+    outcome(&cache_fixture, json!({"path": "a"})).await;
     for same in [
         json!({"path": "a", "limit": 10}),
         json!({"limit": "10", "path": "a"}),
@@ -30,7 +32,7 @@ async fn arguments_are_compared_as_the_tool_gets_them() {
         json!({"limit": 10, "path": "a", "force": "no"}),
     ] {
         assert_eq!(
-            outcome(&world, same.clone()).await,
+            outcome(&cache_fixture, same.clone()).await,
             CallOutcome::Hit,
             "{same}"
         );
@@ -43,12 +45,12 @@ async fn arguments_are_compared_as_the_tool_gets_them() {
         json!({"path": "a "}),
     ] {
         assert_ne!(
-            outcome(&world, other.clone()).await,
+            outcome(&cache_fixture, other.clone()).await,
             CallOutcome::Hit,
             "{other}"
         );
         assert_eq!(
-            outcome(&world, other.clone()).await,
+            outcome(&cache_fixture, other.clone()).await,
             CallOutcome::Hit,
             "{other}"
         );
@@ -56,11 +58,11 @@ async fn arguments_are_compared_as_the_tool_gets_them() {
 }
 
 #[tokio::test]
-async fn what_a_tool_is_belongs_to_the_key() {
-    let look = || Counting::reader("look").parameters(schema());
+async fn definition_of_a_tool_is_keyed() {
+    let look = || CountingTool::reader("look").parameters(schema());
     let first = look();
-    let world = world(&[&first]);
-    outcome(&world, json!({"path": "a"})).await;
+    let cache_fixture = cache_fixture(&[&first]);
+    outcome(&cache_fixture, json!({"path": "a"})).await;
     let other_schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     for other in [
         look().version(2),
@@ -69,45 +71,48 @@ async fn what_a_tool_is_belongs_to_the_key() {
         look().implicitly(json!({"LANG": "de"})),
     ] {
         let registry = cachalot_tools::Registry::new(vec![std::sync::Arc::new(other.clone())]);
-        let tools = world.tools.with_registry(&registry.unwrap()).unwrap();
+        let tools = cache_fixture
+            .tools
+            .with_registry(&registry.unwrap())
+            .unwrap();
         let call = cachalot_tools::ToolCall {
             id: "id".into(),
             name: "look".into(),
             arguments: r#"{"path": "a"}"#.into(),
         };
-        let batch = world.batch("main", &[]);
+        let batch = cache_fixture.batch("main", &[]);
         let answers = tools.run(vec![tools.prepare(call)], &batch).await;
         assert!(matches!(answers[0].outcome, CallOutcome::Ran(_)));
         assert_eq!(other.runs(), 1);
     }
     assert_eq!(
-        outcome(&world, json!({"path": "a"})).await,
+        outcome(&cache_fixture, json!({"path": "a"})).await,
         CallOutcome::Hit
     );
 }
 
 #[tokio::test]
-async fn two_tools_are_two_tools() {
-    let (one, other) = (Counting::reader("one"), Counting::reader("other"));
-    let world = world(&[&one, &other]);
-    world.call("one", json!({})).await;
+async fn tools_with_different_names_have_different_keys() {
+    let (one, other) = (CountingTool::reader("one"), CountingTool::reader("other"));
+    let cache_fixture = cache_fixture(&[&one, &other]);
+    cache_fixture.call("one", json!({})).await;
     assert!(matches!(
-        world.call("other", json!({})).await.outcome,
+        cache_fixture.call("other", json!({})).await.outcome,
         CallOutcome::Ran(_)
     ));
 }
 
 #[tokio::test]
-async fn a_model_may_ask_for_a_fresh_result() {
-    let kept = Counting::reader("look").parameters(schema());
-    let never = Counting::named("now");
-    let writes = Counting::reader("write").writing();
-    let own = Counting::reader("own")
+async fn force_argument_requests_a_fresh_result() {
+    let kept = CountingTool::reader("look").parameters(schema());
+    let never = CountingTool::named("now");
+    let writes = CountingTool::reader("write").writing();
+    let own = CountingTool::reader("own")
         .parameters(json!({"type": "object", "properties": {"force": {"type": "string"}}}));
-    let served = Counting::named("fetch").from("server");
-    let world = world(&[&kept, &never, &writes, &own, &served]);
+    let served = CountingTool::named("fetch").from("server");
+    let cache_fixture = cache_fixture(&[&kept, &never, &writes, &own, &served]);
     let shown = |name: &str| {
-        let definitions = world.tools.definitions();
+        let definitions = cache_fixture.tools.definitions();
         let definition = definitions.iter().find(|one| one.name == name).unwrap();
         definition.parameters["properties"].get("force").cloned()
     };
@@ -116,25 +121,27 @@ async fn a_model_may_ask_for_a_fresh_result() {
     assert_eq!(shown("own").unwrap()["type"], "string");
     assert_eq!((shown("now"), shown("write")), (None, None));
 
-    outcome(&world, json!({"path": "a"})).await;
-    let forced = outcome(&world, json!({"path": "a", "force": true})).await;
+    outcome(&cache_fixture, json!({"path": "a"})).await;
+    let forced = outcome(&cache_fixture, json!({"path": "a", "force": true})).await;
     assert_eq!(
         forced,
         CallOutcome::Ran(Some("a fresh answer was asked for".into()))
     );
     assert_eq!(kept.runs(), 2);
-    let answer = world.call("look", json!({"path": "a"})).await;
+    let answer = cache_fixture.call("look", json!({"path": "a"})).await;
     assert_eq!(
         (text(&answer).as_str(), answer.outcome),
         ("run 1", CallOutcome::Hit)
     );
 
-    let answer = world.call("look", json!({"path": "a", "force": 7})).await;
+    let answer = cache_fixture
+        .call("look", json!({"path": "a", "force": 7}))
+        .await;
     assert_eq!(answer.outcome, CallOutcome::Refused);
     assert!(text(&answer).contains("force"), "{}", text(&answer));
 
-    world.call("own", json!({"force": "a"})).await;
-    world.call("own", json!({"force": "b"})).await;
+    cache_fixture.call("own", json!({"force": "a"})).await;
+    cache_fixture.call("own", json!({"force": "b"})).await;
     assert_eq!(
         own.runs(),
         2,
@@ -143,37 +150,41 @@ async fn a_model_may_ask_for_a_fresh_result() {
 }
 
 #[tokio::test]
-async fn off_shows_the_tools_as_they_are() {
-    let tool = Counting::reader("look").parameters(schema());
-    let world = Making::with(cachalot_tools::cached::ToolCacheSettings::default()).of(&[&tool]);
-    assert_eq!(world.tools.definitions()[0].parameters, schema());
-    let answer = world
+async fn disabled_cache_leaves_tool_definitions_unchanged() {
+    let tool = CountingTool::reader("look").parameters(schema());
+    let cache_fixture =
+        CacheFixtureBuilder::with(cachalot_tools::cached::ToolCacheSettings::default())
+            .of(&[&tool]);
+    assert_eq!(cache_fixture.tools.definitions()[0].parameters, schema());
+    let answer = cache_fixture
         .call("look", json!({"path": "a", "force": true}))
         .await;
     assert_eq!(answer.outcome, CallOutcome::Refused);
 }
 
 #[tokio::test]
-async fn a_tool_with_any_arguments_never_sees_force() {
-    let tool = Counting::reader("look")
+async fn tool_with_open_parameters_gets_no_force_argument() {
+    let tool = CountingTool::reader("look")
         .cache_class(CacheClass::Immutable)
         .doing(|arguments, _, _| cachalot_tools::ToolOutput::text(format!("{arguments:?}")));
-    let world = Making::with(on()).of(&[&tool]);
-    let answer = world.call("look", json!({"force": true, "a": 1})).await;
+    let cache_fixture = CacheFixtureBuilder::with(on()).of(&[&tool]);
+    let answer = cache_fixture
+        .call("look", json!({"force": true, "a": 1}))
+        .await;
     assert!(!text(&answer).contains("force"), "{}", text(&answer));
 }
 
 #[tokio::test]
-async fn workspaces_are_apart() {
-    let tool = Counting::reader("look");
-    let world = world(&[&tool]);
+async fn workspaces_have_different_keys() {
+    let tool = CountingTool::reader("look");
+    let cache_fixture = cache_fixture(&[&tool]);
     let elsewhere = tempfile::tempdir().unwrap();
-    let there = world.batch_in(elsewhere.path(), "main", &[]);
-    world.call("look", json!({})).await;
-    let answers = world.run(&there, &[("look", json!({}))]).await;
+    let there = cache_fixture.batch_in(elsewhere.path(), "main", &[]);
+    cache_fixture.call("look", json!({})).await;
+    let answers = cache_fixture.run(&there, &[("look", json!({}))]).await;
     assert_eq!(text(&answers[0]), "run 1");
     assert_eq!(
-        world.said(),
+        cache_fixture.said(),
         ["Tool cache stats: 0/1 hits (0%)"],
         "what was kept for a session is let go when it moves"
     );

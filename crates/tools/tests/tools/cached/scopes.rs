@@ -1,4 +1,4 @@
-//! Who shares results.
+//! Scopes of cached results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,26 @@ use cachalot_tools::cached::{ToolCacheScope, ToolCacheSettings};
 use cachalot_tools::{CacheClass, CallOutcome, Registry, Tool, ToolOutput};
 use serde_json::json;
 
-use super::world::{Counting, Making, START, World, in_process, on, persistent, text, world};
+use super::cache_fixture::{
+    CacheFixture, CacheFixtureBuilder, CountingTool, START, cache_fixture, in_process, on,
+    persistent, text,
+};
 
 fn shared_by(scope: ToolCacheScope) -> ToolCacheSettings {
     ToolCacheSettings { scope, ..on() }
 }
 
-fn making(scope: ToolCacheScope, engine: &Cache, user: &str, clock: &Arc<ManualClock>) -> Making {
-    Making {
+fn cache_fixture_builder(
+    scope: ToolCacheScope,
+    engine: &Cache,
+    user: &str,
+    clock: &Arc<ManualClock>,
+) -> CacheFixtureBuilder {
+    CacheFixtureBuilder {
         persistent: Some(engine.clone()),
         user: user.to_owned(),
         clock: Arc::clone(clock),
-        ..Making::with(shared_by(scope))
+        ..CacheFixtureBuilder::with(shared_by(scope))
     }
 }
 
@@ -29,27 +37,32 @@ fn clock() -> Arc<ManualClock> {
 }
 
 /// Asks in a session of `there` that works in the workspace of `here`.
-async fn ask(there: &World, here: &World, session: &str, tool: &str) -> (String, CallOutcome) {
+async fn ask(
+    there: &CacheFixture,
+    here: &CacheFixture,
+    session: &str,
+    tool: &str,
+) -> (String, CallOutcome) {
     let batch = there.batch_in(&here.root(), session, &[]);
     let answer = there.run(&batch, &[(tool, json!({}))]).await.remove(0);
     (text(&answer), answer.outcome)
 }
 
 #[tokio::test]
-async fn a_sessions_results_are_its_own() {
-    let world = world(&[&Counting::reader("look")]);
+async fn session_scope_is_private_to_the_session() {
+    let cache_fixture = cache_fixture(&[&CountingTool::reader("look")]);
     for (session, expected) in [("one", "run 0"), ("other", "run 1"), ("one", "run 0")] {
         assert_eq!(
-            text(&world.call_in(session, "look", json!({})).await),
+            text(&cache_fixture.call_in(session, "look", json!({})).await),
             expected
         );
     }
-    world.tools.clear("one");
+    cache_fixture.tools.clear("one");
     assert_eq!(
-        text(&world.call_in("one", "look", json!({})).await),
+        text(&cache_fixture.call_in("one", "look", json!({})).await),
         "run 2"
     );
-    let other = world.call_in("other", "look", json!({})).await;
+    let other = cache_fixture.call_in("other", "look", json!({})).await;
     assert_eq!(
         other.outcome,
         CallOutcome::Hit,
@@ -58,24 +71,32 @@ async fn a_sessions_results_are_its_own() {
 }
 
 #[tokio::test]
-async fn of_very_many_sessions_the_oldest_begin_anew() {
-    let tool = Counting::reader("look");
-    let world = world(&[&tool]);
+async fn oldest_sessions_are_evicted() {
+    let tool = CountingTool::reader("look");
+    let cache_fixture = cache_fixture(&[&tool]);
     for session in 0..300 {
-        world.call_in(&session.to_string(), "look", json!({})).await;
-        world.call_in("busy", "look", json!({})).await;
+        cache_fixture
+            .call_in(&session.to_string(), "look", json!({}))
+            .await;
+        cache_fixture.call_in("busy", "look", json!({})).await;
     }
     assert_eq!(tool.runs(), 301);
     assert_eq!(
-        world.call_in("299", "look", json!({})).await.outcome,
+        cache_fixture
+            .call_in("299", "look", json!({}))
+            .await
+            .outcome,
         CallOutcome::Hit
     );
     assert_eq!(
-        world.call_in("busy", "look", json!({})).await.outcome,
+        cache_fixture
+            .call_in("busy", "look", json!({}))
+            .await
+            .outcome,
         CallOutcome::Hit
     );
     assert_ne!(
-        world.call_in("0", "look", json!({})).await.outcome,
+        cache_fixture.call_in("0", "look", json!({})).await.outcome,
         CallOutcome::Hit
     );
 }
@@ -85,8 +106,8 @@ async fn workspace_scope_is_shared_by_all_sessions_of_the_workspace_only() {
     let clock = clock();
     let home = tempfile::tempdir().unwrap();
     let engine = persistent(&home.path().join("cachalot.db"), &clock);
-    let tool = Counting::reader("look");
-    let one = making(ToolCacheScope::Workspace, &engine, "ada", &clock).of(&[&tool]);
+    let tool = CountingTool::reader("look");
+    let one = cache_fixture_builder(ToolCacheScope::Workspace, &engine, "ada", &clock).of(&[&tool]);
     assert_eq!(ask(&one, &one, "first", "look").await.0, "run 0");
     assert_eq!(
         ask(&one, &one, "second", "look").await,
@@ -95,7 +116,8 @@ async fn workspace_scope_is_shared_by_all_sessions_of_the_workspace_only() {
     one.tools.clear("first");
     // Another process, as it were: its own engine over the same file, another user.
     let again = persistent(&home.path().join("cachalot.db"), &clock);
-    let other = making(ToolCacheScope::Workspace, &again, "bob", &clock).of(&[&tool]);
+    let other =
+        cache_fixture_builder(ToolCacheScope::Workspace, &again, "bob", &clock).of(&[&tool]);
     assert_eq!(
         ask(&other, &one, "third", "look").await,
         ("run 0".into(), CallOutcome::Hit)
@@ -104,46 +126,50 @@ async fn workspace_scope_is_shared_by_all_sessions_of_the_workspace_only() {
 }
 
 #[tokio::test]
-async fn a_user_shares_with_themselves_alone() {
+async fn user_scope_is_private_to_the_user() {
     let clock = clock();
     let engine = in_process(&clock);
-    let tool = Counting::reader("look");
-    let ada = making(ToolCacheScope::User, &engine, "ada", &clock).of(&[&tool]);
-    let bob = making(ToolCacheScope::User, &engine, "bob", &clock).of(&[&tool]);
+    let tool = CountingTool::reader("look");
+    let ada = cache_fixture_builder(ToolCacheScope::User, &engine, "ada", &clock).of(&[&tool]);
+    let bob = cache_fixture_builder(ToolCacheScope::User, &engine, "bob", &clock).of(&[&tool]);
     assert_eq!(ask(&ada, &ada, "first", "look").await.0, "run 0");
     assert_eq!(ask(&ada, &ada, "second", "look").await.1, CallOutcome::Hit);
     assert_eq!(ask(&bob, &ada, "first", "look").await.0, "run 1");
 }
 
 #[tokio::test]
-async fn without_a_persistent_store_the_scope_is_the_session_with_a_notice() {
-    let world = Making::with(shared_by(ToolCacheScope::User)).of(&[&Counting::reader("look")]);
+async fn session_scope_is_used_without_a_persistent_store() {
+    let cache_fixture = CacheFixtureBuilder::with(shared_by(ToolCacheScope::User))
+        .of(&[&CountingTool::reader("look")]);
     assert!(
-        world.said()[0].contains("for their session only"),
+        cache_fixture.said()[0].contains("for their session only"),
         "{:?}",
-        world.said()
+        cache_fixture.said()
     );
-    world.call_in("one", "look", json!({})).await;
+    cache_fixture.call_in("one", "look", json!({})).await;
     assert_ne!(
-        world.call_in("other", "look", json!({})).await.outcome,
+        cache_fixture
+            .call_in("other", "look", json!({}))
+            .await
+            .outcome,
         CallOutcome::Hit
     );
 }
 
 #[tokio::test]
-async fn other_processes_hear_of_writes() {
+async fn writes_invalidate_entries_of_other_processes() {
     let clock = clock();
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("cachalot.db");
-    let reader = Counting::reader("look")
+    let reader = CountingTool::reader("look")
         .cache_class(CacheClass::Ttl(Duration::from_secs(3_600)))
         .touching(|_| Effects::reading(vec![EffectTarget::Path("a".into())]));
-    let writer = Counting::named("write")
+    let writer = CountingTool::named("write")
         .writing()
         .touching(|_| Effects::writing(vec![EffectTarget::Path("a".into())]));
-    let shell = Counting::unknown("shell");
+    let shell = CountingTool::unknown("shell");
     let tools = [&reader, &writer, &shell];
-    let here = making(
+    let here = cache_fixture_builder(
         ToolCacheScope::Workspace,
         &persistent(&path, &clock),
         "u",
@@ -152,7 +178,8 @@ async fn other_processes_hear_of_writes() {
     .of(&tools);
     // Whoever keeps results for a session only tells the shared memory of writes all the same.
     for scope in [ToolCacheScope::Workspace, ToolCacheScope::Session] {
-        let there = making(scope, &persistent(&path, &clock), "u", &clock).of(&tools);
+        let there =
+            cache_fixture_builder(scope, &persistent(&path, &clock), "u", &clock).of(&tools);
         for tool in ["write", "shell"] {
             ask(&here, &here, "s", "look").await;
             assert_eq!(ask(&here, &here, "s", "look").await.1, CallOutcome::Hit);
@@ -167,10 +194,10 @@ async fn other_processes_hear_of_writes() {
 }
 
 #[tokio::test]
-async fn what_is_for_one_user_alone_is_not_shared_by_a_workspace() {
+async fn private_result_is_not_shared_in_the_workspace() {
     let clock = clock();
     let private = || {
-        Counting::named("look")
+        CountingTool::named("look")
             .from("server")
             .doing(|_, _, run| ToolOutput {
                 lifetime: Some(Duration::from_secs(60)),
@@ -183,29 +210,32 @@ async fn what_is_for_one_user_alone_is_not_shared_by_a_workspace() {
         (ToolCacheScope::User, true),
         (ToolCacheScope::Session, true),
     ] {
-        let world = making(scope, &in_process(&clock), "ada", &clock).of(&[&private()]);
-        world.call("look", json!({})).await;
-        let answer = world.call("look", json!({})).await;
+        let cache_fixture =
+            cache_fixture_builder(scope, &in_process(&clock), "ada", &clock).of(&[&private()]);
+        cache_fixture.call("look", json!({})).await;
+        let answer = cache_fixture.call("look", json!({})).await;
         assert_eq!(answer.outcome == CallOutcome::Hit, kept, "{scope:?}");
         assert!(answer.output.private);
     }
 }
 
 #[tokio::test]
-async fn calls_of_other_users_are_not_joined() {
+async fn calls_of_different_users_are_not_coalesced() {
     let clock = clock();
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let tool = Counting::named("look")
+    let tool = CountingTool::named("look")
         .cache_class(CacheClass::Ttl(Duration::from_secs(60)))
         .from("server")
         .gated(&gate);
     let registry = Registry::new(vec![Arc::new(tool.clone()) as Arc<dyn Tool>]).unwrap();
     let engine = in_process(&clock);
-    let world = Arc::new(making(ToolCacheScope::Workspace, &engine, "ada", &clock).over(&registry));
+    let cache_fixture = Arc::new(
+        cache_fixture_builder(ToolCacheScope::Workspace, &engine, "ada", &clock).over(&registry),
+    );
     let asking: Vec<_> = ["one", "other"]
         .map(|session| {
-            let world = Arc::clone(&world);
-            tokio::spawn(async move { world.call_in(session, "look", json!({})).await })
+            let cache_fixture = Arc::clone(&cache_fixture);
+            tokio::spawn(async move { cache_fixture.call_in(session, "look", json!({})).await })
         })
         .into();
     while tool.runs() < 2 {
@@ -218,17 +248,18 @@ async fn calls_of_other_users_are_not_joined() {
 }
 
 #[tokio::test]
-async fn nothing_is_shared_without_a_user() {
+async fn user_scope_without_a_user_name_falls_back_to_the_session() {
     let clock = clock();
     let engine = in_process(&clock);
-    let world = making(ToolCacheScope::User, &engine, " ", &clock).of(&[&Counting::reader("look")]);
+    let cache_fixture = cache_fixture_builder(ToolCacheScope::User, &engine, " ", &clock)
+        .of(&[&CountingTool::reader("look")]);
     assert!(
-        world.said()[0].contains("the user is unknown"),
+        cache_fixture.said()[0].contains("the user is unknown"),
         "{:?}",
-        world.said()
+        cache_fixture.said()
     );
-    world.call_in("one", "look", json!({})).await;
-    let other = world.call_in("other", "look", json!({})).await;
+    cache_fixture.call_in("one", "look", json!({})).await;
+    let other = cache_fixture.call_in("other", "look", json!({})).await;
     assert_ne!(other.outcome, CallOutcome::Hit);
 }
 
@@ -238,12 +269,12 @@ async fn writes_are_announced_to_the_store_even_without_stored_results() {
     use cachalot_core::{Canonical, Spend};
     let clock = clock();
     let engine = in_process(&clock);
-    let writer = Counting::named("remember")
+    let writer = CountingTool::named("remember")
         .writing()
         .touching(|_| Effects::writing(vec![EffectTarget::Named("ltm".into())]));
-    let mut making = Making::with(ToolCacheSettings::default());
-    making.persistent = Some(engine.clone());
-    let world = making.of(&[&writer]);
+    let mut cache_fixture_builder = CacheFixtureBuilder::with(ToolCacheSettings::default());
+    cache_fixture_builder.persistent = Some(engine.clone());
+    let cache_fixture = cache_fixture_builder.of(&[&writer]);
     // Something else that depends on long-term memory: a step of a workflow.
     let input = Canonical::value(&json!(1));
     let call = cache::Call {
@@ -265,6 +296,6 @@ async fn writes_are_announced_to_the_store_even_without_stored_results() {
         }
     };
     assert!(!is_served().await && is_served().await);
-    world.call("remember", json!({})).await;
+    cache_fixture.call("remember", json!({})).await;
     assert!(!is_served().await && is_served().await);
 }

@@ -1,4 +1,4 @@
-//! What a `tools` section may say.
+//! Keys of a `tools` section.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn codes(text: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_default_is_off() {
+fn cache_is_off_by_default() {
     assert_eq!(read("tools: {}"), (ToolCacheSettings::default(), vec![]));
     let settings = ToolCacheSettings::default();
     assert!(!settings.enabled);
@@ -30,7 +30,7 @@ fn the_default_is_off() {
 }
 
 #[test]
-fn yaml_and_json_with_capitals_or_underscores_say_the_same() {
+fn settings_accept_camel_case_and_snake_case() {
     let expected = ToolCacheSettings {
         enabled: true,
         max_size: 64,
@@ -71,7 +71,7 @@ fn yaml_and_json_with_capitals_or_underscores_say_the_same() {
 }
 
 #[test]
-fn the_keys_of_the_source_alone_are_enough() {
+fn original_docker_agent_keys_are_accepted() {
     let (settings, problems) =
         read(r#"{"tools":{"cacheToolResults":true,"cacheToolResultsMaxSize":128}}"#);
     assert!(problems.is_empty());
@@ -85,7 +85,7 @@ fn the_keys_of_the_source_alone_are_enough() {
 }
 
 #[test]
-fn all_problems_are_reported() {
+fn problems_of_settings_are_reported() {
     for (text, code) in [
         ("cacheToolResult: true", "unknown-key"),
         ("cacheToolResults: yes", "wrong-type"),
@@ -123,7 +123,7 @@ fn all_problems_are_reported() {
 }
 
 #[test]
-fn a_misspelt_key_is_helped_with() {
+fn misspelled_key_gets_a_suggestion() {
     let (_, problems) = read("tools:\n  cacheToolResult: true\n");
     let help = problems[0].help.clone().unwrap_or_default();
     assert!(help.contains("cacheToolResults"), "{help}");

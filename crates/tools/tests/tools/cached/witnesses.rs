@@ -1,4 +1,4 @@
-//! What results are built from, passed on to whatever is built from them.
+//! Witnesses of results, passed on to answers that are built from them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,17 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::world::{Counting, Making, World, in_process, on, reads_unknown, text, world};
+use super::cache_fixture::{
+    CacheFixture, CacheFixtureBuilder, CountingTool, cache_fixture, in_process, on, reads_unknown,
+    text,
+};
 
 /// Why it is not known what an answer was built from.
 fn why(answer: &ToolCallResult) -> String {
     answer.witnesses.items().unwrap_err().to_owned()
 }
 
-/// How many lists of witnesses there are, each of them not empty.
+/// The number of non-empty lists of witnesses.
 fn known(answer: &ToolCallResult) -> usize {
     match answer.witnesses.items() {
         Ok(items) => items.len(),
@@ -66,16 +69,17 @@ fn off() -> ToolCacheSettings {
 }
 
 /// Every way to the files of a workspace: with results kept and without, by the registry itself.
-fn with_files(settings: ToolCacheSettings) -> World {
-    let world = Making::with(settings).over(&Registry::new(builtin::files()).unwrap());
-    world.write("a", "one\n");
-    std::fs::create_dir(world.root().join("src")).unwrap();
-    world.write("src/b.rs", "fn b() {}\n");
-    world
+fn with_files(settings: ToolCacheSettings) -> CacheFixture {
+    let cache_fixture =
+        CacheFixtureBuilder::with(settings).over(&Registry::new(builtin::files()).unwrap());
+    cache_fixture.write("a", "one\n");
+    std::fs::create_dir(cache_fixture.root().join("src")).unwrap();
+    cache_fixture.write("src/b.rs", "fn b() {}\n");
+    cache_fixture
 }
 
 #[tokio::test]
-async fn what_read_files_carries_them_however_it_was_answered() {
+async fn file_tools_carry_witnesses_for_runs_and_hits() {
     for settings in [on(), off()] {
         for (tool, arguments, touch) in [
             ("read_file", json!({"path": "a"}), "a"),
@@ -83,30 +87,33 @@ async fn what_read_files_carries_them_however_it_was_answered() {
             ("glob", json!({"pattern": "**/*.rs"}), "src/new.rs"),
             ("list_dir", json!({"path": "src"}), "src/new"),
         ] {
-            let world = with_files(settings.clone());
+            let cache_fixture = with_files(settings.clone());
             for _ in 0..2 {
-                let answer = world.call(tool, arguments.clone()).await;
+                let answer = cache_fixture.call(tool, arguments.clone()).await;
                 assert!(!answer.output.is_error, "{}", text(&answer));
                 assert_eq!(known(&answer), 1, "{tool}");
                 let held = lasts(&answer.witnesses, || {}).await;
                 assert_eq!(held, Ok(CacheStatus::Hit), "{tool} {:?}", answer.outcome);
             }
-            let answer = world.call(tool, arguments).await;
+            let answer = cache_fixture.call(tool, arguments).await;
             assert_eq!(
                 answer.outcome == CallOutcome::Hit,
                 settings.enabled,
                 "{tool}"
             );
-            let after = lasts(&answer.witnesses, || world.write(touch, "fn other() {}")).await;
+            let after = lasts(&answer.witnesses, || {
+                cache_fixture.write(touch, "fn other() {}")
+            })
+            .await;
             assert!(is_changed(after), "{tool}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_plain_registry_carries_them_too() {
+async fn uncached_registry_carries_witnesses() {
     let registry = Registry::new(builtin::files()).unwrap();
-    let world = with_files(off());
+    let cache_fixture = with_files(off());
     let call = cachalot_tools::ToolCall {
         id: "1".to_owned(),
         name: "read_file".to_owned(),
@@ -114,21 +121,21 @@ async fn the_plain_registry_carries_them_too() {
     };
     let prepared = registry.prepare(call);
     let answers = registry
-        .run(vec![prepared], &world.batch("main", &[]))
+        .run(vec![prepared], &cache_fixture.batch("main", &[]))
         .await;
     assert_eq!(known(&answers[0]), 1);
-    let after = lasts(&answers[0].witnesses, || world.write("a", "two")).await;
+    let after = lasts(&answers[0].witnesses, || cache_fixture.write("a", "two")).await;
     assert!(is_changed(after));
 }
 
 #[tokio::test]
-async fn a_follower_carries_the_same_witnesses() {
+async fn followers_carry_the_witnesses_of_the_run() {
     let gate = Arc::new(Semaphore::new(0));
-    let tool = Counting::file_reader("look").gated(&gate);
-    let world = world(&[&tool]);
-    world.write("a", "one");
+    let tool = CountingTool::file_reader("look").gated(&gate);
+    let cache_fixture = cache_fixture(&[&tool]);
+    cache_fixture.write("a", "one");
     let batch = vec![("look", json!({"path": "a"})); 2];
-    let mut running = Box::pin(world.calls(&batch));
+    let mut running = Box::pin(cache_fixture.calls(&batch));
     while tool.runs() == 0 {
         assert!((&mut running).now_or_never().is_none());
     }
@@ -137,47 +144,48 @@ async fn a_follower_carries_the_same_witnesses() {
     assert_eq!(answers[1].outcome, CallOutcome::Coalesced);
     for answer in &answers {
         assert_eq!(known(answer), 1);
-        let after = lasts(&answer.witnesses, || world.write("a", "two")).await;
+        let after = lasts(&answer.witnesses, || cache_fixture.write("a", "two")).await;
         assert!(is_changed(after), "{:?}", answer.outcome);
-        world.write("a", "one");
+        cache_fixture.write("a", "one");
     }
 }
 
 #[tokio::test]
-async fn a_marker_carries_what_the_result_was_built_from() {
+async fn note_carries_the_witnesses_of_its_result() {
     let settings = ToolCacheSettings {
         delivery: RepeatDelivery::Marker,
         ..on()
     };
-    let world = Making::with(settings).of(&[&Counting::file_reader("look")]);
-    world.write("a", &"long ".repeat(1_000));
+    let cache_fixture =
+        CacheFixtureBuilder::with(settings).of(&[&CountingTool::file_reader("look")]);
+    cache_fixture.write("a", &"long ".repeat(1_000));
     let arguments = json!({"path": "a"});
-    world
+    cache_fixture
         .calls_in("main", &[], &[("look", arguments.clone())])
         .await;
-    let answer = world
+    let answer = cache_fixture
         .calls_in("main", &["call-0"], &[("look", arguments)])
         .await
         .remove(0);
     assert!(text(&answer).contains("unchanged"), "{}", text(&answer));
     assert_eq!(known(&answer), 1);
-    let after = lasts(&answer.witnesses, || world.write("a", "short")).await;
+    let after = lasts(&answer.witnesses, || cache_fixture.write("a", "short")).await;
     assert!(is_changed(after));
 }
 
-/// What a tool answers with results kept, and without.
-async fn both(tool: &Counting) -> [ToolCallResult; 2] {
+/// The results of a tool with the cache and without it.
+async fn both(tool: &CountingTool) -> [ToolCallResult; 2] {
     let call = |settings: ToolCacheSettings| async {
-        let world = Making::with(settings).of(&[tool]);
-        world.write("a", "one");
-        world.call("look", json!({"path": "a"})).await
+        let cache_fixture = CacheFixtureBuilder::with(settings).of(&[tool]);
+        cache_fixture.write("a", "one");
+        cache_fixture.call("look", json!({"path": "a"})).await
     };
     [call(on()).await, call(off()).await]
 }
 
 #[tokio::test]
-async fn what_always_answers_the_same_is_built_from_nothing() {
-    let tool = Counting::named("look").cache_class(CacheClass::Immutable);
+async fn immutable_result_has_empty_witnesses() {
+    let tool = CountingTool::named("look").cache_class(CacheClass::Immutable);
     for answer in both(&tool).await {
         assert_eq!(known(&answer), 0);
         assert_eq!(lasts(&answer.witnesses, || {}).await, Ok(CacheStatus::Hit));
@@ -185,7 +193,7 @@ async fn what_always_answers_the_same_is_built_from_nothing() {
 }
 
 #[tokio::test]
-async fn dependencies_are_unknown_without_a_declaration() {
+async fn result_without_declared_dependencies_has_unknown_witnesses() {
     let named = |_: &_| Effects::reading(vec![EffectTarget::Named("memory".into())]);
     let for_a_minute = |_: &_, _: &_, _| ToolOutput {
         lifetime: Some(Duration::from_secs(60)),
@@ -201,28 +209,40 @@ async fn dependencies_are_unknown_without_a_declaration() {
     };
     let a_file = |_: &_| Effects::reading(vec![EffectTarget::Path("a".into())]);
     for (tool, expected) in [
-        (Counting::unknown("look"), "may have changed"),
-        (Counting::reader("look").writing(), "may have changed"),
+        (CountingTool::unknown("look"), "may have changed"),
+        (CountingTool::reader("look").writing(), "may have changed"),
         (
-            Counting::reader("look").touching(writes),
+            CountingTool::reader("look").touching(writes),
             "may have changed",
         ),
-        (Counting::reader("look").from("server"), "MCP server"),
-        (Counting::named("look"), "not declared as reusable"),
+        (CountingTool::reader("look").from("server"), "MCP server"),
+        (CountingTool::named("look"), "not declared as reusable"),
         (
-            Counting::named("look").cache_class(CacheClass::Ttl(Duration::from_secs(9))),
+            CountingTool::named("look").cache_class(CacheClass::Ttl(Duration::from_secs(9))),
             "for a time only",
         ),
-        (Counting::reader("look").touching(named), "something else"),
         (
-            Counting::reader("look").touching(|_| reads_unknown()),
+            CountingTool::reader("look").touching(named),
+            "something else",
+        ),
+        (
+            CountingTool::reader("look").touching(|_| reads_unknown()),
             "not known what it read",
         ),
-        (Counting::reader("look").touching(a_file), "noted nothing"),
-        (Counting::reader("look").doing(for_a_minute), "for a time"),
-        (Counting::reader("look").doing(private), "this user alone"),
         (
-            Counting::reader("look").doing(|_, _, _| ToolOutput::error("no")),
+            CountingTool::reader("look").touching(a_file),
+            "noted nothing",
+        ),
+        (
+            CountingTool::reader("look").doing(for_a_minute),
+            "for a time",
+        ),
+        (
+            CountingTool::reader("look").doing(private),
+            "this user alone",
+        ),
+        (
+            CountingTool::reader("look").doing(|_, _, _| ToolOutput::error("no")),
             "failed",
         ),
     ] {
@@ -234,37 +254,38 @@ async fn dependencies_are_unknown_without_a_declaration() {
 }
 
 #[tokio::test]
-async fn a_time_that_the_user_states_is_not_made_longer_by_what_is_built_from_the_result() {
+async fn configured_ttl_bounds_entries_built_from_the_result() {
     for tool in [
-        Counting::file_reader("look"),
-        Counting::named("look").cache_class(CacheClass::Immutable),
+        CountingTool::file_reader("look"),
+        CountingTool::named("look").cache_class(CacheClass::Immutable),
     ] {
         let settings = ToolCacheSettings {
             ttl: [("look".to_owned(), Duration::from_secs(60))].into(),
             ..on()
         };
-        let world = Making::with(settings).of(&[&tool]);
-        world.write("a", "one");
+        let cache_fixture = CacheFixtureBuilder::with(settings).of(&[&tool]);
+        cache_fixture.write("a", "one");
         for _ in 0..2 {
-            let answer = world.call("look", json!({"path": "a"})).await;
+            let answer = cache_fixture.call("look", json!({"path": "a"})).await;
             assert!(why(&answer).contains("for a time only"));
         }
     }
 }
 
 #[tokio::test]
-async fn of_what_did_not_run_nothing_is_known() {
+async fn refused_call_has_unknown_witnesses() {
     for settings in [on(), off()] {
-        let world = Making::with(settings).of(&[&Counting::reader("look")]);
-        let answer = world.call("lok", json!({})).await;
+        let cache_fixture =
+            CacheFixtureBuilder::with(settings).of(&[&CountingTool::reader("look")]);
+        let answer = cache_fixture.call("lok", json!({})).await;
         assert_eq!(answer.outcome, CallOutcome::Refused);
         assert!(why(&answer).contains("did not run"));
     }
 }
 
 #[tokio::test]
-async fn what_moved_while_it_was_read_is_unknown() {
-    let tool = Counting::file_reader("look").doing(|_, context, _| {
+async fn incomplete_witness_is_unknown() {
+    let tool = CountingTool::file_reader("look").doing(|_, context, _| {
         context
             .witness
             .mark_incomplete("a changed while it was read");
@@ -276,7 +297,7 @@ async fn what_moved_while_it_was_read_is_unknown() {
 }
 
 #[test]
-fn of_the_tools_for_files_those_that_read_are_vouched_for() {
+fn only_reading_file_tools_are_validated() {
     let is_vouched_for = |tool: &&Arc<dyn Tool>| {
         let metadata = tool.metadata();
         metadata.read_only
@@ -294,9 +315,9 @@ fn of_the_tools_for_files_those_that_read_are_vouched_for() {
 
 /// A search under other rules is another search, also where its result was kept.
 #[tokio::test]
-async fn a_search_is_not_served_under_other_rules() {
-    let world = with_files(on());
-    world.write(".env", "fn secret() {}\n");
+async fn search_result_is_not_served_after_a_permission_rule_change() {
+    let cache_fixture = with_files(on());
+    cache_fixture.write(".env", "fn secret() {}\n");
     for (tool, arguments) in [
         ("grep", json!({"pattern": "fn", "hidden": true})),
         ("glob", json!({"pattern": "*", "hidden": true})),
@@ -306,22 +327,25 @@ async fn a_search_is_not_served_under_other_rules() {
             let text = text(answer);
             text.contains(".env")
         };
-        let free = world.batch("main", &[]);
-        let mut bound = world.batch("main", &[]);
+        let free = cache_fixture.batch("main", &[]);
+        let mut bound = cache_fixture.batch("main", &[]);
         bound.context.rules = crate::files::denied::rules("deny: ['*:path=**/.env']");
         for _ in 0..2 {
-            let answer = world
+            let answer = cache_fixture
                 .run(&free, &[(tool, arguments.clone())])
                 .await
                 .remove(0);
             assert!(is_open(&answer), "{tool}");
-            let answer = world
+            let answer = cache_fixture
                 .run(&bound, &[(tool, arguments.clone())])
                 .await
                 .remove(0);
             assert!(!is_open(&answer), "{tool} {:?}", answer.outcome);
         }
-        let answer = world.run(&bound, &[(tool, arguments)]).await.remove(0);
+        let answer = cache_fixture
+            .run(&bound, &[(tool, arguments)])
+            .await
+            .remove(0);
         assert_eq!(answer.outcome, CallOutcome::Hit, "{tool}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is written makes unservable what was read of it, and nothing else.
+//! A write invalidates the results that read it, and no others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,13 @@ use cachalot_tools::{CallOutcome, ToolOutput};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::world::{Counting, Making, World, note, on, reads_unknown, text, world};
+use super::cache_fixture::{
+    CacheFixture, CacheFixtureBuilder, CountingTool, cache_fixture, note, on, reads_unknown, text,
+};
 
 /// A tool whose results depend on a file that no witness tells of: only what is announced counts.
-fn blind(name: &str, reads: Vec<EffectTarget>) -> Counting {
-    Counting::reader(name)
+fn blind(name: &str, reads: Vec<EffectTarget>) -> CountingTool {
+    CountingTool::reader(name)
         .cache_class(cachalot_tools::CacheClass::Ttl(Duration::from_secs(3_600)))
         .touching(move |_| Effects::reading(reads.clone()))
 }
@@ -33,12 +35,12 @@ fn named(name: &str) -> EffectTarget {
     EffectTarget::Named(name.into())
 }
 
-async fn is_hit(world: &World, tool: &str) -> bool {
-    world.call(tool, json!({})).await.outcome == CallOutcome::Hit
+async fn is_hit(cache_fixture: &CacheFixture, tool: &str) -> bool {
+    cache_fixture.call(tool, json!({})).await.outcome == CallOutcome::Hit
 }
 
 #[tokio::test]
-async fn a_write_makes_unservable_exactly_what_read_it() {
+async fn write_invalidates_exactly_the_results_that_read_it() {
     let readers = [
         blind("reads_a", vec![path("src/a")]),
         blind("reads_b", vec![path("src/b")]),
@@ -49,26 +51,28 @@ async fn a_write_makes_unservable_exactly_what_read_it() {
         blind("greps_doc", vec![tree("doc")]),
         blind("reads_name", vec![named("n")]),
         blind("reads_nothing", vec![]),
-        Counting::reader("reads_unknown")
+        CountingTool::reader("reads_unknown")
             .touching(|_| reads_unknown())
             .doing(|_, context, _| {
                 note(context, "absent");
                 ToolOutput::text("unknown")
             }),
     ];
-    let writer = Counting::named("write").writing().touching(|arguments| {
-        let what = arguments["what"].as_str().unwrap();
-        Effects::writing(vec![match what.strip_prefix("name:") {
-            Some(name) => named(name),
-            None => path(what),
-        }])
-    });
-    let shell = Counting::unknown("shell");
-    let mut tools: Vec<&Counting> = readers.iter().collect();
+    let writer = CountingTool::named("write")
+        .writing()
+        .touching(|arguments| {
+            let what = arguments["what"].as_str().unwrap();
+            Effects::writing(vec![match what.strip_prefix("name:") {
+                Some(name) => named(name),
+                None => path(what),
+            }])
+        });
+    let shell = CountingTool::unknown("shell");
+    let mut tools: Vec<&CountingTool> = readers.iter().collect();
     tools.extend([&writer, &shell]);
-    let world = world(&tools);
+    let cache_fixture = cache_fixture(&tools);
     for directory in ["src", "doc"] {
-        std::fs::create_dir(world.root().join(directory)).unwrap();
+        std::fs::create_dir(cache_fixture.root().join(directory)).unwrap();
     }
     let all = [
         "reads_a",
@@ -113,17 +117,17 @@ async fn a_write_makes_unservable_exactly_what_read_it() {
         ("", all.to_vec()),
     ] {
         for tool in all {
-            is_hit(&world, tool).await;
-            assert!(is_hit(&world, tool).await, "{tool} before {what}");
+            is_hit(&cache_fixture, tool).await;
+            assert!(is_hit(&cache_fixture, tool).await, "{tool} before {what}");
         }
         if what.is_empty() {
-            world.call("shell", json!({})).await;
+            cache_fixture.call("shell", json!({})).await;
         } else {
-            world.call("write", json!({ "what": what })).await;
+            cache_fixture.call("write", json!({ "what": what })).await;
         }
         for tool in all {
             assert_eq!(
-                !is_hit(&world, tool).await,
+                !is_hit(&cache_fixture, tool).await,
                 unservable.contains(&tool),
                 "{tool} after {what}"
             );
@@ -132,48 +136,53 @@ async fn a_write_makes_unservable_exactly_what_read_it() {
 }
 
 #[tokio::test]
-async fn the_reason_of_a_run_is_reported() {
-    let world = world(&[
+async fn reason_of_a_rerun_is_reported() {
+    let cache_fixture = cache_fixture(&[
         &blind("look", vec![path("a")]),
-        &Counting::file_writer("write"),
-        &Counting::unknown("shell"),
+        &CountingTool::file_writer("write"),
+        &CountingTool::unknown("shell"),
     ]);
-    let why = async || match world.call("look", json!({})).await.outcome {
+    let why = async || match cache_fixture.call("look", json!({})).await.outcome {
         CallOutcome::Ran(why) => why.unwrap(),
         other => panic!("{other:?}"),
     };
-    let root = world.root().display().to_string();
+    let root = cache_fixture.root().display().to_string();
     assert_eq!(why().await, "not in the cache");
-    world.call("write", json!({"path": "a", "text": ""})).await;
+    cache_fixture
+        .call("write", json!({"path": "a", "text": ""}))
+        .await;
     assert_eq!(
         why().await,
         format!("entries:{root}/a was written to since")
     );
-    world.call("shell", json!({})).await;
+    cache_fixture.call("shell", json!({})).await;
     let said = why().await;
     assert!(
         said.contains(&root) && said.contains("was written to since"),
         "{said}"
     );
-    let counters = &world.tools.counters("main")["look"];
+    let counters = &cache_fixture.tools.counters("main")["look"];
     assert_eq!((counters.invalidated, counters.stale_prevented), (2, 2));
 }
 
 #[tokio::test]
-async fn sessions_see_each_others_writes() {
+async fn write_in_one_session_invalidates_others() {
     let write_notifier = WriteNotifier::new();
     let (reader, writer) = (
         blind("look", vec![path("a")]),
-        Counting::file_writer("write"),
+        CountingTool::file_writer("write"),
     );
-    let making = |settings: ToolCacheSettings| {
-        let mut making = Making::with(settings);
-        making.write_notifier = write_notifier.clone();
-        making
+    let cache_fixture_builder = |settings: ToolCacheSettings| {
+        let mut cache_fixture_builder = CacheFixtureBuilder::with(settings);
+        cache_fixture_builder.write_notifier = write_notifier.clone();
+        cache_fixture_builder
     };
     // A layer of its own, say of a sub-agent; and one that keeps nothing.
-    let here = making(on()).of(&[&reader, &writer]);
-    for there in [making(on()), making(ToolCacheSettings::default())] {
+    let here = cache_fixture_builder(on()).of(&[&reader, &writer]);
+    for there in [
+        cache_fixture_builder(on()),
+        cache_fixture_builder(ToolCacheSettings::default()),
+    ] {
         let there = there.of(&[&reader, &writer]);
         let batch = there.batch_in(&here.root(), "other", &[]);
         here.call("look", json!({})).await;
@@ -195,23 +204,23 @@ async fn sessions_see_each_others_writes() {
 }
 
 #[tokio::test]
-async fn other_workspaces_are_left_alone_except_those_around_and_inside() {
+async fn write_invalidates_enclosing_and_nested_workspaces_only() {
     let write_notifier = WriteNotifier::new();
     let tools = [
         blind("look", vec![path("a")]),
         blind("search", vec![tree(".")]),
-        Counting::unknown("shell"),
+        CountingTool::unknown("shell"),
     ];
-    let mut making = Making::with(on());
-    making.write_notifier = write_notifier;
-    let world = making.of(&[&tools[0], &tools[1], &tools[2]]);
-    let root = world.root();
+    let mut cache_fixture_builder = CacheFixtureBuilder::with(on());
+    cache_fixture_builder.write_notifier = write_notifier;
+    let cache_fixture = cache_fixture_builder.of(&[&tools[0], &tools[1], &tools[2]]);
+    let root = cache_fixture.root();
     for directory in ["one/in", "other"] {
         std::fs::create_dir_all(root.join(directory)).unwrap();
     }
     let call = async |at: &str, tool: &str| {
-        let batch = world.batch_in(&root.join(at), at, &[]);
-        world
+        let batch = cache_fixture.batch_in(&root.join(at), at, &[]);
+        cache_fixture
             .run(&batch, &[(tool, json!({}))])
             .await
             .remove(0)
@@ -236,14 +245,14 @@ async fn other_workspaces_are_left_alone_except_those_around_and_inside() {
 }
 
 #[tokio::test]
-async fn a_read_during_a_write_is_neither_kept_nor_joined() {
+async fn read_during_a_write_is_neither_stored_nor_coalesced() {
     let reading = Arc::new(Semaphore::new(0));
     let reader = blind("look", vec![path("a")]).gated(&reading);
-    let writer = Counting::file_writer("write");
-    let world = Arc::new(world(&[&reader, &writer]));
+    let writer = CountingTool::file_writer("write");
+    let cache_fixture = Arc::new(cache_fixture(&[&reader, &writer]));
     let look = || {
-        let world = Arc::clone(&world);
-        tokio::spawn(async move { world.call("look", json!({})).await })
+        let cache_fixture = Arc::clone(&cache_fixture);
+        tokio::spawn(async move { cache_fixture.call("look", json!({})).await })
     };
     let until = async |runs: usize| {
         while reader.runs() < runs {
@@ -253,7 +262,7 @@ async fn a_read_during_a_write_is_neither_kept_nor_joined() {
     // It began before the write, and ends after it.
     let before = look();
     until(1).await;
-    world
+    cache_fixture
         .call_in("other", "write", json!({"path": "a", "text": "x"}))
         .await;
     let after = look();
@@ -268,12 +277,12 @@ async fn a_read_during_a_write_is_neither_kept_nor_joined() {
         matches!(after.outcome, CallOutcome::Ran(_)),
         "it did not join"
     );
-    let answer = world.call("look", json!({})).await;
+    let answer = cache_fixture.call("look", json!({})).await;
     assert_eq!(
         (text(&answer).as_str(), answer.outcome),
         ("run 1", CallOutcome::Hit)
     );
-    let counters = &world.tools.counters("main")["look"];
+    let counters = &cache_fixture.tools.counters("main")["look"];
     assert_eq!(
         counters.not_kept["what it read was written to meanwhile"],
         1
@@ -281,62 +290,74 @@ async fn a_read_during_a_write_is_neither_kept_nor_joined() {
 }
 
 #[tokio::test]
-async fn while_something_is_written_nothing_of_it_is_served_by_anybody() {
+async fn results_are_not_served_to_any_session_during_a_write() {
     let writing = Arc::new(Semaphore::new(0));
     let reader = blind("look", vec![path("a")]);
-    let writer = Counting::file_writer("write").gated(&writing);
-    let world = Arc::new(world(&[&reader, &writer]));
-    world.call("look", json!({})).await;
-    assert!(is_hit(&world, "look").await);
+    let writer = CountingTool::file_writer("write").gated(&writing);
+    let cache_fixture = Arc::new(cache_fixture(&[&reader, &writer]));
+    cache_fixture.call("look", json!({})).await;
+    assert!(is_hit(&cache_fixture, "look").await);
     let write = {
-        let world = Arc::clone(&world);
+        let cache_fixture = Arc::clone(&cache_fixture);
         let call = json!({"path": "a", "text": "x"});
-        tokio::spawn(async move { world.call_in("other", "write", call).await })
+        tokio::spawn(async move { cache_fixture.call_in("other", "write", call).await })
     };
     while writer.runs() == 0 {
         tokio::task::yield_now().await;
     }
     for _ in 0..2 {
-        assert!(!is_hit(&world, "look").await, "neither served nor kept");
+        assert!(
+            !is_hit(&cache_fixture, "look").await,
+            "neither served nor kept"
+        );
     }
     // A session that begins in the middle of it knows of it, too.
     for _ in 0..2 {
-        let outcome = world.call_in("late", "look", json!({})).await.outcome;
+        let outcome = cache_fixture
+            .call_in("late", "look", json!({}))
+            .await
+            .outcome;
         assert!(matches!(outcome, CallOutcome::Ran(Some(_))), "{outcome:?}");
     }
     writing.add_permits(1);
     write.await.unwrap();
     for session in ["main", "late"] {
         assert_ne!(
-            world.call_in(session, "look", json!({})).await.outcome,
+            cache_fixture
+                .call_in(session, "look", json!({}))
+                .await
+                .outcome,
             CallOutcome::Hit
         );
         assert_eq!(
-            world.call_in(session, "look", json!({})).await.outcome,
+            cache_fixture
+                .call_in(session, "look", json!({}))
+                .await
+                .outcome,
             CallOutcome::Hit
         );
     }
 }
 
 #[tokio::test]
-async fn a_write_that_is_cut_short_counts() {
+async fn cancelled_write_invalidates() {
     let never = Arc::new(Semaphore::new(0));
     let reader = blind("look", vec![path("a")]);
-    let writer = Counting::file_writer("write").gated(&never);
-    let world = world(&[&reader, &writer]);
-    world.call("look", json!({})).await;
+    let writer = CountingTool::file_writer("write").gated(&never);
+    let cache_fixture = cache_fixture(&[&reader, &writer]);
+    cache_fixture.call("look", json!({})).await;
     let call = [("write", json!({"path": "a", "text": "half"}))];
     {
-        let mut writing = Box::pin(world.calls(&call));
+        let mut writing = Box::pin(cache_fixture.calls(&call));
         while writer.runs() == 0 {
             assert!(futures_util::poll!(&mut writing).is_pending());
         }
     }
-    let answer = world.call("look", json!({})).await;
+    let answer = cache_fixture.call("look", json!({})).await;
     assert!(matches!(answer.outcome, CallOutcome::Ran(_)));
-    // Once everybody knows, results are kept again.
+    // After the announcement, results are stored again.
     let until = std::time::Instant::now() + Duration::from_secs(10);
-    while !is_hit(&world, "look").await {
+    while !is_hit(&cache_fixture, "look").await {
         assert!(
             std::time::Instant::now() < until,
             "it stays blocked for ever"
@@ -346,22 +367,22 @@ async fn a_write_that_is_cut_short_counts() {
 }
 
 #[tokio::test]
-async fn a_tool_that_breaks_down_while_it_writes_counts() {
+async fn panicking_write_invalidates() {
     let reader = blind("look", vec![path("a")]);
-    let writer = Counting::file_writer("write").doing(|_, _, _| panic!("half-way"));
-    let world = world(&[&reader, &writer]);
-    world.call("look", json!({})).await;
-    let answer = world.call("write", json!({"path": "a"})).await;
+    let writer = CountingTool::file_writer("write").doing(|_, _, _| panic!("half-way"));
+    let cache_fixture = cache_fixture(&[&reader, &writer]);
+    cache_fixture.call("look", json!({})).await;
+    let answer = cache_fixture.call("write", json!({"path": "a"})).await;
     assert!(answer.output.is_error);
-    assert!(!is_hit(&world, "look").await);
-    assert!(is_hit(&world, "look").await);
+    assert!(!is_hit(&cache_fixture, "look").await);
+    assert!(is_hit(&cache_fixture, "look").await);
 }
 
 #[tokio::test]
-async fn calls_of_a_batch_see_what_was_written_before_them() {
-    let world = world(&[
-        &Counting::file_reader("look"),
-        &Counting::file_writer("write"),
+async fn calls_of_a_batch_see_earlier_writes() {
+    let cache_fixture = cache_fixture(&[
+        &CountingTool::file_reader("look"),
+        &CountingTool::file_writer("write"),
     ]);
     let look = ("look", json!({"path": "a"}));
     let write = |text: &str| ("write", json!({"path": "a", "text": text}));
@@ -375,7 +396,7 @@ async fn calls_of_a_batch_see_what_was_written_before_them() {
         look.clone(),
         look,
     ];
-    let answers = world.calls(&batch).await;
+    let answers = cache_fixture.calls(&batch).await;
     let texts: Vec<String> = answers.iter().map(text).collect();
     assert_eq!(
         texts,

@@ -6,15 +6,15 @@ use super::random::Random;
 use super::tree::{DIRECTORIES, FILES, LIBRARY, Tree, text};
 
 /// A call: a tool and its arguments.
-pub(super) type Asked = (&'static str, Value);
+pub(super) type ToolRequest = (&'static str, Value);
 
-/// Whether it only reads: it is asked of both toolboxes.
+/// Returns whether a call only reads, so that both toolboxes run it.
 pub(super) fn is_reader(tool: &str) -> bool {
     ["read_file", "list_dir", "glob", "grep"].contains(&tool)
 }
 
-/// What may be asked, what is asked often first.
-pub(super) fn readers() -> Vec<Asked> {
+/// Possible requests, frequent ones first.
+pub(super) fn readers() -> Vec<ToolRequest> {
     let mut all = Vec::new();
     for (index, file) in FILES.iter().enumerate() {
         all.push(("read_file", json!({ "path": file })));
@@ -60,7 +60,7 @@ pub(super) fn readers() -> Vec<Asked> {
 }
 
 /// Something that writes, or may.
-pub(super) fn writer(random: &mut Random, tree: &Tree) -> Asked {
+pub(super) fn writer(random: &mut Random, tree: &Tree) -> ToolRequest {
     let file = *random.favour(&FILES);
     match random.below(20) {
         0..=5 => ("write_file", json!({"path": file, "content": text(random)})),
@@ -70,7 +70,7 @@ pub(super) fn writer(random: &mut Random, tree: &Tree) -> Asked {
     }
 }
 
-fn edit(random: &mut Random, tree: &Tree, file: &str) -> Asked {
+fn edit(random: &mut Random, tree: &Tree, file: &str) -> ToolRequest {
     let old = tree.text_of(file).unwrap_or_default();
     let line = old.lines().next().unwrap_or("nothing").to_owned();
     let new = text(random);

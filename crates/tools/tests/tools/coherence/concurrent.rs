@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::random::Random;
 use super::{from_environment, registry};
-use crate::cached::world::{Making, World, on, text};
+use crate::cached::cache_fixture::{CacheFixture, CacheFixtureBuilder, on, text};
 
 /// Files, each with a writer of its own, which counts up in it.
 const FILES: usize = 6;
 
-/// What is known of a file.
+/// The versions of a file.
 #[derive(Default)]
 struct Versions {
     /// The last version whose writing has begun.
@@ -24,9 +24,9 @@ struct Versions {
     ended: AtomicU64,
 }
 
-struct Field {
+struct ConcurrentFiles {
     /// Two layers over the same files.
-    layers: [World; 2],
+    layers: [CacheFixture; 2],
     home: tempfile::TempDir,
     versions: Vec<Versions>,
     over: AtomicBool,
@@ -53,13 +53,13 @@ fn shown(text: &str) -> Vec<(usize, u64)> {
         .collect()
 }
 
-impl Field {
+impl ConcurrentFiles {
     fn new() -> Arc<Self> {
         let write_notifier = WriteNotifier::new();
         let layers = [(); 2].map(|()| {
-            let mut making = Making::with(on());
-            making.write_notifier = write_notifier.clone();
-            making.over(&registry())
+            let mut cache_fixture_builder = CacheFixtureBuilder::with(on());
+            cache_fixture_builder.write_notifier = write_notifier.clone();
+            cache_fixture_builder.over(&registry())
         });
         let home = tempfile::tempdir().unwrap();
         for directory in ["dir0", "dir1"] {
@@ -83,18 +83,22 @@ impl Field {
         tool: &str,
         arguments: &Value,
     ) -> ToolCallResult {
-        let world = &self.layers[layer];
-        let batch = world.batch_in(self.home.path(), session, &[]);
+        let cache_fixture = &self.layers[layer];
+        let batch = cache_fixture.batch_in(self.home.path(), session, &[]);
         let call = ToolCall {
             id: "id".into(),
             name: tool.into(),
             arguments: arguments.to_string(),
         };
-        let prepared = world.tools.prepare(call);
-        world.tools.run(vec![prepared], &batch).await.remove(0)
+        let prepared = cache_fixture.tools.prepare(call);
+        cache_fixture
+            .tools
+            .run(vec![prepared], &batch)
+            .await
+            .remove(0)
     }
 
-    /// Counts up in a file until everybody has read enough: by a tool, or from outside.
+    /// Increments the version of a file until all readers are done: by a tool, or from outside.
     async fn write(self: Arc<Self>, file: usize) {
         let mut random = Random::new(file as u64);
         for version in 1.. {
@@ -182,22 +186,22 @@ impl Field {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn whatever_is_answered_was_true_meanwhile() {
+async fn every_answer_was_current_at_some_time_of_its_call() {
     let steps =
         from_environment("CACHALOT_TEST_STEPS").map_or(super::STEPS, |steps| steps as usize);
-    let field = Field::new();
+    let concurrent_files = ConcurrentFiles::new();
     let writing: Vec<_> = (0..FILES)
-        .map(|file| tokio::spawn(Arc::clone(&field).write(file)))
+        .map(|file| tokio::spawn(Arc::clone(&concurrent_files).write(file)))
         .collect();
     let reads = (steps / 50).max(200);
     let reading: Vec<_> = (0..6)
-        .map(|reader| tokio::spawn(Arc::clone(&field).read(reader, reads)))
+        .map(|reader| tokio::spawn(Arc::clone(&concurrent_files).read(reader, reads)))
         .collect();
     let mut answered = 0;
     for one in reading {
         answered += one.await.unwrap();
     }
-    field.over.store(true, Ordering::SeqCst);
+    concurrent_files.over.store(true, Ordering::SeqCst);
     for one in writing {
         one.await.unwrap();
     }

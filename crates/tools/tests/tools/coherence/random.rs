@@ -22,7 +22,7 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    /// Whether something happens that happens so many times in a thousand.
+    /// Returns true with a probability in thousandths.
     pub(super) fn permille(&mut self, times: usize) -> bool {
         self.below(1_000) < times
     }

@@ -102,7 +102,7 @@ impl Tree {
             11 => ("truncate", fs::write(&path, "")),
             12 => {
                 let to = *random.pick(&FILES);
-                return self.told(
+                return self.reported(
                     &format!("rename {file} to {to}"),
                     rename(&path, &self.path(to)),
                 );
@@ -112,7 +112,7 @@ impl Tree {
             15..=17 => return self.disturb_directory(random),
             _ => ("copy the content of another", self.copy(&path, random)),
         };
-        self.told(&format!("{what} {file}"), done)
+        self.reported(&format!("{what} {file}"), done)
     }
 
     /// A file that has not been touched for long changes as little as possible.
@@ -128,7 +128,7 @@ impl Tree {
             3 => ("save like an editor", self.save(&path, random)),
             _ => ("touch", touch(&path)),
         };
-        self.told(&format!("{what} {file}"), done)
+        self.reported(&format!("{what} {file}"), done)
     }
 
     fn disturb_directory(&self, random: &mut Random) -> String {
@@ -139,7 +139,7 @@ impl Tree {
             2 => ("remove, if it is empty,", fs::remove_dir(&path)),
             3 => {
                 let to = *random.pick(&DIRECTORIES);
-                return self.told(
+                return self.reported(
                     &format!("rename {directory} to {to}"),
                     rename(&path, &self.path(to)),
                 );
@@ -150,7 +150,7 @@ impl Tree {
                 ("rename there and back", done)
             }
         };
-        self.told(&format!("{what} {directory}"), done)
+        self.reported(&format!("{what} {directory}"), done)
     }
 
     /// A symbolic link, to a file, a directory, nothing, or out of the tree, in place of whatever is there.
@@ -181,14 +181,14 @@ impl Tree {
         let beside = path.with_extension("beside");
         let done = symlink(&target, &beside).and_then(|()| rename(&beside, &path));
         let _ = fs::remove_file(&beside);
-        self.told(&format!("link {link} to {}", target.display()), done)
+        self.reported(&format!("link {link} to {}", target.display()), done)
     }
 
     /// Two names for one file: what is written under one shows under the other.
     fn hard_link(&self, random: &mut Random) -> String {
         let (from, to) = (*random.pick(&FILES), *random.pick(&FILES));
         let _ = fs::remove_file(self.path(to));
-        self.told(
+        self.reported(
             &format!("hard link {from} as {to}"),
             fs::hard_link(self.path(from), self.path(to)),
         )
@@ -211,7 +211,7 @@ impl Tree {
         fs::read(other).and_then(|bytes| fs::write(path, bytes))
     }
 
-    fn told(&self, what: &str, done: std::io::Result<()>) -> String {
+    fn reported(&self, what: &str, done: std::io::Result<()>) -> String {
         match done {
             Ok(()) => format!("outside: {what}"),
             Err(error) => format!("outside: {what} ({error})"),

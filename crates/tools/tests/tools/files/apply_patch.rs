@@ -1,7 +1,7 @@
 use cachalot_tools::builtin::files::patch::{Action, Mark, Patch};
 use serde_json::json;
 
-use crate::workshop::Workshop;
+use crate::tool_fixture::ToolFixture;
 
 fn patch(body: &str) -> serde_json::Value {
     json!({"patch": format!("*** Begin Patch\n{body}\n*** End Patch\n")})
@@ -10,13 +10,13 @@ fn patch(body: &str) -> serde_json::Value {
 const PROGRAM: &str = "class A:\n    def one(self):\n        return 1\n\nclass B:\n    def one(self):\n        return 1\n";
 
 #[tokio::test]
-async fn files_are_changed_added_moved_and_deleted_at_once() {
-    let workshop = Workshop::holding(&[
+async fn patch_updates_adds_moves_and_deletes_files() {
+    let tool_fixture = ToolFixture::holding(&[
         ("main.py", PROGRAM),
         ("old.txt", "gone\n"),
         ("here.txt", "a\nb\nc\n"),
     ]);
-    let said = workshop
+    let said = tool_fixture
         .done(
             "apply_patch",
             patch(
@@ -29,37 +29,37 @@ async fn files_are_changed_added_moved_and_deleted_at_once() {
         "updated `main.py` (+1 -1), at line 7\nadded `new/notes.txt` (3 lines)\ndeleted `old.txt`\nmoved `here.txt` to `there/now.txt` (+1 -1), at line 2\n"
     );
     assert_eq!(
-        workshop.read("main.py"),
+        tool_fixture.read("main.py"),
         PROGRAM.replacen(
             "class B:\n    def one(self):\n        return 1",
             "class B:\n    def one(self):\n        return 2",
             1
         )
     );
-    assert_eq!(workshop.read("new/notes.txt"), "one\n\nthree\n");
-    assert_eq!(workshop.read("there/now.txt"), "a\nB\nc\n");
-    assert!(!workshop.is_there("old.txt") && !workshop.is_there("here.txt"));
-    assert_eq!(workshop.tree().len(), 5, "{:?}", workshop.tree());
+    assert_eq!(tool_fixture.read("new/notes.txt"), "one\n\nthree\n");
+    assert_eq!(tool_fixture.read("there/now.txt"), "a\nB\nc\n");
+    assert!(!tool_fixture.is_there("old.txt") && !tool_fixture.is_there("here.txt"));
+    assert_eq!(tool_fixture.tree().len(), 5, "{:?}", tool_fixture.tree());
 }
 
 async fn updated(content: &str, hunks: &str) -> Result<String, String> {
-    let workshop = Workshop::holding(&[("f", content)]);
-    let output = workshop
+    let tool_fixture = ToolFixture::holding(&[("f", content)]);
+    let output = tool_fixture
         .call(
             "apply_patch",
             patch(&format!("*** Update File: f\n{hunks}")),
         )
         .await;
     if output.is_error {
-        assert_eq!(workshop.read("f"), content);
-        Err(crate::workshop::text(&output))
+        assert_eq!(tool_fixture.read("f"), content);
+        Err(crate::tool_fixture::text(&output))
     } else {
-        Ok(workshop.read("f"))
+        Ok(tool_fixture.read("f"))
     }
 }
 
 #[tokio::test]
-async fn hunks_find_their_place() {
+async fn hunks_are_located_by_context() {
     let numbers = "1\n2\n3\n4\n5\n";
     for (content, hunks, expected) in [
         // Context, several hunks, headers with and without text.
@@ -113,7 +113,7 @@ async fn hunks_find_their_place() {
 }
 
 #[tokio::test]
-async fn hunks_that_do_not_fit_say_which_and_why() {
+async fn mismatched_hunk_error_names_hunk_and_reason() {
     for (content, hunks, expected) in [
         (
             "a\nb\n",
@@ -151,9 +151,9 @@ async fn hunks_that_do_not_fit_say_which_and_why() {
 }
 
 #[tokio::test]
-async fn nothing_is_changed_if_a_part_cannot_be() {
-    let workshop = Workshop::holding(&[("a", "a\n"), ("b", "b\n"), ("directory/x", "x\n")]);
-    let before = workshop.tree();
+async fn patch_is_applied_completely_or_not_at_all() {
+    let tool_fixture = ToolFixture::holding(&[("a", "a\n"), ("b", "b\n"), ("directory/x", "x\n")]);
+    let before = tool_fixture.tree();
     let fine = "*** Update File: a\n-a\n+A\n*** Add File: new/file\n+x\n";
     for (rest, expected) in [
         ("*** Update File: b\n-z\n+B", "`b`: hunk 1"),
@@ -174,32 +174,32 @@ async fn nothing_is_changed_if_a_part_cannot_be() {
             "`new/file/below` cannot be: `new/file` is a file in this patch",
         ),
     ] {
-        let said = workshop
+        let said = tool_fixture
             .fails("apply_patch", patch(&format!("{fine}{rest}")))
             .await;
         assert!(said.starts_with("nothing was changed: "), "{said}");
         assert!(said.contains(expected), "{said}");
-        assert_eq!(workshop.tree(), before, "{rest}");
+        assert_eq!(tool_fixture.tree(), before, "{rest}");
     }
 }
 
 #[tokio::test]
-async fn sections_see_what_those_before_them_did() {
-    let workshop = Workshop::holding(&[("a", "1\n2\n"), ("b", "b\n")]);
-    workshop
+async fn sections_apply_to_the_result_of_earlier_ones() {
+    let tool_fixture = ToolFixture::holding(&[("a", "1\n2\n"), ("b", "b\n")]);
+    tool_fixture
         .done(
             "apply_patch",
             patch("*** Update File: a\n-1\n+one\n*** Update File: ./a\n one\n-2\n+two\n*** Update File: a\n*** Move to: c\n*** Add File: a\n+new\n*** Delete File: b\n*** Add File: b\n+other\n*** Add File: x\n+x\n*** Delete File: x"),
         )
         .await;
-    assert_eq!(workshop.read("a"), "new\n");
-    assert_eq!(workshop.read("b"), "other\n");
-    assert_eq!(workshop.read("c"), "one\ntwo\n");
-    assert!(!workshop.is_there("x"));
+    assert_eq!(tool_fixture.read("a"), "new\n");
+    assert_eq!(tool_fixture.read("b"), "other\n");
+    assert_eq!(tool_fixture.read("c"), "one\ntwo\n");
+    assert!(!tool_fixture.is_there("x"));
 }
 
 #[test]
-fn malformed_patches_say_which_line_and_what_is_expected() {
+fn malformed_patch_error_names_line_and_expectation() {
     for (text, line, expected) in [
         ("", 1, "a patch begins with `*** Begin Patch`"),
         ("*** Update File: a", 1, "a patch begins with"),
@@ -268,7 +268,7 @@ fn malformed_patches_say_which_line_and_what_is_expected() {
 }
 
 #[test]
-fn what_surrounds_a_patch_is_forgiven() {
+fn text_around_a_patch_is_ignored() {
     let text = "\n```\n*** Begin Patch\r\n\r\n*** Update File:  a b.txt \r\n@@ fn x() @@\r\n-x\r\n+y\r\n\r\n\r\n*** Add File: c\n\n*** End Patch\n```\n\n";
     let patch = Patch::parse(text).unwrap();
     assert_eq!(patch.sections.len(), 2);

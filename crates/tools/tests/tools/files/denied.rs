@@ -6,7 +6,7 @@ use cachalot_core::tree;
 use cachalot_operation::Permissions;
 use serde_json::json;
 
-use crate::workshop::Workshop;
+use crate::tool_fixture::ToolFixture;
 
 pub(crate) fn rules(yaml: &str) -> Arc<Permissions> {
     let mut problems = Vec::new();
@@ -16,21 +16,21 @@ pub(crate) fn rules(yaml: &str) -> Arc<Permissions> {
     Arc::new(rules)
 }
 
-fn workshop(yaml: &str) -> Workshop {
-    let mut workshop = Workshop::holding(&[
+fn tool_fixture(yaml: &str) -> ToolFixture {
+    let mut tool_fixture = ToolFixture::holding(&[
         ("a.txt", "KEY=public\n"),
         (".env", "KEY=secret\n"),
         ("sub/.ENV.local", "KEY=secret\n"),
         ("secrets/key", "KEY=secret\n"),
     ]);
-    workshop.context.rules = rules(yaml);
-    workshop
+    tool_fixture.context.rules = rules(yaml);
+    tool_fixture
 }
 
 #[tokio::test]
-async fn searches_pass_over_denied_files_and_say_how_many() {
-    let workshop = workshop("deny: ['*:path=**/.env*', '*:path=secrets/**']");
-    let found = workshop
+async fn searches_skip_denied_files_and_report_their_number() {
+    let tool_fixture = tool_fixture("deny: ['*:path=**/.env*', '*:path=secrets/**']");
+    let found = tool_fixture
         .done("grep", json!({"pattern": "KEY", "hidden": true}))
         .await;
     assert!(
@@ -41,7 +41,7 @@ async fn searches_pass_over_denied_files_and_say_how_many() {
         found.contains("3 entries are left out: permission rules"),
         "{found}"
     );
-    let found = workshop
+    let found = tool_fixture
         .done("glob", json!({"pattern": "**/*", "hidden": true}))
         .await;
     assert_eq!(
@@ -50,7 +50,7 @@ async fn searches_pass_over_denied_files_and_say_how_many() {
         "{found}"
     );
     assert!(found.contains("3 entries are left out"), "{found}");
-    let found = workshop.done("list_dir", json!({"depth": 3})).await;
+    let found = tool_fixture.done("list_dir", json!({"depth": 3})).await;
     assert!(
         found.contains("a.txt\n") && found.contains("secrets/\n"),
         "{found}"
@@ -60,7 +60,9 @@ async fn searches_pass_over_denied_files_and_say_how_many() {
         "{found}"
     );
     assert!(found.contains("3 entries are left out"), "{found}");
-    let found = workshop.done("list_dir", json!({"path": "secrets"})).await;
+    let found = tool_fixture
+        .done("list_dir", json!({"path": "secrets"}))
+        .await;
     assert_eq!(
         found,
         "[1 entry is left out: permission rules deny reading them, or want it asked about]\n"
@@ -68,9 +70,10 @@ async fn searches_pass_over_denied_files_and_say_how_many() {
 }
 
 #[tokio::test]
-async fn rules_for_other_tools_hide_nothing() {
-    let workshop = workshop("deny: ['write_file:path=**', 'grep:path=**/.env*:pattern=x*']");
-    let found = workshop
+async fn rules_of_other_tools_hide_nothing() {
+    let tool_fixture =
+        tool_fixture("deny: ['write_file:path=**', 'grep:path=**/.env*:pattern=x*']");
+    let found = tool_fixture
         .done("grep", json!({"pattern": "KEY", "hidden": true}))
         .await;
     assert_eq!(found.matches("secret").count(), 4, "{found}");
@@ -78,13 +81,13 @@ async fn rules_for_other_tools_hide_nothing() {
 }
 
 #[tokio::test]
-async fn a_link_does_not_lead_around_a_rule() {
-    let workshop = workshop("deny: ['*:path=secrets/**']");
-    std::os::unix::fs::symlink("secrets", workshop.path("open")).unwrap();
-    let found = workshop
+async fn link_does_not_bypass_a_rule() {
+    let tool_fixture = tool_fixture("deny: ['*:path=secrets/**']");
+    std::os::unix::fs::symlink("secrets", tool_fixture.path("open")).unwrap();
+    let found = tool_fixture
         .done("grep", json!({"pattern": "KEY", "path": "open"}))
         .await;
     assert!(!found.contains("KEY=secret"), "{found}");
-    let found = workshop.done("list_dir", json!({"path": "open"})).await;
+    let found = tool_fixture.done("list_dir", json!({"path": "open"})).await;
     assert!(!found.contains("key"), "{found}");
 }

@@ -1,46 +1,47 @@
 use serde_json::json;
 
-use crate::workshop::Workshop;
+use crate::tool_fixture::ToolFixture;
 
 async fn edited(content: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
-    let workshop = Workshop::holding(&[("f", content)]);
+    let tool_fixture = ToolFixture::holding(&[("f", content)]);
     let arguments = json!({"path": "f", "old_text": old, "new_text": new, "replace_all": all});
-    let output = workshop.call("edit_file", arguments).await;
+    let output = tool_fixture.call("edit_file", arguments).await;
     if output.is_error {
-        assert_eq!(workshop.read("f"), content);
-        Err(crate::workshop::text(&output))
+        assert_eq!(tool_fixture.read("f"), content);
+        Err(crate::tool_fixture::text(&output))
     } else {
-        Ok(workshop.read("f"))
+        Ok(tool_fixture.read("f"))
     }
 }
 
 #[tokio::test]
-async fn a_text_is_replaced_and_the_result_shows_where() {
-    let workshop = Workshop::holding(&[("a.rs", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n")]);
+async fn edit_replaces_a_text_and_shows_the_place() {
+    let tool_fixture =
+        ToolFixture::holding(&[("a.rs", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n")]);
     let arguments = json!({"path": "a.rs", "old_text": "four\n", "new_text": "4\n4.5\n"});
-    let said = workshop.done("edit_file", arguments).await;
+    let said = tool_fixture.done("edit_file", arguments).await;
     assert_eq!(
         said,
         "edited `a.rs` (1 replacement)\n     2\ttwo\n     3\tthree\n     4\t4\n     5\t4.5\n     6\tfive\n     7\tsix\n"
     );
     assert_eq!(
-        workshop.read("a.rs"),
+        tool_fixture.read("a.rs"),
         "one\ntwo\nthree\n4\n4.5\nfive\nsix\nseven\n"
     );
     let arguments = json!({"path": "a.rs", "old_text": "e", "new_text": "E", "replace_all": true});
-    let said = workshop.done("edit_file", arguments).await;
+    let said = tool_fixture.done("edit_file", arguments).await;
     assert!(
         said.starts_with("edited `a.rs` (6 replacements)\n     1\tonE\n"),
         "{said}"
     );
     assert_eq!(
-        workshop.read("a.rs"),
+        tool_fixture.read("a.rs"),
         "onE\ntwo\nthrEE\n4\n4.5\nfivE\nsix\nsEvEn\n"
     );
 }
 
 #[tokio::test]
-async fn deleting_everything_and_the_end_is_fine() {
+async fn edit_can_delete_everything_or_the_end() {
     assert_eq!(
         edited("all of it", "all of it", "", false).await.unwrap(),
         ""
@@ -80,7 +81,7 @@ async fn line_endings_are_kept() {
 }
 
 #[tokio::test]
-async fn what_is_not_unique_is_refused_with_the_places() {
+async fn ambiguous_old_text_is_refused_with_its_lines() {
     let said = edited("x = 1\ny = 2\nx = 1\n", "x = 1", "x = 2", false)
         .await
         .unwrap_err();
@@ -102,7 +103,7 @@ async fn what_is_not_unique_is_refused_with_the_places() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_refused_with_what_comes_near() {
+async fn missing_old_text_is_refused_with_the_nearest_lines() {
     let content = "fn main() {\n\tlet a = 1;\n\tlet b = 2;\n}\n";
     for (old, expected) in [
         (
@@ -134,20 +135,20 @@ async fn what_is_not_there_is_refused_with_what_comes_near() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_are_kept_or_refused() {
-    let workshop = Workshop::new();
-    workshop.write("latin", b"caf\xe9 = 1\n");
-    workshop.write("binary", b"a\0b");
+async fn invalid_utf8_is_kept_and_binary_files_are_refused() {
+    let tool_fixture = ToolFixture::new();
+    tool_fixture.write("latin", b"caf\xe9 = 1\n");
+    tool_fixture.write("binary", b"a\0b");
     let arguments = json!({"path": "latin", "old_text": "= 1", "new_text": "= 2"});
-    workshop.done("edit_file", arguments).await;
+    tool_fixture.done("edit_file", arguments).await;
     assert_eq!(
-        std::fs::read(workshop.path("latin")).unwrap(),
+        std::fs::read(tool_fixture.path("latin")).unwrap(),
         b"caf\xe9 = 2\n"
     );
     let arguments = json!({"path": "binary", "old_text": "a", "new_text": "b"});
-    let said = workshop.fails("edit_file", arguments).await;
+    let said = tool_fixture.fails("edit_file", arguments).await;
     assert!(said.contains("no text in UTF-8"), "{said}");
     let arguments = json!({"path": "none", "old_text": "a", "new_text": "b"});
-    let said = workshop.fails("edit_file", arguments).await;
+    let said = tool_fixture.fails("edit_file", arguments).await;
     assert!(said.contains("there is no `none`"), "{said}");
 }

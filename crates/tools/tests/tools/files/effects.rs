@@ -1,42 +1,42 @@
-//! What calls declare before they run.
+//! Effects that calls declare before they run.
 
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use cachalot_tools::CacheClass;
 use serde_json::{Value, json};
 
-use crate::workshop::{Workshop, object};
+use crate::tool_fixture::{ToolFixture, object};
 
-fn effects(workshop: &Workshop, tool: &str, mut arguments: Value) -> Effects {
+fn effects(tool_fixture: &ToolFixture, tool: &str, mut arguments: Value) -> Effects {
     // Required arguments that have no influence here.
     for name in ["pattern", "content", "old_text", "new_text"] {
         if arguments.get(name).is_none() {
             arguments[name] = "x".into();
         }
     }
-    let tool = workshop.registry.tool(tool).unwrap();
-    tool.effects(&object(arguments), &workshop.context)
+    let tool = tool_fixture.registry.tool(tool).unwrap();
+    tool.effects(&object(arguments), &tool_fixture.context)
 }
 
-fn paths(workshop: &Workshop, paths: &[&str]) -> Vec<EffectTarget> {
+fn paths(tool_fixture: &ToolFixture, paths: &[&str]) -> Vec<EffectTarget> {
     let mut all: Vec<EffectTarget> = paths
         .iter()
-        .map(|path| EffectTarget::Path(workshop.path(path).components().collect()))
+        .map(|path| EffectTarget::Path(tool_fixture.path(path).components().collect()))
         .collect();
     all.sort();
     all
 }
 
-fn all(workshop: &Workshop, directory: &str, pattern: &str) -> EffectTarget {
+fn all(tool_fixture: &ToolFixture, directory: &str, pattern: &str) -> EffectTarget {
     EffectTarget::Glob {
-        root: workshop.path(directory).components().collect(),
+        root: tool_fixture.path(directory).components().collect(),
         pattern: pattern.to_owned(),
     }
 }
 
 #[test]
-fn readers_may_be_kept_and_writers_never() {
-    let workshop = Workshop::new();
-    for tool in workshop.registry.tools() {
+fn reading_tools_are_cacheable_and_writing_tools_are_not() {
+    let tool_fixture = ToolFixture::new();
+    for tool in tool_fixture.registry.tools() {
         let metadata = tool.metadata();
         let reads = ["glob", "grep", "list_dir", "read_file"].contains(&&*metadata.name);
         assert_eq!(metadata.read_only, reads, "{}", metadata.name);
@@ -51,11 +51,11 @@ fn readers_may_be_kept_and_writers_never() {
 }
 
 #[test]
-fn readers_declare_what_they_read() {
-    let workshop = Workshop::holding(&[("src/deep/file", "")]);
-    std::os::unix::fs::symlink("src", workshop.path("link")).unwrap();
+fn reading_tools_declare_their_reads() {
+    let tool_fixture = ToolFixture::holding(&[("src/deep/file", "")]);
+    std::os::unix::fs::symlink("src", tool_fixture.path("link")).unwrap();
     let reads = |tool: &str, arguments: Value| {
-        let declared = effects(&workshop, tool, arguments);
+        let declared = effects(&tool_fixture, tool, arguments);
         assert_eq!(declared.writes, EffectTargets::NOTHING, "{tool}");
         match declared.reads {
             EffectTargets::Known(mut list) => {
@@ -67,22 +67,22 @@ fn readers_declare_what_they_read() {
     };
     assert_eq!(
         reads("read_file", json!({"path": "src/deep/../deep/file"})),
-        paths(&workshop, &["src/deep/file", "src/deep/../deep/file"])
+        paths(&tool_fixture, &["src/deep/file", "src/deep/../deep/file"])
     );
     assert_eq!(
         reads("read_file", json!({"path": "link/new"})),
-        paths(&workshop, &["link/new", "src/new"])
+        paths(&tool_fixture, &["link/new", "src/new"])
     );
     let listing = reads("list_dir", json!({}));
-    assert!(listing.contains(&all(&workshop, "", "*")) && listing.len() == 2);
+    assert!(listing.contains(&all(&tool_fixture, "", "*")) && listing.len() == 2);
     let listing = reads("list_dir", json!({"depth": 2}));
-    assert!(listing.contains(&all(&workshop, "", "**")) && listing.len() == 2);
+    assert!(listing.contains(&all(&tool_fixture, "", "**")) && listing.len() == 2);
     for (tool, arguments) in [
         ("glob", json!({"pattern": "*", "path": "src/deep"})),
         ("grep", json!({"pattern": "x", "path": "src/deep"})),
     ] {
         let mut expected = paths(
-            &workshop,
+            &tool_fixture,
             &[
                 "src/deep",
                 ".ignore",
@@ -91,17 +91,17 @@ fn readers_declare_what_they_read() {
                 "src/.gitignore",
             ],
         );
-        expected.push(all(&workshop, "src/deep", "**"));
+        expected.push(all(&tool_fixture, "src/deep", "**"));
         expected.sort();
         assert_eq!(reads(tool, arguments), expected);
     }
     assert_eq!(
         reads("grep", json!({"pattern": "x", "path": "src/deep/file"})),
-        paths(&workshop, &["src/deep/file"])
+        paths(&tool_fixture, &["src/deep/file"])
     );
     // What cannot be resolved now may be something else when it runs.
     for tool in ["read_file", "list_dir", "glob", "grep"] {
-        let declared = effects(&workshop, tool, json!({"path": "../outside"}));
+        let declared = effects(&tool_fixture, tool, json!({"path": "../outside"}));
         assert_eq!(
             (declared.reads, declared.writes),
             (EffectTargets::Unknown, EffectTargets::NOTHING)
@@ -110,9 +110,9 @@ fn readers_declare_what_they_read() {
 }
 
 #[test]
-fn writers_declare_what_they_write_and_the_directories_they_make() {
-    let workshop = Workshop::holding(&[("src/file", ""), ("old", "")]);
-    std::os::unix::fs::symlink("src", workshop.path("link")).unwrap();
+fn writing_tools_declare_files_and_created_directories() {
+    let tool_fixture = ToolFixture::holding(&[("src/file", ""), ("old", "")]);
+    std::os::unix::fs::symlink("src", tool_fixture.path("link")).unwrap();
     for (tool, arguments, expected) in [
         ("write_file", json!({"path": "src/file"}), vec!["src/file"]),
         ("write_file", json!({"path": "link/file"}), vec!["src/file"]),
@@ -130,10 +130,10 @@ fn writers_declare_what_they_write_and_the_directories_they_make() {
         ),
         ("apply_patch", json!({"patch": "no patch"}), vec![]),
     ] {
-        let declared = effects(&workshop, tool, arguments.clone());
+        let declared = effects(&tool_fixture, tool, arguments.clone());
         assert_eq!(
             declared,
-            Effects::writing(paths(&workshop, &expected)),
+            Effects::writing(paths(&tool_fixture, &expected)),
             "{tool} {arguments}"
         );
     }
@@ -146,7 +146,7 @@ fn writers_declare_what_they_write_and_the_directories_they_make() {
         ),
     ] {
         assert_eq!(
-            effects(&workshop, tool, arguments),
+            effects(&tool_fixture, tool, arguments),
             Effects::UNKNOWN,
             "{tool}"
         );
@@ -155,9 +155,9 @@ fn writers_declare_what_they_write_and_the_directories_they_make() {
 
 /// Whatever a writer changes, it has declared.
 #[tokio::test]
-async fn what_changes_was_declared() {
-    let workshop = Workshop::holding(&[("src/file", "a\n"), ("old", "")]);
-    std::os::unix::fs::symlink("src", workshop.path("link")).unwrap();
+async fn every_changed_path_was_declared() {
+    let tool_fixture = ToolFixture::holding(&[("src/file", "a\n"), ("old", "")]);
+    std::os::unix::fs::symlink("src", tool_fixture.path("link")).unwrap();
     for (tool, arguments) in [
         ("write_file", json!({"path": "link/x/y", "content": "1"})),
         (
@@ -169,13 +169,13 @@ async fn what_changes_was_declared() {
             json!({"patch": "*** Begin Patch\n*** Update File: link/file\n*** Move to: m/n/file\n-b\n+c\n*** Delete File: old\n*** Add File: q\n+x\n*** End Patch"}),
         ),
     ] {
-        let declared = effects(&workshop, tool, arguments.clone());
+        let declared = effects(&tool_fixture, tool, arguments.clone());
         let EffectTargets::Known(writes) = declared.writes else {
             panic!("{tool}");
         };
-        let before = workshop.tree();
-        workshop.done(tool, arguments).await;
-        let after = workshop.tree();
+        let before = tool_fixture.tree();
+        tool_fixture.done(tool, arguments).await;
+        let after = tool_fixture.tree();
         let changed = before
             .keys()
             .chain(after.keys())

@@ -1,9 +1,9 @@
 use serde_json::json;
 
-use crate::workshop::Workshop;
+use crate::tool_fixture::ToolFixture;
 
-fn tree() -> Workshop {
-    Workshop::holding(&[
+fn tree() -> ToolFixture {
+    ToolFixture::holding(&[
         ("main.rs", ""),
         ("src/lib.rs", ""),
         ("src/deep/mod.rs", ""),
@@ -17,8 +17,8 @@ fn tree() -> Workshop {
 }
 
 #[tokio::test]
-async fn files_are_found_by_pattern_in_order() {
-    let workshop = tree();
+async fn glob_lists_matching_files_in_order() {
+    let tool_fixture = tree();
     for (pattern, expected) in [
         ("**/*.rs", "main.rs\nsrc/deep/mod.rs\nsrc/lib.rs\n"),
         ("*.rs", "main.rs\n"),
@@ -34,10 +34,10 @@ async fn files_are_found_by_pattern_in_order() {
         (".github/**", ".github/workflows/ci.yml\n"),
         ("**/.env", ".env\n"),
     ] {
-        let found = workshop.done("glob", json!({"pattern": pattern})).await;
+        let found = tool_fixture.done("glob", json!({"pattern": pattern})).await;
         assert_eq!(found, expected, "{pattern}");
     }
-    let all = workshop
+    let all = tool_fixture
         .done("glob", json!({"pattern": "**", "hidden": true}))
         .await;
     assert!(
@@ -45,7 +45,7 @@ async fn files_are_found_by_pattern_in_order() {
         "{all}"
     );
     assert!(!all.contains(".git/config"), "{all}");
-    let below = workshop
+    let below = tool_fixture
         .done("glob", json!({"pattern": "*.rs", "path": "src/deep"}))
         .await;
     assert_eq!(below, "src/deep/mod.rs\n");
@@ -53,34 +53,38 @@ async fn files_are_found_by_pattern_in_order() {
 
 #[tokio::test]
 async fn empty_results_and_invalid_patterns_are_reported() {
-    let workshop = tree();
-    let none = workshop.done("glob", json!({"pattern": "*.md"})).await;
+    let tool_fixture = tree();
+    let none = tool_fixture.done("glob", json!({"pattern": "*.md"})).await;
     assert_eq!(
         none,
         "[no file matches; `**/*.md` looks in all directories]\n"
     );
-    let none = workshop.done("glob", json!({"pattern": "src/*.md"})).await;
+    let none = tool_fixture
+        .done("glob", json!({"pattern": "src/*.md"}))
+        .await;
     assert_eq!(none, "[no file matches]\n");
     for (pattern, expected) in [
         ("src/[a", "unclosed character class"),
         ("../*", "relative and without `..`"),
         ("/etc/*", "relative and without `..`"),
     ] {
-        let said = workshop.fails("glob", json!({"pattern": pattern})).await;
+        let said = tool_fixture
+            .fails("glob", json!({"pattern": pattern}))
+            .await;
         assert!(said.contains(expected), "{said}");
     }
-    let said = workshop
+    let said = tool_fixture
         .fails("glob", json!({"pattern": "*", "path": "main.rs"}))
         .await;
     assert!(said.contains("`main.rs` is a file"), "{said}");
 }
 
 #[tokio::test]
-async fn ignored_files_are_left_out() {
-    let workshop = tree();
-    workshop.write(".gitignore", "*.log\n/build/\n!keep.log\n[oops\n");
-    workshop.write("src/.gitignore", "deep/*.md\n!nothing");
-    workshop.write(".ignore", "web/\n!important.log\n");
+async fn ignored_files_are_excluded() {
+    let tool_fixture = tree();
+    tool_fixture.write(".gitignore", "*.log\n/build/\n!keep.log\n[oops\n");
+    tool_fixture.write("src/.gitignore", "deep/*.md\n!nothing");
+    tool_fixture.write(".ignore", "web/\n!important.log\n");
     for path in [
         "a.log",
         "keep.log",
@@ -89,39 +93,41 @@ async fn ignored_files_are_left_out() {
         "build/x",
         "src/build/y",
     ] {
-        workshop.write(path, "");
+        tool_fixture.write(path, "");
     }
-    let found = workshop.done("glob", json!({"pattern": "**"})).await;
+    let found = tool_fixture.done("glob", json!({"pattern": "**"})).await;
     assert_eq!(
         found,
         "important.log\nkeep.log\nmain.rs\nsrc/build/y\nsrc/deep/mod.rs\nsrc/lib.rs\n"
     );
     // The rules around a directory hold in it, but whoever names it is shown it.
-    let found = workshop
+    let found = tool_fixture
         .done("glob", json!({"pattern": "*", "path": "src"}))
         .await;
     assert_eq!(found, "src/lib.rs\n");
-    let found = workshop
+    let found = tool_fixture
         .done("glob", json!({"pattern": "*", "path": "web"}))
         .await;
     assert_eq!(found, "web/app.ts\nweb/app.tsx\n");
     // A file of rules that leads outside has no say.
     let outside = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(outside.path(), "*.rs\n").unwrap();
-    std::os::unix::fs::symlink(outside.path(), workshop.path("src/deep/.gitignore")).unwrap();
-    let found = workshop
+    std::os::unix::fs::symlink(outside.path(), tool_fixture.path("src/deep/.gitignore")).unwrap();
+    let found = tool_fixture
         .done("glob", json!({"pattern": "*", "path": "src/deep"}))
         .await;
     assert_eq!(found, "src/deep/mod.rs\n");
 }
 
 #[tokio::test]
-async fn too_many_are_cut_with_their_number() {
-    let workshop = Workshop::new();
+async fn glob_result_is_truncated_with_the_number_of_files() {
+    let tool_fixture = ToolFixture::new();
     for number in 0..1_200 {
-        workshop.write(&format!("many/{number:04}"), "");
+        tool_fixture.write(&format!("many/{number:04}"), "");
     }
-    let found = workshop.done("glob", json!({"pattern": "many/*"})).await;
+    let found = tool_fixture
+        .done("glob", json!({"pattern": "many/*"}))
+        .await;
     assert_eq!(found.lines().count(), 1_001);
     assert!(
         found.ends_with(

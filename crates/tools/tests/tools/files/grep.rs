@@ -1,9 +1,9 @@
 use serde_json::json;
 
-use crate::workshop::Workshop;
+use crate::tool_fixture::ToolFixture;
 
-fn tree() -> Workshop {
-    Workshop::holding(&[
+fn tree() -> ToolFixture {
+    ToolFixture::holding(&[
         ("b.txt", "alpha\nbeta\ngamma\ndelta\nAlpha two\n"),
         ("a/one.rs", "fn alpha() {}\r\nfn other() {}\r\n"),
         ("a/two.rs", "nothing here\n"),
@@ -14,9 +14,9 @@ fn tree() -> Workshop {
 }
 
 #[tokio::test]
-async fn lines_are_found_with_their_files_and_numbers() {
-    let workshop = tree();
-    workshop.write("bin", b"alpha\0");
+async fn grep_lists_lines_with_files_and_numbers() {
+    let tool_fixture = tree();
+    tool_fixture.write("bin", b"alpha\0");
     for (arguments, expected) in [
         (
             json!({"pattern": "alpha"}),
@@ -73,7 +73,7 @@ async fn lines_are_found_with_their_files_and_numbers() {
         ),
     ] {
         assert_eq!(
-            workshop.done("grep", arguments.clone()).await,
+            tool_fixture.done("grep", arguments.clone()).await,
             expected,
             "{arguments}"
         );
@@ -81,8 +81,8 @@ async fn lines_are_found_with_their_files_and_numbers() {
 }
 
 #[tokio::test]
-async fn limits_end_a_search_with_a_notice() {
-    let workshop = Workshop::holding(&[("a", &"hit\n".repeat(10)), ("b", "hit\n")]);
+async fn grep_limits_are_reported() {
+    let tool_fixture = ToolFixture::holding(&[("a", &"hit\n".repeat(10)), ("b", "hit\n")]);
     for (arguments, expected) in [
         (
             json!({"pattern": "hit", "limit": 2}),
@@ -102,7 +102,7 @@ async fn limits_end_a_search_with_a_notice() {
         ),
     ] {
         assert_eq!(
-            workshop.done("grep", arguments.clone()).await,
+            tool_fixture.done("grep", arguments.clone()).await,
             expected,
             "{arguments}"
         );
@@ -112,14 +112,16 @@ async fn limits_end_a_search_with_a_notice() {
 #[tokio::test]
 async fn long_lines_are_cut_around_the_match() {
     let line = format!("{}needle{}\n", "ä".repeat(1_000), "ö".repeat(1_000));
-    let workshop = Workshop::holding(&[("a", &line)]);
-    let found = workshop.done("grep", json!({"pattern": "needle"})).await;
+    let tool_fixture = ToolFixture::holding(&[("a", &line)]);
+    let found = tool_fixture
+        .done("grep", json!({"pattern": "needle"}))
+        .await;
     assert_eq!(
         found,
         format!("a\n1:…{}needle{}…\n", "ä".repeat(100), "ö".repeat(294))
     );
-    workshop.write("many", format!("hit {}\n", "x".repeat(390)).repeat(1_000));
-    let found = workshop
+    tool_fixture.write("many", format!("hit {}\n", "x".repeat(390)).repeat(1_000));
+    let found = tool_fixture
         .done("grep", json!({"pattern": "hit", "limit": 2_000}))
         .await;
     assert!(found.len() < 66_000);
@@ -127,17 +129,17 @@ async fn long_lines_are_cut_around_the_match() {
 }
 
 #[tokio::test]
-async fn a_wrong_pattern_is_explained_by_the_regex_itself() {
-    let workshop = tree();
-    let said = workshop
+async fn invalid_regex_error_is_that_of_the_regex_library() {
+    let tool_fixture = tree();
+    let said = tool_fixture
         .fails("grep", json!({"pattern": "fn (alpha"}))
         .await;
     assert!(said.contains("unclosed group"), "{said}");
-    let said = workshop
+    let said = tool_fixture
         .fails("grep", json!({"pattern": "a", "glob": "[x"}))
         .await;
     assert!(said.contains("unclosed character class"), "{said}");
-    let said = workshop
+    let said = tool_fixture
         .fails("grep", json!({"pattern": "a", "path": "c"}))
         .await;
     assert!(said.contains("there is no `c`"), "{said}");
@@ -145,12 +147,14 @@ async fn a_wrong_pattern_is_explained_by_the_regex_itself() {
 
 #[tokio::test]
 async fn text_in_utf16_is_searched() {
-    let workshop = Workshop::new();
+    let tool_fixture = ToolFixture::new();
     let wide: Vec<u8> = [0xff, 0xfe]
         .into_iter()
         .chain("first\nneedle\n".encode_utf16().flat_map(u16::to_le_bytes))
         .collect();
-    workshop.write("wide.txt", wide);
-    let found = workshop.done("grep", json!({"pattern": "needle"})).await;
+    tool_fixture.write("wide.txt", wide);
+    let found = tool_fixture
+        .done("grep", json!({"pattern": "needle"}))
+        .await;
     assert_eq!(found, "wide.txt\n2:needle\n");
 }

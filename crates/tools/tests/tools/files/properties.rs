@@ -1,4 +1,4 @@
-//! What holds for all texts.
+//! Properties of all texts.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::workshop::{Workshop, text};
+use crate::tool_fixture::{ToolFixture, text};
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread()
@@ -67,29 +67,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn an_edit_is_a_replacement(content in content(), start in 0..40_usize, length in 1..6_usize, new in content(), all: bool) {
+    fn edit_equals_a_string_replacement(content in content(), start in 0..40_usize, length in 1..6_usize, new in content(), all: bool) {
         let old: String = content.chars().skip(start).take(length).collect();
         prop_assume!(!old.is_empty() && old != new);
-        let workshop = Workshop::holding(&[("f", &content)]);
+        let tool_fixture = ToolFixture::holding(&[("f", &content)]);
         let arguments = json!({"path": "f", "old_text": old, "new_text": new, "replace_all": all});
-        let output = runtime().block_on(workshop.call("edit_file", arguments));
+        let output = runtime().block_on(tool_fixture.call("edit_file", arguments));
         let overlapping = (0..content.len())
             .filter(|at| content.is_char_boundary(*at) && content[*at..].starts_with(&old))
             .count();
         if all {
             prop_assert!(!output.is_error, "{}", text(&output));
-            prop_assert_eq!(workshop.read("f"), content.replace(&old, &new));
+            prop_assert_eq!(tool_fixture.read("f"), content.replace(&old, &new));
         } else if overlapping == 1 {
             prop_assert!(!output.is_error, "{}", text(&output));
-            prop_assert_eq!(workshop.read("f"), content.replacen(&old, &new, 1));
+            prop_assert_eq!(tool_fixture.read("f"), content.replacen(&old, &new, 1));
         } else {
             prop_assert!(output.is_error);
-            prop_assert_eq!(workshop.read("f"), content);
+            prop_assert_eq!(tool_fixture.read("f"), content);
         }
     }
 
     #[test]
-    fn a_patch_of_the_whole_file_makes_the_other(old in lines(), new in lines(), windows: bool, ends_open: bool) {
+    fn patch_of_the_whole_file_creates_the_new_content(old in lines(), new in lines(), windows: bool, ends_open: bool) {
         prop_assume!(old != new && !old.is_empty());
         let ending = if windows { "\r\n" } else { "\n" };
         // A file of nothing but an open, empty line is an empty file.
@@ -98,15 +98,15 @@ proptest! {
         prop_assume!(open == ends_open);
         prop_assume!(!(ends_open && new.last().is_some_and(String::is_empty)));
         prop_assume!(before.contains('\n') || !windows);
-        let workshop = Workshop::holding(&[("f", &before)]);
+        let tool_fixture = ToolFixture::holding(&[("f", &before)]);
         let patch = format!("*** Begin Patch\n*** Update File: f\n{}*** End Patch\n", hunk(&old, &new, usize::MAX));
-        let output = runtime().block_on(workshop.call("apply_patch", json!({"patch": patch})));
+        let output = runtime().block_on(tool_fixture.call("apply_patch", json!({"patch": patch})));
         prop_assert!(!output.is_error, "{}\n{}", text(&output), patch);
-        prop_assert_eq!(workshop.read("f"), joined(&new, ending, ends_open), "{}", patch);
+        prop_assert_eq!(tool_fixture.read("f"), joined(&new, ending, ends_open), "{}", patch);
     }
 
     #[test]
-    fn hunks_with_little_context_find_their_places(count in 8..60_usize, edits in prop::collection::btree_map(0..8_usize, (0..3_usize, lines()), 1..4)) {
+    fn hunks_with_little_context_are_located(count in 8..60_usize, edits in prop::collection::btree_map(0..8_usize, (0..3_usize, lines()), 1..4)) {
         // All lines differ, so that three lines of context are enough.
         let old: Vec<String> = (0..count).map(|number| format!("line {number}")).collect();
         let mut new = Vec::new();
@@ -144,26 +144,26 @@ proptest! {
         new.extend_from_slice(&old[done..]);
         patch.push_str("*** End Patch\n");
         prop_assume!(new != old);
-        let workshop = Workshop::holding(&[("f", &joined(&old, "\n", false))]);
-        let output = runtime().block_on(workshop.call("apply_patch", json!({"patch": patch})));
+        let tool_fixture = ToolFixture::holding(&[("f", &joined(&old, "\n", false))]);
+        let output = runtime().block_on(tool_fixture.call("apply_patch", json!({"patch": patch})));
         prop_assert!(!output.is_error, "{}\n{}", text(&output), patch);
-        prop_assert_eq!(workshop.read("f"), joined(&new, "\n", false), "{}", patch);
+        prop_assert_eq!(tool_fixture.read("f"), joined(&new, "\n", false), "{}", patch);
     }
 
     #[test]
-    fn ranges_tile_a_file(lines in lines(), ends_open: bool, step in 1..5_usize) {
+    fn ranges_of_read_file_cover_the_file(lines in lines(), ends_open: bool, step in 1..5_usize) {
         let content = joined(&lines, "\n", ends_open);
         prop_assume!(!content.is_empty());
         let total = content.lines().count();
-        let workshop = Workshop::holding(&[("f", &content)]);
+        let tool_fixture = ToolFixture::holding(&[("f", &content)]);
         let runtime = runtime();
         let mut tiled = String::new();
         for offset in (1..=total).step_by(step) {
             let arguments = json!({"path": "f", "offset": offset, "limit": step});
-            let shown = runtime.block_on(workshop.done("read_file", arguments));
+            let shown = runtime.block_on(tool_fixture.done("read_file", arguments));
             tiled.extend(shown.lines().filter(|line| !line.starts_with('[')).map(|line| format!("{line}\n")));
         }
-        let whole = runtime.block_on(workshop.done("read_file", json!({"path": "f"})));
+        let whole = runtime.block_on(tool_fixture.done("read_file", json!({"path": "f"})));
         prop_assert_eq!(&tiled, &whole);
         let text: Vec<&str> = whole.lines().map(|line| line.split_once('\t').unwrap().1).collect();
         prop_assert_eq!(text, content.lines().collect::<Vec<_>>());
@@ -213,7 +213,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn any_text_is_a_patch_or_is_refused_with_a_line(text in nearly_a_patch(), file in lines()) {
+    fn arbitrary_text_is_a_patch_or_refused_with_a_line(text in nearly_a_patch(), file in lines()) {
         let file = joined(&file, "\n", false);
         match Patch::parse(&text) {
             Err(wrong) => prop_assert!((1..=text.split('\n').count()).contains(&wrong.line), "{wrong}"),

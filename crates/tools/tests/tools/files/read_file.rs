@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use cachalot_model::{Block, ImageSource};
 use serde_json::json;
 
-use crate::workshop::Workshop;
+use crate::tool_fixture::ToolFixture;
 
 fn lines(count: usize) -> String {
     (1..=count).fold(String::new(), |mut text, number| {
@@ -13,18 +13,20 @@ fn lines(count: usize) -> String {
 }
 
 #[tokio::test]
-async fn lines_come_with_their_numbers() {
-    let workshop = Workshop::holding(&[("a.txt", "one\n\n\tthree\nlast")]);
+async fn lines_are_numbered() {
+    let tool_fixture = ToolFixture::holding(&[("a.txt", "one\n\n\tthree\nlast")]);
     assert_eq!(
-        workshop.done("read_file", json!({"path": "a.txt"})).await,
+        tool_fixture
+            .done("read_file", json!({"path": "a.txt"}))
+            .await,
         "     1\tone\n     2\t\n     3\t\tthree\n     4\tlast\n"
     );
 }
 
 #[tokio::test]
-async fn a_range_says_what_there_is_beside_it() {
-    let workshop = Workshop::holding(&[("a.txt", &lines(30))]);
-    let read = async |arguments| workshop.done("read_file", arguments).await;
+async fn range_reports_the_lines_around_it() {
+    let tool_fixture = ToolFixture::holding(&[("a.txt", &lines(30))]);
+    let read = async |arguments| tool_fixture.done("read_file", arguments).await;
     assert_eq!(
         read(json!({"path": "a.txt", "offset": 10, "limit": 2})).await,
         "    10\tline 10\n    11\tline 11\n[lines 10-11 of 30; continue with offset 12]\n"
@@ -33,26 +35,26 @@ async fn a_range_says_what_there_is_beside_it() {
         read(json!({"path": "a.txt", "offset": 30})).await,
         "    30\tline 30\n[lines 30-30 of 30]\n"
     );
-    let said = workshop
+    let said = tool_fixture
         .fails("read_file", json!({"path": "a.txt", "offset": 31}))
         .await;
     assert_eq!(said, "there is no line 31 in `a.txt`: it has 30 lines");
 }
 
 #[tokio::test]
-async fn long_files_and_long_lines_are_cut_with_a_notice() {
-    let workshop = Workshop::holding(&[
+async fn long_files_and_lines_are_truncated_with_a_notice() {
+    let tool_fixture = ToolFixture::holding(&[
         ("many.txt", &lines(2_500)),
         ("wide.txt", &format!("{}\nshort\n", "ä".repeat(3_000))),
         ("fat.txt", &format!("{}\n", "x".repeat(1_000)).repeat(200)),
     ]);
-    let many = workshop
+    let many = tool_fixture
         .done("read_file", json!({"path": "many.txt"}))
         .await;
     assert!(
         many.ends_with("  2000\tline 2000\n[lines 1-2000 of 2500; continue with offset 2001]\n")
     );
-    let wide = workshop
+    let wide = tool_fixture
         .done("read_file", json!({"path": "wide.txt"}))
         .await;
     let expected = format!(
@@ -60,7 +62,9 @@ async fn long_files_and_long_lines_are_cut_with_a_notice() {
         "ä".repeat(2_000)
     );
     assert_eq!(wide, expected);
-    let fat = workshop.done("read_file", json!({"path": "fat.txt"})).await;
+    let fat = tool_fixture
+        .done("read_file", json!({"path": "fat.txt"}))
+        .await;
     assert!(fat.len() < 66_000, "{}", fat.len());
     assert!(
         fat.ends_with("[lines 1-65 of 200; continue with offset 66]\n"),
@@ -71,19 +75,19 @@ async fn long_files_and_long_lines_are_cut_with_a_notice() {
 
 #[tokio::test]
 async fn line_endings_and_encodings_are_reported() {
-    let workshop = Workshop::holding(&[
+    let tool_fixture = ToolFixture::holding(&[
         ("windows.txt", "a\r\nb\r\n"),
         ("mixed.txt", "a\r\nb\n"),
         ("empty.txt", ""),
         ("newline.txt", "\n"),
     ]);
-    workshop.write("latin.txt", b"caf\xe9\n");
-    workshop.write("mark.txt", "\u{feff}a\n");
+    tool_fixture.write("latin.txt", b"caf\xe9\n");
+    tool_fixture.write("mark.txt", "\u{feff}a\n");
     let wide: Vec<u8> = [0xff, 0xfe]
         .into_iter()
         .chain("hällo\n".encode_utf16().flat_map(u16::to_le_bytes))
         .collect();
-    workshop.write("wide.txt", wide);
+    tool_fixture.write("wide.txt", wide);
     for (path, expected) in [
         (
             "windows.txt",
@@ -105,7 +109,7 @@ async fn line_endings_and_encodings_are_reported() {
         ),
     ] {
         assert_eq!(
-            workshop.done("read_file", json!({"path": path})).await,
+            tool_fixture.done("read_file", json!({"path": path})).await,
             expected,
             "{path}"
         );
@@ -113,16 +117,18 @@ async fn line_endings_and_encodings_are_reported() {
 }
 
 #[tokio::test]
-async fn pictures_are_shown_and_other_binary_files_named() {
-    let workshop = Workshop::new();
-    workshop.write("a.png", b"\x89PNG\r\n\x1a\nrest");
-    workshop.write("b.bin", b"ab\0cd");
-    workshop.write("c.pdf", b"%PDF-1.7\n...");
-    workshop.write("d.db", b"SQLite format 3\0...");
+async fn images_are_shown_and_binary_files_are_named() {
+    let tool_fixture = ToolFixture::new();
+    tool_fixture.write("a.png", b"\x89PNG\r\n\x1a\nrest");
+    tool_fixture.write("b.bin", b"ab\0cd");
+    tool_fixture.write("c.pdf", b"%PDF-1.7\n...");
+    tool_fixture.write("d.db", b"SQLite format 3\0...");
     let mut large = b"\xff\xd8\xff".to_vec();
     large.resize((32 << 20) + 1, 7);
-    workshop.write("large.jpg", large);
-    let output = workshop.call("read_file", json!({"path": "a.png"})).await;
+    tool_fixture.write("large.jpg", large);
+    let output = tool_fixture
+        .call("read_file", json!({"path": "a.png"}))
+        .await;
     let [Block::Text { text, .. }, Block::Image(image)] = output.content.as_slice() else {
         panic!("{output:?}");
     };
@@ -140,14 +146,14 @@ async fn pictures_are_shown_and_other_binary_files_named() {
         ("d.db", "a SQLite database"),
         ("large.jpg", "too large to be shown"),
     ] {
-        let said = workshop.fails("read_file", json!({"path": path})).await;
+        let said = tool_fixture.fails("read_file", json!({"path": path})).await;
         assert!(said.contains(what), "{said}");
     }
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_missed_with_what_is() {
-    let workshop = Workshop::holding(&[("src/main.rs", ""), ("src/library.rs", "")]);
+async fn missing_file_error_suggests_an_existing_one() {
+    let tool_fixture = ToolFixture::holding(&[("src/main.rs", ""), ("src/library.rs", "")]);
     for (path, expected) in [
         (
             "src/mian.rs",
@@ -170,18 +176,18 @@ async fn what_is_not_there_is_missed_with_what_is() {
             "`src` is a directory, not a file; list it with list_dir",
         ),
     ] {
-        let said = workshop.fails("read_file", json!({"path": path})).await;
+        let said = tool_fixture.fails("read_file", json!({"path": path})).await;
         assert_eq!(said, expected);
     }
 }
 
 #[tokio::test]
-async fn a_file_too_long_to_be_held_is_read_by_ranges() {
-    let workshop = Workshop::new();
+async fn huge_file_is_read_by_ranges() {
+    let tool_fixture = ToolFixture::new();
     let line = format!("{}\n", "y".repeat(99));
-    workshop.write("long.log", line.repeat(340_000));
+    tool_fixture.write("long.log", line.repeat(340_000));
     let arguments = json!({"path": "long.log", "offset": 339_999, "limit": 1});
-    let shown = workshop.done("read_file", arguments.clone()).await;
+    let shown = tool_fixture.done("read_file", arguments.clone()).await;
     assert_eq!(
         shown,
         format!(
@@ -189,12 +195,12 @@ async fn a_file_too_long_to_be_held_is_read_by_ranges() {
             "y".repeat(99)
         )
     );
-    let (_, witness) = workshop.witnessed("read_file", arguments).await;
+    let (_, witness) = tool_fixture.witnessed("read_file", arguments).await;
     assert_eq!(witness.snapshot().holds().await, Ok(()));
-    let found = workshop
+    let found = tool_fixture
         .done("grep", json!({"pattern": "y", "output": "count"}))
         .await;
     assert_eq!(found, "long.log: 340000\n");
-    workshop.write("long.log", format!("{}x\n", line.repeat(340_000)));
+    tool_fixture.write("long.log", format!("{}x\n", line.repeat(340_000)));
     assert!(witness.snapshot().holds().await.is_err());
 }

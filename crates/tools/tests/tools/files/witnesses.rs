@@ -1,4 +1,4 @@
-//! What readers note: everything that their result depends on, and nothing else.
+//! Witnesses of reading tools: everything that their result depends on, and nothing else.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,19 +6,19 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::workshop::{Workshop, text};
+use crate::tool_fixture::{ToolFixture, text};
 
-fn tree() -> Workshop {
-    let workshop = Workshop::holding(&[
+fn tree() -> ToolFixture {
+    let tool_fixture = ToolFixture::holding(&[
         ("src/a.rs", "alpha\n"),
         ("src/b.rs", "beta\n"),
         ("src/deep/c.rs", "alpha\n"),
         ("docs/d.md", "alpha\n"),
         ("empty/.keep", ""),
     ]);
-    symlink("src", workshop.path("link")).unwrap();
-    symlink("src/a.rs", workshop.path("file-link")).unwrap();
-    workshop
+    symlink("src", tool_fixture.path("link")).unwrap();
+    symlink("src/a.rs", tool_fixture.path("file-link")).unwrap();
+    tool_fixture
 }
 
 type Change = fn(&Path);
@@ -26,12 +26,12 @@ type Change = fn(&Path);
 /// Each change, on a tree of its own: whether what was noted still holds.
 async fn noticed(tool: &str, arguments: Value, changes: &[(&str, Change, bool)]) {
     for (name, change, expected) in changes {
-        let workshop = tree();
-        let (output, witness) = workshop.witnessed(tool, arguments.clone()).await;
+        let tool_fixture = tree();
+        let (output, witness) = tool_fixture.witnessed(tool, arguments.clone()).await;
         assert!(!output.is_error, "{}", text(&output));
         let snapshot = witness.snapshot();
         assert_eq!(snapshot.holds().await, Ok(()), "{tool} {arguments}");
-        change(workshop.context.workspace.root());
+        change(tool_fixture.context.workspace.root());
         let holds = snapshot.holds().await;
         assert_eq!(
             holds.is_err(),
@@ -39,7 +39,7 @@ async fn noticed(tool: &str, arguments: Value, changes: &[(&str, Change, bool)])
             "{tool} {arguments}: {name}: {holds:?}"
         );
         // A result that no longer holds need not be another; one that holds must be the same.
-        let again = workshop.witnessed(tool, arguments.clone()).await.0;
+        let again = tool_fixture.witnessed(tool, arguments.clone()).await.0;
         if holds.is_ok() {
             assert_eq!(again, output, "{tool} {arguments}: {name}");
         }
@@ -51,7 +51,7 @@ fn write(path: &Path, text: &str) {
 }
 
 #[tokio::test]
-async fn reading_depends_on_the_file_and_the_links_to_it() {
+async fn read_file_depends_on_the_file_and_its_links() {
     let changes: &[(&str, Change, bool)] = &[
         (
             "another file",
@@ -119,8 +119,8 @@ async fn reading_depends_on_the_file_and_the_links_to_it() {
 /// The rules around it are those of the directory that the link leads to, and where a link leads is
 /// nothing that can be noted.
 #[tokio::test]
-async fn a_walk_behind_a_link_is_not_kept() {
-    let workshop = tree();
+async fn walk_through_a_link_is_not_cacheable() {
+    let tool_fixture = tree();
     for (path, kept) in [
         ("link", false),
         ("link/deep", false),
@@ -130,7 +130,7 @@ async fn a_walk_behind_a_link_is_not_kept() {
     ] {
         for tool in ["glob", "grep"] {
             let arguments = json!({"pattern": "a", "path": path});
-            let (output, witness) = workshop.witnessed(tool, arguments).await;
+            let (output, witness) = tool_fixture.witnessed(tool, arguments).await;
             assert!(!output.is_error, "{}", text(&output));
             assert_eq!(
                 witness.snapshot().holds().await.is_ok(),
@@ -142,7 +142,7 @@ async fn a_walk_behind_a_link_is_not_kept() {
 }
 
 #[tokio::test]
-async fn listing_depends_on_names_and_kinds_alone() {
+async fn list_dir_depends_on_names_and_kinds_only() {
     let changes: &[(&str, Change, bool)] = &[
         ("content", |root| write(&root.join("src/a.rs"), "x"), false),
         (
@@ -191,7 +191,7 @@ async fn listing_depends_on_names_and_kinds_alone() {
 }
 
 #[tokio::test]
-async fn finding_depends_on_the_directories_and_rules_that_were_looked_at() {
+async fn glob_depends_on_visited_directories_and_ignore_files() {
     let arguments = json!({"pattern": "src/**/*.rs"});
     let changes: &[(&str, Change, bool)] = &[
         ("content", |root| write(&root.join("src/a.rs"), "x"), false),
@@ -250,22 +250,22 @@ async fn finding_depends_on_the_directories_and_rules_that_were_looked_at() {
 }
 
 #[tokio::test]
-async fn rules_that_change_are_noticed() {
-    let workshop = tree();
-    workshop.write(".gitignore", "b.rs\n");
+async fn changed_ignore_file_is_detected() {
+    let tool_fixture = tree();
+    tool_fixture.write(".gitignore", "b.rs\n");
     let arguments = json!({"pattern": "*", "path": "src"});
-    let (before, witness) = workshop.witnessed("glob", arguments.clone()).await;
+    let (before, witness) = tool_fixture.witnessed("glob", arguments.clone()).await;
     assert_eq!(text(&before), "src/a.rs\n");
-    workshop.write(".gitignore", "a.rs\n");
+    tool_fixture.write(".gitignore", "a.rs\n");
     assert!(witness.snapshot().holds().await.is_err());
     assert_eq!(
-        text(&workshop.witnessed("glob", arguments).await.0),
+        text(&tool_fixture.witnessed("glob", arguments).await.0),
         "src/b.rs\n"
     );
 }
 
 #[tokio::test]
-async fn searching_depends_on_every_file_that_was_searched() {
+async fn grep_depends_on_every_searched_file() {
     let changes: &[(&str, Change, bool)] = &[
         (
             "a file without a match",
@@ -328,15 +328,15 @@ async fn searching_depends_on_every_file_that_was_searched() {
 }
 
 #[tokio::test]
-async fn more_than_the_engine_checks_is_not_kept() {
-    let workshop = Workshop::new();
+async fn more_files_than_can_be_checked_are_not_cacheable() {
+    let tool_fixture = ToolFixture::new();
     for directory in 0..101 {
-        fs::create_dir(workshop.path(&directory.to_string())).unwrap();
+        fs::create_dir(tool_fixture.path(&directory.to_string())).unwrap();
         for file in 0..100 {
-            fs::write(workshop.path(&format!("{directory}/{file}")), "x").unwrap();
+            fs::write(tool_fixture.path(&format!("{directory}/{file}")), "x").unwrap();
         }
     }
-    let (output, witness) = workshop
+    let (output, witness) = tool_fixture
         .witnessed("grep", json!({"pattern": "y", "output": "files"}))
         .await;
     assert_eq!(text(&output), "[no match in 10,100 files]\n");

@@ -3,20 +3,20 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use serde_json::json;
 
-use crate::workshop::{Workshop, text};
+use crate::tool_fixture::{ToolFixture, text};
 
 #[tokio::test]
-async fn files_are_created_with_their_directories_and_overwritten() {
-    let workshop = Workshop::new();
-    let said = workshop
+async fn write_file_creates_directories_and_overwrites() {
+    let tool_fixture = ToolFixture::new();
+    let said = tool_fixture
         .done(
             "write_file",
             json!({"path": "a/b/c.txt", "content": "one\ntwo\n"}),
         )
         .await;
     assert_eq!(said, "created `a/b/c.txt` (2 lines, 8 bytes)");
-    assert_eq!(workshop.read("a/b/c.txt"), "one\ntwo\n");
-    let said = workshop
+    assert_eq!(tool_fixture.read("a/b/c.txt"), "one\ntwo\n");
+    let said = tool_fixture
         .done(
             "write_file",
             json!({"path": "a/b/c.txt", "content": "three"}),
@@ -26,8 +26,8 @@ async fn files_are_created_with_their_directories_and_overwritten() {
         said,
         "overwrote `a/b/c.txt` (1 line, 5 bytes; it had 2 lines)"
     );
-    let before = fs::metadata(workshop.path("a/b/c.txt")).unwrap();
-    let said = workshop
+    let before = fs::metadata(tool_fixture.path("a/b/c.txt")).unwrap();
+    let said = tool_fixture
         .done(
             "write_file",
             json!({"path": "a/b/c.txt", "content": "three"}),
@@ -37,32 +37,32 @@ async fn files_are_created_with_their_directories_and_overwritten() {
         said,
         "`a/b/c.txt` holds exactly that already; nothing was written"
     );
-    let after = fs::metadata(workshop.path("a/b/c.txt")).unwrap();
+    let after = fs::metadata(tool_fixture.path("a/b/c.txt")).unwrap();
     assert_eq!(
         (before.ino(), before.ctime_nsec()),
         (after.ino(), after.ctime_nsec())
     );
-    workshop
+    tool_fixture
         .done("write_file", json!({"path": "empty", "content": ""}))
         .await;
-    assert_eq!(workshop.read("empty"), "");
+    assert_eq!(tool_fixture.read("empty"), "");
     // Nothing else was left.
-    assert_eq!(workshop.tree().len(), 4, "{:?}", workshop.tree());
+    assert_eq!(tool_fixture.tree().len(), 4, "{:?}", tool_fixture.tree());
 }
 
 #[tokio::test]
-async fn permissions_are_kept() {
-    let workshop = Workshop::holding(&[("run.sh", "old")]);
-    let path = workshop.path("run.sh");
+async fn write_file_keeps_permissions() {
+    let tool_fixture = ToolFixture::holding(&[("run.sh", "old")]);
+    let path = tool_fixture.path("run.sh");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o754)).unwrap();
-    workshop
+    tool_fixture
         .done("write_file", json!({"path": "run.sh", "content": "new"}))
         .await;
     assert_eq!(
         fs::metadata(&path).unwrap().permissions().mode() & 0o7777,
         0o754
     );
-    workshop
+    tool_fixture
         .done(
             "edit_file",
             json!({"path": "run.sh", "old_text": "n", "new_text": "m"}),
@@ -73,8 +73,10 @@ async fn permissions_are_kept() {
         0o754
     );
     let moved = "*** Begin Patch\n*** Update File: run.sh\n*** Move to: bin/go\n*** End Patch";
-    workshop.done("apply_patch", json!({"patch": moved})).await;
-    let mode = fs::metadata(workshop.path("bin/go"))
+    tool_fixture
+        .done("apply_patch", json!({"patch": moved}))
+        .await;
+    let mode = fs::metadata(tool_fixture.path("bin/go"))
         .unwrap()
         .permissions()
         .mode();
@@ -82,9 +84,9 @@ async fn permissions_are_kept() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_is_refused_and_leaves_nothing() {
-    let workshop = Workshop::holding(&[("file", "content"), ("directory/x", "")]);
-    let before = workshop.tree();
+async fn failed_write_changes_nothing() {
+    let tool_fixture = ToolFixture::holding(&[("file", "content"), ("directory/x", "")]);
+    let before = tool_fixture.tree();
     for (path, expected) in [
         (
             "directory",
@@ -95,20 +97,20 @@ async fn what_cannot_be_written_is_refused_and_leaves_nothing() {
         ("../beside", "outside the workspace"),
         (&format!("new/{}", "x".repeat(300)), "cannot write `new/xxx"),
     ] {
-        let said = workshop
+        let said = tool_fixture
             .fails("write_file", json!({"path": path, "content": "x"}))
             .await;
         assert!(said.contains(expected), "{path}: {said}");
     }
-    assert_eq!(workshop.tree(), before);
+    assert_eq!(tool_fixture.tree(), before);
 }
 
 #[tokio::test]
-async fn a_file_that_must_not_be_written_is_not() {
-    let workshop = Workshop::holding(&[("file", "content")]);
-    let path = workshop.path("file");
+async fn write_to_a_read_only_file_is_refused() {
+    let tool_fixture = ToolFixture::holding(&[("file", "content")]);
+    let path = tool_fixture.path("file");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    let output = workshop
+    let output = tool_fixture
         .call("write_file", json!({"path": "file", "content": "x"}))
         .await;
     // The superuser may write everything.
@@ -116,7 +118,7 @@ async fn a_file_that_must_not_be_written_is_not() {
         assert!(!output.is_error);
     } else {
         assert!(text(&output).contains("cannot write `file`: Permission denied"));
-        assert_eq!(workshop.read("file"), "content");
+        assert_eq!(tool_fixture.read("file"), "content");
     }
     let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o444);

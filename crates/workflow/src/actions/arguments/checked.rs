@@ -202,7 +202,7 @@ mod tests {
     );
 
     #[test]
-    fn an_unchecked_argument_is_a_failure_and_no_panic() {
+    fn unchecked_argument_is_a_failure_without_panic() {
         let given = CheckedArguments::new(
             &METADATA,
             json!({"path": 5, "ratio": -1}).as_object().unwrap().clone(),

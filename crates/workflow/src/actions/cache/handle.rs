@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_normalised_once_and_for_all() {
+    fn key_normalization_is_idempotent() {
         for key in ["x", "cache:x", "cache:me:x", "me:x"] {
             assert_eq!(
                 for_key(key, Some("me"), &SecretSet::empty()),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_secret_seals_the_key_and_not_the_beginning() {
+    fn short_secret_seals_the_key_and_not_the_prefix() {
         let secret_set = SecretSet::with_key(cachalot_core::DigestKey::new([7; 32]));
         secret_set.learn("a");
         let handle = for_key("cache:agent:a-1", Some("agent"), &secret_set);
@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_reach_into_other_parts() {
+    fn special_characters_of_names_are_escaped() {
         assert_eq!(escape("a:b*c d%\n"), "a%3Ab%2Ac%20d%25%0A");
         assert_eq!(escape("Übersetzer-1.0_x"), "Übersetzer-1.0_x");
     }
 
     #[test]
-    fn unnamed_agents_do_not_share() {
+    fn unnamed_agents_have_different_handles() {
         let one = agent_segment(None, Some(" "), Path::new("/a/agent.yaml"));
         let two = agent_segment(Some(""), None, Path::new("/b/agent.yaml"));
         assert_ne!(one, two);

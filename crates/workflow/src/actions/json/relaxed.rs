@@ -45,7 +45,7 @@ mod tests {
     use super::strip;
 
     #[test]
-    fn comments_and_trailing_commas_go_and_strings_stay() {
+    fn comments_and_trailing_commas_are_removed_outside_of_strings() {
         for (text, expected) in [
             ("[1, 2,]", "[1, 2]"),
             ("{\"a\": 1 , // one\n}", "{\"a\": 1 }"),

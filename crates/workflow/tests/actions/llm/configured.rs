@@ -1,9 +1,9 @@
-//! What `settings.llm`, `models` and `providers` say of a call.
+//! Effects of `settings.llm`, `models` and `providers` on a call.
 
 use serde_json::json;
 
 use super::asking;
-use crate::stand_ins::Provider;
+use crate::fakes::Provider;
 
 const DEFAULTS: &str = "
 settings:
@@ -13,10 +13,10 @@ models:
 ";
 
 #[tokio::test]
-async fn the_model_of_the_settings_is_the_default() {
+async fn model_of_the_settings_is_the_default() {
     let provider = Provider::built_in();
-    let world = asking(&provider, DEFAULTS);
-    world.ok("llm.call", json!({ "prompt": "Hi" })).await;
+    let fixture = asking(&provider, DEFAULTS);
+    fixture.ok("llm.call", json!({ "prompt": "Hi" })).await;
     let sent = provider.last();
     assert_eq!(
         (
@@ -36,14 +36,14 @@ async fn the_model_of_the_settings_is_the_default() {
 
 /// By the name that it has in the file, too; what else the settings say still holds.
 #[tokio::test]
-async fn the_settings_may_name_a_model_of_the_file() {
+async fn settings_can_name_a_configured_model() {
     let provider = Provider::built_in();
     let file = DEFAULTS.replace(
         "model: gpt-4o-mini, temperature: 0.3",
         "model: warm, top_p: 0.5",
     );
-    let world = asking(&provider, &file);
-    world.ok("llm.call", json!({ "prompt": "Hi" })).await;
+    let fixture = asking(&provider, &file);
+    fixture.ok("llm.call", json!({ "prompt": "Hi" })).await;
     let sent = provider.last();
     assert_eq!(
         (&sent["model"], &sent["temperature"], &sent["top_p"]),
@@ -52,7 +52,7 @@ async fn the_settings_may_name_a_model_of_the_file() {
 }
 
 #[tokio::test]
-async fn defaults_hold_for_calls_that_are_wrapped_as_for_those_that_are_not() {
+async fn llm_defaults_apply_to_wrapped_and_unwrapped_calls() {
     for model in [
         json!(null),
         json!("gpt-4o"),
@@ -60,11 +60,11 @@ async fn defaults_hold_for_calls_that_are_wrapped_as_for_those_that_are_not() {
         json!("openai/gpt-4o"),
     ] {
         let provider = Provider::built_in();
-        let world = asking(&provider, DEFAULTS);
+        let fixture = asking(&provider, DEFAULTS);
         let arguments = json!({ "model": model, "prompt": "Hi", "top_p": 0.5 });
-        world.ok("llm.call", arguments.clone()).await;
+        fixture.ok("llm.call", arguments.clone()).await;
         let plain = provider.last();
-        let (hit, _) = world
+        let (hit, _) = fixture
             .wrapped(json!({ "action": "llm.call", "args": arguments }))
             .await;
         assert!(!hit);
@@ -80,9 +80,9 @@ async fn defaults_hold_for_calls_that_are_wrapped_as_for_those_that_are_not() {
 }
 
 #[tokio::test]
-async fn the_call_wins_over_the_model_and_the_model_over_the_settings() {
+async fn call_overrides_model_and_model_overrides_settings() {
     let provider = Provider::built_in();
-    let world = asking(&provider, DEFAULTS);
+    let fixture = asking(&provider, DEFAULTS);
     for (arguments, temperature) in [
         (
             json!({ "model": "warm", "prompt": "Hi", "temperature": 0.1 }),
@@ -92,20 +92,20 @@ async fn the_call_wins_over_the_model_and_the_model_over_the_settings() {
         (json!({ "prompt": "Hi" }), 0.3),
         (json!({ "prompt": "Hi", "temperature": 0 }), 0.0),
     ] {
-        world.ok("llm.call", arguments).await;
+        fixture.ok("llm.call", arguments).await;
         assert_eq!(provider.last()["temperature"].as_f64(), Some(temperature));
     }
 }
 
 #[tokio::test]
-async fn a_provider_is_named_in_the_model_or_beside_it() {
+async fn provider_is_given_in_the_model_or_as_an_argument() {
     let provider = Provider::built_in();
-    let world = asking(&provider, "name: a");
+    let fixture = asking(&provider, "name: a");
     for arguments in [
         json!({ "model": "anthropic/whale", "prompt": "Hi" }),
         json!({ "model": "whale", "provider": "anthropic", "prompt": "Hi" }),
     ] {
-        world.ok("llm.call", arguments).await;
+        fixture.ok("llm.call", arguments).await;
         let received = provider.received();
         let last = received.last().unwrap();
         assert_eq!(
@@ -115,19 +115,19 @@ async fn a_provider_is_named_in_the_model_or_beside_it() {
     }
     // Slashes belong to the name.
     let lab = format!("providers: {{lab: {{base_url: '{}/v1'}}}}", provider.url());
-    let world = asking(&provider, &lab);
+    let fixture = asking(&provider, &lab);
     let arguments = json!({ "model": "openai/whale", "provider": "lab", "prompt": "Hi" });
-    world.ok("llm.call", arguments).await;
+    fixture.ok("llm.call", arguments).await;
     assert_eq!(provider.last()["model"], "openai/whale");
 }
 
-/// Where the settings say of no provider where it is, they say nothing of another one.
+/// A base URL of the settings does not apply to another provider.
 #[tokio::test]
 async fn base_url_of_the_settings_applies_only_to_its_provider() {
     let (own, gateway) = (Provider::built_in(), Provider::built_in());
     let file = format!("settings: {{llm: {{base_url: '{}/v1'}}}}", gateway.url());
-    let world = asking(&own, &file);
-    world
+    let fixture = asking(&own, &file);
+    fixture
         .ok("llm.call", json!({ "model": "gpt-4o", "prompt": "Hi" }))
         .await;
     assert_eq!((own.requests(), gateway.requests()), (0, 1));
@@ -135,7 +135,7 @@ async fn base_url_of_the_settings_applies_only_to_its_provider() {
         json!({ "model": "anthropic/claude-sonnet-5", "prompt": "Hi" }),
         json!({ "model": "claude-sonnet-5", "provider": "anthropic", "prompt": "Hi" }),
     ] {
-        world.ok("llm.call", arguments).await;
+        fixture.ok("llm.call", arguments).await;
     }
     assert_eq!((own.requests(), gateway.requests()), (2, 1));
 }
@@ -147,10 +147,10 @@ async fn headers_of_a_provider_are_sent() {
         "providers: {{lab: {{base_url: '{}/v1', headers: {{X-Team: whales}}, token_key: LAB_TOKEN}}}}",
         provider.url()
     );
-    let mut world = crate::world::World::new();
+    let mut fixture = crate::fixture::Fixture::new();
     let environment = [("LAB_TOKEN".to_owned(), "lab-token-1234".to_owned())].into();
-    crate::stand_ins::provider::configure(&mut world.runtime, &environment, &file);
-    world
+    crate::fakes::provider::configure(&mut fixture.runtime, &environment, &file);
+    fixture
         .ok("llm.call", json!({ "model": "lab/whale", "prompt": "Hi" }))
         .await;
     let received = provider.received();
@@ -165,9 +165,12 @@ async fn headers_of_a_provider_are_sent() {
 async fn a_plan_reports_a_miss() {
     use cachalot_workflow::Planned;
     let provider = Provider::built_in();
-    let world = asking(&provider, DEFAULTS);
+    let fixture = asking(&provider, DEFAULTS);
     for action in ["llm.call", "llm.stream"] {
-        let planned = world.plan(action, json!({ "prompt": "Hi" })).await.unwrap();
+        let planned = fixture
+            .plan(action, json!({ "prompt": "Hi" }))
+            .await
+            .unwrap();
         let reason = "there is no cache.wrap around it".to_owned();
         assert_eq!(
             planned,
@@ -176,7 +179,7 @@ async fn a_plan_reports_a_miss() {
                 reason
             }
         );
-        let failure = world
+        let failure = fixture
             .plan(action, json!({ "prompt": "Hi", "model": "nothing" }))
             .await;
         assert_eq!(failure.unwrap_err().kind, "configuration_error");
@@ -184,22 +187,22 @@ async fn a_plan_reports_a_miss() {
     assert_eq!(provider.requests(), 0);
 }
 
-/// What is said of tools where there are none is not sent: providers refuse it.
+/// Tool settings are not sent without tools: providers refuse them.
 #[tokio::test]
-async fn settings_of_tools_wait_for_tools() {
+async fn tool_settings_of_a_model_apply_only_with_tools() {
     let provider = Provider::built_in();
-    let world = asking(
+    let fixture = asking(
         &provider,
         "settings: {llm: {model: gpt-4o-mini, parallel_tool_calls: false}}",
     );
     for choice in ["auto", "none"] {
         let arguments = json!({ "prompt": "Hi", "tool_choice": choice });
-        world.ok("llm.call", arguments).await;
+        fixture.ok("llm.call", arguments).await;
         let sent = provider.last();
         assert!(sent.get("parallel_tool_calls").is_none() && sent.get("tool_choice").is_none());
     }
     let tool = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object", "properties": {}, "additionalProperties": false } });
     let arguments = json!({ "prompt": "Hi", "tools": [tool], "tool_choice": "auto" });
-    world.ok("llm.call", arguments).await;
+    fixture.ok("llm.call", arguments).await;
     assert_eq!(provider.last()["parallel_tool_calls"], false);
 }

@@ -1,4 +1,4 @@
-//! What users see when a model cannot be asked, or does not answer.
+//! Failures of model calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use cachalot_simulator::{Fault, Script, ScriptedReply};
 use serde_json::json;
 
 use super::{EACH, MODELS, asking, user};
-use crate::stand_ins::Provider;
-use crate::stand_ins::provider::{KEY, configure};
-use crate::world::World;
+use crate::fakes::Provider;
+use crate::fakes::provider::{KEY, configure};
+use crate::fixture::Fixture;
 
 #[tokio::test]
 async fn every_provider_error_has_a_failure_kind() {
@@ -69,8 +69,8 @@ async fn every_provider_error_has_a_failure_kind() {
         ] {
             let provider =
                 Provider::replies([ScriptedReply::text("x").with_fault(fault.clone())]).forgiving();
-            let world = asking(&provider, MODELS);
-            let failure = world
+            let fixture = asking(&provider, MODELS);
+            let failure = fixture
                 .fails("llm.call", json!({ "model": model, "prompt": "Hi" }))
                 .await;
             assert_eq!(
@@ -102,8 +102,8 @@ async fn transient_errors_are_retried() {
             .times(2);
         let provider =
             Provider::replies([ScriptedReply::text("Hi.").with_fault(fault)]).forgiving();
-        let world = asking(&provider, MODELS);
-        let answer = world
+        let fixture = asking(&provider, MODELS);
+        let answer = fixture
             .ok("llm.call", json!({ "model": model, "prompt": "Hi" }))
             .await;
         assert_eq!(
@@ -117,8 +117,8 @@ async fn transient_errors_are_retried() {
 async fn a_truncated_stream_is_a_failure() {
     let provider =
         Provider::replies([ScriptedReply::text("The whale dives.").with_fault(Fault::cut(3))]);
-    let world = asking(&provider, MODELS);
-    let failure = world
+    let fixture = asking(&provider, MODELS);
+    let failure = fixture
         .fails("llm.call", json!({ "model": "chat", "prompt": "Hi" }))
         .await;
     assert_eq!(
@@ -145,7 +145,7 @@ async fn a_slow_provider_times_out() {
 }
 
 #[tokio::test]
-async fn a_call_has_its_own_timeout_and_retry_count() {
+async fn timeout_and_max_retries_are_set_per_call() {
     let slow = || Fault::slow(Duration::from_secs(60), Duration::ZERO).times(9);
     for (more, requests) in [
         (json!({"timeout": 0.2}), 1),
@@ -189,16 +189,16 @@ async fn a_call_has_its_own_timeout_and_retry_count() {
 }
 
 #[tokio::test]
-async fn api_base_is_another_name_of_base_url_and_gets_no_key_unasked() {
+async fn api_base_is_an_alias_of_base_url_without_the_key() {
     let (own, other) = (Provider::built_in(), Provider::built_in());
-    let world = asking(&own, MODELS);
+    let fixture = asking(&own, MODELS);
     let elsewhere = format!("{}/v1", other.url());
     let arguments = json!({ "model": "gpt-4o", "api_base": elsewhere, "prompt": "Hi" });
-    world.ok("llm.call", arguments).await;
+    fixture.ok("llm.call", arguments).await;
     let arguments = json!({
         "model": "gpt-4o", "api_base": elsewhere, "token_key": "OPENAI_API_KEY", "prompt": "Hi",
     });
-    world.ok("llm.call", arguments).await;
+    fixture.ok("llm.call", arguments).await;
     let received = other.received();
     assert_eq!(received[0].header("authorization"), None);
     let key = format!("Bearer {KEY}");
@@ -209,9 +209,9 @@ async fn api_base_is_another_name_of_base_url_and_gets_no_key_unasked() {
 #[tokio::test]
 async fn a_refused_connection_is_a_connection_error() {
     let provider = Provider::built_in();
-    let world = asking(&provider, MODELS);
+    let fixture = asking(&provider, MODELS);
     drop(provider);
-    let failure = world
+    let failure = fixture
         .fails("llm.call", json!({ "model": "chat", "prompt": "Hi" }))
         .await;
     assert_eq!(
@@ -222,12 +222,12 @@ async fn a_refused_connection_is_a_connection_error() {
 }
 
 #[tokio::test]
-async fn a_response_that_is_not_of_the_api_is_reported() {
+async fn non_api_response_is_malformed() {
     let page = axum::Router::new().fallback(|| async { "<html>Welcome to nginx!</html>" });
-    let server = crate::stand_ins::Server::start(page);
-    let world = alone("name: a");
+    let server = crate::fakes::Server::start(page);
+    let fixture = alone("name: a");
     let arguments = json!({ "model": "whale", "base_url": server.base_url(), "prompt": "Hi" });
-    let failure = world.fails("llm.call", arguments).await;
+    let failure = fixture.fails("llm.call", arguments).await;
     assert_eq!(
         (failure.kind, failure.retryable),
         ("malformed_answer", false)
@@ -239,10 +239,10 @@ async fn a_response_that_is_not_of_the_api_is_reported() {
 }
 
 /// A run without any provider in its environment.
-fn alone(file: &str) -> World {
-    let mut world = World::new();
-    configure(&mut world.runtime, &BTreeMap::new(), file);
-    world
+fn alone(file: &str) -> Fixture {
+    let mut fixture = Fixture::new();
+    configure(&mut fixture.runtime, &BTreeMap::new(), file);
+    fixture
 }
 
 #[tokio::test]
@@ -267,7 +267,7 @@ async fn a_missing_key_is_named_and_nothing_is_sent() {
 
 #[tokio::test]
 async fn an_unknown_model_is_reported_with_suggestions() {
-    let world = alone("models: {fast: gpt-4o-mini}");
+    let fixture = alone("models: {fast: gpt-4o-mini}");
     for (arguments, says) in [
         (
             json!({ "model": "fsat", "prompt": "Hi" }),
@@ -291,21 +291,21 @@ async fn an_unknown_model_is_reported_with_suggestions() {
             "which is not a URL",
         ),
     ] {
-        let failure = world.fails("llm.call", arguments).await;
+        let failure = fixture.fails("llm.call", arguments).await;
         assert_eq!(failure.kind, "configuration_error");
         assert!(failure.message.contains(says), "{failure}");
     }
 }
 
-/// Somebody else's file must not send a key away by naming an address alone.
+/// A file cannot redirect the key by setting an address only.
 #[tokio::test]
 async fn a_base_url_gets_a_key_only_with_token_key() {
     let (own, other) = (Provider::built_in(), Provider::built_in());
-    let world = asking(&own, MODELS);
+    let fixture = asking(&own, MODELS);
     let elsewhere = format!("{}/v1", other.url());
     for model in ["chat", "gpt-4o"] {
         let arguments = json!({ "model": model, "base_url": elsewhere, "prompt": "Hi" });
-        world.ok("llm.call", arguments).await;
+        fixture.ok("llm.call", arguments).await;
         let received = other.received();
         let last = received.last().unwrap();
         assert!(!format!("{:?}", last.headers).contains(KEY), "{model}");
@@ -314,7 +314,7 @@ async fn a_base_url_gets_a_key_only_with_token_key() {
     let arguments = json!({
         "model": "gpt-4o", "base_url": elsewhere, "token_key": "OPENAI_API_KEY", "prompt": "Hi",
     });
-    world.ok("llm.call", arguments).await;
+    fixture.ok("llm.call", arguments).await;
     let received = other.received();
     assert_eq!(
         received[2].header("authorization"),
@@ -326,7 +326,7 @@ async fn a_base_url_gets_a_key_only_with_token_key() {
     let arguments = json!({
         "model": "gpt-4o", "base_url": format!("{}/v1", strict.url()), "prompt": "Hi",
     });
-    let failure = world.fails("llm.call", arguments).await;
+    let failure = fixture.fails("llm.call", arguments).await;
     assert_eq!(failure.kind, "unauthorized");
     assert!(
         failure

@@ -4,7 +4,7 @@ use cachalot_simulator::{ScriptedReply, ScriptedUsage};
 use serde_json::json;
 
 use super::{EACH, MODELS, asking};
-use crate::stand_ins::Provider;
+use crate::fakes::Provider;
 
 fn reply() -> ScriptedReply {
     ScriptedReply::text("The whale dives.").with_usage(ScriptedUsage {
@@ -20,12 +20,12 @@ fn reply() -> ScriptedReply {
 async fn the_result_is_the_same_in_every_wire_format() {
     for (model, path) in EACH {
         let provider = Provider::replies([reply()]);
-        let world = asking(&provider, MODELS);
+        let fixture = asking(&provider, MODELS);
         let arguments = json!({
             "model": model, "system": "Be brief.", "prompt": "What does the whale do?",
             "max_tokens": 300,
         });
-        let answer = world.ok("llm.call", arguments).await;
+        let answer = fixture.ok("llm.call", arguments).await;
         assert_eq!(
             answer,
             json!({
@@ -53,12 +53,12 @@ async fn the_result_is_the_same_in_every_wire_format() {
 #[tokio::test]
 async fn parameters_are_sent_in_every_wire_format() {
     let provider = Provider::built_in();
-    let world = asking(&provider, MODELS);
+    let fixture = asking(&provider, MODELS);
     let arguments = json!({
         "model": "chat", "prompt": "Hi", "temperature": "0.25", "top_p": 0.5, "max_tokens": "64",
         "stop": "###", "provider_opts": { "seed": 7 },
     });
-    world.ok("llm.call", arguments).await;
+    fixture.ok("llm.call", arguments).await;
     let sent = provider.last();
     assert_eq!(sent["temperature"], 0.25, "{sent}");
     assert_eq!(sent["top_p"], 0.5);
@@ -75,7 +75,7 @@ async fn parameters_are_sent_in_every_wire_format() {
     let arguments = json!({
         "model": "messages", "prompt": "Hi", "stop": ["a", "b"], "max_tokens": 10,
     });
-    world.ok("llm.call", arguments).await;
+    fixture.ok("llm.call", arguments).await;
     let sent = provider.last();
     assert_eq!(
         (&sent["stop_sequences"], &sent["max_tokens"]),
@@ -83,7 +83,7 @@ async fn parameters_are_sent_in_every_wire_format() {
     );
 
     let arguments = json!({ "model": "responses", "prompt": "Hi", "reasoning_effort": "low" });
-    world.ok("llm.call", arguments).await;
+    fixture.ok("llm.call", arguments).await;
     assert_eq!(provider.last()["reasoning"]["effort"], "low");
 }
 
@@ -125,11 +125,11 @@ async fn the_stop_reason_is_reported() {
 #[tokio::test]
 async fn the_cost_of_an_unpriced_model_is_null() {
     let provider = Provider::answers(["Hi."]);
-    let world = asking(
+    let fixture = asking(
         &provider,
         "models: {mine: {provider: openai, model: gpt-of-mine}}",
     );
-    let answer = world
+    let answer = fixture
         .ok("llm.call", json!({ "model": "mine", "prompt": "Hi" }))
         .await;
     assert!(answer["cost"].is_null(), "{answer}");

@@ -3,16 +3,16 @@
 use serde_json::{Value, json};
 
 use super::{EACH, MODELS, asking, user};
-use crate::stand_ins::Provider;
-use crate::world::World;
+use crate::fakes::Provider;
+use crate::fixture::Fixture;
 
 const PICTURE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 #[tokio::test]
-async fn prompt_and_system_are_short_for_messages() {
+async fn prompt_and_system_are_shorthands_for_messages() {
     for (model, _) in EACH {
         let provider = Provider::built_in();
-        let world = asking(&provider, MODELS);
+        let fixture = asking(&provider, MODELS);
         let long = json!({ "model": model, "messages": [
             { "role": "system", "content": "Be brief." },
             { "role": "user", "content": "Hi" },
@@ -24,7 +24,7 @@ async fn prompt_and_system_are_short_for_messages() {
         ]});
         let mut bodies = Vec::new();
         for arguments in [long, short, parts] {
-            world.ok("llm.call", arguments).await;
+            fixture.ok("llm.call", arguments).await;
             bodies.push(provider.last());
         }
         assert_eq!(bodies[0], bodies[1], "{model}");
@@ -35,9 +35,9 @@ async fn prompt_and_system_are_short_for_messages() {
 }
 
 #[tokio::test]
-async fn a_prompt_comes_behind_the_messages_and_systems_are_joined() {
+async fn prompt_follows_the_messages_and_system_texts_are_joined() {
     let provider = Provider::built_in();
-    let world = asking(&provider, MODELS);
+    let fixture = asking(&provider, MODELS);
     let arguments = json!({
         "model": "chat", "system": "One.", "prompt": "And now?",
         "messages": [
@@ -46,7 +46,7 @@ async fn a_prompt_comes_behind_the_messages_and_systems_are_joined() {
             { "role": "assistant", "content": "Hello." },
         ],
     });
-    world.ok("llm.call", arguments).await;
+    fixture.ok("llm.call", arguments).await;
     let sent = provider.last();
     let texts: Vec<(&str, String)> = sent["messages"]
         .as_array()
@@ -75,12 +75,12 @@ async fn a_prompt_comes_behind_the_messages_and_systems_are_joined() {
 }
 
 #[tokio::test]
-async fn the_name_of_a_participant_is_sent_only_in_the_chat_format() {
+async fn name_of_a_message_is_sent_in_the_chat_format_only() {
     let provider = Provider::built_in();
-    let world = asking(&provider, MODELS);
+    let fixture = asking(&provider, MODELS);
     for model in ["messages", "responses"] {
         let messages = json!([{ "role": "user", "content": "Hi", "name": "ada" }]);
-        world
+        fixture
             .ok("llm.call", json!({ "model": model, "messages": messages }))
             .await;
         assert!(!provider.last().to_string().contains("ada"), "{model}");
@@ -88,10 +88,10 @@ async fn the_name_of_a_participant_is_sent_only_in_the_chat_format() {
 }
 
 #[tokio::test]
-async fn pictures_are_sent_in_every_format() {
+async fn images_are_sent_in_every_format() {
     for (model, _) in EACH {
         let provider = Provider::built_in();
-        let world = asking(&provider, MODELS);
+        let fixture = asking(&provider, MODELS);
         for url in [
             "https://whales.example/fluke.png".to_owned(),
             format!("data:image/png;base64,{PICTURE}"),
@@ -100,7 +100,7 @@ async fn pictures_are_sent_in_every_format() {
                 { "type": "text", "text": "What is this?" },
                 { "type": "image_url", "image_url": { "url": url } },
             ]}]);
-            world
+            fixture
                 .ok("llm.call", json!({ "model": model, "messages": messages }))
                 .await;
             let sent = provider.last().to_string();
@@ -111,7 +111,7 @@ async fn pictures_are_sent_in_every_format() {
 }
 
 #[tokio::test]
-async fn a_conversation_with_tools_is_one_that_every_provider_takes() {
+async fn conversation_with_tools_is_valid_in_every_format() {
     let weather = json!([{ "type": "function", "function": {
         "name": "weather", "description": "The weather.",
         "parameters": { "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"], "additionalProperties": false },
@@ -123,7 +123,7 @@ async fn a_conversation_with_tools_is_one_that_every_provider_takes() {
     };
     for (model, _) in EACH {
         let provider = Provider::built_in();
-        let world = asking(&provider, MODELS);
+        let fixture = asking(&provider, MODELS);
         let messages = json!([
             { "role": "user", "content": "Weather in Bergen and Bremen?" },
             { "role": "assistant", "content": null, "tool_calls": [
@@ -134,7 +134,7 @@ async fn a_conversation_with_tools_is_one_that_every_provider_takes() {
             { "role": "tool", "tool_call_id": "call_2", "content": "18 degrees" },
         ]);
         let arguments = json!({ "model": model, "messages": messages, "tools": weather });
-        let answer = world.ok("llm.call", arguments).await;
+        let answer = fixture.ok("llm.call", arguments).await;
         let said = answer["content"].as_str().unwrap();
         assert!(
             said.contains("weather answered: 18 degrees"),
@@ -143,8 +143,8 @@ async fn a_conversation_with_tools_is_one_that_every_provider_takes() {
     }
 }
 
-async fn refused(world: &World, arguments: Value) -> String {
-    let failure = world.fails("llm.call", arguments).await;
+async fn refused(fixture: &Fixture, arguments: Value) -> String {
+    let failure = fixture.fails("llm.call", arguments).await;
     assert_eq!(failure.kind, "validation_error", "{failure}");
     assert!(!failure.retryable);
     failure.message
@@ -153,7 +153,7 @@ async fn refused(world: &World, arguments: Value) -> String {
 #[tokio::test]
 async fn invalid_conversations_fail_before_the_request() {
     let provider = Provider::built_in();
-    let world = asking(&provider, MODELS);
+    let fixture = asking(&provider, MODELS);
     let cases = [
         (
             json!([]),
@@ -197,7 +197,7 @@ async fn invalid_conversations_fail_before_the_request() {
         ),
     ];
     for (messages, expected) in cases {
-        let message = refused(&world, json!({ "model": "chat", "messages": messages })).await;
+        let message = refused(&fixture, json!({ "model": "chat", "messages": messages })).await;
         assert!(
             message.starts_with("llm.call: parameter `messages`") && message.contains(expected),
             "{message}"
@@ -235,7 +235,7 @@ async fn invalid_conversations_fail_before_the_request() {
             "unknown parameter `temprature`: did you mean `temperature`?",
         ),
     ] {
-        let message = refused(&world, arguments).await;
+        let message = refused(&fixture, arguments).await;
         assert!(message.contains(expected), "{message}");
     }
     assert_eq!(provider.requests(), 0);

@@ -7,17 +7,17 @@ use cachalot_model::{Budget, Meter};
 use serde_json::{Value, json};
 
 use super::asking;
-use crate::stand_ins::Provider;
-use crate::world::World;
+use crate::fakes::Provider;
+use crate::fixture::Fixture;
 
 /// A run whose file has a program `mine` that is this shell script.
-fn script(script: &str) -> World {
+fn script(script: &str) -> Fixture {
     mine(json!({ "command": "sh", "args": ["-c", script] }))
 }
 
 /// A run whose file has this program, called `mine`.
-fn mine(program: Value) -> World {
-    World::new().with_settings(json!({ "llm": { "shell_providers": { "mine": program } } }))
+fn mine(program: Value) -> Fixture {
+    Fixture::new().with_settings(json!({ "llm": { "shell_providers": { "mine": program } } }))
 }
 
 fn asked(prompt: &str) -> Value {
@@ -25,9 +25,9 @@ fn asked(prompt: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_program_reads_the_prompt_and_answers() {
-    let world = script("printf '  [%s]\\n\\n' \"$(cat)\"");
-    let answer = world.ok("llm.call", asked("Who? $HOME *")).await;
+async fn program_reads_the_prompt_on_stdin_and_answers() {
+    let fixture = script("printf '  [%s]\\n\\n' \"$(cat)\"");
+    let answer = fixture.ok("llm.call", asked("Who? $HOME *")).await;
     assert_eq!(
         answer,
         json!({
@@ -35,11 +35,11 @@ async fn a_program_reads_the_prompt_and_answers() {
             "stop_reason": "end", "usage": {}, "cost": null,
         })
     );
-    let by_name = world.ok("llm.call", json!({ "model": "shell/mine", "prompt": "x" }));
+    let by_name = fixture.ok("llm.call", json!({ "model": "shell/mine", "prompt": "x" }));
     assert_eq!(by_name.await["content"], "[x]");
-    let shown = world.ok("llm.stream", asked("one\ntwo")).await;
+    let shown = fixture.ok("llm.stream", asked("one\ntwo")).await;
     assert_eq!(shown["content"], "[one\ntwo]");
-    let printed: Vec<String> = world
+    let printed: Vec<String> = fixture
         .events
         .printed()
         .into_iter()
@@ -49,8 +49,8 @@ async fn a_program_reads_the_prompt_and_answers() {
 }
 
 #[tokio::test]
-async fn messages_become_one_text() {
-    let world = mine(json!({ "command": "cat" }));
+async fn messages_are_joined_to_one_text() {
+    let fixture = mine(json!({ "command": "cat" }));
     let arguments = json!({
         "provider": "shell", "shell_provider": "mine", "model": "any", "temperature": 0,
         "messages": [
@@ -60,7 +60,7 @@ async fn messages_become_one_text() {
             { "role": "user", "content": "Who?" },
         ],
     });
-    let answer = world.ok("llm.call", arguments).await;
+    let answer = fixture.ok("llm.call", arguments).await;
     assert_eq!(
         answer["content"],
         "System: Be brief.\n\nHi\n\nAssistant: Ho\n\nWho?"
@@ -68,21 +68,21 @@ async fn messages_become_one_text() {
     let arguments =
         json!({ "provider": "shell", "shell_provider": "mine", "system": "S", "prompt": "P" });
     assert_eq!(
-        world.ok("llm.call", arguments).await["content"],
+        fixture.ok("llm.call", arguments).await["content"],
         "System: S\n\nP"
     );
 }
 
 #[tokio::test]
-async fn the_settings_may_name_the_program() {
+async fn settings_can_name_the_shell_provider() {
     let settings = json!({
         "llm": { "provider": "shell", "shell_provider": "mine" },
         "shell_providers": { "mine": { "command": "cat" } },
     });
-    let world = World::new().with_settings(settings);
-    let answer = world.ok("llm.call", json!({ "prompt": "x" })).await;
+    let fixture = Fixture::new().with_settings(settings);
+    let answer = fixture.ok("llm.call", json!({ "prompt": "x" })).await;
     assert_eq!(answer["shell_provider"], "mine");
-    let failure = world
+    let failure = fixture
         .fails(
             "llm.call",
             json!({ "prompt": "x", "provider": "openai", "shell_provider": "mine" }),
@@ -103,10 +103,10 @@ async fn the_settings_may_name_the_program() {
             "give `messages` or a `prompt`",
         ),
     ] {
-        let failure = world.fails("llm.call", arguments).await;
+        let failure = fixture.fails("llm.call", arguments).await;
         assert!(failure.message.contains(part), "{failure}");
     }
-    let failure = World::new()
+    let failure = Fixture::new()
         .fails("llm.call", json!({ "provider": "shell", "prompt": "x" }))
         .await;
     assert!(
@@ -116,24 +116,24 @@ async fn the_settings_may_name_the_program() {
 }
 
 #[tokio::test]
-async fn the_prompt_may_be_an_argument_or_a_file() {
-    let world = mine(json!({ "command": "printf", "args": ["%s|%s", "-p", "<{prompt}>"] }));
-    let answer = world.ok("llm.call", asked("a b; $(false)")).await;
+async fn prompt_is_passed_as_argument_or_file() {
+    let fixture = mine(json!({ "command": "printf", "args": ["%s|%s", "-p", "<{prompt}>"] }));
+    let answer = fixture.ok("llm.call", asked("a b; $(false)")).await;
     assert_eq!(answer["content"], "-p|<a b; $(false)>");
     // What is too long for an argument goes to stdin, and the argument is left out.
-    let world =
+    let fixture =
         mine(json!({ "command": "sh", "args": ["-c", "echo $#; wc -c", "sh", "{prompt}"] }));
-    let answer = world.ok("llm.call", asked(&"x".repeat(200_000))).await;
+    let answer = fixture.ok("llm.call", asked(&"x".repeat(200_000))).await;
     let words: Vec<&str> = answer["content"]
         .as_str()
         .unwrap()
         .split_whitespace()
         .collect();
     assert_eq!(words, ["0", "200000"]);
-    let world = mine(
+    let fixture = mine(
         json!({ "command": "sh", "args": ["-c", "cat \"$0\"; echo; echo \"$0\"; ls -l \"$0\"", "{input_file}"], "stdin_mode": "file" }),
     );
-    let answer = world.ok("llm.call", asked("in a file")).await;
+    let answer = fixture.ok("llm.call", asked("in a file")).await;
     let lines: Vec<&str> = answer["content"].as_str().unwrap().lines().collect();
     assert_eq!(lines[0], "in a file");
     assert!(!std::path::Path::new(lines[1]).exists(), "{lines:?}");
@@ -146,23 +146,23 @@ async fn the_prompt_may_be_an_argument_or_a_file() {
 
 /// Only what the file names is passed on beside what every program of `shell.run` gets.
 #[tokio::test]
-async fn keys_are_not_passed_on() {
-    let world = mine(json!({ "command": "env", "env": { "EXTRA": "yes", "LEVEL": 3 } }))
+async fn api_keys_are_not_passed_to_the_program() {
+    let fixture = mine(json!({ "command": "env", "env": { "EXTRA": "yes", "LEVEL": 3 } }))
         .with_variable("OPENAI_API_KEY", "sk-secret")
         .with_variable("HOME", "/home/ada");
-    let answer = world.ok("llm.call", asked("x")).await;
+    let answer = fixture.ok("llm.call", asked("x")).await;
     let content = answer["content"].as_str().unwrap();
     for line in ["EXTRA=yes", "LEVEL=3", "HOME=/home/ada"] {
         assert!(content.lines().any(|it| it == line), "{content}");
     }
     assert!(!content.contains("sk-secret"), "{content}");
-    let key = world.implicit("llm.call", asked("x")).to_string();
+    let key = fixture.implicit("llm.call", asked("x")).to_string();
     assert!(!key.contains("yes") && key.contains("EXTRA"), "{key}");
 }
 
 #[tokio::test]
 async fn failures_contain_the_reason() {
-    for (world, kind, part) in [
+    for (fixture, kind, part) in [
         (
             mine(json!({ "command": "no-such-agent" })),
             "not_found",
@@ -181,7 +181,7 @@ async fn failures_contain_the_reason() {
         (script("kill -9 $$"), "shell_error", "was ended by signal 9"),
         (script("printf '\\377'"), "validation_error", "not UTF-8"),
     ] {
-        let failure = world.fails("llm.call", asked("x")).await;
+        let failure = fixture.fails("llm.call", asked("x")).await;
         assert_eq!(failure.kind, kind, "{failure}");
         assert!(failure.message.contains(part), "{failure}");
     }
@@ -189,20 +189,20 @@ async fn failures_contain_the_reason() {
 
 #[tokio::test]
 async fn the_timeout_kills_the_process_group() {
-    let world = mine(
+    let fixture = mine(
         json!({ "command": "sh", "args": ["-c", "sleep 60 & echo $! > pid; wait"], "timeout": 60 }),
     );
     let began = Instant::now();
     let arguments =
         json!({ "provider": "shell", "shell_provider": "mine", "prompt": "x", "timeout": 0.5 });
-    let failure = world.fails("llm.call", arguments).await;
+    let failure = fixture.fails("llm.call", arguments).await;
     assert_eq!(
         (failure.kind, failure.retryable),
         ("timeout", true),
         "{failure}"
     );
     assert!(began.elapsed() < Duration::from_secs(20));
-    let id = std::fs::read_to_string(world.path("pid")).unwrap();
+    let id = std::fs::read_to_string(fixture.path("pid")).unwrap();
     let is_running = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
         !stat.is_empty() && !stat.contains(") Z ")
@@ -217,25 +217,25 @@ async fn the_timeout_kills_the_process_group() {
 }
 
 #[tokio::test]
-async fn an_answer_is_memoized_by_provider_program_and_prompt() {
-    let mut world = script("echo x >> asked; cat");
+async fn answer_is_keyed_by_provider_program_and_prompt() {
+    let mut fixture = script("echo x >> asked; cat");
     let wrap = |prompt: &str| json!({ "action": "llm.call", "args": asked(prompt) });
-    let count = |world: &World| {
-        std::fs::read_to_string(world.path("asked"))
+    let count = |fixture: &Fixture| {
+        std::fs::read_to_string(fixture.path("asked"))
             .unwrap()
             .lines()
             .count()
     };
-    assert!(!world.wrapped(wrap("a")).await.0);
-    let (is_hit, answer) = world.wrapped(wrap("a")).await;
+    assert!(!fixture.wrapped(wrap("a")).await.0);
+    let (is_hit, answer) = fixture.wrapped(wrap("a")).await;
     assert!(is_hit);
     assert_eq!(
         (answer["content"].clone(), answer["cost"].clone()),
         (json!("a"), Value::Null)
     );
-    assert!(!world.wrapped(wrap("b")).await.0);
-    assert_eq!(count(&world), 2);
-    let programs = world.runtime.settings.clone();
+    assert!(!fixture.wrapped(wrap("b")).await.0);
+    assert_eq!(count(&fixture), 2);
+    let programs = fixture.runtime.settings.clone();
     for (pointer, value) in [
         (
             "/llm/shell_providers/mine/args/1",
@@ -244,15 +244,15 @@ async fn an_answer_is_memoized_by_provider_program_and_prompt() {
         ("/llm/shell_providers/mine/command", json!("bash")),
         ("/llm/shell_providers/mine/env", json!({ "LEVEL": 1 })),
     ] {
-        world.runtime.settings = programs.clone();
-        world.runtime.settings["llm"]["shell_providers"]["mine"]["env"] = json!({});
-        *world.runtime.settings.pointer_mut(pointer).unwrap() = value;
-        assert!(!world.wrapped(wrap("a")).await.0, "{pointer}");
+        fixture.runtime.settings = programs.clone();
+        fixture.runtime.settings["llm"]["shell_providers"]["mine"]["env"] = json!({});
+        *fixture.runtime.settings.pointer_mut(pointer).unwrap() = value;
+        assert!(!fixture.wrapped(wrap("a")).await.0, "{pointer}");
     }
     // How long is waited does not change an answer.
-    world.runtime.settings = programs;
-    world.runtime.settings["llm"]["shell_providers"]["mine"]["timeout"] = json!(7);
-    assert!(world.wrapped(wrap("a")).await.0);
+    fixture.runtime.settings = programs;
+    fixture.runtime.settings["llm"]["shell_providers"]["mine"]["timeout"] = json!(7);
+    assert!(fixture.wrapped(wrap("a")).await.0);
     // A failure is not kept.
     let failing = script("echo x >> asked; exit 1");
     for _ in 0..2 {
@@ -273,20 +273,20 @@ async fn a_budget_that_cannot_be_enforced_fails_first() {
             ..Budget::default()
         },
     ] {
-        let mut world = script("touch ran; cat");
-        world.runtime.meter = Meter::new(budget, world.runtime.clock.clone());
-        let failure = world.fails("llm.call", asked("x")).await;
+        let mut fixture = script("touch ran; cat");
+        fixture.runtime.meter = Meter::new(budget, fixture.runtime.clock.clone());
+        let failure = fixture.fails("llm.call", asked("x")).await;
         assert_eq!(failure.kind, "over_budget", "{failure}");
-        assert!(!world.path("ran").exists());
+        assert!(!fixture.path("ran").exists());
     }
-    let mut world = script("cat");
+    let mut fixture = script("cat");
     let budget = Budget {
         max_time: Some(Duration::from_secs(60)),
         ..Budget::default()
     };
-    world.runtime.meter = Meter::new(budget, world.runtime.clock.clone());
-    world.ok("llm.call", asked("x")).await;
-    let spent = world.runtime.meter.spent();
+    fixture.runtime.meter = Meter::new(budget, fixture.runtime.clock.clone());
+    fixture.ok("llm.call", asked("x")).await;
+    let spent = fixture.runtime.meter.spent();
     assert_eq!(
         (spent.calls, spent.cost.unpriced, spent.uncounted),
         (1, 1, 1)
@@ -294,27 +294,27 @@ async fn a_budget_that_cannot_be_enforced_fails_first() {
 }
 
 #[tokio::test]
-async fn a_fallback_answers_for_a_program() {
+async fn fallback_answers_when_the_program_fails() {
     let provider = Provider::answers(["the model"]);
-    let mut world = asking(&provider, "");
-    world.runtime.settings = json!({ "shell_providers": {
+    let mut fixture = asking(&provider, "");
+    fixture.runtime.settings = json!({ "shell_providers": {
         "mine": { "command": "sh", "args": ["-c", "exit 1"] },
         "other": { "command": "cat" },
     } });
     let mut arguments = asked("x");
     arguments["timeout"] = json!(5);
     arguments["fallbacks"] = json!(["gpt-4o-mini"]);
-    let answer = world.ok("llm.call", arguments.clone()).await;
+    let answer = fixture.ok("llm.call", arguments.clone()).await;
     assert_eq!(answer["content"], "the model");
     arguments["fallbacks"] = json!(["shell/other"]);
-    let answer = world.ok("llm.call", arguments).await;
+    let answer = fixture.ok("llm.call", arguments).await;
     assert_eq!(answer["shell_provider"], "other");
 }
 
 /// The programs that are known are called as their command lines want it.
 #[tokio::test]
-async fn known_programs() {
-    let world = World::new();
+async fn known_programs_have_default_arguments() {
+    let fixture = Fixture::new();
     for (name, command, expected) in [
         (
             "claude",
@@ -332,14 +332,14 @@ async fn known_programs() {
         ("qwen", "qwen", "stdin:PROMPT"),
     ] {
         let program = "#!/bin/sh\nfor it in \"$@\"; do printf '%s|' \"$it\"; done\nprintf 'stdin:%s' \"$(cat)\"\n";
-        let file = world.file(&format!("bin/{command}"), program);
+        let file = fixture.file(&format!("bin/{command}"), program);
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         let path = format!(
             "{}:{}",
-            world.path("bin").display(),
+            fixture.path("bin").display(),
             std::env::var("PATH").unwrap()
         );
-        let there = World::new().with_variable("PATH", &path);
+        let there = Fixture::new().with_variable("PATH", &path);
         let arguments = json!({ "provider": "shell", "shell_provider": name, "prompt": "PROMPT" });
         let answer = there.ok("llm.call", arguments).await;
         assert_eq!(answer["content"], expected, "{name}");

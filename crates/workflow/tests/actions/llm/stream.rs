@@ -5,7 +5,7 @@ use cachalot_workflow::report::NODE;
 use serde_json::json;
 
 use super::{EACH, MODELS, asking};
-use crate::stand_ins::Provider;
+use crate::fakes::Provider;
 
 fn poem() -> ScriptedReply {
     ScriptedReply::text("The whale dives.\nIt stays below.\n\nIt comes up.").with_usage(
@@ -20,32 +20,35 @@ fn poem() -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn the_answer_equals_that_of_a_call_and_its_lines_are_reported() {
+async fn stream_answer_equals_that_of_a_call_and_lines_are_reported() {
     for (model, _) in EACH {
         let provider = Provider::replies([poem()]);
-        let world = asking(&provider, MODELS);
+        let fixture = asking(&provider, MODELS);
         let arguments = json!({ "model": model, "prompt": "A poem", "max_tokens": 100 });
-        let called = world.ok("llm.call", arguments.clone()).await;
-        assert!(world.events.printed().is_empty());
+        let called = fixture.ok("llm.call", arguments.clone()).await;
+        assert!(fixture.events.printed().is_empty());
         let streamed = NODE
-            .scope("poet".to_owned(), world.ok("actions.llm_stream", arguments))
+            .scope(
+                "poet".to_owned(),
+                fixture.ok("actions.llm_stream", arguments),
+            )
             .await;
         assert_eq!(streamed, called, "{model}");
         assert_eq!(provider.last()["stream"], true);
         let lines = ["The whale dives.", "It stays below.", "", "It comes up."];
         let expected = lines.map(|line| ("poet".to_owned(), line.to_owned()));
-        assert_eq!(world.events.printed(), expected, "{model}");
+        assert_eq!(fixture.events.printed(), expected, "{model}");
     }
 }
 
-/// What came before the connection broke was told before, not when all was there.
+/// Lines before a broken connection are reported when they arrive.
 #[tokio::test]
 async fn lines_are_reported_as_they_arrive() {
     for (model, _) in EACH {
         let long = "One line.\n".repeat(200);
         let provider = Provider::replies([ScriptedReply::text(long).with_fault(Fault::cut(60))]);
-        let world = asking(&provider, MODELS);
-        let failure = world
+        let fixture = asking(&provider, MODELS);
+        let failure = fixture
             .fails(
                 "llm.stream",
                 json!({ "model": model, "prompt": "Go", "max_tokens": 2_000 }),
@@ -61,7 +64,7 @@ async fn lines_are_reported_as_they_arrive() {
             1,
             "what was shown is not asked for again"
         );
-        let printed = world.events.printed();
+        let printed = fixture.events.printed();
         assert!(
             (1..200).contains(&printed.len()),
             "{model}: {}",
@@ -72,14 +75,14 @@ async fn lines_are_reported_as_they_arrive() {
 }
 
 #[tokio::test]
-async fn a_secret_is_not_shown() {
+async fn secret_in_a_streamed_line_is_masked() {
     let provider = Provider::answers(["The word is hunter2-hunter2.\nDo not tell hunter2-hunter2"]);
-    let world = asking(&provider, MODELS);
-    world.runtime.secret_set.learn("hunter2-hunter2");
-    world
+    let fixture = asking(&provider, MODELS);
+    fixture.runtime.secret_set.learn("hunter2-hunter2");
+    fixture
         .ok("llm.stream", json!({ "model": "chat", "prompt": "Hi" }))
         .await;
-    let printed: Vec<String> = world
+    let printed: Vec<String> = fixture
         .events
         .printed()
         .into_iter()
@@ -89,7 +92,7 @@ async fn a_secret_is_not_shown() {
 }
 
 #[tokio::test]
-async fn shapes_tools_and_ends_are_those_of_a_call() {
+async fn structured_output_tools_and_stops_work_as_for_a_call() {
     let whale = json!({ "type": "object", "properties": { "depth": { "type": "integer" } }, "required": ["depth"], "additionalProperties": false });
     for (model, _) in EACH {
         let provider = Provider::replies([
@@ -97,21 +100,21 @@ async fn shapes_tools_and_ends_are_those_of_a_call() {
             ScriptedReply::call("look", json!({ "at": "sea" })),
             ScriptedReply::text("The wha").with_stop(ScriptedStop::Length),
         ]);
-        let world = asking(&provider, MODELS);
+        let fixture = asking(&provider, MODELS);
         let arguments = json!({ "model": model, "prompt": "Hi", "response_format": whale });
         assert_eq!(
-            world.ok("llm.stream", arguments).await["data"],
+            fixture.ok("llm.stream", arguments).await["data"],
             json!({ "depth": 5 })
         );
         let tools = json!([{ "name": "look", "description": "Looks.", "parameters": { "type": "object", "properties": { "at": { "type": "string" } }, "required": ["at"], "additionalProperties": false } }]);
         let arguments = json!({ "model": model, "prompt": "Hi", "tools": tools });
-        let answer = world.ok("llm.stream", arguments).await;
+        let answer = fixture.ok("llm.stream", arguments).await;
         assert_eq!(
             answer["tool_calls"][0]["arguments"],
             json!({ "at": "sea" }),
             "{model}"
         );
-        let answer = world
+        let answer = fixture
             .ok("llm.stream", json!({ "model": model, "prompt": "Hi" }))
             .await;
         assert_eq!(answer["stop_reason"], "length");

@@ -4,7 +4,7 @@ use cachalot_simulator::{ScriptedReply, ScriptedStop};
 use serde_json::{Value, json};
 
 use super::{EACH, MODELS, asking};
-use crate::stand_ins::Provider;
+use crate::fakes::Provider;
 
 fn schema() -> Value {
     json!({
@@ -41,7 +41,7 @@ async fn the_parsed_answer_is_data() {
 }
 
 #[tokio::test]
-async fn digits_are_kept() {
+async fn long_integers_keep_every_digit() {
     let provider = Provider::answers([r#"{"name": "n", "depth": 123456789012345678901234567890}"#]);
     let answer = asking(&provider, MODELS)
         .ok("llm.call", asking_for("chat", schema()))
@@ -50,7 +50,7 @@ async fn digits_are_kept() {
 }
 
 #[tokio::test]
-async fn the_shape_may_be_configured() {
+async fn structured_output_is_configured_per_model() {
     let provider = Provider::built_in();
     let file = "
 models:
@@ -61,14 +61,14 @@ models:
       name: whale
       schema: {type: object, properties: {depth: {type: integer}}, required: [depth], additionalProperties: false}
 ";
-    let world = asking(&provider, file);
+    let fixture = asking(&provider, file);
     let arguments = json!({ "model": "shaped", "prompt": "How deep?" });
-    let answer = world.ok("llm.call", arguments).await;
+    let answer = fixture.ok("llm.call", arguments).await;
     assert_eq!(answer["data"], json!({ "depth": 0 }));
     // As text, `response_format: {type: text}` says nothing.
     let arguments =
         json!({ "model": "gpt-4o", "prompt": "Hi", "response_format": { "type": "text" } });
-    let answer = world.ok("llm.call", arguments).await;
+    let answer = fixture.ok("llm.call", arguments).await;
     assert!(answer.get("data").is_none());
 }
 
@@ -91,8 +91,10 @@ async fn an_answer_that_violates_the_schema_is_a_transient_failure() {
         ("", "is not the JSON"),
     ] {
         let provider = Provider::answers([text]);
-        let world = asking(&provider, MODELS);
-        let failure = world.fails("llm.call", asking_for("chat", schema())).await;
+        let fixture = asking(&provider, MODELS);
+        let failure = fixture
+            .fails("llm.call", asking_for("chat", schema()))
+            .await;
         assert_eq!((failure.kind, failure.retryable), ("invalid_answer", true));
         assert!(
             failure.message.starts_with("llm.call: the answer "),
@@ -136,7 +138,7 @@ async fn a_refusal_or_a_tool_call_has_no_data() {
 }
 
 #[tokio::test]
-async fn json_mode_takes_any_object() {
+async fn json_mode_accepts_any_object() {
     for (model, _) in EACH {
         let asking_for = || {
             let mut arguments = asking_for(model, json!({ "type": "json_object" }));
@@ -158,7 +160,7 @@ async fn json_mode_takes_any_object() {
 #[tokio::test]
 async fn an_invalid_format_fails_before_the_request() {
     let provider = Provider::built_in();
-    let world = asking(&provider, MODELS);
+    let fixture = asking(&provider, MODELS);
     for (format, why) in [
         (
             json!({ "type": "json_schema" }),
@@ -174,7 +176,7 @@ async fn an_invalid_format_fails_before_the_request() {
             "is no JSON Schema",
         ),
     ] {
-        let failure = world.fails("llm.call", asking_for("chat", format)).await;
+        let failure = fixture.fails("llm.call", asking_for("chat", format)).await;
         assert_eq!(failure.kind, "validation_error");
         assert!(failure.message.contains(why), "{failure}");
     }

@@ -4,7 +4,7 @@ use cachalot_simulator::ScriptedReply;
 use serde_json::{Value, json};
 
 use super::{EACH, MODELS, asking};
-use crate::stand_ins::Provider;
+use crate::fakes::Provider;
 
 fn weather() -> Value {
     json!({
@@ -19,10 +19,10 @@ async fn tool_calls_of_the_model_are_in_the_result() {
         let reply = ScriptedReply::call("weather", json!({ "city": "Bergen" }))
             .and_call("weather", json!({ "city": "Bremen" }));
         let provider = Provider::replies([reply]);
-        let world = asking(&provider, MODELS);
+        let fixture = asking(&provider, MODELS);
         let tools = json!([{ "type": "function", "function": weather() }]);
         let arguments = json!({ "model": model, "prompt": "Weather?", "tools": tools });
-        let answer = world.ok("llm.call", arguments).await;
+        let answer = fixture.ok("llm.call", arguments).await;
         assert_eq!(
             (&answer["content"], &answer["stop_reason"]),
             (&json!(""), &json!("tool_use")),
@@ -41,10 +41,10 @@ async fn tool_calls_of_the_model_are_in_the_result() {
 }
 
 #[tokio::test]
-async fn a_tool_may_be_written_without_its_envelope_and_be_demanded() {
+async fn tool_without_envelope_is_accepted_and_can_be_required() {
     for (model, _) in EACH {
         let provider = Provider::built_in();
-        let world = asking(&provider, MODELS);
+        let fixture = asking(&provider, MODELS);
         for choice in [
             json!("required"),
             json!("any"),
@@ -55,7 +55,7 @@ async fn a_tool_may_be_written_without_its_envelope_and_be_demanded() {
             let arguments = json!({
                 "model": model, "prompt": "Weather?", "tools": [weather()], "tool_choice": choice,
             });
-            let answer = world.ok("llm.call", arguments).await;
+            let answer = fixture.ok("llm.call", arguments).await;
             assert_eq!(
                 answer["tool_calls"][0]["name"], "weather",
                 "{model} {choice}"
@@ -65,17 +65,17 @@ async fn a_tool_may_be_written_without_its_envelope_and_be_demanded() {
             let arguments = json!({
                 "model": model, "prompt": "Weather?", "tools": [weather()], "tool_choice": choice,
             });
-            let answer = world.ok("llm.call", arguments).await;
+            let answer = fixture.ok("llm.call", arguments).await;
             assert!(answer.get("tool_calls").is_none(), "{model} {choice}");
         }
     }
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_stay_text() {
+async fn invalid_json_arguments_are_returned_as_text() {
     let provider = Provider::replies([ScriptedReply::call("weather", json!("{\"city\": "))]);
-    let world = asking(&provider, MODELS);
+    let fixture = asking(&provider, MODELS);
     let arguments = json!({ "model": "chat", "prompt": "Weather?", "tools": [weather()] });
-    let answer = world.ok("llm.call", arguments).await;
+    let answer = fixture.ok("llm.call", arguments).await;
     assert_eq!(answer["tool_calls"][0]["arguments"], "{\"city\": ");
 }

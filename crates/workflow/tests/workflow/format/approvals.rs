@@ -12,7 +12,7 @@ fn names(texts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn every_spelling_needs_approval_and_is_a_warning() {
+fn every_form_of_interrupt_needs_approval_and_warns() {
     for text in [
         &*file("config: {interrupt_before: [a]}\n"),
         &file("interrupt_before: [a]\n"),
@@ -46,7 +46,7 @@ fn every_spelling_needs_approval_and_is_a_warning() {
 }
 
 #[test]
-fn the_warning_names_all_nodes_in_their_order_with_flags_for_a_shell() {
+fn warning_names_all_nodes_with_approval_flags() {
     let agent = load(&file(
         "config:\n  interrupt_before: [all b, b]\ninterrupt_before: [a]\n",
     ));
@@ -63,7 +63,7 @@ fn the_warning_names_all_nodes_in_their_order_with_flags_for_a_shell() {
 }
 
 #[test]
-fn approvals_that_name_no_node_or_are_no_names_are_problems() {
+fn approvals_of_unknown_nodes_and_wrong_types_are_problems() {
     problems(
         "config:
   interrupt: before
@@ -111,7 +111,7 @@ fn names_approve_their_nodes_and_all_approves_every_node() {
 }
 
 #[test]
-fn all_is_a_node_where_a_node_has_this_name() {
+fn all_is_a_node_name_where_such_a_node_exists() {
     let mut agent = load("interrupt_before: [a, all]\nnodes: [{name: a}, {name: all}]").unwrap();
     agent.approve(&names(&["all"])).unwrap();
     assert_eq!(agent.unapproved().collect::<Vec<_>>(), ["a"]);

@@ -15,7 +15,7 @@ fn found(text: &str) -> String {
 const NODE: &str = "nodes: [{name: a, uses: validate.extraction}]\n";
 
 #[test]
-fn a_schema_that_is_used_is_read_strictly() {
+fn used_schema_is_validated_strictly() {
     for uses in [
         "{name: a, uses: validate.extraction}",
         "{name: a, uses: actions.validate_extraction, with: {schema: null}}",
@@ -59,7 +59,7 @@ fn a_schema_that_is_used_is_read_strictly() {
 }
 
 #[test]
-fn a_schema_in_the_arguments_is_read_strictly() {
+fn schema_in_arguments_is_validated_strictly() {
     let problems = found(
         "nodes: [{name: a, uses: validate.extraction, with: {schema: {entities: {fields: []}}}}]\n",
     );

@@ -7,7 +7,7 @@ use cachalot_model::RequestedReasoning;
 use super::{load, problems};
 
 #[test]
-fn models_and_agents_are_read() {
+fn models_and_agents_of_a_workflow_are_read() {
     let agent = load(
         "
 settings:
@@ -35,7 +35,7 @@ mcps: {files: {command: x}}
 nodes: [{name: a}]
 ",
     )
-    .unwrap_or_else(|told| panic!("{told}"));
+    .unwrap_or_else(|reported| panic!("{reported}"));
     let defaults = &agent.models.defaults;
     assert_eq!(
         (
@@ -63,7 +63,7 @@ nodes: [{name: a}]
 }
 
 #[test]
-fn a_budget_and_models_need_no_agents() {
+fn budget_and_models_are_valid_without_agents() {
     let agent = load("models: {a: gpt-4o}\nbudget: {max_tokens: 5}\nnodes: [{name: a}]").unwrap();
     assert!(agent.team.is_none());
     assert_eq!(agent.budget.max_tokens, Some(5));
@@ -151,7 +151,7 @@ nodes: [{name: a}]
 }
 
 #[test]
-fn agents_without_nodes_are_for_chats() {
+fn agents_without_nodes_are_a_chat_file() {
     problems(
         "agents: {root: {model: gpt-4o}}",
         &[
@@ -161,14 +161,14 @@ fn agents_without_nodes_are_for_chats() {
 }
 
 #[test]
-fn an_instruction_is_read_from_its_file_once() {
+fn instruction_file_is_read_once() {
     use std::collections::BTreeMap;
 
     use cachalot_workflow::{actions, format};
 
     let directory = tempfile::TempDir::new().unwrap();
-    let told = directory.path().join("told.md");
-    std::fs::write(&told, "You help.\n").unwrap();
+    let reported = directory.path().join("told.md");
+    std::fs::write(&reported, "You help.\n").unwrap();
     let file = directory.path().join("a.yaml");
     let text = "agents: {root: {model: gpt-4o, instruction_file: told.md}}\nnodes: [{name: a}]";
     let load = || {
@@ -185,7 +185,7 @@ fn an_instruction_is_read_from_its_file_once() {
         load().unwrap().team.unwrap().entry().instruction.trim_end(),
         "You help."
     );
-    std::fs::remove_file(told).unwrap();
+    std::fs::remove_file(reported).unwrap();
     let problems = load().unwrap_err();
     assert_eq!(problems[0].code, "unreadable-instruction");
     assert_eq!(problems[0].place.as_ref().unwrap().line, 1);

@@ -16,7 +16,7 @@ const ONE: i64 = 9_007_199_254_740_993;
 const OTHER: i64 = 9_007_199_254_740_992;
 
 #[test]
-fn whole_numbers_survive_and_stay_apart() {
+fn long_integers_are_kept_and_compared_exactly() {
     let data = json!({"ids": [ONE, OTHER, u64::MAX], "a": ONE, "b": OTHER, "f": 1.5, "one": 1.0});
     assert_eq!(evaluated(&data, "ids"), json!([ONE, OTHER, u64::MAX]));
     assert_eq!(
@@ -41,7 +41,7 @@ fn whole_numbers_survive_and_stay_apart() {
 }
 
 #[test]
-fn computing_with_whole_numbers_is_exact_or_an_error() {
+fn integer_arithmetic_is_exact_or_an_error() {
     let data =
         json!({"n": [1, 2, ONE], "f": [1, 0.5], "negative": i64::MIN, "large": [u64::MAX, 1]});
     assert_eq!(evaluated(&data, "sum(n)"), json!(ONE + 3));
@@ -64,7 +64,7 @@ fn computing_with_whole_numbers_is_exact_or_an_error() {
 }
 
 #[test]
-fn ordering_by_an_expression_is_exact_stable_and_typed() {
+fn ordering_functions_are_exact_stable_and_typed() {
     let data = json!([{"k": ONE, "n": "a"}, {"k": OTHER, "n": "b"}, {"k": OTHER, "n": "c"}]);
     assert_eq!(
         evaluated(&data, "sort_by(@, &k)[].n"),
