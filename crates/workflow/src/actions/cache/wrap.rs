@@ -191,7 +191,8 @@ fn policy(
 /// are frequent.
 async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Arc<Value>, Failure> {
     let request = match Request::read(arguments, runtime) {
-        Ok(request) => request,
+        // The future of a hit is allocated, so it should be small.
+        Ok(request) => Box::new(request),
         Err(refused) if refused.returned => {
             let error = response::error(&redacted(refused.failure, runtime), None);
             return Ok(Arc::new(error));
@@ -208,7 +209,7 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Arc<Value>, F
     };
     // Looks for the answer that an alternative gave when the call failed.
     for alternative in frozen {
-        match Box::pin(answer_request(alternative, runtime)).await {
+        match Box::pin(answer_request(Box::new(alternative), runtime)).await {
             Err(failure) if failure.kind == FROZEN_MISS => {}
             answer => return answer,
         }
@@ -219,7 +220,7 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Arc<Value>, F
 /// The failure kind of a call that a frozen run does not find in the cache.
 const FROZEN_MISS: &str = "frozen_miss";
 
-async fn answer_request(request: Request, runtime: &Runtime) -> Result<Arc<Value>, Failure> {
+async fn answer_request(request: Box<Request>, runtime: &Runtime) -> Result<Arc<Value>, Failure> {
     if request.mode == CacheMode::Off {
         return Box::pin(run_uncached(request, Reason::Off, runtime)).await;
     }
@@ -236,7 +237,7 @@ async fn answer_request(request: Request, runtime: &Runtime) -> Result<Arc<Value
         CacheReply::Served(answer) => Ok(answer),
         CacheReply::Runs { ticket, damage } => {
             let run = WrappedRun {
-                ticket,
+                ticket: *ticket,
                 handle: Some(identity.handle(&request, runtime).to_owned()),
                 guard: identity.guard,
                 damage,
@@ -247,14 +248,10 @@ async fn answer_request(request: Request, runtime: &Runtime) -> Result<Arc<Value
 }
 
 /// The cache's response to a call.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is taken apart where it arrives; a box would cost every miss an allocation"
-)]
 enum CacheReply {
     Served(Arc<Value>),
     Runs {
-        ticket: Ticket,
+        ticket: Box<Ticket>,
         /// The damage of the entry that this run replaces.
         damage: Option<Reason>,
     },
@@ -282,7 +279,10 @@ async fn ask_cache(
         let call = call(request, &identity.input);
         let started = runtime.cache.begin_with(&call, &hit, policy).await;
         let outcome = match started.map_err(|miss| Failure::new(FROZEN_MISS, miss.to_string()))? {
-            BeginResult::Run(ticket) => return Ok(CacheReply::Runs { ticket, damage }),
+            BeginResult::Run(ticket) => {
+                let ticket = Box::new(ticket);
+                return Ok(CacheReply::Runs { ticket, damage });
+            }
             BeginResult::Served(outcome) => outcome,
         };
         let failure = match decode_outcome(&outcome).await {
@@ -316,7 +316,7 @@ async fn ask_cache(
 
 /// Runs the action without a key; the ledger records the reason.
 async fn run_uncached(
-    request: Request,
+    request: Box<Request>,
     reason: Reason,
     runtime: &Runtime,
 ) -> Result<Arc<Value>, Failure> {
@@ -346,7 +346,7 @@ struct WrappedRun {
 
 impl WrappedRun {
     /// Runs the action, and with the configured probability erases some expired entries.
-    async fn lead(self, request: Request, runtime: &Runtime) -> Result<Value, Failure> {
+    async fn lead(self, request: Box<Request>, runtime: &Runtime) -> Result<Value, Failure> {
         let (probability, limit) = (request.cleanup_probability, request.cleanup_limit);
         let (answer, store_is_available) = self.once(request, runtime).await?;
         if store_is_available && limit > 0 && runtime.random.unit() < probability {
@@ -360,7 +360,11 @@ impl WrappedRun {
 
     /// Runs the wrapped action and completes the ticket. The flag in the result is true if the action
     /// succeeded and the store was available.
-    async fn once(self, request: Request, runtime: &Runtime) -> Result<(Value, bool), Failure> {
+    async fn once(
+        self,
+        request: Box<Request>,
+        runtime: &Runtime,
+    ) -> Result<(Value, bool), Failure> {
         let Self {
             mut ticket,
             handle,
@@ -475,10 +479,10 @@ async fn try_alternatives(
         if !failure_so_far.allows_alternatives {
             break;
         }
-        let alternative = Request {
+        let alternative = Box::new(Request {
             return_errors: false,
             ..alternative
-        };
+        });
         match Box::pin(answer_request(alternative, runtime)).await {
             Ok(answer) => return Ok(Arc::unwrap_or_clone(answer)),
             Err(failure) => {
