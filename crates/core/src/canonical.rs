@@ -141,7 +141,7 @@ impl std::fmt::Debug for Canonical {
 }
 
 /// Encodes an object field by field, in the order of the fields' names. The bytes are those of
-/// [`Canonical::sealed`] for the whole object, and the digest of a part of it needs no second encoding.
+/// [`Canonical::sealed`] for the whole object, which need not exist.
 pub struct ObjectEncoder<'a> {
     out: Vec<u8>,
     /// `None` if there are no secrets.
@@ -188,19 +188,6 @@ impl<'a> ObjectEncoder<'a> {
         });
         encode_string(name, sealing.as_ref(), &mut self.out);
         value(sealing.as_ref(), &mut self.out);
-    }
-
-    /// The end of the fields so far.
-    #[must_use]
-    pub fn position(&self) -> usize {
-        self.out.len()
-    }
-
-    /// Returns the digest of an object that has only the fields added since [`ObjectEncoder::position`] was
-    /// `start`.
-    #[must_use]
-    pub fn digest_since(&self, start: usize) -> Digest {
-        Digest::sha256_of_pieces(&[b"{", &self.out[start..], &[END]])
     }
 
     /// Returns the whole object.

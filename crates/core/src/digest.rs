@@ -18,14 +18,6 @@ impl Digest {
         Self(sha2::Sha256::digest(bytes).into())
     }
 
-    /// Computes the digest of the bytes of several pieces, one after the other.
-    #[must_use]
-    pub fn sha256_of_pieces(pieces: &[&[u8]]) -> Self {
-        let mut hasher = sha2::Sha256::new();
-        pieces.iter().for_each(|piece| hasher.update(piece));
-        Self(hasher.finalize().into())
-    }
-
     /// Computes the digest of several parts, each preceded by its length, so that different lists of parts
     /// have different digests.
     #[must_use]

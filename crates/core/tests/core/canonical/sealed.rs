@@ -1,6 +1,6 @@
 use cachalot_core::canonical::{Canonical, ObjectEncoder};
 use cachalot_core::secret::MASK;
-use cachalot_core::{Digest, DigestKey, SecretSet};
+use cachalot_core::{DigestKey, SecretSet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -184,31 +184,23 @@ proptest! {
 }
 
 #[test]
-fn an_object_encoded_field_by_field_has_the_same_bytes_and_digests() {
+fn objects_encoded_by_field_have_the_bytes_of_the_whole() {
     let args =
         json!({"model": "m", "auth": "Bearer hunter2", "n": 4711, "a": [{"z": 1, "b": null}]});
     let whole = json!({
         "version": 3, "args": args, "content": "c", "agent": "hunter2's", "implicit": null,
     });
-    let part = json!({"content": "c", "args": args});
     let fields = args.as_object().unwrap();
     for secret_set in [SecretSet::empty(), secret_set(&["hunter2", "47"])] {
         let mut encoder = ObjectEncoder::sealed(&secret_set);
         encoder.text("agent", "hunter2's");
-        let start = encoder.position();
         encoder.object("args", fields.iter());
         encoder.text("content", "c");
-        let digest = encoder.digest_since(start);
         encoder.field("implicit", &Value::Null);
         encoder.field("version", &json!(3));
         let expected = Canonical::sealed(&whole, &secret_set);
         let encoded = encoder.finish();
         assert_eq!(encoded, expected);
         assert_eq!(encoded.holds_secrets(), expected.holds_secrets());
-        assert_eq!(digest, Canonical::sealed(&part, &secret_set).digest());
-        assert_eq!(
-            Digest::sha256_of_pieces(&[encoded.as_bytes(), b""]),
-            encoded.digest()
-        );
     }
 }
