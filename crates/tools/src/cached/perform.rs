@@ -312,6 +312,12 @@ impl CachedCall<'_> {
                     }
                     match stored_result::read(&outcome.body).await {
                         Ok(output) => return self.served(output, &outcome).await,
+                        Err(failure) if policy.mode == CacheMode::Frozen => {
+                            let why = format!("frozen: its entry cannot be read: {failure}");
+                            let output = ToolOutput::error(why.clone());
+                            let witnesses = Witnesses::unknown("it did not run");
+                            return CallAnswer::from_run(output, Some(why), witnesses);
+                        }
                         // An entry that cannot be decoded has to be replaced.
                         Err(_) => policy.mode = CacheMode::Refresh,
                     }
