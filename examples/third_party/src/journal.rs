@@ -32,7 +32,7 @@ const LONGEST: u64 = 64 << 10;
 /// The largest value of a counter.
 const MOST: u64 = i64::MAX as u64;
 
-/// A memory in a file of JSON lines. See the [module](self).
+/// A store in a file of JSON lines.
 pub struct JournalMemory {
     about: StoreInfo,
     clock: Arc<dyn Clock>,
