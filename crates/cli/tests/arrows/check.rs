@@ -105,7 +105,7 @@ pub(super) const TABLE: &[CrateRule] = &[
 ];
 
 /// Packages outside `crates/`, for tests only: no crate may use them.
-const OUTSIDE: [&str; 2] = ["cachalot-fuzz", "third-party"];
+pub(super) const OUTSIDE: [&str; 2] = ["cachalot-fuzz", "third-party"];
 
 /// The name of a crate's package.
 fn package_name(folder: &str) -> String {
