@@ -173,7 +173,9 @@ fn export_over_files_of_the_store_is_refused() {
             let ran = export(&home, command, file).fails(2);
             assert!(ran.stderr.contains("file-of-memory"), "{ran}");
             let written = fs::read(home.path().join(file)).unwrap_or_default();
-            assert!(!written.starts_with(b"{"), "{}", file.display());
+            // The key is random and may begin like an export.
+            let is_export = written.starts_with(b"{") && written != key;
+            assert!(!is_export, "{}", file.display());
         }
         // What only begins with the same name is anybody's.
         export(&home, command, &folder.join("cachalot.db.jsonl")).ok();
