@@ -13,10 +13,8 @@ use cachalot_cache::{
 };
 use cachalot_core::{Canonical, ManualClock, SecretSet, Spend};
 use cachalot_store::in_process::InProcessStore;
-use cachalot_store::{
-    GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, PageRequest, PutResult, Record,
-    RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
-};
+use cachalot_store::intercepted::{Interceptor, StoreOperation};
+use cachalot_store::{Record, Store, StoreInfo, StoreReply};
 use shuttle::future::{block_on, spawn};
 use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -29,120 +27,26 @@ struct Shuttled {
     requests: AtomicUsize,
 }
 
-impl Shuttled {
-    fn inner(&self) -> &InProcessStore {
+impl Interceptor for Shuttled {
+    fn inner(&self) -> &dyn Store {
         self.requests.fetch_add(1, Ordering::SeqCst);
         &self.inner
     }
-}
 
-impl Store for Shuttled {
-    fn about(&self) -> &StoreInfo {
+    fn intercept<'a, T: Send + 'static>(
+        &'a self,
+        _: StoreOperation,
+        pass: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
+    ) -> StoreReply<'a, T> {
+        pass()
+    }
+
+    fn reported(&self) -> &StoreInfo {
         &self.about
     }
 
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        self.inner().get(space, key, counters)
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        self.inner().get_or_reserve(space, key, request)
-    }
-
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
-        self.inner().put(space, record, lease, counters)
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
-        hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        self.inner().reserve(space, key, labels, hold)
-    }
-
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        self.inner().renew(lease, hold)
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        self.inner().release(lease)
-    }
-
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a cachalot_store::RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        self.inner().find(space, filter, page)
-    }
-
-    fn erase<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a cachalot_store::RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        self.inner().erase(space, filter, page)
-    }
-
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        self.inner().add(space, additions)
-    }
-
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        self.inner().raise_to(space, counter, value)
-    }
-
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        self.inner().counters(space, prefix, after, limit)
-    }
-
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, i64)]) -> StoreReply<'a, ()> {
-        self.inner().touch(space, used)
-    }
-
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        self.inner().amend(space, record)
-    }
-
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        self.inner().usage(space)
-    }
-
-    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
+    fn has_stamps(&self) -> bool {
         self.stamps
-            .then(|| self.inner().stamp(space, name))
-            .flatten()
     }
 }
 

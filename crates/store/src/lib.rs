@@ -9,6 +9,8 @@ pub mod conformance;
 mod error;
 pub mod flat_json;
 pub mod in_process;
+#[cfg(any(test, feature = "testing"))]
+pub mod intercepted;
 mod pages;
 mod query;
 mod record;

@@ -1,6 +1,7 @@
-//! A memory that gives way to others before and after everything it does, and fails when it is told
-//! to. Its time passes only for those who wait for a reservation: what is never given back lapses.
+//! A store that yields before and after every call, and fails on request. Its clock advances only when a
+//! caller finds a key reserved, so that a reservation that is never released lapses.
 
+use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,11 +11,8 @@ use std::time::Duration;
 
 use cachalot_core::ManualClock;
 use cachalot_store::in_process::InProcessStore;
-use cachalot_store::{
-    Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
-    PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
-    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
-};
+use cachalot_store::intercepted::{Interceptor, StoreOperation};
+use cachalot_store::{Error, ErrorKind, GetOrReserveResult, ReserveResult, Store, StoreReply};
 
 /// Fault of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,31 +54,6 @@ impl SlowStore {
     pub(crate) fn recover(&self) -> bool {
         let faults = self.faults.lock().unwrap().take();
         faults.is_some_and(|(from, ..)| self.calls.load(Ordering::SeqCst) > from)
-    }
-
-    fn slowly<'a, T: Send + 'a>(
-        &'a self,
-        call: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
-    ) -> StoreReply<'a, T> {
-        StoreReply::later(async move {
-            give_way().await;
-            let number = self.calls.fetch_add(1, Ordering::SeqCst);
-            let fault = self
-                .faults
-                .lock()
-                .unwrap()
-                .and_then(|(from, to, fault)| (from..to).contains(&number).then_some(fault));
-            let failure = || Error::new(ErrorKind::Unavailable, format!("call {number} fails"));
-            if fault == Some(Fault::Refused) {
-                return Err(failure());
-            }
-            let answer = call().settle().await;
-            give_way().await;
-            match fault {
-                Some(_) => Err(failure()),
-                None => answer,
-            }
-        })
     }
 }
 
@@ -126,135 +99,45 @@ pub(crate) async fn at_most<F: Future>(mut future: Pin<&mut F>, polls: usize) ->
     .await
 }
 
-impl Store for SlowStore {
-    fn about(&self) -> &StoreInfo {
-        self.inner.about()
+impl Interceptor for SlowStore {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
-    fn get<'a>(
+    fn intercept<'a, T: Send + 'static>(
         &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        self.slowly(move || self.inner.get(space, key, counters))
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        let entering = async move {
-            let entered = self
-                .inner
-                .get_or_reserve(space, key, request)
-                .settle()
-                .await;
-            let busy = |entered: &GetOrReserveResult| {
-                matches!(entered.reserved, Some(ReserveResult::Busy { .. }))
-            };
-            if entered.as_ref().is_ok_and(busy) {
+        _: StoreOperation,
+        pass: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
+    ) -> StoreReply<'a, T> {
+        StoreReply::later(async move {
+            give_way().await;
+            let number = self.calls.fetch_add(1, Ordering::SeqCst);
+            let fault = self
+                .faults
+                .lock()
+                .unwrap()
+                .and_then(|(from, to, fault)| (from..to).contains(&number).then_some(fault));
+            let failure = || Error::new(ErrorKind::Unavailable, format!("call {number} fails"));
+            if fault == Some(Fault::Refused) {
+                return Err(failure());
+            }
+            let answer = pass().settle().await;
+            if answer.as_ref().is_ok_and(|answer| is_busy(answer)) {
                 self.clock.advance(Duration::from_secs(1));
             }
-            entered
-        };
-        self.slowly(move || StoreReply::later(entering))
-    }
-
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
-        self.slowly(move || self.inner.put(space, record, lease, counters))
-    }
-
-    fn put_all<'a>(
-        &'a self,
-        condition: PutCondition<'a>,
-        records: Vec<(&'a str, Record)>,
-    ) -> StoreReply<'a, PutAllResult> {
-        self.slowly(move || self.inner.put_all(condition, records))
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
-        hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        let reserving = async move {
-            let reserved = self.inner.reserve(space, key, labels, hold).settle().await;
-            if matches!(reserved, Ok(ReserveResult::Busy { .. })) {
-                self.clock.advance(Duration::from_secs(1));
+            give_way().await;
+            match fault {
+                Some(_) => Err(failure()),
+                None => answer,
             }
-            reserved
-        };
-        self.slowly(move || StoreReply::later(reserving))
+        })
     }
+}
 
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        self.slowly(move || self.inner.renew(lease, hold))
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        self.slowly(move || self.inner.release(lease))
-    }
-
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        self.slowly(move || self.inner.find(space, filter, page))
-    }
-
-    fn erase<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        self.slowly(move || self.inner.erase(space, filter, page))
-    }
-
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        self.slowly(move || self.inner.add(space, additions))
-    }
-
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        self.slowly(move || self.inner.raise_to(space, counter, value))
-    }
-
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        self.slowly(move || self.inner.counters(space, prefix, after, limit))
-    }
-
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        self.slowly(move || self.inner.touch(space, used))
-    }
-
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        self.slowly(move || self.inner.usage(space))
-    }
-
-    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
-        self.inner.stamp(space, name)
-    }
+/// True for the answer of a call that found its key reserved.
+fn is_busy(answer: &dyn Any) -> bool {
+    let busy = |reserved: &ReserveResult| matches!(reserved, ReserveResult::Busy { .. });
+    let got: Option<&GetOrReserveResult> = answer.downcast_ref();
+    answer.downcast_ref().is_some_and(busy)
+        || got.and_then(|got| got.reserved.as_ref()).is_some_and(busy)
 }

@@ -9,10 +9,11 @@ use cachalot_cache::{
 };
 use cachalot_store::Store;
 
-use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::faulty_store::{FaultyStore, StoreBehavior};
 use crate::test_engine::{
     EngineBuilder, Question, TestEngine, clock, eventually, in_process, sqlite,
 };
+use cachalot_store::intercepted::StoreOperation;
 
 fn bounded(bounds: CacheBounds) -> TestEngine {
     let clock = clock();
@@ -116,7 +117,7 @@ async fn hits_are_recorded_in_the_store() {
     let memory = Arc::new(FaultyStore::over(in_process(&clock)));
     let here = EngineBuilder::over(memory.clone(), &clock).make();
     fill(&here, 0..10, "x").await;
-    let before = memory.count(Op::Touch);
+    let before = memory.count(StoreOperation::Touch);
     for _ in 0..200 {
         here.after(Duration::from_secs(61));
         for number in 0..10 {
@@ -129,7 +130,7 @@ async fn hits_are_recorded_in_the_store() {
         }
         tokio::task::yield_now().await;
     }
-    let reported = memory.count(Op::Touch) - before;
+    let reported = memory.count(StoreOperation::Touch) - before;
     assert!((2..=50).contains(&reported), "in batches: {reported}");
 }
 
@@ -142,7 +143,7 @@ async fn close_records_uses() {
     here.after(Duration::from_secs(61));
     here.ask(&Question::number(0), &Policy::default(), "").await;
     here.cache.close().await;
-    assert_eq!(memory.count(Op::Touch), 1);
+    assert_eq!(memory.count(StoreOperation::Touch), 1);
 }
 
 #[tokio::test]
@@ -176,7 +177,7 @@ async fn front_hit_makes_no_store_call() {
     let here = EngineBuilder::over(memory.clone(), &clock).make();
     fill(&here, 0..1, "x").await;
     here.ask(&Question::number(0), &Policy::default(), "").await;
-    let before = memory.count(Op::Enter);
+    let before = memory.count(StoreOperation::GetOrReserve);
     for _ in 0..100 {
         assert_eq!(
             here.ask(&Question::number(0), &Policy::default(), "")
@@ -185,12 +186,12 @@ async fn front_hit_makes_no_store_call() {
             CacheStatus::Hit
         );
     }
-    assert_eq!(memory.count(Op::Enter), before);
+    assert_eq!(memory.count(StoreOperation::GetOrReserve), before);
 
     let memory = Arc::new(FaultyStore::over(in_process(&clock)).without_stamps());
     let here = EngineBuilder::over(memory.clone(), &clock).make();
     fill(&here, 0..1, "x").await;
-    let before = memory.count(Op::Enter);
+    let before = memory.count(StoreOperation::GetOrReserve);
     for _ in 0..100 {
         assert_eq!(
             here.ask(&Question::number(0), &Policy::default(), "")
@@ -200,7 +201,7 @@ async fn front_hit_makes_no_store_call() {
         );
     }
     assert_eq!(
-        memory.count(Op::Enter),
+        memory.count(StoreOperation::GetOrReserve),
         before + 100,
         "without stamps there is no front"
     );
@@ -279,11 +280,18 @@ async fn front_keeps_the_bytes_when_the_decoded_value_is_too_large() {
         .make();
     fill(&here, 0..1, "990000").await;
     decode(&here, 0).await;
-    let (asked, made) = (memory.count(Op::Enter), MADE.load(Ordering::SeqCst));
+    let (asked, made) = (
+        memory.count(StoreOperation::GetOrReserve),
+        MADE.load(Ordering::SeqCst),
+    );
     for _ in 0..5 {
         decode(&here, 0).await;
     }
-    assert_eq!(memory.count(Op::Enter), asked, "the bytes are there");
+    assert_eq!(
+        memory.count(StoreOperation::GetOrReserve),
+        asked,
+        "the bytes are there"
+    );
     assert_eq!(MADE.load(Ordering::SeqCst), made + 5);
     assert_eq!(ALIVE.load(Ordering::SeqCst), 0, "its form is not");
 }
@@ -312,7 +320,7 @@ async fn exact_engine_evicts_the_least_recently_used_after_every_store() {
     let later: fn(Arc<dyn Store>) -> Arc<dyn Store> = |memory| {
         let faulty_store = FaultyStore::over(memory);
         faulty_store.now(|op| match op {
-            Op::Touch => StoreBehavior::Slow(Duration::ZERO),
+            StoreOperation::Touch => StoreBehavior::Slow(Duration::ZERO),
             _ => StoreBehavior::Pass,
         });
         Arc::new(faulty_store)

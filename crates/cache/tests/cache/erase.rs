@@ -6,11 +6,12 @@ use std::time::Duration;
 use cachalot_cache::{EntryFilter, EraseReport, LabelCriterion, Policy, Reason, Scope};
 use cachalot_store::{Label, LabelMatch, PageRequest, Record, ReserveResult, Store, space};
 
-use crate::faulty_store::{FaultyStore, Op};
+use crate::faulty_store::FaultyStore;
 use crate::test_engine::{
     EngineBuilder, Question, TestEngine, clock, fleet, in_process, product, settle_down, sqlite,
     tagged, test_engine, testers,
 };
+use cachalot_store::intercepted::StoreOperation;
 
 fn tag(value: &str) -> LabelCriterion {
     LabelCriterion::Is(Label::new("tag", value))
@@ -429,7 +430,10 @@ async fn erase_without_reservations_revokes_runs_of_this_process() {
         ticket.finish(product("old")).await.stored,
         Err(Reason::Revoked)
     );
-    assert_eq!((left(&here).await, memory.count(Op::Put)), (0, 0));
+    assert_eq!(
+        (left(&here).await, memory.count(StoreOperation::Put)),
+        (0, 0)
+    );
 }
 
 #[tokio::test]

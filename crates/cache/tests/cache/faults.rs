@@ -5,24 +5,25 @@ use std::time::Duration;
 
 use cachalot_cache::{CacheMode, CacheStatus, EntryFilter, Policy, Reason, SingleFlight};
 
-use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::faulty_store::{FaultyStore, StoreBehavior};
 use crate::test_engine::{
     EngineBuilder, Question, TestEngine, clock, domains, in_domains, in_mode, in_process, product,
     tagged, testers,
 };
+use cachalot_store::intercepted::StoreOperation;
 
-const OPS: [Op; 11] = [
-    Op::Get,
-    Op::Enter,
-    Op::Put,
-    Op::Reserve,
-    Op::Renew,
-    Op::Release,
-    Op::Find,
-    Op::Erase,
-    Op::Raise,
-    Op::Touch,
-    Op::Usage,
+const OPS: [StoreOperation; 11] = [
+    StoreOperation::Get,
+    StoreOperation::GetOrReserve,
+    StoreOperation::Put,
+    StoreOperation::Reserve,
+    StoreOperation::Renew,
+    StoreOperation::Release,
+    StoreOperation::Find,
+    StoreOperation::Erase,
+    StoreOperation::Raise,
+    StoreOperation::Touch,
+    StoreOperation::Usage,
 ];
 
 fn over(reservations: bool) -> (TestEngine, Arc<FaultyStore>) {
@@ -241,19 +242,19 @@ async fn store_fault_is_the_reason_of_miss_and_not_stored() {
             }
         }
     };
-    faulty_store.now(fails(Op::Enter));
+    faulty_store.now(fails(StoreOperation::GetOrReserve));
     let reported = here
         .ask(&Question::number(1), &Policy::default(), "x")
         .await;
     assert_eq!(
         reported.status,
-        CacheStatus::Miss(Reason::StoreFault("no Enter today".into()))
+        CacheStatus::Miss(Reason::StoreFault("no GetOrReserve today".into()))
     );
     assert_eq!(
         reported.settled.stored,
-        Err(Reason::StoreFault("no Enter today".into()))
+        Err(Reason::StoreFault("no GetOrReserve today".into()))
     );
-    faulty_store.now(fails(Op::Put));
+    faulty_store.now(fails(StoreOperation::Put));
     let reported = here
         .ask(&Question::number(2), &Policy::default(), "x")
         .await;
@@ -290,14 +291,14 @@ async fn recovered_store_is_used_again_with_one_warning() {
     }
     let warned = here.warned();
     assert_eq!(warned.len(), 1, "{warned:?}");
-    assert!(warned[0].contains("no Enter today"), "{warned:?}");
+    assert!(warned[0].contains("no GetOrReserve today"), "{warned:?}");
 }
 
 #[tokio::test]
 async fn persistently_failing_store_warns_once() {
     let (here, faulty_store) = over(true);
     faulty_store.now(|op| {
-        if op == Op::Put {
+        if op == StoreOperation::Put {
             StoreBehavior::Fail
         } else {
             StoreBehavior::Pass
@@ -349,7 +350,7 @@ async fn failed_erase_revokes_the_runs_of_this_process() {
     let (here, faulty_store) = over(true);
     let ticket = here.lead(&Question::number(1), &tagged(&["t"])).await;
     faulty_store.now(|op| {
-        if op == Op::Erase {
+        if op == StoreOperation::Erase {
             StoreBehavior::Fail
         } else {
             StoreBehavior::Pass

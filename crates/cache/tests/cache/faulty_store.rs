@@ -5,29 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cachalot_core::Millis;
-use cachalot_store::{
-    Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, PageRequest,
-    PutResult, Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo,
-    StoreReply, ValuePart,
-};
-
-/// Operations of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Op {
-    Get,
-    Enter,
-    Put,
-    Reserve,
-    Renew,
-    Release,
-    Find,
-    Erase,
-    Raise,
-    Touch,
-    Amend,
-    Usage,
-}
+use cachalot_store::intercepted::{Interceptor, StoreOperation};
+use cachalot_store::{Error, ErrorKind, PageRequest, Store, StoreInfo, StoreReply, ValuePart};
 
 /// Behavior of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,14 +19,14 @@ pub(crate) enum StoreBehavior {
     Late(Duration),
 }
 
-type Script = Box<dyn Fn(Op) -> StoreBehavior + Send + Sync>;
+type Script = Box<dyn Fn(StoreOperation) -> StoreBehavior + Send + Sync>;
 
 pub(crate) struct FaultyStore {
     inner: Arc<dyn Store>,
     about: StoreInfo,
     stamps: bool,
     script: Mutex<Script>,
-    counts: Mutex<HashMap<Op, usize>>,
+    counts: Mutex<HashMap<StoreOperation, usize>>,
     /// Bytes of values that were read by pages.
     paged: AtomicU64,
 }
@@ -66,9 +45,9 @@ impl FaultyStore {
         }
     }
 
-    pub(crate) fn always(inner: Arc<dyn Store>, fate: StoreBehavior) -> Self {
+    pub(crate) fn always(inner: Arc<dyn Store>, behavior: StoreBehavior) -> Self {
         let faulty_store = Self::over(inner);
-        faulty_store.now(move |_| fate);
+        faulty_store.now(move |_| behavior);
         faulty_store
     }
 
@@ -87,7 +66,10 @@ impl FaultyStore {
         self
     }
 
-    pub(crate) fn now(&self, script: impl Fn(Op) -> StoreBehavior + Send + Sync + 'static) {
+    pub(crate) fn now(
+        &self,
+        script: impl Fn(StoreOperation) -> StoreBehavior + Send + Sync + 'static,
+    ) {
         *self.script.lock().unwrap() = Box::new(script);
     }
 
@@ -96,7 +78,31 @@ impl FaultyStore {
         self.paged.load(Ordering::SeqCst)
     }
 
-    fn note_page(&self, page: PageRequest<'_>) {
+    /// The number of calls per operation.
+    pub(crate) fn counted(&self) -> HashMap<StoreOperation, usize> {
+        self.counts.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self, operation: StoreOperation) -> usize {
+        self.counts
+            .lock()
+            .unwrap()
+            .get(&operation)
+            .copied()
+            .unwrap_or(0)
+    }
+}
+
+impl Interceptor for FaultyStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn reported(&self) -> &StoreInfo {
+        &self.about
+    }
+
+    fn see_page(&self, page: &PageRequest<'_>) {
         let bytes = match page.values {
             ValuePart::None => 0,
             ValuePart::First(bytes) => u64::from(bytes),
@@ -105,162 +111,33 @@ impl FaultyStore {
         self.paged.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// The number of calls per operation.
-    pub(crate) fn counted(&self) -> HashMap<Op, usize> {
-        self.counts.lock().unwrap().clone()
+    fn has_stamps(&self) -> bool {
+        self.stamps
     }
 
-    pub(crate) fn count(&self, op: Op) -> usize {
-        self.counts.lock().unwrap().get(&op).copied().unwrap_or(0)
-    }
-
-    fn answer<'a, T: Send + 'a>(
-        &self,
-        op: Op,
-        inner: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
+    fn intercept<'a, T: Send + 'static>(
+        &'a self,
+        operation: StoreOperation,
+        pass: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
     ) -> StoreReply<'a, T> {
-        *self.counts.lock().unwrap().entry(op).or_default() += 1;
-        let fate = (self.script.lock().unwrap())(op);
-        match fate {
-            StoreBehavior::Pass => inner(),
+        *self.counts.lock().unwrap().entry(operation).or_default() += 1;
+        let behavior = (self.script.lock().unwrap())(operation);
+        match behavior {
+            StoreBehavior::Pass => pass(),
             StoreBehavior::Fail => StoreReply::Now(Err(Error::new(
                 ErrorKind::Unavailable,
-                format!("no {op:?} today"),
+                format!("no {operation:?} today"),
             ))),
             StoreBehavior::Hang => StoreReply::later(std::future::pending()),
             StoreBehavior::Late(by) => StoreReply::later(async move {
-                let answer = inner().settle().await;
+                let answer = pass().settle().await;
                 tokio::time::sleep(by).await;
                 answer
             }),
             StoreBehavior::Slow(by) => StoreReply::later(async move {
                 tokio::time::sleep(by).await;
-                inner().settle().await
+                pass().settle().await
             }),
-        }
-    }
-}
-
-impl Store for FaultyStore {
-    fn about(&self) -> &StoreInfo {
-        &self.about
-    }
-
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        self.answer(Op::Get, move || self.inner.get(space, key, counters))
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        self.answer(Op::Enter, move || {
-            self.inner.get_or_reserve(space, key, request)
-        })
-    }
-
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
-        self.answer(Op::Put, move || {
-            self.inner.put(space, record, lease, counters)
-        })
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
-        hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        self.answer(Op::Reserve, move || {
-            self.inner.reserve(space, key, labels, hold)
-        })
-    }
-
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        self.answer(Op::Renew, move || self.inner.renew(lease, hold))
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        self.answer(Op::Release, move || self.inner.release(lease))
-    }
-
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        self.note_page(page);
-        self.answer(Op::Find, move || self.inner.find(space, filter, page))
-    }
-
-    fn erase<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        self.note_page(page);
-        self.answer(Op::Erase, move || self.inner.erase(space, filter, page))
-    }
-
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        self.answer(Op::Raise, move || self.inner.add(space, additions))
-    }
-
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        self.answer(Op::Raise, move || {
-            self.inner.raise_to(space, counter, value)
-        })
-    }
-
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        self.answer(Op::Find, move || {
-            self.inner.counters(space, prefix, after, limit)
-        })
-    }
-
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        self.answer(Op::Touch, move || self.inner.touch(space, used))
-    }
-
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        self.answer(Op::Amend, move || self.inner.amend(space, record))
-    }
-
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        self.answer(Op::Usage, move || self.inner.usage(space))
-    }
-
-    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
-        if self.stamps {
-            self.inner.stamp(space, name)
-        } else {
-            None
         }
     }
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use cachalot_cache::{CacheStatus, OrphanPolicy, Outcome, Policy, Reason};
 
-use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::faulty_store::{FaultyStore, StoreBehavior};
 use crate::test_engine::{
     EngineBuilder, Question, TestEngine, clock, in_process, product, reported, settle_down,
     test_engine,
 };
+use cachalot_store::intercepted::StoreOperation;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -154,7 +155,7 @@ async fn finish_policy_timeout_does_not_stop_a_store_in_progress() {
         let clock = clock();
         let faulty_store = Arc::new(FaultyStore::over(in_process(&clock)));
         faulty_store.now(|op| match op {
-            Op::Put => StoreBehavior::Slow(Duration::from_millis(200)),
+            StoreOperation::Put => StoreBehavior::Slow(Duration::from_millis(200)),
             _ => StoreBehavior::Pass,
         });
         let here = EngineBuilder::over(faulty_store, &clock).make();

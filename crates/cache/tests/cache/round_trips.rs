@@ -11,11 +11,12 @@ use cachalot_core::{Clock, ManualClock};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::{Label, LabelMatch, PageRequest, Store, counter, space};
 
-use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::faulty_store::{FaultyStore, StoreBehavior};
 use crate::test_engine::{
     EngineBuilder, Question, TestEngine, clock, fleet, in_domains, in_mode, in_process, product,
     settle_down, sqlite, tagged,
 };
+use cachalot_store::intercepted::StoreOperation;
 
 fn over(memory: Arc<dyn Store>, clock: &Arc<ManualClock>) -> (TestEngine, Arc<FaultyStore>) {
     let faulty_store = Arc::new(FaultyStore::over(memory));
@@ -26,9 +27,9 @@ fn over(memory: Arc<dyn Store>, clock: &Arc<ManualClock>) -> (TestEngine, Arc<Fa
 }
 
 /// Store calls except those of background housekeeping.
-fn asked(faulty_store: &FaultyStore) -> HashMap<Op, usize> {
+fn asked(faulty_store: &FaultyStore) -> HashMap<StoreOperation, usize> {
     let mut counted = faulty_store.counted();
-    counted.retain(|op, _| !matches!(op, Op::Usage | Op::Touch));
+    counted.retain(|op, _| !matches!(op, StoreOperation::Usage | StoreOperation::Touch));
     counted
 }
 
@@ -48,14 +49,14 @@ async fn miss_makes_two_round_trips_and_a_hit_one() {
             let question = Question::of(serde_json::json!(format!("{policy:?}")));
             let reported = here.ask(&question, &policy, "x").await;
             assert!(reported.settled.stored.is_ok(), "{reported:?}");
-            let miss = HashMap::from([(Op::Enter, 1), (Op::Put, 1)]);
+            let miss = HashMap::from([(StoreOperation::GetOrReserve, 1), (StoreOperation::Put, 1)]);
             assert_eq!(asked(&faulty_store), miss, "{policy:?}");
             let reported = here.ask(&question, &policy, "").await;
             assert_eq!(
                 (&reported.status, reported.text()),
                 (&CacheStatus::Hit, "x")
             );
-            let hit = HashMap::from([(Op::Enter, 2), (Op::Put, 1)]);
+            let hit = HashMap::from([(StoreOperation::GetOrReserve, 2), (StoreOperation::Put, 1)]);
             assert_eq!(asked(&faulty_store), hit, "{policy:?}");
         }
     }
@@ -80,7 +81,7 @@ async fn expired_entry_and_refresh_make_two_round_trips() {
     assert!(reported.settled.stored.is_ok());
     assert_eq!(
         asked(&faulty_store),
-        HashMap::from([(Op::Enter, 2), (Op::Put, 2)])
+        HashMap::from([(StoreOperation::GetOrReserve, 2), (StoreOperation::Put, 2)])
     );
     let refresh = in_mode(cachalot_cache::CacheMode::Refresh);
     let reported = here.ask(&question, &refresh, "z").await;
@@ -88,7 +89,7 @@ async fn expired_entry_and_refresh_make_two_round_trips() {
     assert!(reported.settled.stored.is_ok(), "{reported:?}");
     assert_eq!(
         asked(&faulty_store),
-        HashMap::from([(Op::Enter, 3), (Op::Put, 3)])
+        HashMap::from([(StoreOperation::GetOrReserve, 3), (StoreOperation::Put, 3)])
     );
     assert_eq!(here.ask(&question, &policy, "").await.text(), "z");
 }
@@ -112,13 +113,16 @@ async fn concurrent_callers_make_one_reservation() {
         }
         assert_eq!(here.runs(), 1);
         assert_eq!(
-            (faulty_store.count(Op::Enter), faulty_store.count(Op::Put)),
+            (
+                faulty_store.count(StoreOperation::GetOrReserve),
+                faulty_store.count(StoreOperation::Put)
+            ),
             (1, 1)
         );
         assert_eq!(
             (
-                faulty_store.count(Op::Reserve),
-                faulty_store.count(Op::Release)
+                faulty_store.count(StoreOperation::Reserve),
+                faulty_store.count(StoreOperation::Release)
             ),
             (0, 0)
         );
@@ -138,7 +142,7 @@ async fn late_reservation_is_released() {
     let memory = in_process(&clock);
     let (here, faulty_store) = over(memory.clone(), &clock);
     faulty_store.now(|op| match op {
-        Op::Enter => StoreBehavior::Late(Duration::from_millis(400)),
+        StoreOperation::GetOrReserve => StoreBehavior::Late(Duration::from_millis(400)),
         _ => StoreBehavior::Pass,
     });
     let question = Question::number(1);
@@ -231,7 +235,7 @@ async fn failed_lookup_does_not_prevent_storing() {
         clock.advance(Duration::from_secs(10));
         let begin = async |number, policy: &Policy| {
             faulty_store.now(|op| match op {
-                Op::Enter | Op::Get => StoreBehavior::Fail,
+                StoreOperation::GetOrReserve | StoreOperation::Get => StoreBehavior::Fail,
                 _ => StoreBehavior::Pass,
             });
             let ticket = here.lead(&Question::number(number), policy).await;
@@ -280,7 +284,7 @@ async fn failed_lookup_still_joins_a_run() {
     let question = Question::number(1);
     let first = here.lead(&question, &Policy::default()).await;
     faulty_store.now(|op| match op {
-        Op::Enter | Op::Get => StoreBehavior::Fail,
+        StoreOperation::GetOrReserve | StoreOperation::Get => StoreBehavior::Fail,
         _ => StoreBehavior::Pass,
     });
     let second = {
@@ -513,7 +517,10 @@ async fn label_too_long_for_the_store_is_named() {
         panic!("{reported:?}")
     };
     assert!(why.contains("the label `tag` is too long"), "{why}");
-    assert_eq!((reported.text(), faulty_store.count(Op::Put)), ("x", 0));
+    assert_eq!(
+        (reported.text(), faulty_store.count(StoreOperation::Put)),
+        ("x", 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -521,7 +528,7 @@ async fn store_timeout_shortens_the_next_ones_until_the_store_recovers() {
     let clock = clock();
     let (here, faulty_store) = over(in_process(&clock), &clock);
     faulty_store.now(|op| match op {
-        Op::Put => StoreBehavior::Hang,
+        StoreOperation::Put => StoreBehavior::Hang,
         _ => StoreBehavior::Pass,
     });
     let timed = async |number| {
@@ -535,7 +542,7 @@ async fn store_timeout_shortens_the_next_ones_until_the_store_recovers() {
     faulty_store.now(|_| StoreBehavior::Pass);
     assert!(timed(3).await < 10);
     faulty_store.now(|op| match op {
-        Op::Put => StoreBehavior::Hang,
+        StoreOperation::Put => StoreBehavior::Hang,
         _ => StoreBehavior::Pass,
     });
     assert!((5_000..5_300).contains(&timed(4).await));
@@ -612,20 +619,20 @@ async fn one_ticker_renews_the_leases_of_all_runs() {
         );
     }
     tokio::time::sleep(Duration::from_millis(5_500)).await;
-    assert_eq!(faulty_store.count(Op::Renew), 15);
+    assert_eq!(faulty_store.count(StoreOperation::Renew), 15);
     let one = tickets.pop().unwrap();
     assert!(one.finish(product("x")).await.stored.is_ok());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(faulty_store.count(Op::Renew), 19);
+    assert_eq!(faulty_store.count(StoreOperation::Renew), 19);
     for ticket in tickets {
         assert!(ticket.finish(product("x")).await.stored.is_ok());
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(faulty_store.count(Op::Renew), 19);
+    assert_eq!(faulty_store.count(StoreOperation::Renew), 19);
     // The ticker has ended; a later lease starts another.
     let ticket = here.lead(&Question::number(4), &Policy::default()).await;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    assert_eq!(faulty_store.count(Op::Renew), 20);
+    assert_eq!(faulty_store.count(StoreOperation::Renew), 20);
     assert!(ticket.finish(product("x")).await.stored.is_ok());
 }
 
@@ -646,7 +653,7 @@ fn every_runtime_renews_the_leases_of_its_own_runs() {
     busy.block_on(async {
         let ticket = here.lead(&Question::number(2), &Policy::default()).await;
         tokio::time::sleep(Duration::from_millis(2_500)).await;
-        assert_eq!(faulty_store.count(Op::Renew), 2);
+        assert_eq!(faulty_store.count(StoreOperation::Renew), 2);
         assert!(ticket.finish(product("x")).await.stored.is_ok());
     });
     drop(idle);

@@ -8,11 +8,12 @@ use cachalot_cache::{BeginResult, CacheMode, CacheStatus, Failure, Policy, Reaso
 use cachalot_store::{ReserveResult, Store, space};
 use tokio::task::JoinHandle;
 
-use crate::faulty_store::{FaultyStore, Op};
+use crate::faulty_store::FaultyStore;
 use crate::test_engine::{
     CallReport, EngineBuilder, Question, TestEngine, clock, fleet, in_mode, in_process, product,
     settle_down, sqlite, test_engine,
 };
+use cachalot_store::intercepted::StoreOperation;
 
 /// Asks in a task of its own; a run takes a little.
 fn asks(
@@ -295,7 +296,7 @@ async fn single_flight_within_a_process_needs_no_reservations() {
         .map(|_| asks(&here, &question, &fleet(), "one"))
         .collect())
     .await;
-    assert_eq!((here.runs(), memory.count(Op::Reserve)), (1, 0));
+    assert_eq!((here.runs(), memory.count(StoreOperation::Reserve)), (1, 0));
     assert!(
         reported
             .iter()
@@ -509,7 +510,7 @@ async fn cancelled_finish_still_ends_the_run() {
         .ledger(&home.path().join("ledger.db"))
         .make();
     let question = Question::number(1);
-    for hanging in [Op::Put, Op::Release] {
+    for hanging in [StoreOperation::Put, StoreOperation::Release] {
         memory.now(move |op| {
             if op == hanging {
                 StoreBehavior::Hang
@@ -519,7 +520,7 @@ async fn cancelled_finish_still_ends_the_run() {
         });
         let ticket = here.lead(&question, &Policy::default()).await;
         let outcome = ticket.outcome();
-        let storable = if hanging == Op::Put {
+        let storable = if hanging == StoreOperation::Put {
             Ok(())
         } else {
             Err(Reason::Declined("no".into()))

@@ -334,12 +334,13 @@ async fn told_failure<T: Decoded>(
 
 #[tokio::test]
 async fn readers_do_not_wait_for_the_store_by_default() {
-    use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+    use crate::faulty_store::{FaultyStore, StoreBehavior};
+    use cachalot_store::intercepted::StoreOperation;
     let clock = crate::test_engine::clock();
     let faulty_store = Arc::new(FaultyStore::over(crate::test_engine::in_process(&clock)));
     let here = crate::test_engine::EngineBuilder::over(faulty_store.clone(), &clock).make();
     faulty_store.now(|op| {
-        if op == Op::Put {
+        if op == StoreOperation::Put {
             StoreBehavior::Hang
         } else {
             StoreBehavior::Pass

@@ -10,11 +10,12 @@ use cachalot_cache::{BeginResult, CacheStatus, EntryFilter, Observation, Policy,
 
 use cachalot_store::Store;
 
-use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::faulty_store::{FaultyStore, StoreBehavior};
 use crate::test_engine::{
     CallReport, EngineBuilder, Question, TestEngine, clock, in_process, product, reported, sqlite,
     test_engine,
 };
+use cachalot_store::intercepted::StoreOperation;
 
 /// A directory to change, and an engine that reads from it.
 struct TestDirectory {
@@ -346,16 +347,16 @@ fn status_of_an_unchanged_file_is_updated_in_the_store() {
             fs::write(&path, "same").unwrap();
             // Too new to be trusted: it is read, and nothing is known for later.
             assert!(!ask_anew(&memory, &path, "same").await);
-            assert_eq!(faulty_store.count(Op::Amend), 0);
+            assert_eq!(faulty_store.count(StoreOperation::Amend), 0);
             tokio::time::sleep(Duration::from_millis(2_100)).await;
             if !amends {
                 faulty_store.now(|op| match op {
-                    Op::Amend => StoreBehavior::Hang,
+                    StoreOperation::Amend => StoreBehavior::Hang,
                     _ => StoreBehavior::Pass,
                 });
             }
             assert!(!ask_anew(&memory, &path, "same").await, "it is read");
-            assert_eq!(faulty_store.count(Op::Amend), 1);
+            assert_eq!(faulty_store.count(StoreOperation::Amend), 1);
             for _ in 0..2 {
                 assert_eq!(ask_anew(&memory, &path, "same").await, amends);
             }
@@ -379,7 +380,7 @@ fn refreshed_status_is_not_written_over_a_changed_entry() {
             ask_anew(&memory, &path, "same").await;
             tokio::time::sleep(Duration::from_millis(2_100)).await;
             faulty_store.now(|op| match op {
-                Op::Amend => StoreBehavior::Slow(Duration::from_millis(100)),
+                StoreOperation::Amend => StoreBehavior::Slow(Duration::from_millis(100)),
                 _ => StoreBehavior::Pass,
             });
             let here = EngineBuilder::over(Arc::clone(&memory), &clock).make();
@@ -395,7 +396,7 @@ fn refreshed_status_is_not_written_over_a_changed_entry() {
                 here.ask(&question, &policy, "another").await;
             }
             here.cache.close().await;
-            assert_eq!(faulty_store.count(Op::Amend), 1);
+            assert_eq!(faulty_store.count(StoreOperation::Amend), 1);
             let there = here.cache.peek(&question.key()).await.unwrap();
             assert_eq!(there.is_some(), replaces);
             if let Some(there) = there {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use cachalot_cache::{BeginResult, Cache, CacheBounds, CacheMode, CacheStatus, Policy, Reason};
 use cachalot_store::{Store, space};
 
-use crate::faulty_store::{FaultyStore, Op, StoreBehavior};
+use crate::faulty_store::{FaultyStore, StoreBehavior};
 use crate::test_engine::{
     EngineBuilder, Question, TestEngine, clock, domains, eventually, in_domains, in_process,
     product, settle_down, sqlite, test_engine,
 };
+use cachalot_store::intercepted::StoreOperation;
 
 fn written(domain: &str) -> CacheStatus {
     CacheStatus::Miss(Reason::Written(domain.into()))
@@ -378,7 +379,7 @@ async fn epochs_of_many_domains_are_raised_in_one_call() {
     let clock = clock();
     let memory = Arc::new(FaultyStore::over(in_process(&clock)));
     memory.now(|op| match op {
-        Op::Raise => StoreBehavior::Slow(Duration::from_millis(20)),
+        StoreOperation::Raise => StoreBehavior::Slow(Duration::from_millis(20)),
         _ => StoreBehavior::Pass,
     });
     let here = EngineBuilder::over(memory.clone(), &clock).make();
@@ -389,7 +390,7 @@ async fn epochs_of_many_domains_are_raised_in_one_call() {
     // One after the other they would take four seconds.
     assert!(began.elapsed() < Duration::from_secs(2));
     // One request on each side of the write.
-    assert_eq!(memory.count(Op::Raise), 2);
+    assert_eq!(memory.count(StoreOperation::Raise), 2);
     memory.now(|_| StoreBehavior::Pass);
     let shared: Arc<dyn Store> = memory;
     for name in names {
@@ -443,7 +444,7 @@ async fn a_domain_stays_blocked_until_the_store_has_the_write() {
     here.ask(&question, &policy, "before").await;
     let write_guard = here.cache.write_guard(&policy.domains).await;
     memory.now(|op| {
-        if op == Op::Raise {
+        if op == StoreOperation::Raise {
             StoreBehavior::Fail
         } else {
             StoreBehavior::Pass
@@ -486,7 +487,7 @@ fn raising_fails() -> (TestEngine, Arc<FaultyStore>, Arc<dyn Store>) {
     let clock = clock();
     let faulty_store = Arc::new(FaultyStore::over(in_process(&clock)));
     faulty_store.now(|op| match op {
-        Op::Raise => StoreBehavior::Fail,
+        StoreOperation::Raise => StoreBehavior::Fail,
         _ => StoreBehavior::Pass,
     });
     let here = EngineBuilder::over(faulty_store.clone(), &clock).make();
@@ -508,9 +509,9 @@ async fn one_task_retries_for_all_failed_guards_and_ends_with_them() {
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(tasks() - before, 1, "one for all");
-    let attempts = faulty_store.count(Op::Raise);
+    let attempts = faulty_store.count(StoreOperation::Raise);
     tokio::time::sleep(Duration::from_secs(100)).await;
-    let attempts = faulty_store.count(Op::Raise) - attempts;
+    let attempts = faulty_store.count(StoreOperation::Raise) - attempts;
     assert!((9..=33).contains(&attempts), "{attempts} in 100 seconds");
 
     // A write that is under way is not ended by those that were.
@@ -604,7 +605,7 @@ async fn a_write_with_a_failed_announcement_is_announced_at_its_end() {
     here.ask(&question, &policy, "before").await;
     for fate in [StoreBehavior::Fail, StoreBehavior::Hang] {
         memory.now(move |op| {
-            if op == Op::Raise {
+            if op == StoreOperation::Raise {
                 fate
             } else {
                 StoreBehavior::Pass

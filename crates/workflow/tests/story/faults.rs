@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use cachalot_core::ManualClock;
 use serde_json::{Value, json};
 
-use crate::faulty_store::{FaultyStore, StoreFault, StoreOperation};
+use crate::faulty_store::{FaultyStore, StoreFault};
 use crate::fixture::{Fixture, START, Setup, is_hit, text};
 use crate::test_actions::TestAction;
+use cachalot_store::intercepted::StoreOperation;
 
 fn call() -> Value {
     json!({"action": "test.act", "args": {"x": 1}, "cleanup_probability": 1})
