@@ -14,7 +14,7 @@ use cachalot_cache::{
 use cachalot_core::{Canonical, ManualClock, SecretSet, Spend};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::intercepted::{Interceptor, StoreOperation};
-use cachalot_store::{Record, Store, StoreInfo, StoreReply};
+use cachalot_store::{Store, StoreInfo, StoreReply};
 use shuttle::future::{block_on, spawn};
 use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
