@@ -217,15 +217,16 @@ fn cost_of_a_later_page_equals_that_of_the_first() {
 }
 
 /// Reads an existing record with a counter, twice, and returns the steps. Neither read scans a table, nor is
-/// the statement compiled again for other parameters.
+/// the statement compiled again, for other parameters or because the cache of statements clears them.
 fn get_steps(connection: &Connection, key: &str) -> i32 {
-    let mut statement = connection.prepare(read::GET).unwrap();
     for (counter, missing) in [("erased", None), ("other", Some("third"))] {
+        let mut statement = connection.prepare_cached(read::GET).unwrap();
         let found = statement.query_row(params!["cache", key, counter, missing, missing], |row| {
             row.get::<_, i64>("revision")
         });
         assert_eq!(found.unwrap(), 1);
     }
+    let statement = connection.prepare_cached(read::GET).unwrap();
     assert_eq!(statement.get_status(StatementStatus::FullscanStep), 0);
     assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
     statement.get_status(StatementStatus::VmStep)

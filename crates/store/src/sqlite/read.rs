@@ -15,13 +15,13 @@ use super::labels;
 use super::select::{self, MatchedRow};
 
 /// Reads a record (`?1`: space, `?2`: key) and up to [`JOINED_COUNTERS`] counters (names; NULL for none) from
-/// one snapshot, and faster than statements for each with a transaction around them. Returns one row; its
-/// `revision` is NULL if there is no record.
+/// one snapshot, faster than statements for each with a transaction around them. Without the record, it
+/// returns no row: with an outer join, SQLite would compile the statement again for each execution.
 pub(super) const GET: &str = "SELECT revision, updated, expires, labels, length(value), value, \
     (SELECT value FROM counters WHERE space = ?1 AND name = ?3), \
     (SELECT value FROM counters WHERE space = ?1 AND name = ?4), \
     (SELECT value FROM counters WHERE space = ?1 AND name = ?5) \
-    FROM (SELECT 1) LEFT JOIN records ON space = ?1 AND key = ?2";
+    FROM records WHERE space = ?1 AND key = ?2";
 
 /// The first column of [`GET`] with a counter.
 const FIRST_COUNTER: usize = 6;
@@ -45,11 +45,19 @@ pub(super) fn get(
     now: Millis,
     largest: i64,
 ) -> rusqlite::Result<InlineGet> {
-    if counters.len() <= JOINED_COUNTERS {
-        return get_joined(connection, space, key, counters, now, largest);
+    if counters.len() <= JOINED_COUNTERS
+        && let Some(found) = get_existing(connection, space, key, counters, now, largest)?
+    {
+        return Ok(found);
     }
     snapshot(connection, |connection| {
-        let mut answer = get_joined(connection, space, key, &[], now, largest)?;
+        let mut answer = get_existing(connection, space, key, &[], now, largest)?.unwrap_or(
+            InlineGet::GetResult(GetResult {
+                record: None,
+                counters: Vec::new(),
+                now,
+            }),
+        );
         if let InlineGet::GetResult(found) = &mut answer {
             let values = counters.iter().map(|name| counter(connection, space, name));
             found.counters = values.collect::<Result<_, _>>()?;
@@ -58,42 +66,42 @@ pub(super) fn get(
     })
 }
 
-fn get_joined(
+/// Returns the record, if it exists, and the counters.
+fn get_existing(
     connection: &Connection,
     space: &str,
     key: &str,
     counters: &[&str],
     now: Millis,
     largest: i64,
-) -> rusqlite::Result<InlineGet> {
+) -> rusqlite::Result<Option<InlineGet>> {
+    let mut statement = connection.prepare_cached(GET)?;
     let name = |index: usize| counters.get(index);
-    connection.prepare_cached(GET)?.query_row(
-        params![space, key, name(0), name(1), name(2)],
-        |row| {
-            let record = match row.get_ref(0)? {
-                ValueRef::Null => None,
-                _ if row.get_ref(4)?.as_i64()? > largest => return Ok(InlineGet::TooLarge),
-                _ => Some(Record {
-                    key: key.to_owned(),
-                    revision: number(row, 0)?,
-                    updated: row.get(1)?,
-                    expires: row.get(2)?,
-                    labels: labels::decode(row.get_ref(3)?.as_blob()?)?,
-                    value: Bytes::copy_from_slice(row.get_ref(5)?.as_blob()?),
-                }),
-            };
-            let values =
-                (0..counters.len()).map(|index| match row.get_ref(FIRST_COUNTER + index)? {
-                    ValueRef::Null => Ok(0),
-                    _ => number(row, FIRST_COUNTER + index),
-                });
-            Ok(InlineGet::GetResult(GetResult {
-                record,
-                counters: values.collect::<rusqlite::Result<_>>()?,
-                now,
-            }))
-        },
-    )
+    let mut rows = statement.query(params![space, key, name(0), name(1), name(2)])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    if row.get_ref(4)?.as_i64()? > largest {
+        return Ok(Some(InlineGet::TooLarge));
+    }
+    let record = Record {
+        key: key.to_owned(),
+        revision: number(row, 0)?,
+        updated: row.get(1)?,
+        expires: row.get(2)?,
+        labels: labels::decode(row.get_ref(3)?.as_blob()?)?,
+        value: Bytes::copy_from_slice(row.get_ref(5)?.as_blob()?),
+    };
+    let columns = FIRST_COUNTER..FIRST_COUNTER + counters.len();
+    let values = columns.map(|column| match row.get_ref(column)? {
+        ValueRef::Null => Ok(0),
+        _ => number(row, column),
+    });
+    Ok(Some(InlineGet::GetResult(GetResult {
+        record: Some(record),
+        counters: values.collect::<rusqlite::Result<_>>()?,
+        now,
+    })))
 }
 
 /// Returns the value of a counter; 0 if it was never raised.
