@@ -16,6 +16,7 @@ mod numbered_lines;
 mod open_path;
 pub mod patch;
 mod read_file;
+mod search;
 mod snapshot;
 mod temporary_file;
 mod text;
@@ -27,10 +28,9 @@ use std::sync::Arc;
 
 use cachalot_core::spec::{Custom, Parameter, ParameterKind, tool_schema};
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
-use cachalot_operation::permissions::SearchFilter;
-use cachalot_operation::{AccessRequest, TypedTool, WithOriginal};
 use serde_json::Value;
 
+use self::search::SearchTool;
 use super::metadata;
 use crate::workspace::{PathError, ResolvedPath};
 use cachalot_operation::{CacheClass, OperationMetadata, Tool, ToolContext};
@@ -41,9 +41,9 @@ pub(in crate::builtin) use temporary_file::TemporaryFile;
 pub fn files() -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(read_file::ReadFile::new()),
-        Arc::new(list_dir::ListDir::new()),
-        Arc::new(glob::Glob::new()),
-        Arc::new(grep::Grep::new()),
+        Arc::new(SearchTool::<list_dir::ListDirArguments>::new()),
+        Arc::new(SearchTool::<glob::GlobArguments>::new()),
+        Arc::new(SearchTool::<grep::GrepArguments>::new()),
         Arc::new(write_file::WriteFile::new()),
         Arc::new(edit_file::EditFile::new()),
         Arc::new(apply_patch::ApplyPatch::new()),
@@ -80,21 +80,6 @@ fn writer(
     metadata(name, description, parameters, false, CacheClass::Never)
 }
 
-/// Returns the filter of files that a search must not read by the permission rules.
-fn denied<A>(
-    tool: &impl TypedTool<Arguments = WithOriginal<A>>,
-    arguments: &WithOriginal<A>,
-    context: &ToolContext,
-) -> SearchFilter {
-    let operation = AccessRequest {
-        tool: &tool.metadata().name,
-        read_only: true,
-        arguments: &arguments.original,
-        resource_access: &tool.resource_access(arguments),
-    };
-    context.rules.search_filter(&operation, &context.workspace)
-}
-
 /// The notice of a search about entries that permission rules exclude.
 fn skipped(count: usize) -> Option<String> {
     let entries = match count {
@@ -105,14 +90,6 @@ fn skipped(count: usize) -> Option<String> {
     Some(format!(
         "{entries} left out: permission rules deny reading them, or want it asked about"
     ))
-}
-
-/// The implicit inputs of a search: the readable directories, and the rules that exclude files.
-fn search_inputs(tool: &str, context: &ToolContext) -> Value {
-    match context.rules.search_rules(tool).as_slice() {
-        [] => readable(context),
-        rules => serde_json::json!({"readable": readable(context), "rules": rules}),
-    }
 }
 
 /// The effects of a call that reads. If the path cannot be resolved, the reads are unknown, and later reads

@@ -3,30 +3,22 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
-use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::open_path::{access_error, open_directory};
+use super::search::Search;
 use super::walk::{Walk, WalkVisitor, format_notices, shown, touched};
-use super::{NON_EMPTY, denied, format_count, format_number, reader, reading, search_inputs};
-use crate::run_blocking::{AbandonFlag, run_blocking};
+use super::{NON_EMPTY, format_count, format_number, reading};
+use crate::run_blocking::AbandonFlag;
 use crate::workspace::{Directory, DirectoryEntry};
-use cachalot_operation::{
-    Failure, OperationMetadata, ToolContext, ToolOutput, TypedTool, WithOriginal,
-};
+use cachalot_operation::{ToolContext, ToolOutput};
 
 /// Maximum number of files that are shown.
 const MAX_FILES: usize = 1_000;
-
-pub(super) struct Glob {
-    metadata: OperationMetadata,
-}
 
 #[rustfmt::skip]
 const PARAMETERS: &[Parameter] = &[
@@ -42,99 +34,63 @@ pub(super) struct GlobArguments {
     hidden: Option<bool>,
 }
 
-impl GlobArguments {
-    fn path(&self) -> &str {
-        self.path.as_deref().unwrap_or(".")
-    }
-}
-
-impl Glob {
-    pub(super) fn new() -> Self {
-        let description = "Finds files by name, sorted by path. The pattern is matched against the \
+impl Search for GlobArguments {
+    const NAME: &'static str = "glob";
+    const DESCRIPTION: &'static str = "Finds files by name, sorted by path. The pattern is matched against the \
             path relative to `path`: `*` and `?` match within a name, `**` any directories, `{a,b}` \
             either: `**/*.rs` finds Rust files everywhere, `*.rs` in the directory itself only. What \
             `.gitignore` and `.ignore` files of the workspace name is left out, and so is what begins \
             with a dot unless `hidden` is set or the pattern names it. Links are not followed.";
-        Self {
-            metadata: reader("glob", description, PARAMETERS),
-        }
-    }
-}
+    const PARAMETERS: &'static [Parameter] = PARAMETERS;
 
-#[async_trait]
-impl TypedTool for Glob {
-    type Arguments = WithOriginal<GlobArguments>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
+    fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(".")
     }
 
-    fn effects(&self, arguments: &WithOriginal<GlobArguments>, context: &ToolContext) -> Effects {
-        reading(arguments.typed.path(), context, touched)
+    fn effects(&self, context: &ToolContext) -> Effects {
+        reading(self.path(), context, touched)
     }
 
-    fn resource_access(&self, arguments: &WithOriginal<GlobArguments>) -> ResourceAccess {
-        ResourceAccess::searching(arguments.typed.path())
-    }
-
-    fn implicit_inputs(&self, context: &ToolContext) -> Result<Value, Failure> {
-        Ok(search_inputs(&self.metadata.name, context))
-    }
-
-    async fn run(
+    fn run(
         &self,
-        arguments: WithOriginal<GlobArguments>,
         context: &ToolContext,
-    ) -> ToolOutput {
-        let denied = denied(self, &arguments, context);
-        let requested = arguments.typed;
-        let context = context.clone();
-        run_blocking(move |abandoned| {
-            find(&requested, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
-        })
-        .await
-    }
-}
-
-fn find(
-    requested: &GlobArguments,
-    context: &ToolContext,
-    denied: &SearchFilter,
-    abandoned: &AbandonFlag,
-) -> Result<ToolOutput, ToolOutput> {
-    let path = requested.path();
-    let pattern = Pattern::parse(&requested.pattern)?;
-    let hidden = requested.hidden.unwrap_or(false) || pattern.names_hidden;
-    let (resolved, directory) = open_directory(&context.workspace, path)?;
-    let mut found = GlobVisitor {
-        pattern,
-        name: |path: &Path| shown(&context.workspace, &resolved, path),
-        lines: String::new(),
-        count: 0,
-    };
-    let mut notices = Walk::new(context, denied, abandoned, hidden)
-        .walk(&resolved, &directory, &mut found)
-        .map_err(|error| access_error("list", path, &error))?;
-    if found.count > MAX_FILES {
-        notices.push(format!(
-            "only the first {} of {} are shown; narrow the pattern",
-            format_count(MAX_FILES, "file"),
-            format_number(found.count as u64)
-        ));
-    }
-    if found.count == 0 {
-        let hint = if requested.pattern.contains('/') {
-            String::new()
-        } else {
-            format!("; `**/{}` looks in all directories", requested.pattern)
+        denied: &SearchFilter,
+        abandoned: &AbandonFlag,
+    ) -> Result<ToolOutput, ToolOutput> {
+        let path = self.path();
+        let pattern = Pattern::parse(&self.pattern)?;
+        let hidden = self.hidden.unwrap_or(false) || pattern.names_hidden;
+        let (resolved, directory) = open_directory(&context.workspace, path)?;
+        let mut found = GlobVisitor {
+            pattern,
+            name: |path: &Path| shown(&context.workspace, &resolved, path),
+            lines: String::new(),
+            count: 0,
         };
-        notices.insert(0, format!("no file matches{hint}"));
+        let mut notices = Walk::new(context, denied, abandoned, hidden)
+            .walk(&resolved, &directory, &mut found)
+            .map_err(|error| access_error("list", path, &error))?;
+        if found.count > MAX_FILES {
+            notices.push(format!(
+                "only the first {} of {} are shown; narrow the pattern",
+                format_count(MAX_FILES, "file"),
+                format_number(found.count as u64)
+            ));
+        }
+        if found.count == 0 {
+            let hint = if self.pattern.contains('/') {
+                String::new()
+            } else {
+                format!("; `**/{}` looks in all directories", self.pattern)
+            };
+            notices.insert(0, format!("no file matches{hint}"));
+        }
+        Ok(ToolOutput::text(format!(
+            "{}{}",
+            found.lines,
+            format_notices(&notices)
+        )))
     }
-    Ok(ToolOutput::text(format!(
-        "{}{}",
-        found.lines,
-        format_notices(&notices)
-    )))
 }
 
 struct GlobVisitor<N> {

@@ -5,37 +5,30 @@ mod results;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::{EffectTarget, Effects};
-use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
 use globset::{GlobBuilder, GlobMatcher};
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::results::{FileMatches, GrepResults};
 use super::content_kind::ContentKind;
 use super::file_content::FileContent;
 use super::open_path::{access_error, open_directory, open_file};
+use super::search::Search;
 use super::walk::{Walk, WalkVisitor, format_notices, shown, touched};
-use super::{NON_EMPTY, denied, format_count, reader, reading, search_inputs};
-use crate::run_blocking::{AbandonFlag, run_blocking};
+use super::{NON_EMPTY, format_count, reading};
+use crate::run_blocking::AbandonFlag;
 use crate::workspace::{self, Directory, DirectoryEntry, EntryKind};
-use cachalot_operation::{
-    Failure, OperationMetadata, ToolContext, ToolOutput, TypedTool, WithOriginal,
-};
+use cachalot_operation::{ToolContext, ToolOutput};
 
 /// Default maximum number of matches, or files, that are shown.
 const DEFAULT_LIMIT: usize = 200;
-
-pub(super) struct Grep {
-    metadata: OperationMetadata,
-}
 
 #[rustfmt::skip]
 const PARAMETERS: &[Parameter] = &[
@@ -74,113 +67,71 @@ enum OutputMode {
     Count,
 }
 
-impl GrepArguments {
-    fn path(&self) -> &str {
-        self.path.as_deref().unwrap_or(".")
-    }
-}
-
-impl Grep {
-    pub(super) fn new() -> Self {
-        let description = "Searches files line by line with a regular expression (Rust syntax: no \
+impl Search for GrepArguments {
+    const NAME: &'static str = "grep";
+    const DESCRIPTION: &'static str = "Searches files line by line with a regular expression (Rust syntax: no \
             look-around, no back references). Gives each file's path, then its matching lines as \
             `number:line` and lines around them as `number-line`; or the files only; or counts of \
             lines. Files come sorted by path. What `.gitignore` and `.ignore` files name is left out, \
             and so are binary files, symbolic links, and what begins with a dot unless `hidden` is \
             set or `glob` names it.";
-        Self {
-            metadata: reader("grep", description, PARAMETERS),
-        }
-    }
-}
+    const PARAMETERS: &'static [Parameter] = PARAMETERS;
 
-#[async_trait]
-impl TypedTool for Grep {
-    type Arguments = WithOriginal<GrepArguments>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
+    fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(".")
     }
 
-    fn effects(&self, arguments: &WithOriginal<GrepArguments>, context: &ToolContext) -> Effects {
-        reading(arguments.typed.path(), context, |resolved| {
-            match resolved.found {
-                workspace::PathKind::File => vec![EffectTarget::Path(resolved.real.clone())],
-                _ => touched(resolved),
-            }
+    fn effects(&self, context: &ToolContext) -> Effects {
+        reading(self.path(), context, |resolved| match resolved.found {
+            workspace::PathKind::File => vec![EffectTarget::Path(resolved.real.clone())],
+            _ => touched(resolved),
         })
     }
 
-    fn resource_access(&self, arguments: &WithOriginal<GrepArguments>) -> ResourceAccess {
-        ResourceAccess::searching(arguments.typed.path())
-    }
-
-    fn implicit_inputs(&self, context: &ToolContext) -> Result<Value, Failure> {
-        Ok(search_inputs(&self.metadata.name, context))
-    }
-
-    async fn run(
+    fn run(
         &self,
-        arguments: WithOriginal<GrepArguments>,
         context: &ToolContext,
-    ) -> ToolOutput {
-        let denied = denied(self, &arguments, context);
-        let requested = arguments.typed;
-        let context = context.clone();
-        run_blocking(move |abandoned| {
-            search(&requested, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
-        })
-        .await
+        denied: &SearchFilter,
+        abandoned: &AbandonFlag,
+    ) -> Result<ToolOutput, ToolOutput> {
+        let path = self.path();
+        let matcher = matcher(self)?;
+        let filter = self.glob.as_deref().map(FileFilter::parse).transpose()?;
+        let mut searching = GrepSearch {
+            searcher: searcher(self),
+            found: GrepResults::new(
+                self.output.unwrap_or(OutputMode::Content),
+                self.limit.unwrap_or(DEFAULT_LIMIT),
+            ),
+            matcher,
+            witness: &context.witness,
+            searched: 0,
+            binary: 0,
+            notices: Vec::new(),
+        };
+        let workspace = &context.workspace;
+        if workspace.resolved_readable(path)?.found == workspace::PathKind::File {
+            let (resolved, file) = open_file(workspace, path)?;
+            let _ = searching.search(
+                Ok(file),
+                &resolved.requested,
+                &workspace.shown(&resolved.requested),
+            );
+            return Ok(searching.output(Vec::new()));
+        }
+        let (resolved, directory) = open_directory(workspace, path)?;
+        let hidden = self.hidden.unwrap_or(false)
+            || filter.as_ref().is_some_and(|filter| filter.names_hidden);
+        let mut visiting = GrepVisitor {
+            searching: &mut searching,
+            filter,
+            name: |path: &Path| shown(workspace, &resolved, path),
+        };
+        let notices = Walk::new(context, denied, abandoned, hidden)
+            .walk(&resolved, &directory, &mut visiting)
+            .map_err(|error| access_error("list", path, &error))?;
+        Ok(searching.output(notices))
     }
-}
-
-fn search(
-    requested: &GrepArguments,
-    context: &ToolContext,
-    denied: &SearchFilter,
-    abandoned: &AbandonFlag,
-) -> Result<ToolOutput, ToolOutput> {
-    let path = requested.path();
-    let matcher = matcher(requested)?;
-    let filter = requested
-        .glob
-        .as_deref()
-        .map(FileFilter::parse)
-        .transpose()?;
-    let mut searching = GrepSearch {
-        searcher: searcher(requested),
-        found: GrepResults::new(
-            requested.output.unwrap_or(OutputMode::Content),
-            requested.limit.unwrap_or(DEFAULT_LIMIT),
-        ),
-        matcher,
-        witness: &context.witness,
-        searched: 0,
-        binary: 0,
-        notices: Vec::new(),
-    };
-    let workspace = &context.workspace;
-    if workspace.resolved_readable(path)?.found == workspace::PathKind::File {
-        let (resolved, file) = open_file(workspace, path)?;
-        let _ = searching.search(
-            Ok(file),
-            &resolved.requested,
-            &workspace.shown(&resolved.requested),
-        );
-        return Ok(searching.output(Vec::new()));
-    }
-    let (resolved, directory) = open_directory(workspace, path)?;
-    let hidden = requested.hidden.unwrap_or(false)
-        || filter.as_ref().is_some_and(|filter| filter.names_hidden);
-    let mut visiting = GrepVisitor {
-        searching: &mut searching,
-        filter,
-        name: |path: &Path| shown(workspace, &resolved, path),
-    };
-    let notices = Walk::new(context, denied, abandoned, hidden)
-        .walk(&resolved, &directory, &mut visiting)
-        .map_err(|error| access_error("list", path, &error))?;
-    Ok(searching.output(notices))
 }
 
 fn matcher(requested: &GrepArguments) -> Result<RegexMatcher, ToolOutput> {

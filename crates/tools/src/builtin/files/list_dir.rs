@@ -2,34 +2,24 @@
 
 use std::ffi::OsStr;
 
-use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, key};
 use cachalot_core::{EffectTarget, Effects};
-use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::open_path::{access_error, open_directory};
-use super::{
-    denied, format_count, reader, reading, relative_path, search_inputs, skipped, tree_reads,
-};
-use crate::run_blocking::{AbandonFlag, run_blocking};
+use super::search::Search;
+use super::{format_count, reading, relative_path, skipped, tree_reads};
+use crate::run_blocking::AbandonFlag;
 use crate::workspace::{Directory, EntryKind, Workspace};
-use cachalot_operation::{
-    Failure, OperationMetadata, ToolContext, ToolOutput, TypedTool, WithOriginal,
-};
+use cachalot_operation::{ToolContext, ToolOutput};
 
 /// Maximum number of entries that are shown.
 const MAX_ENTRIES: usize = 1_000;
 
 /// Directory of the version control, which contains thousands of irrelevant files.
 pub(super) const GIT_DIRECTORY: &str = ".git";
-
-pub(super) struct ListDir {
-    metadata: OperationMetadata,
-}
 
 #[rustfmt::skip]
 const PARAMETERS: &[Parameter] = &[
@@ -44,42 +34,26 @@ pub(super) struct ListDirArguments {
 }
 
 impl ListDirArguments {
-    fn path(&self) -> &str {
-        self.path.as_deref().unwrap_or(".")
-    }
-
     fn depth(&self) -> usize {
         self.depth.unwrap_or(1).max(1)
     }
 }
 
-impl ListDir {
-    pub(super) fn new() -> Self {
-        let description = "Lists a directory, sorted by name, hidden and ignored files included. \
+impl Search for ListDirArguments {
+    const NAME: &'static str = "list_dir";
+    const DESCRIPTION: &'static str = "Lists a directory, sorted by name, hidden and ignored files included. \
             Directories end with `/`, symbolic links with `@`, pipes, sockets and devices with `|`. \
             With depth, directories in it are listed, too; links are not followed, and `.git` is not \
             opened.";
-        Self {
-            metadata: reader("list_dir", description, PARAMETERS),
-        }
-    }
-}
+    const PARAMETERS: &'static [Parameter] = PARAMETERS;
 
-#[async_trait]
-impl TypedTool for ListDir {
-    type Arguments = WithOriginal<ListDirArguments>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
+    fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(".")
     }
 
-    fn effects(
-        &self,
-        arguments: &WithOriginal<ListDirArguments>,
-        context: &ToolContext,
-    ) -> Effects {
-        let shallow = arguments.typed.depth() == 1;
-        reading(arguments.typed.path(), context, |resolved| {
+    fn effects(&self, context: &ToolContext) -> Effects {
+        let shallow = self.depth() == 1;
+        reading(self.path(), context, |resolved| {
             if !shallow {
                 return tree_reads(&resolved.real);
             }
@@ -93,52 +67,30 @@ impl TypedTool for ListDir {
         })
     }
 
-    fn resource_access(&self, arguments: &WithOriginal<ListDirArguments>) -> ResourceAccess {
-        ResourceAccess::searching(arguments.typed.path())
-    }
-
-    fn implicit_inputs(&self, context: &ToolContext) -> Result<Value, Failure> {
-        Ok(search_inputs(&self.metadata.name, context))
-    }
-
-    async fn run(
+    fn run(
         &self,
-        arguments: WithOriginal<ListDirArguments>,
         context: &ToolContext,
-    ) -> ToolOutput {
-        let denied = denied(self, &arguments, context);
-        let requested = arguments.typed;
-        let context = context.clone();
-        run_blocking(move |abandoned| {
-            list(&requested, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
-        })
-        .await
+        denied: &SearchFilter,
+        abandoned: &AbandonFlag,
+    ) -> Result<ToolOutput, ToolOutput> {
+        let (resolved, directory) = open_directory(&context.workspace, self.path())?;
+        let mut listing = Listing {
+            root: &resolved.requested,
+            real: &resolved.real,
+            workspace: &context.workspace,
+            denied,
+            skipped: 0,
+            witness: &context.witness,
+            abandoned,
+            lines: Vec::new(),
+            unread: Vec::new(),
+            cut: false,
+        };
+        listing
+            .list(&directory, self.depth())
+            .map_err(|error| access_error("list", self.path(), &error))?;
+        Ok(ToolOutput::text(listing.text()))
     }
-}
-
-fn list(
-    requested: &ListDirArguments,
-    context: &ToolContext,
-    denied: &SearchFilter,
-    abandoned: &AbandonFlag,
-) -> Result<ToolOutput, ToolOutput> {
-    let (resolved, directory) = open_directory(&context.workspace, requested.path())?;
-    let mut listing = Listing {
-        root: &resolved.requested,
-        real: &resolved.real,
-        workspace: &context.workspace,
-        denied,
-        skipped: 0,
-        witness: &context.witness,
-        abandoned,
-        lines: Vec::new(),
-        unread: Vec::new(),
-        cut: false,
-    };
-    listing
-        .list(&directory, requested.depth())
-        .map_err(|error| access_error("list", requested.path(), &error))?;
-    Ok(ToolOutput::text(listing.text()))
 }
 
 struct Listing<'a> {
