@@ -5,6 +5,7 @@
 pub mod builtin;
 pub mod cached;
 pub mod filter;
+pub mod html;
 pub mod registry;
 mod run_blocking;
 pub mod toolbox;

@@ -1,9 +1,6 @@
 //! Converts HTML pages to Markdown.
 
-use htmd::HtmlToMarkdown;
-
-/// Maximum nesting of elements; browsers stop at 512.
-const MAX_DEPTH: usize = 2_000;
+use crate::html;
 
 /// Elements without text for readers: scripts, styles, and the replacement content for missing scripts.
 const NON_TEXT_ELEMENTS: [&str; 7] = [
@@ -18,25 +15,7 @@ const TITLE_SEARCH_BYTES: usize = 64 << 10;
 /// # Errors
 /// If the elements of the page are nested too deeply.
 pub(super) fn markdown(page: &str) -> Result<String, String> {
-    let converter = HtmlToMarkdown::builder()
-        .skip_tags(NON_TEXT_ELEMENTS.to_vec())
-        .build();
-    let tree = converter
-        .html_to_tree(page)
-        .map_err(|error| error.to_string())?;
-    let mut open = vec![(tree.clone(), 0)];
-    while let Some((node, depth)) = open.pop() {
-        if depth > MAX_DEPTH {
-            return Err(format!("its elements are nested deeper than {MAX_DEPTH}"));
-        }
-        open.extend(
-            node.children
-                .borrow()
-                .iter()
-                .map(|child| (child.clone(), depth + 1)),
-        );
-    }
-    Ok(converter.tree_to_markdown(&tree))
+    html::to_markdown(page, &NON_TEXT_ELEMENTS)
 }
 
 /// Returns the title of a page, on one line.
