@@ -20,6 +20,7 @@ mod review;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, Node, Section};
 use cachalot_core::{Problem, SourceSpan};
@@ -56,6 +57,14 @@ pub const KEYS: [&str; 7] = [
 
 /// The name of the tool by which an agent gives a task to a sub-agent.
 pub(crate) const DELEGATION_TOOL: &str = "transfer_task";
+
+#[rustfmt::skip]
+pub(crate) const DELEGATION_PARAMETERS: &[Parameter] = &[
+    // The names of the sub-agents are in its schema.
+    required("agent", Kind::Text, "Who gets the task."),
+    required("task", Kind::Text, "The task, with everything that is needed to do it."),
+    key("expected_output", Kind::Text, "What the answer should look like."),
+];
 
 /// A team: agents, and the settings that they share.
 #[derive(Debug, Clone)]
@@ -237,9 +246,10 @@ impl Team {
         tools.extend(further);
         tools.push(ToolSignature {
             name: DELEGATION_TOOL.to_owned(),
-            arguments: ["agent", "task", "expected_output"]
-                .map(str::to_owned)
-                .into(),
+            arguments: DELEGATION_PARAMETERS
+                .iter()
+                .map(|parameter| parameter.name.to_owned())
+                .collect(),
         });
         let has_servers = self.mcps.is_some() || self.names_servers();
         self.permissions.check(&tools, has_servers)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use cachalot_core::spec::tool_schema;
 use cachalot_core::{EffectTargets, Effects};
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Switch;
@@ -10,11 +11,10 @@ use cachalot_tools::{
     OperationMetadata, ResourceAccess, Tool, ToolContext, ToolOutput, TypedTool, WithOriginal,
 };
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::Error;
 use crate::chat_state::ChatState;
-use crate::definition::{AgentDefinition, DELEGATION_TOOL, SubAgent};
+use crate::definition::{AgentDefinition, DELEGATION_PARAMETERS, DELEGATION_TOOL, SubAgent};
 use crate::fork_point::{CurrentForkPoint, ForkPoint};
 use crate::hook_emitter::HookEmitter;
 use crate::report::Stop;
@@ -95,16 +95,8 @@ impl TransferTask {
             described.join("\n")
         );
         let names: Vec<&str> = agents.map(|sub_agent| sub_agent.name.as_str()).collect();
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "agent": {"type": "string", "enum": names, "description": "Who gets the task."},
-                "task": {"type": "string", "description": "The task, with everything that is needed to do it."},
-                "expected_output": {"type": "string", "description": "What the answer should look like."}
-            },
-            "required": ["agent", "task"],
-            "additionalProperties": false
-        });
+        let mut parameters = tool_schema(DELEGATION_PARAMETERS);
+        parameters["properties"]["agent"]["enum"] = names.into();
         Some(Arc::new(Self {
             metadata: OperationMetadata::with_side_effects(
                 DELEGATION_TOOL,

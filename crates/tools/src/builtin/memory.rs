@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
 use cachalot_store::user_record::{UserRecord, has_key, metadata_label};
@@ -19,7 +20,7 @@ use cachalot_operation::{CacheClass, OperationMetadata, ToolContext, ToolOutput,
 /// Timeout of a request to the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Default and maximum number of records in a search result.
+/// Default and maximum number of records in a search result. The default is also in the description of `limit`.
 const DEFAULT_RESULTS: u64 = 10;
 const MAX_RESULTS: u64 = 100;
 
@@ -44,33 +45,31 @@ impl MemoryTool {
     /// Creates the tool.
     #[must_use]
     pub fn new() -> Self {
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "action": { "type": "string", "enum": ["store", "search", "forget"], "description": "What to do." },
-                "key": { "type": "string", "description": "store, forget: the name of the record; storing under a name that is there replaces its record." },
-                "value": { "description": "store: what to remember; text or any JSON." },
-                "metadata": {
-                    "type": "object",
-                    "description": "store: fields kept with the value. search: fields that a record must have with exactly these values (text, numbers, booleans, null).",
-                },
-                "query": { "type": "string", "description": "search: words that a record must all hold; a word that ends in * stands for all that begin so. Without it: the newest records." },
-                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "description": format!("search: at most so many records; {DEFAULT_RESULTS} by default.") },
-            },
-            "required": ["action"],
-            "additionalProperties": false,
-        });
         Self {
             metadata: super::metadata(
                 "memory",
                 "Long-term memory, beyond this conversation: stores a value under a key, searches what is stored, forgets it. Store what will matter later (preferences, decisions, facts about the user and the project), never credentials.",
-                parameters,
+                tool_schema(PARAMETERS),
                 false,
                 CacheClass::Never,
             ),
         }
     }
 }
+
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    required("action", ACTION, "What to do."),
+    key("key", Kind::Text, "store, forget: the name of the record; storing under a name that is there replaces its record."),
+    key("value", Kind::Any, "store: what to remember; text or any JSON."),
+    key("metadata", Kind::Object, "store: fields kept with the value. search: fields that a record must have with exactly these values (text, numbers, booleans, null)."),
+    key("query", Kind::Text, "search: words that a record must all hold; a word that ends in * stands for all that begin so. Without it: the newest records."),
+    key("limit", Kind::IntegerIn(1, MAX_RESULTS), "search: at most so many records; 10 by default."),
+];
+
+const ACTION: Kind = Kind::Custom(&Custom::shape(
+    || json!({ "type": "string", "enum": ["store", "search", "forget"] }),
+));
 
 /// The arguments of `memory`.
 #[derive(Debug, Deserialize)]

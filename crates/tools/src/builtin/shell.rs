@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::{Effects, Secret};
 use cachalot_operation::{CommandText, ResourceAccess};
 use cachalot_process::{
@@ -56,6 +57,18 @@ impl Default for ShellSettings {
     }
 }
 
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    required("command", COMMAND, "A command line for the shell (pipes, `&&`, variables); or a list of a program and its arguments, which no shell touches."),
+    // The settings are in its description.
+    key("timeout", Kind::Number, ""),
+    key("working_directory", Kind::Text, "Where it runs, relative to the workspace; the workspace itself by default."),
+];
+
+const COMMAND: Kind = Kind::Custom(&Custom::shape(
+    || json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }] }),
+));
+
 /// The tool `shell`. Runs a command line in the system's shell, or a program with its arguments, in the
 /// workspace. Returns stdout and stderr in the order of writing, with known secrets masked. The command's
 /// standard input is empty. The command and the processes that it started are killed on timeout, or when the
@@ -81,25 +94,11 @@ impl Shell {
             settings.timeout.as_secs_f64(),
             settings.max_timeout.as_secs_f64(),
         );
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "command": {
-                    "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }],
-                    "description": "A command line for the shell (pipes, `&&`, variables); or a list of a program and its arguments, which no shell touches.",
-                },
-                "timeout": {
-                    "type": "number",
-                    "description": format!("Seconds after which it and what it started are killed; {timeout} by default, at most {longest}."),
-                },
-                "working_directory": {
-                    "type": "string",
-                    "description": "Where it runs, relative to the workspace; the workspace itself by default.",
-                },
-            },
-            "required": ["command"],
-            "additionalProperties": false,
-        });
+        let mut parameters = tool_schema(PARAMETERS);
+        parameters["properties"]["timeout"]["description"] = format!(
+            "Seconds after which it and what it started are killed; {timeout} by default, at most {longest}."
+        )
+        .into();
         Ok(Self {
             pass_patterns: pass_patterns.build()?,
             metadata: OperationMetadata::with_side_effects(

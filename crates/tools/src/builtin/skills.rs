@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::suggest::nearest;
 use cachalot_core::text::head;
 use cachalot_operation::ResourceAccess;
@@ -45,15 +46,9 @@ pub fn skills(data: Option<&Path>) -> Vec<Arc<dyn Tool>> {
 fn metadata(
     name: &'static str,
     description: &'static str,
-    properties: Value,
-    required: &[&str],
+    parameters: &[Parameter],
 ) -> OperationMetadata {
-    let parameters = json!({
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": false,
-    });
+    let parameters = tool_schema(parameters);
     super::metadata(name, description, parameters, true, CacheClass::Validated)
 }
 
@@ -76,7 +71,7 @@ impl SkillsList {
     pub fn new(data: Option<PathBuf>) -> Self {
         let description = "Lists the skills: instructions for particular kinds of work, each with what it is for. Look here before unfamiliar work, then read the one that fits with skill_view.";
         Self {
-            metadata: metadata("skills_list", description, json!({}), &[]),
+            metadata: metadata("skills_list", description, &[]),
             data,
         }
     }
@@ -182,17 +177,19 @@ impl SkillView {
     /// Creates the tool.
     #[must_use]
     pub fn new(data: Option<PathBuf>) -> Self {
-        let properties = json!({
-            "name": { "type": "string", "description": "The skill, as skills_list names it." },
-            "file": { "type": "string", "description": "One of its files, relative to its folder; its SKILL.md by default." },
-        });
         let description = "Reads a skill: its instructions and the names of its other files, or one of those files.";
         Self {
-            metadata: metadata("skill_view", description, properties, &["name"]),
+            metadata: metadata("skill_view", description, VIEW_PARAMETERS),
             data,
         }
     }
 }
+
+#[rustfmt::skip]
+const VIEW_PARAMETERS: &[Parameter] = &[
+    required("name", Kind::Text, "The skill, as skills_list names it."),
+    key("file", Kind::Text, "One of its files, relative to its folder; its SKILL.md by default."),
+];
 
 /// The arguments of `skill_view`.
 #[derive(Debug, Deserialize)]

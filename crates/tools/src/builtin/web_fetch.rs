@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::text::head;
 use cachalot_core::{EffectTarget, Effects, SecretSet};
 use cachalot_operation::permissions::host;
@@ -26,6 +27,14 @@ use cachalot_operation::{
     WithOriginal,
 };
 use page::PageKind;
+
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    required("url", Kind::Text, "The address, with http:// or https://."),
+    // The setting is in its description.
+    key("max_chars", Kind::IntegerIn(1, MAX_CHARS), ""),
+    key("raw", Kind::Boolean, "Whether pages are given as their HTML instead of Markdown."),
+];
 
 /// Settings of the tool `web_fetch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,19 +102,12 @@ impl WebFetch {
             allow: allow.clone(),
             ..HttpOptions::default()
         })?;
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "url": { "type": "string", "description": "The address, with http:// or https://." },
-                "max_chars": {
-                    "type": "integer", "minimum": 1, "maximum": MAX_CHARS,
-                    "description": format!("At most so many characters; {} by default.", settings.max_chars),
-                },
-                "raw": { "type": "boolean", "description": "Whether pages are given as their HTML instead of Markdown." },
-            },
-            "required": ["url"],
-            "additionalProperties": false,
-        });
+        let mut parameters = tool_schema(PARAMETERS);
+        parameters["properties"]["max_chars"]["description"] = format!(
+            "At most so many characters; {} by default.",
+            settings.max_chars
+        )
+        .into();
         let cache_class = settings.lifetime.map_or(CacheClass::Never, CacheClass::Ttl);
         Ok(Self {
             metadata: super::metadata(

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required};
 use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
 use serde_json::json;
@@ -17,6 +18,22 @@ use crate::run_blocking::run_blocking;
 use crate::workspace::PathKind;
 use cachalot_operation::{CacheClass, OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
+#[rustfmt::skip]
+const PARAMETERS: &[Parameter] = &[
+    required("action", ACTION, "create: a new skill. edit: replace its SKILL.md. patch: replace one passage of a file. write_file, remove_file: its other files. delete: the whole skill."),
+    required("name", Kind::Text, "The skill: lower-case letters, digits, - and _, at most 64."),
+    key("description", Kind::Text, "create: what it does and when to use it, in a sentence or two."),
+    key("content", Kind::Text, "create: the instructions, Markdown. edit: the whole SKILL.md with its head. write_file: the text of the file."),
+    key("file", Kind::Text, "write_file, remove_file: the file, relative to the skill's folder. patch: the same; SKILL.md by default."),
+    key("old_text", Kind::Text, "patch: the passage, exactly as it is; it must occur once."),
+    key("new_text", Kind::Text, "patch: what stands there instead."),
+    key("location", LOCATION, "create: for this workspace (the default), or for everything that the user does."),
+];
+
+const ACTION: Kind = Kind::Custom(&Custom::shape(
+    || json!({ "type": "string", "enum": ACTIONS }),
+));
+
 const ACTIONS: [&str; 6] = [
     "create",
     "edit",
@@ -25,6 +42,10 @@ const ACTIONS: [&str; 6] = [
     "remove_file",
     "delete",
 ];
+
+const LOCATION: Kind = Kind::Custom(&Custom::shape(
+    || json!({ "type": "string", "enum": ["workspace", "user"] }),
+));
 
 /// The tool `skill_manage`. Writes whole files in one step, in skill folders only, and declares its writes.
 /// Does not write text that contains a known secret.
@@ -37,30 +58,17 @@ impl SkillManage {
     /// Creates the tool. `data` is the user's data folder, if the user's own skills may be managed.
     #[must_use]
     pub fn new(data: Option<PathBuf>) -> Self {
-        let mut properties = json!({
-            "action": {
-                "type": "string", "enum": ACTIONS,
-                "description": "create: a new skill. edit: replace its SKILL.md. patch: replace one passage of a file. write_file, remove_file: its other files. delete: the whole skill.",
-            },
-            "name": { "type": "string", "description": "The skill: lower-case letters, digits, - and _, at most 64." },
-            "description": { "type": "string", "description": "create: what it does and when to use it, in a sentence or two." },
-            "content": { "type": "string", "description": "create: the instructions, Markdown. edit: the whole SKILL.md with its head. write_file: the text of the file." },
-            "file": { "type": "string", "description": "write_file, remove_file: the file, relative to the skill's folder. patch: the same; SKILL.md by default." },
-            "old_text": { "type": "string", "description": "patch: the passage, exactly as it is; it must occur once." },
-            "new_text": { "type": "string", "description": "patch: what stands there instead." },
-        });
-        if data.is_some() {
-            properties["location"] = json!({
-                "type": "string", "enum": ["workspace", "user"],
-                "description": "create: for this workspace (the default), or for everything that the user does.",
-            });
-        }
+        // Without the data folder, there is only the workspace.
+        let parameters = match data {
+            Some(_) => PARAMETERS,
+            None => &PARAMETERS[..PARAMETERS.len() - 1],
+        };
         let description = "Makes, changes and deletes skills. Keep what was learnt that will be useful again: steps that work, commands, pitfalls.";
         Self {
             metadata: OperationMetadata {
                 read_only: false,
                 cache_class: CacheClass::Never,
-                ..metadata("skill_manage", description, properties, &["action", "name"])
+                ..metadata("skill_manage", description, parameters)
             },
             data,
         }
