@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::Cache;
+use cachalot_cache::{Cache, CacheMode};
 use cachalot_core::{EffectTarget, Effects, ManualClock};
 use cachalot_tools::cached::{ToolCacheScope, ToolCacheSettings};
 use cachalot_tools::{CacheClass, CallOutcome, Registry, Tool, ToolOutput};
@@ -298,4 +298,34 @@ async fn writes_are_announced_to_the_store_even_without_stored_results() {
     assert!(!is_served().await && is_served().await);
     cache_fixture.call("remember", json!({})).await;
     assert!(!is_served().await && is_served().await);
+}
+
+/// A newer version may store results in another form.
+#[tokio::test]
+async fn unreadable_result_is_replaced_except_in_a_frozen_run() {
+    let clock = clock();
+    let engine = in_process(&clock);
+    let tool = CountingTool::reader("look");
+    let here = cache_fixture_builder(ToolCacheScope::User, &engine, "ada", &clock).of(&[&tool]);
+    assert_eq!(ask(&here, &here, "first", "look").await.0, "run 0");
+    let mut cassette = Vec::new();
+    engine.export(&mut cassette, None).await.unwrap();
+    let cassette = String::from_utf8(cassette).unwrap();
+    let damaged = cassette.replace(r#"\"content\""#, r#"\"contents\""#);
+    assert_ne!(damaged, cassette);
+    let imported = engine.import(&mut damaged.as_bytes()).await.unwrap();
+    assert_eq!(imported.entries, 1);
+
+    let frozen = CacheFixtureBuilder {
+        mode: CacheMode::Frozen,
+        ..cache_fixture_builder(ToolCacheScope::User, &engine, "ada", &clock)
+    };
+    let (said, outcome) = ask(&frozen.of(&[&tool]), &here, "second", "look").await;
+    assert!(said.contains("its entry cannot be read"), "{said}");
+    assert!(matches!(outcome, CallOutcome::Ran(Some(_))), "{outcome:?}");
+    assert_eq!(tool.runs(), 1);
+
+    assert_eq!(ask(&here, &here, "third", "look").await.0, "run 1");
+    let again = ask(&here, &here, "fourth", "look").await;
+    assert_eq!(again, ("run 1".to_owned(), CallOutcome::Hit));
 }
