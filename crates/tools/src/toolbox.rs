@@ -123,6 +123,20 @@ pub struct BatchContext {
     pub observer: Arc<dyn CallObserver>,
 }
 
+impl BatchContext {
+    /// Reports to the observer that a call begins. A call that the gate denies is refused.
+    pub(crate) fn begin(&self, prepared: PreparedCall) -> PreparedCall {
+        self.observer.call_started(&prepared.call);
+        match self.context.denial(&prepared.call.name) {
+            Some(output) => PreparedCall {
+                preparation: Preparation::Refused(output),
+                ..prepared
+            },
+            None => prepared,
+        }
+    }
+}
+
 /// The tools as a turn loop uses them.
 #[async_trait]
 pub trait Toolbox: Send + Sync {

@@ -67,12 +67,7 @@ impl CachedTools {
         prepared: PreparedCall,
         batch: &BatchContext,
     ) -> ToolCallResult {
-        let PreparedCall { call, preparation } = prepared;
-        batch.observer.call_started(&call);
-        let preparation = match batch.context.denial(&call.name) {
-            Some(output) => Preparation::Refused(output),
-            None => preparation,
-        };
+        let PreparedCall { call, preparation } = batch.begin(prepared);
         let answer = match (preparation, self.profiles.get(&call.name)) {
             (Preparation::Refused(output), _) => refuse(call, output),
             // The call was prepared before the tool was removed.

@@ -23,12 +23,7 @@ impl Registry {
         prepared: PreparedCall,
         batch: &BatchContext,
     ) -> ToolCallResult {
-        let PreparedCall { call, preparation } = prepared;
-        batch.observer.call_started(&call);
-        let preparation = match batch.context.denial(&call.name) {
-            Some(output) => Preparation::Refused(output),
-            None => preparation,
-        };
+        let PreparedCall { call, preparation } = batch.begin(prepared);
         let answer = match preparation {
             Preparation::Refused(output) => refuse(call, output),
             Preparation::Ready { arguments, .. } => match self.tool(&call.name) {
