@@ -141,6 +141,19 @@ pub(crate) struct PreparedTurn {
     pub(crate) text: String,
 }
 
+impl PreparedTurn {
+    /// Starts the session, and returns the turn that the message begins.
+    pub(crate) async fn begin(&mut self) -> Turn<'_> {
+        self.active_session.emit_session_start("startup").await;
+        let input = TurnInput {
+            text: &self.text,
+            from_agent: true,
+            fresh: false,
+        };
+        Turn::new(&self.shared, &self.agent, &mut self.active_session, input)
+    }
+}
+
 impl Fork {
     /// Creates a fork that runs beside the turns of a chat until `chat_ended` is triggered.
     ///
@@ -289,7 +302,7 @@ impl Fork {
                 Err(Error::new(ErrorKind::Input, nothing))
             }
         };
-        let (prepared_turn, differences) = match prepared_turn {
+        let (mut prepared_turn, differences) = match prepared_turn {
             Ok(ready) => ready,
             Err(error) => {
                 return ForkOutcome {
@@ -303,20 +316,13 @@ impl Fork {
                 };
             }
         };
+        let turn = prepared_turn.begin().await;
+        let ended = Box::pin(turn.run_until(cancel)).await;
         let PreparedTurn {
             shared,
-            agent,
             mut active_session,
-            text,
+            ..
         } = prepared_turn;
-        active_session.emit_session_start("startup").await;
-        let input = TurnInput {
-            text: &text,
-            from_agent: true,
-            fresh: false,
-        };
-        let turn = Turn::new(&shared, &agent, &mut active_session, input);
-        let ended = Box::pin(turn.run_until(cancel)).await;
         active_session.end(&shared, "stream_ended").await;
         ForkOutcome {
             ended,

@@ -11,7 +11,7 @@ use crate::delegate::{DelegatedAnswer, DelegatedTask, Delegation};
 use crate::fork::{Fork, PreparedTurn};
 use crate::hook_emitter::HookEmitter;
 use crate::normalized_reply::is_visible;
-use crate::turn::{Turn, TurnInput, TurnOutcome};
+use crate::turn::TurnOutcome;
 use crate::{Error, ErrorKind};
 
 /// Runs delegated tasks as turns of sub-agents.
@@ -25,20 +25,14 @@ impl Delegation for SubAgents {
             Error::new(ErrorKind::Model, format!("`{name}` {what}: {error}"))
         };
         let prepared_turn = Box::pin(prepare(&task)).await;
+        let mut prepared_turn = prepared_turn.map_err(|error| failed("cannot begin", &error))?;
+        let turn = prepared_turn.begin().await;
+        let ended = Box::pin(turn.run()).await;
         let PreparedTurn {
             shared,
-            agent,
             mut active_session,
-            text,
-        } = prepared_turn.map_err(|error| failed("cannot begin", &error))?;
-        active_session.emit_session_start("startup").await;
-        let input = TurnInput {
-            text: &text,
-            from_agent: true,
-            fresh: false,
-        };
-        let turn = Turn::new(&shared, &agent, &mut active_session, input);
-        let ended = Box::pin(turn.run()).await;
+            ..
+        } = prepared_turn;
         emit_subagent_stop(hook_emitter, &active_session, &ended).await;
         active_session.end(&shared, "stream_ended").await;
         let ended = ended.map_err(|error| failed("failed", &error))?;
