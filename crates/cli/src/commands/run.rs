@@ -13,8 +13,7 @@ use cachalot_workflow::format::{Agent, ScriptSettings};
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::script::WorkerOptions;
-use cachalot_workflow::script::lua::LuaRunner;
-use cachalot_workflow::script::python::PythonRunner;
+use cachalot_workflow::script::embedded::EmbeddedRunner;
 use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
 use cachalot_workflow::session::SessionMemory;
 use serde_json::{Map, Value, json};
@@ -326,8 +325,8 @@ fn scripts(agent: &Agent, process_environment: &ProcessEnvironment) -> Result<Sc
         python3.interpreter = command.into();
     }
     Ok(Scripts {
-        python: Arc::new(PythonRunner::new(&workers(&agent.settings.python))),
-        lua: Arc::new(LuaRunner::new(&workers(&agent.settings.lua))),
+        python: Arc::new(EmbeddedRunner::python(&workers(&agent.settings.python))),
+        lua: Arc::new(EmbeddedRunner::lua(&workers(&agent.settings.lua))),
         python3: Arc::new(Python3Runner::new(python3)),
     })
 }

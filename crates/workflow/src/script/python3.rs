@@ -46,7 +46,7 @@ impl Python3Options {
 }
 
 /// Runs blocks in the user's own Python. Inputs, results and output are the same as in
-/// [`PythonRunner`](super::python::PythonRunner); a block has all permissions of the process.
+/// [`EmbeddedRunner`](super::embedded::EmbeddedRunner); a block has all permissions of the process.
 ///
 /// Workers are started on demand and reused, so a module that a block imported stays imported in its
 /// worker. Each block has its own names. Dropping the future of [`ScriptRunner::run`] kills the block's

@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cachalot_workflow::script::lua::LuaRunner;
-use cachalot_workflow::script::python::PythonRunner;
+use cachalot_workflow::script::embedded::EmbeddedRunner;
 use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
 use cachalot_workflow::script::{Script, ScriptFailure, ScriptResult, ScriptRunner, WorkerOptions};
 use serde_json::{Map, Value, json};
@@ -76,24 +75,24 @@ pub(crate) fn options() -> WorkerOptions {
     WorkerOptions::new(std::env::current_exe().unwrap())
 }
 
-pub(crate) fn python() -> PythonRunner {
-    PythonRunner::new(&options())
+pub(crate) fn python() -> EmbeddedRunner {
+    EmbeddedRunner::python(&options())
 }
 
-pub(crate) fn python_with(change: impl FnOnce(&mut WorkerOptions)) -> PythonRunner {
+pub(crate) fn python_with(change: impl FnOnce(&mut WorkerOptions)) -> EmbeddedRunner {
     let mut options = options();
     change(&mut options);
-    PythonRunner::new(&options)
+    EmbeddedRunner::python(&options)
 }
 
-pub(crate) fn lua() -> LuaRunner {
-    LuaRunner::new(&options())
+pub(crate) fn lua() -> EmbeddedRunner {
+    EmbeddedRunner::lua(&options())
 }
 
-pub(crate) fn lua_with(change: impl FnOnce(&mut WorkerOptions)) -> LuaRunner {
+pub(crate) fn lua_with(change: impl FnOnce(&mut WorkerOptions)) -> EmbeddedRunner {
     let mut options = options();
     change(&mut options);
-    LuaRunner::new(&options)
+    EmbeddedRunner::lua(&options)
 }
 
 pub(crate) fn python3_options() -> Python3Options {
