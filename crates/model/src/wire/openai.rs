@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::wire::Rendered;
@@ -124,11 +124,6 @@ pub(crate) fn tail(mut fields: Object, extra: &Extra, reserved: &[&str]) -> Byte
         *first = b',';
     }
     bytes.into()
-}
-
-/// Returns a number, unless JSON cannot represent it.
-pub(crate) fn number(value: Option<f64>) -> Option<Value> {
-    Number::from_f64(value?).map(Value::Number)
 }
 
 /// Returns the source of an image as a URL.

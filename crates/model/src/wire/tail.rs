@@ -48,3 +48,8 @@ pub(super) fn present<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
         .collect()
 }
+
+/// Returns a number, unless JSON cannot represent it.
+pub(super) fn number(value: Option<f64>) -> Option<Value> {
+    serde_json::Number::from_f64(value?).map(Value::Number)
+}

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::json::Json;
 use super::rules::ParameterRules;
+use crate::wire::tail::{number, present};
 use crate::{Parameters, RequestedReasoning, ToolChoice};
 
 /// Default of `max_tokens`, which the API requires: the number of tokens that every model supports. A
@@ -63,12 +64,8 @@ fn parameter_members(parameters: &Parameters, rules: ParameterRules) -> Map<Stri
         .as_ref()
         .filter(|output| !output.is_json_object())
         .map(|output| json!({"type": "json_schema", "schema": output.schema}));
-    let output_config: Map<String, Value> =
-        [("effort", effort.map(Value::from)), ("format", format)]
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect();
-    [
+    let output_config = present([("effort", effort.map(Value::from)), ("format", format)]);
+    present([
         ("anthropic_version", rules.version().map(Value::from)),
         (
             "model",
@@ -90,10 +87,7 @@ fn parameter_members(parameters: &Parameters, rules: ParameterRules) -> Map<Stri
             "output_config",
             (!output_config.is_empty()).then(|| Value::Object(output_config)),
         ),
-    ]
-    .into_iter()
-    .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-    .collect()
+    ])
 }
 
 fn default_max_tokens(wish: Option<&RequestedReasoning>) -> u64 {
@@ -121,9 +115,4 @@ fn choice(choice: Option<&ToolChoice>, parallel: Option<bool>) -> Option<Value> 
         fields.insert("disable_parallel_tool_use".into(), Value::Bool(true));
     }
     Some(said)
-}
-
-/// Returns a number, unless JSON cannot represent it.
-fn number(number: Option<f64>) -> Option<Value> {
-    serde_json::Number::from_f64(number?).map(Value::Number)
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::wire::openai::{self, Object, object};
+use crate::wire::tail::number;
 use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 
 /// Names of the output limit: the name for OpenAI's models, and the older name, which all other servers
@@ -45,8 +46,8 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
         limit,
         max_output_tokens.filter(|_| !limited).map(Value::from),
     );
-    add("temperature", openai::number(*temperature));
-    add("top_p", openai::number(*top_p));
+    add("temperature", number(*temperature));
+    add("top_p", number(*top_p));
     add("stop", (!stop.is_empty()).then(|| json!(stop)));
     add("tool_choice", tool_choice.as_ref().map(choice));
     add("parallel_tool_calls", parallel_tool_calls.map(Value::from));

@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 use super::request::fit_name;
 use crate::wire::anthropic::ParameterRules;
 use crate::wire::openai;
-use crate::wire::openai::number;
-use crate::wire::tail::{present, rendered};
+use crate::wire::tail::{number, present, rendered};
 use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 
 /// Members in other parts of the request, or in its path.

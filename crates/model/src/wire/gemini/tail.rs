@@ -3,8 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::wire::openai::number;
-use crate::wire::tail::{present, rendered};
+use crate::wire::tail::{number, present, rendered};
 use crate::{Parameters, RequestedReasoning, ToolChoice};
 
 /// Members in other parts of the request, or in its path.

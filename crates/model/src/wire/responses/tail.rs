@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::wire::openai::{self, object};
+use crate::wire::tail::number;
 use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 
 /// Names that the user's fields must not have; see [`openai::tail`].
@@ -35,8 +36,8 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
     let include = || json!(["reasoning.encrypted_content"]);
     add("include", (!openai::never_reasons(model)).then(include));
     add("max_output_tokens", max_output_tokens.map(Value::from));
-    add("temperature", openai::number(*temperature));
-    add("top_p", openai::number(*top_p));
+    add("temperature", number(*temperature));
+    add("top_p", number(*top_p));
     add("stop", (!stop.is_empty()).then(|| json!(stop)));
     add("tool_choice", tool_choice.as_ref().map(choice));
     add("parallel_tool_calls", parallel_tool_calls.map(Value::from));
