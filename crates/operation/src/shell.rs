@@ -355,18 +355,18 @@ fn expand(word: &Word, known: &BTreeMap<String, Vec<Word>>, depth: usize) -> Vec
             }
             continue;
         }
-        done = done
-            .iter()
-            .flat_map(|before| {
-                values.iter().map(move |value| {
-                    let mut whole = before.clone();
-                    whole.extend(value.iter().cloned());
-                    whole
-                })
-            })
-            .collect();
+        done = combinations(&done, &values);
     }
     done.into_iter().map(Word).collect()
+}
+
+/// Returns each beginning followed by each end.
+fn combinations<T: Clone>(beginnings: &[Vec<T>], ends: &[Vec<T>]) -> Vec<Vec<T>> {
+    let followed = |beginning: &Vec<T>| {
+        let whole = |end: &Vec<T>| [beginning.as_slice(), end].concat();
+        ends.iter().map(whole).collect::<Vec<_>>()
+    };
+    beginnings.iter().flat_map(followed).collect()
 }
 
 /// The value of a variable at its position: unquoted, patterns in it are expanded.
@@ -413,16 +413,7 @@ fn alternatives(words: &[Word], known: &BTreeMap<String, Vec<Word>>) -> Vec<Vec<
             }
             continue;
         }
-        done = done
-            .iter()
-            .flat_map(|before| {
-                values.iter().map(move |value| {
-                    let mut whole = before.clone();
-                    whole.extend(value.iter().cloned());
-                    whole
-                })
-            })
-            .collect();
+        done = combinations(&done, &values);
     }
     done
 }
