@@ -10,7 +10,7 @@ mod files;
 mod tables;
 
 pub use files::hooks_schema;
-pub use tables::tables;
+pub use tables::{key_tables, tables};
 
 /// The JSON Schema draft.
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cachalot_core::{ManualClock, SecretSet};
 use cachalot_hooks::builtin::BuiltinDependencies;
 use cachalot_hooks::builtin::cache_response::{CacheResponse, StoreOpener};
-use cachalot_hooks::schema::tables;
+use cachalot_hooks::schema::{key_tables, tables};
 use cachalot_hooks::{Builtins, Dialect, Event};
 use cachalot_storage::{HttpClient, HttpOptions};
 
@@ -88,7 +88,11 @@ fn has(blocks: &[Block], language: Language, holds: impl Fn(&str) -> bool) -> bo
 fn documented_hook_tables_equal_the_declarations() {
     let text = files::text(DOCUMENT);
     let builtins = builtins();
-    let right = [("tables", tables()), ("builtins", table(&builtins))];
+    let right = [
+        ("keys", key_tables()),
+        ("tables", tables()),
+        ("builtins", table(&builtins)),
+    ];
     let wrong = right
         .iter()
         .filter(|(name, right)| between(&text, name) != right);

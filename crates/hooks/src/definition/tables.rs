@@ -18,35 +18,43 @@ const DIALECT: Parameter = key(
     Kind::Custom(&Custom::shape(
         || json!({ "enum": Dialect::ALL.map(Dialect::name) }),
     )),
-    "The dialect of the hooks' input and output.",
+    "The format of input and output: a dialect; `docker-agent` by default.",
 );
 
 const SEQUENTIAL: &str = "sequential";
 
 #[rustfmt::skip]
 pub(crate) static GROUP: Table = Table::new("a group of hooks", "Hooks for the same tools.", &[&[
-    key(SEQUENTIAL, Kind::Boolean, "Run the hooks one after the other.").default(Literal::Boolean(false)),
+    key(SEQUENTIAL, Kind::Boolean, "Run each hook after the previous ones.").default(Literal::Boolean(false)),
     DIALECT,
-    key("hooks", Kind::Any, "The hooks."),
+    key("hooks", Kind::Any, "The hooks; a single one needs no list."),
 ]]).open();
 
 /// Further keys of groups for tool events.
 #[rustfmt::skip]
 pub(crate) static TOOL_GROUP: Table = Table::new("a group of hooks", "", &[&[
-    key("matcher", Kind::Custom(&Custom::shape(|| Kind::Text.schema(false))), "For tool events: a regular expression that matches the whole name of the tool; all tools if it is empty, `*` or absent."),
-    key("preempt_yolo", Kind::Boolean, "Read for files of docker-agent. Without effect: hooks run independent of permissions."),
+    key("matcher", Kind::Custom(&Custom::shape(|| Kind::Text.schema(false))), "For tool events: a case-sensitive regular expression that matches the whole name of the tool; all tools if it is empty, `*` or absent."),
+    key("preempt_yolo", Kind::Boolean, "Accepted in files of docker-agent. Without effect: hooks run independent of permissions."),
 ]]).open();
 
-pub(crate) static TYPED: Table =
-    Table::new(HOOK, "", &[&[required("type", Kind::Text, "The type.")]]).open();
+pub(crate) static TYPED: Table = Table::new(
+    HOOK,
+    "",
+    &[&[required(
+        "type",
+        Kind::Text,
+        "The type: `command`, `builtin`, `http` or `model`.",
+    )]],
+)
+.open();
 
 #[rustfmt::skip]
 pub(crate) static SHARED: Table = Table::new(HOOK, "", &[&[
-    key("name", Kind::Text, "For messages."),
+    key("name", Kind::Text, "The name in messages; without it, the command, the builtin, the address or the model."),
     key("timeout", TIMEOUT, "The timeout, in whole seconds, in other dialects in their unit; 60 seconds if it is absent or not positive."),
-    key("env", TEXTS, "Further environment variables; `${env.NAME}` in a value stands for one."),
-    key("working_dir", Kind::Text, "The working directory; the directory of the tools by default."),
-    key("on_error", Kind::Word(&words(&ON_ERROR)), "The effect of a failure."),
+    key("env", TEXTS, "Further environment variables of a command; `${env.NAME}` in a value is replaced by the variable, or by nothing if it is not set."),
+    key("working_dir", Kind::Text, "The working directory of a command, relative to the directory of the tools, which is the default; `~`, `$NAME`, `${NAME}` and `${env.NAME}` are expanded, and the variables must be set."),
+    key("on_error", Kind::Word(&words(&ON_ERROR)), "The effect of a failure: `warn`, `ignore` (no message), or `block` (forbids; only for events that can be forbidden). The default depends on the event."),
     key("strict_output", Kind::Boolean, "Treat output that the event does not support as a failure.").default(Literal::Boolean(false)),
     key(SEQUENTIAL, Kind::Boolean, "Wait for the previous hooks, even if the hooks of the event run in parallel.").default(Literal::Boolean(false)),
     DIALECT,
@@ -76,7 +84,7 @@ pub(crate) static REMARKS: Table = Table::new(HOOK, "", &[&[
 /// `args` is read to refuse it with a message of its own.
 #[rustfmt::skip]
 pub(crate) static COMMAND: Table = Table::new(HOOK, "A shell line, with JSON on stdin and stdout.", &[&[
-    required("command", TEXT, "The line."),
+    required("command", TEXT, "The command line of the shell."),
     key("args", Kind::Custom(&Custom::hidden()), ""),
 ]]).open();
 
@@ -101,14 +109,14 @@ pub(super) const SHELLS: [(&str, &str); 2] = [
 
 #[rustfmt::skip]
 pub(crate) static BUILTIN: Table = Table::new(HOOK, "A handler that comes with the program.", &[&[
-    required("command", TEXT, "Its name."),
-    key("args", Kind::Texts, "Its arguments."),
+    required("command", TEXT, "The name of the builtin."),
+    key("args", Kind::Texts, "Arguments of the builtin."),
 ]]).open();
 
 #[rustfmt::skip]
 pub(crate) static HTTP: Table = Table::new(HOOK, "A POST request with the same JSON.", &[&[
     required("url", URL, "The URL."),
-    key("headers", TEXTS, "Further headers; `${env.NAME}` in a value stands for an environment variable."),
+    key("headers", TEXTS, "Further headers; `${env.NAME}` in a value is replaced by the variable, which must be set."),
 ]]).open();
 
 #[rustfmt::skip]
@@ -121,7 +129,7 @@ pub(crate) static FOREIGN_HTTP: Table = Table::new(HOOK, "A POST request with th
 #[rustfmt::skip]
 pub(crate) static MODEL: Table = Table::new(HOOK, "A question to a model.", &[&[
     required("model", TEXT, "The model, as agents name theirs."),
-    required("prompt", TEXT, "A template of the question."),
+    required("prompt", TEXT, "The question, a template."),
     key("system_prompt", Kind::Text, "The system prompt before it."),
     key("schema", Kind::Word(&words(&JUDGEMENTS)), "The form of its judgement; without one, its answer is context."),
 ]]).open();

@@ -2,12 +2,15 @@
 
 use std::fmt::Write as _;
 
+use cachalot_core::spec::{Parameter, Table};
+
 use super::inputs;
 use crate::Event;
 use crate::contract::{
     BlockEffect, CONTRACTS, Contract, FailureEffect, Field, INPUT_KEYS, Key, OUTPUT_KEYS, Order,
     SpecificOutput,
 };
+use crate::definition::tables::{BUILTIN, COMMAND, GROUP, HTTP, MODEL, SHARED, TOOL_GROUP, TYPED};
 
 /// Markdown tables of the events, their input and their output.
 #[must_use]
@@ -21,6 +24,36 @@ pub fn tables() -> String {
         outputs_of_some(),
     ]
     .join("\n")
+}
+
+/// Markdown tables of the keys of a group and of a hook.
+#[must_use]
+pub fn key_tables() -> String {
+    let mut groups = begin("Keys of a group", &["key", "meaning"]);
+    for key in [&TOOL_GROUP, &GROUP].into_iter().flat_map(documented) {
+        row(&mut groups, &[code(key.name), key.description()]);
+    }
+    let mut hooks = begin("Keys of a hook", &["key", "hooks", "meaning"]);
+    for key in [&TYPED, &SHARED].into_iter().flat_map(documented) {
+        let of = String::from("all");
+        row(&mut hooks, &[code(key.name), of, key.description()]);
+    }
+    let types = [
+        ("command", &COMMAND),
+        ("builtin", &BUILTIN),
+        ("http", &HTTP),
+        ("model", &MODEL),
+    ];
+    for (name, table) in types {
+        for key in documented(table) {
+            row(&mut hooks, &[code(key.name), code(name), key.description()]);
+        }
+    }
+    format!("{groups}\n{hooks}")
+}
+
+fn documented(table: &'static Table) -> impl Iterator<Item = &'static Parameter> {
+    table.parameters().filter(|key| key.is_documented())
 }
 
 fn events() -> String {
