@@ -31,7 +31,8 @@ impl Terminal {
     /// Starts the command at a terminal of its own, 100 characters wide. What of its input and output
     /// was led elsewhere by the command itself stays there.
     pub(crate) fn start(command: &mut Command) -> Self {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let controller =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
         let size = Winsize {
@@ -43,7 +44,7 @@ impl Terminal {
         tcsetwinsize(&controller, size).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
         let open = || {
-            let flags = OFlags::RDWR | OFlags::NOCTTY;
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
             File::from(rustix::fs::open(&name, flags, Mode::empty()).unwrap())
         };
         command
@@ -159,11 +160,24 @@ impl Terminal {
             }
             assert!(
                 Instant::now() < deadline,
-                "it does not end:\n{}",
-                self.text()
+                "it does not end:\n{}\n--- threads\n{}",
+                self.text(),
+                self.threads()
             );
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The stacks of the command's threads, if the machine has a debugger.
+    fn threads(&self) -> String {
+        let id = self.child.id().to_string();
+        let listed = Command::new("gdb")
+            .args(["-p", &id, "-batch", "-ex", "thread apply all backtrace 24"])
+            .output();
+        listed.map_or_else(
+            |error| format!("no debugger: {error}"),
+            |listed| String::from_utf8_lossy(&listed.stdout).into_owned(),
+        )
     }
 
     /// Ends the chat, which must end well; all that was written.
