@@ -58,7 +58,8 @@ impl StoreOperation {
     ];
 }
 
-/// A store that decides what becomes of each call to an inner store. Whatever implements it is a [`Store`].
+/// A store that decides what becomes of each call to an inner store. Whatever implements it is a [`Store`],
+/// in which every method of the trait is forwarded, those with a default as well.
 pub trait Interceptor: Send + Sync {
     /// The store that calls are passed to.
     fn inner(&self) -> &dyn Store;
@@ -82,6 +83,11 @@ pub trait Interceptor: Send + Sync {
 
     /// Called before each look at a stamp; returns false for a store without stamps.
     fn has_stamps(&self) -> bool {
+        true
+    }
+
+    /// Returns false for a store whose stamps are read by name only.
+    fn has_stamp_slots(&self) -> bool {
         true
     }
 }
@@ -220,7 +226,8 @@ impl<I: Interceptor> Store for I {
     }
 
     fn stamp_slot(&self, space: &str, name: &str) -> Option<usize> {
-        self.inner().stamp_slot(space, name)
+        let has_slots = self.has_stamp_slots();
+        has_slots.then(|| self.inner().stamp_slot(space, name))?
     }
 
     fn stamp_at(&self, slot: usize) -> Option<u64> {

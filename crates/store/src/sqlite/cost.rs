@@ -219,12 +219,23 @@ fn cost_of_a_later_page_equals_that_of_the_first() {
 /// Reads an existing record with a counter, twice, and returns the steps. Neither read scans a table, nor is
 /// the statement compiled again, for other parameters or because the cache of statements clears them.
 fn get_steps(connection: &Connection, key: &str) -> i32 {
-    for (counter, missing) in [("erased", None), ("other", Some("third"))] {
+    connection
+        .execute(
+            "INSERT INTO counters(space, name, value)
+             SELECT 'cache', printf('counter %d', id), id FROM records LIMIT 100000",
+            [],
+        )
+        .unwrap();
+    for (counter, missing) in [("counter 7", None), ("counter 8", Some("counter 9"))] {
         let mut statement = connection.prepare_cached(read::GET).unwrap();
         let found = statement.query_row(params!["cache", key, counter, missing, missing], |row| {
-            row.get::<_, i64>("revision")
+            Ok((
+                row.get::<_, i64>("revision")?,
+                row.get::<_, i64>(read::FIRST_COUNTER)?,
+            ))
         });
-        assert_eq!(found.unwrap(), 1);
+        let value: i64 = counter.strip_prefix("counter ").unwrap().parse().unwrap();
+        assert_eq!(found.unwrap(), (1, value));
     }
     let statement = connection.prepare_cached(read::GET).unwrap();
     assert_eq!(statement.get_status(StatementStatus::FullscanStep), 0);

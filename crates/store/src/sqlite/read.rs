@@ -24,7 +24,7 @@ pub(super) const GET: &str = "SELECT revision, updated, expires, labels, length(
     FROM records WHERE space = ?1 AND key = ?2";
 
 /// The first column of [`GET`] with a counter.
-const FIRST_COUNTER: usize = 6;
+pub(super) const FIRST_COUNTER: usize = 6;
 const JOINED_COUNTERS: usize = 3;
 
 const COUNTER: &str = "SELECT value FROM counters WHERE space = ?1 AND name = ?2";
@@ -45,24 +45,37 @@ pub(super) fn get(
     now: Millis,
     largest: i64,
 ) -> rusqlite::Result<InlineGet> {
-    if counters.len() <= JOINED_COUNTERS
-        && let Some(found) = get_existing(connection, space, key, counters, now, largest)?
-    {
-        return Ok(found);
+    if counters.len() <= JOINED_COUNTERS {
+        if let Some(found) = get_existing(connection, space, key, counters, now, largest)? {
+            return Ok(found);
+        }
+        // The record is known to be absent, and no counter is to be read in the same snapshot.
+        if counters.is_empty() {
+            return Ok(absent(Vec::new(), now));
+        }
     }
     snapshot(connection, |connection| {
-        let mut answer = get_existing(connection, space, key, &[], now, largest)?.unwrap_or(
-            InlineGet::GetResult(GetResult {
-                record: None,
-                counters: Vec::new(),
-                now,
-            }),
-        );
-        if let InlineGet::GetResult(found) = &mut answer {
-            let values = counters.iter().map(|name| counter(connection, space, name));
-            found.counters = values.collect::<Result<_, _>>()?;
+        let answer = get_existing(connection, space, key, &[], now, largest)?;
+        if let Some(InlineGet::TooLarge) = answer {
+            return Ok(InlineGet::TooLarge);
         }
-        Ok(answer)
+        let values = counters.iter().map(|name| counter(connection, space, name));
+        let values = values.collect::<Result<_, _>>()?;
+        Ok(match answer {
+            Some(InlineGet::GetResult(found)) => InlineGet::GetResult(GetResult {
+                counters: values,
+                ..found
+            }),
+            _ => absent(values, now),
+        })
+    })
+}
+
+fn absent(counters: Vec<u64>, now: Millis) -> InlineGet {
+    InlineGet::GetResult(GetResult {
+        record: None,
+        counters,
+        now,
     })
 }
 

@@ -203,7 +203,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(space, key, stale, hold)| Step::Enter { space, key, stale, hold }),
         2 => (index(), 0u64..60).prop_map(|(lease, hold)| Step::Renew { lease, hold }),
         1 => index().prop_map(|lease| Step::Release { lease }),
-        3 => (space(), key(), prop::collection::vec(key(), 0..3))
+        3 => (space(), key(), prop::collection::vec(key(), 0..6))
             .prop_map(|(space, key, counters)| Step::Get { space, key, counters }),
         6 => (space(), question()).prop_map(|(space, question)| Step::Find { space, question }),
         3 => (space(), question()).prop_map(|(space, question)| Step::Erase { space, question }),
