@@ -13,7 +13,7 @@ use cachalot_cache::{
 };
 use cachalot_core::{Canonical, Clock as _, Digest, SecretSet, Spend, SystemClock};
 use cachalot_store::sqlite::{self, SqliteStore};
-use cachalot_store::{Label, PutResult, Record, ReserveResult, Store, space};
+use cachalot_store::{Label, PutResult, Record, ReserveResult, Store, counter, space};
 use rusqlite::{Connection, params};
 use tokio::runtime::{Builder, Runtime};
 
@@ -183,7 +183,11 @@ fn hits(home: &Path) {
                 runtime.block_on(async {
                     for key in &keys {
                         std::hint::black_box(
-                            memory.get(space::CACHE, key, &[]).settle().await.unwrap(),
+                            memory
+                                .get(space::CACHE, key, &[counter::ERASED])
+                                .settle()
+                                .await
+                                .unwrap(),
                         );
                     }
                 });

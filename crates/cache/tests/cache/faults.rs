@@ -12,20 +12,6 @@ use crate::test_engine::{
 };
 use cachalot_store::intercepted::StoreOperation;
 
-const OPS: [StoreOperation; 11] = [
-    StoreOperation::Get,
-    StoreOperation::GetOrReserve,
-    StoreOperation::Put,
-    StoreOperation::Reserve,
-    StoreOperation::Renew,
-    StoreOperation::Release,
-    StoreOperation::Find,
-    StoreOperation::Erase,
-    StoreOperation::Raise,
-    StoreOperation::Touch,
-    StoreOperation::Usage,
-];
-
 fn over(reservations: bool) -> (TestEngine, Arc<FaultyStore>) {
     let clock = clock();
     let faulty_store = FaultyStore::over(in_process(&clock));
@@ -96,7 +82,7 @@ async fn a_day(here: &TestEngine) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn failing_store_changes_no_result() {
     for reservations in [true, false] {
-        for failing in OPS.iter().map(Some).chain([None]) {
+        for failing in StoreOperation::ALL.iter().map(Some).chain([None]) {
             let (here, faulty_store) = over(reservations);
             faulty_store.now(move |op| {
                 if failing.is_none_or(|failing| *failing == op) {
@@ -118,7 +104,7 @@ async fn failing_store_changes_no_result() {
 #[tokio::test(start_paused = true)]
 async fn hanging_store_delays_a_call_by_its_timeout_at_most() {
     for reservations in [true, false] {
-        for hanging in OPS.iter().map(Some).chain([None]) {
+        for hanging in StoreOperation::ALL.iter().map(Some).chain([None]) {
             let (here, faulty_store) = over(reservations);
             faulty_store.now(move |op| {
                 if hanging.is_none_or(|hanging| *hanging == op) {

@@ -25,6 +25,7 @@ pub(crate) struct FaultyStore {
     inner: Arc<dyn Store>,
     about: StoreInfo,
     stamps: bool,
+    stamp_slots: bool,
     script: Mutex<Script>,
     counts: Mutex<HashMap<StoreOperation, usize>>,
     /// Bytes of values that were read by pages.
@@ -39,6 +40,7 @@ impl FaultyStore {
             inner,
             about,
             stamps: true,
+            stamp_slots: true,
             script: Mutex::new(Box::new(|_| StoreBehavior::Pass)),
             counts: Mutex::default(),
             paged: AtomicU64::new(0),
@@ -63,6 +65,12 @@ impl FaultyStore {
 
     pub(crate) fn without_stamps(mut self) -> Self {
         self.stamps = false;
+        self
+    }
+
+    /// Stamps are read by name, as by default in the trait.
+    pub(crate) fn without_stamp_slots(mut self) -> Self {
+        self.stamp_slots = false;
         self
     }
 
@@ -113,6 +121,10 @@ impl Interceptor for FaultyStore {
 
     fn has_stamps(&self) -> bool {
         self.stamps
+    }
+
+    fn has_stamp_slots(&self) -> bool {
+        self.stamp_slots
     }
 
     fn intercept<'a, T: Send + 'static>(
