@@ -18,7 +18,7 @@ const DIALECT: Parameter = key(
     Kind::Custom(&Custom::shape(
         || json!({ "enum": Dialect::ALL.map(Dialect::name) }),
     )),
-    "The format of input and output: a dialect; `docker-agent` by default.",
+    "The format of input and output: a dialect; by default that of the group, the section or the file.",
 );
 
 const SEQUENTIAL: &str = "sequential";
@@ -34,7 +34,7 @@ pub(crate) static GROUP: Table = Table::new("a group of hooks", "Hooks for the s
 #[rustfmt::skip]
 pub(crate) static TOOL_GROUP: Table = Table::new("a group of hooks", "", &[&[
     key("matcher", Kind::Custom(&Custom::shape(|| Kind::Text.schema(false))), "For tool events: a case-sensitive regular expression that matches the whole name of the tool; all tools if it is empty, `*` or absent."),
-    key("preempt_yolo", Kind::Boolean, "Accepted in files of docker-agent. Without effect: hooks run independent of permissions."),
+    key("preempt_yolo", Kind::Boolean, "Accepted for compatibility with docker-agent, without effect: hooks run independent of permissions."),
 ]]).open();
 
 pub(crate) static TYPED: Table = Table::new(
@@ -51,9 +51,9 @@ pub(crate) static TYPED: Table = Table::new(
 #[rustfmt::skip]
 pub(crate) static SHARED: Table = Table::new(HOOK, "", &[&[
     key("name", Kind::Text, "The name in messages; without it, the command, the builtin, the address or the model."),
-    key("timeout", TIMEOUT, "The timeout, in whole seconds, in other dialects in their unit; 60 seconds if it is absent or not positive."),
-    key("env", TEXTS, "Further environment variables of a command; `${env.NAME}` in a value is replaced by the variable, or by nothing if it is not set."),
-    key("working_dir", Kind::Text, "The working directory of a command, relative to the directory of the tools, which is the default; `~`, `$NAME`, `${NAME}` and `${env.NAME}` are expanded, and the variables must be set."),
+    key("timeout", TIMEOUT, "The timeout, in whole seconds; 60 if it is absent or not positive. Other dialects have their own unit and default."),
+    key("env", TEXTS, "For a command: further environment variables; `${env.NAME}` in a value is replaced by the variable, or by nothing if it is not set."),
+    key("working_dir", Kind::Text, "For a command: the working directory, relative to the directory of the tools, which is the default; `~`, `$NAME`, `${NAME}` and `${env.NAME}` are expanded, and the variables must be set."),
     key("on_error", Kind::Word(&words(&ON_ERROR)), "The effect of a failure: `warn`, `ignore` (no message), or `block` (forbids; only for events that can be forbidden). The default depends on the event."),
     key("strict_output", Kind::Boolean, "Treat output that the event does not support as a failure.").default(Literal::Boolean(false)),
     key(SEQUENTIAL, Kind::Boolean, "Wait for the previous hooks, even if the hooks of the event run in parallel.").default(Literal::Boolean(false)),

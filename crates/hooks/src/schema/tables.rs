@@ -31,12 +31,12 @@ pub fn tables() -> String {
 pub fn key_tables() -> String {
     let mut groups = begin("Keys of a group", &["key", "meaning"]);
     for key in [&TOOL_GROUP, &GROUP].into_iter().flat_map(documented) {
-        row(&mut groups, &[code(key.name), key.description()]);
+        row(&mut groups, &[code(key.name), meaning(key)]);
     }
-    let mut hooks = begin("Keys of a hook", &["key", "hooks", "meaning"]);
+    let mut hooks = begin("Keys of a hook", &["key", "type of hook", "meaning"]);
     for key in [&TYPED, &SHARED].into_iter().flat_map(documented) {
         let of = String::from("all");
-        row(&mut hooks, &[code(key.name), of, key.description()]);
+        row(&mut hooks, &[code(key.name), of, meaning(key)]);
     }
     let types = [
         ("command", &COMMAND),
@@ -46,10 +46,15 @@ pub fn key_tables() -> String {
     ];
     for (name, table) in types {
         for key in documented(table) {
-            row(&mut hooks, &[code(key.name), code(name), key.description()]);
+            row(&mut hooks, &[code(key.name), code(name), meaning(key)]);
         }
     }
     format!("{groups}\n{hooks}")
+}
+
+fn meaning(key: &Parameter) -> String {
+    let required = if key.required { " Required." } else { "" };
+    format!("{}{required}", key.description())
 }
 
 fn documented(table: &'static Table) -> impl Iterator<Item = &'static Parameter> {
