@@ -20,7 +20,7 @@ use cachalot_operation::{CacheClass, OperationMetadata, ToolContext, ToolOutput,
 /// Timeout of a request to the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Default and maximum number of records in a search result. The default is also in the description of `limit`.
+/// Default and maximum number of records in a search result.
 const DEFAULT_RESULTS: u64 = 10;
 const MAX_RESULTS: u64 = 100;
 
@@ -45,11 +45,14 @@ impl MemoryTool {
     /// Creates the tool.
     #[must_use]
     pub fn new() -> Self {
+        let mut parameters = tool_schema(PARAMETERS);
+        parameters["properties"]["limit"]["description"] =
+            format!("search: at most so many records; {DEFAULT_RESULTS} by default.").into();
         Self {
             metadata: super::metadata(
                 "memory",
                 "Long-term memory, beyond this conversation: stores a value under a key, searches what is stored, forgets it. Store what will matter later (preferences, decisions, facts about the user and the project), never credentials.",
-                tool_schema(PARAMETERS),
+                parameters,
                 false,
                 CacheClass::Never,
             ),
@@ -64,7 +67,8 @@ const PARAMETERS: &[Parameter] = &[
     key("value", Kind::Any, "store: what to remember; text or any JSON."),
     key("metadata", Kind::Object, "store: fields kept with the value. search: fields that a record must have with exactly these values (text, numbers, booleans, null)."),
     key("query", Kind::Text, "search: words that a record must all hold; a word that ends in * stands for all that begin so. Without it: the newest records."),
-    key("limit", Kind::IntegerIn(1, MAX_RESULTS), "search: at most so many records; 10 by default."),
+    // The default is in its description.
+    key("limit", Kind::IntegerIn(1, MAX_RESULTS), ""),
 ];
 
 const ACTION: Kind = Kind::Custom(&Custom::shape(

@@ -1,4 +1,4 @@
-//! What the tools that search directories have in common.
+//! Common parts of the tools that search directories.
 
 use std::marker::PhantomData;
 

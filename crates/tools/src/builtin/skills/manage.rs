@@ -27,7 +27,7 @@ const PARAMETERS: &[Parameter] = &[
     key("file", Kind::Text, "write_file, remove_file: the file, relative to the skill's folder. patch: the same; SKILL.md by default."),
     key("old_text", Kind::Text, "patch: the passage, exactly as it is; it must occur once."),
     key("new_text", Kind::Text, "patch: what stands there instead."),
-    key("location", LOCATION, "create: for this workspace (the default), or for everything that the user does."),
+    key(LOCATION_NAME, LOCATION, "create: for this workspace (the default), or for everything that the user does."),
 ];
 
 const ACTION: Kind = Kind::Custom(&Custom::shape(
@@ -42,6 +42,8 @@ const ACTIONS: [&str; 6] = [
     "remove_file",
     "delete",
 ];
+
+const LOCATION_NAME: &str = "location";
 
 const LOCATION: Kind = Kind::Custom(&Custom::shape(
     || json!({ "type": "string", "enum": ["workspace", "user"] }),
@@ -59,16 +61,14 @@ impl SkillManage {
     #[must_use]
     pub fn new(data: Option<PathBuf>) -> Self {
         // Without the data folder, there is only the workspace.
-        let parameters = match data {
-            Some(_) => PARAMETERS,
-            None => &PARAMETERS[..PARAMETERS.len() - 1],
-        };
+        let is_given = |parameter: &&Parameter| data.is_some() || parameter.name != LOCATION_NAME;
+        let parameters: Vec<Parameter> = PARAMETERS.iter().filter(is_given).copied().collect();
         let description = "Makes, changes and deletes skills. Keep what was learnt that will be useful again: steps that work, commands, pitfalls.";
         Self {
             metadata: OperationMetadata {
                 read_only: false,
                 cache_class: CacheClass::Never,
-                ..metadata("skill_manage", description, parameters)
+                ..metadata("skill_manage", description, &parameters)
             },
             data,
         }
