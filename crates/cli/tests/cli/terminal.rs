@@ -56,9 +56,11 @@ impl Terminal {
             unsafe_code,
             reason = "a new session has to be made in the new process"
         )]
-        // SAFETY: both are system calls that a new process may make before it becomes a program.
+        // SAFETY: all are system calls that a new process may make before it becomes a program.
         unsafe {
             command.pre_exec(|| {
+                // The tests may run under `nohup`.
+                libc::signal(libc::SIGHUP, libc::SIG_DFL);
                 rustix::process::setsid()?;
                 rustix::process::ioctl_tiocsctty(std::io::stdin())?;
                 Ok(())
