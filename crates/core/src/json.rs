@@ -441,6 +441,15 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// Parses a value. Callers that are built for size use this function, because generic code is compiled in the
+/// crate that names its types, and this crate is built for speed.
+///
+/// # Errors
+/// Those of [`serde_json::from_slice`].
+pub fn parse(bytes: &[u8]) -> serde_json::Result<serde_json::Value> {
+    serde_json::from_slice(bytes)
+}
+
 /// Returns the value of an object's member in its spelling; the last one if the key is duplicate. `None` if
 /// there is none, or `object` is not a JSON object.
 #[must_use]

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use cachalot_cache::{CacheStatus, CallSummary, DecodeError, Decoded, Reason};
-use cachalot_core::SecretSet;
 use cachalot_core::clock::iso8601;
+use cachalot_core::{SecretSet, json};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
@@ -34,7 +34,7 @@ pub(super) struct DecodedResult {
 
 impl DecodedResult {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let result = serde_json::from_slice(bytes);
+        let result = json::parse(bytes);
         let result = result.map_err(|error| DecodeError(error.to_string()))?;
         Ok(Self {
             result: Mutex::new(result),
