@@ -45,6 +45,7 @@ pub(super) fn get(
     now: Millis,
     largest: i64,
 ) -> rusqlite::Result<InlineGet> {
+    let mut is_absent = false;
     if counters.len() <= JOINED_COUNTERS {
         if let Some(found) = get_existing(connection, space, key, counters, now, largest)? {
             return Ok(found);
@@ -53,9 +54,14 @@ pub(super) fn get(
         if counters.is_empty() {
             return Ok(absent(Vec::new(), now));
         }
+        // Within a transaction, the counters come from the same snapshot as this answer.
+        is_absent = !connection.is_autocommit();
     }
     snapshot(connection, |connection| {
-        let answer = get_existing(connection, space, key, &[], now, largest)?;
+        let answer = match is_absent {
+            true => None,
+            false => get_existing(connection, space, key, &[], now, largest)?,
+        };
         if let Some(InlineGet::TooLarge) = answer {
             return Ok(InlineGet::TooLarge);
         }
