@@ -57,18 +57,6 @@ impl SlowStore {
     }
 }
 
-async fn give_way() {
-    let mut given = false;
-    poll_fn(move |context| {
-        if std::mem::replace(&mut given, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 /// Polls a future so often, and then does this before it goes on.
 pub(crate) async fn after_polls<F: Future>(
     mut future: Pin<&mut F>,
@@ -110,7 +98,7 @@ impl Interceptor for SlowStore {
         pass: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
     ) -> StoreReply<'a, T> {
         StoreReply::later(async move {
-            give_way().await;
+            tokio::task::yield_now().await;
             let number = self.calls.fetch_add(1, Ordering::SeqCst);
             let fault = self
                 .faults
@@ -125,7 +113,7 @@ impl Interceptor for SlowStore {
             if answer.as_ref().is_ok_and(|answer| is_busy(answer)) {
                 self.clock.advance(Duration::from_secs(1));
             }
-            give_way().await;
+            tokio::task::yield_now().await;
             match fault {
                 Some(_) => Err(failure()),
                 None => answer,

@@ -1,9 +1,7 @@
 //! A slow store with scripted failures.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use cachalot_store::intercepted::{Interceptor, StoreOperation};
@@ -67,19 +65,6 @@ impl SlowStore {
     }
 }
 
-/// Lets others go first, once.
-async fn give_way() {
-    let mut given = false;
-    poll_fn(move |context| {
-        if std::mem::replace(&mut given, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 impl Interceptor for SlowStore {
     fn inner(&self) -> &dyn Store {
         &*self.inner
@@ -93,7 +78,7 @@ impl Interceptor for SlowStore {
         StoreReply::later(async move {
             let number = self.calls.fetch_add(1, Ordering::SeqCst);
             for _ in 0..self.turns(number) {
-                give_way().await;
+                tokio::task::yield_now().await;
             }
             if self.takes > 0 {
                 tokio::time::sleep(Duration::from_millis(self.takes)).await;
@@ -104,7 +89,7 @@ impl Interceptor for SlowStore {
                 return Err(failure());
             }
             let answer = pass().settle().await;
-            give_way().await;
+            tokio::task::yield_now().await;
             match behavior {
                 CallBehavior::Unheard => Err(failure()),
                 _ => answer,
