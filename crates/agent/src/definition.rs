@@ -58,6 +58,7 @@ pub const KEYS: [&str; 7] = [
 /// The name of the tool by which an agent gives a task to a sub-agent.
 pub(crate) const DELEGATION_TOOL: &str = "transfer_task";
 
+/// The parameters of that tool.
 #[rustfmt::skip]
 pub(crate) const DELEGATION_PARAMETERS: &[Parameter] = &[
     // The names of the sub-agents are in its schema.

@@ -80,13 +80,13 @@ impl PrefixTreeBuilder {
         self.end(name, end);
     }
 
-    /// Adds a prompt of another client, in which each message is one piece. `said` extracts the user's
+    /// Adds a prompt of another client, in which each message is one piece. `user_text` extracts the user's
     /// text from a piece.
     pub fn insert_request(
         &mut self,
         name: &str,
         prompt: &Prompt,
-        said: impl Fn(&Node) -> Option<String>,
+        user_text: impl Fn(&Node) -> Option<String>,
     ) {
         self.insert(name, prompt);
         let messages = prompt
@@ -102,7 +102,7 @@ impl PrefixTreeBuilder {
                 break;
             };
             piece.is_message = true;
-            piece.words = said(node).and_then(|text| label(&text, &self.secret_set));
+            piece.words = user_text(node).and_then(|text| label(&text, &self.secret_set));
         }
     }
 

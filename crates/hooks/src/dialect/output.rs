@@ -60,13 +60,13 @@ pub(super) fn read(
     Ok(output)
 }
 
-/// Returns an output that contains only the objection of `said`, if it objects. Missing reasons are
-/// taken from `whole`, of which `said` is a part.
-pub(super) fn refusal(said: &Value, whole: &Value) -> Option<Value> {
-    let top = OutputObject::new(Some(said));
+/// Returns an output that contains only the objection of `part`, if it objects. Missing reasons are
+/// taken from `whole`, which contains `part`.
+pub(super) fn refusal(part: &Value, whole: &Value) -> Option<Value> {
+    let top = OutputObject::new(Some(part));
     let specific = top.all("hook_specific_output");
     let places: Vec<OutputObject<'_>> = specific
-        .map(|said| OutputObject::new(Some(said)))
+        .map(|value| OutputObject::new(Some(value)))
         .chain([top])
         .collect();
     let reason = |key: &str| {
@@ -76,23 +76,23 @@ pub(super) fn refusal(said: &Value, whole: &Value) -> Option<Value> {
         places.find_map(|place| place.get(key)?.as_str())
     };
     let all = |key| places.iter().flat_map(move |place| place.all(key));
-    let behaves = |said: &Value| {
-        OutputObject::new(Some(said))
+    let behaves = |value: &Value| {
+        OutputObject::new(Some(value))
             .get("behavior")
             .is_some_and(|is| is == "deny")
     };
-    if all("decision").any(|said| said == "block" || said == "deny") {
+    if all("decision").any(|value| value == "block" || value == "deny") {
         return Some(json!({"decision": "block", "reason": reason("reason")}));
     }
-    if all("permission_decision").any(|said| said == "deny") {
+    if all("permission_decision").any(|value| value == "deny") {
         let reason = reason("permission_decision_reason");
         return Some(json!({"permission_decision": "deny", "permission_decision_reason": reason}));
     }
-    if let Some(denied) = all("decision").find(|said| behaves(said)) {
+    if let Some(denied) = all("decision").find(|value| behaves(value)) {
         let message = denied.get("message").and_then(Value::as_str);
         return Some(json!({"decision": {"behavior": "deny", "message": message}}));
     }
-    let stops = top.all("continue").any(|said| said == false);
+    let stops = top.all("continue").any(|value| value == false);
     stops.then(|| json!({"continue": false, "stop_reason": reason("stop_reason")}))
 }
 

@@ -38,7 +38,7 @@ struct PoolState {
     listings: Mutex<Vec<Listed>>,
 }
 
-/// What a server listed.
+/// The tools, resources and prompts that a server listed.
 struct Listed {
     server: McpServer,
     /// The value of [`McpServer::changes`] before it was asked.

@@ -74,7 +74,7 @@ pub struct Timeouts {
     pub first_byte: Option<Duration>,
     /// `idle`: for the next byte. Default: 2 min.
     pub idle: Option<Duration>,
-    /// `total`: for one try, from connecting to the last byte. Unless said, without limit.
+    /// `total`: for one try, from connecting to the last byte. Default: no limit.
     pub total: Option<Duration>,
 }
 

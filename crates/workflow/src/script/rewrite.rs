@@ -93,7 +93,7 @@ struct Writer<'a> {
     searches_whitespace: bool,
     /// Names of caught errors.
     errors: &'a HashSet<String>,
-    /// True if several NaNs in containers could be told apart.
+    /// True if several NaNs in containers could be distinguished.
     nans: bool,
     /// The number of loops around the statement.
     loops: u32,
