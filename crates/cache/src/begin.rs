@@ -47,14 +47,17 @@ pub(crate) async fn begin<P: Borrow<Policy> + Send + Sync>(
             return Ok(BeginResult::Served(outcome));
         }
     }
-    let policy = policy();
-    debug_assert_eq!(
-        (hit.mode, hit.domains),
-        (policy.borrow().mode, &*policy.borrow().domains)
-    );
-    let request = Request::new(engine, key, call, policy.borrow());
     // Large, and not needed for a hit.
-    Box::pin(begin_without_front(&request)).await
+    Box::pin(async move {
+        let policy = policy();
+        debug_assert_eq!(
+            (hit.mode, hit.domains),
+            (policy.borrow().mode, &*policy.borrow().domains)
+        );
+        let request = Request::new(engine, key, call, policy.borrow());
+        begin_without_front(&request).await
+    })
+    .await
 }
 
 async fn begin_without_front(request: &Request<'_>) -> Result<BeginResult, FrozenMiss> {

@@ -50,7 +50,8 @@ impl Body {
     async fn complete(&self) -> Result<Arc<CompleteBody>, Failure> {
         match &self.0 {
             Inner::Complete(whole) => Ok(Arc::clone(whole)),
-            Inner::Streaming(reader) => reader.flight().body.whole().await,
+            // Large, and not needed for a hit.
+            Inner::Streaming(reader) => Box::pin(reader.flight().body.whole()).await,
         }
     }
 

@@ -113,13 +113,13 @@ impl Cache {
     ///
     /// # Errors
     /// In [`CacheMode::Frozen`], if no entry answers the call.
-    pub async fn begin_with<P: Borrow<Policy> + Send + Sync>(
+    pub fn begin_with<P: Borrow<Policy> + Send + Sync>(
         &self,
         call: &Call<'_>,
         hit: &HitPolicy<'_>,
         policy: impl FnOnce() -> P,
-    ) -> Result<BeginResult, FrozenMiss> {
-        begin::begin(&self.0, call, hit, policy).await
+    ) -> impl Future<Output = Result<BeginResult, FrozenMiss>> {
+        begin::begin(&self.0, call, hit, policy)
     }
 
     /// Returns a ticket for a call that must not use the cache, because its dependencies cannot be

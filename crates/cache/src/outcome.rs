@@ -53,38 +53,41 @@ impl Outcome {
     /// Resolves when the answer is durably stored, or it is decided that it will not be stored. Readers of
     /// the answer need not wait for it.
     pub async fn settled(&self) -> CallSummary {
-        let (mut ended, follower) = match &self.state {
+        match &self.state {
             OutcomeState::Stored {
                 revision,
                 expires,
                 saved,
                 observations: _,
-            } => {
-                return CallSummary {
-                    stored: Ok(*revision),
-                    expires: *expires,
-                    paid: Spend::default(),
-                    saved: *saved,
-                };
-            }
+            } => CallSummary {
+                stored: Ok(*revision),
+                expires: *expires,
+                paid: Spend::default(),
+                saved: *saved,
+            },
+            // Large, and not needed for a hit.
             OutcomeState::Running {
                 ended,
                 follower,
                 witness: _,
-            } => (ended.clone(), *follower),
-        };
-        let ended = match ended.wait_for(Option::is_some).await {
-            Ok(ended) => ended.clone(),
-            Err(_) => None,
-        };
-        match ended {
-            Some(RunEnd { settled, run_cost }) if follower => CallSummary {
-                paid: Spend::default(),
-                saved: run_cost,
-                ..settled
-            },
-            Some(RunEnd { settled, .. }) => settled,
-            None => CallSummary::not_stored(Reason::Abandoned, Spend::default()),
+            } => Box::pin(settled_run(ended.clone(), *follower)).await,
         }
+    }
+}
+
+/// Returns the summary of a run, once it has ended, for its leader or a `follower`.
+async fn settled_run(mut ended: watch::Receiver<Option<RunEnd>>, follower: bool) -> CallSummary {
+    let ended = match ended.wait_for(Option::is_some).await {
+        Ok(ended) => ended.clone(),
+        Err(_) => None,
+    };
+    match ended {
+        Some(RunEnd { settled, run_cost }) if follower => CallSummary {
+            paid: Spend::default(),
+            saved: run_cost,
+            ..settled
+        },
+        Some(RunEnd { settled, .. }) => settled,
+        None => CallSummary::not_stored(Reason::Abandoned, Spend::default()),
     }
 }

@@ -362,7 +362,8 @@ impl ObservationSet {
         if self.observed.is_empty() || self.check_inline()? {
             return Ok(());
         }
-        self.check_on_thread(within, false).await
+        // Large, and rarely needed for a hit.
+        Box::pin(self.check_on_thread(within, false)).await
     }
 
     /// Checks that all contents are unchanged, regardless of their statuses.

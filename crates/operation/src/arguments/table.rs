@@ -25,38 +25,21 @@ impl OperationMetadata {
             return check_by_schema(&self.name, schema, arguments);
         }
         let mut wrong = Vec::new();
-        let mut checked = Arguments::with_capacity(arguments.len());
-        for (name, value) in arguments {
-            match self.parameter(&name) {
-                None => wrong.push(unknown(self, &name)),
-                Some(parameter) if value.is_null() && parameter.kind != ParameterKind::Any => {}
-                // The template of an argument that the action renders, see `Parameter::late_names`.
-                Some(parameter) if !parameter.late_names.is_empty() && value.is_object() => {
-                    checked.insert(parameter.name.to_owned(), value);
+        let mut checked = arguments;
+        if checked
+            .iter()
+            .all(|(name, value)| self.is_named(name, value))
+        {
+            for (name, value) in &mut checked {
+                if let Some(parameter) = self.parameter(name) {
+                    *value = cast_argument(parameter, name, value.take(), &mut wrong);
                 }
-                Some(parameter) => match cast(value, parameter.kind) {
-                    Ok(_) if checked.contains_key(parameter.name) => {
-                        wrong.push(duplicate_argument(parameter));
-                    }
-                    Ok(value) => {
-                        let name = if name == parameter.name {
-                            name
-                        } else {
-                            parameter.name.to_owned()
-                        };
-                        checked.insert(name, value);
-                    }
-                    Err(what) => wrong.push(format!("parameter `{name}` {what}")),
-                },
             }
+        } else {
+            checked = self.renamed(checked, &mut wrong);
         }
         for parameter in self.parameters.table() {
-            let named_already = || {
-                wrong
-                    .iter()
-                    .any(|w| w.starts_with(&format!("parameter `{}` ", parameter.name)))
-            };
-            if parameter.required && !checked.contains_key(parameter.name) && !named_already() {
+            if parameter.required && !checked.contains_key(parameter.name) {
                 wrong.push(format!("parameter `{}` is required", parameter.name));
             }
         }
@@ -67,6 +50,33 @@ impl OperationMetadata {
             "validation_error",
             format!("{}: {}", self.name, wrong.join("; ")),
         ))
+    }
+
+    /// True for an argument that has the name of a parameter, and is not a null that is dropped.
+    fn is_named(&self, name: &str, value: &Value) -> bool {
+        let parameter = self.parameter(name);
+        parameter.is_some_and(|parameter| {
+            parameter.name == name && (!value.is_null() || parameter.kind == ParameterKind::Any)
+        })
+    }
+
+    /// Returns the cast arguments under the names of their parameters, without nulls that are dropped.
+    fn renamed(&self, arguments: Arguments, wrong: &mut Vec<String>) -> Arguments {
+        let mut renamed = Arguments::with_capacity(arguments.len());
+        for (name, value) in arguments {
+            match self.parameter(&name) {
+                None => wrong.push(unknown(self, &name)),
+                Some(parameter) if value.is_null() && parameter.kind != ParameterKind::Any => {}
+                Some(parameter) if renamed.contains_key(parameter.name) => {
+                    wrong.push(duplicate_argument(parameter));
+                }
+                Some(parameter) => {
+                    let value = cast_argument(parameter, &name, value, wrong);
+                    renamed.insert(parameter.name.to_owned(), value);
+                }
+            }
+        }
+        renamed
     }
 }
 
@@ -97,6 +107,23 @@ fn unknown(about: &OperationMetadata, name: &str) -> String {
         "unknown parameter `{name}`: {}",
         suggest::did_you_mean(name, &known)
     )
+}
+
+/// Casts an argument, given as `name`. Returns null if it cannot be cast, and adds the reason to `wrong`.
+fn cast_argument(
+    parameter: &Parameter,
+    name: &str,
+    value: Value,
+    wrong: &mut Vec<String>,
+) -> Value {
+    // The template of an argument that the action renders, see `Parameter::late_names`.
+    if !parameter.late_names.is_empty() && value.is_object() {
+        return value;
+    }
+    cast(value, parameter.kind).unwrap_or_else(|what| {
+        wrong.push(format!("parameter `{name}` {what}"));
+        Value::Null
+    })
 }
 
 /// Casts the value to the kind. The error is a phrase that follows the parameter's name.

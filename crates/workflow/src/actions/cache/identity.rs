@@ -19,12 +19,11 @@ pub(super) struct Identity {
     content: Option<String>,
     handle: OnceLock<String>,
     /// Checks, after the action has run, that it read the content that is in the key.
-    pub(super) guard: Guard,
+    pub(super) guard: Option<Box<Guard>>,
 }
 
 /// Content that must stay unchanged from the computation of the key to the end of the action.
 pub(super) enum Guard {
-    Nothing,
     Local(WitnessSnapshot),
     Remote {
         uri: String,
@@ -37,16 +36,13 @@ impl Guard {
     /// Returns the reason if the answer must not be stored.
     pub(super) async fn check(&self, runtime: &Runtime) -> Result<(), Reason> {
         let changed = |what: String| Reason::Changed(format!("{what}, while the action ran"));
-        let Self::Remote {
-            uri,
-            before,
-            digest,
-        } = self
-        else {
-            return match self {
-                Self::Local(witnessed) => witnessed.holds().await.map_err(changed),
-                _ => Ok(()),
-            };
+        let (uri, before, digest) = match self {
+            Self::Local(witnessed) => return witnessed.holds().await.map_err(changed),
+            Self::Remote {
+                uri,
+                before,
+                digest,
+            } => (uri, before, digest),
         };
         let holds = match runtime.storage.stat(uri).await {
             // An unchanged size alone is weak evidence, so the content is hashed again.
@@ -83,12 +79,11 @@ pub(super) async fn identify(request: &Request, runtime: &Runtime) -> Result<Ide
     let implicit = request.action.implicit_inputs(&request.args, runtime);
     let mut implicit = implicit.map_err(|failure| Reason::NoKey(failure.message))?;
     let depends_on = dependency_keys(request, runtime)?;
-    let (mut content, mut guard) = (None, Guard::Nothing);
+    let (mut content, mut guard) = (None, None);
     if let Strategy::FileContent(source) = &request.strategy {
-        let digest;
-        (digest, guard) =
-            Box::pin(source_digest(request.args.get(source), source, runtime)).await?;
-        content = Some(digest.to_hex());
+        let source_digest = source_digest(request.args.get(source), source, runtime);
+        let (digest, source_guard) = Box::pin(source_digest).await?;
+        (content, guard) = (Some(digest.to_hex()), Some(Box::new(source_guard)));
         remove_source(source, &mut implicit);
     }
     let agent = request.agent(runtime);

@@ -132,7 +132,7 @@ impl Request {
     }
 
     pub(super) fn read(given: Arguments, runtime: &Runtime) -> Result<Self, RequestError> {
-        let mut given = ArgumentList(given.into_iter().collect());
+        let mut given = ArgumentList(given);
         let name = given.text("action").unwrap_or_default();
         let action = find_action(&name, &runtime.actions)?;
         let return_errors = match given.text("on_error").as_deref() {
@@ -214,20 +214,19 @@ fn find_action(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failu
     }
 }
 
-/// Arguments in a list: they are few, and each is looked up once.
-struct ArgumentList(Vec<(String, Value)>);
+/// Arguments that are found by comparing names: they are few, and each is looked up once.
+struct ArgumentList(Arguments);
 
 impl ArgumentList {
     fn get(&self, name: &str) -> Option<&Value> {
-        self.0
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value)
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value)
     }
 
+    /// Leaves null in place of the value.
     fn take(&mut self, name: &str) -> Option<Value> {
-        let at = self.0.iter().position(|(known, _)| known == name)?;
-        Some(self.0.swap_remove(at).1)
+        let found = self.0.iter_mut().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.take())
     }
 
     fn text(&mut self, name: &str) -> Option<String> {

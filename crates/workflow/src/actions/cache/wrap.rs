@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::handle::sealed;
 use super::identity::{Guard, Identity, identify, nested_inputs, witnessed_paths};
-use super::request::{Request, invalid};
+use super::request::{Request, RequestError, invalid};
 use super::response::{self, DecodedResult, Response};
 use super::{TAG_LABEL, check};
 use crate::action::announced;
@@ -107,7 +107,7 @@ impl Action for Wrap {
             .await
         {
             Err(reason) => Ok(pays(Some(handle.to_owned()), &reason)),
-            Ok(outcome) => match decode_outcome(&outcome).await {
+            Ok(outcome) => match outcome.body.decoded(DecodedResult::decode).await {
                 Err(failure) => Ok(pays(
                     Some(handle.to_owned()),
                     &Reason::Damaged(failure.to_string()),
@@ -130,9 +130,26 @@ impl Action for Wrap {
         arguments: Arguments,
         runtime: &Runtime,
     ) -> Result<Arc<Value>, Failure> {
-        let answer = answer(arguments, runtime).await;
+        let answer = match read_request(arguments, runtime) {
+            Ok(request) => answer(request, runtime).await,
+            Err(refused) => refused,
+        };
         answer.map_err(|failure| redacted(failure, runtime))
     }
+}
+
+/// Reads a request. The error is the answer to a call that is not carried out.
+fn read_request(
+    arguments: Arguments,
+    runtime: &Runtime,
+) -> Result<Box<Request>, Result<Arc<Value>, Failure>> {
+    // Boxed, since the future of a hit is allocated, so it should be small.
+    Request::read(arguments, runtime)
+        .map(Box::new)
+        .map_err(|RequestError { failure, returned }| match returned {
+            true => Ok(Arc::new(response::error(&redacted(failure, runtime), None))),
+            false => Err(failure),
+        })
 }
 
 /// Returns the failure without secrets, as required before it leaves the registry.
@@ -189,16 +206,7 @@ fn policy(
 
 /// Answers a call. The code path of a run is separate from that of a hit: its future is large, and hits
 /// are frequent.
-async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Arc<Value>, Failure> {
-    let request = match Request::read(arguments, runtime) {
-        // The future of a hit is allocated, so it should be small.
-        Ok(request) => Box::new(request),
-        Err(refused) if refused.returned => {
-            let error = response::error(&redacted(refused.failure, runtime), None);
-            return Ok(Arc::new(error));
-        }
-        Err(refused) => return Err(refused.failure),
-    };
+async fn answer(request: Box<Request>, runtime: &Runtime) -> Result<Arc<Value>, Failure> {
     let frozen = match request.mode {
         CacheMode::Frozen => request.alternatives(runtime),
         _ => Vec::new(),
@@ -224,22 +232,27 @@ async fn answer_request(request: Box<Request>, runtime: &Runtime) -> Result<Arc<
     if request.mode == CacheMode::Off {
         return Box::pin(run_uncached(request, Reason::Off, runtime)).await;
     }
-    let identity = match identify(&request, runtime).await {
+    let identified = identify(&request, runtime).await;
+    // Borrowed: a second binding would have its own place in the future.
+    let identity = match &identified {
         Ok(identity) => identity,
         Err(reason) if request.mode == CacheMode::Frozen => {
             let name = request.name();
             let message = format!("frozen: {name} is not answered by the cache ({reason})");
             return Err(Failure::new(FROZEN_MISS, message));
         }
-        Err(reason) => return Box::pin(run_uncached(request, reason, runtime)).await,
+        Err(reason) => {
+            let reason = reason.clone();
+            return Box::pin(run_uncached(request, reason, runtime)).await;
+        }
     };
-    match ask_cache(&request, &identity, runtime).await? {
+    match ask_cache(&request, identity, runtime).await? {
         CacheReply::Served(answer) => Ok(answer),
         CacheReply::Runs { ticket, damage } => {
             let run = WrappedRun {
                 ticket: *ticket,
                 handle: Some(identity.handle(&request, runtime).to_owned()),
-                guard: identity.guard,
+                guard: identified.ok().and_then(|identity| identity.guard),
                 damage,
             };
             Box::pin(run.lead(request, runtime)).await.map(Arc::new)
@@ -285,15 +298,8 @@ async fn ask_cache(
             }
             BeginResult::Served(outcome) => outcome,
         };
-        let failure = match decode_outcome(&outcome).await {
-            Ok(answer) => {
-                let summary = outcome.settled().await;
-                let response = served_response(&outcome, &summary);
-                let shared = answer.respond(&response, handle, runtime);
-                let handle = shared["_cache_key"].as_str().map(ToOwned::to_owned);
-                response.report(handle, runtime);
-                return Ok(CacheReply::Served(shared));
-            }
+        let failure = match respond(outcome, handle, runtime).await {
+            Ok(answer) => return Ok(CacheReply::Served(answer)),
             Err(failure) => failure,
         };
         match failure.cause::<Failure>() {
@@ -314,6 +320,27 @@ async fn ask_cache(
     }
 }
 
+/// Returns and reports the response that an outcome of the cache gives.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` has room for two outcomes"
+)]
+fn respond<'h>(
+    outcome: Outcome,
+    handle: impl FnOnce() -> &'h str,
+    runtime: &Runtime,
+) -> impl Future<Output = Result<Arc<Value>, RunFailure>> {
+    async move {
+        let answer = outcome.body.decoded(DecodedResult::decode).await?;
+        let summary = outcome.settled().await;
+        let response = served_response(&outcome, &summary);
+        let shared = answer.respond(&response, handle, runtime);
+        let handle = shared["_cache_key"].as_str().map(ToOwned::to_owned);
+        response.report(handle, runtime);
+        Ok(shared)
+    }
+}
+
 /// Runs the action without a key; the ledger records the reason.
 async fn run_uncached(
     request: Box<Request>,
@@ -328,7 +355,7 @@ async fn run_uncached(
     let run = WrappedRun {
         ticket,
         handle: None,
-        guard: Guard::Nothing,
+        guard: None,
         damage: None,
     };
     let (answer, _) = run.once(request, runtime).await?;
@@ -339,7 +366,7 @@ async fn run_uncached(
 struct WrappedRun {
     ticket: Ticket,
     handle: Option<String>,
-    guard: Guard,
+    guard: Option<Box<Guard>>,
     /// The damage of the entry that this run replaces.
     damage: Option<Reason>,
 }
@@ -436,7 +463,10 @@ impl WrappedRun {
                 spending::decline_storing(why.as_str());
                 Err(Reason::Declined(why))
             }
-            (None, Ok(())) => guard.check(runtime).await,
+            (None, Ok(())) => match guard {
+                Some(guard) => guard.check(runtime).await,
+                None => Ok(()),
+            },
             (None, declined) => declined,
         };
         let is_error = response::error_in(&result).is_some();
@@ -517,11 +547,6 @@ async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Resul
     observed
         .await
         .map_err(|error| Failure::new("internal_error", error.to_string()))
-}
-
-/// Returns the decoded answer of an outcome, shared by all callers that the same entry serves.
-async fn decode_outcome(outcome: &Outcome) -> Result<Arc<DecodedResult>, RunFailure> {
-    outcome.body.decoded(DecodedResult::decode).await
 }
 
 /// Returns the response fields of an outcome that the cache served.
