@@ -34,3 +34,4 @@ pub use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
 pub use stat::Stat;
 pub use storage::{Storage, StorageOptions};
 pub use transfer::{body, chunks, success};
+pub use tunnel::tls_config;

@@ -111,7 +111,7 @@ impl Tunnels {
     fn connector(&self, proxy: &Intercept) -> HttpsConnector<CheckedConnector> {
         let https = || {
             HttpsConnectorBuilder::new()
-                .with_tls_config(self.tls.get_or_init(tls).clone())
+                .with_tls_config(self.tls.get_or_init(tls_config).clone())
                 .https_or_http()
                 .enable_http1()
         };
@@ -127,8 +127,14 @@ impl Tunnels {
     }
 }
 
-/// The TLS configuration. A minimal container has no certificates, but plain HTTP must work there.
-fn tls() -> ClientConfig {
+/// Returns the TLS configuration of all connections: the platform's trusted certificates. A minimal container has
+/// none, but connections without TLS must work there.
+#[must_use]
+pub fn tls_config() -> ClientConfig {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // This build has only one provider; another thread may have installed it first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
     ClientConfig::with_platform_verifier().unwrap_or_else(|_| {
         ClientConfig::builder()
             .with_root_certificates(RootCertStore::empty())

@@ -31,6 +31,12 @@ pub use record::{
 pub use reply::StoreReply;
 pub use text::glob_matches;
 
+/// Checks of requests and parts of results that implementations of [`Store`] share.
+pub mod implementation {
+    pub use crate::request::*;
+    pub use crate::text::{Word, after_prefix, words};
+}
+
 pub use cachalot_core::Millis;
 
 use std::time::Duration;

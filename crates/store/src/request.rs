@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Removes repeated labels; keeps the first of each, in the given order.
-pub(crate) fn deduplicate(labels: Vec<Label>) -> Vec<Label> {
+pub fn deduplicate(labels: Vec<Label>) -> Vec<Label> {
     let mut kept: Vec<Label> = Vec::with_capacity(labels.len());
     for label in labels {
         if !kept.contains(&label) {
@@ -21,7 +21,7 @@ pub(crate) fn deduplicate(labels: Vec<Label>) -> Vec<Label> {
 }
 
 /// The contribution of a record to [`crate::SpaceUsage::bytes`].
-pub(crate) fn weight(key: &str, value: usize, labels: &[Label]) -> u64 {
+pub fn weight(key: &str, value: usize, labels: &[Label]) -> u64 {
     let labels: usize = labels
         .iter()
         .map(|label| label.name.len() + label.value.len())
@@ -30,18 +30,18 @@ pub(crate) fn weight(key: &str, value: usize, labels: &[Label]) -> u64 {
 }
 
 /// True if the labels meet all criteria.
-pub(crate) fn matches_all(criteria: &[LabelMatch<'_>], labels: &[Label]) -> bool {
+pub fn matches_all(criteria: &[LabelMatch<'_>], labels: &[Label]) -> bool {
     criteria.iter().all(|criterion| criterion.matches(labels))
 }
 
 /// True if the filter also erases reservations: they cannot have expired, and an order by use or by expiry
 /// selects by a property that only records have.
-pub(crate) fn reaches_reservations(filter: &RecordFilter<'_>) -> bool {
+pub fn reaches_reservations(filter: &RecordFilter<'_>) -> bool {
     filter.expired_before.is_none() && matches!(filter.order, Order::Key | Order::Newest)
 }
 
 /// Fails if a cursor is used in any order but that of keys.
-pub(crate) fn check_page(filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> Result<(), Error> {
+pub fn check_page(filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> Result<(), Error> {
     if page.after.is_some() && filter.order != Order::Key {
         return Err(Error::new(
             ErrorKind::Unsupported,
@@ -55,7 +55,7 @@ pub(crate) fn check_page(filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> R
 }
 
 /// Fails if a name is longer than the store's [`StoreInfo::longest_name`].
-pub(crate) fn check_names<'n>(
+pub fn check_names<'n>(
     about: &StoreInfo,
     names: impl IntoIterator<Item = &'n str>,
 ) -> Result<(), Error> {
@@ -73,14 +73,14 @@ pub(crate) fn check_names<'n>(
 }
 
 /// The names and values of labels.
-pub(crate) fn label_texts(labels: &[Label]) -> impl Iterator<Item = &str> {
+pub fn label_texts(labels: &[Label]) -> impl Iterator<Item = &str> {
     labels
         .iter()
         .flat_map(|label| [label.name.as_str(), label.value.as_str()])
 }
 
 /// Fails if the lease is for another key, or if a name or the record is too long.
-pub(crate) fn check_put(
+pub fn check_put(
     about: &StoreInfo,
     space: &str,
     record: &Record,
@@ -119,7 +119,7 @@ pub(crate) fn check_put(
 }
 
 /// Fails if a name or a record is too long.
-pub(crate) fn check_put_all(
+pub fn check_put_all(
     about: &StoreInfo,
     condition: &PutCondition<'_>,
     records: &[(&str, Record)],
@@ -131,20 +131,20 @@ pub(crate) fn check_put_all(
 }
 
 /// The value of [`crate::counter::ERASED`] after an erase at `now`.
-pub(crate) fn next_erasure(before: u64, now: Millis) -> u64 {
+pub fn next_erasure(before: u64, now: Millis) -> u64 {
     before
         .saturating_add(1)
         .max(u64::try_from(now).unwrap_or(0))
 }
 
 /// Minimum time, in milliseconds, for which a lapsed lease that was not taken over stays current.
-pub(crate) const MIN_LAPSED_LEASE_AGE: Millis = 3_600_000;
+pub const MIN_LAPSED_LEASE_AGE: Millis = 3_600_000;
 
 /// The largest value of a counter: SQLite's largest integer.
-pub(crate) const MAX_COUNTER: u64 = i64::MAX as u64;
+pub const MAX_COUNTER: u64 = i64::MAX as u64;
 
 /// Fails in the space with the text index, which is not amended, and if the record is too large.
-pub(crate) fn check_amend(space: &str, record: &Record, largest: u64) -> Result<(), Error> {
+pub fn check_amend(space: &str, record: &Record, largest: u64) -> Result<(), Error> {
     let key = &record.key;
     if space == crate::space::USER {
         let refused = format!("`{key:.80}`: records that are searched by text cannot be amended");
@@ -161,17 +161,17 @@ pub(crate) fn check_amend(space: &str, record: &Record, largest: u64) -> Result<
 }
 
 /// The end of a hold that begins now.
-pub(crate) fn lease_end(now: Millis, hold: Duration) -> Millis {
+pub fn lease_end(now: Millis, hold: Duration) -> Millis {
     now.saturating_add(Millis::try_from(hold.as_millis()).unwrap_or(Millis::MAX))
 }
 
 /// The time left until `lease_end`.
-pub(crate) fn time_left(lease_end: Millis, now: Millis) -> Duration {
+pub fn time_left(lease_end: Millis, now: Millis) -> Duration {
     Duration::from_millis(u64::try_from(lease_end.saturating_sub(now)).unwrap_or(0))
 }
 
 /// The `after` of the next page: only a full page in key order may have a successor.
-pub(crate) fn next_cursor(
+pub fn next_cursor(
     records: &[Record],
     filter: &RecordFilter<'_>,
     page: &PageRequest<'_>,

@@ -2,7 +2,7 @@
 
 /// Returns the smallest text that is larger than every text that begins with `prefix`; `None` if there is
 /// none. Texts are compared by their UTF-8 bytes, which is the order of their characters.
-pub(crate) fn after_prefix(prefix: &str) -> Option<String> {
+pub fn after_prefix(prefix: &str) -> Option<String> {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
         let next = match last {
@@ -41,14 +41,16 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
 
 /// A word of a query: literal text, or the prefix of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Word<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) prefix: bool,
+pub struct Word<'a> {
+    /// The text, without a trailing `*`.
+    pub text: &'a str,
+    /// True if it is the prefix of a word.
+    pub prefix: bool,
 }
 
 /// Returns the words of a query: the parts between spaces, without a trailing `*`. A part without a letter or
 /// digit is not a word.
-pub(crate) fn words(query: &str) -> impl Iterator<Item = Word<'_>> {
+pub fn words(query: &str) -> impl Iterator<Item = Word<'_>> {
     query
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter_map(|part| {

@@ -1,0 +1,5 @@
+//! Stores of engines that users operate themselves, one module and feature each. SQLite files and stores in
+//! the process are in `cachalot-store`.
+
+#[cfg(feature = "postgres")]
+pub mod postgres;

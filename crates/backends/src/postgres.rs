@@ -1,0 +1,739 @@
+//! A store in a Postgres database, version 12 or later, shared by any number of machines.
+//!
+//! Every call is one statement that calls a function of the database (see `layout_1.sql`), except an erase,
+//! which is a transaction. Statements have no names, so that a pooler in front of the server may move them
+//! between its connections. The times are those of the server.
+
+mod connections;
+mod failure;
+mod layout;
+mod row;
+mod select;
+mod words;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use cachalot_store::implementation::{
+    MAX_COUNTER, check_amend, check_names, check_page, check_put, check_put_all, deduplicate,
+    label_texts, matches_all, next_cursor, reaches_reservations,
+};
+use cachalot_store::{
+    Error, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
+    PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter,
+    RecordPage, ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, counter, space,
+};
+use tokio_postgres::types::{ToSql, Type};
+
+use connections::{Connections, Work};
+use row::{Bytea, LabelColumns};
+
+pub use connections::Server;
+
+/// Maximum size of a record, in bytes. Postgres stores fields of up to 1 GB; a statement contains the value in
+/// memory several times.
+const LARGEST_VALUE: u64 = 64 << 20;
+
+/// Maximum length of a name, in bytes: four of them have to fit into one entry of an index (2,704 bytes).
+const LONGEST_NAME: u64 = 600;
+
+/// A store in a Postgres database. See the [module](self).
+pub struct PostgresStore {
+    about: StoreInfo,
+    connections: Connections,
+    /// Added to the server's time, in milliseconds. Zero but in tests.
+    shift: Arc<AtomicI64>,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let about = &self.about;
+        f.debug_struct("PostgresStore")
+            .field("about", about)
+            .finish_non_exhaustive()
+    }
+}
+
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+impl PostgresStore {
+    /// Creates a store on a server. Connects, and creates or upgrades the tables, with the first call.
+    #[must_use]
+    pub fn new(server: Server) -> Self {
+        Self::with_shift(server, Arc::default())
+    }
+
+    /// Creates a store whose time is that of the server plus `shift` milliseconds, for tests: time passes
+    /// without waiting for it.
+    #[must_use]
+    pub fn with_shift(server: Server, shift: Arc<AtomicI64>) -> Self {
+        let about = StoreInfo {
+            name: "postgres",
+            location: server.location().to_owned(),
+            shared: true,
+            reservations: true,
+            largest_value: LARGEST_VALUE,
+            longest_name: LONGEST_NAME,
+            snapshot: true,
+        };
+        Self {
+            about,
+            connections: Connections::new(server),
+            shift,
+        }
+    }
+
+    /// Connects, and creates or upgrades the tables.
+    ///
+    /// # Errors
+    /// [`TooNew`](cachalot_store::ErrorKind::TooNew) if a newer version of Cachalot wrote the tables;
+    /// [`Denied`](cachalot_store::ErrorKind::Denied) for a wrong password or missing permission;
+    /// [`Unavailable`](cachalot_store::ErrorKind::Unavailable) if the server cannot be reached.
+    pub async fn check(&self) -> Result<(), Error> {
+        self.connections.get(Work::Read).await.map(drop)
+    }
+
+    fn shift(&self) -> i64 {
+        self.shift.load(Ordering::Relaxed)
+    }
+
+    async fn rows(
+        &self,
+        work: Work,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<tokio_postgres::Row>, Error> {
+        let client = self.connections.get(work).await?;
+        let rows = client.query_typed(statement, parameters).await;
+        rows.map_err(|error| self.connections.failure(error))
+    }
+
+    /// Returns the only row of the result.
+    async fn row(
+        &self,
+        work: Work,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<tokio_postgres::Row, Error> {
+        let mut rows = self.rows(work, statement, parameters).await?;
+        rows.pop().ok_or_else(|| row::damaged("no row"))
+    }
+
+    fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
+        check_names(&self.about, names)
+    }
+
+    async fn do_get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
+        self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
+        let row = self
+            .row(
+                Work::Read,
+                "SELECT * FROM cachalot_get($1, $2, $3, $4)",
+                &[
+                    (&Bytea(space), Type::BYTEA),
+                    (&Bytea(key), Type::BYTEA),
+                    (&row::names(counters.iter().copied()), Type::BYTEA_ARRAY),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+        row::get_result(&row, key)
+    }
+
+    async fn do_get_or_reserve(
+        &self,
+        space: &str,
+        key: &str,
+        request: GetOrReserve<'_>,
+    ) -> Result<GetOrReserveResult, Error> {
+        let own = [space, key].into_iter().chain(label_texts(request.labels));
+        self.check_names(own.chain(request.counters.iter().copied()))?;
+        let stale: i64 = match request.stale {
+            Stale::None => 0,
+            Stale::Revision(revision) => i64::try_from(revision).unwrap_or(0),
+            Stale::Any => -1,
+        };
+        let labels = LabelColumns::new(request.labels);
+        let counters = row::names(request.counters.iter().copied());
+        let row = self
+            .row(
+                Work::Write,
+                "SELECT * FROM cachalot_get_or_reserve($1, $2, $3, $4, $5, $6, $7, $8)",
+                &[
+                    (&Bytea(space), Type::BYTEA),
+                    (&Bytea(key), Type::BYTEA),
+                    (&counters, Type::BYTEA_ARRAY),
+                    (&labels.names, Type::BYTEA_ARRAY),
+                    (&labels.values, Type::BYTEA_ARRAY),
+                    (&milliseconds(request.hold), Type::INT8),
+                    (&stale, Type::INT8),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+        let reserved = match row::column::<Option<i64>>(&row, "o_fence")? {
+            None => None,
+            Some(_) => Some(row::reserve_result(&row, space, key)?),
+        };
+        Ok(GetOrReserveResult {
+            found: row::get_result(&row, key)?,
+            reserved,
+        })
+    }
+
+    async fn do_put(
+        &self,
+        space: &str,
+        mut record: Record,
+        lease: Option<&Lease>,
+        counters: &[(&str, u64)],
+    ) -> Result<PutResult, Error> {
+        record.labels = deduplicate(record.labels);
+        check_put(&self.about, space, &record, lease, counters)?;
+        let labels = LabelColumns::new(&record.labels);
+        let names = row::names(counters.iter().map(|(name, _)| *name));
+        let counts: Vec<i64> = counters.iter().map(|(_, count)| integer(*count)).collect();
+        let row = self
+            .row(
+                Work::Write,
+                "SELECT * FROM cachalot_put($1, $2, $3, $4, $5, $6, $7::text::tsvector, $8, $9, $10, $11)",
+                &[
+                    (&Bytea(space), Type::BYTEA),
+                    (&Bytea(&record.key), Type::BYTEA),
+                    (&&record.value[..], Type::BYTEA),
+                    (&labels.names, Type::BYTEA_ARRAY),
+                    (&labels.values, Type::BYTEA_ARRAY),
+                    (&record.expires, Type::INT8),
+                    (&words::vector(space, &record), Type::TEXT),
+                    (&lease.map(|lease| integer(lease.fence)), Type::INT8),
+                    (&names, Type::BYTEA_ARRAY),
+                    (&counts, Type::INT8_ARRAY),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+        Ok(match row::column::<i64>(&row, "revision")? {
+            -1 => PutResult::LeaseLost,
+            -2 => PutResult::CounterChanged {
+                counter: usize::try_from(row::column::<i32>(&row, "changed")?).unwrap_or(0),
+            },
+            revision => PutResult::Stored {
+                revision: row::unsigned(revision)?,
+            },
+        })
+    }
+
+    async fn do_put_all(
+        &self,
+        condition: PutCondition<'_>,
+        mut records: Vec<(&str, Record)>,
+    ) -> Result<PutAllResult, Error> {
+        for (_, record) in &mut records {
+            record.labels = deduplicate(std::mem::take(&mut record.labels));
+        }
+        check_put_all(&self.about, &condition, &records)?;
+        let all: Vec<Label> = records
+            .iter()
+            .flat_map(|(_, record)| record.labels.iter().cloned())
+            .collect();
+        let labels = LabelColumns::new(&all);
+        let mut end = 0;
+        let ends: Vec<i32> = records
+            .iter()
+            .map(|(_, record)| {
+                end += record.labels.len() as i32;
+                end
+            })
+            .collect();
+        let spaces = row::names(records.iter().map(|(space, _)| *space));
+        let keys = row::names(records.iter().map(|(_, record)| record.key.as_str()));
+        let values: Vec<&[u8]> = records
+            .iter()
+            .map(|(_, record)| &record.value[..])
+            .collect();
+        let expires: Vec<Option<i64>> = records.iter().map(|(_, record)| record.expires).collect();
+        let texts: Vec<Option<String>> = records
+            .iter()
+            .map(|(space, record)| words::vector(space, record))
+            .collect();
+        let row = self
+            .row(
+                Work::Write,
+                "SELECT cachalot_put_all($1, $2, $3, $4, $5, $6, $7, $8::text[]::tsvector[], $9, $10, $11, $12) AS done",
+                &[
+                    (&Bytea(condition.space), Type::BYTEA),
+                    (&Bytea(condition.key), Type::BYTEA),
+                    (&condition.value.as_deref(), Type::BYTEA),
+                    (&spaces, Type::BYTEA_ARRAY),
+                    (&keys, Type::BYTEA_ARRAY),
+                    (&values, Type::BYTEA_ARRAY),
+                    (&expires, Type::INT8_ARRAY),
+                    (&texts, Type::TEXT_ARRAY),
+                    (&labels.names, Type::BYTEA_ARRAY),
+                    (&labels.values, Type::BYTEA_ARRAY),
+                    (&ends, Type::INT4_ARRAY),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+        Ok(match row::column::<i64>(&row, "done")? {
+            -1 => PutAllResult::Stored,
+            -2 => PutAllResult::Changed,
+            left => PutAllResult::Busy {
+                left: Duration::from_millis(row::unsigned(left)?),
+            },
+        })
+    }
+
+    async fn do_reserve(
+        &self,
+        space: &str,
+        key: &str,
+        labels: &[Label],
+        hold: Duration,
+    ) -> Result<ReserveResult, Error> {
+        self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
+        let labels = LabelColumns::new(labels);
+        let row = self
+            .row(
+                Work::Write,
+                "SELECT * FROM cachalot_reserve($1, $2, $3, $4, $5, $6)",
+                &[
+                    (&Bytea(space), Type::BYTEA),
+                    (&Bytea(key), Type::BYTEA),
+                    (&labels.names, Type::BYTEA_ARRAY),
+                    (&labels.values, Type::BYTEA_ARRAY),
+                    (&milliseconds(hold), Type::INT8),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+        row::reserve_result(&row, space, key)
+    }
+
+    async fn do_renew(&self, lease: &Lease, hold: Duration) -> Result<bool, Error> {
+        let renewed = self
+            .rows(
+                Work::Write,
+                "UPDATE cachalot_leases SET until = cachalot_now($5) + $4 \
+                 WHERE space = $1 AND key = $2 AND fence = $3 AND is_current RETURNING 1",
+                &[
+                    (&Bytea(&lease.space), Type::BYTEA),
+                    (&Bytea(&lease.key), Type::BYTEA),
+                    (&integer(lease.fence), Type::INT8),
+                    (&milliseconds(hold), Type::INT8),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+        Ok(!renewed.is_empty())
+    }
+
+    async fn do_release(&self, lease: Lease) -> Result<(), Error> {
+        let statement = "UPDATE cachalot_leases SET is_current = false \
+                         WHERE space = $1 AND key = $2 AND fence = $3";
+        let parameters: [Parameter<'_>; 3] = [
+            (&Bytea(&lease.space), Type::BYTEA),
+            (&Bytea(&lease.key), Type::BYTEA),
+            (&integer(lease.fence), Type::INT8),
+        ];
+        self.rows(Work::Write, statement, &parameters).await?;
+        Ok(())
+    }
+
+    async fn do_find(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        check_page(filter, &page)?;
+        let statement = select::statement(space, filter, &page);
+        let rows = self
+            .rows(Work::Read, &statement.text, &statement.parameters())
+            .await?;
+        record_page(&rows, filter, &page)
+    }
+
+    async fn do_erase(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        check_page(filter, &page)?;
+        self.check_names([space])?;
+        let failure = |error| self.connections.failure(error);
+        let mut client = self.connections.exclusive().await?;
+        let transaction = client.transaction().await.map_err(failure)?;
+        if reaches_reservations(filter) {
+            // First of all, so that a put that checks this counter has ended, or waits for this erase.
+            let raised = transaction
+                .query_typed(
+                    "INSERT INTO cachalot_counters AS c VALUES ($1, $2, greatest(1, cachalot_now($3))) \
+                     ON CONFLICT (space, name) DO UPDATE SET value = greatest(c.value + 1, cachalot_now($3)) \
+                     RETURNING value",
+                    &[
+                        (&Bytea(space), Type::BYTEA),
+                        (&Bytea(counter::ERASED), Type::BYTEA),
+                        (&self.shift(), Type::INT8),
+                    ],
+                )
+                .await;
+            raised.map_err(failure)?;
+            self.revoke(&transaction, space, filter, &page).await?;
+        }
+        let statement = select::statement(space, filter, &page);
+        let found = transaction
+            .query_typed(&statement.text, &statement.parameters())
+            .await;
+        let mut rows = found.map_err(failure)?;
+        let ids: Vec<i64> = rows
+            .iter()
+            .map(|row| row::column(row, "id"))
+            .collect::<Result<_, _>>()?;
+        let deleted = transaction
+            .query_typed(
+                "SELECT cachalot_delete($1, $2) AS id",
+                &[(&Bytea(space), Type::BYTEA), (&ids, Type::INT8_ARRAY)],
+            )
+            .await;
+        let deleted: Vec<i64> = deleted
+            .map_err(failure)?
+            .iter()
+            .map(|row| row::column(row, "id"))
+            .collect::<Result<_, _>>()?;
+        transaction.commit().await.map_err(failure)?;
+        let mut erased = record_page(&rows, filter, &page)?;
+        // What was replaced in the meantime was not erased.
+        if deleted.len() < rows.len() {
+            let mut keep = ids.iter().map(|id| deleted.contains(id));
+            erased.records.retain(|_| keep.next().unwrap_or(false));
+            let mut keep = ids.iter().map(|id| deleted.contains(id));
+            erased.sizes.retain(|_| keep.next().unwrap_or(false));
+        }
+        rows.clear();
+        Ok(erased)
+    }
+
+    /// Ends the leases that match.
+    async fn revoke(
+        &self,
+        transaction: &tokio_postgres::Transaction<'_>,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: &PageRequest<'_>,
+    ) -> Result<(), Error> {
+        let failure = |error| self.connections.failure(error);
+        let statement = select::leases(space, filter, page);
+        let rows = transaction
+            .query_typed(&statement.text, &statement.parameters())
+            .await;
+        let mut revoked = Vec::new();
+        for row in rows.map_err(failure)? {
+            if matches_all(filter.labels, &row::labels(&row)?) {
+                revoked.push(row::column::<Vec<u8>>(&row, "key")?);
+            }
+        }
+        if revoked.is_empty() {
+            return Ok(());
+        }
+        let ended = transaction
+            .query_typed(
+                "UPDATE cachalot_leases SET is_current = false WHERE space = $1 AND key = ANY($2)",
+                &[(&Bytea(space), Type::BYTEA), (&revoked, Type::BYTEA_ARRAY)],
+            )
+            .await;
+        ended.map(drop).map_err(failure)
+    }
+
+    async fn do_add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
+        let names = additions.iter().map(|(name, _)| *name);
+        self.check_names([space].into_iter().chain(names.clone()))?;
+        let counts: Vec<i64> = additions.iter().map(|(_, count)| integer(*count)).collect();
+        let row = self
+            .row(
+                Work::Write,
+                "SELECT cachalot_add($1, $2, $3) AS counts",
+                &[
+                    (&Bytea(space), Type::BYTEA),
+                    (&row::names(names), Type::BYTEA_ARRAY),
+                    (&counts, Type::INT8_ARRAY),
+                ],
+            )
+            .await?;
+        row::counts(&row, "counts")
+    }
+
+    async fn do_raise_to(&self, space: &str, counter: &str, value: u64) -> Result<u64, Error> {
+        self.check_names([space, counter])?;
+        let row = self
+            .row(
+                Work::Write,
+                "SELECT cachalot_raise_to($1, $2, $3) AS value",
+                &[
+                    (&Bytea(space), Type::BYTEA),
+                    (&Bytea(counter), Type::BYTEA),
+                    (&integer(value), Type::INT8),
+                ],
+            )
+            .await?;
+        row::unsigned(row::column(&row, "value")?)
+    }
+
+    async fn do_counters(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<(String, u64)>, Error> {
+        let statement = select::counters(space, prefix, after, limit);
+        let rows = self
+            .rows(Work::Read, &statement.text, &statement.parameters())
+            .await?;
+        let counter = |row| -> Result<_, Error> {
+            let name = row::text(row::column(row, "name")?)?;
+            Ok((name, row::unsigned(row::column(row, "value")?)?))
+        };
+        rows.iter().map(counter).collect()
+    }
+
+    async fn do_touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
+        let keys = row::names(used.iter().map(|(key, _)| *key));
+        let times: Vec<i64> = used.iter().map(|(_, at)| *at).collect();
+        // In the order of the keys, as an erase locks them.
+        let statement = "WITH used AS (SELECT n.key, max(n.at) AS at FROM unnest($2, $3) n(key, at) GROUP BY n.key), \
+                         locked AS (SELECT r.key FROM cachalot_records r JOIN used USING (key) \
+                         WHERE r.space = $1 ORDER BY r.key FOR UPDATE OF r) \
+                         UPDATE cachalot_records r SET used = used.at FROM locked JOIN used USING (key) \
+                         WHERE r.space = $1 AND r.key = locked.key AND r.used < used.at";
+        let parameters: [Parameter<'_>; 3] = [
+            (&Bytea(space), Type::BYTEA),
+            (&keys, Type::BYTEA_ARRAY),
+            (&times, Type::INT8_ARRAY),
+        ];
+        self.rows(Work::Write, statement, &parameters).await?;
+        Ok(())
+    }
+
+    async fn do_amend(&self, space: &str, record: Record) -> Result<Option<u64>, Error> {
+        check_amend(space, &record, self.about.largest_value)?;
+        let row = self
+            .row(
+                Work::Write,
+                "SELECT cachalot_amend($1, $2, $3, $4, $5) AS revision",
+                &[
+                    (&Bytea(space), Type::BYTEA),
+                    (&Bytea(&record.key), Type::BYTEA),
+                    (&&record.value[..], Type::BYTEA),
+                    (&integer(record.revision), Type::INT8),
+                    (&record.updated, Type::INT8),
+                ],
+            )
+            .await?;
+        row::column::<Option<i64>>(&row, "revision")?
+            .map(row::unsigned)
+            .transpose()
+    }
+
+    async fn do_usage(&self, space: &str) -> Result<SpaceUsage, Error> {
+        let row = self
+            .row(
+                Work::Read,
+                "SELECT coalesce(sum(records), 0)::bigint AS records, coalesce(sum(bytes), 0)::bigint AS bytes \
+                 FROM cachalot_usage WHERE space = $1",
+                &[(&Bytea(space), Type::BYTEA)],
+            )
+            .await?;
+        Ok(SpaceUsage {
+            records: row::unsigned(row::column(&row, "records")?)?,
+            bytes: row::unsigned(row::column(&row, "bytes")?)?,
+        })
+    }
+
+    async fn do_search(
+        &self,
+        query: &str,
+        labels: &[LabelMatch<'_>],
+        limit: u32,
+    ) -> Result<Vec<RecallHit>, Error> {
+        let Some(query) = words::query(query) else {
+            return Ok(Vec::new());
+        };
+        let statement = select::search(space::USER, &query, labels, limit);
+        let rows = self
+            .rows(Work::Read, &statement.text, &statement.parameters())
+            .await?;
+        let hit = |row| -> Result<_, Error> {
+            Ok(RecallHit {
+                record: row::record(row)?,
+                score: f64::from(row::column::<f32>(row, "score")?),
+            })
+        };
+        rows.iter().map(hit).collect()
+    }
+}
+
+fn record_page(
+    rows: &[tokio_postgres::Row],
+    filter: &RecordFilter<'_>,
+    page: &PageRequest<'_>,
+) -> Result<RecordPage, Error> {
+    let mut found = RecordPage::default();
+    for row in rows {
+        let mut record = row::record(row)?;
+        if !page.labels {
+            record.labels.clear();
+        }
+        found.records.push(record);
+        found.sizes.push(row::unsigned(row::column(row, "size")?)?);
+    }
+    found.next = next_cursor(&found.records, filter, page);
+    Ok(found)
+}
+
+/// Converts to Postgres's largest integer at most.
+fn integer(value: u64) -> i64 {
+    value.min(MAX_COUNTER) as i64
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    // Far enough from the largest integer to be added to a time.
+    i64::try_from(duration.as_millis())
+        .unwrap_or(i64::MAX)
+        .min(i64::MAX / 4)
+}
+
+impl Store for PostgresStore {
+    fn about(&self) -> &StoreInfo {
+        &self.about
+    }
+
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> StoreReply<'a, GetResult> {
+        StoreReply::later(self.do_get(space, key, counters))
+    }
+
+    fn get_or_reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        request: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
+        StoreReply::later(self.do_get_or_reserve(space, key, request))
+    }
+
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        record: Record,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, PutResult> {
+        StoreReply::later(self.do_put(space, record, lease, counters))
+    }
+
+    fn put_all<'a>(
+        &'a self,
+        condition: PutCondition<'a>,
+        records: Vec<(&'a str, Record)>,
+    ) -> StoreReply<'a, PutAllResult> {
+        StoreReply::later(self.do_put_all(condition, records))
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> StoreReply<'a, ReserveResult> {
+        StoreReply::later(self.do_reserve(space, key, labels, hold))
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
+        StoreReply::later(self.do_renew(lease, hold))
+    }
+
+    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
+        StoreReply::later(self.do_release(lease))
+    }
+
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
+        StoreReply::later(self.do_find(space, filter, page))
+    }
+
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
+        StoreReply::later(self.do_erase(space, filter, page))
+    }
+
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
+        StoreReply::later(self.do_add(space, additions))
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
+        StoreReply::later(self.do_raise_to(space, counter, value))
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
+        StoreReply::later(self.do_counters(space, prefix, after, limit))
+    }
+
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
+        StoreReply::later(self.do_touch(space, used))
+    }
+
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
+        StoreReply::later(self.do_amend(space, record))
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
+        StoreReply::later(self.do_usage(space))
+    }
+
+    /// Another machine may change any record: every hit asks the server.
+    fn stamp(&self, _space: &str, _name: &str) -> Option<u64> {
+        None
+    }
+
+    fn recall(&self) -> Option<&dyn Recall> {
+        Some(self)
+    }
+}
+
+impl Recall for PostgresStore {
+    fn search<'a>(
+        &'a self,
+        query: &'a str,
+        labels: &'a [LabelMatch<'a>],
+        limit: u32,
+    ) -> StoreReply<'a, Vec<RecallHit>> {
+        StoreReply::later(self.do_search(query, labels, limit))
+    }
+}

@@ -1,0 +1,201 @@
+//! The connections of a store. Calls share them: their statements are sent one after another without waiting for
+//! answers, and the future of a call can be dropped at any time.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use cachalot_core::Secret;
+use cachalot_store::{Error, ErrorKind};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use url::Url;
+
+use super::{failure, layout};
+
+/// Connections that writes share: a write may wait for the lock of a key, and others behind it with it.
+const WRITERS: usize = 4;
+
+/// Maximum time to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A server and the database on it.
+pub struct Server {
+    url: Secret<String>,
+    /// The URL without the password.
+    location: String,
+}
+
+impl Server {
+    /// Reads a URL `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`.
+    ///
+    /// # Errors
+    /// A message without the password.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut url = Url::parse(text)
+            .map_err(|error| format!("the URL of a Postgres database is invalid: {error}"))?;
+        if !matches!(url.scheme(), "postgres" | "postgresql") {
+            return Err(format!(
+                "`{}:` is not the scheme of a Postgres database",
+                url.scheme()
+            ));
+        }
+        let _ = url.set_password(None);
+        url.set_query(None);
+        let server = Self {
+            url: Secret::new(text.to_owned()),
+            location: url.to_string(),
+        };
+        server.config().map(|_| server)
+    }
+
+    /// The URL without the password and the parameters.
+    #[must_use]
+    pub fn location(&self) -> &str {
+        &self.location
+    }
+
+    fn config(&self) -> Result<Config, String> {
+        let mut config: Config =
+            self.url
+                .expose()
+                .parse()
+                .map_err(|error: tokio_postgres::Error| {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    format!(
+                        "the URL of {} is invalid: {}",
+                        self.location,
+                        cause.unwrap_or_default()
+                    )
+                })?;
+        config.application_name("cachalot");
+        let is_local = |host: &Host| match host {
+            Host::Tcp(name) => {
+                let address = name.parse::<IpAddr>();
+                name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+            }
+            #[cfg(unix)]
+            Host::Unix(_) => true,
+        };
+        // The client's default, `prefer`, goes on without TLS if the server, or somebody in between, declines it.
+        if config.get_ssl_mode() == SslMode::Prefer && !config.get_hosts().iter().all(is_local) {
+            config.ssl_mode(SslMode::Require);
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        Ok(config)
+    }
+}
+
+/// The work of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Waits for no lock.
+    Read,
+    /// May wait for a lock.
+    Write,
+}
+
+/// The connections of a store, each opened when it is first needed, and again after a failure.
+pub(super) struct Connections {
+    server: Server,
+    reader: Mutex<Option<Arc<Client>>>,
+    writers: [Mutex<Option<Arc<Client>>>; WRITERS],
+    next_writer: AtomicUsize,
+    /// The connection of calls that are more than one statement.
+    exclusive: Mutex<Option<Client>>,
+    is_prepared: AtomicBool,
+}
+
+/// The connection of a transaction, for one call at a time.
+pub(super) struct ExclusiveClient<'a>(MutexGuard<'a, Option<Client>>);
+
+impl ExclusiveClient<'_> {
+    pub(super) async fn transaction(
+        &mut self,
+    ) -> Result<tokio_postgres::Transaction<'_>, tokio_postgres::Error> {
+        match self.0.as_mut() {
+            Some(client) => client.transaction().await,
+            None => unreachable!("connected by `Connections::exclusive`"),
+        }
+    }
+}
+
+impl Connections {
+    pub(super) fn new(server: Server) -> Self {
+        Self {
+            server,
+            reader: Mutex::default(),
+            writers: Default::default(),
+            next_writer: AtomicUsize::new(0),
+            exclusive: Mutex::default(),
+            is_prepared: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn failure(&self, error: tokio_postgres::Error) -> Error {
+        failure::failure(self.server.location(), error)
+    }
+
+    /// Returns a shared connection.
+    pub(super) async fn get(&self, work: Work) -> Result<Arc<Client>, Error> {
+        let place = match work {
+            Work::Read => &self.reader,
+            Work::Write => {
+                &self.writers[self.next_writer.fetch_add(1, Ordering::Relaxed) % WRITERS]
+            }
+        };
+        let mut place = place.lock().await;
+        if let Some(client) = place.as_ref().filter(|client| !client.is_closed()) {
+            return Ok(Arc::clone(client));
+        }
+        let client = Arc::new(self.connect().await?);
+        *place = Some(Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// Returns the connection of transactions, once no other call uses it.
+    pub(super) async fn exclusive(&self) -> Result<ExclusiveClient<'_>, Error> {
+        let mut place = self.exclusive.lock().await;
+        if place.as_ref().is_none_or(Client::is_closed) {
+            *place = Some(self.connect().await?);
+        }
+        Ok(ExclusiveClient(place))
+    }
+
+    async fn connect(&self) -> Result<Client, Error> {
+        let invalid = |message| Error::new(ErrorKind::Unsupported, message);
+        let config = self.server.config().map_err(invalid)?;
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.open(&config)).await;
+        let mut client = connected.map_err(|_| {
+            let location = self.server.location();
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("{location} did not accept a connection within {CONNECT_TIMEOUT:?}"),
+            )
+        })??;
+        if !self.is_prepared.load(Ordering::Acquire) {
+            layout::prepare(&mut client, self.server.location()).await?;
+            self.is_prepared.store(true, Ordering::Release);
+        }
+        Ok(client)
+    }
+
+    async fn open(&self, config: &Config) -> Result<Client, Error> {
+        let failed = |error| self.failure(error);
+        // The task of a connection ends with its client.
+        if config.get_ssl_mode() == SslMode::Disable {
+            let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
+            tokio::spawn(connection);
+            return Ok(client);
+        }
+        let tls = MakeRustlsConnect::new(cachalot_storage::tls_config());
+        let (client, connection) = config.connect(tls).await.map_err(failed)?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+}

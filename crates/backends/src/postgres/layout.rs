@@ -1,0 +1,67 @@
+//! Creates the tables and functions, or upgrades them.
+
+use cachalot_store::{Error, ErrorKind};
+use tokio_postgres::{Client, Transaction};
+
+use super::failure::failure;
+
+/// The steps from an empty database to the current layout. New ones are only ever added at the end.
+const MIGRATIONS: [&str; 1] = [include_str!("layout_1.sql")];
+
+/// The advisory lock that the migrations of several processes take: `CACHALOT` in ASCII.
+const LOCK: i64 = 0x4341_4348_414C_4F54;
+
+/// Returns once the database has the current layout.
+pub(super) async fn prepare(client: &mut Client, location: &str) -> Result<(), Error> {
+    let failed = |error| failure(location, error);
+    let transaction = client.transaction().await.map_err(failed)?;
+    let applied = applied(&transaction, location).await?;
+    if applied < MIGRATIONS.len() {
+        let lock = format!("SELECT pg_advisory_xact_lock({LOCK})");
+        transaction.batch_execute(&lock).await.map_err(failed)?;
+        let applied = self::applied(&transaction, location).await?;
+        for step in MIGRATIONS.iter().skip(applied) {
+            transaction.batch_execute(step).await.map_err(failed)?;
+        }
+        let note = format!(
+            "CREATE TABLE IF NOT EXISTS cachalot_layout(version int NOT NULL);\
+             DELETE FROM cachalot_layout; INSERT INTO cachalot_layout VALUES ({})",
+            MIGRATIONS.len()
+        );
+        transaction.batch_execute(&note).await.map_err(failed)?;
+    }
+    transaction.commit().await.map_err(failed)
+}
+
+/// Returns the number of completed migrations.
+async fn applied(transaction: &Transaction<'_>, location: &str) -> Result<usize, Error> {
+    let failed = |error| failure(location, error);
+    // A query of the catalog: `to_regclass` may not notice a table that another process has just created.
+    let exists = "SELECT 1 FROM pg_catalog.pg_tables \
+                  WHERE schemaname = current_schema() AND tablename = 'cachalot_layout'";
+    let exists = transaction.query_typed(exists, &[]).await.map_err(failed)?;
+    if exists.is_empty() {
+        return Ok(0);
+    }
+    let version = "SELECT version FROM cachalot_layout";
+    let rows = transaction
+        .query_typed(version, &[])
+        .await
+        .map_err(failed)?;
+    let version = match rows.first() {
+        Some(row) => super::row::column::<i32>(row, "version")?,
+        None => 0,
+    };
+    let version = usize::try_from(version).unwrap_or(0);
+    if version > MIGRATIONS.len() {
+        return Err(Error::new(
+            ErrorKind::TooNew,
+            format!(
+                "the tables on {location} were written by a newer version of Cachalot (layout {version}; this version \
+                 knows up to {}): update Cachalot, or choose another database",
+                MIGRATIONS.len()
+            ),
+        ));
+    }
+    Ok(version)
+}

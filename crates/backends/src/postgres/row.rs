@@ -1,0 +1,135 @@
+//! Conversion of values to parameters, and of rows to results.
+
+use std::error::Error as StdError;
+
+use bytes::{Bytes, BytesMut};
+use cachalot_store::{Error, ErrorKind, GetResult, Label, Lease, Record, ReserveResult};
+use std::time::Duration;
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+
+/// A text as a parameter of type `bytea`.
+#[derive(Debug)]
+pub(super) struct Bytea<'a>(pub(super) &'a str);
+
+impl ToSql for Bytea<'_> {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        self.0.as_bytes().to_sql(kind, out)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::BYTEA
+    }
+
+    to_sql_checked!();
+}
+
+/// Returns texts as a parameter of type `bytea[]`.
+pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Bytea<'a>> {
+    names.map(Bytea).collect()
+}
+
+/// The two columns of labels.
+pub(super) struct LabelColumns<'a> {
+    pub(super) names: Vec<Bytea<'a>>,
+    pub(super) values: Vec<Bytea<'a>>,
+}
+
+impl<'a> LabelColumns<'a> {
+    pub(super) fn new(labels: &'a [Label]) -> Self {
+        Self {
+            names: names(labels.iter().map(|label| label.name.as_str())),
+            values: names(labels.iter().map(|label| label.value.as_str())),
+        }
+    }
+}
+
+/// Error for data that Cachalot did not write.
+pub(super) fn damaged(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("the Postgres database contains data that is not Cachalot's: {what}"),
+    )
+}
+
+pub(super) fn column<'r, T: FromSql<'r>>(row: &'r Row, name: &str) -> Result<T, Error> {
+    row.try_get(name)
+        .map_err(|error| damaged(&format!("{name}: {error}")))
+}
+
+pub(super) fn text(bytes: Vec<u8>) -> Result<String, Error> {
+    String::from_utf8(bytes).map_err(|_| damaged("a name is not UTF-8"))
+}
+
+pub(super) fn unsigned(value: i64) -> Result<u64, Error> {
+    u64::try_from(value).map_err(|_| damaged("a negative count"))
+}
+
+pub(super) fn counts(row: &Row, name: &str) -> Result<Vec<u64>, Error> {
+    let counts = column::<Vec<i64>>(row, name)?;
+    counts.into_iter().map(unsigned).collect()
+}
+
+fn label_list(names: Vec<Vec<u8>>, values: Vec<Vec<u8>>) -> Result<Vec<Label>, Error> {
+    let labels = names.into_iter().zip(values);
+    labels
+        .map(|(name, value)| Ok(Label::new(text(name)?, text(value)?)))
+        .collect()
+}
+
+/// Returns the labels of a record or a lease.
+pub(super) fn labels(row: &Row) -> Result<Vec<Label>, Error> {
+    label_list(column(row, "label_names")?, column(row, "label_values")?)
+}
+
+/// Returns the record of a row of `cachalot_records`.
+pub(super) fn record(row: &Row) -> Result<Record, Error> {
+    Ok(Record {
+        key: text(column(row, "key")?)?,
+        value: Bytes::from(column::<Vec<u8>>(row, "value")?),
+        labels: labels(row)?,
+        expires: column(row, "expires")?,
+        revision: unsigned(column(row, "revision")?)?,
+        updated: column(row, "updated")?,
+    })
+}
+
+/// Returns the result of a function that reads the record under `key`.
+pub(super) fn get_result(row: &Row, key: &str) -> Result<GetResult, Error> {
+    let record = match column::<Option<i64>>(row, "o_revision")? {
+        None => None,
+        Some(revision) => Some(Record {
+            key: key.to_owned(),
+            value: Bytes::from(column::<Vec<u8>>(row, "o_value")?),
+            labels: label_list(column(row, "o_names")?, column(row, "o_values")?)?,
+            expires: column(row, "o_expires")?,
+            revision: unsigned(revision)?,
+            updated: column(row, "o_updated")?,
+        }),
+    };
+    Ok(GetResult {
+        record,
+        counters: counts(row, "o_counts")?,
+        now: column(row, "o_now")?,
+    })
+}
+
+/// Returns the result of a function that reserves `key`.
+pub(super) fn reserve_result(row: &Row, space: &str, key: &str) -> Result<ReserveResult, Error> {
+    let fence = unsigned(column(row, "o_fence")?)?;
+    Ok(match column::<Option<i64>>(row, "o_left")? {
+        Some(left) => ReserveResult::Busy {
+            fence,
+            left: Duration::from_millis(unsigned(left)?),
+        },
+        None => ReserveResult::Held(Lease {
+            space: space.to_owned(),
+            key: key.to_owned(),
+            fence,
+        }),
+    })
+}

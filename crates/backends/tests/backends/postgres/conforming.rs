@@ -1,0 +1,45 @@
+//! The contract of a store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use cachalot_backends::postgres::{PostgresStore, Server};
+use cachalot_store::conformance::{self, Subject};
+
+use super::server::{fresh_url, server};
+
+/// Two stores on one empty schema, like those of two processes.
+fn subject() -> Option<Subject> {
+    let url = fresh_url(server()?);
+    let shift = Arc::new(AtomicI64::new(0));
+    let open = || -> Arc<PostgresStore> {
+        let server = Server::parse(&url).unwrap();
+        Arc::new(PostgresStore::with_shift(server, Arc::clone(&shift)))
+    };
+    Some(Subject {
+        store: open(),
+        second: Some(open()),
+        pass: Box::new({
+            let shift = Arc::clone(&shift);
+            move |by| {
+                shift.fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
+            }
+        }),
+        keep: None,
+    })
+}
+
+macro_rules! checks {
+    ($subject:expr; $($module:ident :: $check:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $check() {
+                if let Some(subject) = $subject {
+                    conformance::run(conformance::$module::$check(subject));
+                }
+            }
+        )*
+    };
+}
+
+cachalot_store::memory_conformance_checks! { checks, subject() }

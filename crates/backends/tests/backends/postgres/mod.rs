@@ -1,0 +1,4 @@
+//! Tests against a Postgres server that the test process starts.
+
+mod conforming;
+mod server;

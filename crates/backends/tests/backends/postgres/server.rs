@@ -1,0 +1,124 @@
+//! A Postgres server of Debian's packages, in a temporary directory, for all tests of this process.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The password of the server's user.
+pub(super) const PASSWORD: &str = "pg-secret-5531";
+
+pub(super) struct TestServer {
+    pub(super) port: u16,
+    /// Ends the server when this process ends: it reads the pipe.
+    _watcher: Child,
+}
+
+/// Returns the server; `None`, with a notice, on a machine without Postgres.
+pub(super) fn server() -> Option<&'static TestServer> {
+    static SERVER: OnceLock<Option<TestServer>> = OnceLock::new();
+    let server = SERVER.get_or_init(start).as_ref();
+    if server.is_none() {
+        eprintln!("skipped: there is no Postgres server (Debian: apt-get install postgresql)");
+    }
+    server
+}
+
+/// Returns the URL of an empty schema of its own.
+pub(super) fn fresh_url(server: &TestServer) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let schema = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let port = server.port;
+    let created = Command::new("psql")
+        .args(["-q", "-h", "127.0.0.1", "-U", "cachalot", "-d", "postgres"])
+        .args([
+            "-p",
+            &port.to_string(),
+            "-c",
+            &format!("CREATE SCHEMA {schema}"),
+        ])
+        .env("PGPASSWORD", PASSWORD)
+        .status()
+        .unwrap();
+    assert!(created.success());
+    format!(
+        "postgres://cachalot:{PASSWORD}@127.0.0.1:{port}/postgres?options=-csearch_path%3D{schema}"
+    )
+}
+
+/// Returns the folder of the server's programs.
+fn programs() -> Option<PathBuf> {
+    let installed = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut folders: Vec<PathBuf> = installed
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .filter(|folder| folder.join("initdb").exists())
+        .collect();
+    folders.sort();
+    folders.pop()
+}
+
+fn start() -> Option<TestServer> {
+    let programs = programs()?;
+    let directory = tempfile::tempdir().unwrap().keep();
+    let password = directory.join("password");
+    std::fs::File::create(&password)
+        .unwrap()
+        .write_all(PASSWORD.as_bytes())
+        .unwrap();
+    // The server refuses to run as root.
+    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+    if is_root {
+        let owner = Command::new("chown")
+            .args(["-R", "postgres"])
+            .arg(&directory)
+            .status();
+        assert!(owner.unwrap().success());
+    }
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let script = r#"
+        cd "$2" && as=; [ "$(id -u)" = 0 ] && as="setpriv --reuid postgres --regid postgres --clear-groups"
+        $as "$1/initdb" -D data -U cachalot --pwfile password -A scram-sha-256 --no-sync >log 2>&1 || { cat log; exit 1; }
+        $as "$1/postgres" -D data -k "$2" -p "$3" -c listen_addresses=127.0.0.1 -c fsync=off \
+            -c max_connections=300 >>log 2>&1 &
+        cat >/dev/null
+        kill -INT $!; wait; rm -rf "$2""#;
+    let watcher = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(&programs)
+        .arg(&directory)
+        .arg(port.to_string())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for(port, &directory);
+    Some(TestServer {
+        port,
+        _watcher: watcher,
+    })
+}
+
+/// Waits until the server accepts connections.
+fn wait_for(port: u16, directory: &Path) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let ready = Command::new("pg_isready")
+            .args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()])
+            .status();
+        if ready.unwrap().success() {
+            return;
+        }
+        let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
+        assert!(
+            Instant::now() < end,
+            "the Postgres server did not start: {log}"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
