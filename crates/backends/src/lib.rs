@@ -3,3 +3,8 @@
 
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(all(unix, feature = "testing"))]
+pub mod testing;
+mod url;
+
+pub use url::{StoreUrl, StoreUrlError};

@@ -71,9 +71,9 @@ pub(crate) enum Command {
 /// The store that a command uses.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StoreArguments {
-    /// The store's file [default: CACHALOT_DB, then `settings.ltm` of the agent file, then a file in the
-    /// user's data directory].
-    #[arg(long, value_name = "PATH")]
+    /// The store: a file, or postgres://USER@HOST/DATABASE [default: CACHALOT_DB, then `settings.ltm` of the
+    /// agent file, then a file in the user's data directory].
+    #[arg(long, value_name = "PATH|URL")]
     pub(crate) db: Option<PathBuf>,
 }
 

@@ -1,19 +1,20 @@
 //! Selection of the store backend that an agent file configures.
 
+use cachalot_backends::StoreUrl;
 use cachalot_core::{Problem, suggest};
 use cachalot_workflow::format::{MemorySettings, UNSUPPORTED_BACKENDS};
 
 /// Store backends of this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
-    /// A SQLite file; the default.
-    Sqlite,
+    /// A SQLite file, the default, or a database on a server: what [`crate::home::Home`] names.
+    Lasting,
     /// In-process store; its content is lost when the process ends.
     InProcess,
 }
 
 /// Names of the backends that can be configured.
-const BUILT: [&str; 2] = ["sqlite", "in-process"];
+const BUILT: [&str; 3] = ["sqlite", "postgres", "in-process"];
 
 impl Backend {
     /// Returns the backend that the settings name. An unknown or missing backend is an error: a run never
@@ -23,7 +24,13 @@ impl Backend {
             None | Some("sqlite") if settings.path.as_deref() == Some(":memory:") => {
                 return Err(Box::new(at(no_file(), settings)));
             }
-            None | Some("sqlite") => return Ok(Self::Sqlite),
+            Some("sqlite") if has_url(settings) => {
+                return Err(Box::new(at(no_path(), settings)));
+            }
+            Some("postgres") if !has_url(settings) => {
+                return Err(Box::new(at(no_url(), settings)));
+            }
+            None | Some("sqlite" | "postgres") => return Ok(Self::Lasting),
             Some("in-process") => return Ok(Self::InProcess),
             Some(name) => name,
         };
@@ -42,6 +49,24 @@ impl Backend {
         };
         Err(Box::new(at(problem, settings)))
     }
+}
+
+fn has_url(settings: &MemorySettings) -> bool {
+    let place = settings.path.as_deref();
+    place.and_then(StoreUrl::recognize).is_some()
+}
+
+fn no_path() -> Problem {
+    Problem::new("bad-value", "`backend: sqlite` with the URL of a server")
+        .help("a SQLite file is named by `path`; for a server, leave `backend` out")
+}
+
+fn no_url() -> Problem {
+    Problem::new(
+        "bad-value",
+        "`backend: postgres` without the URL of a database",
+    )
+    .help("for example `url: ${DATABASE_URL}`, or `url: postgres://USER@HOST/DATABASE`")
 }
 
 /// Returns the problem of the path `:memory:`. SQLite uses that name for a database that ends with its

@@ -3,10 +3,13 @@
 //! The store is the first of: `--db`, `CACHALOT_DB`, `settings.ltm` of the agent file, `cachalot/cachalot.db`
 //! in the user's data directory. The other files are beside it. Symbolic links are followed first, so every
 //! path to the store leads to the same files.
+//!
+//! A URL names a store on a server in place of the file; the other files are then beside the default file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cachalot_backends::{StoreUrl, StoreUrlError};
 use cachalot_core::Problem;
 use cachalot_core::links::without_links;
 use cachalot_store::sqlite::files_of;
@@ -16,8 +19,10 @@ use crate::command_error::{CommandError, Result};
 /// Files of one store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Home {
-    /// Database of the store.
+    /// Database of the store; the default one, unused, if the store is on a server.
     pub(crate) database: PathBuf,
+    /// The store on a server.
+    pub(crate) url: Option<StoreUrl>,
     /// Database of the ledger.
     pub(crate) ledger: PathBuf,
     /// Key for the digests of secrets.
@@ -38,10 +43,19 @@ impl Home {
         let from_environment = environment
             .get("CACHALOT_DB")
             .filter(|path| !path.is_empty());
-        let database = match (given, from_environment, configured) {
-            (Some(path), _, _) | (None, None, Some(path)) => directory.join(path),
-            (None, Some(path), _) => directory.join(path),
-            (None, None, None) => default_database(environment)?,
+        let (origin, chosen) = match (given, from_environment, configured) {
+            (Some(path), _, _) => ("--db", Some(path)),
+            (None, Some(path), _) => ("CACHALOT_DB", Some(Path::new(path))),
+            (None, None, Some(path)) => ("settings.ltm", Some(path)),
+            (None, None, None) => ("", None),
+        };
+        let url = match chosen.and_then(Path::to_str).and_then(StoreUrl::recognize) {
+            Some(url) => Some(check_url(url, origin)?),
+            None => None,
+        };
+        let database = match chosen {
+            Some(path) if url.is_none() => directory.join(path),
+            _ => default_database(environment)?,
         };
         let database = without_links(&database);
         Ok(Self {
@@ -49,7 +63,16 @@ impl Home {
             digest_key: companion_path(&database, ".digest-key"),
             history: companion_path(&database, ".history"),
             database,
+            url,
         })
+    }
+
+    /// The place of the store, for messages; without a password.
+    pub(crate) fn location(&self) -> String {
+        match &self.url {
+            Some(url) => url.location(),
+            None => self.database.display().to_string(),
+        }
     }
 
     /// Returns true if `file` is one of the home's files, under any name, even if it does not exist yet.
@@ -60,6 +83,37 @@ impl Home {
             .chain(files_of(&self.ledger));
         own.any(|own| own == file || is_same_file(&own, file))
     }
+}
+
+/// Checks that a URL from `origin` names a store of this build, and shows no password to other users.
+fn check_url(url: StoreUrl, origin: &str) -> Result<StoreUrl> {
+    if origin == "--db" && url.has_password() {
+        return Err(CommandError::usage(
+            Problem::new(
+                "bad-value",
+                "--db contains a password, which the list of processes shows to every user",
+            )
+            .help("set the URL in CACHALOT_DB, or leave the password out of it and set PGPASSWORD"),
+        ));
+    }
+    let problem = match url.open(None) {
+        Ok(_) => return Ok(url),
+        Err(StoreUrlError::NotBuilt(backend)) => Problem::new(
+            "backend-not-built",
+            format!("{origin}: the store backend `{backend}` is not part of this build"),
+        )
+        .help("this build has: files of SQLite (a path), postgres://"),
+        Err(StoreUrlError::UnknownScheme(scheme)) => Problem::new(
+            "unknown-backend",
+            format!("{origin}: there is no store for URLs that begin with `{scheme}:`"),
+        )
+        .help("a SQLite file is named by its path; a server by postgres://USER@HOST/DATABASE"),
+        Err(StoreUrlError::Invalid(message)) => {
+            Problem::new("bad-value", format!("{origin}: {message}"))
+                .help("for example postgres://USER@HOST:5432/DATABASE?sslmode=require")
+        }
+    };
+    Err(CommandError::usage(problem))
 }
 
 /// Returns true if both exist and are the same file.

@@ -148,7 +148,7 @@ impl EngineOptions<'_> {
     /// # Errors
     /// The store does not exist or cannot be used.
     pub(crate) fn for_inspection(self) -> Result<Engine> {
-        if !self.home.database.exists() {
+        if self.home.url.is_none() && !self.home.database.exists() {
             return Err(CommandError::failed(format!(
                 "there is no store at {}: nothing has been stored there yet, or it is elsewhere (--db)",
                 self.home.database.display()
@@ -179,6 +179,13 @@ impl EngineOptions<'_> {
     }
 
     fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
+        if let Some(url) = &self.home.url {
+            let password = self.process_environment.environment.get("PGPASSWORD");
+            let opened = url.open(password.map(String::as_str));
+            return opened.map_err(|error| {
+                cachalot_store::Error::new(ErrorKind::Unsupported, format!("{error:?}"))
+            });
+        }
         let options = sqlite::SqliteOptions::new(Arc::clone(&self.process_environment.clock));
         let store = SqliteStore::open(&self.home.database, options)?;
         Ok(Arc::new(store))

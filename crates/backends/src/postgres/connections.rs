@@ -25,16 +25,18 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A server and the database on it.
 pub struct Server {
     url: Secret<String>,
+    /// Used if the URL has none.
+    password: Option<Secret<String>>,
     /// The URL without the password.
     location: String,
 }
 
 impl Server {
-    /// Reads a URL `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`.
+    /// Reads a URL `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`; `password` is used if it has none.
     ///
     /// # Errors
     /// A message without the password.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str, password: Option<&str>) -> Result<Self, String> {
         let mut url = Url::parse(text)
             .map_err(|error| format!("the URL of a Postgres database is invalid: {error}"))?;
         if !matches!(url.scheme(), "postgres" | "postgresql") {
@@ -47,6 +49,7 @@ impl Server {
         url.set_query(None);
         let server = Self {
             url: Secret::new(text.to_owned()),
+            password: password.map(|password| Secret::new(password.to_owned())),
             location: url.to_string(),
         };
         server.config().map(|_| server)
@@ -72,6 +75,9 @@ impl Server {
                     )
                 })?;
         config.application_name("cachalot");
+        if let (None, Some(password)) = (config.get_password(), &self.password) {
+            config.password(password.expose());
+        }
         let is_local = |host: &Host| match host {
             Host::Tcp(name) => {
                 let address = name.parse::<IpAddr>();

@@ -99,30 +99,33 @@ CREATE FUNCTION cachalot_replace(
     p_now bigint
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    r cachalot_records;
-    had boolean;
-    size bigint := cachalot_weight(p_key, length(p_value), p_names, p_values);
+    -- Of the record before; its value, which may be large, is not read.
+    old_revision bigint := 0;
+    old_names bytea[];
+    old_values bytea[];
+    old_size bigint := 0;
+    is_new boolean;
 BEGIN
-    SELECT * INTO r FROM cachalot_records WHERE space = p_space AND key = p_key FOR UPDATE;
-    had := FOUND;
-    IF had THEN
-        size := size - cachalot_weight(p_key, length(r.value), r.label_names, r.label_values);
-        UPDATE cachalot_records SET id = nextval('cachalot_writes'), revision = r.revision + 1, updated = p_now,
+    SELECT revision, label_names, label_values, cachalot_weight(key, length(value), label_names, label_values)
+        INTO old_revision, old_names, old_values, old_size
+        FROM cachalot_records WHERE space = p_space AND key = p_key FOR UPDATE;
+    is_new := NOT FOUND;
+    IF is_new THEN
+        INSERT INTO cachalot_records VALUES (p_space, p_key, nextval('cachalot_writes'), 1, p_now, p_now, p_expires,
+            p_names, p_values, p_value, p_words);
+    ELSE
+        UPDATE cachalot_records SET id = nextval('cachalot_writes'), revision = old_revision + 1, updated = p_now,
             used = p_now, expires = p_expires, label_names = p_names, label_values = p_values, value = p_value,
             words = p_words
             WHERE space = p_space AND key = p_key;
-    ELSE
-        INSERT INTO cachalot_records VALUES (p_space, p_key, nextval('cachalot_writes'), 1, p_now, p_now, p_expires,
-            p_names, p_values, p_value, p_words);
     END IF;
-    IF NOT had OR r.label_names <> p_names OR r.label_values <> p_values THEN
-        IF had THEN
-            DELETE FROM cachalot_labels WHERE space = p_space AND key = p_key;
-        END IF;
+    IF is_new OR old_names <> p_names OR old_values <> p_values THEN
+        DELETE FROM cachalot_labels WHERE space = p_space AND key = p_key AND NOT is_new;
         INSERT INTO cachalot_labels SELECT p_space, name, value, p_key FROM unnest(p_names, p_values) l(name, value);
     END IF;
-    PERFORM cachalot_use(p_space, CASE WHEN had THEN 0 ELSE 1 END, size);
-    RETURN CASE WHEN had THEN r.revision + 1 ELSE 1 END;
+    PERFORM cachalot_use(p_space, is_new::int,
+        cachalot_weight(p_key, length(p_value), p_names, p_values) - coalesce(old_size, 0));
+    RETURN coalesce(old_revision, 0) + 1;
 END $$;
 
 -- Stores a record. Returns its revision, -1 if the lease is not current, or -2 and the place of a changed counter.
@@ -175,9 +178,9 @@ CREATE FUNCTION cachalot_put_all(
 DECLARE
     now bigint := cachalot_now(p_shift);
     l cachalot_leases;
-    r cachalot_records;
+    is_expected boolean;
     names bytea[];
-    label_values bytea[];
+    new_values bytea[];
     first int;
     i int;
 BEGIN
@@ -189,8 +192,8 @@ BEGIN
     IF FOUND AND l.until > now THEN
         RETURN l.until - now;
     END IF;
-    SELECT * INTO r FROM cachalot_records WHERE space = p_space AND key = p_key FOR UPDATE;
-    IF FOUND <> (p_expected IS NOT NULL) OR (FOUND AND r.value <> p_expected) THEN
+    SELECT value = p_expected INTO is_expected FROM cachalot_records WHERE space = p_space AND key = p_key FOR UPDATE;
+    IF NOT coalesce(is_expected, NOT FOUND AND p_expected IS NULL) THEN
         RETURN -2;
     END IF;
     UPDATE cachalot_leases SET is_current = false WHERE space = p_space AND key = p_key AND is_current;
@@ -198,11 +201,12 @@ BEGIN
         ORDER BY o.space, o.key, o.place LOOP
         first := CASE WHEN i = 1 THEN 1 ELSE p_label_ends[i - 1] + 1 END;
         names := coalesce(p_names[first:p_label_ends[i]], '{}');
-        label_values := coalesce(p_values[first:p_label_ends[i]], '{}');
-        SELECT * INTO r FROM cachalot_records WHERE space = p_spaces[i] AND key = p_keys[i] FOR UPDATE;
-        IF NOT FOUND OR r.value <> p_record_values[i] OR r.label_names <> names OR r.label_values <> label_values
-            OR r.expires IS DISTINCT FROM p_expires[i] THEN
-            PERFORM cachalot_replace(p_spaces[i], p_keys[i], p_record_values[i], names, label_values, p_expires[i],
+        new_values := coalesce(p_values[first:p_label_ends[i]], '{}');
+        PERFORM 1 FROM cachalot_records r WHERE r.space = p_spaces[i] AND r.key = p_keys[i]
+            AND r.value = p_record_values[i] AND r.label_names = names AND r.label_values = new_values
+            AND r.expires IS NOT DISTINCT FROM p_expires[i] FOR UPDATE;
+        IF NOT FOUND THEN
+            PERFORM cachalot_replace(p_spaces[i], p_keys[i], p_record_values[i], names, new_values, p_expires[i],
                 p_words[i], now);
         END IF;
     END LOOP;

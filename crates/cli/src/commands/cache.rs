@@ -177,7 +177,7 @@ impl Inspection<'_> {
         let (sum, of_models) = (all(&calls), all(&models));
         if as_json {
             return render::json(&json!({
-                "memory": home.database, "ledger": home.ledger,
+                "memory": home.location(), "ledger": home.ledger,
                 "entries": usage.records, "bytes": usage.bytes,
                 "dropped_calls": dropped,
                 "totals": sum, "names": as_json_rows(&calls),
@@ -186,7 +186,7 @@ impl Inspection<'_> {
         }
         let mut text = format!(
             "{}\n{}, {}\n\n",
-            home.database.display(),
+            home.location(),
             render::count(usage.records, "entry", "entries"),
             render::bytes(usage.bytes)
         );

@@ -223,7 +223,7 @@ fn wire(
         cache,
         secret_set,
     } = match backend {
-        Backend::Sqlite => opening.for_run()?,
+        Backend::Lasting => opening.for_run()?,
         Backend::InProcess => opening.in_process()?,
     };
     warn_about_short_secrets(&secrets, progress);

@@ -47,7 +47,7 @@ pub struct Settings {
 pub struct MemorySettings {
     /// `backend`: the store backend.
     pub backend: Option<String>,
-    /// `path` or `ltm_path`, as written.
+    /// `path`, `url`, or their other names, as written.
     pub path: Option<String>,
     /// The place of the backend in the file, or else of the path.
     pub place: Option<SourceSpan>,
@@ -162,9 +162,11 @@ const LEDGER_KEY: &[Parameter] = &[section("ledger", &LEDGER)];
 
 #[rustfmt::skip]
 const LTM_KEYS: &[Parameter] = &[
-    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), or `in-process`, which is gone at the end of the run."),
+    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, or `in-process`, which is gone at the end of the run."),
     key("path", Kind::Text, "The file of the memory, relative to the directory in which `cachalot` runs."),
     key("ltm_path", Kind::Text, "The same as `settings.ltm.path`."),
+    key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE`."),
+    key("ltm_url", Kind::Text, "The same as `settings.ltm.url`."),
 ];
 
 static LTM: Table = Table::new(
@@ -401,9 +403,8 @@ fn check_strategy(entry: &MapEntry, problems: &mut Vec<Problem>) {
 }
 
 /// Backends of long-term memory that the reference implementation supports and this runtime does not.
-pub const UNSUPPORTED_BACKENDS: [&str; 11] = [
+pub const UNSUPPORTED_BACKENDS: [&str; 10] = [
     "redis",
-    "postgres",
     "duckdb",
     "ducklake",
     "turso",
@@ -480,7 +481,7 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
     }
     let of_ltm = ltm
         .into_iter()
-        .flat_map(|ltm| [(ltm, "path"), (ltm, "ltm_path")]);
+        .flat_map(|ltm| ["path", "ltm_path", "url", "ltm_url"].map(|key| (ltm, key)));
     for (section, key) in of_ltm.chain([(values, "ltm_path")]) {
         let Some(path) = section.string(key) else {
             continue;
@@ -498,10 +499,10 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
 fn duplicate_key(key: &str, place: &SourceSpan) -> Problem {
     Problem::new(
         codes::BAD_VALUE,
-        format!("`{key}` names a second path of the store"),
+        format!("`{key}` names a second place of the store"),
     )
     .at(place)
-    .help("keep one of `ltm.path`, `ltm.ltm_path` and `ltm_path`")
+    .help("keep one of `ltm.path`, `ltm.ltm_path`, `ltm_path`, `ltm.url` and `ltm.ltm_url`")
 }
 
 fn cache(values: Values<'_>) -> CacheSettings {

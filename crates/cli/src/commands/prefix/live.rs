@@ -57,7 +57,7 @@ pub(super) async fn live(
     };
     render::err(&format!(
         "watching for broken prefixes of the chats that use {}; Ctrl-C ends it",
-        home.database.display()
+        home.location()
     ));
     if look(&mut after)? == 0 {
         render::err("no prefix has broken yet");

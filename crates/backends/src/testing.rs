@@ -1,4 +1,9 @@
-//! A Postgres server of Debian's packages, in a temporary directory, for all tests of this process.
+//! A Postgres server of Debian's packages, in a temporary directory, for all tests of a process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says why it was skipped"
+)]
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -9,44 +14,52 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The password of the server's user.
-pub(super) const PASSWORD: &str = "pg-secret-5531";
+pub const PASSWORD: &str = "pg-secret-5531";
 
-pub(super) struct TestServer {
-    pub(super) port: u16,
+/// A running server.
+#[derive(Debug)]
+pub struct PostgresServer {
+    port: u16,
     /// Ends the server when this process ends: it reads the pipe.
     _watcher: Child,
 }
 
-/// Returns the server; `None`, with a notice, on a machine without Postgres.
-pub(super) fn server() -> Option<&'static TestServer> {
-    static SERVER: OnceLock<Option<TestServer>> = OnceLock::new();
-    let server = SERVER.get_or_init(start).as_ref();
-    if server.is_none() {
-        eprintln!("skipped: there is no Postgres server (Debian: apt-get install postgresql)");
+impl PostgresServer {
+    /// Returns the server of this process, started by the first call; `None`, with a notice, on a machine
+    /// without Postgres.
+    ///
+    /// # Panics
+    /// If the server does not start.
+    pub fn shared() -> Option<&'static Self> {
+        static SERVER: OnceLock<Option<PostgresServer>> = OnceLock::new();
+        let server = SERVER.get_or_init(start).as_ref();
+        if server.is_none() {
+            eprintln!("skipped: there is no Postgres server (Debian: apt-get install postgresql)");
+        }
+        server
     }
-    server
-}
 
-/// Returns the URL of an empty schema of its own.
-pub(super) fn fresh_url(server: &TestServer) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let schema = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    let port = server.port;
-    let created = Command::new("psql")
-        .args(["-q", "-h", "127.0.0.1", "-U", "cachalot", "-d", "postgres"])
-        .args([
-            "-p",
-            &port.to_string(),
-            "-c",
-            &format!("CREATE SCHEMA {schema}"),
-        ])
-        .env("PGPASSWORD", PASSWORD)
-        .status()
-        .unwrap();
-    assert!(created.success());
-    format!(
-        "postgres://cachalot:{PASSWORD}@127.0.0.1:{port}/postgres?options=-csearch_path%3D{schema}"
-    )
+    /// Returns the URL, with the password, of an empty schema of its own.
+    ///
+    /// # Panics
+    /// If the schema cannot be created.
+    #[must_use]
+    pub fn fresh_url(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let schema = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let created = Command::new("psql")
+            .args(["-q", "-h", "127.0.0.1", "-U", "cachalot", "-d", "postgres"])
+            .args(["-p", &self.port.to_string()])
+            .args(["-c", &format!("CREATE SCHEMA {schema}")])
+            .env("PGPASSWORD", PASSWORD)
+            .status()
+            .unwrap();
+        assert!(created.success());
+        format!(
+            "postgres://cachalot:{PASSWORD}@127.0.0.1:{}/postgres?options=-csearch_path%3D{schema}",
+            self.port
+        )
+    }
 }
 
 /// Returns the folder of the server's programs.
@@ -60,7 +73,7 @@ fn programs() -> Option<PathBuf> {
     folders.pop()
 }
 
-fn start() -> Option<TestServer> {
+fn start() -> Option<PostgresServer> {
     let programs = programs()?;
     let directory = tempfile::tempdir().unwrap().keep();
     let password = directory.join("password");
@@ -98,7 +111,7 @@ fn start() -> Option<TestServer> {
         .spawn()
         .unwrap();
     wait_for(port, &directory);
-    Some(TestServer {
+    Some(PostgresServer {
         port,
         _watcher: watcher,
     })

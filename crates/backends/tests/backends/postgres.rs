@@ -1,19 +1,18 @@
-//! The contract of a store.
+//! The contract of a store, on a Postgres server that the test process starts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use cachalot_backends::postgres::{PostgresStore, Server};
+use cachalot_backends::testing::PostgresServer;
 use cachalot_store::conformance::{self, Subject};
-
-use super::server::{fresh_url, server};
 
 /// Two stores on one empty schema, like those of two processes.
 fn subject() -> Option<Subject> {
-    let url = fresh_url(server()?);
+    let url = PostgresServer::shared()?.fresh_url();
     let shift = Arc::new(AtomicI64::new(0));
     let open = || -> Arc<PostgresStore> {
-        let server = Server::parse(&url).unwrap();
+        let server = Server::parse(&url, None).unwrap();
         Arc::new(PostgresStore::with_shift(server, Arc::clone(&shift)))
     };
     Some(Subject {

@@ -1,0 +1,191 @@
+//! URLs that name a store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cachalot_store::Store;
+
+/// The schemes of stores that are planned, with the names of their backends.
+const PLANNED: [(&str, &str); 11] = [
+    ("redis", "redis"),
+    ("rediss", "redis"),
+    ("redis-cluster", "redis"),
+    ("unix", "redis"),
+    ("libsql", "turso"),
+    ("https", "turso"),
+    ("duckdb", "duckdb"),
+    ("s3", "blob-sqlite"),
+    ("gs", "blob-sqlite"),
+    ("az", "blob-sqlite"),
+    ("firestore", "firestore"),
+];
+
+/// A URL that names a store on a server. It may contain a password, which no message shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreUrl {
+    text: String,
+    scheme: String,
+}
+
+/// The reason why a URL names no store of this build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrlError {
+    /// The store of this backend is not part of this build.
+    NotBuilt(&'static str),
+    /// No backend has this scheme.
+    UnknownScheme(String),
+    /// The URL is invalid; the message does not contain a password.
+    Invalid(String),
+}
+
+impl StoreUrl {
+    /// Recognizes a URL; `None` for anything else, such as the path of a file. A text with `://`, or with the
+    /// scheme of a store in front of a colon, is a URL.
+    #[must_use]
+    pub fn recognize(text: &str) -> Option<Self> {
+        let (scheme, rest) = text.split_once(':')?;
+        let mut characters = scheme.chars();
+        // One letter is a drive of Windows.
+        let is_scheme = scheme.len() > 1
+            && characters.next().is_some_and(|c| c.is_ascii_alphabetic())
+            && characters.all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        let scheme = scheme.to_ascii_lowercase();
+        let is_known = is_postgres(&scheme) || PLANNED.iter().any(|(known, _)| *known == scheme);
+        (is_scheme && (is_known || rest.starts_with("//"))).then(|| Self {
+            text: text.to_owned(),
+            scheme,
+        })
+    }
+
+    /// True if the URL contains a password.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        let authority = self.text.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+        user.contains(':') || self.text.contains("password=")
+    }
+
+    /// The URL without a password and parameters.
+    #[must_use]
+    pub fn location(&self) -> String {
+        match url::Url::parse(&self.text) {
+            Ok(mut url) => {
+                let _ = url.set_password(None);
+                url.set_query(None);
+                url.set_fragment(None);
+                url.into()
+            }
+            Err(_) => format!("{}:", self.scheme),
+        }
+    }
+
+    /// Opens the store; connects with its first call. `password` is used if the URL has none.
+    ///
+    /// # Errors
+    /// If the URL names no store of this build.
+    pub fn open(&self, password: Option<&str>) -> Result<Arc<dyn Store>, StoreUrlError> {
+        #[cfg(feature = "postgres")]
+        if is_postgres(&self.scheme) {
+            let server = crate::postgres::Server::parse(&self.text, password);
+            let server = server.map_err(StoreUrlError::Invalid)?;
+            return Ok(Arc::new(crate::postgres::PostgresStore::new(server)));
+        }
+        let _ = password;
+        if is_postgres(&self.scheme) {
+            return Err(StoreUrlError::NotBuilt("postgres"));
+        }
+        let planned = PLANNED.iter().find(|(scheme, _)| *scheme == self.scheme);
+        Err(match planned {
+            Some((_, backend)) => StoreUrlError::NotBuilt(backend),
+            None => StoreUrlError::UnknownScheme(self.scheme.clone()),
+        })
+    }
+}
+
+fn is_postgres(scheme: &str) -> bool {
+    matches!(scheme, "postgres" | "postgresql")
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StoreUrl").field(&self.location()).finish()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_no_urls() {
+        for path in [
+            "cachalot.db",
+            "./a:b/c.db",
+            "C:\\data\\x.db",
+            "c:/x.db",
+            "a:b",
+            "/x/redis:/y",
+            "",
+        ] {
+            assert_eq!(StoreUrl::recognize(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn urls_are_recognized_in_any_spelling() {
+        for url in [
+            "postgres://host/x",
+            "PostgreSQL://host/x",
+            "postgres:host",
+            "redis:host",
+            "duckdb:file.db",
+            "unix:/run/redis.sock",
+            "http://host/x",
+            "mysql://host/x",
+            "file:///x.db",
+            "sqlite://x.db",
+        ] {
+            assert!(StoreUrl::recognize(url).is_some(), "{url}");
+        }
+    }
+
+    #[test]
+    fn stores_that_are_not_built_are_known_by_name() {
+        let error = |url| StoreUrl::recognize(url).unwrap().open(None).err();
+        assert_eq!(
+            error("rediss://host"),
+            Some(StoreUrlError::NotBuilt("redis"))
+        );
+        assert_eq!(
+            error("s3://bucket/x.db"),
+            Some(StoreUrlError::NotBuilt("blob-sqlite"))
+        );
+        assert_eq!(
+            error("mysql://host"),
+            Some(StoreUrlError::UnknownScheme("mysql".into()))
+        );
+        assert!(matches!(
+            error("postgres://host:no/x"),
+            Some(StoreUrlError::Invalid(_))
+        ));
+    }
+
+    #[test]
+    fn passwords_are_seen_and_not_shown() {
+        for (url, has_password) in [
+            ("postgres://me:hunter2@host/x", true),
+            ("postgres://me:hunter2@[::1]:5432/x?sslmode=require", true),
+            ("postgres://host/x?user=me&password=hunter2", true),
+            ("postgres://me:hunter2@host:no/x", true),
+            ("postgres://me@host:5432/x", false),
+            ("postgres://host:5432/x@y", false),
+        ] {
+            let url = StoreUrl::recognize(url).unwrap();
+            assert_eq!(url.has_password(), has_password, "{url:?}");
+            let shown = format!("{url:?} {} {:?}", url.location(), url.open(None).err());
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+    }
+}

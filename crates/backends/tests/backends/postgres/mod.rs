@@ -1,4 +1,0 @@
-//! Tests against a Postgres server that the test process starts.
-
-mod conforming;
-mod server;

@@ -1,0 +1,160 @@
+//! Stores that a URL names.
+
+use std::time::Instant;
+
+use cachalot_backends::testing::{PASSWORD, PostgresServer};
+
+use crate::support::{CommandOutput, Home};
+
+/// An agent whose step depends on nothing but its text.
+const STRINGIFY: &str = r#"
+name: shared
+nodes:
+  - name: work
+    uses: cache.wrap
+    with:
+      action: json.stringify
+      args: {data: "{{ state.text }}"}
+    output: answer
+"#;
+
+/// Runs the agent with a store.
+fn run(home: &Home, database: &str, text: &str) -> CommandOutput {
+    home.write("agent.yaml", STRINGIFY);
+    let input = format!("text={text}");
+    let mut command = home.command(&["run", "agent.yaml", "-i", &input]);
+    command
+        .env("CACHALOT_DB", database)
+        .output()
+        .unwrap()
+        .into()
+}
+
+#[test]
+fn url_is_never_a_file_name() {
+    let home = Home::new();
+    home.write("agent.yaml", STRINGIFY);
+    let before = home.files().len();
+    for (url, code) in [
+        ("redis://127.0.0.1/", "backend-not-built"),
+        ("unix:/run/redis.sock", "backend-not-built"),
+        ("firestore://project/collection", "backend-not-built"),
+        ("mysql://127.0.0.1/x", "unknown-backend"),
+        ("file:///tmp/x.db", "unknown-backend"),
+        ("postgres://host:port/x", "bad-value"),
+    ] {
+        let given = home.run(&["run", "agent.yaml", "-i", "text=x", "--db", url]);
+        let given = given.fails(2);
+        assert!(
+            given.stderr.contains(code) && given.stderr.contains("--db"),
+            "{given}"
+        );
+        let set = run(&home, url, "x").fails(2);
+        assert!(
+            set.stderr.contains(code) && set.stderr.contains("CACHALOT_DB"),
+            "{set}"
+        );
+    }
+    assert_eq!(home.files().len(), before);
+}
+
+#[test]
+fn backend_and_place_in_the_agent_file_have_to_agree() {
+    let home = Home::new();
+    for (settings, message) in [
+        ("{backend: postgres}", "without the URL"),
+        ("{backend: postgres, path: x.db}", "without the URL"),
+        (
+            "{backend: sqlite, path: 'postgres://127.0.0.1/x'}",
+            "with the URL of a server",
+        ),
+        (
+            "{path: 'redis://127.0.0.1/x'}",
+            "`redis` is not part of this build",
+        ),
+        (
+            "{path: x.db, url: 'postgres://127.0.0.1/x'}",
+            "second place",
+        ),
+    ] {
+        home.write(
+            "agent.yaml",
+            format!("{STRINGIFY}settings: {{ltm: {settings}}}\n"),
+        );
+        let refused = home.run(&["run", "agent.yaml", "-i", "text=x"]).fails(2);
+        assert!(refused.stderr.contains(message), "{settings}: {refused}");
+    }
+}
+
+#[test]
+fn password_in_an_argument_is_refused_and_not_shown() {
+    let home = Home::new();
+    for url in [
+        "postgres://me:hunter2@127.0.0.1/x",
+        "postgres://127.0.0.1/x?user=me&password=hunter2",
+    ] {
+        let refused = home.run(&["cache", "stats", "--db", url]).fails(2);
+        assert!(refused.stderr.contains("CACHALOT_DB"), "{refused}");
+        assert!(!refused.to_string().contains("hunter2"), "{refused}");
+    }
+}
+
+#[test]
+fn machines_share_a_postgres_store() {
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    let (here, there) = (Home::new(), Home::new());
+    let missed = run(&here, &url, "x").ok();
+    assert_eq!(missed.json()["answer"]["_cache_hit"], false);
+    assert_eq!(missed.json()["answer"]["_cache_stored"], true, "{missed}");
+    let hit = run(&there, &url, "x").ok();
+    assert_eq!(hit.json()["answer"]["_cache_hit"], true, "{hit}");
+    assert!(!here.database().exists() && !there.database().exists());
+
+    // Chosen by the agent file.
+    for settings in [
+        "{backend: postgres, ltm_url: '${STORE}'}",
+        "{url: '${STORE}'}",
+    ] {
+        let home = Home::new();
+        home.write(
+            "agent.yaml",
+            format!("{STRINGIFY}settings: {{ltm: {settings}}}\n"),
+        );
+        let mut command = home.command(&["run", "agent.yaml", "-i", "text=x"]);
+        let ran: CommandOutput = command.env("STORE", &url).output().unwrap().into();
+        assert_eq!(ran.ok().json()["answer"]["_cache_hit"], true, "{settings}");
+    }
+
+    // Commands that look into the store; the password from the environment.
+    let (user, host) = url.split_once(&format!(":{PASSWORD}")).unwrap();
+    let bare = format!("{user}{host}");
+    let with_password = |arguments: &[&str]| -> CommandOutput {
+        let mut command = there.command(arguments);
+        command.env("PGPASSWORD", PASSWORD).output().unwrap().into()
+    };
+    let stats = with_password(&["cache", "stats", "--json", "--db", &bare]).ok();
+    assert_eq!(stats.json()["entries"], 1, "{stats}");
+    assert!(!stats.to_string().contains(PASSWORD));
+    with_password(&["cache", "invalidate", "--all", "--db", &bare]);
+    let wrong = there.run(&["cache", "ls", "--db", &bare]).fails(1);
+    assert!(wrong.stderr.contains("password"), "{wrong}");
+}
+
+#[test]
+fn unreachable_server_costs_a_warning_and_not_the_run() {
+    let home = Home::new();
+    let began = Instant::now();
+    let ran = run(&home, "postgres://me:hunter2@127.0.0.1:1/x", "x").ok();
+    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    let answer = &ran.json()["answer"];
+    assert_eq!(
+        (&answer["_cache_hit"], &answer["_cache_stored"]),
+        (&false.into(), &false.into())
+    );
+    assert_eq!(ran.stderr.matches("warning:").count(), 1, "{ran}");
+    assert!(!ran.to_string().contains("hunter2"), "{ran}");
+    assert!(!home.database().exists());
+}
