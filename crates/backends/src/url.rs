@@ -38,6 +38,20 @@ pub enum StoreUrlError {
     Invalid(String),
 }
 
+impl fmt::Display for StoreUrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotBuilt(backend) => {
+                write!(f, "the store backend `{backend}` is not part of this build")
+            }
+            Self::UnknownScheme(scheme) => {
+                write!(f, "there is no store for URLs that begin with `{scheme}:`")
+            }
+            Self::Invalid(message) => f.write_str(message),
+        }
+    }
+}
+
 impl StoreUrl {
     /// Recognizes a URL; `None` for anything else, such as the path of a file. A text with `://`, or with the
     /// scheme of a store in front of a colon, is a URL.

@@ -23,6 +23,9 @@ pub(crate) struct Home {
     pub(crate) database: PathBuf,
     /// The store on a server.
     pub(crate) url: Option<StoreUrl>,
+    /// True if the user chose the server, who may then get the password of `PGPASSWORD`. An agent file may be
+    /// somebody else's, and name a server that asks for the password in clear text.
+    pub(crate) is_users_choice: bool,
     /// Database of the ledger.
     pub(crate) ledger: PathBuf,
     /// Key for the digests of secrets.
@@ -64,6 +67,7 @@ impl Home {
             history: companion_path(&database, ".history"),
             database,
             url,
+            is_users_choice: origin != "settings.ltm",
         })
     }
 
@@ -96,23 +100,24 @@ fn check_url(url: StoreUrl, origin: &str) -> Result<StoreUrl> {
             .help("set the URL in CACHALOT_DB, or leave the password out of it and set PGPASSWORD"),
         ));
     }
-    let problem = match url.open(None) {
-        Ok(_) => return Ok(url),
-        Err(StoreUrlError::NotBuilt(backend)) => Problem::new(
-            "backend-not-built",
-            format!("{origin}: the store backend `{backend}` is not part of this build"),
-        )
-        .help("this build has: files of SQLite (a path), postgres://"),
-        Err(StoreUrlError::UnknownScheme(scheme)) => Problem::new(
-            "unknown-backend",
-            format!("{origin}: there is no store for URLs that begin with `{scheme}:`"),
-        )
-        .help("a SQLite file is named by its path; a server by postgres://USER@HOST/DATABASE"),
-        Err(StoreUrlError::Invalid(message)) => {
-            Problem::new("bad-value", format!("{origin}: {message}"))
-                .help("for example postgres://USER@HOST:5432/DATABASE?sslmode=require")
-        }
+    let Err(error) = url.open(None) else {
+        return Ok(url);
     };
+    let (code, help) = match error {
+        StoreUrlError::NotBuilt(_) => (
+            "backend-not-built",
+            "this build has: files of SQLite (a path), postgres://",
+        ),
+        StoreUrlError::UnknownScheme(_) => (
+            "unknown-backend",
+            "a SQLite file is named by its path; a server by postgres://USER@HOST/DATABASE",
+        ),
+        StoreUrlError::Invalid(_) => (
+            "bad-value",
+            "for example postgres://USER@HOST:5432/DATABASE?sslmode=require",
+        ),
+    };
+    let problem = Problem::new(code, format!("{origin}: {error}")).help(help);
     Err(CommandError::usage(problem))
 }
 

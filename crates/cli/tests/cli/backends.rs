@@ -138,7 +138,17 @@ fn machines_share_a_postgres_store() {
     let stats = with_password(&["cache", "stats", "--json", "--db", &bare]).ok();
     assert_eq!(stats.json()["entries"], 1, "{stats}");
     assert!(!stats.to_string().contains(PASSWORD));
-    with_password(&["cache", "invalidate", "--all", "--db", &bare]);
+    // A server that an agent file names does not get it.
+    there.write(
+        "agent.yaml",
+        format!("{STRINGIFY}settings: {{ltm: {{url: '{bare}'}}}}\n"),
+    );
+    let ran = with_password(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    assert_eq!(ran.json()["answer"]["_cache_stored"], false, "{ran}");
+    assert!(ran.stderr.contains("password"), "{ran}");
+    with_password(&["cache", "rm", "--all", "--db", &bare]).ok();
+    let missed = run(&here, &url, "x").ok();
+    assert_eq!(missed.json()["answer"]["_cache_hit"], false, "{missed}");
     let wrong = there.run(&["cache", "ls", "--db", &bare]).fails(1);
     assert!(wrong.stderr.contains("password"), "{wrong}");
 }
