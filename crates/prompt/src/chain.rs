@@ -60,6 +60,8 @@ pub struct Node {
     pub depth: u32,
     /// The total bytes of the pieces up to the end of this one, without separators.
     pub total: u64,
+    /// The number of messages up to this piece.
+    messages: u32,
     /// The candidate places for markers up to this piece.
     pub(crate) marker_positions: MarkerPositions,
     /// A comma and the bytes, in one buffer: halves the number of segments.
@@ -171,6 +173,8 @@ impl Prompt {
             .as_ref()
             .map_or_else(MarkerPositions::default, |node| node.marker_positions);
         let marker_positions = before.with(level, here, source.as_deref());
+        let is_message = level == Level::Message && source.is_some();
+        let messages = self.messages_count() + u32::from(is_message);
         Self {
             tip: Some(Arc::new(Node {
                 level,
@@ -180,6 +184,7 @@ impl Prompt {
                 id: NodeId::new(self.tip(), level, bytes),
                 depth,
                 total,
+                messages,
                 marker_positions,
                 with_comma,
                 record: OnceLock::new(),
@@ -234,11 +239,8 @@ impl Prompt {
     }
 
     /// The number of messages that the prompt was rendered from.
-    pub(crate) fn messages_count(&self) -> u64 {
-        self.backwards()
-            .take_while(|node| node.level == Level::Message)
-            .filter(|node| node.source.is_some())
-            .count() as u64
+    pub(crate) fn messages_count(&self) -> u32 {
+        self.tip.as_ref().map_or(0, |node| node.messages)
     }
 
     /// The number of pieces.

@@ -13,12 +13,12 @@ pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Digest, D:
         .map_err(de::Error::custom)
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Hex(#[serde(with = "crate::hex_digest")] Digest);
+
 /// The same, for an optional digest.
 pub(crate) mod optional {
-    use super::{Deserializer, Digest, Serializer};
-
-    #[derive(serde::Serialize, serde::Deserialize)]
-    struct Hex(#[serde(with = "super")] Digest);
+    use super::{Deserializer, Digest, Hex, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(
         digest: &Option<Digest>,
@@ -32,5 +32,19 @@ pub(crate) mod optional {
     ) -> Result<Option<Digest>, D::Error> {
         let hex: Option<Hex> = serde::Deserialize::deserialize(from)?;
         Ok(hex.map(|hex| hex.0))
+    }
+}
+
+/// The same, for a list of digests.
+pub(crate) mod list {
+    use super::{Deserializer, Digest, Hex, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(digests: &[Digest], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(digests.iter().copied().map(Hex))
+    }
+
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<Digest>, D::Error> {
+        let hex: Vec<Hex> = serde::Deserialize::deserialize(from)?;
+        Ok(hex.into_iter().map(|hex| hex.0).collect())
     }
 }

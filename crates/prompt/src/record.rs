@@ -192,8 +192,19 @@ pub(crate) struct SessionRecord {
     /// The id of the whole prompt.
     #[serde(with = "hex_digest::optional", default)]
     pub(crate) prompt: Option<Digest>,
-    /// The number of the pin that holds the tip.
+    /// The last pieces of earlier prompts, which may have to be erased.
+    #[serde(
+        with = "hex_digest::list",
+        default,
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub(crate) replaced: Vec<Digest>,
+    /// The number of the pin that holds the tip; 0 in records of this version, which need none.
+    #[serde(default, skip_serializing)]
     pub(crate) pin: u64,
+    /// Differs from that of an earlier session with the same name, whose records may otherwise be equal.
+    #[serde(default)]
+    pub(crate) instance: u64,
     pub(crate) pieces: u64,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,

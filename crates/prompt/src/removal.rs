@@ -1,13 +1,16 @@
 //! Removal: erases pieces that no session needs, see [`crate::store`].
 
-use cachalot_store::{Label, LabelMatch, Lease, PageRequest, Pages, Record, RecordFilter};
+use cachalot_core::Digest;
+use cachalot_store::{Label, LabelMatch, PageRequest, Pages, Record, RecordFilter};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::record::SessionRecord;
 use crate::store::{
-    DOOMED, ID, LEASE_DURATION, OPERATION_TIMEOUT, PARENT, PIECE, PIECES, PIN, SESSIONS,
-    SessionStore, label, pin_key,
+    DOOMED, ID, OPERATION_TIMEOUT, PARENT, PIECE, PIECES, SESSIONS, SessionStore, TIP, label,
 };
+
+/// The beginning of the keys of pins, which earlier versions stored.
+const PIN: &str = "pin/";
 
 /// The erased pieces that no session needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,18 +32,34 @@ impl std::ops::AddAssign for SweepReport {
 pub(crate) struct Removal<'a>(pub(crate) &'a SessionStore);
 
 impl Removal<'_> {
-    /// Erases the void pins of a session, and the pieces that only they held.
-    pub(crate) async fn clear(&self, id: &str) -> Result<SweepReport, Error> {
-        if self.0.pins(id, PageRequest::keys(1)).await?.is_empty() {
+    /// Erases the pieces up to the last one of a prompt that a session does not have any more.
+    pub(crate) async fn erase_prompt(&self, id: &str, tip: Digest) -> Result<SweepReport, Error> {
+        self.collect(id, tip.to_hex(), &[]).await
+    }
+
+    /// Erases the pins of a session that its record does not name, and the pieces that only they referred to.
+    pub(crate) async fn erase_pins(&self, id: &str) -> Result<SweepReport, Error> {
+        let prefix = format!("{PIN}{id}/");
+        let filter = RecordFilter {
+            prefix: &prefix,
+            ..RecordFilter::default()
+        };
+        let page = PageRequest::first(u32::MAX);
+        let pins = self.0.backend.find(PIECES, &filter, page);
+        let mut pins = self.0.ask(id, "removing", pins).await?.records;
+        if pins.is_empty() {
             return Ok(SweepReport::default());
         }
-        let lease = self.0.reserve(id).await?;
-        let void = self.void_pins(id, &lease).await;
-        self.0.release(lease).await?;
-        let void = void?;
-        let keys: Vec<&str> = void.iter().map(|pin| pin.key.as_str()).collect();
+        if let Some(record) = self.0.head(id).await? {
+            match SessionRecord::decode(&record.value) {
+                Ok(saved) => pins.retain(|pin| pin.key != format!("{prefix}{:020}", saved.pin)),
+                // The pin that the session needs is unknown.
+                Err(_) => return Ok(SweepReport::default()),
+            }
+        }
+        let keys: Vec<&str> = pins.iter().map(|pin| pin.key.as_str()).collect();
         let mut swept = SweepReport::default();
-        for pin in &void {
+        for pin in &pins {
             if let Some(target) = label(pin, PARENT) {
                 swept += self.collect(id, target.to_owned(), &keys).await?;
             }
@@ -49,27 +68,7 @@ impl Removal<'_> {
         Ok(swept)
     }
 
-    /// The void pins; requires the session's lease.
-    async fn void_pins(&self, id: &str, lease: &Lease) -> Result<Vec<Record>, Error> {
-        let kept = match self.0.head(id).await? {
-            None => None,
-            Some(record) => match SessionRecord::decode(&record.value) {
-                Ok(saved) => Some(pin_key(id, saved.pin)),
-                // The pin that the session needs is unknown.
-                Err(_) => return Ok(Vec::new()),
-            },
-        };
-        let mut pins = self.0.pins(id, PageRequest::first(u32::MAX)).await?;
-        let renewed = self.0.backend.renew(lease, LEASE_DURATION);
-        if !self.0.ask(id, "writing", renewed).await? {
-            return Ok(Vec::new());
-        }
-        pins.retain(|pin| Some(&pin.key) != kept.as_ref());
-        Ok(pins)
-    }
-
-    /// Erases a piece if it is not needed, then the previous one, and so on. Pins in `void` do not count
-    /// as a need.
+    /// Erases a piece if it is not needed, then the previous one, and so on. The pins in `void` do not need it.
     async fn collect(&self, id: &str, target: String, void: &[&str]) -> Result<SweepReport, Error> {
         let mut swept = SweepReport::default();
         let mut removal: Option<String> = None;
@@ -113,21 +112,27 @@ impl Removal<'_> {
         Ok(swept)
     }
 
-    /// True if a piece or a pin refers to this piece.
+    /// True if a session, a piece, or a pin that is not in `void` refers to this piece.
     async fn needed(&self, id: &str, target: &str, void: &[&str]) -> Result<bool, Error> {
-        let named = [LabelMatch::Is {
-            name: PARENT,
-            value: target,
-        }];
-        let filter = RecordFilter {
-            labels: &named,
-            ..RecordFilter::default()
-        };
         let limit = u32::try_from(void.len()).unwrap_or(u32::MAX);
-        let page = PageRequest::keys(limit.saturating_add(1));
-        let found = self.0.backend.find(PIECES, &filter, page);
-        let found = self.0.ask(id, "removing", found).await?.records;
-        Ok(found.iter().any(|by| !void.contains(&by.key.as_str())))
+        // In this order: see `crate::store`.
+        for (space, name, limit) in [(SESSIONS, TIP, 0), (PIECES, PARENT, limit)] {
+            let labels = [LabelMatch::Is {
+                name,
+                value: target,
+            }];
+            let filter = RecordFilter {
+                labels: &labels,
+                ..RecordFilter::default()
+            };
+            let page = PageRequest::keys(limit.saturating_add(1));
+            let found = self.0.backend.find(space, &filter, page);
+            let found = self.0.ask(id, "removing", found).await?.records;
+            if found.iter().any(|by| !void.contains(&by.key.as_str())) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Erases the record with this key if it has these labels; returns true if it did. No key in
@@ -148,8 +153,8 @@ impl Removal<'_> {
         Ok(!erased.records.is_empty())
     }
 
-    /// Erases the session's own record, which also invalidates the lease of a current writer.
-    pub(crate) async fn erase_head(&self, id: &str) -> Result<bool, Error> {
+    /// Erases the session's own record, and returns it.
+    pub(crate) async fn erase_head(&self, id: &str) -> Result<Option<Record>, Error> {
         let exactly = [LabelMatch::Is {
             name: ID,
             value: id,
@@ -159,28 +164,35 @@ impl Removal<'_> {
             labels: &exactly,
             ..RecordFilter::default()
         };
-        let erased = self
-            .0
-            .backend
-            .erase(SESSIONS, &filter, PageRequest::keys(1));
-        let erased = self.0.ask(id, "removing", erased).await?;
-        Ok(!erased.records.is_empty())
+        let page = PageRequest::first(1);
+        let erased = self.0.backend.erase(SESSIONS, &filter, page);
+        let mut erased = self.0.ask(id, "removing", erased).await?;
+        Ok(erased.records.pop())
     }
 
-    /// Clears all sessions, and erases all pieces that are not needed. The cost is proportional to the
-    /// number of pieces.
+    /// Erases the session with this name, and every piece that no other session needs; returns true if it existed.
+    pub(crate) async fn remove(&self, id: &str) -> Result<bool, Error> {
+        let removed = self.erase_head(id).await?;
+        let saved = removed.as_ref().map(|it| SessionRecord::decode(&it.value));
+        if let Some(Ok(saved)) = saved {
+            for tip in saved.replaced.into_iter().chain(saved.tip) {
+                self.erase_prompt(id, tip).await?;
+            }
+        } else if let Some(tip) = removed.as_ref().and_then(|record| label(record, TIP)) {
+            self.collect(id, tip.to_owned(), &[]).await?;
+        }
+        self.erase_pins(id).await?;
+        Ok(removed.is_some())
+    }
+
+    /// Erases all pins and pieces that are not needed. The cost is proportional to the number of pieces.
     pub(crate) async fn sweep(&self) -> Result<SweepReport, Error> {
         let mut swept = SweepReport::default();
         let pins = self.keys(PIN).await?;
         let mut ids: Vec<&str> = pins.iter().filter_map(|key| id_of_pin(key)).collect();
         ids.dedup();
         for id in ids {
-            match self.clear(id).await {
-                Ok(cleared) => swept += cleared,
-                // The current writer clears it.
-                Err(error) if error.kind == ErrorKind::Busy => {}
-                Err(error) => return Err(error),
-            }
+            swept += self.erase_pins(id).await?;
         }
         for key in self.keys(PIECE).await? {
             if let Some(target) = key.strip_prefix(PIECE) {

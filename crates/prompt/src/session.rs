@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cachalot_core::Millis;
+use cachalot_core::{Digest, Millis};
 use cachalot_model::Message;
 use cachalot_model::wire::{Rendered, Wire};
 use cachalot_store::PutAllResult;
@@ -17,7 +17,7 @@ use crate::head::{SessionHead, SessionTotals};
 use crate::namespace::Namespace;
 use crate::record::{EncodedPiece, SessionRecord};
 use crate::removal::Removal;
-use crate::store::{LeaseWait, SessionStore};
+use crate::store::{SessionStore, WriterWait};
 use crate::tail::Tail;
 
 /// A conversation, saved in a store as the bytes that are sent.
@@ -53,20 +53,13 @@ pub struct Session {
     /// Records that may be in the store instead: the outcome of their writes is unknown.
     pub(crate) attempted: Vec<Bytes>,
     pub(crate) saves: u64,
-    /// The number of the pin that holds the saved prompt; 0 if the prompt is empty.
-    pub(crate) pin: u64,
-    pub(crate) pending_cleanup: PendingCleanup,
+    /// The last pieces of prompts that were replaced, until they are erased.
+    pub(crate) replaced: Vec<Digest>,
+    /// True until the pins that an earlier version stored are erased.
+    pub(crate) has_pins: bool,
+    pub(crate) instance: u64,
     pub(crate) holds_secrets: bool,
     pub(crate) store: Arc<SessionStore>,
-}
-
-/// Void pins, and the pieces that only they hold: the prompt was replaced, the outcome of a change is
-/// unknown, or an earlier version or a crash left them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PendingCleanup {
-    Unknown,
-    Yes,
-    No,
 }
 
 /// The provider and model that a conversation continues with.
@@ -300,31 +293,30 @@ impl Session {
         if change == Change::Extend && !is_extension {
             return Err(self.not_an_extension());
         }
-        let fresh = match is_unsure {
-            true => self.encoded(prompt.beyond(&Prompt::default()).0)?,
-            false => self.encoded(own)?,
+        let own = match is_unsure {
+            true => prompt.beyond(&Prompt::default()).0,
+            // The last piece was not the last one before, or only a pin refers to it.
+            false if own.is_empty() && (!is_extension || self.has_pins) => {
+                prompt.last().into_iter().collect()
+            }
+            false => own,
         };
-        let replaces = is_unsure || !is_extension;
-        let store = Arc::clone(&self.store);
+        let fresh = self.encoded(own)?;
         if is_unsure {
             self.check().await?;
         }
-        if replaces {
-            self.pending_cleanup = PendingCleanup::Yes;
-        } else if self.pending_cleanup == PendingCleanup::Unknown {
-            self.pending_cleanup = match store.has_other_pins(&self.id, self.pin).await? {
-                true => PendingCleanup::Yes,
-                false => PendingCleanup::No,
-            };
+        if is_unsure || !is_extension {
+            let before = self.record.iter().chain(&self.attempted);
+            for tip in before.filter_map(|record| SessionRecord::decode(record).ok()?.tip) {
+                if !self.replaced.contains(&tip) {
+                    self.replaced.push(tip);
+                }
+            }
         }
-        let pin = match (prompt.is_empty(), self.pin) {
-            (true, _) => 0,
-            (false, pin) if pin != 0 && !replaces => pin,
-            (false, _) => store.new_pin(&self.id).await?,
-        };
-        let saved = self.saved(&prompt, head, pin, &fresh);
+        let saved = self.saved(&prompt, head, &fresh);
         let record = saved.encode().map_err(|error| self.unwritable(error))?;
-        let mut wait = LeaseWait::begin();
+        let store = Arc::clone(&self.store);
+        let mut wait = WriterWait::begin();
         loop {
             let expected = self.record.clone();
             // If this does not return, the outcome is unknown.
@@ -343,7 +335,6 @@ impl Session {
         }
         self.attempted.clear();
         self.record = Some(record);
-        self.pin = pin;
         self.saves = saved.saves;
         self.saved_at = saved.saved;
         self.holds_secrets = saved.holds_secrets;
@@ -354,12 +345,17 @@ impl Session {
         Ok(())
     }
 
-    /// Erases void data after a change was saved. A failure is ignored: the next change tries again.
+    /// Erases what the session does not have any more. After a failure, the next change tries again.
     async fn clean_up(&mut self) {
-        if self.pending_cleanup == PendingCleanup::Yes
-            && Removal(&self.store).clear(&self.id).await.is_ok()
-        {
-            self.pending_cleanup = PendingCleanup::No;
+        let store = Arc::clone(&self.store);
+        if self.has_pins && Removal(&store).erase_pins(&self.id).await.is_ok() {
+            self.has_pins = false;
+        }
+        while let Some(tip) = self.replaced.last() {
+            if Removal(&store).erase_prompt(&self.id, *tip).await.is_err() {
+                break;
+            }
+            self.replaced.pop();
         }
     }
 
@@ -392,7 +388,6 @@ impl Session {
         &self,
         prompt: &Prompt,
         mut head: SessionHead,
-        pin: u64,
         fresh: &[EncodedPiece],
     ) -> SessionRecord {
         let secret_set = &self.store.secret_set;
@@ -404,9 +399,11 @@ impl Session {
             head,
             tip: prompt.record(),
             prompt: prompt.tip().map(|id| id.0),
-            pin,
+            replaced: self.replaced.clone(),
+            pin: 0,
+            instance: self.instance,
             pieces: prompt.len() as u64,
-            messages: prompt.messages_count(),
+            messages: prompt.messages_count().into(),
             bytes: prompt.bytes(),
             totals: self.totals,
             namespace: self.namespace.clone(),

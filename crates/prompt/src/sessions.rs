@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::head::{SessionHead, SessionTotals, check_name};
 use crate::record::{SessionRecord, StoredPiece, restore};
 use crate::removal::{Removal, SweepReport};
-use crate::session::{Change, PendingCleanup, Session};
+use crate::session::{Change, Session};
 use crate::store::{OPERATION_TIMEOUT, SESSIONS, SessionStore};
 use crate::tree::{PrefixTree, PrefixTreeBuilder};
 
@@ -125,8 +125,10 @@ impl Sessions {
             record: None,
             attempted: Vec::new(),
             saves: 0,
-            pin: 0,
-            pending_cleanup: PendingCleanup::Unknown,
+            replaced: Vec::new(),
+            has_pins: false,
+            // Without randomness, the times of creation have to differ.
+            instance: getrandom::u64().unwrap_or_default(),
             holds_secrets: false,
             store: Arc::clone(&self.store),
         };
@@ -204,8 +206,12 @@ impl Sessions {
             record: Some(record.value),
             attempted: Vec::new(),
             saves: saved.saves,
-            pin: saved.pin,
-            pending_cleanup: PendingCleanup::Unknown,
+            replaced: saved.replaced,
+            has_pins: saved.pin != 0,
+            instance: match saved.pin {
+                0 => saved.instance,
+                pin => pin,
+            },
             holds_secrets: saved.holds_secrets,
             store: Arc::clone(&self.store),
         }
@@ -470,9 +476,7 @@ impl Sessions {
         if check_name(id).is_err() {
             return Ok(false);
         }
-        let removed = Removal(&self.store).erase_head(id).await?;
-        Removal(&self.store).clear(id).await?;
-        Ok(removed)
+        Removal(&self.store).remove(id).await
     }
 
     /// Erases data left behind by crashed processes: pieces that no session needs. The cost is

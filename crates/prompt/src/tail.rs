@@ -3,6 +3,7 @@
 use cachalot_model::{Block, Message, Role};
 
 use crate::chain::Prompt;
+use crate::level::Level;
 
 /// The end of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,15 +21,21 @@ impl Tail {
     /// Returns the end of a prompt.
     #[must_use]
     pub fn from_prompt(prompt: &Prompt) -> Self {
-        let messages = prompt.messages();
-        let answer = messages
-            .iter()
-            .rposition(|message| message.role == Role::Assistant);
-        let behind = &messages[answer.map_or(0, |at| at + 1)..];
+        let mut behind = Vec::new();
+        let answer = prompt
+            .backwards()
+            .take_while(|node| node.level == Level::Message)
+            .filter_map(|node| node.source.as_deref())
+            .find(|message| {
+                let is_answer = message.role == Role::Assistant;
+                if !is_answer {
+                    behind.push(*message);
+                }
+                is_answer
+            });
         let open: Vec<String> = answer
-            .and_then(|at| messages.get(at))
             .into_iter()
-            .flat_map(|message| message.tool_uses())
+            .flat_map(Message::tool_uses)
             .map(|call| &call.id)
             .filter(|id| !behind.iter().any(|message| answers(message, id)))
             .cloned()

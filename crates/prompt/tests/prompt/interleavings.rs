@@ -12,9 +12,11 @@ use cachalot_core::{ManualClock, SecretSet};
 use cachalot_model::Message;
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_prompt::{ErrorKind, Prompt, Session, Sessions};
-use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
+use cachalot_store::intercepted::{Interceptor, StoreOperation};
+use cachalot_store::{Store, StoreReply};
 use proptest::prelude::*;
+use tokio::sync::Semaphore;
 
 use crate::slow_store::{CallBehavior, SlowStore};
 use crate::{frozen, head, model, run, said, try_say};
@@ -65,11 +67,9 @@ async fn interleave(
 /// its removal has begun.
 type Confirmed = Arc<Mutex<BTreeMap<String, Option<Prompt>>>>;
 
-fn confirm(confirmed: &Confirmed, session: &Session) {
-    let prompt = Some(session.prompt.clone());
-    let mut confirmed = confirmed.lock().unwrap();
-    let known = confirmed.entry(session.head.id.clone()).or_default();
-    *known = prompt;
+fn confirm(confirmed: &Confirmed, session: &Session, prompt: Prompt) {
+    let id = session.head.id.clone();
+    confirmed.lock().unwrap().insert(id, Some(prompt));
 }
 
 /// All tasks use the same few messages, so that equal pieces are written and removed concurrently.
@@ -90,14 +90,26 @@ async fn life(
     let Ok(mut session) = sessions.create_from(head(&id), prompt).await else {
         return;
     };
-    confirm(&confirmed, &session);
+    confirm(&confirmed, &session, session.prompt.clone());
     for _ in 0..with {
-        // Whoever opens it anew leaves the pin of the one before.
         if choices.below(3) == 0 {
             session = sessions.open(&id).await.unwrap().unwrap();
         }
-        match try_say(&mut session, Message::user(TEXTS[choices.below(2)])).await {
-            Ok(()) => confirm(&confirmed, &session),
+        let messages = session.prompt.messages().len();
+        let changed = match choices.below(6) {
+            0 if messages > 0 => {
+                confirm(&confirmed, &session, session.prompt.without_last(1));
+                session.retract(1, serde_json::Map::new()).await
+            }
+            1 => {
+                confirm(&confirmed, &session, session.prompt.frozen());
+                session.restart(serde_json::Map::new()).await
+            }
+            2 => session.save().await,
+            _ => try_say(&mut session, Message::user(TEXTS[choices.below(2)])).await,
+        };
+        match changed {
+            Ok(()) => confirm(&confirmed, &session, session.prompt.clone()),
             Err(error) => assert!(
                 matches!(error.kind, ErrorKind::Busy | ErrorKind::Removed),
                 "{error}"
@@ -132,7 +144,7 @@ fn story(seed: u64, mortality: usize) {
                 said(&prompt, &Messages, Message::user(*text))
             });
             let session = plain.create_from(head(id), prompt).await.unwrap();
-            confirm(&confirmed, &session);
+            confirm(&confirmed, &session, session.prompt.clone());
         }
         let mut tasks: Vec<Task> = Vec::new();
         for id in ["old-1", "old-2"] {
@@ -142,7 +154,7 @@ fn story(seed: u64, mortality: usize) {
         for number in 0..3 {
             let (sessions, confirmed) = (sessions.clone(), Arc::clone(&confirmed));
             let own = Choices(seed.wrapping_mul(31).wrapping_add(number) | 1);
-            let with = choices.below(3);
+            let with = choices.below(5);
             tasks.push(Box::pin(life(
                 sessions,
                 confirmed,
@@ -151,7 +163,7 @@ fn story(seed: u64, mortality: usize) {
                 with,
             )));
         }
-        if choices.below(3) == 0 {
+        for _ in 0..choices.below(3) {
             let sessions = sessions.clone();
             tasks.push(Box::pin(async move {
                 sessions.sweep().await.unwrap();
@@ -217,4 +229,82 @@ proptest! {
     fn concurrent_sessions_lose_no_piece_despite_crashes(seed in any::<u64>()) {
         story(seed, 60);
     }
+}
+
+/// A store whose calls wait until they are permitted.
+struct SteppedStore {
+    inner: Arc<dyn Store>,
+    permits: Semaphore,
+}
+
+impl Interceptor for SteppedStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn intercept<'a, T: Send + 'static>(
+        &'a self,
+        _: StoreOperation,
+        pass: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
+    ) -> StoreReply<'a, T> {
+        StoreReply::later(async move {
+            self.permits.acquire().await.unwrap().forget();
+            pass().settle().await
+        })
+    }
+}
+
+/// A removal queries twice if a piece is needed, each time with two queries. Between those, another session that
+/// has the piece makes it its last one.
+#[test]
+fn piece_that_becomes_the_last_one_between_two_queries_is_not_lost() {
+    run(async {
+        let (plain, inner) = crate::in_process();
+        let stepped = Arc::new(SteppedStore {
+            inner,
+            permits: Semaphore::new(0),
+        });
+        let clock = Arc::new(ManualClock::at(0));
+        let sessions = Sessions::new(stepped.clone(), clock, Arc::new(SecretSet::empty()));
+        let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
+        let created = plain.create_from(head("removed"), prompt.clone()).await;
+        drop(created.unwrap());
+        let kept = plain.create_from(head("kept"), prompt.clone()).await;
+        let mut kept = kept.unwrap();
+        crate::say(&mut kept, Message::user("b")).await;
+
+        let mut removing = std::pin::pin!(sessions.remove("removed"));
+        let mut removed = None;
+        for (calls, change) in [
+            // The session's record is erased, and sessions are queried.
+            (2, "retract"),
+            // Pieces are queried; the piece is read and marked, with a new number.
+            (4, "append"),
+            // Sessions are queried again.
+            (1, "retract"),
+            // Pieces are queried, and the piece is erased if it has the mark.
+            (100, ""),
+        ] {
+            stepped.permits.add_permits(calls);
+            poll_fn(|context| {
+                for _ in 0..calls {
+                    if removed.is_none()
+                        && let Poll::Ready(done) = removing.as_mut().poll(context)
+                    {
+                        removed = Some(done.unwrap());
+                    }
+                }
+                Poll::Ready(())
+            })
+            .await;
+            match change {
+                "retract" => kept.retract(1, serde_json::Map::new()).await.unwrap(),
+                "append" => crate::say(&mut kept, Message::user("c")).await,
+                _ => {}
+            }
+        }
+        assert_eq!(removed, Some(true));
+        let again = plain.open("kept").await.unwrap().unwrap();
+        assert_eq!(crate::ids(&again.prompt), crate::ids(&prompt));
+    });
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use cachalot_store::intercepted::{Interceptor, StoreOperation};
 use cachalot_store::{Error, ErrorKind, Store, StoreReply};
@@ -24,8 +23,6 @@ pub(crate) struct SlowStore {
     inner: Arc<dyn Store>,
     calls: AtomicU64,
     decide: Decide,
-    /// The duration of a call in milliseconds.
-    takes: u64,
     /// By what calls differ in how long they take; 0: they do not.
     pace: u64,
 }
@@ -39,14 +36,8 @@ impl SlowStore {
             inner,
             calls: AtomicU64::new(0),
             decide: Box::new(decide),
-            takes: 0,
             pace: 0,
         }
-    }
-
-    /// Every call takes so many milliseconds.
-    pub(crate) fn each_takes(self, takes: u64) -> Self {
-        Self { takes, ..self }
     }
 
     /// Calls take more or less time than others, those made at once as well.
@@ -79,9 +70,6 @@ impl Interceptor for SlowStore {
             let number = self.calls.fetch_add(1, Ordering::SeqCst);
             for _ in 0..self.turns(number) {
                 tokio::task::yield_now().await;
-            }
-            if self.takes > 0 {
-                tokio::time::sleep(Duration::from_millis(self.takes)).await;
             }
             let behavior = (self.decide)(number);
             let failure = || Error::new(ErrorKind::Unavailable, format!("call {number} fails"));

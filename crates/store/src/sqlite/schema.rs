@@ -15,7 +15,7 @@ const APPLICATION_ID: i32 = 0x4341_4348;
 
 /// The migrations from an empty file to the current layout; the database's `user_version` is the number of
 /// completed ones. New ones are only ever added at the end.
-const MIGRATIONS: [&str; 2] = [MIGRATION_1, MIGRATION_2];
+const MIGRATIONS: [&str; 3] = [MIGRATION_1, MIGRATION_2, MIGRATION_3];
 
 /// The tables are rowid tables with separate indexes: large values in a clustered table slow down every
 /// lookup. `records_newest` ends, like every index, in the rowid, which grows with every write.
@@ -72,6 +72,10 @@ CREATE VIRTUAL TABLE texts USING fts5(
 /// Changes no table. From this layout on, a lapsed reservation stays, and an erasure raises a counter that
 /// puts check: older versions do neither and must not write into the file.
 const MIGRATION_2: &str = "";
+
+/// Changes no table. From this layout on, a session's record refers to the last piece of its prompt by a label:
+/// older versions do not look there and would erase the piece.
+const MIGRATION_3: &str = "";
 
 /// Settings of every connection.
 const SETTINGS: &str = "

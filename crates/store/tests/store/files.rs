@@ -351,12 +351,12 @@ fn file_of_layout_1_is_migrated_and_can_shrink() {
     };
     assert_eq!((pragma("user_version"), pragma("auto_vacuum")), (1, 0));
     let memory = open(&path).unwrap();
-    assert_eq!((pragma("user_version"), pragma("auto_vacuum")), (2, 0));
+    assert_eq!((pragma("user_version"), pragma("auto_vacuum")), (3, 0));
     let found = run(memory.get("cache", "0042", &["counter"]).settle()).unwrap();
     assert_eq!(found.counters, [7]);
     assert_eq!(found.record.unwrap().value.len(), 100_000);
     assert_eq!(erase(&memory, "00"), 100);
     let size = closed_size(&path, memory);
     assert!(size < 200_000, "{size}");
-    assert_eq!((pragma("user_version"), pragma("auto_vacuum")), (2, 2));
+    assert_eq!((pragma("user_version"), pragma("auto_vacuum")), (3, 2));
 }
