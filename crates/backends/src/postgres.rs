@@ -1,8 +1,8 @@
 //! A store in a Postgres database, version 12 or later, shared by any number of machines.
 //!
-//! Every call is one statement that calls a function of the database (see `layout_1.sql`), except an erase,
-//! which is a transaction. Statements have no names, so that a pooler in front of the server may move them
-//! between its connections. The times are those of the server.
+//! Every call is one statement, most of which call a function of the database (see `functions.sql`). Statements have
+//! no names, so that a pooler in front of the server may move them between its connections. The times are those of the
+//! server.
 
 mod connections;
 mod failure;
@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use cachalot_store::implementation::{
     MAX_COUNTER, check_amend, check_names, check_page, check_put, check_put_all, deduplicate,
-    label_texts, matches_all, next_cursor, reaches_reservations,
+    label_texts, next_cursor, reaches_reservations,
 };
 use cachalot_store::{
     Error, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
     PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter,
-    RecordPage, ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, counter, space,
+    RecordPage, ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, space,
 };
 use tokio_postgres::types::{ToSql, Type};
 
@@ -82,16 +82,6 @@ impl PostgresStore {
             connections: Connections::new(server),
             shift,
         }
-    }
-
-    /// Connects, and creates or upgrades the tables.
-    ///
-    /// # Errors
-    /// [`TooNew`](cachalot_store::ErrorKind::TooNew) if a newer version of Cachalot wrote the tables;
-    /// [`Denied`](cachalot_store::ErrorKind::Denied) for a wrong password or missing permission;
-    /// [`Unavailable`](cachalot_store::ErrorKind::Unavailable) if the server cannot be reached.
-    pub async fn check(&self) -> Result<(), Error> {
-        self.connections.get(Work::Read).await.map(drop)
     }
 
     fn shift(&self) -> i64 {
@@ -349,10 +339,9 @@ impl PostgresStore {
         page: PageRequest<'_>,
     ) -> Result<RecordPage, Error> {
         check_page(filter, &page)?;
-        let statement = select::statement(space, filter, &page);
-        let rows = self
-            .rows(Work::Read, &statement.text, &statement.parameters())
-            .await?;
+        self.check_names([space])?;
+        let statement = select::records(space, filter, &page);
+        let rows = self.rows(Work::Read, &statement, &[]).await?;
         record_page(&rows, filter, &page)
     }
 
@@ -364,88 +353,21 @@ impl PostgresStore {
     ) -> Result<RecordPage, Error> {
         check_page(filter, &page)?;
         self.check_names([space])?;
-        let failure = |error| self.connections.failure(error);
-        let mut client = self.connections.exclusive().await?;
-        let transaction = client.transaction().await.map_err(failure)?;
-        if reaches_reservations(filter) {
-            // First of all, so that a put that checks this counter has ended, or waits for this erase.
-            let raised = transaction
-                .query_typed(
-                    "INSERT INTO cachalot_counters AS c VALUES ($1, $2, greatest(1, cachalot_now($3))) \
-                     ON CONFLICT (space, name) DO UPDATE SET value = greatest(c.value + 1, cachalot_now($3)) \
-                     RETURNING value",
-                    &[
-                        (&Bytea(space), Type::BYTEA),
-                        (&Bytea(counter::ERASED), Type::BYTEA),
-                        (&self.shift(), Type::INT8),
-                    ],
-                )
-                .await;
-            raised.map_err(failure)?;
-            self.revoke(&transaction, space, filter, &page).await?;
-        }
-        let statement = select::statement(space, filter, &page);
-        let found = transaction
-            .query_typed(&statement.text, &statement.parameters())
-            .await;
-        let mut rows = found.map_err(failure)?;
-        let ids: Vec<i64> = rows
-            .iter()
-            .map(|row| row::column(row, "id"))
-            .collect::<Result<_, _>>()?;
-        let deleted = transaction
-            .query_typed(
-                "SELECT cachalot_delete($1, $2) AS id",
-                &[(&Bytea(space), Type::BYTEA), (&ids, Type::INT8_ARRAY)],
+        let leases = reaches_reservations(filter).then(|| select::leases(space, filter, &page));
+        let rows = self
+            .rows(
+                Work::Write,
+                "SELECT * FROM cachalot_erase($1, $2, $3, $4, $5)",
+                &[
+                    (&Bytea(space), Type::BYTEA),
+                    (&leases, Type::TEXT),
+                    (&select::keys(space, filter, &page), Type::TEXT),
+                    (&select::value_bytes(page.values), Type::INT4),
+                    (&self.shift(), Type::INT8),
+                ],
             )
-            .await;
-        let deleted: Vec<i64> = deleted
-            .map_err(failure)?
-            .iter()
-            .map(|row| row::column(row, "id"))
-            .collect::<Result<_, _>>()?;
-        transaction.commit().await.map_err(failure)?;
-        let mut erased = record_page(&rows, filter, &page)?;
-        // What was replaced in the meantime was not erased.
-        if deleted.len() < rows.len() {
-            let mut keep = ids.iter().map(|id| deleted.contains(id));
-            erased.records.retain(|_| keep.next().unwrap_or(false));
-            let mut keep = ids.iter().map(|id| deleted.contains(id));
-            erased.sizes.retain(|_| keep.next().unwrap_or(false));
-        }
-        rows.clear();
-        Ok(erased)
-    }
-
-    /// Ends the leases that match.
-    async fn revoke(
-        &self,
-        transaction: &tokio_postgres::Transaction<'_>,
-        space: &str,
-        filter: &RecordFilter<'_>,
-        page: &PageRequest<'_>,
-    ) -> Result<(), Error> {
-        let failure = |error| self.connections.failure(error);
-        let statement = select::leases(space, filter, page);
-        let rows = transaction
-            .query_typed(&statement.text, &statement.parameters())
-            .await;
-        let mut revoked = Vec::new();
-        for row in rows.map_err(failure)? {
-            if matches_all(filter.labels, &row::labels(&row)?) {
-                revoked.push(row::column::<Vec<u8>>(&row, "key")?);
-            }
-        }
-        if revoked.is_empty() {
-            return Ok(());
-        }
-        let ended = transaction
-            .query_typed(
-                "UPDATE cachalot_leases SET is_current = false WHERE space = $1 AND key = ANY($2)",
-                &[(&Bytea(space), Type::BYTEA), (&revoked, Type::BYTEA_ARRAY)],
-            )
-            .await;
-        ended.map(drop).map_err(failure)
+            .await?;
+        record_page(&rows, filter, &page)
     }
 
     async fn do_add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
@@ -489,10 +411,9 @@ impl PostgresStore {
         after: Option<&str>,
         limit: u32,
     ) -> Result<Vec<(String, u64)>, Error> {
+        self.check_names([space])?;
         let statement = select::counters(space, prefix, after, limit);
-        let rows = self
-            .rows(Work::Read, &statement.text, &statement.parameters())
-            .await?;
+        let rows = self.rows(Work::Read, &statement, &[]).await?;
         let counter = |row| -> Result<_, Error> {
             let name = row::text(row::column(row, "name")?)?;
             Ok((name, row::unsigned(row::column(row, "value")?)?))
@@ -503,12 +424,7 @@ impl PostgresStore {
     async fn do_touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
         let keys = row::names(used.iter().map(|(key, _)| *key));
         let times: Vec<i64> = used.iter().map(|(_, at)| *at).collect();
-        // In the order of the keys, as an erase locks them.
-        let statement = "WITH used AS (SELECT n.key, max(n.at) AS at FROM unnest($2, $3) n(key, at) GROUP BY n.key), \
-                         locked AS (SELECT r.key FROM cachalot_records r JOIN used USING (key) \
-                         WHERE r.space = $1 ORDER BY r.key FOR UPDATE OF r) \
-                         UPDATE cachalot_records r SET used = used.at FROM locked JOIN used USING (key) \
-                         WHERE r.space = $1 AND r.key = locked.key AND r.used < used.at";
+        let statement = "SELECT cachalot_touch($1, $2, $3)";
         let parameters: [Parameter<'_>; 3] = [
             (&Bytea(space), Type::BYTEA),
             (&keys, Type::BYTEA_ARRAY),
@@ -563,9 +479,7 @@ impl PostgresStore {
             return Ok(Vec::new());
         };
         let statement = select::search(space::USER, &query, labels, limit);
-        let rows = self
-            .rows(Work::Read, &statement.text, &statement.parameters())
-            .await?;
+        let rows = self.rows(Work::Read, &statement, &[]).await?;
         let hit = |row| -> Result<_, Error> {
             Ok(RecallHit {
                 record: row::record(row)?,

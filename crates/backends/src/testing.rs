@@ -47,18 +47,35 @@ impl PostgresServer {
     pub fn fresh_url(&self) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let schema = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let created = Command::new("psql")
-            .args(["-q", "-h", "127.0.0.1", "-U", "cachalot", "-d", "postgres"])
-            .args(["-p", &self.port.to_string()])
-            .args(["-c", &format!("CREATE SCHEMA {schema}")])
-            .env("PGPASSWORD", PASSWORD)
-            .status()
-            .unwrap();
-        assert!(created.success());
+        self.psql(&["-c", &format!("CREATE SCHEMA {schema}")]);
         format!(
             "postgres://cachalot:{PASSWORD}@127.0.0.1:{}/postgres?options=-csearch_path%3D{schema}",
             self.port
         )
+    }
+}
+
+impl PostgresServer {
+    /// Executes statements in the schema of a URL from [`PostgresServer::fresh_url`].
+    ///
+    /// # Panics
+    /// If a statement fails.
+    pub fn execute(&self, url: &str, statements: &str) {
+        let schema = url.rsplit("%3D").next().unwrap_or_default();
+        let path = format!("SET search_path = {schema}");
+        self.psql(&["-c", &path, "-c", statements]);
+    }
+
+    fn psql(&self, arguments: &[&str]) {
+        let done = Command::new("psql")
+            .args(["-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"])
+            .args(["-U", "cachalot", "-d", "postgres"])
+            .args(["-p", &self.port.to_string()])
+            .args(arguments)
+            .env("PGPASSWORD", PASSWORD)
+            .status()
+            .unwrap();
+        assert!(done.success());
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cachalot_store::Store;
+use url::Url;
 
 /// The schemes of stores that are planned, with the names of their backends.
 const PLANNED: [(&str, &str); 11] = [
@@ -20,11 +21,26 @@ const PLANNED: [(&str, &str); 11] = [
     ("firestore", "firestore"),
 ];
 
+/// The beginnings of libpq's connection strings, which are not URLs.
+const KEYWORDS: [&str; 7] = [
+    "dbname=",
+    "host=",
+    "hostaddr=",
+    "password=",
+    "port=",
+    "service=",
+    "user=",
+];
+
 /// A URL that names a store on a server. It may contain a password, which no message shows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl {
+    /// The scheme is in lower case.
     text: String,
     scheme: String,
+    location: String,
+    has_password: bool,
+    fault: Option<&'static str>,
 }
 
 /// The reason why a URL names no store of this build.
@@ -54,9 +70,17 @@ impl fmt::Display for StoreUrlError {
 
 impl StoreUrl {
     /// Recognizes a URL; `None` for anything else, such as the path of a file. A text with `://`, or with the
-    /// scheme of a store in front of a colon, is a URL.
+    /// scheme of a store in front of a colon, is a URL, and so is a connection string of libpq, which is invalid.
     #[must_use]
     pub fn recognize(text: &str) -> Option<Self> {
+        let text = text.trim_start();
+        if KEYWORDS.iter().any(|keyword| text.starts_with(keyword)) {
+            return Some(Self::without_location(
+                "postgres",
+                text,
+                "write the connection string as a URL",
+            ));
+        }
         let (scheme, rest) = text.split_once(':')?;
         let mut characters = scheme.chars();
         // One letter is a drive of Windows.
@@ -65,33 +89,84 @@ impl StoreUrl {
             && characters.all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
         let scheme = scheme.to_ascii_lowercase();
         let is_known = is_postgres(&scheme) || PLANNED.iter().any(|(known, _)| *known == scheme);
-        (is_scheme && (is_known || rest.starts_with("//"))).then(|| Self {
-            text: text.to_owned(),
-            scheme,
-        })
+        (is_scheme && (is_known || rest.starts_with("//"))).then(|| Self::read(&scheme, rest))
     }
 
-    /// True if the URL contains a password.
+    /// Reads what follows the colon after the scheme. Clients split URLs differently where characters are not
+    /// encoded: what one of them takes for a path is the password for another.
+    fn read(scheme: &str, rest: &str) -> Self {
+        let text = format!("{scheme}:{rest}");
+        let Some(authority) = rest.strip_prefix("//") else {
+            return Self::without_location(scheme, &text, "`//` has to follow the scheme");
+        };
+        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+        let is_ambiguous = user.contains(['/', '?', '#', '@', '\\']);
+        if is_ambiguous || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Self::without_location(
+                scheme,
+                &text,
+                "write `/`, `?`, `#`, `@`, `\\` and spaces within a user name, a password or a parameter as %2F, %3F, \
+                 %23, %40, %5C and %20",
+            );
+        }
+        let Ok(mut url) = Url::parse(&text) else {
+            return Self::without_location(scheme, &text, "the host or the port is not valid");
+        };
+        let is_secret = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            ["password", "secret", "token"]
+                .iter()
+                .any(|word| name.contains(word))
+        };
+        let has_password =
+            url.password().is_some() || url.query_pairs().any(|(name, _)| is_secret(&name));
+        if url.password().is_some() && url.set_password(None).is_err() {
+            return Self::without_location(scheme, &text, "a password needs a host");
+        }
+        url.set_query(None);
+        url.set_fragment(None);
+        Self {
+            text,
+            scheme: scheme.to_owned(),
+            location: url.into(),
+            has_password,
+            fault: None,
+        }
+    }
+
+    /// A URL that cannot be used, or of which it is not known where a password may be.
+    fn without_location(scheme: &str, text: &str, fault: &'static str) -> Self {
+        Self {
+            text: text.to_owned(),
+            scheme: scheme.to_owned(),
+            location: format!("{scheme}:"),
+            has_password: text.contains('@') || text.to_ascii_lowercase().contains("password"),
+            fault: Some(fault),
+        }
+    }
+
+    /// True if the URL contains a password, or may contain one.
     #[must_use]
     pub fn has_password(&self) -> bool {
-        let authority = self.text.split_once("://").map_or("", |(_, rest)| rest);
-        let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
-        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
-        user.contains(':') || self.text.contains("password=")
+        self.has_password
     }
 
     /// The URL without a password and parameters.
     #[must_use]
-    pub fn location(&self) -> String {
-        match url::Url::parse(&self.text) {
-            Ok(mut url) => {
-                let _ = url.set_password(None);
-                url.set_query(None);
-                url.set_fragment(None);
-                url.into()
-            }
-            Err(_) => format!("{}:", self.scheme),
-        }
+    pub fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// The URL with its password.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The reason why the URL cannot be used.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        self.fault
     }
 
     /// Opens the store; connects with its first call. `password` is used if the URL has none.
@@ -101,7 +176,7 @@ impl StoreUrl {
     pub fn open(&self, password: Option<&str>) -> Result<Arc<dyn Store>, StoreUrlError> {
         #[cfg(feature = "postgres")]
         if is_postgres(&self.scheme) {
-            let server = crate::postgres::Server::parse(&self.text, password);
+            let server = crate::postgres::Server::new(self, password);
             let server = server.map_err(StoreUrlError::Invalid)?;
             return Ok(Arc::new(crate::postgres::PostgresStore::new(server)));
         }
@@ -194,10 +269,30 @@ mod tests {
             ("postgres://host/x?user=me&password=hunter2", true),
             ("postgres://me:hunter2@host:no/x", true),
             ("postgres://me@host:5432/x", false),
-            ("postgres://host:5432/x@y", false),
+            ("postgres://host:5432/x?user=me%40corp", false),
+            // Postgres's client takes all up to the first `@` for the user and the password.
+            ("postgres://me:12/hunter2@host/x", true),
+            ("postgres://me:/hunter2@host/x", true),
+            ("postgres://me:12#hunter2@host/x", true),
+            ("postgres://me:12?hunter2@host/x", true),
+            ("postgres://me:hun@hunter2@host/x", true),
+            ("postgres://me:12\\hunter2@host/x", true),
+            ("postgres://me:hun\nhunter2@host/x", true),
+            ("POSTGRES://me:hunter2@host/x?sslmode=require", true),
+            (" postgres://me:hunter2@host/x", true),
+            ("postgres:me:hunter2@host", true),
+            ("postgres:/me:hunter2@host/x", true),
+            ("redis::hunter2@host", true),
+            ("redis://:hunter2@host", true),
+            ("libsql://host?authToken=hunter2", true),
+            ("postgres://host/x?passw%6Frd=hunter2", true),
+            ("postgres://host/x?PASSWORD=hunter2", true),
+            ("host=localhost password=hunter2", true),
+            ("postgres://host/x?hunter2", false),
+            ("postgres://host/x?hunter2=1", false),
         ] {
             let url = StoreUrl::recognize(url).unwrap();
-            assert_eq!(url.has_password(), has_password, "{url:?}");
+            assert_eq!(url.has_password(), has_password, "{}", url.text);
             let shown = format!("{url:?} {} {:?}", url.location(), url.open(None).err());
             assert!(!shown.contains("hunter2"), "{shown}");
         }

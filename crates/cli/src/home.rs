@@ -23,9 +23,9 @@ pub(crate) struct Home {
     pub(crate) database: PathBuf,
     /// The store on a server.
     pub(crate) url: Option<StoreUrl>,
-    /// True if the user chose the server, who may then get the password of `PGPASSWORD`. An agent file may be
-    /// somebody else's, and name a server that asks for the password in clear text.
-    pub(crate) is_users_choice: bool,
+    /// True if the user chose the server, which then gets `PGPASSWORD`. An agent file may come from another author,
+    /// and name a server that asks for the password in clear text.
+    pub(crate) is_chosen_by_user: bool,
     /// Database of the ledger.
     pub(crate) ledger: PathBuf,
     /// Key for the digests of secrets.
@@ -67,14 +67,14 @@ impl Home {
             history: companion_path(&database, ".history"),
             database,
             url,
-            is_users_choice: origin != "settings.ltm",
+            is_chosen_by_user: origin != "settings.ltm",
         })
     }
 
     /// The place of the store, for messages; without a password.
     pub(crate) fn location(&self) -> String {
         match &self.url {
-            Some(url) => url.location(),
+            Some(url) => url.location().to_owned(),
             None => self.database.display().to_string(),
         }
     }
@@ -91,16 +91,18 @@ impl Home {
 
 /// Checks that a URL from `origin` names a store of this build, and shows no password to other users.
 fn check_url(url: StoreUrl, origin: &str) -> Result<StoreUrl> {
-    if origin == "--db" && url.has_password() {
-        return Err(CommandError::usage(
-            Problem::new(
-                "bad-value",
-                "--db contains a password, which the list of processes shows to every user",
-            )
-            .help("set the URL in CACHALOT_DB, or leave the password out of it and set PGPASSWORD"),
-        ));
-    }
     let Err(error) = url.open(None) else {
+        if origin == "--db" && url.has_password() {
+            return Err(CommandError::usage(
+                Problem::new(
+                    "bad-value",
+                    "--db contains a password, which the list of processes shows to every user",
+                )
+                .help(
+                    "set the URL in CACHALOT_DB, or leave the password out of it and set PGPASSWORD",
+                ),
+            ));
+        }
         return Ok(url);
     };
     let (code, help) = match error {

@@ -181,7 +181,7 @@ impl EngineOptions<'_> {
     fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
         if let Some(url) = &self.home.url {
             let password = self.process_environment.environment.get("PGPASSWORD");
-            let password = password.filter(|_| self.home.is_users_choice);
+            let password = password.filter(|_| self.home.is_chosen_by_user);
             let opened = url.open(password.map(String::as_str));
             return opened.map_err(|error| {
                 cachalot_store::Error::new(ErrorKind::Unsupported, error.to_string())

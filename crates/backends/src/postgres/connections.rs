@@ -8,19 +8,25 @@ use std::time::Duration;
 
 use cachalot_core::Secret;
 use cachalot_store::{Error, ErrorKind};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
-use url::Url;
 
 use super::{failure, layout};
+use crate::url::StoreUrl;
 
 /// Connections that writes share: a write may wait for the lock of a key, and others behind it with it.
 const WRITERS: usize = 4;
 
 /// Maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time without data after which the server is asked if it is there.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+
+/// Maximum time for the server's machine to acknowledge data.
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A server and the database on it.
 pub struct Server {
@@ -36,21 +42,14 @@ impl Server {
     ///
     /// # Errors
     /// A message without the password.
-    pub fn parse(text: &str, password: Option<&str>) -> Result<Self, String> {
-        let mut url = Url::parse(text)
-            .map_err(|error| format!("the URL of a Postgres database is invalid: {error}"))?;
-        if !matches!(url.scheme(), "postgres" | "postgresql") {
-            return Err(format!(
-                "`{}:` is not the scheme of a Postgres database",
-                url.scheme()
-            ));
+    pub fn new(url: &StoreUrl, password: Option<&str>) -> Result<Self, String> {
+        if let Some(fault) = url.fault() {
+            return Err(format!("the URL of {} is invalid: {fault}", url.location()));
         }
-        let _ = url.set_password(None);
-        url.set_query(None);
         let server = Self {
-            url: Secret::new(text.to_owned()),
+            url: Secret::new(url.text().to_owned()),
             password: password.map(|password| Secret::new(password.to_owned())),
-            location: url.to_string(),
+            location: url.location().to_owned(),
         };
         server.config().map(|_| server)
     }
@@ -62,39 +61,45 @@ impl Server {
     }
 
     fn config(&self) -> Result<Config, String> {
-        let mut config: Config =
-            self.url
-                .expose()
-                .parse()
-                .map_err(|error: tokio_postgres::Error| {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    format!(
-                        "the URL of {} is invalid: {}",
-                        self.location,
-                        cause.unwrap_or_default()
-                    )
-                })?;
+        // The text of the error may contain parts of the URL.
+        let mut config: Config = self.url.expose().parse().map_err(|_| {
+            format!(
+                "the URL of {} is invalid: check its port and its parameters (sslmode, connect_timeout, options)",
+                self.location
+            )
+        })?;
         config.application_name("cachalot");
         if let (None, Some(password)) = (config.get_password(), &self.password) {
             config.password(password.expose());
         }
-        let is_local = |host: &Host| match host {
-            Host::Tcp(name) => {
-                let address = name.parse::<IpAddr>();
-                name == "localhost" || address.is_ok_and(|address| address.is_loopback())
-            }
-            #[cfg(unix)]
-            Host::Unix(_) => true,
-        };
-        // The client's default, `prefer`, goes on without TLS if the server, or somebody in between, declines it.
-        if config.get_ssl_mode() == SslMode::Prefer && !config.get_hosts().iter().all(is_local) {
+        // The client's default, `prefer`, goes on without TLS if the server, or a machine in between, declines it.
+        if config.get_ssl_mode() == SslMode::Prefer && !is_local(&config) {
             config.ssl_mode(SslMode::Require);
         }
+        // A server that vanished without ending the connection is noticed.
+        config.keepalives_idle(KEEPALIVE_AFTER);
+        config.tcp_user_timeout(UNACKNOWLEDGED_TIMEOUT);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         Ok(config)
     }
+}
+
+/// True if connections stay on this machine.
+fn is_local(config: &Config) -> bool {
+    let mut hosts = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => {
+            let address = name.parse::<IpAddr>();
+            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    });
+    // An address takes the place of a host.
+    let mut addresses = config.get_hostaddrs().iter().map(IpAddr::is_loopback);
+    let names_any = hosts.len() + addresses.len() > 0;
+    names_any && hosts.all(|is_local| is_local) && addresses.all(|is_local| is_local)
 }
 
 /// The work of a call.
@@ -112,23 +117,7 @@ pub(super) struct Connections {
     reader: Mutex<Option<Arc<Client>>>,
     writers: [Mutex<Option<Arc<Client>>>; WRITERS],
     next_writer: AtomicUsize,
-    /// The connection of calls that are more than one statement.
-    exclusive: Mutex<Option<Client>>,
     is_prepared: AtomicBool,
-}
-
-/// The connection of a transaction, for one call at a time.
-pub(super) struct ExclusiveClient<'a>(MutexGuard<'a, Option<Client>>);
-
-impl ExclusiveClient<'_> {
-    pub(super) async fn transaction(
-        &mut self,
-    ) -> Result<tokio_postgres::Transaction<'_>, tokio_postgres::Error> {
-        match self.0.as_mut() {
-            Some(client) => client.transaction().await,
-            None => unreachable!("connected by `Connections::exclusive`"),
-        }
-    }
 }
 
 impl Connections {
@@ -138,7 +127,6 @@ impl Connections {
             reader: Mutex::default(),
             writers: Default::default(),
             next_writer: AtomicUsize::new(0),
-            exclusive: Mutex::default(),
             is_prepared: AtomicBool::new(false),
         }
     }
@@ -162,15 +150,6 @@ impl Connections {
         let client = Arc::new(self.connect().await?);
         *place = Some(Arc::clone(&client));
         Ok(client)
-    }
-
-    /// Returns the connection of transactions, once no other call uses it.
-    pub(super) async fn exclusive(&self) -> Result<ExclusiveClient<'_>, Error> {
-        let mut place = self.exclusive.lock().await;
-        if place.as_ref().is_none_or(Client::is_closed) {
-            *place = Some(self.connect().await?);
-        }
-        Ok(ExclusiveClient(place))
     }
 
     async fn connect(&self) -> Result<Client, Error> {

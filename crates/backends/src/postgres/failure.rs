@@ -42,7 +42,7 @@ fn kind(code: &SqlState) -> ErrorKind {
         "40" | "55" => ErrorKind::Busy,
         "XX" => ErrorKind::Corrupt,
         "54" => ErrorKind::TooLarge,
-        "08" | "53" | "57" | "58" => ErrorKind::Unavailable,
+        "08" | "25" | "53" | "57" | "58" => ErrorKind::Unavailable,
         _ => ErrorKind::Unsupported,
     }
 }

@@ -5,8 +5,17 @@ use tokio_postgres::{Client, Transaction};
 
 use super::failure::failure;
 
-/// The steps from an empty database to the current layout. New ones are only ever added at the end.
-const MIGRATIONS: [&str; 1] = [include_str!("layout_1.sql")];
+/// The steps from an empty database to the tables of the current layout. New ones are only ever added at the end; a
+/// change of the functions alone is an empty step.
+const MIGRATIONS: [&str; 2] = [include_str!("layout_1.sql"), include_str!("layout_2.sql")];
+
+/// Creates the functions of the current layout.
+const FUNCTIONS: &str = include_str!("functions.sql");
+
+/// Removes the functions of any layout.
+const REMOVE_FUNCTIONS: &str = "DO $$ DECLARE f oid; BEGIN
+    FOR f IN SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = current_schema()::regnamespace
+        AND starts_with(proname, 'cachalot_') LOOP EXECUTE 'DROP FUNCTION ' || f::regprocedure; END LOOP; END $$";
 
 /// The advisory lock that the migrations of several processes take: `CACHALOT` in ASCII.
 const LOCK: i64 = 0x4341_4348_414C_4F54;
@@ -15,22 +24,59 @@ const LOCK: i64 = 0x4341_4348_414C_4F54;
 pub(super) async fn prepare(client: &mut Client, location: &str) -> Result<(), Error> {
     let failed = |error| failure(location, error);
     let transaction = client.transaction().await.map_err(failed)?;
+    check_settings(&transaction, location).await?;
     let applied = applied(&transaction, location).await?;
     if applied < MIGRATIONS.len() {
         let lock = format!("SELECT pg_advisory_xact_lock({LOCK})");
         transaction.batch_execute(&lock).await.map_err(failed)?;
         let applied = self::applied(&transaction, location).await?;
-        for step in MIGRATIONS.iter().skip(applied) {
-            transaction.batch_execute(step).await.map_err(failed)?;
-        }
         let note = format!(
             "CREATE TABLE IF NOT EXISTS cachalot_layout(version int NOT NULL);\
              DELETE FROM cachalot_layout; INSERT INTO cachalot_layout VALUES ({})",
             MIGRATIONS.len()
         );
-        transaction.batch_execute(&note).await.map_err(failed)?;
+        if applied < MIGRATIONS.len() {
+            let steps = MIGRATIONS.iter().skip(applied).copied();
+            for step in steps.chain([REMOVE_FUNCTIONS, FUNCTIONS, &note]) {
+                transaction.batch_execute(step).await.map_err(failed)?;
+            }
+        }
     }
     transaction.commit().await.map_err(failed)
+}
+
+/// Fails if the database's settings break what the functions rely on.
+async fn check_settings(transaction: &Transaction<'_>, location: &str) -> Result<(), Error> {
+    for (setting, expected, remedy) in [
+        (
+            "server_encoding",
+            "UTF8",
+            "create the database with ENCODING 'UTF8'",
+        ),
+        (
+            "default_transaction_isolation",
+            "read committed",
+            "ALTER ROLE … SET default_transaction_isolation = 'read committed'",
+        ),
+    ] {
+        let statement = format!("SELECT current_setting('{setting}') AS value");
+        let rows = transaction.query_typed(&statement, &[]).await;
+        let rows = rows.map_err(|error| failure(location, error))?;
+        let found = match rows.first() {
+            Some(row) => super::row::column::<String>(row, "value")?,
+            None => String::new(),
+        };
+        if found != expected {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{location} has the setting `{setting} = {found}`, and Cachalot needs \
+                     `{expected}`: {remedy}"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the number of completed migrations.

@@ -1,79 +1,50 @@
-//! Conversion of a filter to a statement.
+//! Conversion of a filter to a statement. Values are literals in the text, so that a statement can be an argument of
+//! `cachalot_erase`, and part of another one.
+//!
+//! Records are found by one index, whatever the planner knows about a space: the keys that have a label are selected
+//! first, from the index of labels, and each key is then looked up.
 
 use cachalot_store::implementation::after_prefix;
 use cachalot_store::{LabelMatch, Order, PageRequest, RecordFilter, ValuePart};
-use tokio_postgres::types::{ToSql, Type};
 
-/// A statement under construction: text, and its parameters.
-pub(super) struct Statement {
-    pub(super) text: String,
-    values: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
+/// The space of a record in the indexes other than the primary key, see `layout_2.sql`.
+const INDEXED_SPACE: &str = "space || ''::bytea";
+
+/// Returns a text as a literal of type `bytea`.
+fn literal(text: &str) -> String {
+    format!("decode('{}','hex')", hex::encode(text))
 }
 
-impl Statement {
-    fn new(text: &str) -> Self {
-        Self {
-            text: text.to_owned(),
-            values: Vec::new(),
-        }
-    }
-
-    pub(super) fn parameters(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
-        let values = self.values.iter();
-        values
-            .map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone()))
-            .collect()
-    }
-
-    /// Appends text, with the number of a parameter in place of each `?`.
-    fn push(&mut self, text: &str, value: impl ToSql + Sync + Send + 'static, kind: Type) {
-        self.values.push((Box::new(value), kind));
-        let number = format!("${}", self.values.len());
-        self.text.push_str(&text.replace('?', &number));
-    }
-
-    fn push_bytes(&mut self, text: &str, value: &str) {
-        self.push(text, value.as_bytes().to_vec(), Type::BYTEA);
-    }
-
-    /// Appends the condition that `column` begins with `prefix`.
-    fn push_prefix(&mut self, column: &str, prefix: &str) {
-        if prefix.is_empty() {
-            return;
-        }
-        self.push_bytes(&format!(" AND {column} >= ?"), prefix);
+/// Returns the condition that `column` begins with `prefix` and comes after `after`.
+fn is_in_range(column: &str, prefix: &str, after: Option<&str>) -> String {
+    let mut condition = String::new();
+    if !prefix.is_empty() {
+        condition = format!(" AND {column} >= {}", literal(prefix));
         if let Some(end) = after_prefix(prefix) {
-            self.push_bytes(&format!(" AND {column} < ?"), &end);
+            condition += &format!(" AND {column} < {}", literal(&end));
         }
     }
-
-    fn push_keys(&mut self, column: &str, prefix: &str, after: Option<&str>) {
-        self.push_prefix(column, prefix);
-        if let Some(after) = after {
-            self.push_bytes(&format!(" AND {column} > ?"), after);
-        }
+    if let Some(after) = after {
+        condition += &format!(" AND {column} > {}", literal(after));
     }
+    condition
+}
 
-    fn push_limit(&mut self, limit: u32) {
-        self.push(" LIMIT ?", i64::from(limit), Type::INT8);
-    }
-
-    /// Appends the condition that a record has a label.
-    fn push_label(&mut self, label: &LabelMatch<'_>) {
-        let (name, prefix) = label.range();
-        self.push_bytes(
-            " AND EXISTS (SELECT 1 FROM cachalot_labels l WHERE l.space = r.space AND l.key = r.key AND l.name = ?",
-            name,
-        );
-        match *label {
-            LabelMatch::Is { value, .. } => self.push_bytes(" AND l.value = ?", value),
-            LabelMatch::Starts { .. } => self.push_prefix("l.value", prefix),
-            LabelMatch::Glob { pattern, .. } => {
-                self.push_prefix("l.value", prefix);
-                self.push_bytes(" AND l.value LIKE ?", &like(pattern));
-            }
+/// Returns the condition that the columns `name` and `value` of a table are a label that matches.
+fn is_label(table: &str, label: &LabelMatch<'_>) -> String {
+    let (name, prefix) = label.range();
+    let column = format!("{table}.value");
+    let name = format!("{table}.name = {}", literal(name));
+    match *label {
+        LabelMatch::Is { value, .. } => format!("{name} AND {column} = {}", literal(value)),
+        LabelMatch::Starts { .. } => name + &is_in_range(&column, prefix, None),
+        LabelMatch::Glob { pattern, .. } => {
+            let range = is_in_range(&column, prefix, None);
+            format!(
+                "{name}{range} AND {column} LIKE {}",
+                literal(&like(pattern))
+            )
         }
-        self.text.push(')');
     }
 }
 
@@ -94,74 +65,146 @@ fn like(pattern: &str) -> String {
 fn columns(values: ValuePart) -> String {
     let value = match values {
         ValuePart::None => "''::bytea".to_owned(),
-        ValuePart::First(bytes) => format!("substring(r.value FOR {})", bytes.min(i32::MAX as u32)),
-        ValuePart::All => "r.value".to_owned(),
+        ValuePart::First(_) | ValuePart::All => {
+            format!("substring(r.value FOR {})", value_bytes(values))
+        }
     };
     format!(
-        "SELECT r.id, r.key, {value} AS value, r.label_names, r.label_values, r.expires, r.revision, r.updated, \
+        "r.key, {value} AS value, r.label_names, r.label_values, r.expires, r.revision, r.updated, \
          length(r.value)::bigint AS size"
     )
 }
 
-pub(super) fn statement(
+/// Returns the number of bytes to read of each value.
+pub(super) fn value_bytes(values: ValuePart) -> i32 {
+    match values {
+        ValuePart::None => 0,
+        ValuePart::First(bytes) => i32::try_from(bytes).unwrap_or(i32::MAX),
+        ValuePart::All => i32::MAX,
+    }
+}
+
+/// Returns the statement that selects the keys of the records with all labels; `rest` are its last clauses.
+fn labelled_keys(
+    space: &str,
+    labels: &[LabelMatch<'_>],
+    range: impl Fn(&str) -> String,
+    rest: &str,
+) -> String {
+    let space = literal(space);
+    let is_exact = |label: &LabelMatch<'_>| matches!(label, LabelMatch::Is { .. });
+    let first = labels.iter().position(is_exact).unwrap_or(0);
+    let mut keys = format!(
+        "SELECT l.key FROM cachalot_labels l WHERE l.space = {space} AND {}{}",
+        is_label("l", &labels[first]),
+        range("l.key")
+    );
+    for (_, label) in labels.iter().enumerate().filter(|(at, _)| *at != first) {
+        let space_column = match is_exact(label) {
+            true => "m.space",
+            false => "m.space || ''::bytea",
+        };
+        keys += &format!(
+            " AND EXISTS (SELECT 1 FROM cachalot_labels m WHERE {space_column} = {space} AND m.key = l.key AND {})",
+            is_label("m", label)
+        );
+    }
+    if !is_exact(&labels[first]) {
+        keys += " GROUP BY l.key";
+    }
+    keys + rest
+}
+
+/// Returns the statement that selects columns of the records that match.
+fn statement(
+    columns: &str,
     space: &str,
     filter: &RecordFilter<'_>,
     page: &PageRequest<'_>,
-) -> Statement {
-    let mut statement = Statement::new(&columns(page.values));
-    statement.push_bytes(" FROM cachalot_records r WHERE r.space = ?", space);
-    statement.push_keys("r.key", filter.prefix, page.after);
+) -> String {
+    let range = |column: &str| is_in_range(column, filter.prefix, page.after);
+    let limit = format!(" LIMIT {}", page.limit);
+    let space_literal = literal(space);
+    let in_key_order = filter.order == Order::Key;
+    let mut text = if filter.labels.is_empty() {
+        let space_column = match in_key_order {
+            true => "r.space".to_owned(),
+            false => format!("r.{INDEXED_SPACE}"),
+        };
+        format!(
+            "SELECT {columns} FROM cachalot_records r WHERE {space_column} = {space_literal}{}",
+            range("r.key")
+        )
+    } else {
+        let rest = match in_key_order && filter.expired_before.is_none() {
+            true => format!(" ORDER BY l.key{limit}"),
+            false => String::new(),
+        };
+        format!(
+            "WITH k AS MATERIALIZED ({}) SELECT {columns} FROM k CROSS JOIN LATERAL (SELECT * FROM cachalot_records r \
+             WHERE r.space = {space_literal} AND r.key = k.key LIMIT 1) r WHERE true",
+            labelled_keys(space, filter.labels, range, &rest)
+        )
+    };
     if let Some(moment) = filter.expired_before {
-        statement.push(" AND r.expires < ?", moment, Type::INT8);
+        text += &format!(" AND r.expires < {moment}");
     }
-    for label in filter.labels {
-        statement.push_label(label);
-    }
-    statement.text.push_str(match filter.order {
+    text += match filter.order {
         Order::Key => " ORDER BY r.key",
         Order::Newest => " ORDER BY r.id DESC",
         Order::LeastRecentlyUsed => " ORDER BY r.used, r.id",
         // Nulls, which never expire, come last.
         Order::Expiry => " ORDER BY r.expires, r.id",
-    });
-    statement.push_limit(page.limit);
-    statement
+    };
+    text + &limit
 }
 
-/// Selects and locks the current leases in the filter's range of keys.
-pub(super) fn leases(space: &str, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> Statement {
-    let mut statement =
-        Statement::new("SELECT key, label_names, label_values FROM cachalot_leases");
-    statement.push_bytes(" WHERE is_current AND space = ?", space);
-    statement.push_keys("key", filter.prefix, page.after);
-    statement.text.push_str(" ORDER BY key FOR UPDATE");
-    statement
+/// Returns the statement that selects the records that match.
+pub(super) fn records(space: &str, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> String {
+    statement(&columns(page.values), space, filter, page)
 }
 
-pub(super) fn counters(space: &str, prefix: &str, after: Option<&str>, limit: u32) -> Statement {
-    let mut statement = Statement::new("SELECT name, value FROM cachalot_counters");
-    // A put that checks a counter creates its row.
-    statement.push_bytes(" WHERE value > 0 AND space = ?", space);
-    statement.push_keys("name", prefix, after);
-    statement.text.push_str(" ORDER BY name");
-    statement.push_limit(limit);
-    statement
+/// Returns the statement that selects the keys of the records that match.
+pub(super) fn keys(space: &str, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> String {
+    statement("r.key", space, filter, page)
 }
 
-/// Selects the records whose words match `query`, a `tsquery`.
-pub(super) fn search(space: &str, query: &str, labels: &[LabelMatch<'_>], limit: u32) -> Statement {
-    let mut statement = Statement::new(&columns(ValuePart::All));
-    statement.push(
-        ", ts_rank(r.words, ?::text::tsquery, 2) AS score",
-        query.to_owned(),
-        Type::TEXT,
+/// Returns the statement that selects the keys of the current leases that match.
+pub(super) fn leases(space: &str, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> String {
+    let mut text = format!(
+        "SELECT key FROM cachalot_leases WHERE is_current AND space = {}{}",
+        literal(space),
+        is_in_range("key", filter.prefix, page.after)
     );
-    statement.push_bytes(" FROM cachalot_records r WHERE r.space = ?", space);
-    statement.text.push_str(" AND r.words @@ $1::text::tsquery");
-    for label in labels {
-        statement.push_label(label);
+    for label in filter.labels {
+        text += &format!(
+            " AND EXISTS (SELECT 1 FROM unnest(label_names, label_values) l(name, value) WHERE {})",
+            is_label("l", label)
+        );
     }
-    statement.text.push_str(" ORDER BY score DESC, r.key");
-    statement.push_limit(limit);
-    statement
+    text
+}
+
+pub(super) fn counters(space: &str, prefix: &str, after: Option<&str>, limit: u32) -> String {
+    format!(
+        "SELECT name, value FROM cachalot_counters WHERE space = {}{} ORDER BY name LIMIT {limit}",
+        literal(space),
+        is_in_range("name", prefix, after)
+    )
+}
+
+/// Returns the statement that selects the records whose words match `query`, a `tsquery`.
+pub(super) fn search(space: &str, query: &str, labels: &[LabelMatch<'_>], limit: u32) -> String {
+    let query = format!("convert_from({},'UTF8')::tsquery", literal(query));
+    let mut text = format!(
+        "SELECT {}, ts_rank(r.words, {query}, 2) AS score FROM cachalot_records r \
+         WHERE r.space = {} AND r.words @@ {query}",
+        columns(ValuePart::All),
+        literal(space)
+    );
+    if !labels.is_empty() {
+        let keys = labelled_keys(space, labels, |_| String::new(), "");
+        text += &format!(" AND r.key IN ({keys})");
+    }
+    text + &format!(" ORDER BY score DESC, r.key LIMIT {limit}")
 }

@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 use cachalot_store::implementation::words;
 use cachalot_store::{Record, space};
 
-/// The longest word that is told apart from others with the same beginning, in bytes. Postgres accepts 2,046.
+/// The number of bytes by which words are distinguished. Postgres accepts 2,046.
 const LONGEST_WORD: usize = 256;
 
 /// The largest vector, in bytes. Postgres accepts 1 MiB; the words after that are not found.
 const LARGEST_VECTOR: usize = 500_000;
 
-/// The last position that Postgres tells apart, and the number of positions that it keeps for a word.
+/// The last position that Postgres distinguishes, and the number of positions that it keeps for a word.
 const LAST_POSITION: usize = 16_383;
 const MOST_POSITIONS: usize = 255;
 

@@ -1,18 +1,24 @@
 //! The contract of a store, on a Postgres server that the test process starts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
+use cachalot_backends::StoreUrl;
 use cachalot_backends::postgres::{PostgresStore, Server};
 use cachalot_backends::testing::PostgresServer;
 use cachalot_store::conformance::{self, Subject};
+use cachalot_store::{
+    ErrorKind, Label, LabelMatch, Order, PageRequest, PutCondition, Record, RecordFilter,
+    ReserveResult, Store,
+};
 
 /// Two stores on one empty schema, like those of two processes.
 fn subject() -> Option<Subject> {
     let url = PostgresServer::shared()?.fresh_url();
     let shift = Arc::new(AtomicI64::new(0));
     let open = || -> Arc<PostgresStore> {
-        let server = Server::parse(&url, None).unwrap();
+        let server = Server::new(&StoreUrl::recognize(&url).unwrap(), None).unwrap();
         Arc::new(PostgresStore::with_shift(server, Arc::clone(&shift)))
     };
     Some(Subject {
@@ -42,3 +48,268 @@ macro_rules! checks {
 }
 
 cachalot_store::memory_conformance_checks! { checks, subject() }
+
+fn open(url: &str) -> PostgresStore {
+    let url = StoreUrl::recognize(url).unwrap();
+    PostgresStore::new(Server::new(&url, None).unwrap())
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn record(key: String, value: Vec<u8>, labels: Vec<Label>) -> Record {
+    Record {
+        key,
+        value: value.into(),
+        labels,
+        expires: None,
+        revision: 0,
+        updated: 0,
+    }
+}
+
+/// The tables of the first layout, with a function that it had and that has another result now.
+#[test]
+fn tables_of_layout_1_are_upgraded() {
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    server.execute(
+        &url,
+        concat!(
+            include_str!("../../src/postgres/layout_1.sql"),
+            "CREATE TABLE cachalot_layout(version int NOT NULL); INSERT INTO cachalot_layout VALUES (1);",
+            "CREATE FUNCTION cachalot_raise_to(p_space bytea, p_name bytea, p_value bigint) RETURNS text ",
+            "LANGUAGE sql AS $$ SELECT 'old' $$;",
+            "INSERT INTO cachalot_counters VALUES ('cache', 'raised', 7), ('cache', 'checked', 0);",
+            "INSERT INTO cachalot_records VALUES ('cache', 'old', 1, 1, 5, 5, NULL, '{tag}', '{x}', 'value');",
+            "INSERT INTO cachalot_labels VALUES ('cache', 'tag', 'x', 'old');",
+            "INSERT INTO cachalot_usage VALUES ('cache', 0, 1, 12);",
+        ),
+    );
+    runtime().block_on(async {
+        let store = open(&url);
+        let tag = LabelMatch::Is {
+            name: "tag",
+            value: "x",
+        };
+        let filter = RecordFilter {
+            labels: &[tag],
+            ..RecordFilter::default()
+        };
+        let found = store.find("cache", &filter, PageRequest::first(10));
+        assert_eq!(found.settle().await.unwrap().records[0].value, "value");
+        let raised = store.raise_to("cache", "raised", 9);
+        assert_eq!(raised.settle().await.unwrap(), 9);
+        let counters = store.counters("cache", "", None, 10).settle().await;
+        assert_eq!(counters.unwrap(), [("raised".to_owned(), 9)]);
+        let erased = store.erase("cache", &filter, PageRequest::first(10));
+        assert_eq!(erased.settle().await.unwrap().records.len(), 1);
+        let usage = store.usage("cache").settle().await.unwrap();
+        assert_eq!((usage.records, usage.bytes), (0, 0));
+    });
+}
+
+/// All kinds of writes at once on a few keys, by two stores: none fails, for example by a deadlock, and the usage is
+/// the sum of what is left.
+#[test]
+fn concurrent_writes_neither_fail_nor_lose_count() {
+    const SPACES: [&str; 2] = ["one", "two"];
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    runtime().block_on(async {
+        let stores = [Arc::new(open(&url)), Arc::new(open(&url))];
+        let mut tasks = tokio::task::JoinSet::new();
+        for task in 0..16_u64 {
+            let store = Arc::clone(&stores[task as usize % 2]);
+            tasks.spawn(async move {
+                let mut state = task * 2 + 1;
+                let mut below = move |limit: u64| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    (state >> 11) % limit
+                };
+                for step in 0..150 {
+                    let space = SPACES[below(2) as usize];
+                    let key = |number: u64| format!("key-{number}");
+                    let mut new = || {
+                        let label = Label::new("tag", below(3).to_string());
+                        record(key(below(8)), vec![1; below(300) as usize], vec![label])
+                    };
+                    let (first, second, third) = (new(), new(), new());
+                    let counters = [("erased", below(2)), ("epoch", step)];
+                    let done = match below(9) {
+                        0 | 1 => {
+                            let put = store.put(space, first, None, &[]);
+                            put.settle().await.map(drop)
+                        }
+                        2 => {
+                            let put = store.put(space, first, None, &counters);
+                            put.settle().await.map(drop)
+                        }
+                        3 => {
+                            let condition = PutCondition {
+                                space: "two",
+                                key: &first.key,
+                                value: None,
+                            };
+                            let records = vec![("two", second), ("one", third)];
+                            store.put_all(condition, records).settle().await.map(drop)
+                        }
+                        4 => {
+                            let tag = LabelMatch::Starts {
+                                name: "tag",
+                                prefix: "",
+                            };
+                            let filter = RecordFilter {
+                                labels: &[tag],
+                                order: [Order::Key, Order::LeastRecentlyUsed][below(2) as usize],
+                                ..RecordFilter::default()
+                            };
+                            let erased = store.erase(space, &filter, PageRequest::keys(3));
+                            erased.settle().await.map(drop)
+                        }
+                        5 => {
+                            let used = [(third.key.as_str(), step as i64), ("key-1", i64::MAX)];
+                            store.touch(space, &used).settle().await
+                        }
+                        6 => {
+                            let additions = [("new", 1), ("epoch", 1), ("erased", 0)];
+                            store.add(space, &additions).settle().await.map(drop)
+                        }
+                        7 => {
+                            let hold = Duration::from_millis(below(5));
+                            let lease = store.reserve(space, &first.key, &[], hold).settle().await;
+                            match lease {
+                                Ok(ReserveResult::Held(lease)) => {
+                                    let put = store.put(space, first, Some(&lease), &counters[..1]);
+                                    put.settle().await.map(drop)
+                                }
+                                other => other.map(drop),
+                            }
+                        }
+                        _ => {
+                            let found = store.get(space, &first.key, &[]).settle().await.unwrap();
+                            match found.record {
+                                Some(found) => {
+                                    let amended = Record {
+                                        value: first.value,
+                                        ..found
+                                    };
+                                    store.amend(space, amended).settle().await.map(drop)
+                                }
+                                None => Ok(()),
+                            }
+                        }
+                    };
+                    done.unwrap();
+                }
+            });
+        }
+        tasks.join_all().await;
+        for space in SPACES {
+            let all = RecordFilter::default();
+            let found = stores[0]
+                .find(space, &all, PageRequest::first(100))
+                .settle()
+                .await;
+            let records = found.unwrap().records;
+            let bytes: usize = records
+                .iter()
+                .map(|it| {
+                    let labels = it
+                        .labels
+                        .iter()
+                        .map(|label| label.name.len() + label.value.len());
+                    it.key.len() + it.value.len() + labels.sum::<usize>()
+                })
+                .sum();
+            let usage = stores[0].usage(space).settle().await.unwrap();
+            assert_eq!(
+                (usage.records, usage.bytes),
+                (records.len() as u64, bytes as u64)
+            );
+            for record in &records {
+                let filter = RecordFilter {
+                    prefix: &record.key,
+                    labels: &[LabelMatch::Is {
+                        name: "tag",
+                        value: &record.labels[0].value,
+                    }],
+                    ..RecordFilter::default()
+                };
+                let found = stores[1]
+                    .find(space, &filter, PageRequest::keys(1))
+                    .settle()
+                    .await;
+                assert_eq!(found.unwrap().records.len(), 1);
+            }
+        }
+    });
+}
+
+/// Puts that check a counter all the time do not keep it from being raised.
+#[test]
+fn puts_do_not_keep_an_erase_waiting() {
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    runtime().block_on(async {
+        let eraser = open(&url);
+        eraser.add("space", &[("erased", 1)]).settle().await.unwrap();
+        // Puts take time, as commits on a disk do.
+        server.execute(
+            &url,
+            "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.02); RETURN NEW; \
+             END $$; CREATE TRIGGER wait BEFORE INSERT OR UPDATE ON cachalot_records \
+             FOR EACH ROW EXECUTE FUNCTION wait()",
+        );
+        let (stop, puts) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
+        let mut tasks = tokio::task::JoinSet::new();
+        for task in 0..24 {
+            let (store, stop, puts) = (open(&url), Arc::clone(&stop), Arc::clone(&puts));
+            tasks.spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let new = record(task.to_string(), Vec::new(), Vec::new());
+                    let put = store.put("space", new, None, &[("erased", 1)]);
+                    put.settle().await.unwrap();
+                    puts.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        while puts.load(Ordering::Relaxed) < 200 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let adding = eraser.add("space", &[("erased", 0)]);
+        let added = adding.within(Duration::from_secs(3)).await;
+        stop.store(true, Ordering::Relaxed);
+        tasks.join_all().await;
+        assert_eq!(added.unwrap(), [1]);
+    });
+}
+
+/// A database or role whose settings break the functions is refused with the remedy.
+#[test]
+fn unsuitable_settings_are_refused() {
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url() + "%20-cdefault_transaction_isolation%3Dserializable";
+    let error = runtime().block_on(async { open(&url).get("space", "key", &[]).settle().await });
+    let error = error.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert!(
+        error.to_string().contains("default_transaction_isolation"),
+        "{error}"
+    );
+}
