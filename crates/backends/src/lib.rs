@@ -1,10 +1,12 @@
 //! Stores of engines that users operate themselves, one module and feature each. SQLite files and stores in
 //! the process are in `cachalot-store`.
 
+mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(all(unix, feature = "testing"))]
 pub mod testing;
 mod url;
 
-pub use url::{StoreUrl, StoreUrlError};
+pub use open::{StoreUrlError, open};
+pub use url::StoreUrl;

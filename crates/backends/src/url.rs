@@ -1,9 +1,7 @@
 //! URLs that name a store.
 
 use std::fmt;
-use std::sync::Arc;
 
-use cachalot_store::Store;
 use url::Url;
 
 /// The schemes of stores that are planned, with the names of their backends.
@@ -41,31 +39,6 @@ pub struct StoreUrl {
     location: String,
     has_password: bool,
     fault: Option<&'static str>,
-}
-
-/// The reason why a URL names no store of this build.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreUrlError {
-    /// The store of this backend is not part of this build.
-    NotBuilt(&'static str),
-    /// No backend has this scheme.
-    UnknownScheme(String),
-    /// The URL is invalid; the message does not contain a password.
-    Invalid(String),
-}
-
-impl fmt::Display for StoreUrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotBuilt(backend) => {
-                write!(f, "the store backend `{backend}` is not part of this build")
-            }
-            Self::UnknownScheme(scheme) => {
-                write!(f, "there is no store for URLs that begin with `{scheme}:`")
-            }
-            Self::Invalid(message) => f.write_str(message),
-        }
-    }
 }
 
 impl StoreUrl {
@@ -163,32 +136,23 @@ impl StoreUrl {
         &self.text
     }
 
+    /// The backend of this scheme, whether it is built or not.
+    pub(crate) fn backend(&self) -> Option<&'static str> {
+        let planned = PLANNED.iter().find(|(scheme, _)| *scheme == self.scheme);
+        match is_postgres(&self.scheme) {
+            true => Some("postgres"),
+            false => planned.map(|(_, backend)| *backend),
+        }
+    }
+
+    pub(crate) fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
     /// The reason why the URL cannot be used.
     #[cfg(feature = "postgres")]
     pub(crate) fn fault(&self) -> Option<&'static str> {
         self.fault
-    }
-
-    /// Opens the store; connects with its first call. `password` is used if the URL has none.
-    ///
-    /// # Errors
-    /// If the URL names no store of this build.
-    pub fn open(&self, password: Option<&str>) -> Result<Arc<dyn Store>, StoreUrlError> {
-        #[cfg(feature = "postgres")]
-        if is_postgres(&self.scheme) {
-            let server = crate::postgres::Server::new(self, password);
-            let server = server.map_err(StoreUrlError::Invalid)?;
-            return Ok(Arc::new(crate::postgres::PostgresStore::new(server)));
-        }
-        let _ = password;
-        if is_postgres(&self.scheme) {
-            return Err(StoreUrlError::NotBuilt("postgres"));
-        }
-        let planned = PLANNED.iter().find(|(scheme, _)| *scheme == self.scheme);
-        Err(match planned {
-            Some((_, backend)) => StoreUrlError::NotBuilt(backend),
-            None => StoreUrlError::UnknownScheme(self.scheme.clone()),
-        })
     }
 }
 
@@ -206,6 +170,7 @@ impl fmt::Debug for StoreUrl {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::open;
 
     #[test]
     fn paths_are_no_urls() {
@@ -241,27 +206,6 @@ mod tests {
     }
 
     #[test]
-    fn stores_that_are_not_built_are_known_by_name() {
-        let error = |url| StoreUrl::recognize(url).unwrap().open(None).err();
-        assert_eq!(
-            error("rediss://host"),
-            Some(StoreUrlError::NotBuilt("redis"))
-        );
-        assert_eq!(
-            error("s3://bucket/x.db"),
-            Some(StoreUrlError::NotBuilt("blob-sqlite"))
-        );
-        assert_eq!(
-            error("mysql://host"),
-            Some(StoreUrlError::UnknownScheme("mysql".into()))
-        );
-        assert!(matches!(
-            error("postgres://host:no/x"),
-            Some(StoreUrlError::Invalid(_))
-        ));
-    }
-
-    #[test]
     fn passwords_are_seen_and_not_shown() {
         for (url, has_password) in [
             ("postgres://me:hunter2@host/x", true),
@@ -293,7 +237,7 @@ mod tests {
         ] {
             let url = StoreUrl::recognize(url).unwrap();
             assert_eq!(url.has_password(), has_password, "{}", url.text);
-            let shown = format!("{url:?} {} {:?}", url.location(), url.open(None).err());
+            let shown = format!("{url:?} {} {:?}", url.location(), open(&url, None).err());
             assert!(!shown.contains("hunter2"), "{shown}");
         }
     }

@@ -91,7 +91,7 @@ impl Home {
 
 /// Checks that a URL from `origin` names a store of this build, and shows no password to other users.
 fn check_url(url: StoreUrl, origin: &str) -> Result<StoreUrl> {
-    let Err(error) = url.open(None) else {
+    let Err(error) = cachalot_backends::open(&url, None) else {
         if origin == "--db" && url.has_password() {
             return Err(CommandError::usage(
                 Problem::new(

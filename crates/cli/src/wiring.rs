@@ -182,7 +182,7 @@ impl EngineOptions<'_> {
         if let Some(url) = &self.home.url {
             let password = self.process_environment.environment.get("PGPASSWORD");
             let password = password.filter(|_| self.home.is_chosen_by_user);
-            let opened = url.open(password.map(String::as_str));
+            let opened = cachalot_backends::open(url, password.map(String::as_str));
             return opened.map_err(|error| {
                 cachalot_store::Error::new(ErrorKind::Unsupported, error.to_string())
             });
