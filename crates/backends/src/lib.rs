@@ -4,6 +4,8 @@
 mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(all(unix, feature = "testing"))]
 pub mod testing;
 mod url;

@@ -1,4 +1,4 @@
-//! A Postgres server of Debian's packages, in a temporary directory, for all tests of a process.
+//! Servers of Debian's packages, in temporary directories, for all tests of a process.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The password of the server's user.
+/// The password of the servers' users.
 pub const PASSWORD: &str = "pg-secret-5531";
 
 /// A running server.
@@ -107,11 +107,7 @@ fn start() -> Option<PostgresServer> {
             .status();
         assert!(owner.unwrap().success());
     }
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = free_port();
     let script = r#"
         cd "$2" && as=; [ "$(id -u)" = 0 ] && as="setpriv --reuid postgres --regid postgres --clear-groups"
         $as "$1/initdb" -D data -U cachalot --pwfile password -A scram-sha-256 --no-sync >log 2>&1 || { cat log; exit 1; }
@@ -151,4 +147,71 @@ fn wait_for(port: u16, directory: &Path) {
         );
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// A running Redis server.
+#[derive(Debug)]
+pub struct RedisServer {
+    port: u16,
+    /// Ends the server when this process ends: it reads the pipe.
+    _watcher: Child,
+}
+
+impl RedisServer {
+    /// Returns the server of this process, started by the first call; `None`, with a notice, on a machine
+    /// without Redis.
+    ///
+    /// # Panics
+    /// If the server does not start.
+    pub fn shared() -> Option<&'static Self> {
+        static SERVER: OnceLock<Option<RedisServer>> = OnceLock::new();
+        let server = SERVER.get_or_init(start_redis).as_ref();
+        if server.is_none() {
+            eprintln!("skipped: there is no Redis server (Debian: apt-get install redis-server)");
+        }
+        server
+    }
+
+    /// Returns the URL, with the password, of an empty database of its own.
+    #[must_use]
+    pub fn fresh_url(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        format!("redis://:{PASSWORD}@127.0.0.1:{}/{number}", self.port)
+    }
+}
+
+fn start_redis() -> Option<RedisServer> {
+    Command::new("redis-server")
+        .arg("--version")
+        .output()
+        .ok()?;
+    let directory = tempfile::tempdir().unwrap().keep();
+    let port = free_port();
+    let script = r#"
+        cd "$1"
+        redis-server --port "$2" --bind 127.0.0.1 --requirepass "$3" --databases 10000 --save "" >log 2>&1 &
+        cat >/dev/null
+        kill -INT $!; wait; rm -rf "$1""#;
+    let watcher = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(&directory)
+        .args([&port.to_string(), PASSWORD])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < end, "the Redis server did not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some(RedisServer {
+        port,
+        _watcher: watcher,
+    })
 }

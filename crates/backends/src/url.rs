@@ -131,7 +131,7 @@ impl StoreUrl {
     }
 
     /// The URL with its password.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -150,7 +150,7 @@ impl StoreUrl {
     }
 
     /// The reason why the URL cannot be used.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn fault(&self) -> Option<&'static str> {
         self.fault
     }

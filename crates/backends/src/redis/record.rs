@@ -1,0 +1,137 @@
+//! Conversion of values to arguments, and of replies to results. The layout of a record is described in `store.lua`.
+
+use bytes::{BufMut as _, Bytes};
+use cachalot_store::{Error, ErrorKind, Label, Record};
+use redis::Value;
+
+/// The version of the layout.
+const VERSION: u8 = 1;
+
+/// Error for data that Cachalot did not write.
+pub(super) fn damaged(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("the Redis server returned {what} that is not Cachalot's"),
+    )
+}
+
+pub(super) fn array(value: Value) -> Result<Vec<Value>, Error> {
+    match value {
+        Value::Array(values) => Ok(values),
+        _ => Err(damaged("a reply")),
+    }
+}
+
+pub(super) fn bytes(value: Value) -> Result<Vec<u8>, Error> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes),
+        _ => Err(damaged("a reply")),
+    }
+}
+
+pub(super) fn text(value: Value) -> Result<String, Error> {
+    String::from_utf8(bytes(value)?).map_err(|_| damaged("a name"))
+}
+
+pub(super) fn integer(value: Value) -> Result<i64, Error> {
+    match value {
+        Value::Int(number) => Ok(number),
+        other => {
+            let text = text(other)?;
+            text.parse().map_err(|_| damaged("a number"))
+        }
+    }
+}
+
+pub(super) fn unsigned(value: i64) -> Result<u64, Error> {
+    u64::try_from(value).map_err(|_| damaged("a negative count"))
+}
+
+/// Reads a counter, which is 0 if it does not exist.
+pub(super) fn count(value: Value) -> Result<u64, Error> {
+    match value {
+        Value::Nil => Ok(0),
+        other => unsigned(integer(other)?),
+    }
+}
+
+/// Returns labels as bytes: the length of each name and value in four bytes, and its text.
+pub(super) fn labels(labels: &[Label]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for text in labels.iter().flat_map(|label| [&label.name, &label.value]) {
+        bytes.put_u32(text.len() as u32);
+        bytes.put_slice(text.as_bytes());
+    }
+    bytes
+}
+
+/// Returns the bytes of a record from the expiry to the labels.
+pub(super) fn properties(record: &Record) -> Vec<u8> {
+    let labels = labels(&record.labels);
+    let mut bytes = Vec::with_capacity(13 + labels.len());
+    bytes.put_u8(record.expires.is_some().into());
+    bytes.put_i64(record.expires.unwrap_or(0));
+    bytes.put_u32(labels.len() as u32);
+    bytes.put_slice(&labels);
+    bytes
+}
+
+/// Reads the bytes of a record, if there are any.
+pub(super) fn optional(value: Option<Value>, key: &str) -> Result<Option<Record>, Error> {
+    match value {
+        None | Some(Value::Nil) => Ok(None),
+        Some(value) => decode(key.to_owned(), Bytes::from(bytes(value)?)).map(Some),
+    }
+}
+
+/// Reads the bytes of a record.
+pub(super) fn decode(key: String, mut bytes: Bytes) -> Result<Record, Error> {
+    let cut = || damaged("a record");
+    if *bytes.first().ok_or_else(cut)? > VERSION {
+        return Err(Error::new(
+            ErrorKind::TooNew,
+            format!(
+                "the record `{key:.80}` was written by a newer version of Cachalot: update Cachalot"
+            ),
+        ));
+    }
+    let mut take = |length: usize| match length <= bytes.len() {
+        true => Ok(bytes.split_to(length)),
+        false => Err(cut()),
+    };
+    take(1 + 8)?;
+    let number = |bytes: Bytes| i64::from_be_bytes(bytes[..].try_into().unwrap_or_default());
+    let (revision, updated) = (number(take(8)?), number(take(8)?));
+    let expires_at_all = take(1)?[0] == 1;
+    let expires = number(take(8)?);
+    let size = |bytes: Bytes| u32::from_be_bytes(bytes[..].try_into().unwrap_or_default()) as usize;
+    let mut rest = {
+        let length = size(take(4)?);
+        take(length)?
+    };
+    let mut texts = Vec::new();
+    while !rest.is_empty() {
+        if rest.len() < 4 {
+            return Err(cut());
+        }
+        let length = size(rest.split_to(4));
+        if rest.len() < length {
+            return Err(cut());
+        }
+        let text = String::from_utf8(rest.split_to(length).into());
+        texts.push(text.map_err(|_| damaged("a label"))?);
+    }
+    let mut texts = texts.into_iter();
+    let mut labels = Vec::new();
+    while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+        labels.push(Label { name, value });
+    }
+    Ok(Record {
+        key,
+        value: bytes,
+        labels,
+        expires: expires_at_all.then_some(expires),
+        revision: unsigned(revision)?,
+        updated,
+    })
+}

@@ -1,0 +1,603 @@
+-- The operations of a store. ARGV: the name of an operation, the milliseconds to add to the server's time (tests shift
+-- it), and the operation's arguments. A script is atomic.
+--
+-- Keys of a space begin with its prefix P:
+--   P..'r:'..key   a record: header, labels, value (see `record` below)
+--   P..'k'         keys of records, by name
+--   P..'n'         keys of records, by the sequence of writes
+--   P..'u', P..'x' 16 digits of the sequence of writes and the key, by the time of use, and by expiry
+--   P..'b'         labels: name, value and key, each but the last with an end mark, by name
+--   P..'c:'..name  a counter; P..'cn': the names of counters
+--   P..'l:'..key   a lease: fence, until (milliseconds), current (1 or 0), labels
+--   P..'ln'        keys of current leases, by name; P..'lu': the same, by `until`
+--   P..'s'         the sequence of writes; P..'z': the number of records, and their bytes
+
+local HOUR = 3600000
+local END = '\0\0'
+local HEADER = 38
+local CHUNK = 256
+
+local clock = redis.call('TIME')
+local shift = tonumber(ARGV[2])
+local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000) + shift
+local microseconds = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+
+-- Formats an integer, of which `tostring` would keep 14 digits.
+local function digits(number)
+    return string.format('%.0f', number)
+end
+
+-- Text without an end mark, in the same order.
+local function escaped(text)
+    return (string.gsub(text, '%z', '\0\1'))
+end
+
+local function label_prefix(name, value)
+    return escaped(name) .. END .. escaped(value)
+end
+
+local function label_member(label, key)
+    return label_prefix(label[1], label[2]) .. END .. key
+end
+
+-- Reads labels: the length of each name and value in four bytes, and its text.
+local function read_labels(text, from, to)
+    local labels, texts = {}, {}
+    local at = from
+    while at <= to do
+        local length = struct.unpack('>I4', text, at)
+        texts[#texts + 1] = string.sub(text, at + 4, at + 3 + length)
+        at = at + 4 + length
+    end
+    for i = 1, #texts, 2 do
+        labels[#labels + 1] = { texts[i], texts[i + 1] }
+    end
+    return labels
+end
+
+-- Reads the header and the labels of a record, not its value; nil if there is none. Header: version (1 byte), number
+-- in the sequence of writes, revision, time of the write (8 bytes each), 1 if it expires (1 byte), expiry (8 bytes),
+-- length of the labels (4 bytes).
+local function read_record(P, key)
+    local name = P .. 'r:' .. key
+    local text = redis.call('GETRANGE', name, 0, 1023)
+    if #text == 0 then
+        return nil
+    end
+    local _, id, revision, updated, expires_at_all, expires, size = struct.unpack('>Bi8i8i8Bi8I4', text)
+    if HEADER + size > #text then
+        text = redis.call('GETRANGE', name, 0, HEADER + size - 1)
+    end
+    local record = {
+        key = key,
+        id = id,
+        revision = revision,
+        updated = updated,
+        labels = read_labels(text, HEADER + 1, HEADER + size),
+        start = HEADER + size,
+        size = redis.call('STRLEN', name) - HEADER - size,
+        properties = string.sub(text, 26, HEADER + size),
+    }
+    if expires_at_all == 1 then
+        record.expires = expires
+    end
+    return record
+end
+
+local function weight(record)
+    local bytes = #record.key + record.size
+    for _, label in ipairs(record.labels) do
+        bytes = bytes + #label[1] + #label[2]
+    end
+    return bytes
+end
+
+local function order_member(record)
+    return string.format('%016.0f', record.id) .. record.key
+end
+
+-- Removes a record from the indexes and from the usage.
+local function unlist(P, record)
+    redis.call('ZREM', P .. 'u', order_member(record))
+    redis.call('ZREM', P .. 'x', order_member(record))
+    for _, label in ipairs(record.labels) do
+        redis.call('ZREM', P .. 'b', label_member(label, record.key))
+    end
+    redis.call('HINCRBY', P .. 'z', 'records', -1)
+    redis.call('HINCRBY', P .. 'z', 'bytes', digits(-weight(record)))
+end
+
+-- Stores a record; `properties` are the bytes of the header from the expiry on, and the labels.
+local function replace(P, key, properties, value)
+    local before = read_record(P, key)
+    if before then
+        unlist(P, before)
+    end
+    local revision = before and before.revision + 1 or 1
+    local id = redis.call('INCR', P .. 's')
+    local text = struct.pack('>Bi8i8i8', 1, id, revision, now) .. properties
+    redis.call('SET', P .. 'r:' .. key, text .. value)
+    local expires_at_all, expires = struct.unpack('>Bi8', properties)
+    local record = { key = key, id = id, size = #value, labels = read_labels(properties, 14, #properties) }
+    redis.call('ZADD', P .. 'k', 0, key)
+    redis.call('ZADD', P .. 'n', digits(id), key)
+    redis.call('ZADD', P .. 'u', digits(now), order_member(record))
+    redis.call('ZADD', P .. 'x', expires_at_all == 1 and digits(expires) or '+inf', order_member(record))
+    for _, label in ipairs(record.labels) do
+        redis.call('ZADD', P .. 'b', 0, label_member(label, key))
+    end
+    redis.call('HINCRBY', P .. 'z', 'records', 1)
+    redis.call('HINCRBY', P .. 'z', 'bytes', digits(weight(record)))
+    return revision
+end
+
+local function delete(P, record)
+    unlist(P, record)
+    redis.call('ZREM', P .. 'k', record.key)
+    redis.call('ZREM', P .. 'n', record.key)
+    redis.call('DEL', P .. 'r:' .. record.key)
+end
+
+local function counter(P, name)
+    return redis.call('GET', P .. 'c:' .. name) or '0'
+end
+
+-- True if the first of two counts, which may exceed what a number holds exactly, is less.
+local function is_less(one, other)
+    if #one ~= #other then
+        return #one < #other
+    end
+    return one < other
+end
+
+local function set_counter(P, name, value)
+    redis.call('SET', P .. 'c:' .. name, value)
+    redis.call('ZADD', P .. 'cn', 0, name)
+end
+
+local function end_lease(P, key)
+    redis.call('HSET', P .. 'l:' .. key, 'current', 0)
+    redis.call('ZREM', P .. 'ln', key)
+    redis.call('ZREM', P .. 'lu', key)
+end
+
+-- Returns the fence and the end of the current lease on a key; nil if there is none.
+local function current_lease(P, key)
+    local lease = redis.call('HMGET', P .. 'l:' .. key, 'fence', 'until', 'current')
+    if lease[3] == '1' then
+        return lease[1], tonumber(lease[2])
+    end
+    return nil
+end
+
+-- Sets the end of a lease. Its key stays an hour longer, in the server's own time.
+local function hold_lease(P, key, hold)
+    redis.call('HSET', P .. 'l:' .. key, 'until', digits(now + hold))
+    redis.call('PEXPIRE', P .. 'l:' .. key, digits(math.min(hold + HOUR, 1e15)))
+    redis.call('ZADD', P .. 'lu', digits(now + hold), key)
+end
+
+-- Returns the fence, and the milliseconds for which another caller has the lease, or nothing.
+local function reserve(P, key, labels, hold)
+    local fence, lapses = current_lease(P, key)
+    if fence and lapses > now then
+        return { fence, digits(lapses - now) }
+    end
+    local last = tonumber(redis.call('HGET', P .. 'l:' .. key, 'fence') or '0')
+    -- In microseconds: larger than what a server that lost its last writes has given.
+    fence = digits(math.max(last + 1, microseconds))
+    redis.call('HSET', P .. 'l:' .. key, 'fence', fence, 'current', 1, 'labels', labels)
+    redis.call('ZADD', P .. 'ln', 0, key)
+    hold_lease(P, key, hold)
+    -- Lapsed leases of keys that are not asked for again would accumulate in the indexes.
+    for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', P .. 'lu', '-inf', digits(now - 2 * HOUR), 'LIMIT', 0, 10)) do
+        end_lease(P, lapsed)
+        redis.call('DEL', P .. 'l:' .. lapsed)
+    end
+    return { fence }
+end
+
+-- True if the whole text matches a pattern, in which `*` matches any text.
+local function matches_glob(pattern, text)
+    local first, rest = string.match(pattern, '^([^*]*)(.*)$')
+    if rest == '' then
+        return text == pattern
+    end
+    if string.sub(text, 1, #first) ~= first then
+        return false
+    end
+    local at = #first + 1
+    while true do
+        local part, after = string.match(rest, '^%*([^*]*)(.*)$')
+        if after == '' then
+            return #text - #part + 1 >= at and string.sub(text, #text - #part + 1) == part
+        end
+        local _, found = string.find(text, part, at, true)
+        if not found then
+            return false
+        end
+        at = found + 1
+        rest = after
+    end
+end
+
+-- A criterion: its kind (`is`, `starts` or `glob`), the label's name, the value, prefix or pattern, and the prefix
+-- of the values that can match.
+local function meets(criteria, labels)
+    for _, criterion in ipairs(criteria) do
+        local is_met = false
+        for _, label in ipairs(labels) do
+            if label[1] == criterion.name then
+                local value = label[2]
+                is_met = is_met
+                    or criterion.kind == 'is' and value == criterion.text
+                    or criterion.kind == 'starts' and string.sub(value, 1, #criterion.text) == criterion.text
+                    or criterion.kind == 'glob' and matches_glob(criterion.text, value)
+            end
+        end
+        if not is_met then
+            return false
+        end
+    end
+    return true
+end
+
+-- Reads a filter and a page from the arguments: prefix, order, `1` if there is an expiry and the expiry, `1` if there is
+-- a cursor and the cursor, limit, bytes of the values, and four arguments for each criterion.
+local function read_filter(at)
+    local filter = {
+        prefix = ARGV[at],
+        order = ARGV[at + 1],
+        expired_before = ARGV[at + 2] == '1' and tonumber(ARGV[at + 3]) or nil,
+        after = ARGV[at + 4] == '1' and ARGV[at + 5] or nil,
+        limit = tonumber(ARGV[at + 6]),
+        bytes = tonumber(ARGV[at + 7]),
+        criteria = {},
+    }
+    for i = at + 8, #ARGV, 4 do
+        filter.criteria[#filter.criteria + 1] =
+            { kind = ARGV[i], name = ARGV[i + 1], text = ARGV[i + 2], prefix = ARGV[i + 3] }
+    end
+    return filter
+end
+
+-- Returns the bounds of the names that begin with `prefix` and come after `after`. No text in UTF-8 has the byte 255.
+local function bounds(prefix, after)
+    local low = after and after >= prefix and '(' .. after or '[' .. prefix
+    return low, '[' .. prefix .. '\255'
+end
+
+-- Calls `each` with the members of a sorted set between two names, until it returns true.
+local function scan_names(set, low, high, each)
+    while true do
+        local members = redis.call('ZRANGEBYLEX', set, low, high, 'LIMIT', 0, CHUNK)
+        for _, member in ipairs(members) do
+            if each(member) then
+                return
+            end
+        end
+        if #members < CHUNK then
+            return
+        end
+        low = '(' .. members[#members]
+    end
+end
+
+-- Calls `each` with the members of a sorted set in the order of their scores, until it returns true.
+local function scan_scores(set, is_reverse, each)
+    local from = 0
+    while true do
+        local members = redis.call(is_reverse and 'ZREVRANGE' or 'ZRANGE', set, from, from + CHUNK - 1)
+        for _, member in ipairs(members) do
+            if each(member) then
+                return
+            end
+        end
+        if #members < CHUNK then
+            return
+        end
+        from = from + CHUNK
+    end
+end
+
+local function sort_in_order(P, records, order)
+    local function by_id(one, other)
+        return one.id < other.id
+    end
+    if order == 'key' then
+        table.sort(records, function(one, other) return one.key < other.key end)
+    elseif order == 'newest' then
+        table.sort(records, function(one, other) return by_id(other, one) end)
+    else
+        local set = order == 'used' and 'u' or 'x'
+        for _, record in ipairs(records) do
+            record.score = tonumber(redis.call('ZSCORE', P .. set, order_member(record)))
+        end
+        table.sort(records, function(one, other)
+            if one.score ~= other.score then
+                return one.score < other.score
+            end
+            return by_id(one, other)
+        end)
+    end
+end
+
+-- Returns the records of a page, without their values.
+local function select(P, filter)
+    local records = {}
+    if filter.limit == 0 then
+        return records
+    end
+    local function take(key)
+        if string.sub(key, 1, #filter.prefix) ~= filter.prefix or (filter.after and key <= filter.after) then
+            return false
+        end
+        local record = read_record(P, key)
+        if record and meets(filter.criteria, record.labels)
+            and (not filter.expired_before or (record.expires and record.expires < filter.expired_before)) then
+            records[#records + 1] = record
+        end
+        return #records >= filter.limit
+    end
+    if #filter.criteria == 0 then
+        if filter.order == 'key' then
+            local low, high = bounds(filter.prefix, filter.after)
+            scan_names(P .. 'k', low, high, take)
+        elseif filter.order == 'newest' then
+            scan_scores(P .. 'n', true, take)
+        else
+            scan_scores(P .. (filter.order == 'used' and 'u' or 'x'), false, function(member)
+                return take(string.sub(member, 17))
+            end)
+        end
+        return records
+    end
+    local leading = filter.criteria[1]
+    for _, criterion in ipairs(filter.criteria) do
+        if criterion.kind == 'is' then
+            leading = criterion
+            break
+        end
+    end
+    local name = label_prefix(leading.name, leading.prefix)
+    if leading.kind == 'is' then
+        name = name .. END
+        local low, high = bounds(name, filter.after and name .. filter.after)
+        if filter.prefix ~= '' and not (filter.after and filter.after >= filter.prefix) then
+            low = '[' .. name .. filter.prefix
+        end
+        local limit = filter.limit
+        if filter.order ~= 'key' then
+            filter.limit = math.huge
+        end
+        scan_names(P .. 'b', low, '[' .. name .. filter.prefix .. '\255', function(member)
+            return take(string.sub(member, #name + 1))
+        end)
+        filter.limit = limit
+    else
+        local seen = {}
+        local limit = filter.limit
+        filter.limit = math.huge
+        scan_names(P .. 'b', '[' .. name, '[' .. name .. '\255', function(member)
+            -- The key is what follows the second end mark.
+            local _, after_name = string.find(member, END, 1, true)
+            local _, after_value = string.find(member, END, after_name + 1, true)
+            local key = string.sub(member, after_value + 1)
+            if not seen[key] then
+                seen[key] = true
+                take(key)
+            end
+        end)
+        filter.limit = limit
+    end
+    sort_in_order(P, records, filter.order)
+    while #records > filter.limit do
+        table.remove(records)
+    end
+    return records
+end
+
+-- Returns, for each record, its key, its bytes with the requested part of the value, and the size of the value.
+local function page(P, records, bytes)
+    local result = {}
+    for _, record in ipairs(records) do
+        local last = record.start + math.min(bytes, record.size) - 1
+        result[#result + 1] = record.key
+        result[#result + 1] = redis.call('GETRANGE', P .. 'r:' .. record.key, 0, last)
+        result[#result + 1] = record.size
+    end
+    return result
+end
+
+local operations = {}
+
+-- Arguments: prefix, key, stale (a revision, `0` for none, `-1` for any), hold, labels, counters.
+function operations.get_or_reserve()
+    local P, key, stale, hold, labels = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
+    local result = { digits(now), redis.call('GET', P .. 'r:' .. key) }
+    local record = read_record(P, key)
+    local answers = record and stale ~= '-1' and stale ~= digits(record.revision)
+        and (not record.expires or record.expires > now)
+    result[3] = answers and {} or reserve(P, key, labels, hold)
+    for i = 8, #ARGV do
+        result[#result + 1] = counter(P, ARGV[i])
+    end
+    return result
+end
+
+-- Arguments: prefix, key, hold, labels.
+function operations.reserve()
+    return reserve(ARGV[3], ARGV[4], ARGV[6], tonumber(ARGV[5]))
+end
+
+-- Arguments: prefix, key, fence, hold.
+function operations.renew()
+    local P, key = ARGV[3], ARGV[4]
+    if current_lease(P, key) ~= ARGV[5] then
+        return 0
+    end
+    hold_lease(P, key, tonumber(ARGV[6]))
+    return 1
+end
+
+-- Arguments: prefix, key, fence.
+function operations.release()
+    if current_lease(ARGV[3], ARGV[4]) == ARGV[5] then
+        end_lease(ARGV[3], ARGV[4])
+    end
+    return 0
+end
+
+-- Arguments: prefix, key, fence or nothing, properties, value, and names and values of counters. Returns the revision,
+-- -1 if the lease is not current, or -2 minus the place of a changed counter.
+function operations.put()
+    local P, key, fence = ARGV[3], ARGV[4], ARGV[5]
+    if fence ~= '' and current_lease(P, key) ~= fence then
+        return -1
+    end
+    for i = 8, #ARGV, 2 do
+        if counter(P, ARGV[i]) ~= ARGV[i + 1] then
+            return -2 - (i - 8) / 2
+        end
+    end
+    if fence ~= '' then
+        end_lease(P, key)
+    end
+    return replace(P, key, ARGV[6], ARGV[7])
+end
+
+-- Arguments: prefix and key of the condition, `1` if there has to be a record, its value, and of each record prefix,
+-- key, properties and value. Returns -1 if stored, -2 if the record is another one, or the milliseconds for which the
+-- key is reserved.
+function operations.put_all()
+    local P, key = ARGV[3], ARGV[4]
+    local fence, lapses = current_lease(P, key)
+    if fence and lapses > now then
+        return lapses - now
+    end
+    local found = read_record(P, key)
+    if (found ~= nil) ~= (ARGV[5] == '1') then
+        return -2
+    end
+    if found and redis.call('GETRANGE', P .. 'r:' .. key, found.start, -1) ~= ARGV[6] then
+        return -2
+    end
+    if fence then
+        end_lease(P, key)
+    end
+    for i = 7, #ARGV, 4 do
+        local of, name, properties, value = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+        local before = read_record(of, name)
+        local is_identical = before and before.properties == properties
+            and redis.call('GETRANGE', of .. 'r:' .. name, before.start, -1) == value
+        if not is_identical then
+            replace(of, name, properties, value)
+        end
+    end
+    return -1
+end
+
+-- Arguments: prefix, filter.
+function operations.find()
+    local filter = read_filter(4)
+    return page(ARGV[3], select(ARGV[3], filter), filter.bytes)
+end
+
+-- Arguments: prefix, `1` if leases match, filter.
+function operations.erase()
+    local P, filter = ARGV[3], read_filter(5)
+    if ARGV[4] == '1' then
+        local erased = counter(P, 'erased')
+        local next = digits(math.max(tonumber(erased) + 1, now, 1))
+        set_counter(P, 'erased', next)
+        local low, high = bounds(filter.prefix, filter.after)
+        local ended = {}
+        scan_names(P .. 'ln', low, high, function(key)
+            local labels = redis.call('HGET', P .. 'l:' .. key, 'labels')
+            if not labels or meets(filter.criteria, read_labels(labels, 1, #labels)) then
+                ended[#ended + 1] = { key, labels }
+            end
+        end)
+        for _, lease in ipairs(ended) do
+            if lease[2] then
+                end_lease(P, lease[1])
+            else
+                redis.call('ZREM', P .. 'ln', lease[1])
+            end
+        end
+    end
+    local records = select(P, filter)
+    local result = page(P, records, filter.bytes)
+    for _, record in ipairs(records) do
+        delete(P, record)
+    end
+    return result
+end
+
+-- Arguments: prefix, names and additions.
+function operations.add()
+    local P, result = ARGV[3], {}
+    for i = 4, #ARGV, 2 do
+        local name = ARGV[i]
+        redis.call('ZADD', P .. 'cn', 0, name)
+        if type(redis.pcall('INCRBY', P .. 'c:' .. name, ARGV[i + 1])) == 'table' then
+            redis.call('SET', P .. 'c:' .. name, '9223372036854775807')
+        end
+        result[#result + 1] = counter(P, name)
+    end
+    return result
+end
+
+-- Arguments: prefix, name, value.
+function operations.raise_to()
+    if is_less(counter(ARGV[3], ARGV[4]), ARGV[5]) then
+        set_counter(ARGV[3], ARGV[4], ARGV[5])
+    end
+    return counter(ARGV[3], ARGV[4])
+end
+
+-- Arguments: prefix, prefix of the names, `1` if there is a cursor and the cursor, limit.
+function operations.counters()
+    local P, result = ARGV[3], {}
+    local low, high = bounds(ARGV[4], ARGV[5] == '1' and ARGV[6] or nil)
+    local limit = 2 * tonumber(ARGV[7])
+    if limit == 0 then
+        return result
+    end
+    scan_names(P .. 'cn', low, high, function(name)
+        local value = counter(P, name)
+        if value ~= '0' then
+            result[#result + 1] = name
+            result[#result + 1] = value
+        end
+        return #result >= limit
+    end)
+    return result
+end
+
+-- Arguments: prefix, keys and times.
+function operations.touch()
+    local P = ARGV[3]
+    for i = 4, #ARGV, 2 do
+        local record = read_record(P, ARGV[i])
+        if record then
+            redis.call('ZADD', P .. 'u', 'XX', 'GT', ARGV[i + 1], order_member(record))
+        end
+    end
+    return 0
+end
+
+-- Arguments: prefix, key, value, revision, time of the write. Returns the new revision, or -1.
+function operations.amend()
+    local P, key, value = ARGV[3], ARGV[4], ARGV[5]
+    local record = read_record(P, key)
+    if not record or digits(record.revision) ~= ARGV[6] or digits(record.updated) ~= ARGV[7] then
+        return -1
+    end
+    local text = struct.pack('>Bi8i8i8', 1, record.id, record.revision + 1, record.updated) .. record.properties
+    redis.call('SET', P .. 'r:' .. key, text .. value)
+    redis.call('HINCRBY', P .. 'z', 'bytes', #value - record.size)
+    return record.revision + 1
+end
+
+return operations[ARGV[1]]()
