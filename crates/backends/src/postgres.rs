@@ -113,381 +113,6 @@ impl PostgresStore {
     fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
         check_names(&self.about, names)
     }
-
-    async fn do_get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
-        self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
-        let row = self
-            .row(
-                Work::Read,
-                "SELECT * FROM cachalot_get($1, $2, $3, $4)",
-                &[
-                    (&Bytea(space), Type::BYTEA),
-                    (&Bytea(key), Type::BYTEA),
-                    (&row::names(counters.iter().copied()), Type::BYTEA_ARRAY),
-                    (&self.shift(), Type::INT8),
-                ],
-            )
-            .await?;
-        row::get_result(&row, key)
-    }
-
-    async fn do_get_or_reserve(
-        &self,
-        space: &str,
-        key: &str,
-        request: GetOrReserve<'_>,
-    ) -> Result<GetOrReserveResult, Error> {
-        let own = [space, key].into_iter().chain(label_texts(request.labels));
-        self.check_names(own.chain(request.counters.iter().copied()))?;
-        let stale: i64 = match request.stale {
-            Stale::None => 0,
-            Stale::Revision(revision) => i64::try_from(revision).unwrap_or(0),
-            Stale::Any => -1,
-        };
-        let labels = LabelColumns::new(request.labels);
-        let counters = row::names(request.counters.iter().copied());
-        let row = self
-            .row(
-                Work::Write,
-                "SELECT * FROM cachalot_get_or_reserve($1, $2, $3, $4, $5, $6, $7, $8)",
-                &[
-                    (&Bytea(space), Type::BYTEA),
-                    (&Bytea(key), Type::BYTEA),
-                    (&counters, Type::BYTEA_ARRAY),
-                    (&labels.names, Type::BYTEA_ARRAY),
-                    (&labels.values, Type::BYTEA_ARRAY),
-                    (&milliseconds(request.hold), Type::INT8),
-                    (&stale, Type::INT8),
-                    (&self.shift(), Type::INT8),
-                ],
-            )
-            .await?;
-        let reserved = match row::column::<Option<i64>>(&row, "o_fence")? {
-            None => None,
-            Some(_) => Some(row::reserve_result(&row, space, key)?),
-        };
-        Ok(GetOrReserveResult {
-            found: row::get_result(&row, key)?,
-            reserved,
-        })
-    }
-
-    async fn do_put(
-        &self,
-        space: &str,
-        mut record: Record,
-        lease: Option<&Lease>,
-        counters: &[(&str, u64)],
-    ) -> Result<PutResult, Error> {
-        record.labels = deduplicate(record.labels);
-        check_put(&self.about, space, &record, lease, counters)?;
-        let labels = LabelColumns::new(&record.labels);
-        let names = row::names(counters.iter().map(|(name, _)| *name));
-        let counts: Vec<i64> = counters.iter().map(|(_, count)| integer(*count)).collect();
-        let row = self
-            .row(
-                Work::Write,
-                "SELECT * FROM cachalot_put($1, $2, $3, $4, $5, $6, $7::text::tsvector, $8, $9, $10, $11)",
-                &[
-                    (&Bytea(space), Type::BYTEA),
-                    (&Bytea(&record.key), Type::BYTEA),
-                    (&&record.value[..], Type::BYTEA),
-                    (&labels.names, Type::BYTEA_ARRAY),
-                    (&labels.values, Type::BYTEA_ARRAY),
-                    (&record.expires, Type::INT8),
-                    (&words::vector(space, &record), Type::TEXT),
-                    (&lease.map(|lease| integer(lease.fence)), Type::INT8),
-                    (&names, Type::BYTEA_ARRAY),
-                    (&counts, Type::INT8_ARRAY),
-                    (&self.shift(), Type::INT8),
-                ],
-            )
-            .await?;
-        Ok(match row::column::<i64>(&row, "revision")? {
-            -1 => PutResult::LeaseLost,
-            -2 => PutResult::CounterChanged {
-                counter: usize::try_from(row::column::<i32>(&row, "changed")?).unwrap_or(0),
-            },
-            revision => PutResult::Stored {
-                revision: row::unsigned(revision)?,
-            },
-        })
-    }
-
-    async fn do_put_all(
-        &self,
-        condition: PutCondition<'_>,
-        mut records: Vec<(&str, Record)>,
-    ) -> Result<PutAllResult, Error> {
-        for (_, record) in &mut records {
-            record.labels = deduplicate(std::mem::take(&mut record.labels));
-        }
-        check_put_all(&self.about, &condition, &records)?;
-        let all: Vec<Label> = records
-            .iter()
-            .flat_map(|(_, record)| record.labels.iter().cloned())
-            .collect();
-        let labels = LabelColumns::new(&all);
-        let mut end = 0;
-        let ends: Vec<i32> = records
-            .iter()
-            .map(|(_, record)| {
-                end += record.labels.len() as i32;
-                end
-            })
-            .collect();
-        let spaces = row::names(records.iter().map(|(space, _)| *space));
-        let keys = row::names(records.iter().map(|(_, record)| record.key.as_str()));
-        let values: Vec<&[u8]> = records
-            .iter()
-            .map(|(_, record)| &record.value[..])
-            .collect();
-        let expires: Vec<Option<i64>> = records.iter().map(|(_, record)| record.expires).collect();
-        let texts: Vec<Option<String>> = records
-            .iter()
-            .map(|(space, record)| words::vector(space, record))
-            .collect();
-        let row = self
-            .row(
-                Work::Write,
-                "SELECT cachalot_put_all($1, $2, $3, $4, $5, $6, $7, $8::text[]::tsvector[], $9, $10, $11, $12) AS done",
-                &[
-                    (&Bytea(condition.space), Type::BYTEA),
-                    (&Bytea(condition.key), Type::BYTEA),
-                    (&condition.value.as_deref(), Type::BYTEA),
-                    (&spaces, Type::BYTEA_ARRAY),
-                    (&keys, Type::BYTEA_ARRAY),
-                    (&values, Type::BYTEA_ARRAY),
-                    (&expires, Type::INT8_ARRAY),
-                    (&texts, Type::TEXT_ARRAY),
-                    (&labels.names, Type::BYTEA_ARRAY),
-                    (&labels.values, Type::BYTEA_ARRAY),
-                    (&ends, Type::INT4_ARRAY),
-                    (&self.shift(), Type::INT8),
-                ],
-            )
-            .await?;
-        Ok(match row::column::<i64>(&row, "done")? {
-            -1 => PutAllResult::Stored,
-            -2 => PutAllResult::Changed,
-            left => PutAllResult::Busy {
-                left: Duration::from_millis(row::unsigned(left)?),
-            },
-        })
-    }
-
-    async fn do_reserve(
-        &self,
-        space: &str,
-        key: &str,
-        labels: &[Label],
-        hold: Duration,
-    ) -> Result<ReserveResult, Error> {
-        self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
-        let labels = LabelColumns::new(labels);
-        let row = self
-            .row(
-                Work::Write,
-                "SELECT * FROM cachalot_reserve($1, $2, $3, $4, $5, $6)",
-                &[
-                    (&Bytea(space), Type::BYTEA),
-                    (&Bytea(key), Type::BYTEA),
-                    (&labels.names, Type::BYTEA_ARRAY),
-                    (&labels.values, Type::BYTEA_ARRAY),
-                    (&milliseconds(hold), Type::INT8),
-                    (&self.shift(), Type::INT8),
-                ],
-            )
-            .await?;
-        row::reserve_result(&row, space, key)
-    }
-
-    async fn do_renew(&self, lease: &Lease, hold: Duration) -> Result<bool, Error> {
-        let renewed = self
-            .rows(
-                Work::Write,
-                "UPDATE cachalot_leases SET until = cachalot_now($5) + $4 \
-                 WHERE space = $1 AND key = $2 AND fence = $3 AND is_current RETURNING 1",
-                &[
-                    (&Bytea(&lease.space), Type::BYTEA),
-                    (&Bytea(&lease.key), Type::BYTEA),
-                    (&integer(lease.fence), Type::INT8),
-                    (&milliseconds(hold), Type::INT8),
-                    (&self.shift(), Type::INT8),
-                ],
-            )
-            .await?;
-        Ok(!renewed.is_empty())
-    }
-
-    async fn do_release(&self, lease: Lease) -> Result<(), Error> {
-        let statement = "UPDATE cachalot_leases SET is_current = false \
-                         WHERE space = $1 AND key = $2 AND fence = $3";
-        let parameters: [Parameter<'_>; 3] = [
-            (&Bytea(&lease.space), Type::BYTEA),
-            (&Bytea(&lease.key), Type::BYTEA),
-            (&integer(lease.fence), Type::INT8),
-        ];
-        self.rows(Work::Write, statement, &parameters).await?;
-        Ok(())
-    }
-
-    async fn do_find(
-        &self,
-        space: &str,
-        filter: &RecordFilter<'_>,
-        page: PageRequest<'_>,
-    ) -> Result<RecordPage, Error> {
-        check_page(filter, &page)?;
-        self.check_names([space])?;
-        let statement = select::records(space, filter, &page);
-        let rows = self.rows(Work::Read, &statement, &[]).await?;
-        record_page(&rows, filter, &page)
-    }
-
-    async fn do_erase(
-        &self,
-        space: &str,
-        filter: &RecordFilter<'_>,
-        page: PageRequest<'_>,
-    ) -> Result<RecordPage, Error> {
-        check_page(filter, &page)?;
-        self.check_names([space])?;
-        let leases = reaches_reservations(filter).then(|| select::leases(space, filter, &page));
-        let rows = self
-            .rows(
-                Work::Write,
-                "SELECT * FROM cachalot_erase($1, $2, $3, $4, $5)",
-                &[
-                    (&Bytea(space), Type::BYTEA),
-                    (&leases, Type::TEXT),
-                    (&select::keys(space, filter, &page), Type::TEXT),
-                    (&select::value_bytes(page.values), Type::INT4),
-                    (&self.shift(), Type::INT8),
-                ],
-            )
-            .await?;
-        record_page(&rows, filter, &page)
-    }
-
-    async fn do_add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
-        let names = additions.iter().map(|(name, _)| *name);
-        self.check_names([space].into_iter().chain(names.clone()))?;
-        let counts: Vec<i64> = additions.iter().map(|(_, count)| integer(*count)).collect();
-        let row = self
-            .row(
-                Work::Write,
-                "SELECT cachalot_add($1, $2, $3) AS counts",
-                &[
-                    (&Bytea(space), Type::BYTEA),
-                    (&row::names(names), Type::BYTEA_ARRAY),
-                    (&counts, Type::INT8_ARRAY),
-                ],
-            )
-            .await?;
-        row::counts(&row, "counts")
-    }
-
-    async fn do_raise_to(&self, space: &str, counter: &str, value: u64) -> Result<u64, Error> {
-        self.check_names([space, counter])?;
-        let row = self
-            .row(
-                Work::Write,
-                "SELECT cachalot_raise_to($1, $2, $3) AS value",
-                &[
-                    (&Bytea(space), Type::BYTEA),
-                    (&Bytea(counter), Type::BYTEA),
-                    (&integer(value), Type::INT8),
-                ],
-            )
-            .await?;
-        row::unsigned(row::column(&row, "value")?)
-    }
-
-    async fn do_counters(
-        &self,
-        space: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: u32,
-    ) -> Result<Vec<(String, u64)>, Error> {
-        self.check_names([space])?;
-        let statement = select::counters(space, prefix, after, limit);
-        let rows = self.rows(Work::Read, &statement, &[]).await?;
-        let counter = |row| -> Result<_, Error> {
-            let name = row::text(row::column(row, "name")?)?;
-            Ok((name, row::unsigned(row::column(row, "value")?)?))
-        };
-        rows.iter().map(counter).collect()
-    }
-
-    async fn do_touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
-        let keys = row::names(used.iter().map(|(key, _)| *key));
-        let times: Vec<i64> = used.iter().map(|(_, at)| *at).collect();
-        let statement = "SELECT cachalot_touch($1, $2, $3)";
-        let parameters: [Parameter<'_>; 3] = [
-            (&Bytea(space), Type::BYTEA),
-            (&keys, Type::BYTEA_ARRAY),
-            (&times, Type::INT8_ARRAY),
-        ];
-        self.rows(Work::Write, statement, &parameters).await?;
-        Ok(())
-    }
-
-    async fn do_amend(&self, space: &str, record: Record) -> Result<Option<u64>, Error> {
-        check_amend(space, &record, self.about.largest_value)?;
-        let row = self
-            .row(
-                Work::Write,
-                "SELECT cachalot_amend($1, $2, $3, $4, $5) AS revision",
-                &[
-                    (&Bytea(space), Type::BYTEA),
-                    (&Bytea(&record.key), Type::BYTEA),
-                    (&&record.value[..], Type::BYTEA),
-                    (&integer(record.revision), Type::INT8),
-                    (&record.updated, Type::INT8),
-                ],
-            )
-            .await?;
-        row::column::<Option<i64>>(&row, "revision")?
-            .map(row::unsigned)
-            .transpose()
-    }
-
-    async fn do_usage(&self, space: &str) -> Result<SpaceUsage, Error> {
-        let row = self
-            .row(
-                Work::Read,
-                "SELECT coalesce(sum(records), 0)::bigint AS records, coalesce(sum(bytes), 0)::bigint AS bytes \
-                 FROM cachalot_usage WHERE space = $1",
-                &[(&Bytea(space), Type::BYTEA)],
-            )
-            .await?;
-        Ok(SpaceUsage {
-            records: row::unsigned(row::column(&row, "records")?)?,
-            bytes: row::unsigned(row::column(&row, "bytes")?)?,
-        })
-    }
-
-    async fn do_search(
-        &self,
-        query: &str,
-        labels: &[LabelMatch<'_>],
-        limit: u32,
-    ) -> Result<Vec<RecallHit>, Error> {
-        let Some(query) = words::query(query) else {
-            return Ok(Vec::new());
-        };
-        let statement = select::search(space::USER, &query, labels, limit);
-        let rows = self.rows(Work::Read, &statement, &[]).await?;
-        let hit = |row| -> Result<_, Error> {
-            Ok(RecallHit {
-                record: row::record(row)?,
-                score: f64::from(row::column::<f32>(row, "score")?),
-            })
-        };
-        rows.iter().map(hit).collect()
-    }
 }
 
 fn record_page(
@@ -531,7 +156,22 @@ impl Store for PostgresStore {
         key: &'a str,
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
-        StoreReply::later(self.do_get(space, key, counters))
+        StoreReply::later(async move {
+            self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
+            let row = self
+                .row(
+                    Work::Read,
+                    "SELECT * FROM cachalot_get($1, $2, $3, $4)",
+                    &[
+                        (&Bytea(space), Type::BYTEA),
+                        (&Bytea(key), Type::BYTEA),
+                        (&row::names(counters.iter().copied()), Type::BYTEA_ARRAY),
+                        (&self.shift(), Type::INT8),
+                    ],
+                )
+                .await?;
+            row::get_result(&row, key)
+        })
     }
 
     fn get_or_reserve<'a>(
@@ -540,25 +180,150 @@ impl Store for PostgresStore {
         key: &'a str,
         request: GetOrReserve<'a>,
     ) -> StoreReply<'a, GetOrReserveResult> {
-        StoreReply::later(self.do_get_or_reserve(space, key, request))
+        StoreReply::later(async move {
+            let own = [space, key].into_iter().chain(label_texts(request.labels));
+            self.check_names(own.chain(request.counters.iter().copied()))?;
+            let stale: i64 = match request.stale {
+                Stale::None => 0,
+                Stale::Revision(revision) => i64::try_from(revision).unwrap_or(0),
+                Stale::Any => -1,
+            };
+            let labels = LabelColumns::new(request.labels);
+            let counters = row::names(request.counters.iter().copied());
+            let row = self
+                .row(
+                    Work::Write,
+                    "SELECT * FROM cachalot_get_or_reserve($1, $2, $3, $4, $5, $6, $7, $8)",
+                    &[
+                        (&Bytea(space), Type::BYTEA),
+                        (&Bytea(key), Type::BYTEA),
+                        (&counters, Type::BYTEA_ARRAY),
+                        (&labels.names, Type::BYTEA_ARRAY),
+                        (&labels.values, Type::BYTEA_ARRAY),
+                        (&milliseconds(request.hold), Type::INT8),
+                        (&stale, Type::INT8),
+                        (&self.shift(), Type::INT8),
+                    ],
+                )
+                .await?;
+            let reserved = match row::column::<Option<i64>>(&row, "o_fence")? {
+                None => None,
+                Some(_) => Some(row::reserve_result(&row, space, key)?),
+            };
+            Ok(GetOrReserveResult {
+                found: row::get_result(&row, key)?,
+                reserved,
+            })
+        })
     }
 
     fn put<'a>(
         &'a self,
         space: &'a str,
-        record: Record,
+        mut record: Record,
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
-        StoreReply::later(self.do_put(space, record, lease, counters))
+        StoreReply::later(async move {
+            record.labels = deduplicate(record.labels);
+            check_put(&self.about, space, &record, lease, counters)?;
+            let labels = LabelColumns::new(&record.labels);
+            let names = row::names(counters.iter().map(|(name, _)| *name));
+            let counts: Vec<i64> = counters.iter().map(|(_, count)| integer(*count)).collect();
+            let row = self
+            .row(
+                Work::Write,
+                "SELECT * FROM cachalot_put($1, $2, $3, $4, $5, $6, $7::text::tsvector, $8, $9, $10, $11)",
+                &[
+                    (&Bytea(space), Type::BYTEA),
+                    (&Bytea(&record.key), Type::BYTEA),
+                    (&&record.value[..], Type::BYTEA),
+                    (&labels.names, Type::BYTEA_ARRAY),
+                    (&labels.values, Type::BYTEA_ARRAY),
+                    (&record.expires, Type::INT8),
+                    (&words::vector(space, &record), Type::TEXT),
+                    (&lease.map(|lease| integer(lease.fence)), Type::INT8),
+                    (&names, Type::BYTEA_ARRAY),
+                    (&counts, Type::INT8_ARRAY),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+            Ok(match row::column::<i64>(&row, "revision")? {
+                -1 => PutResult::LeaseLost,
+                -2 => PutResult::CounterChanged {
+                    counter: usize::try_from(row::column::<i32>(&row, "changed")?).unwrap_or(0),
+                },
+                revision => PutResult::Stored {
+                    revision: row::unsigned(revision)?,
+                },
+            })
+        })
     }
 
     fn put_all<'a>(
         &'a self,
         condition: PutCondition<'a>,
-        records: Vec<(&'a str, Record)>,
+        mut records: Vec<(&'a str, Record)>,
     ) -> StoreReply<'a, PutAllResult> {
-        StoreReply::later(self.do_put_all(condition, records))
+        StoreReply::later(async move {
+            for (_, record) in &mut records {
+                record.labels = deduplicate(std::mem::take(&mut record.labels));
+            }
+            check_put_all(&self.about, &condition, &records)?;
+            let all: Vec<Label> = records
+                .iter()
+                .flat_map(|(_, record)| record.labels.iter().cloned())
+                .collect();
+            let labels = LabelColumns::new(&all);
+            let mut end = 0;
+            let ends: Vec<i32> = records
+                .iter()
+                .map(|(_, record)| {
+                    end += record.labels.len() as i32;
+                    end
+                })
+                .collect();
+            let spaces = row::names(records.iter().map(|(space, _)| *space));
+            let keys = row::names(records.iter().map(|(_, record)| record.key.as_str()));
+            let values: Vec<&[u8]> = records
+                .iter()
+                .map(|(_, record)| &record.value[..])
+                .collect();
+            let expires: Vec<Option<i64>> =
+                records.iter().map(|(_, record)| record.expires).collect();
+            let texts: Vec<Option<String>> = records
+                .iter()
+                .map(|(space, record)| words::vector(space, record))
+                .collect();
+            let row = self
+            .row(
+                Work::Write,
+                "SELECT cachalot_put_all($1, $2, $3, $4, $5, $6, $7, $8::text[]::tsvector[], $9, $10, $11, $12) AS done",
+                &[
+                    (&Bytea(condition.space), Type::BYTEA),
+                    (&Bytea(condition.key), Type::BYTEA),
+                    (&condition.value.as_deref(), Type::BYTEA),
+                    (&spaces, Type::BYTEA_ARRAY),
+                    (&keys, Type::BYTEA_ARRAY),
+                    (&values, Type::BYTEA_ARRAY),
+                    (&expires, Type::INT8_ARRAY),
+                    (&texts, Type::TEXT_ARRAY),
+                    (&labels.names, Type::BYTEA_ARRAY),
+                    (&labels.values, Type::BYTEA_ARRAY),
+                    (&ends, Type::INT4_ARRAY),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+            Ok(match row::column::<i64>(&row, "done")? {
+                -1 => PutAllResult::Stored,
+                -2 => PutAllResult::Changed,
+                left => PutAllResult::Busy {
+                    left: Duration::from_millis(row::unsigned(left)?),
+                },
+            })
+        })
     }
 
     fn reserve<'a>(
@@ -568,15 +333,59 @@ impl Store for PostgresStore {
         labels: &'a [Label],
         hold: Duration,
     ) -> StoreReply<'a, ReserveResult> {
-        StoreReply::later(self.do_reserve(space, key, labels, hold))
+        StoreReply::later(async move {
+            self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
+            let labels = LabelColumns::new(labels);
+            let row = self
+                .row(
+                    Work::Write,
+                    "SELECT * FROM cachalot_reserve($1, $2, $3, $4, $5, $6)",
+                    &[
+                        (&Bytea(space), Type::BYTEA),
+                        (&Bytea(key), Type::BYTEA),
+                        (&labels.names, Type::BYTEA_ARRAY),
+                        (&labels.values, Type::BYTEA_ARRAY),
+                        (&milliseconds(hold), Type::INT8),
+                        (&self.shift(), Type::INT8),
+                    ],
+                )
+                .await?;
+            row::reserve_result(&row, space, key)
+        })
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        StoreReply::later(self.do_renew(lease, hold))
+        StoreReply::later(async move {
+            let renewed = self
+                .rows(
+                    Work::Write,
+                    "UPDATE cachalot_leases SET until = cachalot_now($5) + $4 \
+                 WHERE space = $1 AND key = $2 AND fence = $3 AND is_current RETURNING 1",
+                    &[
+                        (&Bytea(&lease.space), Type::BYTEA),
+                        (&Bytea(&lease.key), Type::BYTEA),
+                        (&integer(lease.fence), Type::INT8),
+                        (&milliseconds(hold), Type::INT8),
+                        (&self.shift(), Type::INT8),
+                    ],
+                )
+                .await?;
+            Ok(!renewed.is_empty())
+        })
     }
 
     fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        StoreReply::later(self.do_release(lease))
+        StoreReply::later(async move {
+            let statement = "UPDATE cachalot_leases SET is_current = false \
+                         WHERE space = $1 AND key = $2 AND fence = $3";
+            let parameters: [Parameter<'_>; 3] = [
+                (&Bytea(&lease.space), Type::BYTEA),
+                (&Bytea(&lease.key), Type::BYTEA),
+                (&integer(lease.fence), Type::INT8),
+            ];
+            self.rows(Work::Write, statement, &parameters).await?;
+            Ok(())
+        })
     }
 
     fn find<'a>(
@@ -585,7 +394,13 @@ impl Store for PostgresStore {
         filter: &'a RecordFilter<'a>,
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(self.do_find(space, filter, page))
+        StoreReply::later(async move {
+            check_page(filter, &page)?;
+            self.check_names([space])?;
+            let statement = select::records(space, filter, &page);
+            let rows = self.rows(Work::Read, &statement, &[]).await?;
+            record_page(&rows, filter, &page)
+        })
     }
 
     fn erase<'a>(
@@ -594,7 +409,25 @@ impl Store for PostgresStore {
         filter: &'a RecordFilter<'a>,
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(self.do_erase(space, filter, page))
+        StoreReply::later(async move {
+            check_page(filter, &page)?;
+            self.check_names([space])?;
+            let leases = reaches_reservations(filter).then(|| select::leases(space, filter, &page));
+            let rows = self
+                .rows(
+                    Work::Write,
+                    "SELECT * FROM cachalot_erase($1, $2, $3, $4, $5)",
+                    &[
+                        (&Bytea(space), Type::BYTEA),
+                        (&leases, Type::TEXT),
+                        (&select::keys(space, filter, &page), Type::TEXT),
+                        (&select::value_bytes(page.values), Type::INT4),
+                        (&self.shift(), Type::INT8),
+                    ],
+                )
+                .await?;
+            record_page(&rows, filter, &page)
+        })
     }
 
     fn add<'a>(
@@ -602,11 +435,41 @@ impl Store for PostgresStore {
         space: &'a str,
         additions: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, Vec<u64>> {
-        StoreReply::later(self.do_add(space, additions))
+        StoreReply::later(async move {
+            let names = additions.iter().map(|(name, _)| *name);
+            self.check_names([space].into_iter().chain(names.clone()))?;
+            let counts: Vec<i64> = additions.iter().map(|(_, count)| integer(*count)).collect();
+            let row = self
+                .row(
+                    Work::Write,
+                    "SELECT cachalot_add($1, $2, $3) AS counts",
+                    &[
+                        (&Bytea(space), Type::BYTEA),
+                        (&row::names(names), Type::BYTEA_ARRAY),
+                        (&counts, Type::INT8_ARRAY),
+                    ],
+                )
+                .await?;
+            row::counts(&row, "counts")
+        })
     }
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        StoreReply::later(self.do_raise_to(space, counter, value))
+        StoreReply::later(async move {
+            self.check_names([space, counter])?;
+            let row = self
+                .row(
+                    Work::Write,
+                    "SELECT cachalot_raise_to($1, $2, $3) AS value",
+                    &[
+                        (&Bytea(space), Type::BYTEA),
+                        (&Bytea(counter), Type::BYTEA),
+                        (&integer(value), Type::INT8),
+                    ],
+                )
+                .await?;
+            row::unsigned(row::column(&row, "value")?)
+        })
     }
 
     fn counters<'a>(
@@ -616,19 +479,70 @@ impl Store for PostgresStore {
         after: Option<&'a str>,
         limit: u32,
     ) -> StoreReply<'a, Vec<(String, u64)>> {
-        StoreReply::later(self.do_counters(space, prefix, after, limit))
+        StoreReply::later(async move {
+            self.check_names([space])?;
+            let statement = select::counters(space, prefix, after, limit);
+            let rows = self.rows(Work::Read, &statement, &[]).await?;
+            let counter = |row| -> Result<_, Error> {
+                let name = row::text(row::column(row, "name")?)?;
+                Ok((name, row::unsigned(row::column(row, "value")?)?))
+            };
+            rows.iter().map(counter).collect()
+        })
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        StoreReply::later(self.do_touch(space, used))
+        StoreReply::later(async move {
+            let keys = row::names(used.iter().map(|(key, _)| *key));
+            let times: Vec<i64> = used.iter().map(|(_, at)| *at).collect();
+            let statement = "SELECT cachalot_touch($1, $2, $3)";
+            let parameters: [Parameter<'_>; 3] = [
+                (&Bytea(space), Type::BYTEA),
+                (&keys, Type::BYTEA_ARRAY),
+                (&times, Type::INT8_ARRAY),
+            ];
+            self.rows(Work::Write, statement, &parameters).await?;
+            Ok(())
+        })
     }
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        StoreReply::later(self.do_amend(space, record))
+        StoreReply::later(async move {
+            check_amend(space, &record, self.about.largest_value)?;
+            let row = self
+                .row(
+                    Work::Write,
+                    "SELECT cachalot_amend($1, $2, $3, $4, $5) AS revision",
+                    &[
+                        (&Bytea(space), Type::BYTEA),
+                        (&Bytea(&record.key), Type::BYTEA),
+                        (&&record.value[..], Type::BYTEA),
+                        (&integer(record.revision), Type::INT8),
+                        (&record.updated, Type::INT8),
+                    ],
+                )
+                .await?;
+            row::column::<Option<i64>>(&row, "revision")?
+                .map(row::unsigned)
+                .transpose()
+        })
     }
 
     fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        StoreReply::later(self.do_usage(space))
+        StoreReply::later(async move {
+            let row = self
+            .row(
+                Work::Read,
+                "SELECT coalesce(sum(records), 0)::bigint AS records, coalesce(sum(bytes), 0)::bigint AS bytes \
+                 FROM cachalot_usage WHERE space = $1",
+                &[(&Bytea(space), Type::BYTEA)],
+            )
+            .await?;
+            Ok(SpaceUsage {
+                records: row::unsigned(row::column(&row, "records")?)?,
+                bytes: row::unsigned(row::column(&row, "bytes")?)?,
+            })
+        })
     }
 
     /// Another machine may change any record: every hit asks the server.
@@ -648,6 +562,19 @@ impl Recall for PostgresStore {
         labels: &'a [LabelMatch<'a>],
         limit: u32,
     ) -> StoreReply<'a, Vec<RecallHit>> {
-        StoreReply::later(self.do_search(query, labels, limit))
+        StoreReply::later(async move {
+            let Some(query) = words::query(query) else {
+                return Ok(Vec::new());
+            };
+            let statement = select::search(space::USER, &query, labels, limit);
+            let rows = self.rows(Work::Read, &statement, &[]).await?;
+            let hit = |row| -> Result<_, Error> {
+                Ok(RecallHit {
+                    record: row::record(row)?,
+                    score: f64::from(row::column::<f32>(row, "score")?),
+                })
+            };
+            rows.iter().map(hit).collect()
+        })
     }
 }
