@@ -44,6 +44,12 @@ pub fn open(url: &StoreUrl, password: Option<&str>) -> Result<Arc<dyn Store>, St
             let server = server.map_err(StoreUrlError::Invalid)?;
             Ok(Arc::new(crate::postgres::PostgresStore::new(server)))
         }
+        #[cfg(feature = "redis")]
+        Some("redis") => {
+            let server = crate::redis::Server::new(url, password);
+            let server = server.map_err(StoreUrlError::Invalid)?;
+            Ok(Arc::new(crate::redis::RedisStore::new(server)))
+        }
         Some(backend) => {
             let _ = password;
             Err(StoreUrlError::NotBuilt(backend))
@@ -61,8 +67,8 @@ mod tests {
     fn stores_that_are_not_built_are_known_by_name() {
         let error = |url| open(&StoreUrl::recognize(url).unwrap(), None).err();
         assert_eq!(
-            error("rediss://host"),
-            Some(StoreUrlError::NotBuilt("redis"))
+            error("redis-cluster://host"),
+            Some(StoreUrlError::NotBuilt("redis-cluster"))
         );
         assert_eq!(
             error("s3://bucket/x.db"),
@@ -74,6 +80,10 @@ mod tests {
         );
         assert!(matches!(
             error("postgres://host:no/x"),
+            Some(StoreUrlError::Invalid(_))
+        ));
+        assert!(matches!(
+            error("redis://host/no"),
             Some(StoreUrlError::Invalid(_))
         ));
     }

@@ -5,6 +5,7 @@
 
 mod connection;
 mod record;
+mod server_info;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -20,10 +21,10 @@ use cachalot_store::{
     PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
     ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, ValuePart,
 };
-use redis::{Cmd, Value};
+use redis::Value;
 
 use connection::Connection;
-use record::{damaged, integer, text};
+use record::{Stored, damaged, integer, text};
 
 pub use connection::Server;
 
@@ -38,6 +39,8 @@ const LONGEST_NAME: u64 = 64 << 10;
 pub struct RedisStore {
     about: StoreInfo,
     connection: Connection,
+    /// For writes that wait for replicas, and keep other calls of their connection waiting.
+    confirming: Connection,
     /// Added to the server's time, in milliseconds. Zero but in tests.
     shift: Arc<AtomicI64>,
 }
@@ -51,13 +54,17 @@ impl std::fmt::Debug for RedisStore {
     }
 }
 
-/// An execution of the script under construction.
-struct Call(Cmd);
+/// The arguments of an execution of the script.
+struct Call(Vec<Vec<u8>>);
 
 impl Call {
-    fn arg(mut self, argument: impl redis::ToRedisArgs) -> Self {
-        self.0.arg(argument);
+    fn arg(mut self, argument: impl AsRef<[u8]>) -> Self {
+        self.0.push(argument.as_ref().to_owned());
         self
+    }
+
+    fn flag(self, flag: bool) -> Self {
+        self.arg(if flag { "1" } else { "0" })
     }
 
     fn number(self, number: impl std::fmt::Display) -> Self {
@@ -122,6 +129,7 @@ impl RedisStore {
     /// without waiting for it.
     #[must_use]
     pub fn with_shift(server: Server, shift: Arc<AtomicI64>) -> Self {
+        let server = Arc::new(server);
         let about = StoreInfo {
             name: "redis",
             location: server.location().to_owned(),
@@ -133,7 +141,8 @@ impl RedisStore {
         };
         Self {
             about,
-            connection: Connection::new(server),
+            connection: Connection::new(Arc::clone(&server)),
+            confirming: Connection::new(server),
             shift,
         }
     }
@@ -144,265 +153,36 @@ impl RedisStore {
 
     /// Begins an execution of the script in a space.
     fn call(&self, operation: &str, space: &str) -> Call {
-        Call(connection::script())
+        Call(Vec::new())
             .arg(operation)
             .number(self.shift())
             .arg(prefix(space))
     }
 
     async fn run(&self, call: Call) -> Result<Value, Error> {
-        self.connection.run(call.0).await
+        self.connection.run(&call.0).await
+    }
+
+    /// Executes the script, and waits for replicas: what it has erased or counted must not come back with a failover.
+    async fn run_confirmed(&self, call: Call) -> Result<Value, Error> {
+        self.confirming.run_confirmed(&call.0).await
     }
 
     fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
         check_names(&self.about, names)
     }
+}
 
-    async fn do_get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
-        self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
-        let prefix = prefix(space);
-        let mut read = redis::cmd("MGET");
-        read.arg(format!("{prefix}r:{key}"));
-        for counter in counters {
-            read.arg(format!("{prefix}c:{counter}"));
-        }
-        let (clock, found) = self.connection.read(read).await?;
-        let mut clock = record::array(clock)?.into_iter().map(integer);
-        let mut clock = || clock.next().unwrap_or_else(|| Err(damaged("a time")));
-        let now = clock()? * 1000 + clock()? / 1000;
-        let mut found = record::array(found)?.into_iter();
-        let record = record::optional(found.next(), key)?;
-        Ok(GetResult {
-            record,
-            counters: found.map(record::count).collect::<Result<_, _>>()?,
-            now: now + self.shift(),
-        })
-    }
+/// True if records of a space may be outdated once writes may have been lost.
+fn is_only_valid_in_its_incarnation(space: &str) -> bool {
+    space == cachalot_store::space::CACHE
+}
 
-    async fn do_get_or_reserve(
-        &self,
-        space: &str,
-        key: &str,
-        request: GetOrReserve<'_>,
-    ) -> Result<GetOrReserveResult, Error> {
-        let own = [space, key].into_iter().chain(label_texts(request.labels));
-        self.check_names(own.chain(request.counters.iter().copied()))?;
-        let stale = match request.stale {
-            Stale::None => "0".to_owned(),
-            Stale::Revision(revision) => revision.to_string(),
-            Stale::Any => "-1".to_owned(),
-        };
-        let mut call = self
-            .call("get_or_reserve", space)
-            .arg(key)
-            .arg(stale)
-            .number(milliseconds(request.hold))
-            .arg(record::labels(request.labels));
-        for counter in request.counters {
-            call = call.arg(*counter);
-        }
-        let mut result = record::array(self.run(call).await?)?.into_iter();
-        let mut next = || result.next().unwrap_or(Value::Nil);
-        let now = integer(next())?;
-        let record = record::optional(Some(next()), key)?;
-        let reserved = reserve_result(next(), space, key)?;
-        let counters = result.map(record::count).collect::<Result<_, _>>()?;
-        Ok(GetOrReserveResult {
-            found: GetResult {
-                record,
-                counters,
-                now,
-            },
-            reserved,
-        })
-    }
-
-    async fn do_put(
-        &self,
-        space: &str,
-        mut record: Record,
-        lease: Option<&Lease>,
-        counters: &[(&str, u64)],
-    ) -> Result<PutResult, Error> {
-        record.labels = deduplicate(record.labels);
-        check_put(&self.about, space, &record, lease, counters)?;
-        let mut call = self
-            .call("put", space)
-            .arg(&record.key)
-            .arg(lease.map_or_else(String::new, |lease| lease.fence.to_string()))
-            .arg(record::properties(&record))
-            .arg(&record.value[..]);
-        for (name, count) in counters {
-            call = call.arg(*name).number((*count).min(MAX_COUNTER));
-        }
-        Ok(match integer(self.run(call).await?)? {
-            -1 => PutResult::LeaseLost,
-            changed if changed < -1 => PutResult::CounterChanged {
-                counter: usize::try_from(-2 - changed).unwrap_or(0),
-            },
-            revision => PutResult::Stored {
-                revision: record::unsigned(revision)?,
-            },
-        })
-    }
-
-    async fn do_put_all(
-        &self,
-        condition: PutCondition<'_>,
-        mut records: Vec<(&str, Record)>,
-    ) -> Result<PutAllResult, Error> {
-        for (_, record) in &mut records {
-            record.labels = deduplicate(std::mem::take(&mut record.labels));
-        }
-        check_put_all(&self.about, &condition, &records)?;
-        let mut call = self
-            .call("put_all", condition.space)
-            .arg(condition.key)
-            .optional(condition.value.as_deref());
-        for (space, record) in &records {
-            call = call
-                .arg(prefix(space))
-                .arg(&record.key)
-                .arg(record::properties(record))
-                .arg(&record.value[..]);
-        }
-        Ok(match integer(self.run(call).await?)? {
-            -1 => PutAllResult::Stored,
-            -2 => PutAllResult::Changed,
-            left => PutAllResult::Busy {
-                left: Duration::from_millis(record::unsigned(left)?),
-            },
-        })
-    }
-
-    async fn do_reserve(
-        &self,
-        space: &str,
-        key: &str,
-        labels: &[Label],
-        hold: Duration,
-    ) -> Result<ReserveResult, Error> {
-        self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
-        let call = self
-            .call("reserve", space)
-            .arg(key)
-            .number(milliseconds(hold))
-            .arg(record::labels(labels));
-        let reserved = reserve_result(self.run(call).await?, space, key)?;
-        reserved.ok_or_else(|| damaged("a reservation"))
-    }
-
-    async fn do_renew(&self, lease: &Lease, hold: Duration) -> Result<bool, Error> {
-        let call = self
-            .call("renew", &lease.space)
-            .arg(&lease.key)
-            .number(lease.fence)
-            .number(milliseconds(hold));
-        Ok(integer(self.run(call).await?)? == 1)
-    }
-
-    async fn do_release(&self, lease: Lease) -> Result<(), Error> {
-        let call = self.call("release", &lease.space).arg(&lease.key);
-        self.run(call.number(lease.fence)).await.map(drop)
-    }
-
-    async fn do_find(
-        &self,
-        space: &str,
-        filter: &RecordFilter<'_>,
-        page: PageRequest<'_>,
-    ) -> Result<RecordPage, Error> {
-        check_page(filter, &page)?;
-        self.check_names([space])?;
-        let call = self.call("find", space).filter(filter, &page);
-        record_page(self.run(call).await?, filter, &page)
-    }
-
-    async fn do_erase(
-        &self,
-        space: &str,
-        filter: &RecordFilter<'_>,
-        page: PageRequest<'_>,
-    ) -> Result<RecordPage, Error> {
-        check_page(filter, &page)?;
-        self.check_names([space])?;
-        let call = self
-            .call("erase", space)
-            .number(u8::from(reaches_reservations(filter)))
-            .filter(filter, &page);
-        record_page(self.run(call).await?, filter, &page)
-    }
-
-    async fn do_add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
-        let names = additions.iter().map(|(name, _)| *name);
-        self.check_names([space].into_iter().chain(names))?;
-        let mut call = self.call("add", space);
-        for (name, count) in additions {
-            call = call.arg(*name).number((*count).min(MAX_COUNTER));
-        }
-        let counts = record::array(self.run(call).await?)?;
-        counts.into_iter().map(record::count).collect()
-    }
-
-    async fn do_raise_to(&self, space: &str, counter: &str, value: u64) -> Result<u64, Error> {
-        self.check_names([space, counter])?;
-        let call = self.call("raise_to", space).arg(counter);
-        record::count(self.run(call.number(value.min(MAX_COUNTER))).await?)
-    }
-
-    async fn do_counters(
-        &self,
-        space: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: u32,
-    ) -> Result<Vec<(String, u64)>, Error> {
-        self.check_names([space])?;
-        let call = self.call("counters", space).arg(prefix);
-        let call = call.optional(after.map(str::as_bytes)).number(limit);
-        let found = record::array(self.run(call).await?)?;
-        let mut found = found.into_iter();
-        let mut counters = Vec::new();
-        while let (Some(name), Some(count)) = (found.next(), found.next()) {
-            counters.push((text(name)?, record::count(count)?));
-        }
-        Ok(counters)
-    }
-
-    async fn do_touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
-        let mut call = self.call("touch", space);
-        for (key, at) in used {
-            call = call.arg(*key).number(at);
-        }
-        self.run(call).await.map(drop)
-    }
-
-    async fn do_amend(&self, space: &str, record: Record) -> Result<Option<u64>, Error> {
-        check_amend(space, &record, self.about.largest_value)?;
-        let call = self
-            .call("amend", space)
-            .arg(&record.key)
-            .arg(&record.value[..])
-            .number(record.revision)
-            .number(record.updated);
-        match integer(self.run(call).await?)? {
-            -1 => Ok(None),
-            revision => record::unsigned(revision).map(Some),
-        }
-    }
-
-    async fn do_usage(&self, space: &str) -> Result<SpaceUsage, Error> {
-        let mut read = redis::cmd("HMGET");
-        read.arg(prefix(space) + "z").arg("records").arg("bytes");
-        let mut usage = record::array(self.connection.run(read).await?)?
-            .into_iter()
-            .map(record::count);
-        let mut next = || usage.next().unwrap_or(Ok(0));
-        Ok(SpaceUsage {
-            records: next()?,
-            bytes: next()?,
-        })
-    }
+fn answering(stored: Option<Stored>, space: &str, incarnation: u64) -> Option<Record> {
+    let is_lasting = !is_only_valid_in_its_incarnation(space);
+    stored
+        .filter(|stored| is_lasting || stored.incarnation >= incarnation)
+        .map(|stored| stored.record)
 }
 
 fn reserve_result(value: Value, space: &str, key: &str) -> Result<Option<ReserveResult>, Error> {
@@ -432,7 +212,7 @@ fn record_page(
     let mut found = RecordPage::default();
     let mut rows = record::array(value)?.into_iter();
     while let (Some(key), Some(bytes), Some(size)) = (rows.next(), rows.next(), rows.next()) {
-        let mut record = record::decode(text(key)?, Bytes::from(record::bytes(bytes)?))?;
+        let mut record = record::decode(&text(key)?, Bytes::from(record::bytes(bytes)?))?.record;
         if !page.labels {
             record.labels.clear();
         }
@@ -461,7 +241,38 @@ impl Store for RedisStore {
         key: &'a str,
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
-        StoreReply::later(self.do_get(space, key, counters))
+        StoreReply::later(async move {
+            self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
+            let prefix = prefix(space);
+            let mut names = vec![format!("{prefix}i"), format!("{prefix}r:{key}")];
+            names.extend(counters.iter().map(|name| format!("{prefix}c:{name}")));
+            let mut is_met = false;
+            loop {
+                let mut command = redis::cmd("MGET");
+                command.arg(&names);
+                let read = self.connection.read(command).await?;
+                let mut found = record::array(read.reply)?.into_iter();
+                let incarnation = record::incarnation(found.next(), &read.identity)?;
+                let Some(incarnation) = incarnation else {
+                    if is_met {
+                        return Err(damaged("an incarnation"));
+                    }
+                    self.run(self.call("meet", space)).await?;
+                    is_met = true;
+                    continue;
+                };
+                let record = record::optional(found.next(), key)?;
+                let count = |value| match value {
+                    Value::Nil => Ok(incarnation),
+                    value => record::count(value),
+                };
+                return Ok(GetResult {
+                    record: answering(record, space, incarnation),
+                    counters: found.map(count).collect::<Result<_, _>>()?,
+                    now: record::time(read.time)? + self.shift(),
+                });
+            }
+        })
     }
 
     fn get_or_reserve<'a>(
@@ -470,25 +281,102 @@ impl Store for RedisStore {
         key: &'a str,
         request: GetOrReserve<'a>,
     ) -> StoreReply<'a, GetOrReserveResult> {
-        StoreReply::later(self.do_get_or_reserve(space, key, request))
+        StoreReply::later(async move {
+            let own = [space, key].into_iter().chain(label_texts(request.labels));
+            self.check_names(own.chain(request.counters.iter().copied()))?;
+            let stale = match request.stale {
+                Stale::None => "0".to_owned(),
+                Stale::Revision(revision) => revision.to_string(),
+                Stale::Any => "-1".to_owned(),
+            };
+            let mut call = self
+                .call("get_or_reserve", space)
+                .arg(key)
+                .arg(stale)
+                .number(milliseconds(request.hold))
+                .arg(record::labels(request.labels))
+                .flag(is_only_valid_in_its_incarnation(space));
+            for counter in request.counters {
+                call = call.arg(*counter);
+            }
+            let mut result = record::array(self.run(call).await?)?.into_iter();
+            let mut next = || result.next().unwrap_or(Value::Nil);
+            let now = integer(next())?;
+            let incarnation = record::count(next())?;
+            let record = record::optional(Some(next()), key)?;
+            let reserved = reserve_result(next(), space, key)?;
+            let counters = result.map(record::count).collect::<Result<_, _>>()?;
+            Ok(GetOrReserveResult {
+                found: GetResult {
+                    record: answering(record, space, incarnation),
+                    counters,
+                    now,
+                },
+                reserved,
+            })
+        })
     }
 
     fn put<'a>(
         &'a self,
         space: &'a str,
-        record: Record,
+        mut record: Record,
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
-        StoreReply::later(self.do_put(space, record, lease, counters))
+        StoreReply::later(async move {
+            record.labels = deduplicate(record.labels);
+            check_put(&self.about, space, &record, lease, counters)?;
+            let mut call = self
+                .call("put", space)
+                .arg(&record.key)
+                .arg(lease.map_or_else(String::new, |lease| lease.fence.to_string()))
+                .arg(record::properties(&record))
+                .arg(&record.value[..]);
+            for (name, count) in counters {
+                call = call.arg(*name).number((*count).min(MAX_COUNTER));
+            }
+            Ok(match integer(self.run(call).await?)? {
+                -1 => PutResult::LeaseLost,
+                changed if changed < -1 => PutResult::CounterChanged {
+                    counter: usize::try_from(-2 - changed).unwrap_or(0),
+                },
+                revision => PutResult::Stored {
+                    revision: record::unsigned(revision)?,
+                },
+            })
+        })
     }
 
     fn put_all<'a>(
         &'a self,
         condition: PutCondition<'a>,
-        records: Vec<(&'a str, Record)>,
+        mut records: Vec<(&'a str, Record)>,
     ) -> StoreReply<'a, PutAllResult> {
-        StoreReply::later(self.do_put_all(condition, records))
+        StoreReply::later(async move {
+            for (_, record) in &mut records {
+                record.labels = deduplicate(std::mem::take(&mut record.labels));
+            }
+            check_put_all(&self.about, &condition, &records)?;
+            let mut call = self
+                .call("put_all", condition.space)
+                .arg(condition.key)
+                .optional(condition.value.as_deref());
+            for (space, record) in &records {
+                call = call
+                    .arg(prefix(space))
+                    .arg(&record.key)
+                    .arg(record::properties(record))
+                    .arg(&record.value[..]);
+            }
+            Ok(match integer(self.run(call).await?)? {
+                -1 => PutAllResult::Stored,
+                -2 => PutAllResult::Changed,
+                left => PutAllResult::Busy {
+                    left: Duration::from_millis(record::unsigned(left)?),
+                },
+            })
+        })
     }
 
     fn reserve<'a>(
@@ -498,15 +386,34 @@ impl Store for RedisStore {
         labels: &'a [Label],
         hold: Duration,
     ) -> StoreReply<'a, ReserveResult> {
-        StoreReply::later(self.do_reserve(space, key, labels, hold))
+        StoreReply::later(async move {
+            self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
+            let call = self
+                .call("reserve", space)
+                .arg(key)
+                .number(milliseconds(hold))
+                .arg(record::labels(labels));
+            let reserved = reserve_result(self.run(call).await?, space, key)?;
+            reserved.ok_or_else(|| damaged("a reservation"))
+        })
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        StoreReply::later(self.do_renew(lease, hold))
+        StoreReply::later(async move {
+            let call = self
+                .call("renew", &lease.space)
+                .arg(&lease.key)
+                .number(lease.fence)
+                .number(milliseconds(hold));
+            Ok(integer(self.run(call).await?)? == 1)
+        })
     }
 
     fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        StoreReply::later(self.do_release(lease))
+        StoreReply::later(async move {
+            let call = self.call("release", &lease.space).arg(&lease.key);
+            self.run(call.number(lease.fence)).await.map(drop)
+        })
     }
 
     fn find<'a>(
@@ -515,7 +422,12 @@ impl Store for RedisStore {
         filter: &'a RecordFilter<'a>,
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(self.do_find(space, filter, page))
+        StoreReply::later(async move {
+            check_page(filter, &page)?;
+            self.check_names([space])?;
+            let call = self.call("find", space).filter(filter, &page);
+            record_page(self.run(call).await?, filter, &page)
+        })
     }
 
     fn erase<'a>(
@@ -524,7 +436,15 @@ impl Store for RedisStore {
         filter: &'a RecordFilter<'a>,
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(self.do_erase(space, filter, page))
+        StoreReply::later(async move {
+            check_page(filter, &page)?;
+            self.check_names([space])?;
+            let call = self
+                .call("erase", space)
+                .flag(reaches_reservations(filter))
+                .filter(filter, &page);
+            record_page(self.run_confirmed(call).await?, filter, &page)
+        })
     }
 
     fn add<'a>(
@@ -532,11 +452,27 @@ impl Store for RedisStore {
         space: &'a str,
         additions: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, Vec<u64>> {
-        StoreReply::later(self.do_add(space, additions))
+        StoreReply::later(async move {
+            let names = additions.iter().map(|(name, _)| *name);
+            self.check_names([space].into_iter().chain(names))?;
+            let mut call = self.call("add", space);
+            for (name, count) in additions {
+                call = call.arg(*name).number((*count).min(MAX_COUNTER));
+            }
+            let counts = record::array(self.run_confirmed(call).await?)?;
+            counts.into_iter().map(record::count).collect()
+        })
     }
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        StoreReply::later(self.do_raise_to(space, counter, value))
+        StoreReply::later(async move {
+            self.check_names([space, counter])?;
+            let call = self.call("raise_to", space).arg(counter);
+            record::count(
+                self.run_confirmed(call.number(value.min(MAX_COUNTER)))
+                    .await?,
+            )
+        })
     }
 
     fn counters<'a>(
@@ -546,19 +482,60 @@ impl Store for RedisStore {
         after: Option<&'a str>,
         limit: u32,
     ) -> StoreReply<'a, Vec<(String, u64)>> {
-        StoreReply::later(self.do_counters(space, prefix, after, limit))
+        StoreReply::later(async move {
+            self.check_names([space])?;
+            let call = self.call("counters", space).arg(prefix);
+            let call = call.optional(after.map(str::as_bytes)).number(limit);
+            let found = record::array(self.run(call).await?)?;
+            let mut found = found.into_iter();
+            let mut counters = Vec::new();
+            while let (Some(name), Some(count)) = (found.next(), found.next()) {
+                counters.push((text(name)?, record::count(count)?));
+            }
+            Ok(counters)
+        })
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        StoreReply::later(self.do_touch(space, used))
+        StoreReply::later(async move {
+            self.check_names([space])?;
+            let mut call = self.call("touch", space);
+            for (key, at) in used {
+                call = call.arg(*key).number(at);
+            }
+            self.run(call).await.map(drop)
+        })
     }
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        StoreReply::later(self.do_amend(space, record))
+        StoreReply::later(async move {
+            check_amend(space, &record, self.about.largest_value)?;
+            let call = self
+                .call("amend", space)
+                .arg(&record.key)
+                .arg(&record.value[..])
+                .number(record.revision)
+                .number(record.updated);
+            match integer(self.run(call).await?)? {
+                -1 => Ok(None),
+                revision => record::unsigned(revision).map(Some),
+            }
+        })
     }
 
     fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        StoreReply::later(self.do_usage(space))
+        StoreReply::later(async move {
+            let mut read = redis::cmd("HMGET");
+            read.arg(prefix(space) + "z").arg("records").arg("bytes");
+            let mut usage = record::array(self.connection.read(read).await?.reply)?
+                .into_iter()
+                .map(record::count);
+            let mut next = || usage.next().unwrap_or(Ok(0));
+            Ok(SpaceUsage {
+                records: next()?,
+                bytes: next()?,
+            })
+        })
     }
 
     /// Another machine may change any record: every hit asks the server.

@@ -4,12 +4,16 @@ use std::fmt;
 
 use url::Url;
 
-/// The schemes of stores that are planned, with the names of their backends.
-const PLANNED: [(&str, &str); 11] = [
+/// The schemes of stores, with the names of their backends. Not all of them are built.
+const SCHEMES: [(&str, &str); 15] = [
+    ("postgres", "postgres"),
+    ("postgresql", "postgres"),
     ("redis", "redis"),
     ("rediss", "redis"),
-    ("redis-cluster", "redis"),
+    ("valkey", "redis"),
+    ("valkeys", "redis"),
     ("unix", "redis"),
+    ("redis-cluster", "redis-cluster"),
     ("libsql", "turso"),
     ("https", "turso"),
     ("duckdb", "duckdb"),
@@ -61,15 +65,18 @@ impl StoreUrl {
             && characters.next().is_some_and(|c| c.is_ascii_alphabetic())
             && characters.all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
         let scheme = scheme.to_ascii_lowercase();
-        let is_known = is_postgres(&scheme) || PLANNED.iter().any(|(known, _)| *known == scheme);
-        (is_scheme && (is_known || rest.starts_with("//"))).then(|| Self::read(&scheme, rest))
+        (is_scheme && (backend_of(&scheme).is_some() || rest.starts_with("//")))
+            .then(|| Self::read(&scheme, rest))
     }
 
     /// Reads what follows the colon after the scheme. Clients split URLs differently where characters are not
     /// encoded: what one of them takes for a path is the password for another.
     fn read(scheme: &str, rest: &str) -> Self {
         let text = format!("{scheme}:{rest}");
-        let Some(authority) = rest.strip_prefix("//") else {
+        // A socket is named by a path, with or without an empty host in front of it.
+        let authority = rest.strip_prefix("//");
+        let is_path = scheme == "unix" && rest.starts_with('/');
+        let Some(authority) = authority.or(is_path.then_some("")) else {
             return Self::without_location(scheme, &text, "`//` has to follow the scheme");
         };
         let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
@@ -87,7 +94,7 @@ impl StoreUrl {
         };
         let is_secret = |name: &str| {
             let name = name.to_ascii_lowercase();
-            ["password", "secret", "token"]
+            ["pass", "secret", "token"]
                 .iter()
                 .any(|word| name.contains(word))
         };
@@ -137,11 +144,18 @@ impl StoreUrl {
     }
 
     /// The backend of this scheme, whether it is built or not.
-    pub(crate) fn backend(&self) -> Option<&'static str> {
-        let planned = PLANNED.iter().find(|(scheme, _)| *scheme == self.scheme);
-        match is_postgres(&self.scheme) {
-            true => Some("postgres"),
-            false => planned.map(|(_, backend)| *backend),
+    #[must_use]
+    pub fn backend(&self) -> Option<&'static str> {
+        backend_of(&self.scheme)
+    }
+
+    /// The environment variable from which the programs of this backend read a password.
+    #[must_use]
+    pub fn password_variable(&self) -> Option<&'static str> {
+        match self.backend()? {
+            "postgres" => Some("PGPASSWORD"),
+            "redis" => Some("REDISCLI_AUTH"),
+            _ => None,
         }
     }
 
@@ -156,8 +170,9 @@ impl StoreUrl {
     }
 }
 
-fn is_postgres(scheme: &str) -> bool {
-    matches!(scheme, "postgres" | "postgresql")
+fn backend_of(scheme: &str) -> Option<&'static str> {
+    let known = SCHEMES.iter().find(|(known, _)| *known == scheme);
+    known.map(|(_, backend)| *backend)
 }
 
 impl fmt::Debug for StoreUrl {
@@ -194,6 +209,7 @@ mod tests {
             "PostgreSQL://host/x",
             "postgres:host",
             "redis:host",
+            "valkeys://host/0",
             "duckdb:file.db",
             "unix:/run/redis.sock",
             "http://host/x",
@@ -228,6 +244,8 @@ mod tests {
             ("postgres:/me:hunter2@host/x", true),
             ("redis::hunter2@host", true),
             ("redis://:hunter2@host", true),
+            ("unix:/run/redis.sock?pass=hunter2", true),
+            ("unix:///run/redis.sock?db=1", false),
             ("libsql://host?authToken=hunter2", true),
             ("postgres://host/x?passw%6Frd=hunter2", true),
             ("postgres://host/x?PASSWORD=hunter2", true),

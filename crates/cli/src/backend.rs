@@ -14,7 +14,7 @@ pub(crate) enum Backend {
 }
 
 /// Names of the backends that can be configured.
-const BUILT: [&str; 3] = ["sqlite", "postgres", "in-process"];
+const BUILT: [&str; 4] = ["sqlite", "postgres", "redis", "in-process"];
 
 impl Backend {
     /// Returns the backend that the settings name. An unknown or missing backend is an error: a run never
@@ -24,13 +24,16 @@ impl Backend {
             None | Some("sqlite") if settings.path.as_deref() == Some(":memory:") => {
                 return Err(Box::new(at(no_file(), settings)));
             }
-            Some("sqlite") if has_url(settings) => {
+            Some("sqlite") if url(settings).is_some() => {
                 return Err(Box::new(at(no_path(), settings)));
             }
-            Some("postgres") if !has_url(settings) => {
-                return Err(Box::new(at(no_url(), settings)));
+            Some(name @ ("postgres" | "redis")) => {
+                return match url(settings) {
+                    Some(url) if url.backend() == Some(name) => Ok(Self::Lasting),
+                    _ => Err(Box::new(at(no_url(name), settings))),
+                };
             }
-            None | Some("sqlite" | "postgres") => return Ok(Self::Lasting),
+            None | Some("sqlite") => return Ok(Self::Lasting),
             Some("in-process") => return Ok(Self::InProcess),
             Some(name) => name,
         };
@@ -51,9 +54,8 @@ impl Backend {
     }
 }
 
-fn has_url(settings: &MemorySettings) -> bool {
-    let place = settings.path.as_deref();
-    place.and_then(StoreUrl::recognize).is_some()
+fn url(settings: &MemorySettings) -> Option<StoreUrl> {
+    StoreUrl::recognize(settings.path.as_deref()?)
 }
 
 fn no_path() -> Problem {
@@ -61,12 +63,15 @@ fn no_path() -> Problem {
         .help("a SQLite file is named by `path`; for a server, leave `backend` out")
 }
 
-fn no_url() -> Problem {
-    Problem::new(
-        "bad-value",
-        "`backend: postgres` without the URL of a database",
-    )
-    .help("for example `url: ${DATABASE_URL}`, or `url: postgres://USER@HOST/DATABASE`")
+fn no_url(name: &str) -> Problem {
+    let message = format!("`backend: {name}` without the URL of such a server");
+    let example = match name {
+        "redis" => "redis://HOST:6379/0",
+        _ => "postgres://USER@HOST/DATABASE",
+    };
+    Problem::new("bad-value", message).help(format!(
+        "for example `url: ${{STORE_URL}}`, or `url: {example}`"
+    ))
 }
 
 /// Returns the problem of the path `:memory:`. SQLite uses that name for a database that ends with its

@@ -23,7 +23,7 @@ pub(crate) struct Home {
     pub(crate) database: PathBuf,
     /// The store on a server.
     pub(crate) url: Option<StoreUrl>,
-    /// True if the user chose the server, which then gets `PGPASSWORD`. An agent file may come from another author,
+    /// True if the user chose the server, which then gets the password of the environment. An agent file may come from another author,
     /// and name a server that asks for the password in clear text.
     pub(crate) is_chosen_by_user: bool,
     /// Database of the ledger.
@@ -98,9 +98,12 @@ fn check_url(url: StoreUrl, origin: &str) -> Result<StoreUrl> {
                     "bad-value",
                     "--db contains a password, which the list of processes shows to every user",
                 )
-                .help(
-                    "set the URL in CACHALOT_DB, or leave the password out of it and set PGPASSWORD",
-                ),
+                .help(match url.password_variable() {
+                    Some(variable) => format!(
+                        "set the URL in CACHALOT_DB, or leave the password out of it and set {variable}"
+                    ),
+                    None => "set the URL in CACHALOT_DB".to_owned(),
+                }),
             ));
         }
         return Ok(url);
@@ -108,15 +111,15 @@ fn check_url(url: StoreUrl, origin: &str) -> Result<StoreUrl> {
     let (code, help) = match error {
         StoreUrlError::NotBuilt(_) => (
             "backend-not-built",
-            "this build has: files of SQLite (a path), postgres://",
+            "this build has: files of SQLite (a path), postgres://, redis://, rediss://, unix:",
         ),
         StoreUrlError::UnknownScheme(_) => (
             "unknown-backend",
-            "a SQLite file is named by its path; a server by postgres://USER@HOST/DATABASE",
+            "a SQLite file is named by its path; a server by postgres://USER@HOST/DATABASE or redis://HOST/0",
         ),
         StoreUrlError::Invalid(_) => (
             "bad-value",
-            "for example postgres://USER@HOST:5432/DATABASE?sslmode=require",
+            "for example postgres://USER@HOST:5432/DATABASE?sslmode=require, or redis://HOST:6379/0",
         ),
     };
     let problem = Problem::new(code, format!("{origin}: {error}")).help(help);

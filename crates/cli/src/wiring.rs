@@ -4,16 +4,21 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind as ErrorKindOfIo;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use cachalot_backends::StoreUrl;
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
-use cachalot_core::{Clock, DigestKey, SecretSet, SystemClock, disk};
+use cachalot_core::{Clock, DigestKey, Problem, SecretSet, SystemClock, disk};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::sqlite::{self, SqliteStore};
-use cachalot_store::{ErrorKind, Store};
+use cachalot_store::{ErrorKind, Store, space};
 
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
+
+/// Maximum time of the first call to a server, before a run.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Shows the user a message that is not an error.
 pub(crate) type Warn = Arc<dyn Fn(&str) + Send + Sync>;
@@ -122,10 +127,13 @@ impl EngineOptions<'_> {
     /// continues without a store.
     ///
     /// # Errors
-    /// The store was written by a newer version.
-    pub(crate) fn for_run(self) -> Result<Engine> {
+    /// The store was written by a newer version, or its server is not suitable or demands a password and has got none.
+    pub(crate) async fn for_run(self) -> Result<Engine> {
         let store = match self.open() {
-            Ok(store) => Some(store),
+            Ok(store) => {
+                self.check_server(store.as_ref()).await?;
+                Some(store)
+            }
             Err(error) if error.kind == ErrorKind::TooNew => {
                 return Err(CommandError::failed(error));
             }
@@ -180,9 +188,7 @@ impl EngineOptions<'_> {
 
     fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
         if let Some(url) = &self.home.url {
-            let password = self.process_environment.environment.get("PGPASSWORD");
-            let password = password.filter(|_| self.home.is_chosen_by_user);
-            let opened = cachalot_backends::open(url, password.map(String::as_str));
+            let opened = cachalot_backends::open(url, self.password(url));
             return opened.map_err(|error| {
                 cachalot_store::Error::new(ErrorKind::Unsupported, error.to_string())
             });
@@ -190,6 +196,41 @@ impl EngineOptions<'_> {
         let options = sqlite::SqliteOptions::new(Arc::clone(&self.process_environment.clock));
         let store = SqliteStore::open(&self.home.database, options)?;
         Ok(Arc::new(store))
+    }
+
+    /// Returns the password of the environment, for a server that the user chose.
+    fn password(&self, url: &StoreUrl) -> Option<&str> {
+        let environment = &self.process_environment.environment;
+        let password = environment.get(url.password_variable()?);
+        let password = password.filter(|password| !password.is_empty());
+        password
+            .filter(|_| self.home.is_chosen_by_user)
+            .map(String::as_str)
+    }
+
+    /// Checks a store on a server with a first call. A server that does not answer now may answer later.
+    async fn check_server(&self, store: &dyn Store) -> Result<()> {
+        let Some(url) = &self.home.url else {
+            return Ok(());
+        };
+        let checked = store.usage(space::CACHE).within(CHECK_TIMEOUT).await;
+        let Err(error) = checked else {
+            return Ok(());
+        };
+        match error.kind {
+            ErrorKind::TooNew | ErrorKind::Unsupported => Err(CommandError::failed(error)),
+            ErrorKind::Denied if !url.has_password() && self.password(url).is_none() => {
+                let help = match url.password_variable() {
+                    Some(variable) if self.home.is_chosen_by_user => {
+                        format!("set {variable}, or the URL with the password in CACHALOT_DB")
+                    }
+                    _ => "write the URL as `${VARIABLE}`, and set that variable to the URL with the password".to_owned(),
+                };
+                let problem = Problem::new("missing-password", error.to_string());
+                Err(CommandError::usage(problem.help(help)))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn warn_store_failed(&self, error: &cachalot_store::Error) {

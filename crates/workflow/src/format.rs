@@ -232,6 +232,7 @@ fn read(
         section.node("nodes"),
     ));
     let has_subgraphs = nodes.iter().any(|node| node.get("subgraph").is_some());
+    settings.memory.note_text_search(section.node("nodes"));
     // A subgraph may use the store of the outer file.
     if team.is_none() && outer.is_none() && !has_subgraphs {
         settings

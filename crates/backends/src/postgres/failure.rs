@@ -5,9 +5,15 @@ use tokio_postgres::error::SqlState;
 
 /// Converts an error; `location` is the server's, without a password.
 pub(super) fn failure(location: &str, error: tokio_postgres::Error) -> Error {
-    let kind = error.code().map_or(ErrorKind::Unavailable, kind);
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    let kind = match error.code() {
+        Some(code) => kind(code),
+        // The client has no kind for a server that demands a password and gets none.
+        None if cause.as_deref() == Some("password missing") => ErrorKind::Denied,
+        None => ErrorKind::Unavailable,
+    };
     // The text of the cause: the error itself says `db error`.
-    let cause = match (error.as_db_error(), std::error::Error::source(&error)) {
+    let cause = match (error.as_db_error(), cause) {
         (Some(cause), _) => cause.message().to_owned(),
         (None, Some(cause)) => format!("{error}: {cause}"),
         (None, None) => error.to_string(),

@@ -1,17 +1,20 @@
-//! The connection of a store. Calls share it: they are sent one after another without waiting for replies, and the
+//! The connections of a store. Calls share them: they are sent one after another without waiting for replies, and the
 //! future of a call can be dropped at any time.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cachalot_store::{Error, ErrorKind};
 use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind as RedisErrorKind, RedisError, Script, Value,
 };
 use redis::{ConnectionInfo, IntoConnectionInfo as _, ServerErrorKind};
 use tokio::sync::Mutex;
 
+use super::server_info::ServerInfo;
 use crate::url::StoreUrl;
 
 /// Maximum time to connect.
@@ -20,11 +23,21 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time of a call. Callers have limits of their own, which are shorter.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The time without data after which the server is asked if it is there.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+
+/// Maximum time for the server's machine to acknowledge data.
+#[cfg(any(target_os = "android", target_os = "linux"))]
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum time for replicas to acknowledge a write, in milliseconds.
+const REPLICATION_TIMEOUT: u32 = 2000;
+
 /// The operations that write, as a script.
 static SCRIPT: &str = include_str!("store.lua");
 
 /// Returns the command that executes the script; arguments follow.
-pub(super) fn script() -> Cmd {
+fn script() -> Cmd {
     static HASH: OnceLock<String> = OnceLock::new();
     let hash = HASH.get_or_init(|| Script::new(SCRIPT).get_hash().to_owned());
     let mut command = redis::cmd("EVALSHA");
@@ -34,12 +47,15 @@ pub(super) fn script() -> Cmd {
 
 /// A server, and the number of the database on it.
 pub struct Server {
+    /// Without the number of the database: the client hides the cause if the server refuses to select it.
     info: ConnectionInfo,
+    database: i64,
     location: String,
 }
 
 impl Server {
-    /// Reads a URL `redis://USER:PASSWORD@HOST:PORT/NUMBER`; `password` is used if it has none.
+    /// Reads a URL `redis://USER:PASSWORD@HOST:PORT/NUMBER`, `rediss://` for TLS, or `unix:/PATH?db=NUMBER`;
+    /// `password` is used if it has none.
     ///
     /// # Errors
     /// A message without the password.
@@ -50,14 +66,24 @@ impl Server {
         }
         // The text of the error may contain parts of the URL.
         let info = url.text().into_connection_info();
-        let mut info =
-            info.map_err(|_| invalid("for example redis://HOST:6379/0, with a number at the end"))?;
-        if let (None, Some(password)) = (info.redis_settings().password(), password) {
-            let settings = info.redis_settings().clone().set_password(password);
-            info = info.set_redis_settings(settings);
+        let mut info = info.map_err(|_| {
+            invalid("write redis://HOST:6379/0 or unix:/PATH?db=0, with the number of the database")
+        })?;
+        let mut settings = info.redis_settings().clone();
+        let database = settings.db();
+        settings = settings.set_db(0);
+        if let (None, Some(password)) = (settings.password(), password) {
+            settings = settings.set_password(password);
         }
+        info = info.set_redis_settings(settings);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE_AFTER));
+        #[cfg(any(target_os = "android", target_os = "linux"))]
+        let tcp = tcp.set_user_timeout(UNACKNOWLEDGED_TIMEOUT);
         Ok(Self {
-            info,
+            info: info.set_tcp_settings(tcp),
+            database,
             location: url.location().to_owned(),
         })
     }
@@ -69,100 +95,170 @@ impl Server {
     }
 }
 
-/// The connection, opened when it is first needed, and again after a failure.
+/// An open connection, and the identity of the server process that it leads to.
+#[derive(Clone)]
+struct Open {
+    connection: MultiplexedConnection,
+    identity: Arc<str>,
+}
+
+/// A connection, opened when it is first needed, and again after a failure.
 pub(super) struct Connection {
-    server: Server,
-    current: Mutex<Option<MultiplexedConnection>>,
+    server: Arc<Server>,
+    current: Mutex<Option<Open>>,
+}
+
+/// The replies of a read.
+pub(super) struct Read {
+    /// The server's time.
+    pub(super) time: Value,
+    /// The reply to the command.
+    pub(super) reply: Value,
+    /// The identity of the server process that answered.
+    pub(super) identity: Arc<str>,
 }
 
 impl Connection {
-    pub(super) fn new(server: Server) -> Self {
+    pub(super) fn new(server: Arc<Server>) -> Self {
         Self {
             server,
             current: Mutex::default(),
         }
     }
 
-    /// Executes a command; loads the script first if the server does not have it.
-    pub(super) async fn run(&self, command: Cmd) -> Result<Value, Error> {
-        let mut connection = self.get().await?;
-        let mut done = connection.send_packed_command(&command).await;
+    /// Executes the script with arguments, behind the identity of the server process.
+    pub(super) async fn run(&self, arguments: &[Vec<u8>]) -> Result<Value, Error> {
+        let mut open = self.get().await?;
+        self.execute(&mut open, arguments).await
+    }
+
+    async fn execute(&self, open: &mut Open, arguments: &[Vec<u8>]) -> Result<Value, Error> {
+        let command = command(open, arguments);
+        let mut done = open.connection.send_packed_command(&command).await;
         if is_without_script(&done) {
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(SCRIPT);
-            done = match connection.send_packed_command(&load).await {
-                Ok(_) => connection.send_packed_command(&command).await,
+            done = match load(open).await {
+                Ok(_) => open.connection.send_packed_command(&command).await,
                 failed => failed,
             };
         }
         self.finish(done).await
     }
 
-    /// Executes `TIME` and a command in one round trip.
-    pub(super) async fn read(&self, command: Cmd) -> Result<(Value, Value), Error> {
-        let mut connection = self.get().await?;
-        let mut pipeline = redis::pipe();
-        pipeline.cmd("TIME").add_command(command);
-        let done = connection.send_packed_commands(&pipeline, 0, 2).await;
-        let mut replies = match done {
-            Ok(replies) => replies.into_iter(),
-            Err(error) => {
-                return self
-                    .finish(Err(error))
-                    .await
-                    .map(|value| (value, Value::Nil));
+    /// Executes the script like [`Connection::run`], and waits until the replicas that are connected have the result.
+    /// It keeps other calls of this connection waiting.
+    pub(super) async fn run_confirmed(&self, arguments: &[Vec<u8>]) -> Result<Value, Error> {
+        let mut open = self.get().await?;
+        let done = self.execute(&mut open, arguments).await?;
+        let mut info = redis::cmd("INFO");
+        info.arg("replication");
+        let info = self
+            .finish(open.connection.send_packed_command(&info).await)
+            .await?;
+        let replicas = ServerInfo::read(info)?.replicas();
+        if replicas == 0 {
+            return Ok(done);
+        }
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(replicas).arg(REPLICATION_TIMEOUT);
+        let confirmed = open.connection.send_packed_command(&wait).await;
+        match self.finish(confirmed).await? {
+            Value::Int(count) if u64::try_from(count).is_ok_and(|count| count >= replicas) => {
+                Ok(done)
             }
-        };
-        let mut next = || replies.next().unwrap_or(Value::Nil).extract_error();
-        let (first, second) = (next(), next());
-        Ok((self.finish(first).await?, self.finish(second).await?))
+            _ => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "not all {replicas} replicas of {} have confirmed a write within {REPLICATION_TIMEOUT} ms",
+                    self.server.location
+                ),
+            )),
+        }
     }
 
-    async fn get(&self) -> Result<MultiplexedConnection, Error> {
+    /// Executes `TIME` and a command in one round trip.
+    pub(super) async fn read(&self, command: Cmd) -> Result<Read, Error> {
+        let mut open = self.get().await?;
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("TIME").add_command(command);
+        let replies = open.connection.send_packed_commands(&pipeline, 0, 2).await;
+        let mut replies = match replies {
+            Ok(replies) => replies.into_iter(),
+            Err(error) => return Err(self.failed(error).await),
+        };
+        let mut next = || replies.next().unwrap_or(Value::Nil).extract_error();
+        let (time, reply) = (next(), next());
+        Ok(Read {
+            time: self.finish(time).await?,
+            reply: self.finish(reply).await?,
+            identity: open.identity,
+        })
+    }
+
+    async fn get(&self) -> Result<Open, Error> {
         let mut current = self.current.lock().await;
-        if let Some(connection) = &*current {
-            return Ok(connection.clone());
+        if let Some(open) = &*current {
+            return Ok(open.clone());
         }
+        let open = self.connect().await?;
+        *current = Some(open.clone());
+        Ok(open)
+    }
+
+    async fn connect(&self) -> Result<Open, Error> {
+        let location = &self.server.location;
+        // The provider of cryptography is one for the process.
+        let _ = cachalot_storage::tls_config();
         let client = Client::open(self.server.info.clone());
         let client = client.map_err(|error| self.failure(error))?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(RESPONSE_TIMEOUT));
         let connection = client.get_multiplexed_async_connection_with_config(&config);
-        let connection = connection.await.map_err(|error| self.failure(error))?;
-        *current = Some(connection.clone());
-        Ok(connection)
+        let mut connection = connection.await.map_err(|error| self.failure(error))?;
+        let mut select = redis::cmd("SELECT");
+        select.arg(self.server.database);
+        let mut info = Value::Nil;
+        for command in [select, redis::cmd("INFO")] {
+            let done = connection.send_packed_command(&command).await;
+            let done = done.and_then(Value::extract_error);
+            info = done.map_err(|error| self.failure(error))?;
+        }
+        let info = ServerInfo::read(info)?;
+        info.check(location)?;
+        Ok(Open {
+            connection,
+            identity: info.identity(location)?.into(),
+        })
     }
 
-    /// Converts the result of a command. A failed connection is not used again.
+    /// Converts the result of a command.
     async fn finish(&self, done: Result<Value, RedisError>) -> Result<Value, Error> {
-        let error = match done.and_then(Value::extract_error) {
-            Ok(value) => return Ok(value),
-            Err(error) => error,
-        };
-        if error.is_unrecoverable_error() || error.is_timeout() {
+        match done.and_then(Value::extract_error) {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.failed(error).await),
+        }
+    }
+
+    /// Converts an error of a command. A failed connection, and one to a server that has become a replica, is not used
+    /// again.
+    async fn failed(&self, error: RedisError) -> Error {
+        let is_read_only = error.code() == Some("READONLY");
+        if error.is_unrecoverable_error() || error.is_timeout() || is_read_only {
             *self.current.lock().await = None;
         }
-        Err(self.failure(error))
+        self.failure(error)
     }
 
     fn failure(&self, error: RedisError) -> Error {
         let location = &self.server.location;
-        let kind = match error.kind() {
-            RedisErrorKind::AuthenticationFailed => ErrorKind::Denied,
-            RedisErrorKind::Server(ServerErrorKind::NoPerm | ServerErrorKind::ReadOnly) => {
-                ErrorKind::Denied
-            }
-            RedisErrorKind::Server(ServerErrorKind::BusyLoading | ServerErrorKind::TryAgain) => {
-                ErrorKind::Busy
-            }
-            RedisErrorKind::Server(_) => match error.code() {
-                Some("OOM") => ErrorKind::Full,
-                Some("MISCONF") => ErrorKind::Unavailable,
-                Some("NOAUTH" | "WRONGPASS") => ErrorKind::Denied,
-                _ => ErrorKind::Unsupported,
-            },
-            _ => ErrorKind::Unavailable,
+        let kind = match error.code() {
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => ErrorKind::Denied,
+            Some("OOM") => ErrorKind::Full,
+            Some("LOADING" | "TRYAGAIN" | "BUSY") => ErrorKind::Busy,
+            Some("READONLY" | "MISCONF" | "MASTERDOWN" | "NOREPLICAS") => ErrorKind::Unavailable,
+            Some(_) => ErrorKind::Unsupported,
+            None if error.kind() == RedisErrorKind::AuthenticationFailed => ErrorKind::Denied,
+            None => ErrorKind::Unavailable,
         };
         let message = match kind {
             ErrorKind::Denied => format!(
@@ -173,6 +269,21 @@ impl Connection {
         };
         Error::new(kind, message).with_source(error)
     }
+}
+
+fn command(open: &Open, arguments: &[Vec<u8>]) -> Cmd {
+    let mut command = script();
+    command.arg(&*open.identity);
+    for argument in arguments {
+        command.arg(argument);
+    }
+    command
+}
+
+async fn load(open: &mut Open) -> Result<Value, RedisError> {
+    let mut load = redis::cmd("SCRIPT");
+    load.arg("LOAD").arg(SCRIPT);
+    open.connection.send_packed_command(&load).await
 }
 
 fn is_without_script(done: &Result<Value, RedisError>) -> bool {

@@ -1,7 +1,7 @@
 //! Conversion of values to arguments, and of replies to results. The layout of a record is described in `store.lua`.
 
 use bytes::{BufMut as _, Bytes};
-use cachalot_store::{Error, ErrorKind, Label, Record};
+use cachalot_store::{Error, ErrorKind, Label, Millis, Record};
 use redis::Value;
 
 /// The version of the layout.
@@ -55,6 +55,24 @@ pub(super) fn count(value: Value) -> Result<u64, Error> {
     }
 }
 
+/// Reads the reply to `TIME`, in milliseconds.
+pub(super) fn time(value: Value) -> Result<Millis, Error> {
+    let mut parts = array(value)?.into_iter().map(integer);
+    let mut next = || parts.next().unwrap_or_else(|| Err(damaged("a time")));
+    Ok(next()? * 1000 + next()? / 1000)
+}
+
+/// Reads the number of a space's incarnation; `None` if the space was not used with this server process.
+pub(super) fn incarnation(value: Option<Value>, identity: &str) -> Result<Option<u64>, Error> {
+    let Some(value) = value.filter(|value| *value != Value::Nil) else {
+        return Ok(None);
+    };
+    let text = text(value)?;
+    let (number, last) = text.split_once(' ').unwrap_or_default();
+    let number = number.parse().map_err(|_| damaged("an incarnation"))?;
+    Ok((last == identity).then_some(number))
+}
+
 /// Returns labels as bytes: the length of each name and value in four bytes, and its text.
 pub(super) fn labels(labels: &[Label]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -68,24 +86,32 @@ pub(super) fn labels(labels: &[Label]) -> Vec<u8> {
 /// Returns the bytes of a record from the expiry to the labels.
 pub(super) fn properties(record: &Record) -> Vec<u8> {
     let labels = labels(&record.labels);
-    let mut bytes = Vec::with_capacity(13 + labels.len());
+    let mut bytes = Vec::with_capacity(17 + record.key.len() + labels.len());
     bytes.put_u8(record.expires.is_some().into());
     bytes.put_i64(record.expires.unwrap_or(0));
+    bytes.put_u32(record.key.len() as u32);
     bytes.put_u32(labels.len() as u32);
+    bytes.put_slice(record.key.as_bytes());
     bytes.put_slice(&labels);
     bytes
 }
 
-/// Reads the bytes of a record, if there are any.
-pub(super) fn optional(value: Option<Value>, key: &str) -> Result<Option<Record>, Error> {
+/// A record, and the incarnation of its space in which it was written.
+pub(super) struct Stored {
+    pub(super) record: Record,
+    pub(super) incarnation: u64,
+}
+
+/// Reads the bytes of the record under a key, if there are any.
+pub(super) fn optional(value: Option<Value>, key: &str) -> Result<Option<Stored>, Error> {
     match value {
         None | Some(Value::Nil) => Ok(None),
-        Some(value) => decode(key.to_owned(), Bytes::from(bytes(value)?)).map(Some),
+        Some(value) => decode(key, Bytes::from(bytes(value)?)).map(Some),
     }
 }
 
-/// Reads the bytes of a record.
-pub(super) fn decode(key: String, mut bytes: Bytes) -> Result<Record, Error> {
+/// Reads the bytes of the record under a key. Fails if they are those of another record.
+pub(super) fn decode(key: &str, mut bytes: Bytes) -> Result<Stored, Error> {
     let cut = || damaged("a record");
     if *bytes.first().ok_or_else(cut)? > VERSION {
         return Err(Error::new(
@@ -102,13 +128,15 @@ pub(super) fn decode(key: String, mut bytes: Bytes) -> Result<Record, Error> {
     take(1 + 8)?;
     let number = |bytes: Bytes| i64::from_be_bytes(bytes[..].try_into().unwrap_or_default());
     let (revision, updated) = (number(take(8)?), number(take(8)?));
+    let incarnation = unsigned(number(take(8)?))?;
     let expires_at_all = take(1)?[0] == 1;
     let expires = number(take(8)?);
     let size = |bytes: Bytes| u32::from_be_bytes(bytes[..].try_into().unwrap_or_default()) as usize;
-    let mut rest = {
-        let length = size(take(4)?);
-        take(length)?
-    };
+    let (key_length, labels_length) = (size(take(4)?), size(take(4)?));
+    if take(key_length)? != key.as_bytes() {
+        return Err(damaged("another record than the one asked for"));
+    }
+    let mut rest = take(labels_length)?;
     let mut texts = Vec::new();
     while !rest.is_empty() {
         if rest.len() < 4 {
@@ -126,12 +154,16 @@ pub(super) fn decode(key: String, mut bytes: Bytes) -> Result<Record, Error> {
     while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
         labels.push(Label { name, value });
     }
-    Ok(Record {
-        key,
+    let record = Record {
+        key: key.to_owned(),
         value: bytes,
         labels,
         expires: expires_at_all.then_some(expires),
         revision: unsigned(revision)?,
         updated,
+    };
+    Ok(Stored {
+        record,
+        incarnation,
     })
 }

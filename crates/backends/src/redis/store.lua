@@ -1,5 +1,10 @@
--- The operations of a store. ARGV: the name of an operation, the milliseconds to add to the server's time (tests shift
--- it), and the operation's arguments. A script is atomic.
+-- The operations of a store. ARGV: the identity of the server process, the name of an operation, the milliseconds to add
+-- to the server's time (tests shift it), the prefix P of a space, and the operation's arguments. A script is atomic.
+--
+-- A server that starts again, or a replica that takes over, may have lost writes: increments of counters, ends of
+-- leases, erases. So a space has incarnations: a client that finds another identity than the last one begins a new
+-- incarnation, whose number is the server's time. With it, all counters change, leases end, and the caller ignores
+-- entries of earlier incarnations.
 --
 -- Keys of a space begin with its prefix P:
 --   P..'r:'..key   a record: header, labels, value (see `record` below)
@@ -8,23 +13,59 @@
 --   P..'u', P..'x' 16 digits of the sequence of writes and the key, by the time of use, and by expiry
 --   P..'b'         labels: name, value and key, each but the last with an end mark, by name
 --   P..'c:'..name  a counter; P..'cn': the names of counters
---   P..'l:'..key   a lease: fence, until (milliseconds), current (1 or 0), labels
+--   P..'l:'..key   a lease: fence, until (milliseconds), current (1 or 0), incarnation, labels
 --   P..'ln'        keys of current leases, by name; P..'lu': the same, by `until`
 --   P..'s'         the sequence of writes; P..'z': the number of records, and their bytes
+--   P..'i'         the incarnation, a space, and the identity of the server process
 
 local HOUR = 3600000
 local END = '\0\0'
-local HEADER = 38
+local HEADER = 50
 local CHUNK = 256
 
 local clock = redis.call('TIME')
-local shift = tonumber(ARGV[2])
+local shift = tonumber(ARGV[3])
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000) + shift
 local microseconds = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 
 -- Formats an integer, of which `tostring` would keep 14 digits.
 local function digits(number)
     return string.format('%.0f', number)
+end
+
+-- True if the first of two counts, which may exceed what a number holds exactly, is less.
+local function is_less(one, other)
+    if #one ~= #other then
+        return #one < #other
+    end
+    return one < other
+end
+
+local incarnations = {}
+
+-- Returns the number of a space's incarnation, 0 for the first one. Begins another one if the server process is not
+-- the one that the space has been used with.
+local function incarnation_of(P)
+    if incarnations[P] then
+        return incarnations[P]
+    end
+    local number, last = string.match(redis.call('GET', P .. 'i') or '', '^(%d+) (.*)$')
+    local incarnation = tonumber(number or '0')
+    if last ~= ARGV[1] then
+        if last then
+            incarnation = math.max(incarnation + 1, now)
+            for _, name in ipairs(redis.call('ZRANGE', P .. 'cn', 0, -1)) do
+                -- The largest count stays.
+                redis.pcall('INCR', P .. 'c:' .. name)
+                if is_less(redis.call('GET', P .. 'c:' .. name), digits(incarnation)) then
+                    redis.call('SET', P .. 'c:' .. name, digits(incarnation))
+                end
+            end
+        end
+        redis.call('SET', P .. 'i', digits(incarnation) .. ' ' .. ARGV[1])
+    end
+    incarnations[P] = incarnation
+    return incarnation
 end
 
 -- Text without an end mark, in the same order.
@@ -56,27 +97,30 @@ local function read_labels(text, from, to)
 end
 
 -- Reads the header and the labels of a record, not its value; nil if there is none. Header: version (1 byte), number
--- in the sequence of writes, revision, time of the write (8 bytes each), 1 if it expires (1 byte), expiry (8 bytes),
--- length of the labels (4 bytes).
+-- in the sequence of writes, revision, time of the write, incarnation (8 bytes each), 1 if it expires (1 byte), expiry
+-- (8 bytes), lengths of the key and the labels (4 bytes each). The key, the labels and the value follow.
 local function read_record(P, key)
     local name = P .. 'r:' .. key
     local text = redis.call('GETRANGE', name, 0, 1023)
     if #text == 0 then
         return nil
     end
-    local _, id, revision, updated, expires_at_all, expires, size = struct.unpack('>Bi8i8i8Bi8I4', text)
-    if HEADER + size > #text then
-        text = redis.call('GETRANGE', name, 0, HEADER + size - 1)
+    local _, id, revision, updated, incarnation, expires_at_all, expires, key_size, labels_size =
+        struct.unpack('>Bi8i8i8i8Bi8I4I4', text)
+    local start = HEADER + key_size + labels_size
+    if start > #text then
+        text = redis.call('GETRANGE', name, 0, start - 1)
     end
     local record = {
         key = key,
         id = id,
         revision = revision,
         updated = updated,
-        labels = read_labels(text, HEADER + 1, HEADER + size),
-        start = HEADER + size,
-        size = redis.call('STRLEN', name) - HEADER - size,
-        properties = string.sub(text, 26, HEADER + size),
+        incarnation = incarnation,
+        labels = read_labels(text, HEADER + key_size + 1, start),
+        start = start,
+        size = redis.call('STRLEN', name) - start,
+        properties = string.sub(text, 34, start),
     }
     if expires_at_all == 1 then
         record.expires = expires
@@ -115,10 +159,10 @@ local function replace(P, key, properties, value)
     end
     local revision = before and before.revision + 1 or 1
     local id = redis.call('INCR', P .. 's')
-    local text = struct.pack('>Bi8i8i8', 1, id, revision, now) .. properties
+    local text = struct.pack('>Bi8i8i8i8', 1, id, revision, now, incarnation_of(P)) .. properties
     redis.call('SET', P .. 'r:' .. key, text .. value)
     local expires_at_all, expires = struct.unpack('>Bi8', properties)
-    local record = { key = key, id = id, size = #value, labels = read_labels(properties, 14, #properties) }
+    local record = { key = key, id = id, size = #value, labels = read_labels(properties, 18 + #key, #properties) }
     redis.call('ZADD', P .. 'k', 0, key)
     redis.call('ZADD', P .. 'n', digits(id), key)
     redis.call('ZADD', P .. 'u', digits(now), order_member(record))
@@ -138,21 +182,20 @@ local function delete(P, record)
     redis.call('DEL', P .. 'r:' .. record.key)
 end
 
+-- Returns the value of a counter; that of one which was never raised is the incarnation.
 local function counter(P, name)
-    return redis.call('GET', P .. 'c:' .. name) or '0'
-end
-
--- True if the first of two counts, which may exceed what a number holds exactly, is less.
-local function is_less(one, other)
-    if #one ~= #other then
-        return #one < #other
-    end
-    return one < other
+    return redis.call('GET', P .. 'c:' .. name) or digits(incarnation_of(P))
 end
 
 local function set_counter(P, name, value)
     redis.call('SET', P .. 'c:' .. name, value)
     redis.call('ZADD', P .. 'cn', 0, name)
+end
+
+-- Makes the script's writes allowed although the memory is full: Redis refuses only the first one, and only if it takes
+-- memory. What follows frees memory, or must not be lost.
+local function allow_without_memory(P)
+    redis.call('ZREM', P .. 'ln', '')
 end
 
 local function end_lease(P, key)
@@ -163,8 +206,8 @@ end
 
 -- Returns the fence and the end of the current lease on a key; nil if there is none.
 local function current_lease(P, key)
-    local lease = redis.call('HMGET', P .. 'l:' .. key, 'fence', 'until', 'current')
-    if lease[3] == '1' then
+    local lease = redis.call('HMGET', P .. 'l:' .. key, 'fence', 'until', 'current', 'incarnation')
+    if lease[3] == '1' and lease[4] == digits(incarnation_of(P)) then
         return lease[1], tonumber(lease[2])
     end
     return nil
@@ -186,7 +229,8 @@ local function reserve(P, key, labels, hold)
     local last = tonumber(redis.call('HGET', P .. 'l:' .. key, 'fence') or '0')
     -- In microseconds: larger than what a server that lost its last writes has given.
     fence = digits(math.max(last + 1, microseconds))
-    redis.call('HSET', P .. 'l:' .. key, 'fence', fence, 'current', 1, 'labels', labels)
+    redis.call('HSET', P .. 'l:' .. key, 'fence', fence, 'current', 1, 'incarnation', digits(incarnation_of(P)),
+        'labels', labels)
     redis.call('ZADD', P .. 'ln', 0, key)
     hold_lease(P, key, hold)
     -- Lapsed leases of keys that are not asked for again would accumulate in the indexes.
@@ -411,15 +455,24 @@ end
 
 local operations = {}
 
--- Arguments: prefix, key, stale (a revision, `0` for none, `-1` for any), hold, labels, counters.
+-- Begins a new incarnation if the server process is another one. Arguments: prefix.
+function operations.meet()
+    return digits(incarnation_of(ARGV[4]))
+end
+
+-- Arguments: prefix, key, stale (a revision, `0` for none, `-1` for any), hold, labels, `1` if records of earlier
+-- incarnations do not answer, counters. Returns the time, the incarnation, the record, the reservation, and the counts.
 function operations.get_or_reserve()
-    local P, key, stale, hold, labels = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
-    local result = { digits(now), redis.call('GET', P .. 'r:' .. key) }
+    local P, key, stale, hold, labels = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
+    local result = { digits(now), digits(incarnation_of(P)), redis.call('GET', P .. 'r:' .. key) }
     local record = read_record(P, key)
+    if record and ARGV[9] == '1' and record.incarnation < incarnation_of(P) then
+        record = nil
+    end
     local answers = record and stale ~= '-1' and stale ~= digits(record.revision)
         and (not record.expires or record.expires > now)
-    result[3] = answers and {} or reserve(P, key, labels, hold)
-    for i = 8, #ARGV do
+    result[4] = answers and {} or reserve(P, key, labels, hold)
+    for i = 10, #ARGV do
         result[#result + 1] = counter(P, ARGV[i])
     end
     return result
@@ -427,23 +480,25 @@ end
 
 -- Arguments: prefix, key, hold, labels.
 function operations.reserve()
-    return reserve(ARGV[3], ARGV[4], ARGV[6], tonumber(ARGV[5]))
+    return reserve(ARGV[4], ARGV[5], ARGV[7], tonumber(ARGV[6]))
 end
 
 -- Arguments: prefix, key, fence, hold.
 function operations.renew()
-    local P, key = ARGV[3], ARGV[4]
-    if current_lease(P, key) ~= ARGV[5] then
+    allow_without_memory(ARGV[4])
+    local P, key = ARGV[4], ARGV[5]
+    if current_lease(P, key) ~= ARGV[6] then
         return 0
     end
-    hold_lease(P, key, tonumber(ARGV[6]))
+    hold_lease(P, key, tonumber(ARGV[7]))
     return 1
 end
 
 -- Arguments: prefix, key, fence.
 function operations.release()
-    if current_lease(ARGV[3], ARGV[4]) == ARGV[5] then
-        end_lease(ARGV[3], ARGV[4])
+    allow_without_memory(ARGV[4])
+    if current_lease(ARGV[4], ARGV[5]) == ARGV[6] then
+        end_lease(ARGV[4], ARGV[5])
     end
     return 0
 end
@@ -451,41 +506,41 @@ end
 -- Arguments: prefix, key, fence or nothing, properties, value, and names and values of counters. Returns the revision,
 -- -1 if the lease is not current, or -2 minus the place of a changed counter.
 function operations.put()
-    local P, key, fence = ARGV[3], ARGV[4], ARGV[5]
+    local P, key, fence = ARGV[4], ARGV[5], ARGV[6]
     if fence ~= '' and current_lease(P, key) ~= fence then
         return -1
     end
-    for i = 8, #ARGV, 2 do
+    for i = 9, #ARGV, 2 do
         if counter(P, ARGV[i]) ~= ARGV[i + 1] then
-            return -2 - (i - 8) / 2
+            return -2 - (i - 9) / 2
         end
     end
     if fence ~= '' then
         end_lease(P, key)
     end
-    return replace(P, key, ARGV[6], ARGV[7])
+    return replace(P, key, ARGV[7], ARGV[8])
 end
 
 -- Arguments: prefix and key of the condition, `1` if there has to be a record, its value, and of each record prefix,
 -- key, properties and value. Returns -1 if stored, -2 if the record is another one, or the milliseconds for which the
 -- key is reserved.
 function operations.put_all()
-    local P, key = ARGV[3], ARGV[4]
+    local P, key = ARGV[4], ARGV[5]
     local fence, lapses = current_lease(P, key)
     if fence and lapses > now then
         return lapses - now
     end
     local found = read_record(P, key)
-    if (found ~= nil) ~= (ARGV[5] == '1') then
+    if (found ~= nil) ~= (ARGV[6] == '1') then
         return -2
     end
-    if found and redis.call('GETRANGE', P .. 'r:' .. key, found.start, -1) ~= ARGV[6] then
+    if found and redis.call('GETRANGE', P .. 'r:' .. key, found.start, -1) ~= ARGV[7] then
         return -2
     end
     if fence then
         end_lease(P, key)
     end
-    for i = 7, #ARGV, 4 do
+    for i = 8, #ARGV, 4 do
         local of, name, properties, value = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
         local before = read_record(of, name)
         local is_identical = before and before.properties == properties
@@ -499,14 +554,15 @@ end
 
 -- Arguments: prefix, filter.
 function operations.find()
-    local filter = read_filter(4)
-    return page(ARGV[3], select(ARGV[3], filter), filter.bytes)
+    local filter = read_filter(5)
+    return page(ARGV[4], select(ARGV[4], filter), filter.bytes)
 end
 
 -- Arguments: prefix, `1` if leases match, filter.
 function operations.erase()
-    local P, filter = ARGV[3], read_filter(5)
-    if ARGV[4] == '1' then
+    allow_without_memory(ARGV[4])
+    local P, filter = ARGV[4], read_filter(6)
+    if ARGV[5] == '1' then
         local erased = counter(P, 'erased')
         local next = digits(math.max(tonumber(erased) + 1, now, 1))
         set_counter(P, 'erased', next)
@@ -536,10 +592,12 @@ end
 
 -- Arguments: prefix, names and additions.
 function operations.add()
-    local P, result = ARGV[3], {}
-    for i = 4, #ARGV, 2 do
+    allow_without_memory(ARGV[4])
+    local P, result = ARGV[4], {}
+    for i = 5, #ARGV, 2 do
         local name = ARGV[i]
         redis.call('ZADD', P .. 'cn', 0, name)
+        redis.call('SET', P .. 'c:' .. name, digits(incarnation_of(P)), 'NX')
         if type(redis.pcall('INCRBY', P .. 'c:' .. name, ARGV[i + 1])) == 'table' then
             redis.call('SET', P .. 'c:' .. name, '9223372036854775807')
         end
@@ -550,17 +608,18 @@ end
 
 -- Arguments: prefix, name, value.
 function operations.raise_to()
-    if is_less(counter(ARGV[3], ARGV[4]), ARGV[5]) then
-        set_counter(ARGV[3], ARGV[4], ARGV[5])
+    allow_without_memory(ARGV[4])
+    if is_less(counter(ARGV[4], ARGV[5]), ARGV[6]) then
+        set_counter(ARGV[4], ARGV[5], ARGV[6])
     end
-    return counter(ARGV[3], ARGV[4])
+    return counter(ARGV[4], ARGV[5])
 end
 
 -- Arguments: prefix, prefix of the names, `1` if there is a cursor and the cursor, limit.
 function operations.counters()
-    local P, result = ARGV[3], {}
-    local low, high = bounds(ARGV[4], ARGV[5] == '1' and ARGV[6] or nil)
-    local limit = 2 * tonumber(ARGV[7])
+    local P, result = ARGV[4], {}
+    local low, high = bounds(ARGV[5], ARGV[6] == '1' and ARGV[7] or nil)
+    local limit = 2 * tonumber(ARGV[8])
     if limit == 0 then
         return result
     end
@@ -577,8 +636,8 @@ end
 
 -- Arguments: prefix, keys and times.
 function operations.touch()
-    local P = ARGV[3]
-    for i = 4, #ARGV, 2 do
+    local P = ARGV[4]
+    for i = 5, #ARGV, 2 do
         local record = read_record(P, ARGV[i])
         if record then
             redis.call('ZADD', P .. 'u', 'XX', 'GT', ARGV[i + 1], order_member(record))
@@ -589,15 +648,16 @@ end
 
 -- Arguments: prefix, key, value, revision, time of the write. Returns the new revision, or -1.
 function operations.amend()
-    local P, key, value = ARGV[3], ARGV[4], ARGV[5]
+    local P, key, value = ARGV[4], ARGV[5], ARGV[6]
     local record = read_record(P, key)
-    if not record or digits(record.revision) ~= ARGV[6] or digits(record.updated) ~= ARGV[7] then
+    if not record or digits(record.revision) ~= ARGV[7] or digits(record.updated) ~= ARGV[8] then
         return -1
     end
-    local text = struct.pack('>Bi8i8i8', 1, record.id, record.revision + 1, record.updated) .. record.properties
+    local front = struct.pack('>Bi8i8i8i8', 1, record.id, record.revision + 1, record.updated, record.incarnation)
+    local text = front .. record.properties
     redis.call('SET', P .. 'r:' .. key, text .. value)
     redis.call('HINCRBY', P .. 'z', 'bytes', #value - record.size)
     return record.revision + 1
 end
 
-return operations[ARGV[1]]()
+return operations[ARGV[2]]()

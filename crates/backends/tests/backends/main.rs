@@ -6,5 +6,63 @@
     missing_docs
 )]
 
+/// Declares the checks of the contract as tests of a subject, which is `None` without a server.
+macro_rules! checks {
+    ($subject:expr; $($module:ident :: $check:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $check() {
+                if let Some(subject) = $subject {
+                    cachalot_store::conformance::run(cachalot_store::conformance::$module::$check(subject));
+                }
+            }
+        )*
+    };
+}
+
 mod postgres;
 mod redis;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use cachalot_backends::StoreUrl;
+use cachalot_store::conformance::Subject;
+use cachalot_store::{Label, Record, Store};
+
+fn parse(url: &str) -> StoreUrl {
+    StoreUrl::recognize(url).unwrap()
+}
+
+/// Two stores on one empty database, like those of two processes. `open` opens one whose time is shifted.
+fn subject<S: Store + 'static>(open: impl Fn(Arc<AtomicI64>) -> S) -> Subject {
+    let shift = Arc::new(AtomicI64::new(0));
+    Subject {
+        store: Arc::new(open(Arc::clone(&shift))),
+        second: Some(Arc::new(open(Arc::clone(&shift)))),
+        pass: Box::new(move |by| {
+            let by = i64::try_from(by.as_millis()).unwrap();
+            shift.fetch_add(by, Ordering::Relaxed);
+        }),
+        keep: None,
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn record(key: String, value: Vec<u8>, labels: Vec<Label>) -> Record {
+    Record {
+        key,
+        value: value.into(),
+        labels,
+        expires: None,
+        revision: 0,
+        updated: 0,
+    }
+}

@@ -4,73 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use cachalot_backends::StoreUrl;
 use cachalot_backends::postgres::{PostgresStore, Server};
 use cachalot_backends::testing::PostgresServer;
-use cachalot_store::conformance::{self, Subject};
+use cachalot_store::conformance::Subject;
 use cachalot_store::{
     ErrorKind, Label, LabelMatch, Order, PageRequest, PutCondition, Record, RecordFilter,
-    ReserveResult, Store,
+    ReserveResult, Store as _,
 };
 
-/// Two stores on one empty schema, like those of two processes.
-fn subject() -> Option<Subject> {
-    let url = PostgresServer::shared()?.fresh_url();
-    let shift = Arc::new(AtomicI64::new(0));
-    let open = || -> Arc<PostgresStore> {
-        let server = Server::new(&StoreUrl::recognize(&url).unwrap(), None).unwrap();
-        Arc::new(PostgresStore::with_shift(server, Arc::clone(&shift)))
-    };
-    Some(Subject {
-        store: open(),
-        second: Some(open()),
-        pass: Box::new({
-            let shift = Arc::clone(&shift);
-            move |by| {
-                shift.fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
-            }
-        }),
-        keep: None,
-    })
-}
+use crate::{parse, record, runtime, subject};
 
-macro_rules! checks {
-    ($subject:expr; $($module:ident :: $check:ident),* $(,)?) => {
-        $(
-            #[test]
-            fn $check() {
-                if let Some(subject) = $subject {
-                    conformance::run(conformance::$module::$check(subject));
-                }
-            }
-        )*
-    };
-}
+cachalot_store::memory_conformance_checks! { checks, shared() }
 
-cachalot_store::memory_conformance_checks! { checks, subject() }
+fn shared() -> Option<Subject> {
+    let url = parse(&PostgresServer::shared()?.fresh_url());
+    let open = |shift| PostgresStore::with_shift(Server::new(&url, None).unwrap(), shift);
+    Some(subject(open))
+}
 
 fn open(url: &str) -> PostgresStore {
-    let url = StoreUrl::recognize(url).unwrap();
-    PostgresStore::new(Server::new(&url, None).unwrap())
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap()
-}
-
-fn record(key: String, value: Vec<u8>, labels: Vec<Label>) -> Record {
-    Record {
-        key,
-        value: value.into(),
-        labels,
-        expires: None,
-        revision: 0,
-        updated: 0,
-    }
+    PostgresStore::new(Server::new(&parse(url), None).unwrap())
 }
 
 /// The tables of the first layout, with a function that it had and that has another result now.

@@ -1,45 +1,246 @@
 //! The contract of a store, on a Redis server that the test process starts.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
-use cachalot_backends::StoreUrl;
 use cachalot_backends::redis::{RedisStore, Server};
-use cachalot_backends::testing::RedisServer;
-use cachalot_store::conformance::{self, Subject};
+use cachalot_backends::testing::{PASSWORD, RedisServer};
+use cachalot_store::conformance::Subject;
+use cachalot_store::{
+    Error, ErrorKind, GetResult, PageRequest, PutResult, RecordFilter, ReserveResult, Store as _,
+    counter, space,
+};
 
-/// Two stores on one empty database, like those of two processes.
-fn subject() -> Option<Subject> {
-    let url = RedisServer::shared()?.fresh_url();
-    let shift = Arc::new(AtomicI64::new(0));
-    let open = || -> Arc<RedisStore> {
-        let server = Server::new(&StoreUrl::recognize(&url).unwrap(), None).unwrap();
-        Arc::new(RedisStore::with_shift(server, Arc::clone(&shift)))
-    };
-    Some(Subject {
-        store: open(),
-        second: Some(open()),
-        pass: Box::new({
-            let shift = Arc::clone(&shift);
-            move |by| {
-                shift.fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
-            }
-        }),
-        keep: None,
-    })
+use crate::{parse, record, runtime, subject};
+
+cachalot_store::memory_conformance_checks! { checks, shared() }
+
+fn shared() -> Option<Subject> {
+    let url = parse(&RedisServer::shared()?.fresh_url());
+    let open = |shift| RedisStore::with_shift(Server::new(&url, None).unwrap(), shift);
+    Some(subject(open))
 }
 
-macro_rules! checks {
-    ($subject:expr; $($module:ident :: $check:ident),* $(,)?) => {
-        $(
-            #[test]
-            fn $check() {
-                if let Some(subject) = $subject {
-                    conformance::run(conformance::$module::$check(subject));
+fn open(url: &str) -> RedisStore {
+    RedisStore::new(Server::new(&parse(url), None).unwrap())
+}
+
+async fn get(store: &RedisStore, space: &str, key: &str, counter: &str) -> GetResult {
+    let counters = [counter];
+    // The first call after a restart may find the old connection closed.
+    let _ = store.get(space, key, &counters).settle().await;
+    let found = store.get(space, key, &counters);
+    found.settle().await.unwrap()
+}
+
+async fn put(store: &RedisStore, space: &str, key: &str) {
+    let new = record(key.to_owned(), b"value".to_vec(), Vec::new());
+    let stored = store.put(space, new, None, &[]).settle().await;
+    assert!(matches!(stored, Ok(PutResult::Stored { .. })));
+}
+
+/// A server that starts again has the state of its last snapshot: later increments, erases and ends of leases are lost.
+#[test]
+fn nothing_from_before_a_restart_is_served_or_stored() {
+    let Some(mut server) = RedisServer::start(&[]) else {
+        return;
+    };
+    let url = server.fresh_url();
+    runtime().block_on(async {
+        let (store, other) = (open(&url), open(&url));
+        put(&store, space::CACHE, "kept").await;
+        put(&store, space::CACHE, "erased").await;
+        put(&store, space::USER, "fact").await;
+        let lease = store.reserve(space::CACHE, "leased", &[], Duration::from_secs(3600));
+        let ReserveResult::Held(lease) = lease.settle().await.unwrap() else {
+            panic!("the key is reserved");
+        };
+        for counter in ["epoch:raised", "epoch:kept"] {
+            let added = store.add(space::CACHE, &[(counter, 1)]).settle().await;
+            assert_eq!(added.unwrap(), [1]);
+        }
+        let erased = get(&store, space::CACHE, "kept", counter::ERASED).await;
+        let erased = erased.counters[0];
+        assert_eq!(server.execute(&["SAVE"]).trim(), "OK");
+        let added = other.add(space::CACHE, &[("epoch:raised", 1), ("epoch:new", 1)]);
+        assert_eq!(added.settle().await.unwrap(), [2, 1]);
+        let filter = RecordFilter {
+            prefix: "erased",
+            ..RecordFilter::default()
+        };
+        let lost = other.erase(space::CACHE, &filter, PageRequest::keys(9));
+        assert_eq!(lost.settle().await.unwrap().records.len(), 1);
+
+        server.restart();
+        for store in [&store, &other, &open(&url)] {
+            for (counter, was) in [
+                ("epoch:raised", 2),
+                ("epoch:kept", 1),
+                ("epoch:new", 1),
+                (counter::ERASED, erased),
+            ] {
+                for key in ["kept", "erased"] {
+                    let found = get(store, space::CACHE, key, counter).await;
+                    assert_eq!(found.record, None, "{key}");
+                    assert!(found.counters[0] > was, "{counter}: {}", found.counters[0]);
                 }
             }
-        )*
-    };
+            // Long-term memory does not depend on what was lost.
+            let found = get(store, space::USER, "fact", "x").await;
+            assert_eq!(found.record.unwrap().value, "value");
+        }
+        let late = record("leased".to_owned(), Vec::new(), Vec::new());
+        let late = store
+            .put(space::CACHE, late, Some(&lease), &[])
+            .settle()
+            .await;
+        assert_eq!(late.unwrap(), PutResult::LeaseLost);
+        let renewed = store.renew(&lease, Duration::from_secs(60)).settle().await;
+        assert!(!renewed.unwrap());
+        let again = store.reserve(space::CACHE, "leased", &[], Duration::from_secs(60));
+        let ReserveResult::Held(again) = again.settle().await.unwrap() else {
+            panic!("the key is not reserved any more");
+        };
+        assert!(again.fence > lease.fence);
+        put(&store, space::CACHE, "kept").await;
+        let found = get(&other, space::CACHE, "kept", "epoch:kept").await;
+        assert_eq!(found.record.unwrap().value, "value");
+    });
 }
 
-cachalot_store::memory_conformance_checks! { checks, subject() }
+async fn first_call(url: &str) -> Error {
+    let answer = open(url).get("space", "key", &[]).settle().await;
+    answer.unwrap_err()
+}
+
+#[test]
+fn server_that_evicts_any_key_is_refused() {
+    let Some(server) = RedisServer::start(&["--maxmemory-policy", "allkeys-lru"]) else {
+        return;
+    };
+    runtime().block_on(async {
+        let error = first_call(&server.fresh_url()).await;
+        assert_eq!(error.kind, ErrorKind::Unsupported);
+        assert!(error.message.contains("noeviction"), "{error}");
+        for policy in ["noeviction", "volatile-ttl"] {
+            server.execute(&["CONFIG", "SET", "maxmemory-policy", policy]);
+            let store = open(&server.fresh_url());
+            put(&store, "space", "key").await;
+        }
+    });
+}
+
+#[test]
+fn full_server_says_so() {
+    let Some(server) = RedisServer::start(&["--maxmemory", "8mb"]) else {
+        return;
+    };
+    runtime().block_on(async {
+        let store = open(&server.fresh_url());
+        let mut last = Ok(PutResult::LeaseLost);
+        for number in 0..20 {
+            let new = record(number.to_string(), vec![1; 1 << 20], Vec::new());
+            last = store.put("space", new, None, &[]).settle().await;
+        }
+        let error = last.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Full, "{error}");
+        let found = store.get("space", "0", &[]).settle().await.unwrap();
+        assert!(found.record.is_some());
+        // Nothing that has to be known to others is lost, and room can be made.
+        let added = store.add("space", &[("epoch", 1)]).settle().await;
+        assert_eq!(added.unwrap(), [1]);
+        let all = RecordFilter::default();
+        let erased = store.erase("space", &all, PageRequest::keys(100));
+        assert!(!erased.settle().await.unwrap().records.is_empty());
+        put(&store, "space", "key").await;
+    });
+}
+
+/// An erase and an increment succeed only if the replicas have them.
+#[test]
+fn erases_and_increments_wait_for_replicas() {
+    let Some(primary) = RedisServer::start(&["--repl-diskless-sync-delay", "0"]) else {
+        return;
+    };
+    let port = primary.port().to_string();
+    let replica = RedisServer::start(&["--replicaof", "127.0.0.1", &port]).unwrap();
+    let is_connected = || {
+        replica
+            .execute(&["INFO", "replication"])
+            .contains("master_link_status:up")
+    };
+    while !is_connected() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    runtime().block_on(async {
+        let store = open(&primary.fresh_url());
+        let added = store.add("space", &[("epoch", 1)]).settle().await;
+        assert_eq!(added.unwrap(), [1]);
+        let error = first_call(&replica.fresh_url()).await;
+        assert!(error.message.contains("is a replica"), "{error}");
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+
+        // The replica's process stops; the connection stays.
+        let pid = replica.execute(&["INFO", "server"]);
+        let pid = pid
+            .lines()
+            .find_map(|line| line.strip_prefix("process_id:"))
+            .unwrap()
+            .to_owned();
+        let signal = |name: &str| {
+            let done = std::process::Command::new("kill")
+                .args([name, &pid])
+                .status();
+            assert!(done.unwrap().success());
+        };
+        signal("-STOP");
+        let added = store.add("space", &[("epoch", 1)]).settle().await;
+        let all = RecordFilter::default();
+        let erased = store.erase("space", &all, PageRequest::keys(1));
+        let erased = erased.settle().await;
+        signal("-CONT");
+        for error in [added.unwrap_err(), erased.unwrap_err()] {
+            assert_eq!(error.kind, ErrorKind::Unavailable);
+            assert!(error.message.contains("confirmed"), "{error}");
+        }
+        // Lookups and puts do not wait for replicas.
+        put(&store, "space", "key").await;
+    });
+}
+
+#[test]
+fn socket_in_the_file_system_is_a_server() {
+    let Some(server) = RedisServer::shared() else {
+        return;
+    };
+    let socket = server.socket();
+    let socket = socket.to_str().unwrap();
+    runtime().block_on(async {
+        let url = format!("unix:{socket}?db=9999&pass={PASSWORD}");
+        let store = open(&url);
+        put(&store, "space", "key").await;
+        assert!(!parse(&url).location().contains(PASSWORD));
+        let error = first_call(&format!("unix://{socket}?db=9999")).await;
+        assert_eq!(error.kind, ErrorKind::Denied, "{error}");
+        let server = Server::new(&parse(&format!("unix://{socket}?db=9999")), Some(PASSWORD));
+        let found = RedisStore::new(server.unwrap())
+            .get("space", "key", &[])
+            .settle()
+            .await;
+        assert!(found.unwrap().record.is_some());
+    });
+}
+
+#[test]
+fn wrong_password_and_missing_server_are_told_apart() {
+    let Some(server) = RedisServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    runtime().block_on(async {
+        let error = first_call(&url.replace(PASSWORD, "wrong-secret")).await;
+        assert_eq!(error.kind, ErrorKind::Denied);
+        assert!(!error.message.contains("wrong-secret"), "{error}");
+        let error = first_call("redis://127.0.0.1:1/0").await;
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+    });
+}

@@ -31,7 +31,7 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>) -> Result<()> {
     let show = Arc::new(Show::new(setup.level(), false)?);
     let question = question()?;
     let mut interrupts = Interrupts::listen()?;
-    let bench = setup.workbench(&show)?;
+    let bench = setup.workbench(&show).await?;
     let approver: Arc<dyn Approver> = match setup.arguments.yes {
         true => Arc::new(ApproveAll),
         false => Arc::new(DenyUnattended),

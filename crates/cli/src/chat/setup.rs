@@ -66,7 +66,7 @@ impl ChatSetup<'_> {
     ///
     /// # Errors
     /// The store was written by a newer version, or the workspace is not a directory.
-    pub(crate) fn workbench(&self, show: &Arc<Show>) -> Result<Workbench> {
+    pub(crate) async fn workbench(&self, show: &Arc<Show>) -> Result<Workbench> {
         let workspace = self.workspace();
         if let Err(error) = std::fs::read_dir(&workspace) {
             let message = format!("the workspace {}: {error}", workspace.display());
@@ -90,7 +90,8 @@ impl ChatSetup<'_> {
             secrets: false,
             warn: Arc::clone(&warn),
         }
-        .for_run()?;
+        .for_run()
+        .await?;
         if store.is_none() {
             warn("chat not saved; it cannot be resumed");
         }

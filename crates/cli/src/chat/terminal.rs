@@ -35,7 +35,7 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
     show.set_width(prompt.width());
     show.animate();
     let mut interrupts = Interrupts::listen()?;
-    let bench = setup.workbench(&show)?;
+    let bench = setup.workbench(&show).await?;
     let under_way = Arc::new(Mutex::new(CancellationToken::default()));
     let approver: Arc<dyn Approver> = match setup.arguments.yes {
         true => Arc::new(ApproveAll),

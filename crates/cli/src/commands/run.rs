@@ -73,7 +73,9 @@ pub(crate) async fn run(arguments: &Run, process_environment: &ProcessEnvironmen
         (&agent, backend),
         secrets,
         &progress,
-    )?;
+        &sources,
+    )
+    .await?;
     let scripts = scripts(&agent, process_environment)?;
     let ended = if arguments.plan {
         let plan = graph::plan(&agent, initial, &runtime).await;
@@ -187,12 +189,13 @@ fn remedy(failure: &RunFailure) -> Option<String> {
     }
 }
 
-fn wire(
+async fn wire(
     arguments: &Run,
     process_environment: &ProcessEnvironment,
     (agent, backend): (&Agent, Backend),
     secrets: BTreeMap<String, Secret<String>>,
     progress: &Arc<Progress>,
+    sources: &Sources,
 ) -> Result<(Arc<Runtime>, Workbench)> {
     let settings = &agent.settings;
     let configured = settings.memory.path.as_deref().map(Path::new);
@@ -223,9 +226,23 @@ fn wire(
         cache,
         secret_set,
     } = match backend {
-        Backend::Lasting => opening.for_run()?,
+        Backend::Lasting => opening.for_run().await?,
         Backend::InProcess => opening.in_process()?,
     };
+    let cannot_search = store.as_ref().filter(|store| store.recall().is_none());
+    if let (Some(store), Some(place)) = (cannot_search, &settings.memory.text_search) {
+        let name = store.about().name;
+        let problem = Problem::new(
+            "no-text-search",
+            format!("the store `{name}` cannot search by text"),
+        );
+        return Err(CommandError::Usage {
+            problems: vec![problem.at(place).help(
+                "leave `query` out and search by `metadata_filter`, or use a SQLite file or Postgres",
+            )],
+            sources: sources.clone(),
+        });
+    }
     warn_about_short_secrets(&secrets, progress);
     secrets
         .values()

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cachalot_backends::testing::{PASSWORD, PostgresServer};
+use cachalot_backends::testing::{PASSWORD, PostgresServer, RedisServer};
 
 use crate::support::{CommandOutput, Home};
 
@@ -36,12 +36,14 @@ fn url_is_never_a_file_name() {
     home.write("agent.yaml", STRINGIFY);
     let before = home.files().len();
     for (url, code) in [
-        ("redis://127.0.0.1/", "backend-not-built"),
-        ("unix:/run/redis.sock", "backend-not-built"),
+        ("redis-cluster://127.0.0.1/", "backend-not-built"),
+        ("libsql://127.0.0.1/", "backend-not-built"),
         ("firestore://project/collection", "backend-not-built"),
         ("mysql://127.0.0.1/x", "unknown-backend"),
         ("file:///tmp/x.db", "unknown-backend"),
         ("postgres://host:port/x", "bad-value"),
+        ("redis://host/x", "bad-value"),
+        ("unix:x", "bad-value"),
     ] {
         let given = home.run(&["run", "agent.yaml", "-i", "text=x", "--db", url]);
         let given = given.fails(2);
@@ -69,8 +71,12 @@ fn backend_and_place_in_the_agent_file_have_to_agree() {
             "with the URL of a server",
         ),
         (
-            "{path: 'redis://127.0.0.1/x'}",
-            "`redis` is not part of this build",
+            "{path: 'libsql://127.0.0.1/x'}",
+            "`turso` is not part of this build",
+        ),
+        (
+            "{backend: redis, url: 'postgres://127.0.0.1/x'}",
+            "`backend: redis` without the URL of such a server",
         ),
         (
             "{path: x.db, url: 'postgres://127.0.0.1/x'}",
@@ -92,6 +98,8 @@ fn password_in_an_argument_is_refused_and_not_shown() {
     for url in [
         "postgres://me:hunter2@127.0.0.1/x",
         "postgres://127.0.0.1/x?user=me&password=hunter2",
+        "rediss://:hunter2@127.0.0.1/0",
+        "unix:/run/redis.sock?pass=hunter2",
     ] {
         let refused = home.run(&["cache", "stats", "--db", url]).fails(2);
         assert!(refused.stderr.contains("CACHALOT_DB"), "{refused}");
@@ -101,22 +109,31 @@ fn password_in_an_argument_is_refused_and_not_shown() {
 
 #[test]
 fn machines_share_a_postgres_store() {
-    let Some(server) = PostgresServer::shared() else {
-        return;
-    };
-    let url = server.fresh_url();
+    if let Some(server) = PostgresServer::shared() {
+        machines_share_a_store(&server.fresh_url(), "postgres", "PGPASSWORD");
+    }
+}
+
+#[test]
+fn machines_share_a_redis_store() {
+    if let Some(server) = RedisServer::shared() {
+        machines_share_a_store(&server.fresh_url(), "redis", "REDISCLI_AUTH");
+    }
+}
+
+fn machines_share_a_store(url: &str, backend: &str, variable: &str) {
     let (here, there) = (Home::new(), Home::new());
-    let missed = run(&here, &url, "x").ok();
+    let missed = run(&here, url, "x").ok();
     assert_eq!(missed.json()["answer"]["_cache_hit"], false);
     assert_eq!(missed.json()["answer"]["_cache_stored"], true, "{missed}");
-    let hit = run(&there, &url, "x").ok();
+    let hit = run(&there, url, "x").ok();
     assert_eq!(hit.json()["answer"]["_cache_hit"], true, "{hit}");
     assert!(!here.database().exists() && !there.database().exists());
 
     // Chosen by the agent file.
     for settings in [
-        "{backend: postgres, ltm_url: '${STORE}'}",
-        "{url: '${STORE}'}",
+        format!("{{backend: {backend}, ltm_url: '${{STORE}}'}}"),
+        "{url: '${STORE}'}".to_owned(),
     ] {
         let home = Home::new();
         home.write(
@@ -124,7 +141,7 @@ fn machines_share_a_postgres_store() {
             format!("{STRINGIFY}settings: {{ltm: {settings}}}\n"),
         );
         let mut command = home.command(&["run", "agent.yaml", "-i", "text=x"]);
-        let ran: CommandOutput = command.env("STORE", &url).output().unwrap().into();
+        let ran: CommandOutput = command.env("STORE", url).output().unwrap().into();
         assert_eq!(ran.ok().json()["answer"]["_cache_hit"], true, "{settings}");
     }
 
@@ -133,7 +150,7 @@ fn machines_share_a_postgres_store() {
     let bare = format!("{user}{host}");
     let with_password = |arguments: &[&str]| -> CommandOutput {
         let mut command = there.command(arguments);
-        command.env("PGPASSWORD", PASSWORD).output().unwrap().into()
+        command.env(variable, PASSWORD).output().unwrap().into()
     };
     let stats = with_password(&["cache", "stats", "--json", "--db", &bare]).ok();
     assert_eq!(stats.json()["entries"], 1, "{stats}");
@@ -143,28 +160,78 @@ fn machines_share_a_postgres_store() {
         "agent.yaml",
         format!("{STRINGIFY}settings: {{ltm: {{url: '{bare}'}}}}\n"),
     );
-    let ran = with_password(&["run", "agent.yaml", "-i", "text=x"]).ok();
-    assert_eq!(ran.json()["answer"]["_cache_stored"], false, "{ran}");
-    assert!(ran.stderr.contains("password"), "{ran}");
+    let refused = with_password(&["run", "agent.yaml", "-i", "text=x"]).fails(2);
+    assert!(refused.stderr.contains("missing-password"), "{refused}");
+    assert!(refused.stderr.contains("${VARIABLE}"), "{refused}");
+    let refused = there.run(&["run", "agent.yaml", "-i", "text=x", "--db", &bare]);
+    assert!(refused.fails(2).stderr.contains(variable));
     with_password(&["cache", "rm", "--all", "--db", &bare]).ok();
-    let missed = run(&here, &url, "x").ok();
+    let missed = run(&here, url, "x").ok();
     assert_eq!(missed.json()["answer"]["_cache_hit"], false, "{missed}");
-    let wrong = there.run(&["cache", "ls", "--db", &bare]).fails(1);
+    there.run(&["cache", "ls", "--db", &bare]).fails(1);
+    // The work runs without the store.
+    let wrong = run(&there, &url.replace(PASSWORD, "wrong-secret"), "x").ok();
+    assert_eq!(wrong.json()["answer"]["_cache_stored"], false, "{wrong}");
+    assert_eq!(wrong.stderr.matches("warning:").count(), 1, "{wrong}");
     assert!(wrong.stderr.contains("password"), "{wrong}");
+    assert!(!wrong.to_string().contains("wrong-secret"), "{wrong}");
+}
+
+#[test]
+fn unsuitable_server_is_refused_before_the_run() {
+    let Some(server) = RedisServer::start(&["--maxmemory-policy", "allkeys-lfu"]) else {
+        return;
+    };
+    let home = Home::new();
+    let refused = run(&home, &server.fresh_url(), "x").fails(1);
+    assert!(refused.stderr.contains("set maxmemory-policy"), "{refused}");
+    assert!(refused.stdout.is_empty());
+}
+
+#[test]
+fn text_search_needs_a_store_that_has_it() {
+    let Some(server) = RedisServer::shared() else {
+        return;
+    };
+    let home = Home::new();
+    let url = server.fresh_url();
+    let search = |with: &str| {
+        home.write(
+            "agent.yaml",
+            format!(
+                "name: find\nnodes:\n  - name: store\n    uses: ltm.store\n    with: {{key: a, value: blue, \
+                 metadata: {{kind: color}}}}\n  - name: find\n    uses: ltm.search\n    with: {with}\n    output: found\n"
+            ),
+        );
+        let mut command = home.command(&["run", "agent.yaml"]);
+        let ran: CommandOutput = command.env("CACHALOT_DB", &url).output().unwrap().into();
+        ran
+    };
+    let refused = search("{query: blue}").fails(2);
+    assert!(refused.stderr.contains("no-text-search"), "{refused}");
+    assert!(refused.stderr.contains("agent.yaml:"), "{refused}");
+    let found = search("{metadata_filter: {kind: color}}").ok();
+    assert!(found.to_string().contains("blue"), "{found}");
 }
 
 #[test]
 fn unreachable_server_costs_a_warning_and_not_the_run() {
     let home = Home::new();
     let began = Instant::now();
-    let ran = run(&home, "postgres://me:hunter2@127.0.0.1:1/x", "x").ok();
-    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
-    let answer = &ran.json()["answer"];
-    assert_eq!(
-        (&answer["_cache_hit"], &answer["_cache_stored"]),
-        (&false.into(), &false.into())
-    );
-    assert_eq!(ran.stderr.matches("warning:").count(), 1, "{ran}");
-    assert!(!ran.to_string().contains("hunter2"), "{ran}");
+    for url in [
+        "postgres://me:hunter2@127.0.0.1:1/x",
+        "redis://:hunter2@127.0.0.1:1/0",
+        "unix:/nowhere/redis.sock?pass=hunter2",
+    ] {
+        let ran = run(&home, url, "x").ok();
+        let answer = &ran.json()["answer"];
+        assert_eq!(
+            (&answer["_cache_hit"], &answer["_cache_stored"]),
+            (&false.into(), &false.into())
+        );
+        assert_eq!(ran.stderr.matches("warning:").count(), 1, "{ran}");
+        assert!(!ran.to_string().contains("hunter2"), "{ran}");
+    }
+    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
     assert!(!home.database().exists());
 }

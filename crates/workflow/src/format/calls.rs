@@ -1,6 +1,22 @@
 //! Search for the actions that a file names, without resolving them.
 
+use cachalot_core::SourceSpan;
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
+
+/// Returns the place of a step that searches long-term memory by text.
+pub(super) fn text_search(node: &Node) -> Option<SourceSpan> {
+    let uses = node.get("uses").and_then(Node::as_text);
+    let is_search = uses.is_some_and(|name| name.trim_start_matches("actions.") == "ltm.search");
+    let query = node.get("with").and_then(|with| with.get("query"));
+    if let (true, Some(query)) = (is_search, query) {
+        return Some(query.place.clone());
+    }
+    match &node.kind {
+        NodeKind::Map(entries) => entries.iter().find_map(|entry| text_search(&entry.value)),
+        NodeKind::List(items) => items.iter().find_map(text_search),
+        _ => None,
+    }
+}
 
 /// Returns true if `matches` holds for an action named by `uses`, or by `action`, `validate` or in the list
 /// `tools` within arguments, or by `action` of a fan-out.

@@ -12,7 +12,7 @@ use cachalot_model::{AGE, ModelSettings, age};
 use cachalot_storage::AllowedHosts;
 use serde_json::{Value, json};
 
-use super::calls::names_action;
+use super::calls::{names_action, text_search};
 use super::language::Language;
 use super::llm_settings::{LLM, SHELL_PROVIDERS};
 use crate::codes;
@@ -51,6 +51,8 @@ pub struct MemorySettings {
     pub path: Option<String>,
     /// The place of the backend in the file, or else of the path.
     pub place: Option<SourceSpan>,
+    /// The place of a step that searches long-term memory by text, which not every backend can.
+    pub text_search: Option<SourceSpan>,
 }
 
 /// `settings.cache`: limits of the cache.
@@ -162,10 +164,10 @@ const LEDGER_KEY: &[Parameter] = &[section("ledger", &LEDGER)];
 
 #[rustfmt::skip]
 const LTM_KEYS: &[Parameter] = &[
-    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, or `in-process`, which is gone at the end of the run."),
+    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, `redis`, or `in-process`, which is gone at the end of the run."),
     key("path", Kind::Text, "The file of the memory, relative to the directory in which `cachalot` runs."),
     key("ltm_path", Kind::Text, "The same as `settings.ltm.path`."),
-    key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE`."),
+    key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE` or `redis://HOST/NUMBER`."),
     key("ltm_url", Kind::Text, "The same as `settings.ltm.url`."),
 ];
 
@@ -403,8 +405,7 @@ fn check_strategy(entry: &MapEntry, problems: &mut Vec<Problem>) {
 }
 
 /// Backends of long-term memory that the reference implementation supports and this runtime does not.
-pub const UNSUPPORTED_BACKENDS: [&str; 10] = [
-    "redis",
+pub const UNSUPPORTED_BACKENDS: [&str; 9] = [
     "duckdb",
     "ducklake",
     "turso",
@@ -422,6 +423,11 @@ fn is_unsupported_backend(backend: Option<&Node>) -> bool {
 }
 
 impl MemorySettings {
+    /// Notes a step that searches by text.
+    pub(super) fn note_text_search(&mut self, nodes: Option<&Node>) {
+        self.text_search = nodes.and_then(text_search);
+    }
+
     /// Replaces a backend that this runtime does not support by the default, with a warning, if no node of
     /// the file uses the store.
     pub(super) fn leave_out_unused(&mut self, nodes: Option<&Node>, problems: &mut Vec<Problem>) {

@@ -1,0 +1,71 @@
+//! What a server says about itself: its version, its process, its replication, and its eviction policy.
+
+use cachalot_store::{Error, ErrorKind};
+use redis::Value;
+
+use super::record::text;
+
+/// The lines of a reply to `INFO`.
+pub(super) struct ServerInfo(String);
+
+impl ServerInfo {
+    /// # Errors
+    /// If the reply is no text.
+    pub(super) fn read(reply: Value) -> Result<Self, Error> {
+        match reply {
+            Value::VerbatimString { text, .. } => Ok(Self(text)),
+            other => text(other).map(Self),
+        }
+    }
+
+    /// Returns the value of a field, without line ends.
+    fn field(&self, name: &str) -> Option<&str> {
+        let mut lines = self.0.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    }
+
+    /// The number of connected replicas.
+    pub(super) fn replicas(&self) -> u64 {
+        let count = self.field("connected_slaves");
+        count.and_then(|count| count.parse().ok()).unwrap_or(0)
+    }
+
+    /// Returns a text that is another one after each start of the server, and after each failover: writes may be lost
+    /// with either.
+    ///
+    /// # Errors
+    /// If the server does not report it.
+    pub(super) fn identity(&self, location: &str) -> Result<String, Error> {
+        let run = self.field("run_id").unwrap_or_default();
+        let replication = self.field("master_replid").unwrap_or_default();
+        if run.is_empty() {
+            return Err(unsupported(format!(
+                "{location} does not report its `run_id`: lost writes could not be noticed"
+            )));
+        }
+        Ok(format!("{run}:{replication}"))
+    }
+
+    /// # Errors
+    /// If the server is a replica, or evicts keys of any kind.
+    pub(super) fn check(&self, location: &str) -> Result<(), Error> {
+        if self.field("role") == Some("slave") {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("{location} is a replica: name the primary server"),
+            ));
+        }
+        let policy = self.field("maxmemory_policy").unwrap_or_default();
+        if policy.starts_with("allkeys-") {
+            return Err(unsupported(format!(
+                "{location} evicts any key when its memory is full (maxmemory-policy {policy}), also the counters by \
+                 which outdated entries are recognized: set maxmemory-policy to noeviction or to volatile-ttl"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn unsupported(message: String) -> Error {
+    Error::new(ErrorKind::Unsupported, message)
+}

@@ -1,0 +1,103 @@
+//! A Postgres server.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::PASSWORD;
+use super::server_process::ServerProcess;
+
+/// A running Postgres server.
+#[derive(Debug)]
+pub struct PostgresServer {
+    process: ServerProcess,
+}
+
+impl PostgresServer {
+    /// Returns the server of this process, started by the first call; `None`, with a notice, on a machine
+    /// without Postgres.
+    ///
+    /// # Panics
+    /// If the server does not start.
+    pub fn shared() -> Option<&'static Self> {
+        static SERVER: OnceLock<Option<PostgresServer>> = OnceLock::new();
+        let server = SERVER.get_or_init(start).as_ref();
+        if server.is_none() {
+            eprintln!("skipped: there is no Postgres server (Debian: apt-get install postgresql)");
+        }
+        server
+    }
+
+    /// Returns the URL, with the password, of an empty schema of its own.
+    ///
+    /// # Panics
+    /// If the schema cannot be created.
+    #[must_use]
+    pub fn fresh_url(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let schema = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        self.psql(&["-c", &format!("CREATE SCHEMA {schema}")]);
+        format!(
+            "postgres://cachalot:{PASSWORD}@127.0.0.1:{}/postgres?options=-csearch_path%3D{schema}",
+            self.process.port()
+        )
+    }
+}
+
+impl PostgresServer {
+    /// Executes statements in the schema of a URL from [`PostgresServer::fresh_url`].
+    ///
+    /// # Panics
+    /// If a statement fails.
+    pub fn execute(&self, url: &str, statements: &str) {
+        let schema = url.rsplit("%3D").next().unwrap_or_default();
+        let path = format!("SET search_path = {schema}");
+        self.psql(&["-c", &path, "-c", statements]);
+    }
+
+    fn psql(&self, arguments: &[&str]) {
+        let done = Command::new("psql")
+            .args(["-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"])
+            .args(["-U", "cachalot", "-d", "postgres"])
+            .args(["-p", &self.process.port().to_string()])
+            .args(arguments)
+            .env("PGPASSWORD", PASSWORD)
+            .status()
+            .unwrap();
+        assert!(done.success());
+    }
+}
+
+/// Returns the folder of the server's programs.
+fn programs() -> Option<PathBuf> {
+    let installed = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut folders: Vec<PathBuf> = installed
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .filter(|folder| folder.join("initdb").exists())
+        .collect();
+    folders.sort();
+    folders.pop()
+}
+
+fn start() -> Option<PostgresServer> {
+    let programs = programs()?;
+    // The server refuses to run as root.
+    let script = r#"
+        as=
+        if [ "$(id -u)" = 0 ]; then
+            chown postgres . && as="setpriv --reuid postgres --regid postgres --clear-groups"
+        fi
+        printf %s "$2" >password
+        $as "$3/initdb" -D data -U cachalot --pwfile password -A scram-sha-256 --no-sync || exit 1
+        exec $as "$3/postgres" -D data -k "$PWD" -p "$1" -c listen_addresses=127.0.0.1 -c fsync=off \
+            -c max_connections=300"#;
+    let programs = programs.to_str().unwrap();
+    let process = ServerProcess::start(script, &[PASSWORD, programs]);
+    process.wait_until(|port| {
+        let mut ready = Command::new("pg_isready");
+        let ready = ready.args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()]);
+        ready.status().unwrap().success()
+    });
+    Some(PostgresServer { process })
+}

@@ -1,0 +1,99 @@
+//! A Redis server.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::PASSWORD;
+use super::server_process::ServerProcess;
+
+/// A running Redis server.
+#[derive(Debug)]
+pub struct RedisServer {
+    process: ServerProcess,
+}
+
+impl RedisServer {
+    /// Returns the server of this process, started by the first call; `None`, with a notice, on a machine
+    /// without Redis.
+    ///
+    /// # Panics
+    /// If the server does not start.
+    pub fn shared() -> Option<&'static Self> {
+        static SERVER: OnceLock<Option<RedisServer>> = OnceLock::new();
+        SERVER.get_or_init(|| Self::start(&[])).as_ref()
+    }
+
+    /// Starts a server with further arguments, which keeps nothing in files unless they say so; `None`, with a
+    /// notice, on a machine without Redis. The variable `CACHALOT_TEST_REDIS_SERVER` names another program, such as
+    /// Valkey's.
+    ///
+    /// # Panics
+    /// If the server does not start.
+    #[must_use]
+    pub fn start(arguments: &[&str]) -> Option<Self> {
+        let program = std::env::var("CACHALOT_TEST_REDIS_SERVER");
+        let program = program.unwrap_or_else(|_| "redis-server".to_owned());
+        let version = Command::new(&program).arg("--version").output();
+        if version.is_err() {
+            eprintln!("skipped: there is no Redis server (Debian: apt-get install redis-server)");
+            return None;
+        }
+        let script = r#"
+            port=$1 program=$2 password=$3 && shift 3
+            exec "$program" --port "$port" --bind 127.0.0.1 --unixsocket "$PWD/socket" --requirepass "$password" \
+                --masterauth "$password" --databases 10000 --save "" "$@""#;
+        let process = ServerProcess::start(script, &[&[&*program, PASSWORD], arguments].concat());
+        let server = Self { process };
+        server.wait();
+        Some(server)
+    }
+
+    /// Ends the server as a crash does, and starts it again.
+    ///
+    /// # Panics
+    /// If the server does not start.
+    pub fn restart(&mut self) {
+        self.process.restart();
+        self.wait();
+    }
+
+    /// Returns the URL, with the password, of an empty database of its own.
+    #[must_use]
+    pub fn fresh_url(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        format!("redis://:{PASSWORD}@127.0.0.1:{}/{number}", self.port())
+    }
+
+    /// The port on the loopback interface.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.process.port()
+    }
+
+    /// The socket in the file system.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.process.directory().join("socket")
+    }
+
+    /// Executes a command, and returns its reply as text.
+    ///
+    /// # Panics
+    /// If `redis-cli` cannot be run.
+    pub fn execute(&self, command: &[&str]) -> String {
+        let done = Command::new("redis-cli")
+            .args(["-p", &self.port().to_string(), "--no-auth-warning"])
+            .args(command)
+            .env("REDISCLI_AUTH", PASSWORD)
+            .output();
+        String::from_utf8(done.unwrap().stdout).unwrap()
+    }
+
+    fn wait(&self) {
+        self.process
+            .wait_until(|_| self.execute(&["PING"]).trim() == "PONG");
+    }
+}

@@ -1,0 +1,80 @@
+//! A server that ends with the tests.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running server in a temporary directory, which is removed with it.
+#[derive(Debug)]
+pub(super) struct ServerProcess {
+    port: u16,
+    directory: PathBuf,
+    script: &'static str,
+    arguments: Vec<String>,
+    /// Ends the server when this process ends: it reads the pipe.
+    watcher: Child,
+}
+
+impl ServerProcess {
+    /// Starts a server in an empty directory, by a shell script that ends by replacing itself with the server. The
+    /// script's first argument is a free port.
+    pub(super) fn start(script: &'static str, arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap().keep();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let arguments: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
+        let watcher = watch(script, &directory, port, &arguments);
+        Self {
+            port,
+            directory,
+            script,
+            arguments,
+            watcher,
+        }
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Ends the server as a crash does, and starts it again in its directory and on its port.
+    pub(super) fn restart(&mut self) {
+        let mut pipe = self.watcher.stdin.take().unwrap();
+        pipe.write_all(b"KILL\n").unwrap();
+        self.watcher.wait().unwrap();
+        self.watcher = watch(self.script, &self.directory, self.port, &self.arguments);
+    }
+
+    /// Waits until the server is ready.
+    pub(super) fn wait_until(&self, is_ready: impl Fn(u16) -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !is_ready(self.port) {
+            let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+            assert!(Instant::now() < end, "the server did not start: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Runs the script; ends the server with the signal that the pipe names, or with this process.
+fn watch(script: &str, directory: &Path, port: u16, arguments: &[String]) -> Child {
+    let watch = r#"
+        cd "$1" && script=$2 && shift 2
+        sh -c "$script" sh "$@" >>log 2>&1 &
+        read -r signal || { kill -INT $!; wait; rm -rf "$PWD"; exit; }
+        kill -"$signal" $!; wait"#;
+    Command::new("sh")
+        .args(["-c", watch, "sh"])
+        .arg(directory)
+        .args([script, &port.to_string()])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
