@@ -20,7 +20,7 @@ use cachalot_store::implementation::{
     label_texts, next_cursor, reaches_reservations,
 };
 use cachalot_store::{
-    Error, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
+    Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
     PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter,
     RecordPage, ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, space,
 };
@@ -542,6 +542,48 @@ impl Store for PostgresStore {
                 records: row::unsigned(row::column(&row, "records")?)?,
                 bytes: row::unsigned(row::column(&row, "bytes")?)?,
             })
+        })
+    }
+
+    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
+        StoreReply::later(async move {
+            let row = self
+                .row(
+                    Work::Read,
+                    "SELECT current_setting('server_version') AS version, current_setting('synchronous_commit') AS commit, \
+                     current_setting('fsync') AS fsync, current_setting('max_connections') AS connections, \
+                     coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS tls, \
+                     pg_size_pretty(pg_total_relation_size('cachalot_records')) AS size",
+                    &[],
+                )
+                .await?;
+            let text = |name| row::column::<String>(&row, name);
+            let persistence = match (&*text("commit")?, &*text("fsync")?) {
+                ("off", _) | (_, "off") => Finding::degraded(
+                    "persistence",
+                    format!(
+                        "synchronous_commit {}, fsync {}",
+                        text("commit")?,
+                        text("fsync")?
+                    ),
+                    "a crash of the server may lose the last writes, invalidations among them: set both to on",
+                ),
+                (commit, _) => Finding::good("persistence", format!("synchronous_commit {commit}")),
+            };
+            Ok(vec![
+                Finding::good("version", format!("Postgres {}", text("version")?)),
+                Finding::good("records", text("size")?),
+                Finding::good("connections", format!("at most {}", text("connections")?)),
+                Finding::good(
+                    "TLS",
+                    if row::column::<bool>(&row, "tls")? {
+                        "yes"
+                    } else {
+                        "no"
+                    },
+                ),
+                persistence,
+            ])
         })
     }
 

@@ -17,14 +17,15 @@ use cachalot_store::implementation::{
     label_texts, next_cursor, reaches_reservations,
 };
 use cachalot_store::{
-    Error, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis, Order,
-    PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
+    Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
+    Order, PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
     ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, ValuePart,
 };
 use redis::Value;
 
 use connection::Connection;
 use record::{Stored, damaged, integer, text};
+use server_info::ServerInfo;
 
 pub use connection::Server;
 
@@ -535,6 +536,13 @@ impl Store for RedisStore {
                 records: next()?,
                 bytes: next()?,
             })
+        })
+    }
+
+    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
+        StoreReply::later(async move {
+            let info = self.connection.read(redis::cmd("INFO")).await?.reply;
+            Ok(ServerInfo::read(info)?.findings())
         })
     }
 

@@ -40,6 +40,8 @@ pub(crate) enum Command {
     /// Erase details of calls from the ledger, or delete calls.
     #[command(subcommand)]
     Ledger(LedgerCommand),
+    /// Check the store: whether it can be reached, how fast it is, and what it cannot do.
+    Doctor(Doctor),
     /// Hash the content of paths and URIs (local, http, s3, gs, az).
     Hash(Hash),
     /// Explain why a call was a hit or a miss, and what it cost.
@@ -587,6 +589,15 @@ pub(crate) struct Hash {
     /// Hash algorithm: sha256, md5 or blake2b.
     #[arg(long, short, default_value = "sha256")]
     pub(crate) algorithm: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) place: StoreArguments,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

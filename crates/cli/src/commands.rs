@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod chat;
+pub(crate) mod doctor;
 pub(crate) mod hash;
 pub(crate) mod hooks;
 pub(crate) mod ledger;

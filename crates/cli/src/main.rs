@@ -82,6 +82,11 @@ fn dispatch(command: &Command) -> Result<()> {
             wait_for(inspection.run(command))
         }
         Command::Ledger(command) => commands::ledger::run(command, &process_environment, warning()),
+        Command::Doctor(doctor) => wait_for(commands::doctor::doctor(
+            doctor,
+            &process_environment,
+            warning(),
+        )),
         Command::Hash(hash) => wait_for(commands::hash::hash(hash, &process_environment)),
         Command::Why(why) => commands::why::why(why, &process_environment, warning()),
         Command::Prefix(command) => wait_for(commands::prefix::run(

@@ -186,7 +186,7 @@ impl EngineOptions<'_> {
         self.engine(Some(Arc::new(InProcessStore::new(clock))), key)
     }
 
-    fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
+    pub(crate) fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
         if let Some(url) = &self.home.url {
             let opened = cachalot_backends::open(url, self.password(url));
             return opened.map_err(|error| {

@@ -7,6 +7,7 @@
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod error;
+mod finding;
 pub mod flat_json;
 pub mod in_process;
 #[cfg(any(test, feature = "testing"))]
@@ -22,6 +23,7 @@ mod text;
 pub mod user_record;
 
 pub use error::{Error, ErrorKind};
+pub use finding::Finding;
 pub use pages::Pages;
 pub use query::{LabelMatch, Order, PageRequest, RecordFilter, RecordPage, ValuePart};
 pub use record::{
@@ -261,6 +263,11 @@ pub trait Store: Send + Sync {
     fn stamp_at(&self, slot: usize) -> Option<u64> {
         let _ = slot;
         None
+    }
+
+    /// Returns the version of the server and how it is configured, for people; nothing by default.
+    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
+        StoreReply::Now(Ok(Vec::new()))
     }
 
     /// Full text search, if this store has it.

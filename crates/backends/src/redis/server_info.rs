@@ -1,6 +1,6 @@
 //! What a server says about itself: its version, its process, its replication, and its eviction policy.
 
-use cachalot_store::{Error, ErrorKind};
+use cachalot_store::{Error, ErrorKind, Finding};
 use redis::Value;
 
 use super::record::text;
@@ -44,6 +44,54 @@ impl ServerInfo {
             )));
         }
         Ok(format!("{run}:{replication}"))
+    }
+
+    /// The version, and the settings that matter for what a store can promise.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let field = |name| self.field(name).unwrap_or("unknown");
+        let version = match self.field("valkey_version") {
+            Some(version) => format!("Valkey {version}"),
+            None => format!("Redis {}", field("redis_version")),
+        };
+        let memory = match self.field("maxmemory") {
+            None | Some("0") => Finding::degraded(
+                "memory",
+                format!("{} used, no limit", field("used_memory_human")),
+                "set maxmemory, so that the server refuses writes before its machine has no memory left",
+            ),
+            Some(_) => Finding::good(
+                "memory",
+                format!(
+                    "{} used of {}",
+                    field("used_memory_human"),
+                    field("maxmemory_human")
+                ),
+            ),
+        };
+        let persistence = match (
+            self.field("aof_enabled"),
+            self.field("rdb_last_bgsave_status"),
+        ) {
+            (Some("1"), _) => Finding::good("persistence", "append-only file"),
+            (_, Some("err")) => Finding::degraded(
+                "persistence",
+                "the last snapshot failed",
+                "see the server's log, and whether its disk is full",
+            ),
+            _ => Finding::degraded(
+                "persistence",
+                "snapshots at most",
+                "a restart loses the last writes, and the cache begins anew; for long-term memory and sessions set \
+                 appendonly to yes and appendfsync to always",
+            ),
+        };
+        vec![
+            Finding::good("version", version),
+            Finding::good("eviction", field("maxmemory_policy")),
+            memory,
+            persistence,
+            Finding::good("replicas", self.replicas().to_string()),
+        ]
     }
 
     /// # Errors
