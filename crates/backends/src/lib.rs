@@ -1,6 +1,8 @@
 //! Stores of engines that users operate themselves, one module and feature each. SQLite files and stores in
 //! the process are in `cachalot-store`.
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod liveness;
 mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;

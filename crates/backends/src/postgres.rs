@@ -94,8 +94,9 @@ impl PostgresStore {
         statement: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<tokio_postgres::Row>, Error> {
-        let client = self.connections.get(work).await?;
-        let rows = client.query_typed(statement, parameters).await;
+        let open = self.connections.get(work).await?;
+        let query = open.client.query_typed(statement, parameters);
+        let rows = open.liveness.watch(query).await;
         rows.map_err(|error| self.connections.failure(error))
     }
 

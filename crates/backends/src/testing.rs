@@ -5,10 +5,12 @@
     reason = "a test fails by panicking, and says why it was skipped"
 )]
 
+mod fault_proxy;
 mod postgres;
 mod redis;
 mod server_process;
 
+pub use fault_proxy::{Fault, FaultProxy};
 pub use postgres::PostgresServer;
 pub use redis::RedisServer;
 

@@ -14,6 +14,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{failure, layout};
+use crate::liveness::Liveness;
 use crate::url::StoreUrl;
 
 /// Connections that writes share: a write may wait for the lock of a key, and others behind it with it.
@@ -111,11 +112,23 @@ pub(super) enum Work {
     Write,
 }
 
+/// An open connection.
+pub(super) struct Open {
+    pub(super) client: Client,
+    pub(super) liveness: Liveness,
+}
+
+impl Open {
+    fn is_usable(&self) -> bool {
+        !self.client.is_closed() && !self.liveness.is_silent()
+    }
+}
+
 /// The connections of a store, each opened when it is first needed, and again after a failure.
 pub(super) struct Connections {
     server: Server,
-    reader: Mutex<Option<Arc<Client>>>,
-    writers: [Mutex<Option<Arc<Client>>>; WRITERS],
+    reader: Mutex<Option<Arc<Open>>>,
+    writers: [Mutex<Option<Arc<Open>>>; WRITERS],
     next_writer: AtomicUsize,
     is_prepared: AtomicBool,
 }
@@ -136,7 +149,7 @@ impl Connections {
     }
 
     /// Returns a shared connection.
-    pub(super) async fn get(&self, work: Work) -> Result<Arc<Client>, Error> {
+    pub(super) async fn get(&self, work: Work) -> Result<Arc<Open>, Error> {
         let place = match work {
             Work::Read => &self.reader,
             Work::Write => {
@@ -144,12 +157,15 @@ impl Connections {
             }
         };
         let mut place = place.lock().await;
-        if let Some(client) = place.as_ref().filter(|client| !client.is_closed()) {
-            return Ok(Arc::clone(client));
+        if let Some(open) = place.as_ref().filter(|open| open.is_usable()) {
+            return Ok(Arc::clone(open));
         }
-        let client = Arc::new(self.connect().await?);
-        *place = Some(Arc::clone(&client));
-        Ok(client)
+        let open = Arc::new(Open {
+            client: self.connect().await?,
+            liveness: Liveness::default(),
+        });
+        *place = Some(Arc::clone(&open));
+        Ok(open)
     }
 
     async fn connect(&self) -> Result<Client, Error> {

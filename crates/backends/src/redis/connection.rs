@@ -14,7 +14,9 @@ use redis::{
 use redis::{ConnectionInfo, IntoConnectionInfo as _, ServerErrorKind};
 use tokio::sync::Mutex;
 
+use super::record;
 use super::server_info::ServerInfo;
+use crate::liveness::Liveness;
 use crate::url::StoreUrl;
 
 /// Maximum time to connect.
@@ -100,6 +102,14 @@ impl Server {
 struct Open {
     connection: MultiplexedConnection,
     identity: Arc<str>,
+    liveness: Liveness,
+}
+
+impl Open {
+    async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+        let sent = self.connection.send_packed_command(command);
+        self.liveness.watch(sent).await
+    }
 }
 
 /// A connection, opened when it is first needed, and again after a failure.
@@ -134,10 +144,10 @@ impl Connection {
 
     async fn execute(&self, open: &mut Open, arguments: &[Vec<u8>]) -> Result<Value, Error> {
         let command = command(open, arguments);
-        let mut done = open.connection.send_packed_command(&command).await;
+        let mut done = open.send(&command).await;
         if is_without_script(&done) {
             done = match load(open).await {
-                Ok(_) => open.connection.send_packed_command(&command).await,
+                Ok(_) => open.send(&command).await,
                 failed => failed,
             };
         }
@@ -151,16 +161,14 @@ impl Connection {
         let done = self.execute(&mut open, arguments).await?;
         let mut info = redis::cmd("INFO");
         info.arg("replication");
-        let info = self
-            .finish(open.connection.send_packed_command(&info).await)
-            .await?;
+        let info = self.finish(open.send(&info).await).await?;
         let replicas = ServerInfo::read(info)?.replicas();
         if replicas == 0 {
             return Ok(done);
         }
         let mut wait = redis::cmd("WAIT");
         wait.arg(replicas).arg(REPLICATION_TIMEOUT);
-        let confirmed = open.connection.send_packed_command(&wait).await;
+        let confirmed = open.send(&wait).await;
         match self.finish(confirmed).await? {
             Value::Int(count) if u64::try_from(count).is_ok_and(|count| count >= replicas) => {
                 Ok(done)
@@ -180,7 +188,8 @@ impl Connection {
         let mut open = self.get().await?;
         let mut pipeline = redis::pipe();
         pipeline.cmd("TIME").add_command(command);
-        let replies = open.connection.send_packed_commands(&pipeline, 0, 2).await;
+        let sent = open.connection.send_packed_commands(&pipeline, 0, 2);
+        let replies = open.liveness.watch(sent).await;
         let mut replies = match replies {
             Ok(replies) => replies.into_iter(),
             Err(error) => return Err(self.failed(error).await),
@@ -196,7 +205,7 @@ impl Connection {
 
     async fn get(&self) -> Result<Open, Error> {
         let mut current = self.current.lock().await;
-        if let Some(open) = &*current {
+        if let Some(open) = current.as_ref().filter(|open| !open.liveness.is_silent()) {
             return Ok(open.clone());
         }
         let open = self.connect().await?;
@@ -217,17 +226,26 @@ impl Connection {
         let mut connection = connection.await.map_err(|error| self.failure(error))?;
         let mut select = redis::cmd("SELECT");
         select.arg(self.server.database);
-        let mut info = Value::Nil;
-        for command in [select, redis::cmd("INFO")] {
+        let mut layout = redis::cmd("GET");
+        layout.arg("cachalot:layout");
+        let mut replies = Vec::new();
+        for command in [select, layout, redis::cmd("INFO")] {
             let done = connection.send_packed_command(&command).await;
             let done = done.and_then(Value::extract_error);
-            info = done.map_err(|error| self.failure(error))?;
+            replies.push(done.map_err(|error| self.failure(error))?);
         }
-        let info = ServerInfo::read(info)?;
+        let info = ServerInfo::read(replies.pop().unwrap_or(Value::Nil))?;
         info.check(location)?;
+        if replies.pop().map_or(Ok(0), record::count)? > record::VERSION.into() {
+            return Err(Error::new(
+                ErrorKind::TooNew,
+                format!("{location} was written by a newer version of Cachalot: update Cachalot"),
+            ));
+        }
         Ok(Open {
             connection,
             identity: info.identity(location)?.into(),
+            liveness: Liveness::default(),
         })
     }
 
@@ -283,7 +301,7 @@ fn command(open: &Open, arguments: &[Vec<u8>]) -> Cmd {
 async fn load(open: &mut Open) -> Result<Value, RedisError> {
     let mut load = redis::cmd("SCRIPT");
     load.arg("LOAD").arg(SCRIPT);
-    open.connection.send_packed_command(&load).await
+    open.send(&load).await
 }
 
 fn is_without_script(done: &Result<Value, RedisError>) -> bool {

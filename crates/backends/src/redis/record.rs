@@ -5,7 +5,7 @@ use cachalot_store::{Error, ErrorKind, Label, Millis, Record};
 use redis::Value;
 
 /// The version of the layout.
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 1;
 
 /// Error for data that Cachalot did not write.
 pub(super) fn damaged(what: &str) -> Error {

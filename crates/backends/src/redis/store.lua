@@ -16,6 +16,7 @@
 --   P..'l:'..key   a lease: fence, until (milliseconds), current (1 or 0), incarnation, labels
 --   P..'ln'        keys of current leases, by name; P..'lu': the same, by `until`
 --   P..'s'         the sequence of writes; P..'z': the number of records, and their bytes
+--   cachalot:layout: the version of this layout
 --   P..'i'         the incarnation, a space, and the identity of the server process
 
 local HOUR = 3600000
@@ -63,6 +64,7 @@ local function incarnation_of(P)
             end
         end
         redis.call('SET', P .. 'i', digits(incarnation) .. ' ' .. ARGV[1])
+        redis.call('SET', 'cachalot:layout', 1)
     end
     incarnations[P] = incarnation
     return incarnation

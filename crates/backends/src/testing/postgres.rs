@@ -46,6 +46,12 @@ impl PostgresServer {
 }
 
 impl PostgresServer {
+    /// The port on the loopback interface.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.process.port()
+    }
+
     /// Executes statements in the schema of a URL from [`PostgresServer::fresh_url`].
     ///
     /// # Panics

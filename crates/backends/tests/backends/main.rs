@@ -20,6 +20,7 @@ macro_rules! checks {
     };
 }
 
+mod faults;
 mod postgres;
 mod redis;
 

@@ -1,0 +1,129 @@
+//! A proxy between a client and a server, which injects faults.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What a proxy does with data from the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Forwards it.
+    None,
+    /// Accepts no connection, and ends those that exist.
+    Refuse,
+    /// Forwards nothing on any connection that exists then or is made, as long as this lasts.
+    Hang,
+    /// Never forwards anything again on the connections that exist; new ones work.
+    Abandon,
+    /// Forwards it after a delay.
+    Delay(Duration),
+    /// Ends the connection after so many bytes of a reply.
+    Cut(usize),
+}
+
+/// A running proxy, for the rest of the process.
+#[derive(Debug)]
+pub struct FaultProxy {
+    port: u16,
+    fault: Arc<Mutex<Fault>>,
+}
+
+impl FaultProxy {
+    /// Starts a proxy in front of a port on the loopback interface.
+    ///
+    /// # Panics
+    /// If no port is free.
+    #[must_use]
+    pub fn start(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let fault = Arc::new(Mutex::new(Fault::None));
+        let shared = Arc::clone(&fault);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.unwrap();
+                if *shared.lock().unwrap() == Fault::Refuse {
+                    continue;
+                }
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
+                    continue;
+                };
+                for stream in [&client, &server] {
+                    stream.set_nodelay(true).unwrap();
+                }
+                let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                thread::spawn(move || forward(from, to));
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || reply(server, client, &shared));
+            }
+        });
+        Self { port, fault }
+    }
+
+    /// Sets what happens from now on.
+    ///
+    /// # Panics
+    /// If a thread of the proxy has panicked.
+    pub fn set(&self, fault: Fault) {
+        *self.fault.lock().unwrap() = fault;
+        if fault == Fault::Abandon {
+            // Connections notice it before the next fault is set.
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Returns the URL with the proxy's port in place of the server's.
+    #[must_use]
+    pub fn url(&self, url: &str, server: u16) -> String {
+        url.replace(&format!(":{server}/"), &format!(":{}/", self.port))
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream) {
+    let _ = std::io::copy(&mut from, &mut to);
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}
+
+/// Forwards replies; ends with the connection.
+fn reply(mut from: TcpStream, mut to: TcpStream, fault: &Mutex<Fault>) {
+    let mut buffer = [0; 16 << 10];
+    let timeout = Some(Duration::from_millis(20));
+    from.set_read_timeout(timeout).unwrap();
+    let mut is_abandoned = false;
+    loop {
+        let is_idle = |error: &std::io::Error| {
+            matches!(
+                error.kind(),
+                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+            )
+        };
+        let read = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if is_idle(&error) => 0,
+            Err(_) => break,
+        };
+        while *fault.lock().unwrap() == Fault::Hang {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let now = *fault.lock().unwrap();
+        is_abandoned |= now == Fault::Abandon;
+        let forwarded = match now {
+            Fault::Refuse => break,
+            Fault::Cut(bytes) if read > 0 => bytes.min(read),
+            Fault::Delay(delay) if read > 0 => {
+                thread::sleep(delay);
+                read
+            }
+            _ => read,
+        };
+        if !is_abandoned && to.write_all(&buffer[..forwarded]).is_err() || forwarded < read {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,207 @@
+//! Faults between the client and a real server.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cachalot_backends::open;
+use cachalot_backends::testing::{Fault, FaultProxy, PostgresServer, RedisServer};
+use cachalot_store::{Error, ErrorKind, PutResult, Store};
+
+use crate::{parse, record, runtime};
+
+/// How long the cache waits for a lookup by default.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A store behind a proxy on each server of this machine.
+fn stores() -> Vec<(FaultProxy, Arc<dyn Store>)> {
+    let mut stores = Vec::new();
+    let mut add = |url: String, port: u16| {
+        let proxy = FaultProxy::start(port);
+        let url = proxy.url(&url, port);
+        stores.push((proxy, open(&parse(&url), None).unwrap()));
+    };
+    if let Some(server) = PostgresServer::shared() {
+        add(server.fresh_url(), server.port());
+    }
+    if let Some(server) = RedisServer::shared() {
+        add(server.fresh_url(), server.port());
+    }
+    stores
+}
+
+/// A value that names its key.
+fn value(key: &str) -> Vec<u8> {
+    key.repeat(2000).into_bytes()
+}
+
+async fn put(store: &dyn Store, key: &str) -> Result<PutResult, Error> {
+    let new = record(key.to_owned(), value(key), Vec::new());
+    store.put("space", new, None, &[]).settle().await
+}
+
+/// Looks up as the cache does. A value has to be that of the key.
+async fn get(store: &dyn Store, key: &str) -> Result<bool, Error> {
+    let found = store
+        .get("space", key, &["counter"])
+        .within(PATIENCE)
+        .await?;
+    assert_eq!(found.counters, [0]);
+    Ok(match found.record {
+        Some(found) => {
+            assert!(
+                found.key == key && found.value == value(key),
+                "another value"
+            );
+            true
+        }
+        None => false,
+    })
+}
+
+/// Waits until lookups succeed again.
+async fn recover(store: &dyn Store, key: &str) -> Duration {
+    let began = Instant::now();
+    while !matches!(get(store, key).await, Ok(true)) {
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(10), "the store does not recover");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    began.elapsed()
+}
+
+#[test]
+fn connection_that_ends_within_a_reply_is_replaced() {
+    runtime().block_on(async {
+        for (proxy, store) in stores() {
+            let store = store.as_ref();
+            put(store, "key").await.unwrap();
+            for bytes in [0, 1, 9, 300] {
+                proxy.set(Fault::Cut(bytes));
+                let error = get(store, "key").await.unwrap_err();
+                assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+                proxy.set(Fault::None);
+                assert!(recover(store, "key").await < Duration::from_secs(1));
+            }
+        }
+    });
+}
+
+#[test]
+fn server_that_refuses_or_hangs_costs_no_more_than_the_limit() {
+    runtime().block_on(async {
+        for (proxy, store) in stores() {
+            let store = store.as_ref();
+            put(store, "key").await.unwrap();
+            proxy.set(Fault::Refuse);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let began = Instant::now();
+            let error = get(store, "key").await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+            assert!(began.elapsed() < 2 * PATIENCE);
+            proxy.set(Fault::None);
+            recover(store, "key").await;
+
+            proxy.set(Fault::Hang);
+            let began = Instant::now();
+            let error = get(store, "key").await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
+            assert!(began.elapsed() < 2 * PATIENCE);
+            proxy.set(Fault::None);
+            recover(store, "key").await;
+        }
+    });
+}
+
+/// The connection stays, and nothing comes back on it: a proxy has lost its server.
+#[test]
+fn abandoned_connections_are_replaced() {
+    runtime().block_on(async {
+        for (proxy, store) in stores() {
+            let store = store.as_ref();
+            put(store, "key").await.unwrap();
+            assert!(get(store, "key").await.unwrap());
+            proxy.set(Fault::Abandon);
+            let error = get(store, "key").await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
+            proxy.set(Fault::None);
+            recover(store, "key").await;
+            // Writes have connections of their own.
+            let stored = async {
+                while !matches!(
+                    tokio::time::timeout(PATIENCE, put(store, "other")).await,
+                    Ok(Ok(PutResult::Stored { .. }))
+                ) {}
+            };
+            let stored = tokio::time::timeout(Duration::from_secs(20), stored).await;
+            stored.unwrap();
+        }
+    });
+}
+
+/// Calls that are dropped while their replies are under way leave the replies of others in place.
+#[test]
+fn replies_of_dropped_calls_reach_no_other_call() {
+    runtime().block_on(async {
+        for (proxy, store) in stores() {
+            let keys: Vec<String> = (0..20).map(|number| format!("key-{number}")).collect();
+            for key in &keys {
+                put(store.as_ref(), key).await.unwrap();
+            }
+            proxy.set(Fault::Delay(Duration::from_millis(3)));
+            let mut tasks = tokio::task::JoinSet::new();
+            for task in 0..8_u64 {
+                let (store, keys) = (Arc::clone(&store), keys.clone());
+                tasks.spawn(async move {
+                    let (mut found, mut dropped) = (0, 0);
+                    for step in 0..60 {
+                        let key = &keys[(task * 7 + step * 3) as usize % keys.len()];
+                        let limit = Duration::from_micros((step * 997 + task * 131) % 9000);
+                        match tokio::time::timeout(limit, get(store.as_ref(), key)).await {
+                            Ok(result) => {
+                                assert!(result.unwrap());
+                                found += 1;
+                            }
+                            Err(_) => dropped += 1,
+                        }
+                    }
+                    (found, dropped)
+                });
+            }
+            let ended = tasks.join_all().await;
+            let dropped: u64 = ended.iter().map(|(_, dropped)| dropped).sum();
+            assert!(dropped > 50, "{ended:?}");
+            proxy.set(Fault::None);
+            for key in &keys {
+                assert!(get(store.as_ref(), key).await.unwrap());
+            }
+        }
+    });
+}
+
+/// A write that was answered is there, however the connection ends; one that was not is there or not.
+#[test]
+fn acknowledged_writes_survive_cuts() {
+    runtime().block_on(async {
+        for (proxy, store) in stores() {
+            let store = store.as_ref();
+            let mut acknowledged = Vec::new();
+            for number in 0..40 {
+                let key = format!("key-{number}");
+                proxy.set(match number % 4 {
+                    1 => Fault::Cut(1),
+                    3 => Fault::Refuse,
+                    _ => Fault::None,
+                });
+                if let Ok(PutResult::Stored { .. }) = put(store, &key).await {
+                    acknowledged.push(key);
+                }
+            }
+            proxy.set(Fault::None);
+            recover(store, &acknowledged[0]).await;
+            assert!(acknowledged.len() >= 10, "{}", acknowledged.len());
+            for key in &acknowledged {
+                assert!(get(store, key).await.unwrap(), "{key}");
+            }
+        }
+    });
+}
