@@ -8,6 +8,7 @@ use cachalot_core::{Clock, Millis, SecretSet};
 use cachalot_store::{Error, ErrorKind, Label, Lease, Store, StoreReply};
 
 use crate::Reason;
+use crate::breaker::Breaker;
 use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, Policy};
 use crate::sync::{Mutex, lock};
 
@@ -23,6 +24,7 @@ pub(crate) struct StoreAccess {
     clock_offset: AtomicI64,
     /// Set when the last write to the store timed out: the next one gets no more time than a lookup.
     store_timed_out: AtomicBool,
+    breaker: Breaker,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// The time of the last warning per kind of fault, so that a store that stays down is reported once.
     warned: Mutex<Vec<(ErrorKind, Millis)>>,
@@ -41,6 +43,7 @@ impl StoreAccess {
             secret_set,
             clock_offset: AtomicI64::new(0),
             store_timed_out: AtomicBool::new(false),
+            breaker: Breaker::default(),
             warn,
             warned: Mutex::new(Vec::new()),
         }
@@ -70,9 +73,20 @@ impl StoreAccess {
         let answer = match answer {
             StoreReply::Now(answer) => answer,
             later @ StoreReply::Later(_) => {
+                if let Err(pause) = self.breaker.permit() {
+                    budget.exhaust();
+                    return Err(Reason::StoreFault(format!(
+                        "it did not answer several times in a row, and is asked again in {} ms",
+                        pause.as_millis()
+                    )));
+                }
                 let asked = tokio::time::Instant::now();
                 let answer = later.within(remaining).await;
                 budget.consume(asked.elapsed());
+                match answer.as_ref().map_err(|error| error.kind) {
+                    Err(ErrorKind::Unavailable | ErrorKind::TimedOut) => self.breaker.failed(),
+                    _ => self.breaker.answered(),
+                }
                 answer
             }
         };

@@ -8,6 +8,7 @@ mod access;
 mod begin;
 mod body;
 mod bounds;
+mod breaker;
 mod cassette;
 mod decoded;
 mod engine;

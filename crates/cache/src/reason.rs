@@ -68,7 +68,7 @@ impl fmt::Display for Reason {
             Self::Written(domain) => write!(f, "{domain} was written to since"),
             Self::Damaged(how) => write!(f, "damaged entry: {how}"),
             Self::NoStore => f.write_str("no memory"),
-            Self::StoreFault(what) => write!(f, "memory fault: {what}"),
+            Self::StoreFault(what) => write!(f, "store fault: {what}"),
             Self::Declined(why) => f.write_str(why),
             Self::Failed => f.write_str("the work failed"),
             Self::Abandoned => f.write_str("the work was abandoned"),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cachalot_backends::testing::{PASSWORD, PostgresServer, RedisServer};
+use cachalot_backends::testing::{Fault, FaultProxy, PASSWORD, PostgresServer, RedisServer};
 
 use crate::support::{CommandOutput, Home};
 
@@ -234,6 +234,49 @@ fn unreachable_server_costs_a_warning_and_not_the_run() {
     }
     assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
     assert!(!home.database().exists());
+}
+
+/// Thirty steps against a server that does not answer, and one that stops answering.
+#[test]
+fn hung_server_delays_a_run_once_and_not_each_step() {
+    let mut servers = Vec::new();
+    if let Some(server) = PostgresServer::shared() {
+        servers.push((server.fresh_url(), server.port()));
+    }
+    if let Some(server) = RedisServer::shared() {
+        servers.push((server.fresh_url(), server.port()));
+    }
+    let home = Home::new();
+    let steps: String = (0..30)
+        .map(|number| {
+            format!(
+                "  - name: step{number}\n    uses: cache.wrap\n    with:\n      action: json.stringify\n      \
+                 args: {{data: '{number}'}}\n"
+            )
+        })
+        .collect();
+    home.write("steps.yaml", format!("name: steps\nnodes:\n{steps}"));
+    for (url, port) in servers {
+        let proxy = FaultProxy::start(port);
+        let run = || -> CommandOutput {
+            let mut command = home.command(&["run", "steps.yaml"]);
+            command
+                .env("CACHALOT_DB", proxy.url(&url, port))
+                .output()
+                .unwrap()
+                .into()
+        };
+        proxy.set(Fault::Hang);
+        let began = Instant::now();
+        let ran = run().ok();
+        // One result waits for five seconds to be stored, and the first calls for their limits.
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+        assert!(ran.stderr.contains("paid 30 calls"), "{ran}");
+        assert_eq!(ran.stderr.matches("warning:").count(), 1, "{ran}");
+        proxy.set(Fault::None);
+        run().ok();
+        assert!(run().ok().stderr.contains("paid 0 calls"));
+    }
 }
 
 fn doctor(home: &Home, database: &str) -> CommandOutput {

@@ -297,7 +297,7 @@ async fn b12_a_failed_store_is_reported_and_the_turn_succeeds() {
         "{fault}"
     );
     let row = fixture.row().await;
-    assert!(row.not_stored.unwrap().contains("memory fault"));
+    assert!(row.not_stored.unwrap().contains("store fault"));
     assert_eq!(row.paid, WORTH);
 }
 

@@ -39,7 +39,7 @@ async fn failing_store_changes_no_result() {
         assert!(!is_hit(&response));
         assert_eq!(response["_cache_stored"], false);
         assert!(
-            text(&response, "_cache_reason").starts_with("memory fault: "),
+            text(&response, "_cache_reason").starts_with("store fault: "),
             "{response}"
         );
         assert_eq!(test_action.runs(), runs);
@@ -164,7 +164,7 @@ async fn a_failing_store_is_reported_and_the_result_returned() {
     assert_eq!(response["result"], json!({"given": {"x": 1}}));
     assert_eq!(
         text(&response, "_cache_reason"),
-        "memory fault: no Put today"
+        "store fault: no Put today"
     );
 }
 
