@@ -5,11 +5,13 @@
     reason = "a test fails by panicking, and says why it was skipped"
 )]
 
+mod certificates;
 mod fault_proxy;
 mod postgres;
 mod redis;
 mod server_process;
 
+pub use certificates::Certificates;
 pub use fault_proxy::{Fault, FaultProxy};
 pub use postgres::PostgresServer;
 pub use redis::RedisServer;

@@ -73,9 +73,13 @@ impl Server {
         if let (None, Some(password)) = (config.get_password(), &self.password) {
             config.password(password.expose());
         }
-        // The client's default, `prefer`, goes on without TLS if the server, or a machine in between, declines it.
-        if config.get_ssl_mode() == SslMode::Prefer && !is_local(&config) {
-            config.ssl_mode(SslMode::Require);
+        // The client's default, `prefer`, goes on without TLS if the server, or a machine in between, declines it. A
+        // server on this machine needs none, and often has a certificate that nobody signed.
+        if config.get_ssl_mode() == SslMode::Prefer {
+            config.ssl_mode(match is_local(&config) {
+                true => SslMode::Disable,
+                false => SslMode::Require,
+            });
         }
         // A server that vanished without ending the connection is noticed.
         config.keepalives_idle(KEEPALIVE_AFTER);

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::PASSWORD;
+use super::certificates::Certificates;
 use super::server_process::ServerProcess;
 
 /// A running Postgres server.
@@ -95,11 +96,18 @@ fn start() -> Option<PostgresServer> {
             chown postgres . && as="setpriv --reuid postgres --regid postgres --clear-groups"
         fi
         printf %s "$2" >password
+        cp "$4" certificate.pem && (umask 077 && cp "$5" key.pem) && [ -z "$as" ] || chown postgres key.pem
         $as "$3/initdb" -D data -U cachalot --pwfile password -A scram-sha-256 --no-sync || exit 1
         exec $as "$3/postgres" -D data -k "$PWD" -p "$1" -c listen_addresses=127.0.0.1 -c fsync=off \
-            -c max_connections=300"#;
-    let programs = programs.to_str().unwrap();
-    let process = ServerProcess::start(script, &[PASSWORD, programs]);
+            -c max_connections=300 -c ssl=on -c ssl_cert_file="$PWD/certificate.pem" -c ssl_key_file="$PWD/key.pem""#;
+    let certificates = Certificates::shared();
+    let arguments = [
+        PASSWORD,
+        programs.to_str().unwrap(),
+        certificates.certificate.to_str().unwrap(),
+        certificates.key.to_str().unwrap(),
+    ];
+    let process = ServerProcess::start(script, &arguments);
     process.wait_until(|port| {
         let mut ready = Command::new("pg_isready");
         let ready = ready.args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()]);

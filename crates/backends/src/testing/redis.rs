@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::PASSWORD;
-use super::server_process::ServerProcess;
+use super::certificates::Certificates;
+use super::server_process::{ServerProcess, free_port};
 
 /// A running Redis server.
 #[derive(Debug)]
@@ -48,6 +49,29 @@ impl RedisServer {
         let server = Self { process };
         server.wait();
         Some(server)
+    }
+
+    /// Starts a server that also speaks TLS; returns it with the URL for that, which contains the password.
+    ///
+    /// # Panics
+    /// If the server does not start.
+    #[must_use]
+    pub fn start_with_tls() -> Option<(Self, String)> {
+        let port = free_port();
+        let certificates = Certificates::shared();
+        let server = Self::start(&[
+            "--tls-port",
+            &port.to_string(),
+            "--tls-auth-clients",
+            "no",
+            "--tls-ca-cert-file",
+            certificates.authority.to_str().unwrap(),
+            "--tls-cert-file",
+            certificates.certificate.to_str().unwrap(),
+            "--tls-key-file",
+            certificates.key.to_str().unwrap(),
+        ])?;
+        Some((server, format!("rediss://:{PASSWORD}@127.0.0.1:{port}/0")))
     }
 
     /// Ends the server as a crash does, and starts it again.

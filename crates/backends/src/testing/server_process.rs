@@ -22,8 +22,7 @@ impl ServerProcess {
     /// script's first argument is a free port.
     pub(super) fn start(script: &'static str, arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap().keep();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let port = free_port();
         let arguments: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
         let watcher = watch(script, &directory, port, &arguments);
         Self {
@@ -60,6 +59,11 @@ impl ServerProcess {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+pub(super) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 /// Runs the script; ends the server with the signal that the pipe names, or with this process.

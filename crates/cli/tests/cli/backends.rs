@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use cachalot_backends::testing::{Fault, FaultProxy, PASSWORD, PostgresServer, RedisServer};
+use cachalot_backends::testing::{
+    Certificates, Fault, FaultProxy, PASSWORD, PostgresServer, RedisServer,
+};
 
 use crate::support::{CommandOutput, Home};
 
@@ -277,6 +279,41 @@ fn hung_server_delays_a_run_once_and_not_each_step() {
         run().ok();
         assert!(run().ok().stderr.contains("paid 0 calls"));
     }
+}
+
+#[test]
+fn certificates_of_servers_are_verified() {
+    let mut urls = Vec::new();
+    if let Some(server) = PostgresServer::shared() {
+        urls.push(server.fresh_url() + "&sslmode=require");
+    }
+    let redis = RedisServer::start_with_tls();
+    if let Some((_, url)) = &redis {
+        urls.push(url.clone());
+    }
+    let home = Home::new();
+    for url in urls {
+        let check = |authority: Option<&std::path::Path>| -> CommandOutput {
+            let mut command = home.command(&["doctor", "--json"]);
+            if let Some(authority) = authority {
+                command.env("SSL_CERT_FILE", authority);
+            }
+            command.env("CACHALOT_DB", &url).output().unwrap().into()
+        };
+        let unknown = check(None).fails(1);
+        assert_eq!(check_of(&unknown, "reach").0, "failed");
+        assert!(unknown.stdout.contains("certificate"), "{unknown}");
+        // The work runs.
+        let ran = run(&home, &url, "x").ok();
+        assert_eq!(ran.json()["answer"]["_cache_stored"], false, "{ran}");
+        let known = check(Some(&Certificates::shared().authority)).ok();
+        assert_eq!(check_of(&known, "reach").0, "ok");
+        assert_eq!(check_of(&known, "write").0, "ok");
+    }
+}
+
+fn check_of(output: &CommandOutput, topic: &str) -> (String, String) {
+    check(&output.json(), topic)
 }
 
 fn doctor(home: &Home, database: &str) -> CommandOutput {
