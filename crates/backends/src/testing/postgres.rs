@@ -23,11 +23,65 @@ impl PostgresServer {
     /// If the server does not start.
     pub fn shared() -> Option<&'static Self> {
         static SERVER: OnceLock<Option<PostgresServer>> = OnceLock::new();
-        let server = SERVER.get_or_init(start).as_ref();
-        if server.is_none() {
+        SERVER
+            .get_or_init(|| Self::start(&["-c", "fsync=off"]))
+            .as_ref()
+    }
+
+    /// Starts a server with further arguments; `None`, with a notice, on a machine without Postgres.
+    ///
+    /// # Panics
+    /// If the server does not start.
+    #[must_use]
+    pub fn start(arguments: &[&str]) -> Option<Self> {
+        let Some(programs) = programs() else {
             eprintln!("skipped: there is no Postgres server (Debian: apt-get install postgresql)");
-        }
-        server
+            return None;
+        };
+        // The server refuses to run as root.
+        let script = r#"
+            port=$1 password=$2 programs=$3 certificate=$4 key=$5 && shift 5
+            as=
+            [ "$(id -u)" = 0 ] && as="setpriv --reuid postgres --regid postgres --clear-groups"
+            if ! [ -d data ]; then
+                [ -z "$as" ] || chown postgres .
+                printf %s "$password" >password
+                cp "$certificate" certificate.pem && (umask 077 && cp "$key" key.pem)
+                [ -z "$as" ] || chown postgres key.pem
+                $as "$programs/initdb" -D data -U cachalot --pwfile password -A scram-sha-256 --no-sync || exit 1
+            fi
+            exec $as "$programs/postgres" -D data -k "$PWD" -p "$port" -c listen_addresses=127.0.0.1 \
+                -c max_connections=300 -c ssl=on -c ssl_cert_file="$PWD/certificate.pem" \
+                -c ssl_key_file="$PWD/key.pem" "$@""#;
+        let certificates = Certificates::shared();
+        let own = [
+            PASSWORD,
+            programs.to_str().unwrap(),
+            certificates.certificate.to_str().unwrap(),
+            certificates.key.to_str().unwrap(),
+        ];
+        let process = ServerProcess::start(script, &[&own[..], arguments].concat());
+        let server = Self { process };
+        server.wait();
+        Some(server)
+    }
+
+    /// Ends the server as a crash does, and starts it again.
+    ///
+    /// # Panics
+    /// If the server does not start.
+    pub fn restart(&mut self) {
+        // Its processes end at once, and their memory is free for the next ones, which it is not after `KILL`.
+        self.process.restart("QUIT");
+        self.wait();
+    }
+
+    fn wait(&self) {
+        self.process.wait_until(|port| {
+            let mut ready = Command::new("pg_isready");
+            let ready = ready.args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()]);
+            ready.status().unwrap().success()
+        });
     }
 
     /// Returns the URL, with the password, of an empty schema of its own.
@@ -85,33 +139,4 @@ fn programs() -> Option<PathBuf> {
         .collect();
     folders.sort();
     folders.pop()
-}
-
-fn start() -> Option<PostgresServer> {
-    let programs = programs()?;
-    // The server refuses to run as root.
-    let script = r#"
-        as=
-        if [ "$(id -u)" = 0 ]; then
-            chown postgres . && as="setpriv --reuid postgres --regid postgres --clear-groups"
-        fi
-        printf %s "$2" >password
-        cp "$4" certificate.pem && (umask 077 && cp "$5" key.pem) && [ -z "$as" ] || chown postgres key.pem
-        $as "$3/initdb" -D data -U cachalot --pwfile password -A scram-sha-256 --no-sync || exit 1
-        exec $as "$3/postgres" -D data -k "$PWD" -p "$1" -c listen_addresses=127.0.0.1 -c fsync=off \
-            -c max_connections=300 -c ssl=on -c ssl_cert_file="$PWD/certificate.pem" -c ssl_key_file="$PWD/key.pem""#;
-    let certificates = Certificates::shared();
-    let arguments = [
-        PASSWORD,
-        programs.to_str().unwrap(),
-        certificates.certificate.to_str().unwrap(),
-        certificates.key.to_str().unwrap(),
-    ];
-    let process = ServerProcess::start(script, &arguments);
-    process.wait_until(|port| {
-        let mut ready = Command::new("pg_isready");
-        let ready = ready.args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()]);
-        ready.status().unwrap().success()
-    });
-    Some(PostgresServer { process })
 }

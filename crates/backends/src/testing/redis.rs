@@ -79,7 +79,7 @@ impl RedisServer {
     /// # Panics
     /// If the server does not start.
     pub fn restart(&mut self) {
-        self.process.restart();
+        self.process.restart("KILL");
         self.wait();
     }
 

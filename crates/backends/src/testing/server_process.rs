@@ -42,10 +42,10 @@ impl ServerProcess {
         &self.directory
     }
 
-    /// Ends the server as a crash does, and starts it again in its directory and on its port.
-    pub(super) fn restart(&mut self) {
+    /// Ends the server with a signal, and starts it again in its directory and on its port.
+    pub(super) fn restart(&mut self, signal: &str) {
         let mut pipe = self.watcher.stdin.take().unwrap();
-        pipe.write_all(b"KILL\n").unwrap();
+        writeln!(pipe, "{signal}").unwrap();
         self.watcher.wait().unwrap();
         self.watcher = watch(self.script, &self.directory, self.port, &self.arguments);
     }

@@ -17,6 +17,7 @@ mod formats;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod guarded;
+mod hammer;
 mod hash;
 mod home;
 mod hook_chats;
