@@ -7,12 +7,14 @@
 
 mod certificates;
 mod fault_proxy;
+mod pgbouncer;
 mod postgres;
 mod redis;
 mod server_process;
 
 pub use certificates::Certificates;
 pub use fault_proxy::{Fault, FaultProxy};
+pub use pgbouncer::PgBouncer;
 pub use postgres::PostgresServer;
 pub use redis::RedisServer;
 

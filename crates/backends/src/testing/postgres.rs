@@ -117,7 +117,7 @@ impl PostgresServer {
         self.psql(&["-c", &path, "-c", statements]);
     }
 
-    fn psql(&self, arguments: &[&str]) {
+    pub(super) fn psql(&self, arguments: &[&str]) {
         let done = Command::new("psql")
             .args(["-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"])
             .args(["-U", "cachalot", "-d", "postgres"])

@@ -21,6 +21,7 @@ macro_rules! checks {
 }
 
 mod faults;
+mod pooler;
 mod postgres;
 mod redis;
 
