@@ -185,6 +185,14 @@ impl Ledger {
         self.read(|connection| query::recent(connection, limit))
     }
 
+    /// Returns the first `limit` calls whose numbers are larger than `id`, oldest first.
+    ///
+    /// # Errors
+    /// If the file cannot be read. A ledger without a file is empty.
+    pub fn calls_after(&self, id: i64, limit: u32) -> Result<Vec<LedgerRow>, LedgerError> {
+        self.read(|connection| query::calls_after(connection, id, limit))
+    }
+
     /// Number of calls whose rows were dropped, because the file could not be written for too long. The
     /// totals include them.
     ///

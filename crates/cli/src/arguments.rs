@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// List, show, erase, sweep, export and import cache entries.
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Erase details of calls from the ledger, or delete calls.
+    /// Export calls, erase their details, or delete them.
     #[command(subcommand)]
     Ledger(LedgerCommand),
     /// Check the store: whether it can be reached, how fast it is, and what it cannot do.
@@ -471,6 +471,17 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Copy entries, long-term memory and sessions to another store. Records that it has already stay; run it again to
+    /// continue.
+    Copy {
+        /// The store to read: a file or a URL.
+        from: PathBuf,
+        /// The store to write: a file or a URL.
+        to: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Export all entries to a cassette file, for `cache import` and `run --frozen`.
     Export {
         /// The file to write; `-` for stdout.
@@ -518,6 +529,13 @@ pub(crate) enum LedgerCommand {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Write all calls as CSV, for spreadsheets and SQL.
+    Export {
+        /// The file to write; `-` for stdout.
+        file: PathBuf,
+        #[command(flatten)]
+        place: StoreArguments,
     },
     /// Delete calls from the ledger; keep the totals of `cache stats`.
     #[command(group = ArgGroup::new("calls").required(true))]

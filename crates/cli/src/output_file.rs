@@ -32,7 +32,7 @@ impl<'a> OutputFile<'a> {
     pub(crate) fn new(file: &'a Path, home: &Home) -> command_error::Result<Self> {
         let real = std::path::absolute(file).map(|file| without_links(&file));
         if home.holds(real.as_deref().unwrap_or(file)) {
-            let what = format!("`{}` is a file of the memory itself", file.display());
+            let what = format!("`{}` is a file of the store itself", file.display());
             let problem = Problem::new("file-of-memory", what);
             return Err(CommandError::usage(problem.help("write to another file")));
         }

@@ -156,14 +156,22 @@ impl EngineOptions<'_> {
     /// # Errors
     /// The store does not exist or cannot be used.
     pub(crate) fn for_inspection(self) -> Result<Engine> {
+        let store = self.for_reading()?;
+        self.engine(Some(store), DigestKey::ephemeral()?)
+    }
+
+    /// Opens a store that has to exist.
+    ///
+    /// # Errors
+    /// The store does not exist or cannot be used.
+    pub(crate) fn for_reading(&self) -> Result<Arc<dyn Store>> {
         if self.home.url.is_none() && !self.home.database.exists() {
             return Err(CommandError::failed(format!(
                 "there is no store at {}: nothing has been stored there yet, or it is elsewhere (--db)",
                 self.home.database.display()
             )));
         }
-        let store = self.open().map_err(CommandError::failed)?;
-        self.engine(Some(store), DigestKey::ephemeral()?)
+        self.open().map_err(CommandError::failed)
     }
 
     /// Opens the engine of a command that may create the store.

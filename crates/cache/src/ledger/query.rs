@@ -14,6 +14,11 @@ pub(super) fn recent(connection: &Connection, limit: u32) -> Result<Vec<LedgerRo
     rows(connection, "1 ORDER BY id DESC LIMIT ?1", params![limit])
 }
 
+pub(super) fn calls_after(connection: &Connection, id: i64, limit: u32) -> Result<Vec<LedgerRow>> {
+    let after = "id > ?1 ORDER BY id LIMIT ?2";
+    rows(connection, after, params![id, limit])
+}
+
 /// Returns the last call that an entry could have answered.
 pub(super) fn last_call(connection: &Connection) -> Result<Option<LedgerRow>> {
     // The literal lets SQLite use the partial index `calls_cacheable`.

@@ -1,5 +1,7 @@
 //! `cachalot cache …`.
 
+mod copy;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufReader;
 use std::path::Path;
@@ -8,6 +10,7 @@ use cachalot_cache::{
     Cache, CacheBounds, CallKind, CassetteError, EntryFilter, EntryInfo, HANDLE_LABEL, Key,
     LabelCriterion, LedgerLimits, LedgerSelection, LedgerTotals, Scope, StoredEntry,
 };
+use cachalot_core::Problem;
 use cachalot_core::clock::iso8601;
 use cachalot_store::Label;
 use cachalot_workflow::actions::cache::TAG_LABEL;
@@ -69,7 +72,7 @@ impl Inspection<'_> {
                 let filter = filter(which);
                 if !all && filter == EntryFilter::default() {
                     return Err(CommandError::usage(
-                        cachalot_core::Problem::new("nothing-named", "cache rm: nothing is named")
+                        Problem::new("nothing-named", "cache rm: nothing is named")
                             .help("give a pattern, --kind, --action, --tag, or --all"),
                     ));
                 }
@@ -83,6 +86,19 @@ impl Inspection<'_> {
             }
             CacheCommand::Stats { place, json } => self.stats(place, *json).await,
             CacheCommand::Sweep { place, json } => sweep(&self.open(place)?.cache, *json).await,
+            CacheCommand::Copy { from, to, json } => {
+                let from = self.process_environment.home(Some(from), None)?;
+                let to = self.process_environment.home(Some(to), None)?;
+                if from.location() == to.location() {
+                    return Err(CommandError::usage(Problem::new(
+                        "bad-value",
+                        "cache copy: both are the same store",
+                    )));
+                }
+                let from = self.opening(&from).for_reading()?;
+                let to = self.opening(&to).open().map_err(CommandError::failed)?;
+                copy::copy(from.as_ref(), to.as_ref(), *json).await
+            }
             CacheCommand::Export {
                 file,
                 with_digest_key,

@@ -1,5 +1,9 @@
 //! `cachalot ledger …`.
 
+mod export;
+
+use std::path::Path;
+
 use cachalot_cache::{Ledger, LedgerSelection};
 use cachalot_core::Millis;
 use serde_json::json;
@@ -7,10 +11,11 @@ use serde_json::json;
 use super::why;
 use crate::arguments::{LedgerCommand, StoreArguments};
 use crate::command_error::{CommandError, Result};
+use crate::output_file::OutputFile;
 use crate::render;
 use crate::wiring::{ProcessEnvironment, Warn};
 
-/// Erases the details of calls, or deletes calls.
+/// Exports calls, erases their details, or deletes them.
 ///
 /// # Errors
 /// There is no ledger or no such session, or the file cannot be read or written.
@@ -42,6 +47,21 @@ pub(crate) fn run(
                 return render::json(&json!({ "dry_run": dry_run, "count": calls }));
             }
             render::err(&erased(calls, *dry_run));
+            Ok(())
+        }
+        LedgerCommand::Export { file, place } => {
+            let ledger = open(place, process_environment, warn)?;
+            if file == Path::new("-") {
+                let stdout = std::io::BufWriter::new(render::stdout::open()?);
+                export::write(&ledger, stdout)?;
+                return Ok(());
+            }
+            let home = process_environment.home(place.db.as_deref(), None)?;
+            let mut output_file = OutputFile::new(file, &home)?;
+            let calls = export::write(&ledger, &mut output_file)?;
+            output_file.persist()?;
+            let calls = render::count(calls, "call", "calls");
+            render::err(&format!("exported {calls}"));
             Ok(())
         }
         LedgerCommand::Prune {

@@ -6,6 +6,7 @@ use cachalot_backends::testing::{
     Certificates, Fault, FaultProxy, PASSWORD, PostgresServer, RedisServer,
 };
 
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
 use crate::support::{CommandOutput, Home};
 
 /// An agent whose step depends on nothing but its text.
@@ -409,4 +410,94 @@ fn doctor_checks_a_file() {
     );
     let broken = home.run(&["doctor", "--db", "broken.db"]).fails(1);
     assert!(broken.stdout.contains("failed"), "{broken}");
+}
+
+/// A file is copied to a server, and from there to another file; all of it works in each place.
+#[test]
+fn stores_are_copied() {
+    const NOTES: &str = r#"
+name: notes
+nodes:
+  - name: read
+    uses: cache.wrap
+    with: {action: ltm.retrieve, args: {key: fact}}
+    output: found
+"#;
+    let mut urls = Vec::new();
+    urls.extend(PostgresServer::shared().map(PostgresServer::fresh_url));
+    urls.extend(RedisServer::shared().map(RedisServer::fresh_url));
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
+    home.write("agent.yaml", STRINGIFY);
+    home.write("notes.yaml", NOTES);
+    home.write(
+        "store.yaml",
+        "name: store\nnodes:\n  - name: store\n    uses: ltm.store\n    with: {key: fact, value: '{{ state.text }}'}\n",
+    );
+    home.write("chat.yaml", SHELL);
+    let in_store = |database: Option<&str>, arguments: &[&str]| -> CommandOutput {
+        let mut command = home.command(arguments);
+        if let Some(database) = database {
+            command.env("CACHALOT_DB", database);
+        }
+        command.output().unwrap().into()
+    };
+    // Two writes, so that the epoch of the memory is not that of an empty store.
+    for text in ["old", "blue"] {
+        let input = format!("text={text}");
+        in_store(None, &["run", "store.yaml", "-q", "-i", &input]).ok();
+    }
+    for file in ["agent.yaml", "notes.yaml"] {
+        in_store(None, &["run", file, "-q", "-i", "text=x"]).ok();
+    }
+    let chat = session(&home.ask(&provider, &["chat.yaml"], "hello").ok());
+    let own = home.database();
+    let check = |database: &str| {
+        for (file, field) in [("agent.yaml", "answer"), ("notes.yaml", "found")] {
+            let ran = in_store(Some(database), &["run", file, "-i", "text=x"]).ok();
+            assert_eq!(ran.json()[field]["_cache_hit"], true, "{database:.8} {ran}");
+        }
+        let ran = in_store(Some(database), &["run", "notes.yaml", "-i", "text=x"]).ok();
+        assert!(ran.stdout.contains("blue"), "{ran}");
+        let shown = in_store(Some(database), &["sessions", "show", &chat]).ok();
+        assert!(shown.stdout.contains("hello"), "{shown}");
+        // The copy is its own store: a write there makes its entries stale.
+        in_store(
+            Some(database),
+            &["run", "store.yaml", "-q", "-i", "text=green"],
+        )
+        .ok();
+        let ran = in_store(Some(database), &["run", "notes.yaml", "-i", "text=x"]).ok();
+        assert!(ran.stdout.contains("green"), "{ran}");
+    };
+    for (number, url) in urls.iter().enumerate() {
+        let (user, rest) = url.split_once(&format!(":{PASSWORD}")).unwrap();
+        let bare = format!("{user}{rest}");
+        let copy = |from: &str, to: &str| -> CommandOutput {
+            let mut command = home.command(&["cache", "copy", from, to, "--json"]);
+            let passwords = [("PGPASSWORD", PASSWORD), ("REDISCLI_AUTH", PASSWORD)];
+            command.envs(passwords).output().unwrap().into()
+        };
+        let copied = copy(own.to_str().unwrap(), &bare).ok().json();
+        assert_eq!(copied["cache"]["copied"], 2, "{copied}");
+        assert_eq!(
+            (&copied["user"]["copied"], &copied["sessions"]["copied"]),
+            (&1.into(), &1.into())
+        );
+        let again = copy(own.to_str().unwrap(), &bare).ok().json();
+        for (space, counts) in again.as_object().unwrap() {
+            assert_eq!(counts["copied"], 0, "{space}: {again}");
+            assert_eq!(
+                counts["present"], copied[space]["copied"],
+                "{space}: {again}"
+            );
+        }
+        let file = format!("copy-{number}.db");
+        copy(&bare, &file).ok();
+        check(&file);
+        check(url);
+    }
+    let same = home.run(&["cache", "copy", "a.db", "a.db"]).fails(2);
+    assert!(same.stderr.contains("same store"), "{same}");
+    let absent = home.run(&["cache", "copy", "a.db", "b.db"]).fails(1);
+    assert!(absent.stderr.contains("no store at"), "{absent}");
 }

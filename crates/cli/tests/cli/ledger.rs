@@ -363,3 +363,46 @@ fn dropped_rows_are_counted_in_the_statistics() {
     let stats = home.run(&["cache", "stats", "--json"]).ok().json();
     assert_eq!(stats["dropped_calls"], 7);
 }
+
+#[test]
+fn calls_are_exported_as_csv() {
+    let home = with_runs(&["x", "x", "a,\"b\"\nc"]);
+    let exported = home.run(&["ledger", "export", "calls.csv"]).ok();
+    assert!(exported.stderr.contains("exported 3 calls"), "{exported}");
+    let file = std::fs::read(home.join("calls.csv")).unwrap();
+    let printed = home.run(&["ledger", "export", "-"]).ok();
+    assert_eq!(printed.stdout.as_bytes(), file);
+    let mut csv = csv::Reader::from_reader(&file[..]);
+    let columns = csv.headers().unwrap().clone();
+    let calls: Vec<std::collections::BTreeMap<String, String>> = csv
+        .records()
+        .map(|record| {
+            let names = columns.iter().map(str::to_owned);
+            names
+                .zip(record.unwrap().iter().map(str::to_owned))
+                .collect()
+        })
+        .collect();
+    let answered: Vec<&str> = calls.iter().map(|call| &*call["answered"]).collect();
+    assert_eq!(answered, ["miss", "hit", "miss"]);
+    assert_eq!(calls[0]["reason"], "not in the cache");
+    assert_eq!(calls[0]["paid_dollars"], "0.000000000000");
+    assert!(calls[0]["paid_ms"].parse::<f64>().unwrap() > 0.0);
+    assert_eq!(calls[1]["paid_ms"], "0.000");
+    assert!(calls[1]["saved_ms"].parse::<f64>().unwrap() > 0.0);
+    assert!(calls[0]["time"].starts_with("20"), "{:?}", calls[0]);
+    // More calls than are read at once.
+    ledger(&home)
+        .execute_batch(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500)
+             INSERT INTO calls (at, run, kind, name, scope, key, answered, paid, saved, paid_cost)
+             SELECT at, run, kind, name, scope, key, 'hit', 0, 1, 1500000000000 FROM n, calls WHERE id = 1",
+        )
+        .unwrap();
+    let exported = home.run(&["ledger", "export", "-"]).ok();
+    assert_eq!(exported.stdout.matches(",1.500000000000,").count(), 2500);
+    // A file of the store is not overwritten.
+    let target = home.database();
+    home.run(&["ledger", "export", target.to_str().unwrap()])
+        .fails(2);
+}
