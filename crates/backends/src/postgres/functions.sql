@@ -239,15 +239,24 @@ BEGIN
         FROM cachalot_reserve_locked(p_space, p_key, p_names, p_values, p_hold, p_shift) s;
 END $$;
 
-CREATE FUNCTION cachalot_get(p_space bytea, p_key bytea, p_counters bytea[], p_shift bigint)
-RETURNS TABLE(
-    o_counts bigint[], o_now bigint, o_value bytea, o_names bytea[], o_values bytea[], o_expires bigint,
-    o_revision bigint, o_updated bigint
-) LANGUAGE sql VOLATILE AS $$
-    SELECT cachalot_count(p_space, p_counters), cachalot_now(p_shift), r.value, r.label_names, r.label_values,
-        r.expires, r.revision, r.updated
-    FROM (SELECT 1) one LEFT JOIN cachalot_records r ON r.space = p_space AND r.key = p_key
-$$;
+-- Reads a record and counters. In PL/pgSQL, whose plans a connection keeps; stable, so that all is read from the
+-- snapshot of the caller's statement.
+CREATE FUNCTION cachalot_get(
+    p_space bytea, p_key bytea, p_counters bytea[], p_shift bigint,
+    OUT o_counts bigint[], OUT o_now bigint, OUT o_key bytea, OUT o_value bytea, OUT o_names bytea[],
+    OUT o_values bytea[], OUT o_expires bigint, OUT o_revision bigint, OUT o_updated bigint
+) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    SELECT r.key, r.value, r.label_names, r.label_values, r.expires, r.revision, r.updated
+        INTO o_key, o_value, o_names, o_values, o_expires, o_revision, o_updated
+        FROM cachalot_records r WHERE r.space = p_space AND r.key = p_key;
+    o_counts := '{}';
+    FOR i IN 1..cardinality(p_counters) LOOP
+        o_counts[i] := coalesce(
+            (SELECT c.value FROM cachalot_counters c WHERE c.space = p_space AND c.name = p_counters[i]), 0);
+    END LOOP;
+    o_now := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + p_shift;
+END $$;
 
 -- Reads, and reserves the key if the record does not answer. `p_stale`: the revision that does not answer, 0 for
 -- none, -1 for any.
@@ -255,12 +264,12 @@ CREATE FUNCTION cachalot_get_or_reserve(
     p_space bytea, p_key bytea, p_counters bytea[], p_names bytea[], p_values bytea[], p_hold bigint, p_stale bigint,
     p_shift bigint
 ) RETURNS TABLE(
-    o_counts bigint[], o_now bigint, o_value bytea, o_names bytea[], o_values bytea[], o_expires bigint,
+    o_counts bigint[], o_now bigint, o_key bytea, o_value bytea, o_names bytea[], o_values bytea[], o_expires bigint,
     o_revision bigint, o_updated bigint, o_fence bigint, o_left bigint
 ) LANGUAGE plpgsql AS $$
 BEGIN
     FOR attempt IN 1..2 LOOP
-        SELECT g.* INTO o_counts, o_now, o_value, o_names, o_values, o_expires, o_revision, o_updated
+        SELECT g.* INTO o_counts, o_now, o_key, o_value, o_names, o_values, o_expires, o_revision, o_updated
             FROM cachalot_get(p_space, p_key, p_counters, p_shift) g;
         IF o_revision IS NOT NULL AND p_stale <> -1 AND p_stale <> o_revision
             AND (o_expires IS NULL OR o_expires > o_now) THEN

@@ -7,7 +7,11 @@ use super::failure::failure;
 
 /// The steps from an empty database to the tables of the current layout. New ones are only ever added at the end; a
 /// change of the functions alone is an empty step.
-const MIGRATIONS: [&str; 2] = [include_str!("layout_1.sql"), include_str!("layout_2.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("layout_1.sql"),
+    include_str!("layout_2.sql"),
+    include_str!("layout_3.sql"),
+];
 
 /// Creates the functions of the current layout.
 const FUNCTIONS: &str = include_str!("functions.sql");

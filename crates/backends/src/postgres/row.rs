@@ -102,6 +102,9 @@ pub(super) fn record(row: &Row) -> Result<Record, Error> {
 pub(super) fn get_result(row: &Row, key: &str) -> Result<GetResult, Error> {
     let record = match column::<Option<i64>>(row, "o_revision")? {
         None => None,
+        Some(_) if column::<&[u8]>(row, "o_key")? != key.as_bytes() => {
+            return Err(damaged("another record than the one asked for"));
+        }
         Some(revision) => Some(Record {
             key: key.to_owned(),
             value: Bytes::from(column::<Vec<u8>>(row, "o_value")?),

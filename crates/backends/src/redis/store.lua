@@ -346,6 +346,24 @@ local function scan_scores(set, is_reverse, each)
     end
 end
 
+-- Calls `each` with the members of a sorted set whose scores are less than a bound, in the order of their scores, until
+-- it returns true.
+local function scan_scores_below(set, bound, each)
+    local from = 0
+    while true do
+        local members = redis.call('ZRANGEBYSCORE', set, '-inf', '(' .. digits(bound), 'LIMIT', from, CHUNK)
+        for _, member in ipairs(members) do
+            if each(member) then
+                return
+            end
+        end
+        if #members < CHUNK then
+            return
+        end
+        from = from + CHUNK
+    end
+end
+
 local function sort_in_order(P, records, order)
     local function by_id(one, other)
         return one.id < other.id
@@ -374,6 +392,8 @@ local function select(P, filter)
     if filter.limit == 0 then
         return records
     end
+    -- All that match are taken from an index whose order is not that of the filter.
+    local most = filter.limit
     local function take(key)
         if string.sub(key, 1, #filter.prefix) ~= filter.prefix or (filter.after and key <= filter.after) then
             return false
@@ -383,20 +403,10 @@ local function select(P, filter)
             and (not filter.expired_before or (record.expires and record.expires < filter.expired_before)) then
             records[#records + 1] = record
         end
-        return #records >= filter.limit
+        return #records >= most
     end
-    if #filter.criteria == 0 then
-        if filter.order == 'key' then
-            local low, high = bounds(filter.prefix, filter.after)
-            scan_names(P .. 'k', low, high, take)
-        elseif filter.order == 'newest' then
-            scan_scores(P .. 'n', true, take)
-        else
-            scan_scores(P .. (filter.order == 'used' and 'u' or 'x'), false, function(member)
-                return take(string.sub(member, 17))
-            end)
-        end
-        return records
+    local function take_from_order(member)
+        return take(string.sub(member, 17))
     end
     local leading = filter.criteria[1]
     for _, criterion in ipairs(filter.criteria) do
@@ -405,25 +415,34 @@ local function select(P, filter)
             break
         end
     end
-    local name = label_prefix(leading.name, leading.prefix)
-    if leading.kind == 'is' then
+    local name = leading and label_prefix(leading.name, leading.prefix)
+    if not leading and filter.expired_before then
+        if filter.order ~= 'expiry' then
+            most = math.huge
+        end
+        scan_scores_below(P .. 'x', filter.expired_before, take_from_order)
+    elseif not leading and filter.order == 'key' then
+        local low, high = bounds(filter.prefix, filter.after)
+        scan_names(P .. 'k', low, high, take)
+    elseif not leading and filter.order == 'newest' then
+        scan_scores(P .. 'n', true, take)
+    elseif not leading then
+        scan_scores(P .. (filter.order == 'used' and 'u' or 'x'), false, take_from_order)
+    elseif leading.kind == 'is' then
         name = name .. END
-        local low, high = bounds(name, filter.after and name .. filter.after)
+        local low = bounds(name, filter.after and name .. filter.after)
         if filter.prefix ~= '' and not (filter.after and filter.after >= filter.prefix) then
             low = '[' .. name .. filter.prefix
         end
-        local limit = filter.limit
         if filter.order ~= 'key' then
-            filter.limit = math.huge
+            most = math.huge
         end
         scan_names(P .. 'b', low, '[' .. name .. filter.prefix .. '\255', function(member)
             return take(string.sub(member, #name + 1))
         end)
-        filter.limit = limit
     else
         local seen = {}
-        local limit = filter.limit
-        filter.limit = math.huge
+        most = math.huge
         scan_names(P .. 'b', '[' .. name, '[' .. name .. '\255', function(member)
             -- The key is what follows the second end mark.
             local _, after_name = string.find(member, END, 1, true)
@@ -434,11 +453,12 @@ local function select(P, filter)
                 take(key)
             end
         end)
-        filter.limit = limit
     end
-    sort_in_order(P, records, filter.order)
-    while #records > filter.limit do
-        table.remove(records)
+    if most == math.huge then
+        sort_in_order(P, records, filter.order)
+        while #records > filter.limit do
+            table.remove(records)
+        end
     end
     return records
 end

@@ -1,0 +1,1 @@
+-- Layout 3: the functions alone.
