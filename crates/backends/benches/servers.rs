@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cachalot_backends::testing::{PostgresServer, RedisServer};
-use cachalot_backends::{StoreUrl, open};
+use cachalot_backends::{OpenOptions, StoreUrl, open};
 use cachalot_store::{Label, LabelMatch, PageRequest, PutResult, Record, RecordFilter, Store};
 use redis::AsyncCommands as _;
 use tokio::runtime::{Builder, Runtime};
@@ -28,7 +28,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 fn store(url: &str) -> Arc<dyn Store> {
-    open(&StoreUrl::recognize(url).unwrap(), None).unwrap()
+    open(&StoreUrl::recognize(url).unwrap(), &OpenOptions::default()).unwrap()
 }
 
 async fn put(store: &dyn Store, key: &str, value: Vec<u8>, labels: Vec<Label>) {

@@ -1,6 +1,8 @@
 //! Stores of engines that users operate themselves, one module and feature each. SQLite files and stores in
 //! the process are in `cachalot-store`.
 
+#[cfg(feature = "bucket")]
+pub mod bucket;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod liveness;
 mod open;
@@ -12,5 +14,5 @@ pub mod redis;
 pub mod testing;
 mod url;
 
-pub use open::{StoreUrlError, open};
+pub use open::{OpenOptions, StoreUrlError, open};
 pub use url::StoreUrl;

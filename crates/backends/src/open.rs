@@ -1,8 +1,12 @@
 //! Opens the store that a URL names.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use cachalot_core::{Clock, SystemClock};
+#[cfg(feature = "bucket")]
+use cachalot_storage::{HttpClient, HttpOptions, Storage, StorageOptions};
 use cachalot_store::Store;
 
 use crate::url::StoreUrl;
@@ -32,11 +36,40 @@ impl fmt::Display for StoreUrlError {
     }
 }
 
-/// Opens the store that a URL names; connects with its first call. `password` is used if the URL has none.
+/// What a store may need beside its URL.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Used if the URL has none.
+    pub password: Option<String>,
+    /// The source of cloud credentials and endpoints.
+    pub environment: BTreeMap<String, String>,
+    /// The clock of stores on servers that have none.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for OpenOptions {
+    /// Omits secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions").finish_non_exhaustive()
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            password: None,
+            environment: BTreeMap::new(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// Opens the store that a URL names; connects with its first call.
 ///
 /// # Errors
 /// If the URL names no store of this build.
-pub fn open(url: &StoreUrl, password: Option<&str>) -> Result<Arc<dyn Store>, StoreUrlError> {
+pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError> {
+    let password = options.password.as_deref();
     match url.backend() {
         #[cfg(feature = "postgres")]
         Some("postgres") => {
@@ -49,6 +82,22 @@ pub fn open(url: &StoreUrl, password: Option<&str>) -> Result<Arc<dyn Store>, St
             let server = crate::redis::Server::new(url, password);
             let server = server.map_err(StoreUrlError::Invalid)?;
             Ok(Arc::new(crate::redis::RedisStore::new(server)))
+        }
+        #[cfg(feature = "bucket")]
+        Some("blob-sqlite") => {
+            let invalid =
+                |error: cachalot_storage::Error| StoreUrlError::Invalid(error.to_string());
+            let http = HttpOptions {
+                environment: options.environment.clone(),
+                ..HttpOptions::default()
+            };
+            let storage = Storage::new(StorageOptions {
+                directory: std::path::PathBuf::new(),
+                environment: options.environment.clone(),
+                http: HttpClient::new(http).map_err(invalid)?,
+            });
+            let store = crate::bucket::BucketStore::new(url, storage, Arc::clone(&options.clock));
+            Ok(Arc::new(store.map_err(StoreUrlError::Invalid)?))
         }
         Some(backend) => {
             let _ = password;
@@ -65,14 +114,14 @@ mod tests {
 
     #[test]
     fn stores_that_are_not_built_are_known_by_name() {
-        let error = |url| open(&StoreUrl::recognize(url).unwrap(), None).err();
+        let error = |url| open(&StoreUrl::recognize(url).unwrap(), &OpenOptions::default()).err();
         assert_eq!(
             error("redis-cluster://host"),
             Some(StoreUrlError::NotBuilt("redis-cluster"))
         );
         assert_eq!(
-            error("s3://bucket/x.db"),
-            Some(StoreUrlError::NotBuilt("blob-sqlite"))
+            error("libsql://host"),
+            Some(StoreUrlError::NotBuilt("turso"))
         );
         assert_eq!(
             error("mysql://host"),
@@ -82,9 +131,17 @@ mod tests {
             error("postgres://host:no/x"),
             Some(StoreUrlError::Invalid(_))
         ));
-        assert!(matches!(
-            error("redis://host/no"),
-            Some(StoreUrlError::Invalid(_))
-        ));
+        for url in [
+            "redis://host/no",
+            "s3://bucket",
+            "gs://bucket/",
+            "az:///x.db",
+        ] {
+            let error = error(url);
+            assert!(
+                matches!(error, Some(StoreUrlError::Invalid(_))),
+                "{url}: {error:?}"
+            );
+        }
     }
 }

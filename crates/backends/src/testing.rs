@@ -7,6 +7,7 @@
 
 mod certificates;
 mod fault_proxy;
+mod object_server;
 mod pgbouncer;
 mod postgres;
 mod redis;
@@ -14,6 +15,7 @@ mod server_process;
 
 pub use certificates::Certificates;
 pub use fault_proxy::{Fault, FaultProxy};
+pub use object_server::ObjectServer;
 pub use pgbouncer::PgBouncer;
 pub use postgres::PostgresServer;
 pub use redis::RedisServer;

@@ -138,7 +138,6 @@ impl StoreUrl {
     }
 
     /// The URL with its password.
-    #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -164,7 +163,6 @@ impl StoreUrl {
     }
 
     /// The reason why the URL cannot be used.
-    #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn fault(&self) -> Option<&'static str> {
         self.fault
     }
@@ -255,7 +253,11 @@ mod tests {
         ] {
             let url = StoreUrl::recognize(url).unwrap();
             assert_eq!(url.has_password(), has_password, "{}", url.text);
-            let shown = format!("{url:?} {} {:?}", url.location(), open(&url, None).err());
+            let shown = format!(
+                "{url:?} {} {:?}",
+                url.location(),
+                open(&url, &crate::OpenOptions::default()).err()
+            );
             assert!(!shown.contains("hunter2"), "{shown}");
         }
     }

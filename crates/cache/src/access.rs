@@ -131,7 +131,12 @@ impl StoreAccess {
     }
 
     pub(crate) fn fault(&self, error: &Error) -> Reason {
-        if self.is_new_fault(error.kind) {
+        // One fault for users: a server that cannot be reached answers late in one call, and not at all in the next.
+        let kind = match error.kind {
+            ErrorKind::TimedOut => ErrorKind::Unavailable,
+            kind => kind,
+        };
+        if self.is_new_fault(kind) {
             self.report(&format!(
                 "the cache's store failed; continuing without a cache: {error}"
             ));

@@ -73,7 +73,7 @@ pub(crate) enum Command {
 /// The store that a command uses.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StoreArguments {
-    /// The store: a file, postgres://USER@HOST/DATABASE or redis://HOST/NUMBER [default: CACHALOT_DB, then `settings.ltm` of the
+    /// The store: a file, postgres://USER@HOST/DATABASE, redis://HOST/NUMBER or s3://BUCKET/NAME.db [default: CACHALOT_DB, then `settings.ltm` of the
     /// agent file, then a file in the user's data directory].
     #[arg(long, value_name = "PATH|URL")]
     pub(crate) db: Option<PathBuf>,

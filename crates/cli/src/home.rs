@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cachalot_backends::{StoreUrl, StoreUrlError};
+use cachalot_backends::{OpenOptions, StoreUrl, StoreUrlError};
 use cachalot_core::Problem;
 use cachalot_core::links::without_links;
 use cachalot_store::sqlite::files_of;
@@ -91,7 +91,7 @@ impl Home {
 
 /// Checks that a URL from `origin` names a store of this build, and shows no password to other users.
 fn check_url(url: StoreUrl, origin: &str) -> Result<StoreUrl> {
-    let Err(error) = cachalot_backends::open(&url, None) else {
+    let Err(error) = cachalot_backends::open(&url, &OpenOptions::default()) else {
         if origin == "--db" && url.has_password() {
             return Err(CommandError::usage(
                 Problem::new(
@@ -111,11 +111,11 @@ fn check_url(url: StoreUrl, origin: &str) -> Result<StoreUrl> {
     let (code, help) = match error {
         StoreUrlError::NotBuilt(_) => (
             "backend-not-built",
-            "this build has: files of SQLite (a path), postgres://, redis://, rediss://, unix:",
+            "this build has: files of SQLite (a path), postgres://, redis://, rediss://, unix:, s3://, gs://, az://",
         ),
         StoreUrlError::UnknownScheme(_) => (
             "unknown-backend",
-            "a SQLite file is named by its path; a server by postgres://USER@HOST/DATABASE or redis://HOST/0",
+            "a SQLite file is named by its path; a server by postgres://USER@HOST/DATABASE redis://HOST/0 or s3://BUCKET/NAME.db",
         ),
         StoreUrlError::Invalid(_) => (
             "bad-value",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_backends::StoreUrl;
+use cachalot_backends::{OpenOptions, StoreUrl};
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
 use cachalot_core::{Clock, DigestKey, Problem, SecretSet, SystemClock, disk};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
@@ -196,7 +196,12 @@ impl EngineOptions<'_> {
 
     pub(crate) fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
         if let Some(url) = &self.home.url {
-            let opened = cachalot_backends::open(url, self.password(url));
+            let options = OpenOptions {
+                password: self.password(url).map(str::to_owned),
+                environment: self.process_environment.environment.clone(),
+                clock: Arc::clone(&self.process_environment.clock),
+            };
+            let opened = cachalot_backends::open(url, &options);
             return opened.map_err(|error| {
                 cachalot_store::Error::new(ErrorKind::Unsupported, error.to_string())
             });
@@ -228,8 +233,11 @@ impl EngineOptions<'_> {
         match error.kind {
             ErrorKind::TooNew | ErrorKind::Unsupported => Err(CommandError::failed(error)),
             ErrorKind::Denied if !url.has_password() && self.password(url).is_none() => {
-                let help = match url.password_variable() {
-                    Some(variable) if self.home.is_chosen_by_user => {
+                let Some(variable) = url.password_variable() else {
+                    return Err(CommandError::failed(error));
+                };
+                let help = match variable {
+                    variable if self.home.is_chosen_by_user => {
                         format!("set {variable}, or the URL with the password in CACHALOT_DB")
                     }
                     _ => "write the URL as `${VARIABLE}`, and set that variable to the URL with the password".to_owned(),

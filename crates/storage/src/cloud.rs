@@ -14,7 +14,10 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::client::{ClientConfigKey, HttpConnector, HttpError, HttpErrorKind};
 use object_store::path::Path;
-use object_store::{ClientOptions, GetOptions, GetResult, ObjectStore, RetryConfig};
+use object_store::{
+    ClientOptions, GetOptions, GetResult, ObjectStore, PutMode, PutResult, RetryConfig,
+    UpdateVersion,
+};
 use parking_lot::Mutex;
 
 use cachalot_core::secret::MASK;
@@ -25,7 +28,8 @@ use crate::http::{HttpClient, HttpOptions};
 use crate::location::{Bucket, Cloud, Object};
 use crate::mask::{masked, masked_text};
 use crate::stat::Stat;
-use crate::transfer::truncated;
+use crate::transfer::{read_limited, truncated};
+use crate::version::{ObjectVersion, VersionRead};
 
 /// The cloud stores: one client per bucket, created when the bucket is first used.
 pub(crate) struct Clouds {
@@ -60,11 +64,7 @@ impl Clouds {
     ) -> Result<(u64, BoxStream<'static, Result<Bytes, Error>>), Error> {
         let found = self.get(uri, object, false).await?;
         let size = found.meta.size;
-        let complaint = ErrorContext {
-            uri: uri.to_owned(),
-            cloud: object.bucket.cloud,
-            secrets: settings::secrets(&self.environment),
-        };
+        let complaint = self.context(uri, object);
         let state = (found.into_stream(), 0_u64, complaint);
         let stream = stream::try_unfold(state, move |(mut chunks, seen, complaint)| async move {
             match chunks.try_next().await {
@@ -81,32 +81,98 @@ impl Clouds {
     }
 
     async fn get(&self, uri: &str, object: &Object, head: bool) -> Result<GetResult, Error> {
+        let options = GetOptions {
+            head,
+            ..GetOptions::default()
+        };
+        let (store, path) = self.open_object(uri, object)?;
+        let found = store.get_opts(&path, options).await;
+        found.map_err(|error| self.context(uri, object).about(&error))
+    }
+
+    /// See [`crate::Storage::read_version`].
+    pub(crate) async fn read_version(
+        &self,
+        uri: &str,
+        object: &Object,
+        known: Option<&ObjectVersion>,
+        max_bytes: u64,
+    ) -> Result<VersionRead, Error> {
+        let options = GetOptions {
+            if_none_match: known.and_then(|known| known.0.e_tag.clone()),
+            ..GetOptions::default()
+        };
+        let (store, path) = self.open_object(uri, object)?;
+        let found = match store.get_opts(&path, options).await {
+            Ok(found) => found,
+            Err(object_store::Error::NotModified { .. }) => return Ok(VersionRead::Unchanged),
+            Err(object_store::Error::NotFound { .. }) => return Ok(VersionRead::Absent),
+            Err(error) => return Err(self.context(uri, object).about(&error)),
+        };
+        let version = ObjectVersion(UpdateVersion {
+            e_tag: found.meta.e_tag.clone(),
+            version: found.meta.version.clone(),
+        });
+        let size = found.meta.size;
+        let context = self.context(uri, object);
+        let chunks = found.into_stream();
+        let chunks = chunks.map_err(move |error| context.about(&error));
+        let bytes = read_limited(&masked(uri), Some(size), chunks.boxed(), max_bytes).await?;
+        match bytes.len() as u64 == size {
+            true => Ok(VersionRead::Found(bytes, version)),
+            false => Err(truncated(uri, bytes.len() as u64, size)),
+        }
+    }
+
+    /// See [`crate::Storage::write_version`].
+    pub(crate) async fn write_version(
+        &self,
+        uri: &str,
+        object: &Object,
+        bytes: Bytes,
+        expected: Option<&ObjectVersion>,
+    ) -> Result<Option<ObjectVersion>, Error> {
+        let mode = match expected {
+            Some(version) => PutMode::Update(version.0.clone()),
+            None => PutMode::Create,
+        };
+        let (store, path) = self.open_object(uri, object)?;
+        match store.put_opts(&path, bytes.into(), mode.into()).await {
+            Ok(PutResult { e_tag, version, .. }) => {
+                Ok(Some(ObjectVersion(UpdateVersion { e_tag, version })))
+            }
+            Err(
+                object_store::Error::Precondition { .. }
+                | object_store::Error::AlreadyExists { .. },
+            ) => Ok(None),
+            // The object was deleted.
+            Err(object_store::Error::NotFound { .. }) if expected.is_some() => Ok(None),
+            Err(error) => Err(self.context(uri, object).about(&error)),
+        }
+    }
+
+    fn open_object(
+        &self,
+        uri: &str,
+        object: &Object,
+    ) -> Result<(Arc<dyn ObjectStore>, Path), Error> {
         let path = Path::parse(&object.key).map_err(|error| {
             Error::new(
                 ErrorKind::Invalid,
                 format!("`{}` is not a key that can be read: {error}", masked(uri)),
             )
         })?;
-        let complaint = |error| {
-            let secrets = settings::secrets(&self.environment);
-            ErrorContext {
-                uri: uri.to_owned(),
-                cloud: object.bucket.cloud,
-                secrets,
-            }
-            .about(&error)
-        };
-        let store = self.store(&object.bucket).map_err(complaint)?;
-        store
-            .get_opts(
-                &path,
-                GetOptions {
-                    head,
-                    ..GetOptions::default()
-                },
-            )
-            .await
-            .map_err(complaint)
+        let store = self.store(&object.bucket);
+        let store = store.map_err(|error| self.context(uri, object).about(&error))?;
+        Ok((store, path))
+    }
+
+    fn context(&self, uri: &str, object: &Object) -> ErrorContext {
+        ErrorContext {
+            uri: uri.to_owned(),
+            cloud: object.bucket.cloud,
+            secrets: settings::secrets(&self.environment),
+        }
     }
 
     fn store(&self, bucket: &Bucket) -> object_store::Result<Arc<dyn ObjectStore>> {

@@ -22,6 +22,7 @@ mod stat;
 mod storage;
 mod transfer;
 mod tunnel;
+mod version;
 
 pub use error::{Error, ErrorKind};
 pub use guard::AllowedHosts;
@@ -35,3 +36,4 @@ pub use stat::Stat;
 pub use storage::{Storage, StorageOptions};
 pub use transfer::{body, chunks, success};
 pub use tunnel::tls_config;
+pub use version::{ObjectVersion, VersionRead};

@@ -11,11 +11,13 @@ use futures_util::stream::BoxStream;
 
 use crate::cloud::Clouds;
 use crate::error::Error;
+use crate::error::ErrorKind;
 use crate::hash::{Algorithm, HashOutput, Hasher};
 use crate::http::HttpClient;
-use crate::location::Location;
+use crate::location::{Location, Object};
 use crate::mask::masked;
 use crate::stat::Stat;
+use crate::version::{ObjectVersion, VersionRead};
 use crate::{local, transfer};
 
 /// Options of a [`Storage`].
@@ -107,7 +109,7 @@ impl Storage {
     /// Returns size, time and version of the bytes behind `uri`.
     ///
     /// # Errors
-    /// An error with the matching [`ErrorKind`](crate::ErrorKind).
+    /// An error with the matching [`ErrorKind`].
     pub async fn stat(&self, uri: &str) -> Result<Stat, Error> {
         match self.locate(uri)? {
             Location::Local(path) => local::stat(uri.to_owned(), path).await,
@@ -119,7 +121,7 @@ impl Storage {
     /// Returns the bytes behind `uri`, if there are at most `max_bytes`.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) as soon as that is known; otherwise the matching
+    /// [`ErrorKind::TooLarge`] as soon as that is known; otherwise the matching
     /// kind. Fewer bytes than the server announced are an error.
     pub async fn read(&self, uri: &str, max_bytes: u64) -> Result<Bytes, Error> {
         match self.locate(uri)? {
@@ -147,6 +149,49 @@ impl Storage {
                 transfer::get(&self.shared.http, &url).await?,
             )),
             Location::Object(object) => Ok(self.shared.clouds.open(uri, &object).await?.1),
+        }
+    }
+
+    /// Returns an object of a cloud store, if its version is not the one that the caller knows. One request.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] if it has more than `max_bytes`,
+    /// [`ErrorKind::UnknownScheme`] if `uri` names none; otherwise the matching kind.
+    pub async fn read_version(
+        &self,
+        uri: &str,
+        known: Option<&ObjectVersion>,
+        max_bytes: u64,
+    ) -> Result<VersionRead, Error> {
+        let object = self.object(uri)?;
+        let clouds = &self.shared.clouds;
+        clouds.read_version(uri, &object, known, max_bytes).await
+    }
+
+    /// Replaces an object of a cloud store if it has the expected version, or creates it if it is expected to be
+    /// absent. Returns the new version; `None` if another writer was first. After an error the object may have been
+    /// replaced or not.
+    ///
+    /// # Errors
+    /// As those of [`Storage::read_version`].
+    pub async fn write_version(
+        &self,
+        uri: &str,
+        bytes: Bytes,
+        expected: Option<&ObjectVersion>,
+    ) -> Result<Option<ObjectVersion>, Error> {
+        let object = self.object(uri)?;
+        let clouds = &self.shared.clouds;
+        clouds.write_version(uri, &object, bytes, expected).await
+    }
+
+    fn object(&self, uri: &str) -> Result<Object, Error> {
+        match self.locate(uri)? {
+            Location::Object(object) => Ok(object),
+            _ => Err(Error::new(
+                ErrorKind::UnknownScheme,
+                format!("`{}` is not an object of a cloud store", masked(uri)),
+            )),
         }
     }
 

@@ -228,7 +228,8 @@ pub trait Store: Send + Sync {
     ) -> StoreReply<'a, Vec<(String, u64)>>;
 
     /// Records when records were last used, for [`Order::LeastRecentlyUsed`]. Best effort: unknown keys are ignored,
-    /// and so are times before the last known use. Changes no stamp and no revision.
+    /// and so are times before the last known use; other processes may see it with the next write of this one only.
+    /// Changes no stamp and no revision.
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()>;
 
     /// Replaces the value of a record that the caller has read, if it is unchanged: compares `revision` and

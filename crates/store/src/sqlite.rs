@@ -137,6 +137,18 @@ impl SqliteStore {
         })
     }
 
+    /// Writes a copy of the database to a file that does not exist.
+    ///
+    /// # Errors
+    /// If the database cannot be read, or the file cannot be written.
+    pub async fn copy_to(&self, path: &Path) -> Result<(), Error> {
+        let path = path.to_string_lossy().into_owned();
+        let copy = self
+            .reader_pool
+            .later(move |connection| connection.execute("VACUUM INTO ?1", [path]));
+        copy.settle().await.map(drop)
+    }
+
     /// The path of the database.
     #[must_use]
     pub fn path(&self) -> PathBuf {

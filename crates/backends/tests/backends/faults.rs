@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cachalot_backends::open;
 use cachalot_backends::testing::{Fault, FaultProxy, PostgresServer, RedisServer};
+use cachalot_backends::{OpenOptions, open};
 use cachalot_store::{Error, ErrorKind, PutResult, Store};
 
 use crate::{parse, record, runtime};
@@ -18,7 +18,7 @@ fn stores() -> Vec<(FaultProxy, Arc<dyn Store>)> {
     let mut add = |url: String, port: u16| {
         let proxy = FaultProxy::start(port);
         let url = proxy.url(&url, port);
-        stores.push((proxy, open(&parse(&url), None).unwrap()));
+        stores.push((proxy, open(&parse(&url), &OpenOptions::default()).unwrap()));
     };
     if let Some(server) = PostgresServer::shared() {
         add(server.fresh_url(), server.port());

@@ -20,6 +20,7 @@ macro_rules! checks {
     };
 }
 
+mod bucket;
 mod faults;
 mod pooler;
 mod postgres;

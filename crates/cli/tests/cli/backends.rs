@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use cachalot_backends::testing::{
-    Certificates, Fault, FaultProxy, PASSWORD, PostgresServer, RedisServer,
+    Certificates, Fault, FaultProxy, ObjectServer, PASSWORD, PostgresServer, RedisServer,
 };
 
 use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
@@ -122,6 +122,48 @@ fn machines_share_a_redis_store() {
     if let Some(server) = RedisServer::shared() {
         machines_share_a_store(&server.fresh_url(), "redis", "REDISCLI_AUTH");
     }
+}
+
+#[test]
+fn machines_share_a_store_in_a_bucket() {
+    let Some(server) = ObjectServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    let run = |home: &Home, settings: &str, database: Option<&str>| -> CommandOutput {
+        home.write("agent.yaml", format!("{STRINGIFY}{settings}\n"));
+        let mut command = home.command(&["run", "agent.yaml", "-i", "text=x"]);
+        command.envs(server.environment());
+        if let Some(database) = database {
+            command.env("CACHALOT_DB", database);
+        }
+        command.output().unwrap().into()
+    };
+    let (here, there) = (Home::new(), Home::new());
+    let missed = run(&here, "", Some(&url)).ok();
+    assert_eq!(missed.json()["answer"]["_cache_stored"], true, "{missed}");
+    let hit = run(&there, "", Some(&url)).ok();
+    assert_eq!(hit.json()["answer"]["_cache_hit"], true, "{hit}");
+    let settings = format!(
+        "settings: {{ltm: {{backend: blob-sqlite, ltm_blob_uri: '{url}', ltm_lock_backend: redis}}}}"
+    );
+    let hit = run(&there, &settings, None).ok();
+    assert_eq!(hit.json()["answer"]["_cache_hit"], true, "{hit}");
+    assert!(!here.database().exists() && !there.database().exists());
+    // The endpoint does not answer: the work runs.
+    let mut command = here.command(&["run", "agent.yaml", "-i", "text=x"]);
+    command.envs(server.environment());
+    command.env("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1");
+    let ran: CommandOutput = command.env("CACHALOT_DB", &url).output().unwrap().into();
+    let ran = ran.ok();
+    assert_eq!(ran.json()["answer"]["_cache_stored"], false, "{ran}");
+    assert_eq!(ran.stderr.matches("warning:").count(), 1, "{ran}");
+    let mut command = here.command(&["doctor", "--json"]);
+    command.envs(server.environment());
+    let checked: CommandOutput = command.env("CACHALOT_DB", &url).output().unwrap().into();
+    let checked = checked.ok();
+    assert_eq!(check_of(&checked, "write").0, "ok");
+    assert_eq!(check_of(&checked, "single-flight").0, "degraded");
 }
 
 fn machines_share_a_store(url: &str, backend: &str, variable: &str) {

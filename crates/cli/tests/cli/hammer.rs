@@ -85,7 +85,7 @@ fn step(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    if random(state) % 3 == 0 {
+    if random(state).is_multiple_of(3) {
         std::thread::sleep(Duration::from_millis(random(state) % 80));
         // It may have ended before.
         let _ = child.kill();
@@ -123,6 +123,7 @@ fn step(
     }
 }
 
+#[allow(clippy::print_stderr, reason = "long runs are reported")]
 fn hammer(url: &str, restart: &mut dyn FnMut()) {
     let restarts = std::env::var("CACHALOT_TEST_HAMMER_RESTARTS");
     let restarts: u64 = restarts.map_or(2, |restarts| restarts.parse().unwrap());
@@ -154,10 +155,8 @@ fn hammer(url: &str, restart: &mut dyn FnMut()) {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    println!(
-        "{url:.8}: {counts:?}, {restarts} restarts, {} keys",
-        kept.lock().unwrap().len()
-    );
+    let keys = kept.lock().unwrap().len();
+    eprintln!("{url:.8}: {counts:?}, {restarts} restarts, {keys} keys");
     assert!(counts.killed.load(Ordering::Relaxed) > 5, "{counts:?}");
     assert!(counts.hits.load(Ordering::Relaxed) > 0, "{counts:?}");
     for (key, kept) in kept.into_inner().unwrap() {

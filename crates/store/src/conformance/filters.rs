@@ -428,6 +428,9 @@ pub async fn the_coldest_first(subject: Subject) {
         .settle()
         .await
         .unwrap();
+    // Uses may reach others with the next write only.
+    let written = subject.other().add(SPACE, &[("written", 1)]);
+    written.settle().await.unwrap();
     let tags = [is("tag", "x")];
     assert_eq!(
         keys(

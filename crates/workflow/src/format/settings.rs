@@ -164,11 +164,14 @@ const LEDGER_KEY: &[Parameter] = &[section("ledger", &LEDGER)];
 
 #[rustfmt::skip]
 const LTM_KEYS: &[Parameter] = &[
-    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, `redis`, or `in-process`, which is gone at the end of the run."),
+    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, `redis`, `blob-sqlite` (a SQLite database in a bucket), or `in-process`, which is gone at the end of the run."),
     key("path", Kind::Text, "The file of the memory, relative to the directory in which `cachalot` runs."),
     key("ltm_path", Kind::Text, "The same as `settings.ltm.path`."),
-    key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE` or `redis://HOST/NUMBER`."),
+    key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE`, `redis://HOST/NUMBER`, or `s3://BUCKET/NAME.db`."),
     key("ltm_url", Kind::Text, "The same as `settings.ltm.url`."),
+    key("ltm_blob_uri", Kind::Text, "The same as `settings.ltm.url`."),
+    no_effect("ltm_lock_backend", "writes to a bucket are conditional, and need no lock"),
+    no_effect("ltm_lock_ttl", "writes to a bucket are conditional, and need no lock"),
 ];
 
 static LTM: Table = Table::new(
@@ -405,12 +408,11 @@ fn check_strategy(entry: &MapEntry, problems: &mut Vec<Problem>) {
 }
 
 /// Backends of long-term memory that the reference implementation supports and this runtime does not.
-pub const UNSUPPORTED_BACKENDS: [&str; 9] = [
+pub const UNSUPPORTED_BACKENDS: [&str; 8] = [
     "duckdb",
     "ducklake",
     "turso",
     "d1",
-    "blob-sqlite",
     "firestore",
     "litestream",
     "sqlalchemy",
@@ -485,9 +487,9 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
         memory.backend = ltm.string("backend");
         memory.place = memory.backend.as_ref().map(|_| ltm.place("backend"));
     }
-    let of_ltm = ltm
-        .into_iter()
-        .flat_map(|ltm| ["path", "ltm_path", "url", "ltm_url"].map(|key| (ltm, key)));
+    let of_ltm = ltm.into_iter().flat_map(|ltm| {
+        ["path", "ltm_path", "url", "ltm_url", "ltm_blob_uri"].map(|key| (ltm, key))
+    });
     for (section, key) in of_ltm.chain([(values, "ltm_path")]) {
         let Some(path) = section.string(key) else {
             continue;
@@ -508,7 +510,7 @@ fn duplicate_key(key: &str, place: &SourceSpan) -> Problem {
         format!("`{key}` names a second place of the store"),
     )
     .at(place)
-    .help("keep one of `ltm.path`, `ltm.ltm_path`, `ltm_path`, `ltm.url` and `ltm.ltm_url`")
+    .help("keep one of `ltm.path`, `ltm.ltm_path`, `ltm_path`, `ltm.url`, `ltm.ltm_url` and `ltm.ltm_blob_uri`")
 }
 
 fn cache(values: Values<'_>) -> CacheSettings {

@@ -1,0 +1,527 @@
+//! A store in a SQLite database that is an object in a bucket (S3, Google Cloud Storage, Azure Blob Storage), for few
+//! writers and functions without a disk.
+//!
+//! Each call compares the version of the object with the one that was downloaded last (one conditional request). A call
+//! that writes changes the downloaded copy and uploads it on the condition that the object still has that version;
+//! otherwise it is repeated on the new version. So each write uploads the whole database: it has a maximum size. There
+//! are no reservations, and the times are those of this machine.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cachalot_core::Clock;
+use cachalot_storage::{ErrorKind as StorageErrorKind, ObjectVersion, Storage, VersionRead};
+use cachalot_store::implementation::{
+    check_amend, check_names, check_page, check_put, check_put_all, reaches_reservations,
+};
+use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
+use cachalot_store::{
+    Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch,
+    Lease, Millis, PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record,
+    RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
+};
+use tokio::sync::Mutex;
+
+use crate::url::StoreUrl;
+
+/// Maximum size of the database, in bytes: each write uploads it.
+const LARGEST_DATABASE: u64 = 64 << 20;
+
+/// Maximum size of a record, in bytes.
+const LARGEST_VALUE: u64 = 8 << 20;
+
+/// Attempts of a write, if others write at the same time.
+const MAX_ATTEMPTS: u32 = 40;
+
+/// Maximum pause before the second attempt, and before the last one, in milliseconds.
+const PAUSES: [u64; 2] = [20, 300];
+
+/// Maximum number of uses of records that wait for the next write.
+const MAX_USES: usize = 10_000;
+
+/// A store in an object. See the [module](self).
+pub struct BucketStore {
+    about: StoreInfo,
+    storage: Storage,
+    uri: String,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for BucketStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let about = &self.about;
+        f.debug_struct("BucketStore")
+            .field("about", about)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    copy: Option<LocalCopy>,
+    /// When the last comparison with the object began.
+    compared: Option<Instant>,
+    /// Uses of records that are not in the object yet: a write for them alone is not worth an upload.
+    uses: Vec<(String, String, Millis)>,
+}
+
+impl State {
+    /// Notes the uses in a copy that has been downloaded.
+    async fn touch(&self, store: &SqliteStore) -> Result<(), Error> {
+        for (space, key, at) in &self.uses {
+            store.touch(space, &[(key, *at)]).settle().await?;
+        }
+        Ok(())
+    }
+}
+
+/// The downloaded database.
+struct LocalCopy {
+    store: Arc<SqliteStore>,
+    /// `None` if there was no object.
+    version: Option<ObjectVersion>,
+    /// Removed with the copy.
+    directory: tempfile::TempDir,
+}
+
+impl BucketStore {
+    /// Creates a store in the object that a URL names. Downloads it with the first call.
+    ///
+    /// # Errors
+    /// A message, if the URL names no object.
+    pub fn new(url: &StoreUrl, storage: Storage, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        if let Some(fault) = url.fault() {
+            return Err(format!("the URL of {} is invalid: {fault}", url.location()));
+        }
+        let object = url.text().split_once("://").map_or("", |(_, rest)| rest);
+        if !matches!(object.split_once('/'), Some((bucket, key)) if !bucket.is_empty() && !key.is_empty())
+        {
+            return Err(format!(
+                "{} names no object: write {}://BUCKET/PATH/NAME.db",
+                url.location(),
+                url.scheme()
+            ));
+        }
+        let about = StoreInfo {
+            name: "blob-sqlite",
+            location: url.location().to_owned(),
+            shared: true,
+            reservations: false,
+            largest_value: LARGEST_VALUE,
+            longest_name: 64 << 10,
+            snapshot: true,
+        };
+        Ok(Self {
+            about,
+            storage,
+            uri: url.text().to_owned(),
+            clock,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Downloads the object if its version is not that of the copy. A comparison that began after `arrived` counts, so
+    /// that concurrent calls share one.
+    async fn refresh<'s>(
+        &self,
+        state: &'s mut State,
+        arrived: Instant,
+    ) -> Result<&'s LocalCopy, Error> {
+        let is_fresh = state.compared.is_some_and(|compared| compared >= arrived);
+        if !is_fresh || state.copy.is_none() {
+            let began = Instant::now();
+            let known = state.copy.as_ref().and_then(|copy| copy.version.as_ref());
+            let read = self
+                .storage
+                .read_version(&self.uri, known, LARGEST_DATABASE)
+                .await;
+            match read.map_err(failure)? {
+                VersionRead::Unchanged => {}
+                VersionRead::Absent
+                    if state
+                        .copy
+                        .as_ref()
+                        .is_some_and(|copy| copy.version.is_none()) => {}
+                VersionRead::Absent => state.copy = Some(self.open(None)?),
+                VersionRead::Found(bytes, version) => {
+                    let copy = self.open(Some((bytes, version)))?;
+                    state.touch(&copy.store).await?;
+                    state.copy = Some(copy);
+                }
+            }
+            state.compared = Some(began);
+        }
+        let copy = state.copy.as_ref();
+        copy.ok_or_else(|| Error::new(ErrorKind::Unavailable, "there is no copy of the database"))
+    }
+
+    fn open(&self, content: Option<(Bytes, ObjectVersion)>) -> Result<LocalCopy, Error> {
+        let unwritable = |error: std::io::Error| {
+            let message = format!("a temporary file cannot be written: {error}");
+            Error::new(ErrorKind::Unavailable, message).with_source(error)
+        };
+        let directory = tempfile::tempdir().map_err(unwritable)?;
+        let path = directory.path().join("store.db");
+        let version = match content {
+            Some((bytes, version)) => {
+                std::fs::write(&path, bytes).map_err(unwritable)?;
+                Some(version)
+            }
+            None => None,
+        };
+        let store = SqliteStore::open(&path, SqliteOptions::new(Arc::clone(&self.clock)));
+        let store = store.map_err(|error| {
+            let message = format!("the database {} : {error}", self.about.location);
+            Error::new(error.kind, message)
+        })?;
+        Ok(LocalCopy {
+            store: Arc::new(store),
+            version,
+            directory,
+        })
+    }
+
+    /// Makes a change to the copy and uploads it; repeats it on the new version if another writer was first. `change`
+    /// returns true with its result if it has changed something.
+    async fn change<T, F>(&self, change: impl Fn(Arc<SqliteStore>) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<(T, bool), Error>>,
+    {
+        let mut state = self.state.lock().await;
+        for attempt in 0..MAX_ATTEMPTS {
+            if attempt > 0 {
+                tokio::time::sleep(pause(attempt)).await;
+            }
+            self.refresh(&mut state, Instant::now()).await?;
+            // Returned only if all that it contains is in the object: not after an error, nor if this call is dropped.
+            let Some(mut copy) = state.copy.take() else {
+                continue;
+            };
+            let (result, is_changed) = change(Arc::clone(&copy.store)).await?;
+            if is_changed {
+                match self.upload(&copy).await? {
+                    Some(version) => copy.version = Some(version),
+                    None => continue,
+                }
+                state.uses.clear();
+            }
+            state.copy = Some(copy);
+            return Ok(result);
+        }
+        Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "{} was changed by others during each of {MAX_ATTEMPTS} attempts to write",
+                self.about.location
+            ),
+        ))
+    }
+
+    async fn upload(&self, copy: &LocalCopy) -> Result<Option<ObjectVersion>, Error> {
+        let file: PathBuf = copy.directory.path().join("upload.db");
+        // Left by an upload that was cancelled.
+        let _ = tokio::fs::remove_file(&file).await;
+        copy.store.copy_to(&file).await?;
+        let bytes = tokio::fs::read(&file).await;
+        let bytes = bytes.map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
+        let _ = tokio::fs::remove_file(&file).await;
+        if bytes.len() as u64 > LARGEST_DATABASE {
+            return Err(Error::new(
+                ErrorKind::Full,
+                format!(
+                    "{} would have {} MiB, and each write uploads it whole: at most {} are allowed; erase entries, or \
+                     use another store",
+                    self.about.location,
+                    bytes.len() >> 20,
+                    LARGEST_DATABASE >> 20
+                ),
+            ));
+        }
+        let expected = copy.version.as_ref();
+        let written = self
+            .storage
+            .write_version(&self.uri, bytes.into(), expected);
+        written.await.map_err(failure)
+    }
+
+    fn without_reservations(&self) -> Error {
+        let location = &self.about.location;
+        Error::new(
+            ErrorKind::Unsupported,
+            format!("{location} is an object in a bucket, which has no reservations"),
+        )
+    }
+}
+
+/// Returns a random pause, so that writers that collided do not do so again.
+fn pause(attempt: u32) -> Duration {
+    let most = PAUSES[1].min(PAUSES[0] * u64::from(attempt));
+    let random = RandomState::new().build_hasher().finish();
+    Duration::from_millis(random % most)
+}
+
+fn failure(error: cachalot_storage::Error) -> Error {
+    let kind = match error.kind {
+        StorageErrorKind::Denied => ErrorKind::Denied,
+        StorageErrorKind::Unavailable => ErrorKind::Unavailable,
+        StorageErrorKind::TooLarge => ErrorKind::Full,
+        _ => ErrorKind::Unsupported,
+    };
+    Error::new(kind, error.to_string()).with_source(error)
+}
+
+impl Store for BucketStore {
+    fn about(&self) -> &StoreInfo {
+        &self.about
+    }
+
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> StoreReply<'a, GetResult> {
+        StoreReply::later(async move {
+            check_names(
+                &self.about,
+                [space, key].into_iter().chain(counters.iter().copied()),
+            )?;
+            let arrived = Instant::now();
+            let mut state = self.state.lock().await;
+            let copy = self.refresh(&mut state, arrived).await?;
+            copy.store.get(space, key, counters).settle().await
+        })
+    }
+
+    fn get_or_reserve<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
+        StoreReply::Now(Err(self.without_reservations()))
+    }
+
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        record: Record,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, PutResult> {
+        StoreReply::later(async move {
+            check_put(&self.about, space, &record, lease, counters)?;
+            if lease.is_some() {
+                return Err(self.without_reservations());
+            }
+            self.change(|store| {
+                let record = record.clone();
+                async move {
+                    let put = store.put(space, record, None, counters).settle().await?;
+                    Ok((put, matches!(put, PutResult::Stored { .. })))
+                }
+            })
+            .await
+        })
+    }
+
+    fn put_all<'a>(
+        &'a self,
+        condition: PutCondition<'a>,
+        records: Vec<(&'a str, Record)>,
+    ) -> StoreReply<'a, PutAllResult> {
+        StoreReply::later(async move {
+            check_put_all(&self.about, &condition, &records)?;
+            self.change(|store| {
+                let (condition, records) = (condition.clone(), records.clone());
+                async move {
+                    let put = store.put_all(condition, records).settle().await?;
+                    Ok((put, put == PutAllResult::Stored))
+                }
+            })
+            .await
+        })
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: &'a [Label],
+        _: Duration,
+    ) -> StoreReply<'a, ReserveResult> {
+        StoreReply::Now(Err(self.without_reservations()))
+    }
+
+    fn renew<'a>(&'a self, _: &'a Lease, _: Duration) -> StoreReply<'a, bool> {
+        StoreReply::Now(Err(self.without_reservations()))
+    }
+
+    fn release(&self, _: Lease) -> StoreReply<'_, ()> {
+        StoreReply::Now(Err(self.without_reservations()))
+    }
+
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
+        StoreReply::later(async move {
+            let arrived = Instant::now();
+            let mut state = self.state.lock().await;
+            let copy = self.refresh(&mut state, arrived).await?;
+            copy.store.find(space, filter, page).settle().await
+        })
+    }
+
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
+        StoreReply::later(async move {
+            check_page(filter, &page)?;
+            self.change(|store| async move {
+                let erased = store.erase(space, filter, page).settle().await?;
+                let is_changed = reaches_reservations(filter) || !erased.records.is_empty();
+                Ok((erased, is_changed))
+            })
+            .await
+        })
+    }
+
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
+        StoreReply::later(async move {
+            let names = additions.iter().map(|(name, _)| *name);
+            check_names(&self.about, [space].into_iter().chain(names))?;
+            self.change(
+                |store| async move { Ok((store.add(space, additions).settle().await?, true)) },
+            )
+            .await
+        })
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
+        StoreReply::later(async move {
+            check_names(&self.about, [space, counter])?;
+            self.change(|store| async move {
+                let raised = store.raise_to(space, counter, value).settle().await?;
+                Ok((raised, true))
+            })
+            .await
+        })
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
+        StoreReply::later(async move {
+            let arrived = Instant::now();
+            let mut state = self.state.lock().await;
+            let copy = self.refresh(&mut state, arrived).await?;
+            copy.store
+                .counters(space, prefix, after, limit)
+                .settle()
+                .await
+        })
+    }
+
+    /// In the copy alone: the next write uploads it.
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
+        StoreReply::later(async move {
+            let mut state = self.state.lock().await;
+            let left = MAX_USES.saturating_sub(state.uses.len());
+            let uses = used.iter().take(left);
+            let uses = uses.map(|(key, at)| (space.to_owned(), (*key).to_owned(), *at));
+            state.uses.extend(uses);
+            match &state.copy {
+                Some(copy) => copy.store.touch(space, used).settle().await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
+        StoreReply::later(async move {
+            check_amend(space, &record, self.about.largest_value)?;
+            self.change(|store| {
+                let record = record.clone();
+                async move {
+                    let amended = store.amend(space, record).settle().await?;
+                    Ok((amended, amended.is_some()))
+                }
+            })
+            .await
+        })
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
+        StoreReply::later(async move {
+            let arrived = Instant::now();
+            let mut state = self.state.lock().await;
+            let copy = self.refresh(&mut state, arrived).await?;
+            copy.store.usage(space).settle().await
+        })
+    }
+
+    /// Another machine may replace the object: every hit asks for its version.
+    fn stamp(&self, _space: &str, _name: &str) -> Option<u64> {
+        None
+    }
+
+    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
+        StoreReply::later(async move {
+            let arrived = Instant::now();
+            let mut state = self.state.lock().await;
+            let copy = self.refresh(&mut state, arrived).await?;
+            let size = std::fs::metadata(copy.store.path()).map_or(0, |file| file.len());
+            let state = match copy.version {
+                Some(_) => format!(
+                    "about {} KiB, of at most {} MiB",
+                    size >> 10,
+                    LARGEST_DATABASE >> 20
+                ),
+                None => "does not exist yet; the first write creates it".to_owned(),
+            };
+            Ok(vec![Finding::good("database", state)])
+        })
+    }
+
+    fn recall(&self) -> Option<&dyn Recall> {
+        Some(self)
+    }
+}
+
+impl Recall for BucketStore {
+    fn search<'a>(
+        &'a self,
+        query: &'a str,
+        labels: &'a [LabelMatch<'a>],
+        limit: u32,
+    ) -> StoreReply<'a, Vec<RecallHit>> {
+        StoreReply::later(async move {
+            let arrived = Instant::now();
+            let mut state = self.state.lock().await;
+            let copy = self.refresh(&mut state, arrived).await?;
+            match copy.store.recall() {
+                Some(recall) => recall.search(query, labels, limit).settle().await,
+                None => Ok(Vec::new()),
+            }
+        })
+    }
+}
