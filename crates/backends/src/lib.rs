@@ -3,6 +3,7 @@
 
 #[cfg(feature = "bucket")]
 pub mod bucket;
+pub mod encrypted;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod liveness;
 mod open;

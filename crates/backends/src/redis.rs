@@ -7,8 +7,9 @@ mod connection;
 mod record;
 mod server_info;
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,6 +45,8 @@ pub struct RedisStore {
     confirming: Connection,
     /// Added to the server's time, in milliseconds. Zero but in tests.
     shift: Arc<AtomicI64>,
+    /// The spaces that have been read. One of them that is empty later has lost its counters.
+    used: Mutex<HashSet<String>>,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -145,6 +148,14 @@ impl RedisStore {
             connection: Connection::new(Arc::clone(&server)),
             confirming: Connection::new(server),
             shift,
+            used: Mutex::default(),
+        }
+    }
+
+    fn note_use(&self, space: &str) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if !used.contains(space) {
+            used.insert(space.to_owned());
         }
     }
 
@@ -154,7 +165,9 @@ impl RedisStore {
 
     /// Begins an execution of the script in a space.
     fn call(&self, operation: &str, space: &str) -> Call {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         Call(Vec::new())
+            .flag(used.contains(space))
             .arg(operation)
             .number(self.shift())
             .arg(prefix(space))
@@ -262,6 +275,7 @@ impl Store for RedisStore {
                     is_met = true;
                     continue;
                 };
+                self.note_use(space);
                 let record = record::optional(found.next(), key)?;
                 let count = |value| match value {
                     Value::Nil => Ok(incarnation),
@@ -304,6 +318,7 @@ impl Store for RedisStore {
             let mut next = || result.next().unwrap_or(Value::Nil);
             let now = integer(next())?;
             let incarnation = record::count(next())?;
+            self.note_use(space);
             let record = record::optional(Some(next()), key)?;
             let reserved = reserve_result(next(), space, key)?;
             let counters = result.map(record::count).collect::<Result<_, _>>()?;

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cachalot_backends::encrypted::{EncryptedStore, Encryption};
 use cachalot_backends::{OpenOptions, StoreUrl};
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
-use cachalot_core::{Clock, DigestKey, Problem, SecretSet, SystemClock, disk};
+use cachalot_core::{Clock, DigestKey, Problem, Secret, SecretSet, SystemClock, disk};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::sqlite::{self, SqliteStore};
@@ -16,6 +17,10 @@ use cachalot_store::{ErrorKind, Store, space};
 
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
+
+/// The secrets that encrypt the values of the store, and a file that contains them.
+const ENCRYPTION_KEY: &str = "CACHALOT_ENCRYPTION_KEY";
+const ENCRYPTION_KEY_FILE: &str = "CACHALOT_ENCRYPTION_KEY_FILE";
 
 /// Maximum time of the first call to a server, before a run.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -129,6 +134,7 @@ impl EngineOptions<'_> {
     /// # Errors
     /// The store was written by a newer version, or its server is not suitable or demands a password and has got none.
     pub(crate) async fn for_run(self) -> Result<Engine> {
+        self.encryption()?;
         let store = match self.open() {
             Ok(store) => {
                 self.check_server(store.as_ref()).await?;
@@ -194,7 +200,46 @@ impl EngineOptions<'_> {
         self.engine(Some(Arc::new(InProcessStore::new(clock))), key)
     }
 
+    /// Opens the store. Its values are encrypted if the user has set a secret.
     pub(crate) fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
+        let encryption = self.encryption().map_err(|error| {
+            cachalot_store::Error::new(ErrorKind::Unsupported, error.to_string())
+        })?;
+        let store = self.open_unencrypted()?;
+        Ok(match encryption {
+            Some(encryption) => Arc::new(EncryptedStore::new(store, encryption)),
+            None => store,
+        })
+    }
+
+    /// Reads the secrets of the store from the environment, or from the file that it names.
+    fn encryption(&self) -> Result<Option<Encryption>> {
+        let set = |name: &str| {
+            let value = self.process_environment.environment.get(name);
+            value.filter(|value| !value.is_empty())
+        };
+        let (name, secrets) = match (set(ENCRYPTION_KEY), set(ENCRYPTION_KEY_FILE)) {
+            (Some(secrets), _) => (ENCRYPTION_KEY, secrets.clone()),
+            (None, Some(file)) => {
+                let path = self.process_environment.directory.join(file);
+                let read = std::fs::read_to_string(&path);
+                let read = read.map_err(|error| {
+                    CommandError::failed(format!(
+                        "{ENCRYPTION_KEY_FILE}: {}: {error}",
+                        path.display()
+                    ))
+                })?;
+                (ENCRYPTION_KEY_FILE, read)
+            }
+            (None, None) => return Ok(None),
+        };
+        let encryption = Encryption::parse(&Secret::new(secrets));
+        encryption.map(Some).map_err(|fault| {
+            CommandError::usage(Problem::new("bad-value", format!("{name}: {fault}")))
+        })
+    }
+
+    fn open_unencrypted(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
         if let Some(url) = &self.home.url {
             let options = OpenOptions {
                 password: self.password(url).map(str::to_owned),

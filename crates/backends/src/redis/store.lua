@@ -1,10 +1,11 @@
--- The operations of a store. ARGV: the identity of the server process, the name of an operation, the milliseconds to add
--- to the server's time (tests shift it), the prefix P of a space, and the operation's arguments. A script is atomic.
+-- The operations of a store. ARGV: the identity of the server process, `1` if this client has used the space before, the
+-- name of an operation, the milliseconds to add to the server's time (tests shift it), the prefix P of a space, and the
+-- operation's arguments. A script is atomic.
 --
 -- A server that starts again, or a replica that takes over, may have lost writes: increments of counters, ends of
--- leases, erases. So a space has incarnations: a client that finds another identity than the last one begins a new
--- incarnation, whose number is the server's time. With it, all counters change, leases end, and the caller ignores
--- entries of earlier incarnations.
+-- leases, erases. So a space has incarnations: a client that finds another identity than the last one, or that finds a
+-- space emptied that it has used, begins a new incarnation, whose number is the server's time. With it, all counters
+-- change, leases end, and the caller ignores entries of earlier incarnations.
 --
 -- Keys of a space begin with its prefix P:
 --   P..'r:'..key   a record: header, labels, value (see `record` below)
@@ -25,7 +26,7 @@ local HEADER = 50
 local CHUNK = 256
 
 local clock = redis.call('TIME')
-local shift = tonumber(ARGV[3])
+local shift = tonumber(ARGV[4])
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000) + shift
 local microseconds = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 
@@ -45,7 +46,7 @@ end
 local incarnations = {}
 
 -- Returns the number of a space's incarnation, 0 for the first one. Begins another one if the server process is not
--- the one that the space has been used with.
+-- the one that the space has been used with, or the space was emptied.
 local function incarnation_of(P)
     if incarnations[P] then
         return incarnations[P]
@@ -53,7 +54,7 @@ local function incarnation_of(P)
     local number, last = string.match(redis.call('GET', P .. 'i') or '', '^(%d+) (.*)$')
     local incarnation = tonumber(number or '0')
     if last ~= ARGV[1] then
-        if last then
+        if last or ARGV[2] == '1' then
             incarnation = math.max(incarnation + 1, now)
             for _, name in ipairs(redis.call('ZRANGE', P .. 'cn', 0, -1)) do
                 -- The largest count stays.
@@ -479,22 +480,22 @@ local operations = {}
 
 -- Begins a new incarnation if the server process is another one. Arguments: prefix.
 function operations.meet()
-    return digits(incarnation_of(ARGV[4]))
+    return digits(incarnation_of(ARGV[5]))
 end
 
 -- Arguments: prefix, key, stale (a revision, `0` for none, `-1` for any), hold, labels, `1` if records of earlier
 -- incarnations do not answer, counters. Returns the time, the incarnation, the record, the reservation, and the counts.
 function operations.get_or_reserve()
-    local P, key, stale, hold, labels = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
+    local P, key, stale, hold, labels = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
     local result = { digits(now), digits(incarnation_of(P)), redis.call('GET', P .. 'r:' .. key) }
     local record = read_record(P, key)
-    if record and ARGV[9] == '1' and record.incarnation < incarnation_of(P) then
+    if record and ARGV[10] == '1' and record.incarnation < incarnation_of(P) then
         record = nil
     end
     local answers = record and stale ~= '-1' and stale ~= digits(record.revision)
         and (not record.expires or record.expires > now)
     result[4] = answers and {} or reserve(P, key, labels, hold)
-    for i = 10, #ARGV do
+    for i = 11, #ARGV do
         result[#result + 1] = counter(P, ARGV[i])
     end
     return result
@@ -502,25 +503,25 @@ end
 
 -- Arguments: prefix, key, hold, labels.
 function operations.reserve()
-    return reserve(ARGV[4], ARGV[5], ARGV[7], tonumber(ARGV[6]))
+    return reserve(ARGV[5], ARGV[6], ARGV[8], tonumber(ARGV[7]))
 end
 
 -- Arguments: prefix, key, fence, hold.
 function operations.renew()
-    allow_without_memory(ARGV[4])
-    local P, key = ARGV[4], ARGV[5]
-    if current_lease(P, key) ~= ARGV[6] then
+    allow_without_memory(ARGV[5])
+    local P, key = ARGV[5], ARGV[6]
+    if current_lease(P, key) ~= ARGV[7] then
         return 0
     end
-    hold_lease(P, key, tonumber(ARGV[7]))
+    hold_lease(P, key, tonumber(ARGV[8]))
     return 1
 end
 
 -- Arguments: prefix, key, fence.
 function operations.release()
-    allow_without_memory(ARGV[4])
-    if current_lease(ARGV[4], ARGV[5]) == ARGV[6] then
-        end_lease(ARGV[4], ARGV[5])
+    allow_without_memory(ARGV[5])
+    if current_lease(ARGV[5], ARGV[6]) == ARGV[7] then
+        end_lease(ARGV[5], ARGV[6])
     end
     return 0
 end
@@ -528,41 +529,41 @@ end
 -- Arguments: prefix, key, fence or nothing, properties, value, and names and values of counters. Returns the revision,
 -- -1 if the lease is not current, or -2 minus the place of a changed counter.
 function operations.put()
-    local P, key, fence = ARGV[4], ARGV[5], ARGV[6]
+    local P, key, fence = ARGV[5], ARGV[6], ARGV[7]
     if fence ~= '' and current_lease(P, key) ~= fence then
         return -1
     end
-    for i = 9, #ARGV, 2 do
+    for i = 10, #ARGV, 2 do
         if counter(P, ARGV[i]) ~= ARGV[i + 1] then
-            return -2 - (i - 9) / 2
+            return -2 - (i - 10) / 2
         end
     end
     if fence ~= '' then
         end_lease(P, key)
     end
-    return replace(P, key, ARGV[7], ARGV[8])
+    return replace(P, key, ARGV[8], ARGV[9])
 end
 
 -- Arguments: prefix and key of the condition, `1` if there has to be a record, its value, and of each record prefix,
 -- key, properties and value. Returns -1 if stored, -2 if the record is another one, or the milliseconds for which the
 -- key is reserved.
 function operations.put_all()
-    local P, key = ARGV[4], ARGV[5]
+    local P, key = ARGV[5], ARGV[6]
     local fence, lapses = current_lease(P, key)
     if fence and lapses > now then
         return lapses - now
     end
     local found = read_record(P, key)
-    if (found ~= nil) ~= (ARGV[6] == '1') then
+    if (found ~= nil) ~= (ARGV[7] == '1') then
         return -2
     end
-    if found and redis.call('GETRANGE', P .. 'r:' .. key, found.start, -1) ~= ARGV[7] then
+    if found and redis.call('GETRANGE', P .. 'r:' .. key, found.start, -1) ~= ARGV[8] then
         return -2
     end
     if fence then
         end_lease(P, key)
     end
-    for i = 8, #ARGV, 4 do
+    for i = 9, #ARGV, 4 do
         local of, name, properties, value = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
         local before = read_record(of, name)
         local is_identical = before and before.properties == properties
@@ -576,15 +577,15 @@ end
 
 -- Arguments: prefix, filter.
 function operations.find()
-    local filter = read_filter(5)
-    return page(ARGV[4], select(ARGV[4], filter), filter.bytes)
+    local filter = read_filter(6)
+    return page(ARGV[5], select(ARGV[5], filter), filter.bytes)
 end
 
 -- Arguments: prefix, `1` if leases match, filter.
 function operations.erase()
-    allow_without_memory(ARGV[4])
-    local P, filter = ARGV[4], read_filter(6)
-    if ARGV[5] == '1' then
+    allow_without_memory(ARGV[5])
+    local P, filter = ARGV[5], read_filter(7)
+    if ARGV[6] == '1' then
         local erased = counter(P, 'erased')
         local next = digits(math.max(tonumber(erased) + 1, now, 1))
         set_counter(P, 'erased', next)
@@ -614,9 +615,9 @@ end
 
 -- Arguments: prefix, names and additions.
 function operations.add()
-    allow_without_memory(ARGV[4])
-    local P, result = ARGV[4], {}
-    for i = 5, #ARGV, 2 do
+    allow_without_memory(ARGV[5])
+    local P, result = ARGV[5], {}
+    for i = 6, #ARGV, 2 do
         local name = ARGV[i]
         redis.call('ZADD', P .. 'cn', 0, name)
         redis.call('SET', P .. 'c:' .. name, digits(incarnation_of(P)), 'NX')
@@ -630,18 +631,18 @@ end
 
 -- Arguments: prefix, name, value.
 function operations.raise_to()
-    allow_without_memory(ARGV[4])
-    if is_less(counter(ARGV[4], ARGV[5]), ARGV[6]) then
-        set_counter(ARGV[4], ARGV[5], ARGV[6])
+    allow_without_memory(ARGV[5])
+    if is_less(counter(ARGV[5], ARGV[6]), ARGV[7]) then
+        set_counter(ARGV[5], ARGV[6], ARGV[7])
     end
-    return counter(ARGV[4], ARGV[5])
+    return counter(ARGV[5], ARGV[6])
 end
 
 -- Arguments: prefix, prefix of the names, `1` if there is a cursor and the cursor, limit.
 function operations.counters()
-    local P, result = ARGV[4], {}
-    local low, high = bounds(ARGV[5], ARGV[6] == '1' and ARGV[7] or nil)
-    local limit = 2 * tonumber(ARGV[8])
+    local P, result = ARGV[5], {}
+    local low, high = bounds(ARGV[6], ARGV[7] == '1' and ARGV[8] or nil)
+    local limit = 2 * tonumber(ARGV[9])
     if limit == 0 then
         return result
     end
@@ -658,8 +659,8 @@ end
 
 -- Arguments: prefix, keys and times.
 function operations.touch()
-    local P = ARGV[4]
-    for i = 5, #ARGV, 2 do
+    local P = ARGV[5]
+    for i = 6, #ARGV, 2 do
         local record = read_record(P, ARGV[i])
         if record then
             redis.call('ZADD', P .. 'u', 'XX', 'GT', ARGV[i + 1], order_member(record))
@@ -670,9 +671,9 @@ end
 
 -- Arguments: prefix, key, value, revision, time of the write. Returns the new revision, or -1.
 function operations.amend()
-    local P, key, value = ARGV[4], ARGV[5], ARGV[6]
+    local P, key, value = ARGV[5], ARGV[6], ARGV[7]
     local record = read_record(P, key)
-    if not record or digits(record.revision) ~= ARGV[7] or digits(record.updated) ~= ARGV[8] then
+    if not record or digits(record.revision) ~= ARGV[8] or digits(record.updated) ~= ARGV[9] then
         return -1
     end
     local front = struct.pack('>Bi8i8i8i8', 1, record.id, record.revision + 1, record.updated, record.incarnation)
@@ -682,4 +683,4 @@ function operations.amend()
     return record.revision + 1
 end
 
-return operations[ARGV[2]]()
+return operations[ARGV[3]]()

@@ -21,6 +21,7 @@ macro_rules! checks {
 }
 
 mod bucket;
+mod encrypted;
 mod faults;
 mod pooler;
 mod postgres;

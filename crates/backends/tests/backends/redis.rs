@@ -107,6 +107,42 @@ fn nothing_from_before_a_restart_is_served_or_stored() {
     });
 }
 
+/// A server that keeps nothing in files, and one whose database is emptied, forget that a counter was ever raised.
+#[test]
+fn counters_of_an_emptied_space_are_others_than_before() {
+    let Some(mut server) = RedisServer::start(&[]) else {
+        return;
+    };
+    let url = server.fresh_url();
+    runtime().block_on(async {
+        let store = open(&url);
+        for number in 0..2 {
+            let before = get(&store, space::CACHE, "key", "epoch").await.counters[0];
+            let lease = store.reserve(space::CACHE, "key", &[], Duration::from_secs(60));
+            assert!(matches!(lease.settle().await, Ok(ReserveResult::Held(_))));
+            match number {
+                0 => server.restart(),
+                _ => drop(server.execute(&["FLUSHALL"])),
+            }
+            // The first call may find the old connection closed.
+            let _ = store.usage(space::CACHE).settle().await;
+            let new = record("key".to_owned(), Vec::new(), Vec::new());
+            let counters = [("epoch", before)];
+            let put = store.put(space::CACHE, new, None, &counters);
+            assert_eq!(
+                put.settle().await.unwrap(),
+                PutResult::CounterChanged { counter: 0 }
+            );
+            let after = get(&store, space::CACHE, "key", "epoch").await.counters[0];
+            assert!(after > before, "{after}");
+        }
+        // To a client that has not used it, the space is a new one.
+        server.execute(&["FLUSHALL"]);
+        let found = get(&open(&url), space::CACHE, "key", "epoch").await;
+        assert_eq!(found.counters, [0]);
+    });
+}
+
 async fn first_call(url: &str) -> Error {
     let answer = open(url).get("space", "key", &[]).settle().await;
     answer.unwrap_err()

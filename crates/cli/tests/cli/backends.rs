@@ -1,5 +1,6 @@
 //! Stores that a URL names.
 
+use std::process::Stdio;
 use std::time::Instant;
 
 use cachalot_backends::testing::{
@@ -19,6 +20,25 @@ nodes:
       action: json.stringify
       args: {data: "{{ state.text }}"}
     output: answer
+"#;
+
+/// A memoized step for each item.
+const MANY: &str = r#"
+name: many
+settings: {}
+nodes:
+  - name: each
+    type: dynamic_parallel
+    items: "{{ state.items }}"
+    max_concurrency: 16
+    action:
+      uses: cache.wrap
+      with:
+        action: json.stringify
+        args: {data: {item: "{{ state.item }}"}}
+    fan_in: collect
+  - name: collect
+    fan_in: true
 "#;
 
 /// Runs the agent with a store.
@@ -359,6 +379,44 @@ fn check_of(output: &CommandOutput, topic: &str) -> (String, String) {
     check(&output.json(), topic)
 }
 
+/// Four processes with the same thousand keys at the same time.
+#[test]
+fn fleet_computes_each_key_once() {
+    const ITEMS: u64 = 1_000;
+    let mut urls = Vec::new();
+    urls.extend(PostgresServer::shared().map(PostgresServer::fresh_url));
+    urls.extend(RedisServer::shared().map(RedisServer::fresh_url));
+    let items: Vec<u64> = (0..ITEMS).collect();
+    let input = format!("items:={}", serde_json::to_string(&items).unwrap());
+    for url in urls {
+        let homes: Vec<Home> = (0..4).map(|_| Home::new()).collect();
+        let started: Vec<_> = homes
+            .iter()
+            .map(|home| {
+                home.write(
+                    "many.yaml",
+                    MANY.replace("settings: {}", "settings: {cache: {patience_ms: 30000}}"),
+                );
+                let mut command = home.command(&["run", "many.yaml", "-q", "--json", "-i", &input]);
+                command
+                    .env("CACHALOT_DB", &url)
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        let mut paid = 0;
+        for child in started {
+            let ended: CommandOutput = child.wait_with_output().unwrap().into();
+            paid += ended.ok().json()["report"]["paid"]["calls"]
+                .as_u64()
+                .unwrap();
+        }
+        assert_eq!(paid, ITEMS, "{url:.8}");
+    }
+}
+
 fn doctor(home: &Home, database: &str) -> CommandOutput {
     let mut command = home.command(&["doctor", "--json"]);
     command
@@ -542,4 +600,44 @@ nodes:
     assert!(same.stderr.contains("same store"), "{same}");
     let absent = home.run(&["cache", "copy", "a.db", "b.db"]).fails(1);
     assert!(absent.stderr.contains("no store at"), "{absent}");
+}
+
+#[test]
+fn values_of_a_store_are_encrypted() {
+    let home = Home::new();
+    home.write("agent.yaml", STRINGIFY);
+    let run = |secrets: &str| -> CommandOutput {
+        let mut command = home.command(&["run", "agent.yaml", "-i", "text=readable-by-me"]);
+        command.env("CACHALOT_ENCRYPTION_KEY", secrets);
+        command.output().unwrap().into()
+    };
+    let is_hit = |ran: CommandOutput| ran.ok().json()["answer"]["_cache_hit"] == true;
+    let (old, new) = ("a1".repeat(32), "b2".repeat(32));
+    assert!(!is_hit(run(&old)));
+    assert!(is_hit(run(&old)));
+    let holds = |name: &str| {
+        let files = home.files().into_iter();
+        let mut files = files.filter(|(path, _)| path.starts_with(home.join("data")));
+        files.any(|(path, bytes)| {
+            path.to_string_lossy().contains(name)
+                && bytes.windows(14).any(|part| part == b"readable-by-me")
+        })
+    };
+    // The ledger keeps inputs, and is not part of the store.
+    assert!(!holds("cachalot.db") || holds("ledger"));
+    home.run(&["ledger", "rm", "--all"]).ok();
+    assert!(!holds("cachalot.db"));
+    // Rotation.
+    assert!(is_hit(run(&format!("{new},{old}"))));
+    home.write("secret", format!("{new}\n{old}\n"));
+    let mut command = home.command(&["run", "agent.yaml", "-i", "text=readable-by-me"]);
+    command.env("CACHALOT_ENCRYPTION_KEY_FILE", "secret");
+    assert!(is_hit(command.output().unwrap().into()));
+    // Without the secret, the work runs.
+    let other = run(&new);
+    assert!(other.stderr.contains("secret"), "{other}");
+    assert!(!is_hit(other));
+    let wrong = run("abc").fails(2);
+    assert!(wrong.stderr.contains("openssl rand"), "{wrong}");
+    assert!(wrong.stderr.contains("CACHALOT_ENCRYPTION_KEY"), "{wrong}");
 }

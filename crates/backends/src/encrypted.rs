@@ -1,0 +1,446 @@
+//! Encryption of the values of any store. Keys and labels stay readable: the store compares them.
+//!
+//! A value is AES-256-GCM under a key that is derived from a secret of the user, bound to its space and key. The nonce
+//! is derived from the value, so that an equal value under one key has equal bytes: the store recognizes records that
+//! do not change. What that reveals is that a value is the same as before.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cachalot_core::Secret;
+use cachalot_store::{
+    Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
+    PageRequest, PutAllResult, PutCondition, PutResult, Recall, Record, RecordFilter, RecordPage,
+    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply, ValuePart,
+};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::{digest, hkdf, hmac};
+
+/// The beginning of an encrypted value: what it is, and the version of the format.
+const HEADER: [u8; 4] = *b"ENC\x01";
+
+/// Length of the part of a value that names its secret, in bytes.
+const ID_LENGTH: usize = 8;
+
+/// Bytes of an encrypted value beyond those of the value itself: header, secret, nonce, and tag.
+const OVERHEAD: usize = HEADER.len() + ID_LENGTH + NONCE_LEN + 16;
+
+/// Length of a secret, in bytes.
+const SECRET_LENGTH: usize = 32;
+
+/// The keys of one secret.
+struct Keys {
+    id: [u8; ID_LENGTH],
+    value: LessSafeKey,
+    nonce: hmac::Key,
+}
+
+/// The secrets of a store: the first one encrypts, all of them decrypt.
+pub struct Encryption {
+    keys: Vec<Keys>,
+}
+
+impl fmt::Debug for Encryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encryption").finish_non_exhaustive()
+    }
+}
+
+impl Encryption {
+    /// Reads secrets of 64 hex digits each, separated by commas or white space.
+    ///
+    /// # Errors
+    /// A message without the secrets, if there is none, or one has another form.
+    pub fn parse(secrets: &Secret<String>) -> Result<Self, String> {
+        let separators = |c: char| c == ',' || c.is_whitespace();
+        let texts = secrets.expose().split(separators);
+        let keys: Vec<Keys> = texts
+            .filter(|text| !text.is_empty())
+            .map(Keys::parse)
+            .collect::<Result<_, _>>()?;
+        match keys.is_empty() {
+            true => Err("there is no secret in it".to_owned()),
+            false => Ok(Self { keys }),
+        }
+    }
+
+    fn encrypt(&self, space: &str, key: &str, value: &[u8]) -> Result<Bytes, Error> {
+        let keys = self.keys.first().ok_or_else(impossible)?;
+        let context = context(space, key);
+        let mut message = hmac::Context::with_key(&keys.nonce);
+        message.update(&context);
+        message.update(value);
+        let tag = message.sign();
+        let nonce = tag.as_ref()[..NONCE_LEN].to_vec();
+        let mut bytes = Vec::with_capacity(value.len() + OVERHEAD);
+        bytes.extend_from_slice(&HEADER);
+        bytes.extend_from_slice(&keys.id);
+        bytes.extend_from_slice(&nonce);
+        let nonce = Nonce::try_assume_unique_for_key(&nonce).map_err(|_| impossible())?;
+        let mut sealed = value.to_vec();
+        keys.value
+            .seal_in_place_append_tag(nonce, Aad::from(context), &mut sealed)
+            .map_err(|_| impossible())?;
+        bytes.extend_from_slice(&sealed);
+        Ok(bytes.into())
+    }
+
+    fn decrypt(&self, space: &str, key: &str, bytes: &[u8]) -> Result<Bytes, Error> {
+        let refused = |kind, what| Error::new(kind, format!("the record `{key:.80}` {what}"));
+        let Some(rest) = bytes
+            .strip_prefix(&HEADER)
+            .filter(|_| bytes.len() >= OVERHEAD)
+        else {
+            return Err(refused(
+                ErrorKind::Corrupt,
+                "is not encrypted: it was stored without a secret, or by somebody else",
+            ));
+        };
+        let (id, rest) = rest.split_at(ID_LENGTH);
+        let (nonce, sealed) = rest.split_at(NONCE_LEN);
+        let Some(keys) = self.keys.iter().find(|keys| keys.id == id) else {
+            return Err(refused(
+                ErrorKind::Denied,
+                "was encrypted with a secret that is not given",
+            ));
+        };
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| impossible())?;
+        let mut sealed = sealed.to_vec();
+        let opened = keys
+            .value
+            .open_in_place(nonce, Aad::from(context(space, key)), &mut sealed);
+        match opened.map(|opened| opened.len()) {
+            Ok(length) => {
+                sealed.truncate(length);
+                Ok(sealed.into())
+            }
+            Err(_) => Err(refused(
+                ErrorKind::Corrupt,
+                "is damaged, or belongs to another key",
+            )),
+        }
+    }
+}
+
+impl Keys {
+    fn parse(text: &str) -> Result<Self, String> {
+        let secret = hex::decode(text)
+            .ok()
+            .filter(|it| it.len() == SECRET_LENGTH);
+        let secret = secret.ok_or_else(|| {
+            "a secret has 64 hex digits: `openssl rand -hex 32` makes one".to_owned()
+        })?;
+        let failed = |_| "the keys cannot be derived".to_owned();
+        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, b"cachalot").extract(&secret);
+        let derive = |purpose: &[u8]| -> Result<[u8; 32], String> {
+            let mut derived = [0; 32];
+            secret
+                .expand(&[purpose], hkdf::HKDF_SHA256)
+                .and_then(|key| key.fill(&mut derived))
+                .map_err(failed)?;
+            Ok(derived)
+        };
+        let id = digest::digest(&digest::SHA256, &derive(b"id")?);
+        let value = UnboundKey::new(&AES_256_GCM, &derive(b"value")?).map_err(failed)?;
+        Ok(Self {
+            id: id.as_ref()[..ID_LENGTH]
+                .try_into()
+                .map_err(|_| failed(ring::error::Unspecified))?,
+            value: LessSafeKey::new(value),
+            nonce: hmac::Key::new(hmac::HMAC_SHA256, &derive(b"nonce")?),
+        })
+    }
+}
+
+/// What a value is bound to: the length of the space's name, the space and the key.
+fn context(space: &str, key: &str) -> Vec<u8> {
+    let mut context = (space.len() as u64).to_be_bytes().to_vec();
+    context.extend_from_slice(space.as_bytes());
+    context.extend_from_slice(key.as_bytes());
+    context
+}
+
+fn impossible() -> Error {
+    Error::new(ErrorKind::Unsupported, "a value cannot be encrypted")
+}
+
+/// A store whose values are encrypted. It has no full text search.
+pub struct EncryptedStore {
+    about: StoreInfo,
+    inner: Arc<dyn Store>,
+    encryption: Encryption,
+}
+
+impl fmt::Debug for EncryptedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EncryptedStore")
+            .field("about", &self.about)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EncryptedStore {
+    /// Encrypts the values of a store.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Store>, encryption: Encryption) -> Self {
+        let mut about = inner.about().clone();
+        about.largest_value = about.largest_value.saturating_sub(OVERHEAD as u64);
+        Self {
+            about,
+            inner,
+            encryption,
+        }
+    }
+
+    fn encrypted(&self, space: &str, record: Record) -> Result<Record, Error> {
+        let value = self.encryption.encrypt(space, &record.key, &record.value)?;
+        Ok(Record { value, ..record })
+    }
+
+    fn decrypted(&self, space: &str, record: Record) -> Result<Record, Error> {
+        let value = self.encryption.decrypt(space, &record.key, &record.value)?;
+        Ok(Record { value, ..record })
+    }
+
+    fn result(&self, space: &str, mut found: GetResult) -> Result<GetResult, Error> {
+        let record = found.record.map(|record| self.decrypted(space, record));
+        found.record = record.transpose()?;
+        Ok(found)
+    }
+
+    fn page(
+        &self,
+        space: &str,
+        values: ValuePart,
+        mut page: RecordPage,
+    ) -> Result<RecordPage, Error> {
+        for size in &mut page.sizes {
+            *size = size.saturating_sub(OVERHEAD as u64);
+        }
+        if values != ValuePart::None {
+            let records = page.records.into_iter();
+            let records = records.map(|record| self.decrypted(space, record));
+            page.records = records.collect::<Result<_, _>>()?;
+        }
+        Ok(page)
+    }
+}
+
+/// Requests whole values, since a part of one cannot be decrypted.
+fn whole(page: PageRequest<'_>) -> PageRequest<'_> {
+    PageRequest {
+        values: match page.values {
+            ValuePart::None => ValuePart::None,
+            ValuePart::First(_) | ValuePart::All => ValuePart::All,
+        },
+        ..page
+    }
+}
+
+/// Converts an answer without leaving the caller's thread if it is there already.
+fn map<'a, T: Send + 'a, U: Send + 'a>(
+    reply: StoreReply<'a, T>,
+    convert: impl FnOnce(T) -> Result<U, Error> + Send + 'a,
+) -> StoreReply<'a, U> {
+    match reply {
+        StoreReply::Now(answer) => StoreReply::Now(answer.and_then(convert)),
+        later @ StoreReply::Later(_) => {
+            StoreReply::later(async move { convert(later.settle().await?) })
+        }
+    }
+}
+
+impl Store for EncryptedStore {
+    fn about(&self) -> &StoreInfo {
+        &self.about
+    }
+
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> StoreReply<'a, GetResult> {
+        let found = self.inner.get(space, key, counters);
+        map(found, move |found| self.result(space, found))
+    }
+
+    fn get_or_reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        request: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
+        let found = self.inner.get_or_reserve(space, key, request);
+        map(found, move |GetOrReserveResult { found, reserved }| {
+            let found = self.result(space, found)?;
+            Ok(GetOrReserveResult { found, reserved })
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        record: Record,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, PutResult> {
+        match self.encrypted(space, record) {
+            Ok(record) => self.inner.put(space, record, lease, counters),
+            Err(error) => StoreReply::Now(Err(error)),
+        }
+    }
+
+    /// Two calls if there has to be a record: its bytes depend on the secret with which it was encrypted.
+    fn put_all<'a>(
+        &'a self,
+        condition: PutCondition<'a>,
+        records: Vec<(&'a str, Record)>,
+    ) -> StoreReply<'a, PutAllResult> {
+        let encrypted = records
+            .into_iter()
+            .map(|(space, record)| Ok((space, self.encrypted(space, record)?)))
+            .collect::<Result<Vec<_>, Error>>();
+        let encrypted = match encrypted {
+            Ok(encrypted) => encrypted,
+            Err(error) => return StoreReply::Now(Err(error)),
+        };
+        let Some(expected) = condition.value.clone() else {
+            return self.inner.put_all(condition, encrypted);
+        };
+        StoreReply::later(async move {
+            let (space, key) = (condition.space, condition.key);
+            let found = self.inner.get(space, key, &[]).settle().await?;
+            let found = found.record.map(|record| record.value);
+            let is_expected = match &found {
+                Some(value) => self.encryption.decrypt(space, key, value)? == expected,
+                None => false,
+            };
+            let condition = PutCondition {
+                // Bytes that no record has, so that a lease is told from a change.
+                value: found.filter(|_| is_expected).or(Some(Bytes::new())),
+                ..condition
+            };
+            self.inner.put_all(condition, encrypted).settle().await
+        })
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> StoreReply<'a, ReserveResult> {
+        self.inner.reserve(space, key, labels, hold)
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
+        self.inner.renew(lease, hold)
+    }
+
+    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
+        self.inner.release(lease)
+    }
+
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
+        let found = self.inner.find(space, filter, whole(page));
+        map(found, move |found| self.page(space, page.values, found))
+    }
+
+    /// Returns records without their values if one of them cannot be decrypted: it is erased nevertheless.
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
+        let erased = self.inner.erase(space, filter, whole(page));
+        map(erased, move |erased| {
+            let mut bare = erased.clone();
+            self.page(space, page.values, erased).or_else(|_| {
+                for record in &mut bare.records {
+                    record.value = Bytes::new();
+                }
+                Ok(bare)
+            })
+        })
+    }
+
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
+        self.inner.add(space, additions)
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
+        self.inner.raise_to(space, counter, value)
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
+        self.inner.counters(space, prefix, after, limit)
+    }
+
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
+        self.inner.touch(space, used)
+    }
+
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
+        match self.encrypted(space, record) {
+            Ok(record) => self.inner.amend(space, record),
+            Err(error) => StoreReply::Now(Err(error)),
+        }
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
+        map(self.inner.usage(space), |usage| {
+            let overhead = usage.records.saturating_mul(OVERHEAD as u64);
+            Ok(SpaceUsage {
+                bytes: usage.bytes.saturating_sub(overhead),
+                ..usage
+            })
+        })
+    }
+
+    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
+        self.inner.stamp(space, name)
+    }
+
+    fn stamp_slot(&self, space: &str, name: &str) -> Option<usize> {
+        self.inner.stamp_slot(space, name)
+    }
+
+    fn stamp_at(&self, slot: usize) -> Option<u64> {
+        self.inner.stamp_at(slot)
+    }
+
+    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
+        map(self.inner.inspect(), |mut findings| {
+            findings.push(Finding::good(
+                "encryption",
+                "values; keys and labels are readable",
+            ));
+            Ok(findings)
+        })
+    }
+
+    /// The store cannot read what it contains.
+    fn recall(&self) -> Option<&dyn Recall> {
+        None
+    }
+}

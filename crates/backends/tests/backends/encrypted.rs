@@ -1,0 +1,174 @@
+//! The contract of a store, on one whose values are encrypted; and secrets that change.
+
+use std::sync::Arc;
+
+use cachalot_backends::encrypted::{EncryptedStore, Encryption};
+use cachalot_core::{ManualClock, Secret};
+use cachalot_store::conformance::Subject;
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::{
+    ErrorKind, PageRequest, PutAllResult, PutCondition, Record, RecordFilter, Store,
+};
+
+use crate::{record, runtime};
+
+cachalot_store::memory_conformance_checks! { checks, subject() }
+
+fn encryption(secrets: &[char]) -> Encryption {
+    let secrets: Vec<String> = secrets
+        .iter()
+        .map(|digit| digit.to_string().repeat(64))
+        .collect();
+    Encryption::parse(&Secret::new(secrets.join(","))).unwrap()
+}
+
+fn over(inner: &Arc<dyn Store>, secrets: &[char]) -> EncryptedStore {
+    EncryptedStore::new(Arc::clone(inner), encryption(secrets))
+}
+
+fn subject() -> Option<Subject> {
+    let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+    let inner: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
+    Some(Subject {
+        store: Arc::new(over(&inner, &['a'])),
+        second: Some(Arc::new(over(&inner, &['a']))),
+        pass: Box::new(move |by| clock.advance(by)),
+        keep: None,
+    })
+}
+
+fn in_process() -> Arc<dyn Store> {
+    Arc::new(InProcessStore::new(Arc::new(ManualClock::at(0))))
+}
+
+fn new(key: &str, value: &[u8]) -> Record {
+    record(key.to_owned(), value.to_vec(), Vec::new())
+}
+
+#[test]
+fn values_are_readable_with_their_secret_only() {
+    runtime().block_on(async {
+        let inner = in_process();
+        let store = over(&inner, &['a']);
+        let value = b"a value that nobody else can read";
+        store
+            .put("space", new("key", value), None, &[])
+            .settle()
+            .await
+            .unwrap();
+        let stored = inner
+            .get("space", "key", &[])
+            .settle()
+            .await
+            .unwrap()
+            .record
+            .unwrap();
+        assert!(
+            !stored
+                .value
+                .windows(7)
+                .any(|part| value.windows(7).any(|it| it == part))
+        );
+        let other = over(&inner, &['b']).get("space", "key", &[]).settle().await;
+        assert_eq!(other.unwrap_err().kind, ErrorKind::Denied);
+        // Bound to the space and the key.
+        for (space, key) in [("space", "other"), ("other", "key"), ("spac", "ekey")] {
+            let moved = Record {
+                key: key.to_owned(),
+                ..stored.clone()
+            };
+            inner.put(space, moved, None, &[]).settle().await.unwrap();
+            let found = store.get(space, key, &[]).settle().await;
+            assert_eq!(found.unwrap_err().kind, ErrorKind::Corrupt, "{space} {key}");
+        }
+        // Any other byte is noticed.
+        for place in 0..stored.value.len() {
+            let mut bytes = stored.value.to_vec();
+            bytes[place] ^= 1;
+            let damaged = Record {
+                value: bytes.into(),
+                ..stored.clone()
+            };
+            inner
+                .put("space", damaged, None, &[])
+                .settle()
+                .await
+                .unwrap();
+            assert!(
+                store.get("space", "key", &[]).settle().await.is_err(),
+                "{place}"
+            );
+        }
+        inner
+            .put("space", new("key", value), None, &[])
+            .settle()
+            .await
+            .unwrap();
+        let plain = store.get("space", "key", &[]).settle().await;
+        assert!(plain.unwrap_err().message.contains("is not encrypted"));
+        // What cannot be read can be erased.
+        let all = RecordFilter::default();
+        let erased = store
+            .erase("space", &all, PageRequest::first(10))
+            .settle()
+            .await;
+        assert!(!erased.unwrap().records.is_empty());
+    });
+}
+
+#[test]
+fn secrets_are_rotated() {
+    runtime().block_on(async {
+        let inner = in_process();
+        let old = over(&inner, &['a']);
+        old.put("space", new("key", b"old"), None, &[])
+            .settle()
+            .await
+            .unwrap();
+        let both = over(&inner, &['b', 'a']);
+        let found = both.get("space", "key", &[]).settle().await.unwrap();
+        assert_eq!(found.record.unwrap().value, "old");
+        // A condition on a value that was encrypted with the old secret.
+        let condition = PutCondition {
+            space: "space",
+            key: "key",
+            value: Some("old".into()),
+        };
+        let put = both.put_all(condition.clone(), vec![("space", new("key", b"new"))]);
+        assert_eq!(put.settle().await.unwrap(), PutAllResult::Stored);
+        let put = both.put_all(condition, vec![("space", new("key", b"newer"))]);
+        assert_eq!(put.settle().await.unwrap(), PutAllResult::Changed);
+        let found = over(&inner, &['b'])
+            .get("space", "key", &[])
+            .settle()
+            .await
+            .unwrap();
+        assert_eq!(found.record.unwrap().value, "new");
+        assert!(old.get("space", "key", &[]).settle().await.is_err());
+    });
+}
+
+#[test]
+fn secrets_of_another_form_are_refused() {
+    for secrets in [
+        "",
+        " ,\n",
+        "abc",
+        &"g".repeat(64),
+        &"a".repeat(63),
+        &"a".repeat(66),
+    ] {
+        let error = Encryption::parse(&Secret::new(secrets.to_owned())).unwrap_err();
+        assert!(
+            secrets.trim().len() < 3 || !error.contains(secrets),
+            "{error}"
+        );
+    }
+    let several = format!(
+        "{}\n{} ,{}\n",
+        "a".repeat(64),
+        "b".repeat(64),
+        "C".repeat(64)
+    );
+    Encryption::parse(&Secret::new(several)).unwrap();
+}
