@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use cachalot_core::{Clock, SystemClock};
+use cachalot_core::{Clock, Secret, SystemClock};
 #[cfg(feature = "bucket")]
 use cachalot_storage::{HttpClient, HttpOptions, Storage, StorageOptions};
 use cachalot_store::Store;
@@ -40,7 +40,7 @@ impl fmt::Display for StoreUrlError {
 #[derive(Clone)]
 pub struct OpenOptions {
     /// Used if the URL has none.
-    pub password: Option<String>,
+    pub password: Option<Secret<String>>,
     /// The source of cloud credentials and endpoints.
     pub environment: BTreeMap<String, String>,
     /// The clock of stores on servers that have none.
@@ -69,7 +69,8 @@ impl Default for OpenOptions {
 /// # Errors
 /// If the URL names no store of this build.
 pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError> {
-    let password = options.password.as_deref();
+    let password = options.password.as_ref();
+    let password = password.map(|password| password.expose().as_str());
     match url.backend() {
         #[cfg(feature = "postgres")]
         Some("postgres") => {

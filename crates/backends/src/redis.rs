@@ -1,7 +1,8 @@
 //! A store in a Redis or Valkey server, version 6.2 or later, shared by any number of machines.
 //!
 //! A lookup is one `MGET` beside `TIME`; every other call is one execution of the script `store.lua`, which is atomic.
-//! The times are those of the server.
+//! The times are those of the server. A server that starts again, or a replica that takes over, may have lost writes;
+//! `store.lua` describes what follows from that.
 
 mod connection;
 mod record;

@@ -242,7 +242,7 @@ impl EngineOptions<'_> {
     fn open_unencrypted(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
         if let Some(url) = &self.home.url {
             let options = OpenOptions {
-                password: self.password(url).map(str::to_owned),
+                password: self.password(url).map(|it| Secret::new(it.to_owned())),
                 environment: self.process_environment.environment.clone(),
                 clock: Arc::clone(&self.process_environment.clock),
             };

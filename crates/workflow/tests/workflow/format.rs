@@ -542,7 +542,7 @@ nodes: [{name: a}]
 ",
         &[
             "a.yaml:2:9: unknown key `pth` in `settings.ltm` [unknown-key]; did you mean `path`?",
-            "a.yaml:3:13: `ltm_path` names a second place of the store [bad-value]; keep one of `ltm.path`, `ltm.ltm_path`, `ltm_path`, `ltm.url` and `ltm.ltm_url`",
+            "a.yaml:3:13: `ltm_path` names a second place of the store [bad-value]; keep one of `ltm.path`, `ltm.ltm_path`, `ltm_path`, `ltm.url`, `ltm.ltm_url` and `ltm.ltm_blob_uri`",
             "a.yaml:4:9: the environment variable `UNSE` is not set [unset-variable]; set it, or give it a default: `${UNSE:-default}`",
             "a.yaml:5:11: unknown key `max_byte` in `settings.cache` [unknown-key]; did you mean `max_bytes`?",
             "a.yaml:6:9: unknown key `modle` in `settings.llm` [unknown-key]; did you mean `model`?",
