@@ -117,10 +117,6 @@ mod tests {
     fn stores_that_are_not_built_are_known_by_name() {
         let error = |url| open(&StoreUrl::recognize(url).unwrap(), &OpenOptions::default()).err();
         assert_eq!(
-            error("redis-cluster://host"),
-            Some(StoreUrlError::NotBuilt("redis-cluster"))
-        );
-        assert_eq!(
             error("libsql://host"),
             Some(StoreUrlError::NotBuilt("turso"))
         );

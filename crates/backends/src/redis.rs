@@ -1,35 +1,47 @@
-//! A store in a Redis or Valkey server, version 6.2 or later, shared by any number of machines.
+//! A store in a Redis or Valkey server, version 6.2 or later, shared by any number of machines; or in several servers
+//! with sentinels, or in a cluster.
 //!
 //! A lookup is one `MGET` beside `TIME`; every other call is one execution of the script `store.lua`, which is atomic.
 //! The times are those of the server. A server that starts again, or a replica that takes over, may have lost writes;
 //! `store.lua` describes what follows from that.
+//!
+//! In a cluster, a space has several shards, each in one slot. A call for a key is atomic, other calls ask all shards:
+//! a counter has a value in each shard, and what is stored under a counter depends on the value in its own shard.
 
+mod call;
 mod connection;
+mod nodes;
+mod page;
 mod record;
+mod sentinel;
+mod server;
 mod server_info;
+mod shard;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use cachalot_store::implementation::{
     MAX_COUNTER, check_amend, check_names, check_page, check_put, check_put_all, deduplicate,
-    label_texts, next_cursor, reaches_reservations,
+    label_texts, reaches_reservations,
 };
 use cachalot_store::{
-    Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
-    Order, PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
-    ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, ValuePart,
+    Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
+    PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
+    ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply,
 };
+use futures_util::future::try_join_all;
 use redis::Value;
 
-use connection::Connection;
+use call::Call;
+use nodes::Nodes;
+use page::Row;
 use record::{Stored, damaged, integer, text};
-use server_info::ServerInfo;
+use shard::Shard;
 
-pub use connection::Server;
+pub use server::Server;
 
 /// Maximum size of a record, in bytes. Redis stores strings of up to 512 MB, and executes nothing else while it copies
 /// one.
@@ -41,12 +53,11 @@ const LONGEST_NAME: u64 = 64 << 10;
 /// A store in a Redis server. See the [module](self).
 pub struct RedisStore {
     about: StoreInfo,
-    connection: Connection,
-    /// For writes that wait for replicas, and keep other calls of their connection waiting.
-    confirming: Connection,
+    nodes: Nodes,
     /// Added to the server's time, in milliseconds. Zero but in tests.
     shift: Arc<AtomicI64>,
-    /// The spaces that have been read. One of them that is empty later has lost its counters.
+    /// The shards that have been read, by the prefix of their keys. One of them that is empty later has lost its
+    /// counters.
     used: Mutex<HashSet<String>>,
 }
 
@@ -57,70 +68,6 @@ impl std::fmt::Debug for RedisStore {
             .field("about", about)
             .finish_non_exhaustive()
     }
-}
-
-/// The arguments of an execution of the script.
-struct Call(Vec<Vec<u8>>);
-
-impl Call {
-    fn arg(mut self, argument: impl AsRef<[u8]>) -> Self {
-        self.0.push(argument.as_ref().to_owned());
-        self
-    }
-
-    fn flag(self, flag: bool) -> Self {
-        self.arg(if flag { "1" } else { "0" })
-    }
-
-    fn number(self, number: impl std::fmt::Display) -> Self {
-        self.arg(number.to_string())
-    }
-
-    /// Appends `1` and the text, or `0` and nothing.
-    fn optional(self, text: Option<&[u8]>) -> Self {
-        self.arg(if text.is_some() { "1" } else { "0" })
-            .arg(text.unwrap_or_default())
-    }
-
-    fn filter(mut self, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> Self {
-        let bytes = match page.values {
-            ValuePart::None => 0,
-            ValuePart::First(bytes) => bytes,
-            ValuePart::All => u32::MAX,
-        };
-        let expiry = filter.expired_before.map(|moment| moment.to_string());
-        self = self
-            .arg(filter.prefix)
-            .arg(match filter.order {
-                Order::Key => "key",
-                Order::Newest => "newest",
-                Order::LeastRecentlyUsed => "used",
-                Order::Expiry => "expiry",
-            })
-            .optional(expiry.as_deref().map(str::as_bytes))
-            .optional(page.after.map(str::as_bytes))
-            .number(page.limit)
-            .number(bytes);
-        for label in filter.labels {
-            let (name, prefix) = label.range();
-            let (kind, text) = match *label {
-                LabelMatch::Is { value, .. } => ("is", value),
-                LabelMatch::Starts { prefix, .. } => ("starts", prefix),
-                LabelMatch::Glob { pattern, .. } => ("glob", pattern),
-            };
-            self = self.arg(kind).arg(name).arg(text).arg(prefix);
-        }
-        self
-    }
-}
-
-/// Returns the prefix of the keys of a space. The braces make a cluster keep a space on one node.
-fn prefix(space: &str) -> String {
-    let space = space
-        .replace('%', "%25")
-        .replace('{', "%7B")
-        .replace('}', "%7D");
-    format!("cachalot:{{{space}}}:")
 }
 
 impl RedisStore {
@@ -134,7 +81,6 @@ impl RedisStore {
     /// without waiting for it.
     #[must_use]
     pub fn with_shift(server: Server, shift: Arc<AtomicI64>) -> Self {
-        let server = Arc::new(server);
         let about = StoreInfo {
             name: "redis",
             location: server.location().to_owned(),
@@ -146,17 +92,16 @@ impl RedisStore {
         };
         Self {
             about,
-            connection: Connection::new(Arc::clone(&server)),
-            confirming: Connection::new(server),
+            nodes: Nodes::new(server),
             shift,
             used: Mutex::default(),
         }
     }
 
-    fn note_use(&self, space: &str) {
+    fn note_use(&self, shard: &Shard) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if !used.contains(space) {
-            used.insert(space.to_owned());
+        if !used.contains(&shard.prefix) {
+            used.insert(shard.prefix.clone());
         }
     }
 
@@ -164,23 +109,126 @@ impl RedisStore {
         self.shift.load(Ordering::Relaxed)
     }
 
-    /// Begins an execution of the script in a space.
-    fn call(&self, operation: &str, space: &str) -> Call {
+    fn shard(&self, space: &str, key: &str) -> Shard {
+        shard::shard(space, key, self.nodes.is_cluster())
+    }
+
+    fn shards(&self, space: &str) -> Vec<Shard> {
+        shard::shards(space, self.nodes.is_cluster())
+    }
+
+    /// Begins an execution of the script in a shard.
+    fn call(&self, operation: &str, shard: &Shard) -> Call {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        Call(Vec::new())
-            .flag(used.contains(space))
+        let call = Call {
+            shard: shard.clone(),
+            arguments: Vec::new(),
+        };
+        call.flag(used.contains(&shard.prefix))
             .arg(operation)
             .number(self.shift())
-            .arg(prefix(space))
+            .arg(&shard.prefix)
     }
 
     async fn run(&self, call: Call) -> Result<Value, Error> {
-        self.connection.run(&call.0).await
+        self.nodes.run(&call).await
     }
 
-    /// Executes the script, and waits for replicas: what it has erased or counted must not come back with a failover.
-    async fn run_confirmed(&self, call: Call) -> Result<Value, Error> {
-        self.confirming.run_confirmed(&call.0).await
+    async fn run_all(&self, calls: &[Call]) -> Result<Vec<Value>, Error> {
+        try_join_all(calls.iter().map(|call| self.nodes.run(call))).await
+    }
+
+    /// Returns the first records that match, in order.
+    async fn find_rows(
+        &self,
+        shards: &[Shard],
+        filter: &RecordFilter<'_>,
+        page: &PageRequest<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        // Each shard has about as many of them.
+        let share = match shards.len() {
+            1 => page.limit,
+            shards => page.limit.min(page.limit / shards as u32 * 2 + 8),
+        };
+        let mut found: Vec<Vec<Row>> = shards.iter().map(|_| Vec::new()).collect();
+        let mut asked: Vec<usize> = (0..shards.len()).collect();
+        for limit in [share, page.limit] {
+            let page = PageRequest { limit, ..*page };
+            let call = |number: &usize| self.call("find", &shards[*number]).filter(filter, &page);
+            let replies = self
+                .run_all(&asked.iter().map(call).collect::<Vec<_>>())
+                .await?;
+            for (number, reply) in asked.into_iter().zip(replies) {
+                found[number] = page::rows(reply, number)?;
+            }
+            asked = page::incomplete(&found, share, page.limit, filter.order);
+            if asked.is_empty() || limit == page.limit {
+                break;
+            }
+        }
+        let mut found: Vec<Row> = found.into_iter().flatten().collect();
+        page::sort(&mut found, filter.order);
+        found.truncate(page.limit as usize);
+        Ok(found)
+    }
+
+    /// Erases the first records that match in several shards.
+    async fn erase_in_shards(
+        &self,
+        shards: &[Shard],
+        filter: &RecordFilter<'_>,
+        page: &PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let call = |shard: &Shard, reaches: bool, keys: &[&str]| {
+            let call = self.call("erase", shard).flag(reaches).number(keys.len());
+            let call = keys.iter().fold(call, |call, key| call.arg(*key));
+            call.filter(filter, page)
+        };
+        if reaches_reservations(filter) {
+            // Nothing that is computed now is stored after the erase.
+            let calls: Vec<Call> = shards.iter().map(|shard| call(shard, true, &[])).collect();
+            self.nodes.run_confirmed(&calls).await?;
+        }
+        let keys = PageRequest {
+            values: cachalot_store::ValuePart::None,
+            ..*page
+        };
+        let found = self.find_rows(shards, filter, &keys).await?;
+        let mut by_shard: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        for row in &found {
+            by_shard.entry(row.shard).or_default().push(&row.record.key);
+        }
+        let calls = by_shard
+            .iter()
+            .map(|(number, keys)| call(&shards[*number], false, keys));
+        let replies = self.nodes.run_confirmed(&calls.collect::<Vec<_>>()).await?;
+        let mut erased = Vec::new();
+        for (number, reply) in by_shard.into_keys().zip(replies) {
+            erased.extend(page::rows(reply, number)?);
+        }
+        page::sort(&mut erased, filter.order);
+        Ok(RecordPage {
+            // Another caller may have erased some of them, but not what follows.
+            next: page::page(found, filter, page).next,
+            ..page::page(erased, filter, page)
+        })
+    }
+
+    /// Raises counters in shards. Returns the largest value of each.
+    async fn raise(&self, shards: &[Shard], counters: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
+        let call = |shard| {
+            let call = self.call("raise_to", shard);
+            let counters = counters.iter();
+            counters.fold(call, |call, (name, value)| call.arg(*name).number(value))
+        };
+        let calls: Vec<Call> = shards.iter().map(call).collect();
+        let mut most: Vec<u64> = counters.iter().map(|(_, value)| *value).collect();
+        for counts in self.nodes.run_confirmed(&calls).await? {
+            for (most, count) in most.iter_mut().zip(record::array(counts)?) {
+                *most = record::count(count)?.max(*most);
+            }
+        }
+        Ok(most)
     }
 
     fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
@@ -219,25 +267,6 @@ fn reserve_result(value: Value, space: &str, key: &str) -> Result<Option<Reserve
     }))
 }
 
-fn record_page(
-    value: Value,
-    filter: &RecordFilter<'_>,
-    page: &PageRequest<'_>,
-) -> Result<RecordPage, Error> {
-    let mut found = RecordPage::default();
-    let mut rows = record::array(value)?.into_iter();
-    while let (Some(key), Some(bytes), Some(size)) = (rows.next(), rows.next(), rows.next()) {
-        let mut record = record::decode(&text(key)?, Bytes::from(record::bytes(bytes)?))?.record;
-        if !page.labels {
-            record.labels.clear();
-        }
-        found.records.push(record);
-        found.sizes.push(record::count(size)?);
-    }
-    found.next = next_cursor(&found.records, filter, page);
-    Ok(found)
-}
-
 fn milliseconds(duration: Duration) -> u64 {
     // Numbers of scripts are exact up to 2^53.
     u64::try_from(duration.as_millis())
@@ -258,25 +287,26 @@ impl Store for RedisStore {
     ) -> StoreReply<'a, GetResult> {
         StoreReply::later(async move {
             self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
-            let prefix = prefix(space);
+            let shard = self.shard(space, key);
+            let prefix = &shard.prefix;
             let mut names = vec![format!("{prefix}i"), format!("{prefix}r:{key}")];
             names.extend(counters.iter().map(|name| format!("{prefix}c:{name}")));
             let mut is_met = false;
             loop {
                 let mut command = redis::cmd("MGET");
                 command.arg(&names);
-                let read = self.connection.read(command).await?;
+                let read = self.nodes.read(&shard, &command).await?;
                 let mut found = record::array(read.reply)?.into_iter();
                 let incarnation = record::incarnation(found.next(), &read.identity)?;
                 let Some(incarnation) = incarnation else {
                     if is_met {
                         return Err(damaged("an incarnation"));
                     }
-                    self.run(self.call("meet", space)).await?;
+                    self.run(self.call("meet", &shard)).await?;
                     is_met = true;
                     continue;
                 };
-                self.note_use(space);
+                self.note_use(&shard);
                 let record = record::optional(found.next(), key)?;
                 let count = |value| match value {
                     Value::Nil => Ok(incarnation),
@@ -305,8 +335,9 @@ impl Store for RedisStore {
                 Stale::Revision(revision) => revision.to_string(),
                 Stale::Any => "-1".to_owned(),
             };
+            let shard = self.shard(space, key);
             let mut call = self
-                .call("get_or_reserve", space)
+                .call("get_or_reserve", &shard)
                 .arg(key)
                 .arg(stale)
                 .number(milliseconds(request.hold))
@@ -319,7 +350,7 @@ impl Store for RedisStore {
             let mut next = || result.next().unwrap_or(Value::Nil);
             let now = integer(next())?;
             let incarnation = record::count(next())?;
-            self.note_use(space);
+            self.note_use(&shard);
             let record = record::optional(Some(next()), key)?;
             let reserved = reserve_result(next(), space, key)?;
             let counters = result.map(record::count).collect::<Result<_, _>>()?;
@@ -345,7 +376,7 @@ impl Store for RedisStore {
             record.labels = deduplicate(record.labels);
             check_put(&self.about, space, &record, lease, counters)?;
             let mut call = self
-                .call("put", space)
+                .call("put", &self.shard(space, &record.key))
                 .arg(&record.key)
                 .arg(lease.map_or_else(String::new, |lease| lease.fence.to_string()))
                 .arg(record::properties(&record))
@@ -375,13 +406,23 @@ impl Store for RedisStore {
                 record.labels = deduplicate(std::mem::take(&mut record.labels));
             }
             check_put_all(&self.about, &condition, &records)?;
+            let shard = self.shard(condition.space, condition.key);
+            let slots = records
+                .iter()
+                .map(|(space, record)| self.shard(space, &record.key).slot);
+            if self.nodes.is_cluster() && slots.into_iter().any(|slot| slot != shard.slot) {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "a Redis cluster does not store records of several shards together",
+                ));
+            }
             let mut call = self
-                .call("put_all", condition.space)
+                .call("put_all", &shard)
                 .arg(condition.key)
                 .optional(condition.value.as_deref());
             for (space, record) in &records {
                 call = call
-                    .arg(prefix(space))
+                    .arg(self.shard(space, &record.key).prefix)
                     .arg(&record.key)
                     .arg(record::properties(record))
                     .arg(&record.value[..]);
@@ -406,7 +447,7 @@ impl Store for RedisStore {
         StoreReply::later(async move {
             self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
             let call = self
-                .call("reserve", space)
+                .call("reserve", &self.shard(space, key))
                 .arg(key)
                 .number(milliseconds(hold))
                 .arg(record::labels(labels));
@@ -418,7 +459,7 @@ impl Store for RedisStore {
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
         StoreReply::later(async move {
             let call = self
-                .call("renew", &lease.space)
+                .call("renew", &self.shard(&lease.space, &lease.key))
                 .arg(&lease.key)
                 .number(lease.fence)
                 .number(milliseconds(hold));
@@ -428,7 +469,8 @@ impl Store for RedisStore {
 
     fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
         StoreReply::later(async move {
-            let call = self.call("release", &lease.space).arg(&lease.key);
+            let shard = self.shard(&lease.space, &lease.key);
+            let call = self.call("release", &shard).arg(&lease.key);
             self.run(call.number(lease.fence)).await.map(drop)
         })
     }
@@ -442,8 +484,8 @@ impl Store for RedisStore {
         StoreReply::later(async move {
             check_page(filter, &page)?;
             self.check_names([space])?;
-            let call = self.call("find", space).filter(filter, &page);
-            record_page(self.run(call).await?, filter, &page)
+            let found = self.find_rows(&self.shards(space), filter, &page).await?;
+            Ok(page::page(found, filter, &page))
         })
     }
 
@@ -456,11 +498,19 @@ impl Store for RedisStore {
         StoreReply::later(async move {
             check_page(filter, &page)?;
             self.check_names([space])?;
+            let shards = self.shards(space);
+            let [shard] = &shards[..] else {
+                return self.erase_in_shards(&shards, filter, &page).await;
+            };
             let call = self
-                .call("erase", space)
+                .call("erase", shard)
                 .flag(reaches_reservations(filter))
+                .number(-1)
                 .filter(filter, &page);
-            record_page(self.run_confirmed(call).await?, filter, &page)
+            let erased = self.nodes.run_confirmed(&[call]).await?;
+            let rows = erased.into_iter().map(|rows| page::rows(rows, 0));
+            let rows = rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten();
+            Ok(page::page(rows.collect(), filter, &page))
         })
     }
 
@@ -472,23 +522,48 @@ impl Store for RedisStore {
         StoreReply::later(async move {
             let names = additions.iter().map(|(name, _)| *name);
             self.check_names([space].into_iter().chain(names))?;
-            let mut call = self.call("add", space);
-            for (name, count) in additions {
-                call = call.arg(*name).number((*count).min(MAX_COUNTER));
+            let shards = self.shards(space);
+            let (first, others) = shards.split_at(1);
+            let mut least = vec![0; additions.len()];
+            if !others.is_empty() {
+                // The values change in all shards, also in one that has more than the others since it lost writes.
+                let names: Vec<_> = additions.iter().map(|(name, _)| (*name, 0)).collect();
+                let counts = self.raise(&shards, &names).await?.into_iter();
+                let changed = counts
+                    .zip(additions)
+                    .map(|(count, (_, by))| count + (*by).min(1));
+                least = changed.collect();
             }
-            let counts = record::array(self.run_confirmed(call).await?)?;
-            counts.into_iter().map(record::count).collect()
+            let mut call = self.call("add", &first[0]);
+            for ((name, count), least) in additions.iter().zip(least) {
+                let (count, least) = ((*count).min(MAX_COUNTER), least.min(MAX_COUNTER));
+                call = call.arg(*name).number(count).number(least);
+            }
+            let mut counts = Vec::new();
+            for value in self.nodes.run_confirmed(&[call]).await? {
+                let values = record::array(value)?.into_iter().map(record::count);
+                counts = values.collect::<Result<Vec<_>, _>>()?;
+            }
+            let names = additions.iter().map(|(name, _)| *name);
+            let raised: Vec<_> = names.zip(counts.iter().copied()).collect();
+            self.raise(others, &raised).await?;
+            Ok(counts)
         })
     }
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         StoreReply::later(async move {
             self.check_names([space, counter])?;
-            let call = self.call("raise_to", space).arg(counter);
-            record::count(
-                self.run_confirmed(call.number(value.min(MAX_COUNTER)))
-                    .await?,
-            )
+            let shards = self.shards(space);
+            let (first, others) = shards.split_at(1);
+            let mut value = value.min(MAX_COUNTER);
+            // No other shard has more than the first one, so that what is added to it changes all of them.
+            for shards in [first, others] {
+                for raised in self.raise(shards, &[(counter, value)]).await? {
+                    value = raised;
+                }
+            }
+            Ok(value)
         })
     }
 
@@ -501,26 +576,35 @@ impl Store for RedisStore {
     ) -> StoreReply<'a, Vec<(String, u64)>> {
         StoreReply::later(async move {
             self.check_names([space])?;
-            let call = self.call("counters", space).arg(prefix);
-            let call = call.optional(after.map(str::as_bytes)).number(limit);
-            let found = record::array(self.run(call).await?)?;
-            let mut found = found.into_iter();
-            let mut counters = Vec::new();
-            while let (Some(name), Some(count)) = (found.next(), found.next()) {
-                counters.push((text(name)?, record::count(count)?));
+            let call = |shard| {
+                let call = self.call("counters", shard).arg(prefix);
+                call.optional(after.map(str::as_bytes)).number(limit)
+            };
+            let calls: Vec<Call> = self.shards(space).iter().map(call).collect();
+            let mut counters = BTreeMap::new();
+            for found in self.run_all(&calls).await? {
+                let mut found = record::array(found)?.into_iter();
+                while let (Some(name), Some(count)) = (found.next(), found.next()) {
+                    let most = counters.entry(text(name)?).or_default();
+                    *most = record::count(count)?.max(*most);
+                }
             }
-            Ok(counters)
+            Ok(counters.into_iter().take(limit as usize).collect())
         })
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
         StoreReply::later(async move {
             self.check_names([space])?;
-            let mut call = self.call("touch", space);
+            let mut calls: BTreeMap<String, Call> = BTreeMap::new();
             for (key, at) in used {
-                call = call.arg(*key).number(at);
+                let shard = self.shard(space, key);
+                let call = calls.remove(&shard.prefix);
+                let call = call.unwrap_or_else(|| self.call("touch", &shard));
+                calls.insert(shard.prefix, call.arg(*key).number(at));
             }
-            self.run(call).await.map(drop)
+            let calls: Vec<Call> = calls.into_values().collect();
+            self.run_all(&calls).await.map(drop)
         })
     }
 
@@ -528,7 +612,7 @@ impl Store for RedisStore {
         StoreReply::later(async move {
             check_amend(space, &record, self.about.largest_value)?;
             let call = self
-                .call("amend", space)
+                .call("amend", &self.shard(space, &record.key))
                 .arg(&record.key)
                 .arg(&record.value[..])
                 .number(record.revision)
@@ -542,24 +626,26 @@ impl Store for RedisStore {
 
     fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
         StoreReply::later(async move {
-            let mut read = redis::cmd("HMGET");
-            read.arg(prefix(space) + "z").arg("records").arg("bytes");
-            let mut usage = record::array(self.connection.read(read).await?.reply)?
-                .into_iter()
-                .map(record::count);
-            let mut next = || usage.next().unwrap_or(Ok(0));
-            Ok(SpaceUsage {
-                records: next()?,
-                bytes: next()?,
-            })
+            let shards = self.shards(space);
+            let read = async |shard: &Shard| {
+                let mut command = redis::cmd("HMGET");
+                command.arg(format!("{}z", shard.prefix));
+                command.arg("records").arg("bytes");
+                record::array(self.nodes.read(shard, &command).await?.reply)
+            };
+            let mut usage = SpaceUsage::default();
+            for counts in try_join_all(shards.iter().map(read)).await? {
+                let mut counts = counts.into_iter().map(record::count);
+                let mut next = || counts.next().unwrap_or(Ok(0));
+                usage.records += next()?;
+                usage.bytes += next()?;
+            }
+            Ok(usage)
         })
     }
 
     fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
-        StoreReply::later(async move {
-            let info = self.connection.read(redis::cmd("INFO")).await?.reply;
-            Ok(ServerInfo::read(info)?.findings())
-        })
+        StoreReply::later(self.nodes.inspect())
     }
 
     /// Another machine may change any record: every hit asks the server.

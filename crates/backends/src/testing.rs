@@ -11,6 +11,8 @@ mod object_server;
 mod pgbouncer;
 mod postgres;
 mod redis;
+mod redis_cluster;
+mod redis_sentinels;
 mod server_process;
 
 pub use certificates::Certificates;
@@ -19,6 +21,8 @@ pub use object_server::ObjectServer;
 pub use pgbouncer::PgBouncer;
 pub use postgres::PostgresServer;
 pub use redis::RedisServer;
+pub use redis_cluster::RedisCluster;
+pub use redis_sentinels::RedisSentinels;
 
 /// The password of the servers' users.
 pub const PASSWORD: &str = "pg-secret-5531";

@@ -5,7 +5,7 @@ use std::fmt;
 use url::Url;
 
 /// The schemes of stores, with the names of their backends. Not all of them are built.
-const SCHEMES: [(&str, &str); 15] = [
+const SCHEMES: [(&str, &str); 18] = [
     ("postgres", "postgres"),
     ("postgresql", "postgres"),
     ("redis", "redis"),
@@ -13,7 +13,10 @@ const SCHEMES: [(&str, &str); 15] = [
     ("valkey", "redis"),
     ("valkeys", "redis"),
     ("unix", "redis"),
-    ("redis-cluster", "redis-cluster"),
+    ("redis-cluster", "redis"),
+    ("rediss-cluster", "redis"),
+    ("redis-sentinel", "redis"),
+    ("rediss-sentinel", "redis"),
     ("libsql", "turso"),
     ("https", "turso"),
     ("duckdb", "duckdb"),
@@ -89,7 +92,25 @@ impl StoreUrl {
                  %23, %40, %5C and %20",
             );
         }
-        let Ok(mut url) = Url::parse(&text) else {
+        // The hosts after the first one, of a cluster or of a group of sentinels.
+        let hosts = authority.split(['/', '?', '#']).next().unwrap_or_default();
+        let first = match scheme.contains('-') {
+            true => {
+                user.len()
+                    + hosts[user.len()..]
+                        .find(',')
+                        .unwrap_or(hosts.len() - user.len())
+            }
+            false => hosts.len(),
+        };
+        let further = &hosts[first..];
+        let start = text.len() - authority.len() + first;
+        let parsed = Url::parse(&format!(
+            "{}{}",
+            &text[..start],
+            &text[start + further.len()..]
+        ));
+        let Ok(mut url) = parsed else {
             return Self::without_location(scheme, &text, "the host or the port is not valid");
         };
         let is_secret = |name: &str| {
@@ -105,10 +126,16 @@ impl StoreUrl {
         }
         url.set_query(None);
         url.set_fragment(None);
+        let mut location = String::from(url);
+        if !further.is_empty() {
+            let start = scheme.len() + "://".len();
+            let path = location[start..].find('/');
+            location.insert_str(path.map_or(location.len(), |at| start + at), further);
+        }
         Self {
             text,
             scheme: scheme.to_owned(),
-            location: url.into(),
+            location,
             has_password,
             fault: None,
         }

@@ -2,100 +2,34 @@
 //! future of a call can be dropped at any time.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cachalot_store::{Error, ErrorKind};
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind as RedisErrorKind, RedisError, Script, Value,
+    Cmd, ConnectionAddr, ErrorKind as RedisErrorKind, RedisError, Script, ServerErrorKind, Value,
 };
-use redis::{ConnectionInfo, IntoConnectionInfo as _, ServerErrorKind};
 use tokio::sync::Mutex;
 
+use super::call::Call;
 use super::record;
+use super::sentinel;
+use super::server::{Server, Topology, connect};
 use super::server_info::ServerInfo;
 use crate::liveness::Liveness;
-use crate::url::StoreUrl;
 
 /// Maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum time of a call. Callers have limits of their own, which are shorter.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The time without data after which the server is asked if it is there.
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
-
-/// Maximum time for the server's machine to acknowledge data.
-#[cfg(any(target_os = "android", target_os = "linux"))]
-const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Maximum time for replicas to acknowledge a write, in milliseconds.
 const REPLICATION_TIMEOUT: u32 = 2000;
 
+/// The time after which the sentinels are asked again which server is the primary. One that is cut off from them serves
+/// what it has until then.
+const PRIMARY_VALIDITY: Duration = Duration::from_secs(1);
+
 /// The operations that write, as a script.
 static SCRIPT: &str = include_str!("store.lua");
-
-/// Returns the command that executes the script; arguments follow.
-fn script() -> Cmd {
-    static HASH: OnceLock<String> = OnceLock::new();
-    let hash = HASH.get_or_init(|| Script::new(SCRIPT).get_hash().to_owned());
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(hash).arg(0);
-    command
-}
-
-/// A server, and the number of the database on it.
-pub struct Server {
-    /// Without the number of the database: the client hides the cause if the server refuses to select it.
-    info: ConnectionInfo,
-    database: i64,
-    location: String,
-}
-
-impl Server {
-    /// Reads a URL `redis://USER:PASSWORD@HOST:PORT/NUMBER`, `rediss://` for TLS, or `unix:/PATH?db=NUMBER`;
-    /// `password` is used if it has none.
-    ///
-    /// # Errors
-    /// A message without the password.
-    pub fn new(url: &StoreUrl, password: Option<&str>) -> Result<Self, String> {
-        let invalid = |fault| format!("the URL of {} is invalid: {fault}", url.location());
-        if let Some(fault) = url.fault() {
-            return Err(invalid(fault));
-        }
-        // The text of the error may contain parts of the URL.
-        let info = url.text().into_connection_info();
-        let mut info = info.map_err(|_| {
-            invalid("write redis://HOST:6379/0 or unix:/PATH?db=0, with the number of the database")
-        })?;
-        let mut settings = info.redis_settings().clone();
-        let database = settings.db();
-        settings = settings.set_db(0);
-        if let (None, Some(password)) = (settings.password(), password) {
-            settings = settings.set_password(password);
-        }
-        info = info.set_redis_settings(settings);
-        let tcp = TcpSettings::default()
-            .set_nodelay(true)
-            .set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE_AFTER));
-        #[cfg(any(target_os = "android", target_os = "linux"))]
-        let tcp = tcp.set_user_timeout(UNACKNOWLEDGED_TIMEOUT);
-        Ok(Self {
-            info: info.set_tcp_settings(tcp),
-            database,
-            location: url.location().to_owned(),
-        })
-    }
-
-    /// The URL without the password and the parameters.
-    #[must_use]
-    pub fn location(&self) -> &str {
-        &self.location
-    }
-}
 
 /// An open connection, and the identity of the server process that it leads to.
 #[derive(Clone)]
@@ -115,7 +49,30 @@ impl Open {
 /// A connection, opened when it is first needed, and again after a failure.
 pub(super) struct Connection {
     server: Arc<Server>,
-    current: Mutex<Option<Open>>,
+    /// The server, for messages.
+    name: String,
+    /// The address of the server; `None` if the sentinels name it.
+    address: Option<ConnectionAddr>,
+    current: Mutex<Option<Current>>,
+}
+
+struct Current {
+    open: Open,
+    /// The primary that the sentinels have named, and when.
+    named: Option<(ConnectionAddr, Instant)>,
+}
+
+/// The result of an execution of the script.
+pub(super) struct Executed {
+    pub(super) value: Value,
+    open: Open,
+}
+
+impl Executed {
+    /// True if both were executed on the same open connection.
+    pub(super) fn has_connection_of(&self, other: &Executed) -> bool {
+        Arc::ptr_eq(&self.open.identity, &other.open.identity)
+    }
 }
 
 /// The replies of a read.
@@ -129,65 +86,74 @@ pub(super) struct Read {
 }
 
 impl Connection {
-    pub(super) fn new(server: Arc<Server>) -> Self {
+    pub(super) fn new(server: Arc<Server>, address: Option<ConnectionAddr>) -> Self {
+        let name = match &address {
+            Some(node) => format!("the node {node} of {}", server.location),
+            None => server.location.clone(),
+        };
         Self {
             server,
+            name,
+            address,
             current: Mutex::default(),
         }
     }
 
     /// Executes the script with arguments, behind the identity of the server process.
-    pub(super) async fn run(&self, arguments: &[Vec<u8>]) -> Result<Value, Error> {
+    pub(super) async fn run(&self, call: &Call) -> Result<Executed, Error> {
         let mut open = self.get().await?;
-        self.execute(&mut open, arguments).await
-    }
-
-    async fn execute(&self, open: &mut Open, arguments: &[Vec<u8>]) -> Result<Value, Error> {
-        let command = command(open, arguments);
+        let command = self.command(&open, call);
         let mut done = open.send(&command).await;
         if is_without_script(&done) {
-            done = match load(open).await {
+            done = match load(&mut open).await {
                 Ok(_) => open.send(&command).await,
                 failed => failed,
             };
         }
-        self.finish(done).await
+        let value = self.finish(done).await?;
+        Ok(Executed { value, open })
     }
 
-    /// Executes the script like [`Connection::run`], and waits until the replicas that are connected have the result.
-    /// It keeps other calls of this connection waiting.
-    pub(super) async fn run_confirmed(&self, arguments: &[Vec<u8>]) -> Result<Value, Error> {
-        let mut open = self.get().await?;
-        let done = self.execute(&mut open, arguments).await?;
+    /// Waits until the replicas that are connected have the result of an execution, and of those before it. It keeps
+    /// other calls of this connection waiting.
+    pub(super) async fn confirm(&self, executed: &Executed) -> Result<(), Error> {
+        // Redis waits for the writes of one connection.
+        let mut open = executed.open.clone();
         let mut info = redis::cmd("INFO");
         info.arg("replication");
         let info = self.finish(open.send(&info).await).await?;
         let replicas = ServerInfo::read(info)?.replicas();
         if replicas == 0 {
-            return Ok(done);
+            return Ok(());
         }
         let mut wait = redis::cmd("WAIT");
         wait.arg(replicas).arg(REPLICATION_TIMEOUT);
         let confirmed = open.send(&wait).await;
         match self.finish(confirmed).await? {
             Value::Int(count) if u64::try_from(count).is_ok_and(|count| count >= replicas) => {
-                Ok(done)
+                Ok(())
             }
             _ => Err(Error::new(
                 ErrorKind::Unavailable,
                 format!(
                     "not all {replicas} replicas of {} have confirmed a write within {REPLICATION_TIMEOUT} ms",
-                    self.server.location
+                    self.name
                 ),
             )),
         }
     }
 
+    /// Executes a command.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Error> {
+        let mut open = self.get().await?;
+        self.finish(open.send(command).await).await
+    }
+
     /// Executes `TIME` and a command in one round trip.
-    pub(super) async fn read(&self, command: Cmd) -> Result<Read, Error> {
+    pub(super) async fn read(&self, command: &Cmd) -> Result<Read, Error> {
         let mut open = self.get().await?;
         let mut pipeline = redis::pipe();
-        pipeline.cmd("TIME").add_command(command);
+        pipeline.cmd("TIME").add_command(command.clone());
         let sent = open.connection.send_packed_commands(&pipeline, 0, 2);
         let replies = open.liveness.watch(sent).await;
         let mut replies = match replies {
@@ -205,38 +171,70 @@ impl Connection {
 
     async fn get(&self) -> Result<Open, Error> {
         let mut current = self.current.lock().await;
-        if let Some(open) = current.as_ref().filter(|open| !open.liveness.is_silent()) {
-            return Ok(open.clone());
+        if let Some(known) = current
+            .as_mut()
+            .filter(|known| !known.open.liveness.is_silent())
+            && self.is_primary(known).await?
+        {
+            return Ok(known.open.clone());
         }
-        let open = self.connect().await?;
-        *current = Some(open.clone());
-        Ok(open)
+        *current = None;
+        let (address, named) = match (&self.address, &self.server.topology) {
+            (Some(address), _) => (address.clone(), None),
+            (None, Topology::Sentinel { primary }) => {
+                let address = sentinel::primary(&self.server, primary).await?;
+                (address.clone(), Some((address, Instant::now())))
+            }
+            (None, _) => (self.server.addresses[0].clone(), None),
+        };
+        let open = self.connect(address).await?;
+        let new = current.insert(Current { open, named });
+        Ok(new.open.clone())
     }
 
-    async fn connect(&self) -> Result<Open, Error> {
-        let location = &self.server.location;
-        // The provider of cryptography is one for the process.
-        let _ = cachalot_storage::tls_config();
-        let client = Client::open(self.server.info.clone());
-        let client = client.map_err(|error| self.failure(error))?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(RESPONSE_TIMEOUT));
-        let connection = client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connection.await.map_err(|error| self.failure(error))?;
+    /// False if the sentinels name another server now. Fails if most of them do not answer: which server is the
+    /// primary is not known then.
+    async fn is_primary(&self, known: &mut Current) -> Result<bool, Error> {
+        let (Some((address, at)), Topology::Sentinel { primary }) =
+            (&mut known.named, &self.server.topology)
+        else {
+            return Ok(true);
+        };
+        if at.elapsed() < PRIMARY_VALIDITY {
+            return Ok(true);
+        }
+        let asked = Instant::now();
+        let is_primary = sentinel::primary(&self.server, primary).await? == *address;
+        *at = asked;
+        Ok(is_primary)
+    }
+
+    async fn connect(&self, address: ConnectionAddr) -> Result<Open, Error> {
+        let server = &self.server;
+        let location = &self.name;
+        let is_cluster = server.topology == Topology::Cluster;
+        let info = server.connection_info(address);
+        let connection = connect(info, CONNECT_TIMEOUT).await;
+        let mut connection = connection.map_err(|error| self.failure(error))?;
         let mut select = redis::cmd("SELECT");
-        select.arg(self.server.database);
+        select.arg(server.database);
         let mut layout = redis::cmd("GET");
         layout.arg("cachalot:layout");
         let mut replies = Vec::new();
-        for command in [select, layout, redis::cmd("INFO")] {
+        for command in [redis::cmd("INFO"), select, layout] {
             let done = connection.send_packed_command(&command).await;
             let done = done.and_then(Value::extract_error);
             replies.push(done.map_err(|error| self.failure(error))?);
+            if is_cluster {
+                // A cluster has one database, and the layout of each record in the record.
+                break;
+            }
         }
-        let info = ServerInfo::read(replies.pop().unwrap_or(Value::Nil))?;
+        let mut replies = replies.into_iter();
+        let info = ServerInfo::read(replies.next().unwrap_or(Value::Nil))?;
+        info.check_mode(location, is_cluster)?;
         info.check(location)?;
-        if replies.pop().map_or(Ok(0), record::count)? > record::VERSION.into() {
+        if replies.nth(1).map_or(Ok(0), record::count)? > record::VERSION.into() {
             return Err(Error::new(
                 ErrorKind::TooNew,
                 format!("{location} was written by a newer version of Cachalot: update Cachalot"),
@@ -249,6 +247,24 @@ impl Connection {
         })
     }
 
+    /// Returns the command that executes the script.
+    fn command(&self, open: &Open, call: &Call) -> Cmd {
+        static HASH: OnceLock<String> = OnceLock::new();
+        let hash = HASH.get_or_init(|| Script::new(SCRIPT).get_hash().to_owned());
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(hash);
+        // A cluster refuses a script on a node that does not have the slot of its keys.
+        match self.server.topology == Topology::Cluster {
+            true => command.arg(1).arg(&call.shard.prefix),
+            false => command.arg(0),
+        };
+        command.arg(&*open.identity);
+        for argument in &call.arguments {
+            command.arg(argument);
+        }
+        command
+    }
+
     /// Converts the result of a command.
     async fn finish(&self, done: Result<Value, RedisError>) -> Result<Value, Error> {
         match done.and_then(Value::extract_error) {
@@ -257,45 +273,51 @@ impl Connection {
         }
     }
 
-    /// Converts an error of a command. A failed connection, and one to a server that has become a replica, is not used
-    /// again.
+    /// Converts an error of a command. A failed connection, and one to a server that has become a replica or does not have
+    /// a shard any more, is not used again.
     async fn failed(&self, error: RedisError) -> Error {
-        let is_read_only = error.code() == Some("READONLY");
-        if error.is_unrecoverable_error() || error.is_timeout() || is_read_only {
+        let is_demoted = matches!(error.code(), Some("READONLY" | "MOVED"));
+        if error.is_unrecoverable_error() || error.is_timeout() || is_demoted {
             *self.current.lock().await = None;
         }
         self.failure(error)
     }
 
     fn failure(&self, error: RedisError) -> Error {
-        let location = &self.server.location;
-        let kind = match error.code() {
-            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => ErrorKind::Denied,
-            Some("OOM") => ErrorKind::Full,
-            Some("LOADING" | "TRYAGAIN" | "BUSY") => ErrorKind::Busy,
-            Some("READONLY" | "MISCONF" | "MASTERDOWN" | "NOREPLICAS") => ErrorKind::Unavailable,
-            Some(_) => ErrorKind::Unsupported,
-            None if error.kind() == RedisErrorKind::AuthenticationFailed => ErrorKind::Denied,
-            None => ErrorKind::Unavailable,
-        };
-        let message = match kind {
-            ErrorKind::Denied => format!(
-                "{location} refused access ({error}); check the user, the password and the permissions"
-            ),
-            ErrorKind::Full => format!("no memory left on {location} ({error})"),
-            _ => format!("{location} failed: {error}"),
-        };
-        Error::new(kind, message).with_source(error)
+        failure(&self.name, error)
     }
 }
 
-fn command(open: &Open, arguments: &[Vec<u8>]) -> Cmd {
-    let mut command = script();
-    command.arg(&*open.identity);
-    for argument in arguments {
-        command.arg(argument);
-    }
-    command
+/// Converts an error of a server.
+pub(super) fn failure(location: &str, error: RedisError) -> Error {
+    let kind = match error.code() {
+        Some("NOAUTH" | "WRONGPASS" | "NOPERM") => ErrorKind::Denied,
+        Some("OOM") => ErrorKind::Full,
+        Some("LOADING" | "TRYAGAIN" | "BUSY" | "MOVED" | "ASK") => ErrorKind::Busy,
+        Some("READONLY" | "MISCONF" | "MASTERDOWN" | "NOREPLICAS" | "CLUSTERDOWN") => {
+            ErrorKind::Unavailable
+        }
+        Some(_) => ErrorKind::Unsupported,
+        None if error.kind() == RedisErrorKind::AuthenticationFailed => ErrorKind::Denied,
+        None => ErrorKind::Unavailable,
+    };
+    let message = match kind {
+        ErrorKind::Denied => format!(
+            "{location} refused access ({error}); check the user, the password and the permissions"
+        ),
+        ErrorKind::Full => format!("no memory left on {location} ({error})"),
+        _ => format!("{location} failed: {error}"),
+    };
+    Error::new(kind, message).with_source(error)
+}
+/// Returns the host and the port of the node that has the slot of a key if the node that was asked has not, and has done
+/// nothing.
+pub(super) fn redirection(error: &Error) -> Option<(String, u16)> {
+    let cause = error.source.as_deref()?.downcast_ref::<RedisError>()?;
+    let is_moved = cause.code() == Some("MOVED");
+    let (address, _) = cause.redirect_node().filter(|_| is_moved)?;
+    let (host, port) = address.rsplit_once(':')?;
+    Some((host.to_owned(), port.parse().ok()?))
 }
 
 async fn load(open: &mut Open) -> Result<Value, RedisError> {

@@ -96,9 +96,10 @@ pub(super) fn properties(record: &Record) -> Vec<u8> {
     bytes
 }
 
-/// A record, and the incarnation of its space in which it was written.
+/// A record, its number in the sequence of writes, and the incarnation of its space in which it was written.
 pub(super) struct Stored {
     pub(super) record: Record,
+    pub(super) id: i64,
     pub(super) incarnation: u64,
 }
 
@@ -125,8 +126,9 @@ pub(super) fn decode(key: &str, mut bytes: Bytes) -> Result<Stored, Error> {
         true => Ok(bytes.split_to(length)),
         false => Err(cut()),
     };
-    take(1 + 8)?;
+    take(1)?;
     let number = |bytes: Bytes| i64::from_be_bytes(bytes[..].try_into().unwrap_or_default());
+    let id = number(take(8)?);
     let (revision, updated) = (number(take(8)?), number(take(8)?));
     let incarnation = unsigned(number(take(8)?))?;
     let expires_at_all = take(1)?[0] == 1;
@@ -164,6 +166,7 @@ pub(super) fn decode(key: &str, mut bytes: Bytes) -> Result<Stored, Error> {
     };
     Ok(Stored {
         record,
+        id,
         incarnation,
     })
 }

@@ -95,6 +95,23 @@ impl ServerInfo {
     }
 
     /// # Errors
+    /// If the server is part of a cluster and the URL is not one of a cluster, or the reverse.
+    pub(super) fn check_mode(&self, location: &str, is_cluster: bool) -> Result<(), Error> {
+        match (self.field("redis_mode"), is_cluster) {
+            (Some("sentinel"), _) => Err(unsupported(format!(
+                "{location} is a sentinel: write redis-sentinel://HOST:PORT,HOST:PORT/PRIMARY/NUMBER"
+            ))),
+            (Some("cluster"), false) => Err(unsupported(format!(
+                "{location} is a node of a cluster: write redis-cluster://HOST:PORT,HOST:PORT"
+            ))),
+            (Some("standalone"), true) => Err(unsupported(format!(
+                "{location} is not a cluster: write redis://HOST:PORT/NUMBER"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Errors
     /// If the server is a replica, or evicts keys of any kind.
     pub(super) fn check(&self, location: &str) -> Result<(), Error> {
         if self.field("role") == Some("slave") {

@@ -1,6 +1,6 @@
 -- The operations of a store. ARGV: the identity of the server process, `1` if this client has used the space before, the
 -- name of an operation, the milliseconds to add to the server's time (tests shift it), the prefix P of a space, and the
--- operation's arguments. A script is atomic.
+-- operation's arguments. A script is atomic. In a cluster, KEYS has the prefix of the shard of a space, which is P.
 --
 -- A server that starts again, or a replica that takes over, may have lost writes: increments of counters, ends of
 -- leases, erases. So a space has incarnations: a client that finds another identity than the last one, or that finds a
@@ -16,8 +16,8 @@
 --   P..'c:'..name  a counter; P..'cn': the names of counters
 --   P..'l:'..key   a lease: fence, until (milliseconds), current (1 or 0), incarnation, labels
 --   P..'ln'        keys of current leases, by name; P..'lu': the same, by `until`
---   P..'s'         the sequence of writes; P..'z': the number of records, and their bytes
---   cachalot:layout: the version of this layout
+--   P..'s'         the last number of the sequence of writes; P..'z': the number of records, and their bytes
+--   cachalot:layout: the version of this layout, not in a cluster
 --   P..'i'         the incarnation, a space, and the identity of the server process
 
 local HOUR = 3600000
@@ -65,7 +65,9 @@ local function incarnation_of(P)
             end
         end
         redis.call('SET', P .. 'i', digits(incarnation) .. ' ' .. ARGV[1])
-        redis.call('SET', 'cachalot:layout', 1)
+        if #KEYS == 0 then
+            redis.call('SET', 'cachalot:layout', 1)
+        end
     end
     incarnations[P] = incarnation
     return incarnation
@@ -161,7 +163,9 @@ local function replace(P, key, properties, value)
         unlist(P, before)
     end
     local revision = before and before.revision + 1 or 1
-    local id = redis.call('INCR', P .. 's')
+    -- In microseconds, so that the records of several shards have an order.
+    local id = math.max(tonumber(redis.call('GET', P .. 's') or '0') + 1, microseconds)
+    redis.call('SET', P .. 's', digits(id))
     local text = struct.pack('>Bi8i8i8i8', 1, id, revision, now, incarnation_of(P)) .. properties
     redis.call('SET', P .. 'r:' .. key, text .. value)
     local expires_at_all, expires = struct.unpack('>Bi8', properties)
@@ -308,6 +312,12 @@ local function read_filter(at)
     return filter
 end
 
+-- True if a record whose key matches has the labels and the expiry.
+local function matches(filter, record)
+    return meets(filter.criteria, record.labels)
+        and (not filter.expired_before or (record.expires and record.expires < filter.expired_before))
+end
+
 -- Returns the bounds of the names that begin with `prefix` and come after `after`. No text in UTF-8 has the byte 255.
 local function bounds(prefix, after)
     local low = after and after >= prefix and '(' .. after or '[' .. prefix
@@ -400,8 +410,7 @@ local function select(P, filter)
             return false
         end
         local record = read_record(P, key)
-        if record and meets(filter.criteria, record.labels)
-            and (not filter.expired_before or (record.expires and record.expires < filter.expired_before)) then
+        if record and matches(filter, record) then
             records[#records + 1] = record
         end
         return #records >= most
@@ -464,14 +473,16 @@ local function select(P, filter)
     return records
 end
 
--- Returns, for each record, its key, its bytes with the requested part of the value, and the size of the value.
-local function page(P, records, bytes)
+-- Returns, for each record, its key, its bytes with the requested part of the value, the size of the value, and the time
+-- of the last use if that is the order.
+local function page(P, records, filter)
     local result = {}
     for _, record in ipairs(records) do
-        local last = record.start + math.min(bytes, record.size) - 1
+        local last = record.start + math.min(filter.bytes, record.size) - 1
         result[#result + 1] = record.key
         result[#result + 1] = redis.call('GETRANGE', P .. 'r:' .. record.key, 0, last)
         result[#result + 1] = record.size
+        result[#result + 1] = filter.order == 'used' and redis.call('ZSCORE', P .. 'u', order_member(record)) or '0'
     end
     return result
 end
@@ -578,13 +589,14 @@ end
 -- Arguments: prefix, filter.
 function operations.find()
     local filter = read_filter(6)
-    return page(ARGV[5], select(ARGV[5], filter), filter.bytes)
+    return page(ARGV[5], select(ARGV[5], filter), filter)
 end
 
--- Arguments: prefix, `1` if leases match, filter.
+-- Arguments: prefix, `1` if leases match, the number of keys and the keys or -1 for all that match, filter.
 function operations.erase()
     allow_without_memory(ARGV[5])
-    local P, filter = ARGV[5], read_filter(7)
+    local P, count = ARGV[5], tonumber(ARGV[7])
+    local filter = read_filter(8 + math.max(count, 0))
     if ARGV[6] == '1' then
         local erased = counter(P, 'erased')
         local next = digits(math.max(tonumber(erased) + 1, now, 1))
@@ -605,37 +617,53 @@ function operations.erase()
             end
         end
     end
-    local records = select(P, filter)
-    local result = page(P, records, filter.bytes)
+    local records = {}
+    for i = 8, 7 + count do
+        local record = read_record(P, ARGV[i])
+        if record and matches(filter, record) then
+            records[#records + 1] = record
+        end
+    end
+    if count < 0 then
+        records = select(P, filter)
+    end
+    local result = page(P, records, filter)
     for _, record in ipairs(records) do
         delete(P, record)
     end
     return result
 end
 
--- Arguments: prefix, names and additions.
+-- Arguments: prefix, names, additions and the least values afterwards.
 function operations.add()
     allow_without_memory(ARGV[5])
     local P, result = ARGV[5], {}
-    for i = 6, #ARGV, 2 do
-        local name = ARGV[i]
+    for i = 6, #ARGV, 3 do
+        local name, least = ARGV[i], ARGV[i + 2]
         redis.call('ZADD', P .. 'cn', 0, name)
         redis.call('SET', P .. 'c:' .. name, digits(incarnation_of(P)), 'NX')
         if type(redis.pcall('INCRBY', P .. 'c:' .. name, ARGV[i + 1])) == 'table' then
             redis.call('SET', P .. 'c:' .. name, '9223372036854775807')
+        end
+        if is_less(counter(P, name), least) then
+            set_counter(P, name, least)
         end
         result[#result + 1] = counter(P, name)
     end
     return result
 end
 
--- Arguments: prefix, name, value.
+-- Arguments: prefix, names and values.
 function operations.raise_to()
     allow_without_memory(ARGV[5])
-    if is_less(counter(ARGV[5], ARGV[6]), ARGV[7]) then
-        set_counter(ARGV[5], ARGV[6], ARGV[7])
+    local P, result = ARGV[5], {}
+    for i = 6, #ARGV, 2 do
+        if is_less(counter(P, ARGV[i]), ARGV[i + 1]) then
+            set_counter(P, ARGV[i], ARGV[i + 1])
+        end
+        result[#result + 1] = counter(P, ARGV[i])
     end
-    return counter(ARGV[5], ARGV[6])
+    return result
 end
 
 -- Arguments: prefix, prefix of the names, `1` if there is a cursor and the cursor, limit.

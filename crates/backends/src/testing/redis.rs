@@ -13,6 +13,7 @@ use super::server_process::{ServerProcess, free_port};
 #[derive(Debug)]
 pub struct RedisServer {
     process: ServerProcess,
+    pid: String,
 }
 
 impl RedisServer {
@@ -46,7 +47,10 @@ impl RedisServer {
             exec "$program" --port "$port" --bind 127.0.0.1 --unixsocket "$PWD/socket" --requirepass "$password" \
                 --masterauth "$password" --databases 10000 --save "" "$@""#;
         let process = ServerProcess::start(script, &[&[&*program, PASSWORD], arguments].concat());
-        let server = Self { process };
+        let mut server = Self {
+            process,
+            pid: String::new(),
+        };
         server.wait();
         Some(server)
     }
@@ -83,6 +87,22 @@ impl RedisServer {
         self.wait();
     }
 
+    /// Ends the server as a crash does.
+    pub fn stop(&mut self) {
+        self.process.stop("KILL");
+    }
+
+    /// Sends a signal to the process, such as `STOP`, which it does not notice, and `CONT`.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill")
+            .args([&format!("-{name}"), &self.pid])
+            .status();
+        assert!(done.unwrap().success());
+    }
+
     /// Returns the URL, with the password, of an empty database of its own.
     #[must_use]
     pub fn fresh_url(&self) -> String {
@@ -108,16 +128,26 @@ impl RedisServer {
     /// # Panics
     /// If `redis-cli` cannot be run.
     pub fn execute(&self, command: &[&str]) -> String {
+        Self::execute_at(self.port(), command)
+    }
+
+    /// Executes a command on the server at a port.
+    pub(super) fn execute_at(port: u16, command: &[&str]) -> String {
         let done = Command::new("redis-cli")
-            .args(["-p", &self.port().to_string(), "--no-auth-warning"])
+            .args(["-p", &port.to_string(), "--no-auth-warning"])
             .args(command)
             .env("REDISCLI_AUTH", PASSWORD)
             .output();
         String::from_utf8(done.unwrap().stdout).unwrap()
     }
 
-    fn wait(&self) {
+    fn wait(&mut self) {
         self.process
             .wait_until(|_| self.execute(&["PING"]).trim() == "PONG");
+        let info = self.execute(&["INFO", "server"]);
+        let pid = info
+            .lines()
+            .find_map(|line| line.strip_prefix("process_id:"));
+        pid.unwrap().clone_into(&mut self.pid);
     }
 }

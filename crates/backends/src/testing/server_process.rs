@@ -42,11 +42,16 @@ impl ServerProcess {
         &self.directory
     }
 
-    /// Ends the server with a signal, and starts it again in its directory and on its port.
-    pub(super) fn restart(&mut self, signal: &str) {
+    /// Ends the server with a signal.
+    pub(super) fn stop(&mut self, signal: &str) {
         let mut pipe = self.watcher.stdin.take().unwrap();
         writeln!(pipe, "{signal}").unwrap();
         self.watcher.wait().unwrap();
+    }
+
+    /// Ends the server with a signal, and starts it again in its directory and on its port.
+    pub(super) fn restart(&mut self, signal: &str) {
+        self.stop(signal);
         self.watcher = watch(self.script, &self.directory, self.port, &self.arguments);
     }
 
@@ -71,7 +76,7 @@ fn watch(script: &str, directory: &Path, port: u16, arguments: &[String]) -> Chi
     let watch = r#"
         cd "$1" && script=$2 && shift 2
         sh -c "$script" sh "$@" >>log 2>&1 &
-        read -r signal || { kill -INT $!; wait; rm -rf "$PWD"; exit; }
+        read -r signal || { kill -CONT $!; kill -INT $!; wait; rm -rf "$PWD"; exit; }
         kill -"$signal" $!; wait"#;
     Command::new("sh")
         .args(["-c", watch, "sh"])

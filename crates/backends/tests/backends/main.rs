@@ -26,6 +26,8 @@ mod faults;
 mod pooler;
 mod postgres;
 mod redis;
+mod redis_cluster;
+mod redis_sentinel;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -216,24 +216,12 @@ fn erases_and_increments_wait_for_replicas() {
         assert_eq!(error.kind, ErrorKind::Unavailable);
 
         // The replica's process stops; the connection stays.
-        let pid = replica.execute(&["INFO", "server"]);
-        let pid = pid
-            .lines()
-            .find_map(|line| line.strip_prefix("process_id:"))
-            .unwrap()
-            .to_owned();
-        let signal = |name: &str| {
-            let done = std::process::Command::new("kill")
-                .args([name, &pid])
-                .status();
-            assert!(done.unwrap().success());
-        };
-        signal("-STOP");
+        replica.signal("STOP");
         let added = store.add("space", &[("epoch", 1)]).settle().await;
         let all = RecordFilter::default();
         let erased = store.erase("space", &all, PageRequest::keys(1));
         let erased = erased.settle().await;
-        signal("-CONT");
+        replica.signal("CONT");
         for error in [added.unwrap_err(), erased.unwrap_err()] {
             assert_eq!(error.kind, ErrorKind::Unavailable);
             assert!(error.message.contains("confirmed"), "{error}");
