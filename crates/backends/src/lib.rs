@@ -13,6 +13,8 @@ pub mod postgres;
 pub mod redis;
 #[cfg(all(unix, feature = "testing"))]
 pub mod testing;
+#[cfg(feature = "turso")]
+pub mod turso;
 mod url;
 
 pub use open::{OpenOptions, StoreUrlError, open};

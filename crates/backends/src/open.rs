@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use cachalot_core::{Clock, Secret, SystemClock};
+#[cfg(any(feature = "bucket", feature = "turso"))]
+use cachalot_storage::{HttpClient, HttpOptions};
 #[cfg(feature = "bucket")]
-use cachalot_storage::{HttpClient, HttpOptions, Storage, StorageOptions};
+use cachalot_storage::{Storage, StorageOptions};
 use cachalot_store::Store;
 
 use crate::url::StoreUrl;
@@ -86,19 +88,20 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         }
         #[cfg(feature = "bucket")]
         Some("blob-sqlite") => {
-            let invalid =
-                |error: cachalot_storage::Error| StoreUrlError::Invalid(error.to_string());
-            let http = HttpOptions {
-                environment: options.environment.clone(),
-                ..HttpOptions::default()
-            };
+            let http = http_client(options)?;
             let storage = Storage::new(StorageOptions {
                 directory: std::path::PathBuf::new(),
                 environment: options.environment.clone(),
-                http: HttpClient::new(http).map_err(invalid)?,
+                http,
             });
             let store = crate::bucket::BucketStore::new(url, storage, Arc::clone(&options.clock));
             Ok(Arc::new(store.map_err(StoreUrlError::Invalid)?))
+        }
+        #[cfg(feature = "turso")]
+        Some("turso") => {
+            let server = crate::turso::Server::new(url, password, http_client(options)?);
+            let server = server.map_err(StoreUrlError::Invalid)?;
+            Ok(Arc::new(crate::turso::TursoStore::new(server)))
         }
         Some(backend) => {
             let _ = password;
@@ -106,6 +109,15 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         }
         None => Err(StoreUrlError::UnknownScheme(url.scheme().to_owned())),
     }
+}
+
+#[cfg(any(feature = "bucket", feature = "turso"))]
+fn http_client(options: &OpenOptions) -> Result<HttpClient, StoreUrlError> {
+    let client = HttpClient::new(HttpOptions {
+        environment: options.environment.clone(),
+        ..HttpOptions::default()
+    });
+    client.map_err(|error| StoreUrlError::Invalid(error.to_string()))
 }
 
 #[cfg(test)]
@@ -117,8 +129,8 @@ mod tests {
     fn stores_that_are_not_built_are_known_by_name() {
         let error = |url| open(&StoreUrl::recognize(url).unwrap(), &OpenOptions::default()).err();
         assert_eq!(
-            error("libsql://host"),
-            Some(StoreUrlError::NotBuilt("turso"))
+            error("firestore://project/collection"),
+            Some(StoreUrlError::NotBuilt("firestore"))
         );
         assert_eq!(
             error("mysql://host"),

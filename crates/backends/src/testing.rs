@@ -14,6 +14,7 @@ mod redis;
 mod redis_cluster;
 mod redis_sentinels;
 mod server_process;
+mod sqld;
 
 pub use certificates::Certificates;
 pub use fault_proxy::{Fault, FaultProxy};
@@ -23,6 +24,7 @@ pub use postgres::PostgresServer;
 pub use redis::RedisServer;
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinels::RedisSentinels;
+pub use sqld::LibsqlServer;
 
 /// The password of the servers' users.
 pub const PASSWORD: &str = "pg-secret-5531";

@@ -181,6 +181,7 @@ impl StoreUrl {
         match self.backend()? {
             "postgres" => Some("PGPASSWORD"),
             "redis" => Some("REDISCLI_AUTH"),
+            "turso" => Some("TURSO_AUTH_TOKEN"),
             _ => None,
         }
     }

@@ -14,7 +14,14 @@ pub(crate) enum Backend {
 }
 
 /// Names of the backends that can be configured.
-const BUILT: [&str; 5] = ["sqlite", "postgres", "redis", "blob-sqlite", "in-process"];
+const BUILT: [&str; 6] = [
+    "sqlite",
+    "postgres",
+    "redis",
+    "turso",
+    "blob-sqlite",
+    "in-process",
+];
 
 impl Backend {
     /// Returns the backend that the settings name. An unknown or missing backend is an error: a run never
@@ -27,7 +34,7 @@ impl Backend {
             Some("sqlite") if url(settings).is_some() => {
                 return Err(Box::new(at(no_path(), settings)));
             }
-            Some(name @ ("postgres" | "redis" | "blob-sqlite")) => {
+            Some(name @ ("postgres" | "redis" | "turso" | "blob-sqlite")) => {
                 return match url(settings) {
                     Some(url) if url.backend() == Some(name) => Ok(Self::Lasting),
                     _ => Err(Box::new(at(no_url(name), settings))),
@@ -67,6 +74,7 @@ fn no_url(name: &str) -> Problem {
     let message = format!("`backend: {name}` without the URL of such a server");
     let example = match name {
         "redis" => "redis://HOST:6379/0",
+        "turso" => "libsql://NAME.turso.io",
         "blob-sqlite" => "s3://BUCKET/PATH/NAME.db",
         _ => "postgres://USER@HOST/DATABASE",
     };

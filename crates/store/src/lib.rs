@@ -36,7 +36,7 @@ pub use text::glob_matches;
 /// Checks of requests and parts of results that implementations of [`Store`] share.
 pub mod implementation {
     pub use crate::request::*;
-    pub use crate::text::{Word, after_prefix, words};
+    pub use crate::text::{Word, after_prefix, fts5_expression, words};
 }
 
 pub use cachalot_core::Millis;

@@ -498,7 +498,7 @@ impl Recall for SqliteStore {
         labels: &'a [LabelMatch<'a>],
         limit: u32,
     ) -> StoreReply<'a, Vec<RecallHit>> {
-        let Some(query) = recall::expression(query) else {
+        let Some(query) = crate::text::fts5_expression(query) else {
             return StoreReply::Now(Ok(Vec::new()));
         };
         let filter = RecordFilter {

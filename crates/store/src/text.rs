@@ -62,6 +62,24 @@ pub fn words(query: &str) -> impl Iterator<Item = Word<'_>> {
         })
 }
 
+/// Converts the query to FTS5 syntax, with every word quoted so that nothing in it is an operator; `None` if
+/// there is no word.
+pub fn fts5_expression(query: &str) -> Option<String> {
+    let mut expression = String::with_capacity(query.len() + 16);
+    for word in words(query) {
+        if !expression.is_empty() {
+            expression.push_str(" AND ");
+        }
+        expression.push('"');
+        expression.push_str(&word.text.replace('"', "\"\""));
+        expression.push('"');
+        if word.prefix {
+            expression.push('*');
+        }
+    }
+    (!expression.is_empty()).then_some(expression)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

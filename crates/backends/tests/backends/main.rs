@@ -28,6 +28,7 @@ mod postgres;
 mod redis;
 mod redis_cluster;
 mod redis_sentinel;
+mod turso;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -4,7 +4,8 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use cachalot_backends::testing::{
-    Certificates, Fault, FaultProxy, ObjectServer, PASSWORD, PostgresServer, RedisServer,
+    Certificates, Fault, FaultProxy, LibsqlServer, ObjectServer, PASSWORD, PostgresServer,
+    RedisCluster, RedisServer,
 };
 
 use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
@@ -59,8 +60,9 @@ fn url_is_never_a_file_name() {
     home.write("agent.yaml", STRINGIFY);
     let before = home.files().len();
     for (url, code) in [
-        ("redis-cluster://127.0.0.1/", "backend-not-built"),
-        ("libsql://127.0.0.1/", "backend-not-built"),
+        ("duckdb:x.db", "backend-not-built"),
+        ("redis-cluster://127.0.0.1/1", "bad-value"),
+        ("libsql:///", "bad-value"),
         ("firestore://project/collection", "backend-not-built"),
         ("mysql://127.0.0.1/x", "unknown-backend"),
         ("file:///tmp/x.db", "unknown-backend"),
@@ -94,8 +96,8 @@ fn backend_and_place_in_the_agent_file_have_to_agree() {
             "with the URL of a server",
         ),
         (
-            "{path: 'libsql://127.0.0.1/x'}",
-            "`turso` is not part of this build",
+            "{path: 'firestore://project/x'}",
+            "`firestore` is not part of this build",
         ),
         (
             "{backend: redis, url: 'postgres://127.0.0.1/x'}",
@@ -142,6 +144,45 @@ fn machines_share_a_redis_store() {
     if let Some(server) = RedisServer::shared() {
         machines_share_a_store(&server.fresh_url(), "redis", "REDISCLI_AUTH");
     }
+}
+
+#[test]
+fn machines_share_a_libsql_store() {
+    let Some(server) = LibsqlServer::start(&[]) else {
+        return;
+    };
+    let url = server.url();
+    let (here, there) = (Home::new(), Home::new());
+    let missed = run(&here, &url, "x").ok();
+    assert_eq!(missed.json()["answer"]["_cache_stored"], true, "{missed}");
+    let hit = run(&there, &url, "x").ok();
+    assert_eq!(hit.json()["answer"]["_cache_hit"], true, "{hit}");
+    there.write(
+        "agent.yaml",
+        format!("{STRINGIFY}settings: {{ltm: {{backend: turso, ltm_url: '{url}', ltm_auth_token: '${{TOKEN}}'}}}}\n"),
+    );
+    let mut command = there.command(&["run", "agent.yaml", "-i", "text=x"]);
+    let hit: CommandOutput = command.env("TOKEN", "any").output().unwrap().into();
+    assert_eq!(hit.ok().json()["answer"]["_cache_hit"], true);
+    assert!(!here.database().exists() && !there.database().exists());
+    let checked = here.run(&["doctor", "--json", "--db", &url]).ok();
+    assert_eq!(check_of(&checked, "write").0, "ok");
+    here.run(&["cache", "rm", "--all", "--db", &url]).ok();
+    let missed = run(&there, &url, "x").ok();
+    assert_eq!(missed.json()["answer"]["_cache_hit"], false, "{missed}");
+    let refused = here.run(&[
+        "cache",
+        "stats",
+        "--db",
+        &format!("{url}&authToken=hunter2"),
+    ]);
+    let refused = refused.fails(2);
+    assert!(refused.stderr.contains("TURSO_AUTH_TOKEN"), "{refused}");
+    assert!(!refused.to_string().contains("hunter2"), "{refused}");
+    // A server that cannot be reached.
+    let ran = run(&here, "libsql://127.0.0.1:1?tls=0", "x").ok();
+    assert_eq!(ran.json()["answer"]["_cache_stored"], false, "{ran}");
+    assert_eq!(ran.stderr.matches("warning:").count(), 1, "{ran}");
 }
 
 #[test]
@@ -386,6 +427,7 @@ fn fleet_computes_each_key_once() {
     let mut urls = Vec::new();
     urls.extend(PostgresServer::shared().map(PostgresServer::fresh_url));
     urls.extend(RedisServer::shared().map(RedisServer::fresh_url));
+    urls.extend(RedisCluster::shared().map(RedisCluster::url));
     let items: Vec<u64> = (0..ITEMS).collect();
     let input = format!("items:={}", serde_json::to_string(&items).unwrap());
     for url in urls {
@@ -526,6 +568,10 @@ nodes:
     let mut urls = Vec::new();
     urls.extend(PostgresServer::shared().map(PostgresServer::fresh_url));
     urls.extend(RedisServer::shared().map(RedisServer::fresh_url));
+    let cluster = RedisCluster::start(0);
+    urls.extend(cluster.as_ref().map(RedisCluster::url));
+    let libsql = LibsqlServer::start(&[]);
+    urls.extend(libsql.as_ref().map(LibsqlServer::url));
     let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
     home.write("agent.yaml", STRINGIFY);
     home.write("notes.yaml", NOTES);
@@ -570,8 +616,7 @@ nodes:
         assert!(ran.stdout.contains("green"), "{ran}");
     };
     for (number, url) in urls.iter().enumerate() {
-        let (user, rest) = url.split_once(&format!(":{PASSWORD}")).unwrap();
-        let bare = format!("{user}{rest}");
+        let bare = url.replace(&format!(":{PASSWORD}"), "");
         let copy = |from: &str, to: &str| -> CommandOutput {
             let mut command = home.command(&["cache", "copy", from, to, "--json"]);
             let passwords = [("PGPASSWORD", PASSWORD), ("REDISCLI_AUTH", PASSWORD)];

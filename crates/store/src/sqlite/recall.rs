@@ -2,29 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::text::words;
 use crate::{LabelMatch, RecallHit, ValuePart, request};
 
 use super::read::{self};
 use super::select::MatchedRow;
-
-/// Converts the query to FTS5 syntax, with every word quoted so that nothing in it is an operator; `None` if
-/// there is no word.
-pub(super) fn expression(query: &str) -> Option<String> {
-    let mut expression = String::with_capacity(query.len() + 16);
-    for word in words(query) {
-        if !expression.is_empty() {
-            expression.push_str(" AND ");
-        }
-        expression.push('"');
-        expression.push_str(&word.text.replace('"', "\"\""));
-        expression.push('"');
-        if word.prefix {
-            expression.push('*');
-        }
-    }
-    (!expression.is_empty()).then_some(expression)
-}
 
 /// Returns the records that match the expression and the labels, best match first.
 pub(super) fn search(

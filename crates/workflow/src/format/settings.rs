@@ -164,12 +164,13 @@ const LEDGER_KEY: &[Parameter] = &[section("ledger", &LEDGER)];
 
 #[rustfmt::skip]
 const LTM_KEYS: &[Parameter] = &[
-    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, `redis`, `blob-sqlite` (a SQLite database in a bucket), or `in-process`, which is gone at the end of the run."),
+    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, `redis`, `turso`, `blob-sqlite` (a SQLite database in a bucket), or `in-process`, which is gone at the end of the run."),
     key("path", Kind::Text, "The file of the memory, relative to the directory in which `cachalot` runs."),
     key("ltm_path", Kind::Text, "The same as `settings.ltm.path`."),
-    key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE`, `redis://HOST/NUMBER`, or `s3://BUCKET/NAME.db`."),
+    key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE`, `redis://HOST/NUMBER`, `libsql://HOST`, or `s3://BUCKET/NAME.db`."),
     key("ltm_url", Kind::Text, "The same as `settings.ltm.url`."),
     key("ltm_blob_uri", Kind::Text, "The same as `settings.ltm.url`."),
+    key("ltm_auth_token", Kind::Text, "The token for a Turso database; written as `${VARIABLE}`."),
     no_effect("ltm_lock_backend", "writes to a bucket are conditional, and need no lock"),
     no_effect("ltm_lock_ttl", "writes to a bucket are conditional, and need no lock"),
 ];
@@ -408,10 +409,9 @@ fn check_strategy(entry: &MapEntry, problems: &mut Vec<Problem>) {
 }
 
 /// Backends of long-term memory that the reference implementation supports and this runtime does not.
-pub const UNSUPPORTED_BACKENDS: [&str; 8] = [
+pub const UNSUPPORTED_BACKENDS: [&str; 7] = [
     "duckdb",
     "ducklake",
-    "turso",
     "d1",
     "firestore",
     "litestream",
@@ -500,6 +500,11 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
             None => memory.path = Some(path),
         }
         memory.place = memory.place.or(Some(place));
+    }
+    let token = ltm.and_then(|ltm| ltm.string("ltm_auth_token"));
+    if let (Some(url), Some(token)) = (&mut memory.path, token) {
+        let separator = if url.contains('?') { '&' } else { '?' };
+        *url = format!("{url}{separator}authToken={token}");
     }
     memory
 }
