@@ -74,6 +74,12 @@ impl FaultProxy {
         }
     }
 
+    /// The port on the loopback interface.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Returns the URL with the proxy's port in place of the server's.
     #[must_use]
     pub fn url(&self, url: &str, server: u16) -> String {

@@ -23,6 +23,7 @@ macro_rules! checks {
 mod bucket;
 mod encrypted;
 mod faults;
+mod objects;
 mod pooler;
 mod postgres;
 mod redis;
