@@ -6,6 +6,7 @@ https://cloud.google.com/storage/docs/request-preconditions say, as far as the t
 """
 
 import hashlib
+import signal
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -84,4 +85,6 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
 
+# A shell starts background processes with this signal ignored.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
