@@ -4,6 +4,8 @@
 #[cfg(feature = "bucket")]
 pub mod bucket;
 pub mod encrypted;
+#[cfg(feature = "firestore")]
+pub mod firestore;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod liveness;
 mod open;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cachalot_core::{Clock, Secret, SystemClock};
-#[cfg(any(feature = "bucket", feature = "turso"))]
+#[cfg(any(feature = "bucket", feature = "firestore", feature = "turso"))]
 use cachalot_storage::{HttpClient, HttpOptions};
 #[cfg(feature = "bucket")]
 use cachalot_storage::{Storage, StorageOptions};
@@ -103,6 +103,13 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
             let server = server.map_err(StoreUrlError::Invalid)?;
             Ok(Arc::new(crate::turso::TursoStore::new(server)))
         }
+        #[cfg(feature = "firestore")]
+        Some("firestore") => {
+            let http = http_client(options)?;
+            let server = crate::firestore::Server::new(url, &options.environment, http);
+            let server = server.map_err(StoreUrlError::Invalid)?;
+            Ok(Arc::new(crate::firestore::FirestoreStore::new(server)))
+        }
         Some(backend) => {
             let _ = password;
             Err(StoreUrlError::NotBuilt(backend))
@@ -111,7 +118,7 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
     }
 }
 
-#[cfg(any(feature = "bucket", feature = "turso"))]
+#[cfg(any(feature = "bucket", feature = "firestore", feature = "turso"))]
 fn http_client(options: &OpenOptions) -> Result<HttpClient, StoreUrlError> {
     let client = HttpClient::new(HttpOptions {
         environment: options.environment.clone(),
@@ -129,8 +136,8 @@ mod tests {
     fn stores_that_are_not_built_are_known_by_name() {
         let error = |url| open(&StoreUrl::recognize(url).unwrap(), &OpenOptions::default()).err();
         assert_eq!(
-            error("firestore://project/collection"),
-            Some(StoreUrlError::NotBuilt("firestore"))
+            error("duckdb:file.db"),
+            Some(StoreUrlError::NotBuilt("duckdb"))
         );
         assert_eq!(
             error("mysql://host"),

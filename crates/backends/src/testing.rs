@@ -7,6 +7,7 @@
 
 mod certificates;
 mod fault_proxy;
+mod firestore;
 mod object_server;
 mod pgbouncer;
 mod postgres;
@@ -18,6 +19,7 @@ mod sqld;
 
 pub use certificates::Certificates;
 pub use fault_proxy::{Fault, FaultProxy};
+pub use firestore::FirestoreEmulator;
 pub use object_server::ObjectServer;
 pub use pgbouncer::PgBouncer;
 pub use postgres::PostgresServer;

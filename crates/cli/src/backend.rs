@@ -14,12 +14,13 @@ pub(crate) enum Backend {
 }
 
 /// Names of the backends that can be configured.
-const BUILT: [&str; 6] = [
+const BUILT: [&str; 7] = [
     "sqlite",
     "postgres",
     "redis",
     "turso",
     "blob-sqlite",
+    "firestore",
     "in-process",
 ];
 
@@ -34,7 +35,7 @@ impl Backend {
             Some("sqlite") if url(settings).is_some() => {
                 return Err(Box::new(at(no_path(), settings)));
             }
-            Some(name @ ("postgres" | "redis" | "turso" | "blob-sqlite")) => {
+            Some(name @ ("postgres" | "redis" | "turso" | "blob-sqlite" | "firestore")) => {
                 return match url(settings) {
                     Some(url) if url.backend() == Some(name) => Ok(Self::Lasting),
                     _ => Err(Box::new(at(no_url(name), settings))),
@@ -76,6 +77,7 @@ fn no_url(name: &str) -> Problem {
         "redis" => "redis://HOST:6379/0",
         "turso" => "libsql://NAME.turso.io",
         "blob-sqlite" => "s3://BUCKET/PATH/NAME.db",
+        "firestore" => "firestore://PROJECT/COLLECTION",
         _ => "postgres://USER@HOST/DATABASE",
     };
     Problem::new("bad-value", message).help(format!(

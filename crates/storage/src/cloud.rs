@@ -1,6 +1,7 @@
 //! Objects in cloud stores, with credentials from the given environment.
 
 mod azure;
+mod google_credentials;
 mod settings;
 
 use std::collections::{BTreeMap, HashMap};
@@ -30,6 +31,8 @@ use crate::mask::{masked, masked_text};
 use crate::stat::Stat;
 use crate::transfer::{read_limited, truncated};
 use crate::version::{ObjectVersion, VersionRead};
+
+pub use google_credentials::GoogleCredentials;
 
 /// The cloud stores: one client per bucket, created when the bucket is first used.
 pub(crate) struct Clouds {
@@ -180,11 +183,7 @@ impl Clouds {
         if let Some(store) = stores.get(bucket) {
             return Ok(Arc::clone(store));
         }
-        let retry = RetryConfig {
-            max_retries: 3,
-            retry_timeout: Duration::from_secs(30),
-            ..RetryConfig::default()
-        };
+        let retry = retries();
         let (connector, environment) = (self.connector.clone(), &self.environment);
         let store: Arc<dyn ObjectStore> = match bucket.cloud {
             Cloud::S3 => Arc::new(
@@ -210,6 +209,15 @@ impl Clouds {
         };
         stores.insert(bucket.clone(), Arc::clone(&store));
         Ok(store)
+    }
+}
+
+/// How often, and for how long, a request is repeated that failed.
+fn retries() -> RetryConfig {
+    RetryConfig {
+        max_retries: 3,
+        retry_timeout: Duration::from_secs(30),
+        ..RetryConfig::default()
     }
 }
 

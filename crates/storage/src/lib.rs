@@ -24,6 +24,7 @@ mod transfer;
 mod tunnel;
 mod version;
 
+pub use cloud::GoogleCredentials;
 pub use error::{Error, ErrorKind};
 pub use guard::AllowedHosts;
 pub use hash::{Algorithm, HashOutput, Hasher};

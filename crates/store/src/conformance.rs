@@ -278,6 +278,11 @@ fn expiring(key: &str, expires: Millis) -> Record {
     }
 }
 
+/// The size of a large value, in bytes, which the store accepts under a short key.
+fn large_value(store: &dyn Store) -> usize {
+    store.about().largest_value.min(3_000_100) as usize - 100
+}
+
 /// Stores a record, which must succeed; returns the revision.
 async fn put(store: &dyn Store, space: &str, record: Record) -> u64 {
     match store.put(space, record, None, &[]).settle().await.unwrap() {

@@ -23,6 +23,7 @@ macro_rules! checks {
 mod bucket;
 mod encrypted;
 mod faults;
+mod firestore;
 mod objects;
 mod pooler;
 mod postgres;

@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use cachalot_backends::testing::{
-    Certificates, Fault, FaultProxy, LibsqlServer, ObjectServer, PASSWORD, PostgresServer,
-    RedisCluster, RedisServer,
+    Certificates, Fault, FaultProxy, FirestoreEmulator, LibsqlServer, ObjectServer, PASSWORD,
+    PostgresServer, RedisCluster, RedisServer,
 };
 
 use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
@@ -63,7 +63,7 @@ fn url_is_never_a_file_name() {
         ("duckdb:x.db", "backend-not-built"),
         ("redis-cluster://127.0.0.1/1", "bad-value"),
         ("libsql:///", "bad-value"),
-        ("firestore://project/collection", "backend-not-built"),
+        ("firestore://project", "bad-value"),
         ("mysql://127.0.0.1/x", "unknown-backend"),
         ("file:///tmp/x.db", "unknown-backend"),
         ("postgres://host:port/x", "bad-value"),
@@ -96,8 +96,8 @@ fn backend_and_place_in_the_agent_file_have_to_agree() {
             "with the URL of a server",
         ),
         (
-            "{path: 'firestore://project/x'}",
-            "`firestore` is not part of this build",
+            "{path: 'duckdb:x.db'}",
+            "`duckdb` is not part of this build",
         ),
         (
             "{backend: redis, url: 'postgres://127.0.0.1/x'}",
@@ -225,6 +225,46 @@ fn machines_share_a_store_in_a_bucket() {
     let checked = checked.ok();
     assert_eq!(check_of(&checked, "write").0, "ok");
     assert_eq!(check_of(&checked, "single-flight").0, "degraded");
+}
+
+#[test]
+fn machines_share_a_store_in_firestore() {
+    let Some(emulator) = FirestoreEmulator::shared() else {
+        return;
+    };
+    let url = emulator.fresh_url();
+    let run = |home: &Home, arguments: &[&str]| -> CommandOutput {
+        let mut command = home.command(arguments);
+        command.envs(emulator.environment());
+        command.env("CACHALOT_DB", &url).output().unwrap().into()
+    };
+    let (here, there) = (Home::new(), Home::new());
+    for (home, hit) in [(&here, false), (&there, true)] {
+        home.write("agent.yaml", STRINGIFY);
+        let ran = run(home, &["run", "agent.yaml", "-i", "text=x"]).ok();
+        assert_eq!(ran.json()["answer"]["_cache_hit"], hit, "{ran}");
+        assert!(!home.database().exists());
+    }
+    let settings =
+        "settings: {ltm: {backend: firestore, ltm_url: '${CACHALOT_DB}', ltm_collection: x}}";
+    there.write("agent.yaml", format!("{STRINGIFY}{settings}\n"));
+    let hit = run(&there, &["run", "agent.yaml", "-i", "text=x"]).ok();
+    assert_eq!(hit.json()["answer"]["_cache_hit"], true, "{hit}");
+    let checked = run(&here, &["doctor", "--json"]).ok();
+    assert_eq!(check_of(&checked, "write").0, "ok");
+    run(&here, &["cache", "rm", "--all"]).ok();
+    // The server does not answer: the work runs.
+    let mut command = here.command(&["run", "agent.yaml", "-i", "text=x"]);
+    command.env("FIRESTORE_EMULATOR_HOST", "127.0.0.1:1");
+    let ran: CommandOutput = command.env("CACHALOT_DB", &url).output().unwrap().into();
+    let ran = ran.ok();
+    assert_eq!(ran.json()["answer"]["_cache_stored"], false, "{ran}");
+    assert_eq!(ran.stderr.matches("warning:").count(), 1, "{ran}");
+    // It has no search by text.
+    let search = "nodes: [{name: answer, uses: ltm.search, with: {query: x}}]\n";
+    there.write("agent.yaml", format!("name: search\n{search}"));
+    let refused = run(&there, &["run", "agent.yaml"]).fails(2);
+    assert!(refused.stderr.contains("no-text-search"), "{refused}");
 }
 
 fn machines_share_a_store(url: &str, backend: &str, variable: &str) {
@@ -423,14 +463,19 @@ fn check_of(output: &CommandOutput, topic: &str) -> (String, String) {
 /// Four processes with the same thousand keys at the same time.
 #[test]
 fn fleet_computes_each_key_once() {
-    const ITEMS: u64 = 1_000;
     let mut urls = Vec::new();
-    urls.extend(PostgresServer::shared().map(PostgresServer::fresh_url));
-    urls.extend(RedisServer::shared().map(RedisServer::fresh_url));
-    urls.extend(RedisCluster::shared().map(RedisCluster::url));
-    let items: Vec<u64> = (0..ITEMS).collect();
-    let input = format!("items:={}", serde_json::to_string(&items).unwrap());
-    for url in urls {
+    urls.extend(PostgresServer::shared().map(|server| (server.fresh_url(), 1_000)));
+    urls.extend(RedisServer::shared().map(|server| (server.fresh_url(), 1_000)));
+    urls.extend(RedisCluster::shared().map(|cluster| (cluster.url(), 1_000)));
+    // Stores that are not made for many writers.
+    urls.extend(LibsqlServer::shared().map(|server| (server.url(), 50)));
+    let emulator = FirestoreEmulator::shared();
+    urls.extend(emulator.map(|emulator| (emulator.fresh_url(), 50)));
+    let environment = emulator.map(FirestoreEmulator::environment);
+    let environment = environment.unwrap_or_default();
+    for (url, calls) in urls {
+        let items: Vec<u64> = (0..calls).collect();
+        let input = format!("items:={}", serde_json::to_string(&items).unwrap());
         let homes: Vec<Home> = (0..4).map(|_| Home::new()).collect();
         let started: Vec<_> = homes
             .iter()
@@ -441,6 +486,7 @@ fn fleet_computes_each_key_once() {
                 );
                 let mut command = home.command(&["run", "many.yaml", "-q", "--json", "-i", &input]);
                 command
+                    .envs(&environment)
                     .env("CACHALOT_DB", &url)
                     .stdout(Stdio::piped())
                     .stderr(Stdio::piped())
@@ -455,7 +501,7 @@ fn fleet_computes_each_key_once() {
                 .as_u64()
                 .unwrap();
         }
-        assert_eq!(paid, ITEMS, "{url:.8}");
+        assert_eq!(paid, calls, "{url:.8}");
     }
 }
 

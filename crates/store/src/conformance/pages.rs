@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{SPACE, Subject, expiring, get, is, keys, labelled, prefix, put, record, starts};
+use super::{
+    SPACE, Subject, expiring, get, is, keys, labelled, large_value, prefix, put, record, starts,
+};
 use crate::{ErrorKind, Label, Order, PageRequest, RecordFilter, RecordPage, Store, ValuePart};
 
 /// Collects all keys, page by page.
@@ -254,7 +256,7 @@ pub async fn labels_without_values(subject: Subject) {
 /// At least the requested number of bytes is returned, of values of all sizes.
 pub async fn beginnings_of_values(subject: Subject) {
     let store = &*subject.store;
-    for size in [0usize, 1, 100, 101, 3_000_000] {
+    for size in [0usize, 1, 100, 101, large_value(store)] {
         let value: bytes::Bytes = (0..size).map(|at| (at % 251) as u8).collect();
         let stored = crate::Record {
             value: value.clone(),

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{SPACE, Subject, erase, expiring, get, labelled, prefix, put, raise, record, sorted};
+use super::{
+    SPACE, Subject, erase, expiring, get, labelled, large_value, prefix, put, raise, record, sorted,
+};
 use crate::{ErrorKind, GetResult, Label, PageRequest, Record, RecordFilter, SpaceUsage};
 
 /// Names with a special meaning in some language.
@@ -161,7 +163,8 @@ pub async fn any_bytes_are_a_value(subject: Subject) {
 
 /// A value of three megabytes is returned.
 pub async fn a_large_value_comes_back(subject: Subject) {
-    let value: Bytes = (0..3_000_000u32)
+    let size = u32::try_from(large_value(&*subject.store)).unwrap();
+    let value: Bytes = (0..size)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
     put(

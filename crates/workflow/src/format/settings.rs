@@ -164,13 +164,14 @@ const LEDGER_KEY: &[Parameter] = &[section("ledger", &LEDGER)];
 
 #[rustfmt::skip]
 const LTM_KEYS: &[Parameter] = &[
-    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, `redis`, `turso`, `blob-sqlite` (a SQLite database in a bucket), or `in-process`, which is gone at the end of the run."),
+    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, `redis`, `turso`, `blob-sqlite` (a SQLite database in a bucket), `firestore`, or `in-process`, which is gone at the end of the run."),
     key("path", Kind::Text, "The file of the memory, relative to the directory in which `cachalot` runs."),
     key("ltm_path", Kind::Text, "The same as `settings.ltm.path`."),
-    key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE`, `redis://HOST/NUMBER`, `libsql://HOST`, or `s3://BUCKET/NAME.db`."),
+    key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE`, `redis://HOST/NUMBER`, `libsql://HOST`, `s3://BUCKET/NAME.db`, or `firestore://PROJECT/COLLECTION`."),
     key("ltm_url", Kind::Text, "The same as `settings.ltm.url`."),
     key("ltm_blob_uri", Kind::Text, "The same as `settings.ltm.url`."),
     key("ltm_auth_token", Kind::Text, "The token for a Turso database; written as `${VARIABLE}`."),
+    no_effect("ltm_collection", "write the collection in `url: firestore://PROJECT/COLLECTION`"),
     no_effect("ltm_lock_backend", "writes to a bucket are conditional, and need no lock"),
     no_effect("ltm_lock_ttl", "writes to a bucket are conditional, and need no lock"),
 ];
@@ -409,11 +410,10 @@ fn check_strategy(entry: &MapEntry, problems: &mut Vec<Problem>) {
 }
 
 /// Backends of long-term memory that the reference implementation supports and this runtime does not.
-pub const UNSUPPORTED_BACKENDS: [&str; 7] = [
+pub const UNSUPPORTED_BACKENDS: [&str; 6] = [
     "duckdb",
     "ducklake",
     "d1",
-    "firestore",
     "litestream",
     "sqlalchemy",
     "hierarchical",

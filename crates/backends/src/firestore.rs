@@ -1,0 +1,908 @@
+//! A store in Firestore, shared by any number of machines.
+//!
+//! The documents of a space are in collections below one document: `records`, `labels` (one document for each label of
+//! a record), `counters`, and `leases`. A lookup is one request. A call that writes under conditions reads in a
+//! transaction, or makes its writes depend on the documents that it has read, and is repeated if these were changed.
+//! The times are those of the server.
+
+mod client;
+mod document;
+mod find;
+mod name;
+mod reader;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use cachalot_store::implementation::{
+    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, check_amend, check_names, check_page, check_put,
+    check_put_all, deduplicate, label_texts, lease_end, matches_all, next_erasure,
+    reaches_reservations, time_left, weight,
+};
+use cachalot_store::{
+    Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
+    PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
+    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply, counter,
+};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use document::{
+    Document, Fields, damaged, delete, expiry_order, integer, labels_text, unless_changed,
+    use_order,
+};
+use find::{Selection, WITHOUT_VALUE};
+use name::IdRange;
+use reader::{Documents, Query, Reader};
+
+pub use client::Server;
+
+/// Maximum length of a name, in bytes. An identifier of a document has at most 1,500.
+const LONGEST_NAME: u64 = 480;
+
+/// The part of a document that is not a record's key, value and labels, in bytes at most.
+const OVERHEAD: u64 = 16 << 10;
+
+/// Maximum size of a record, in bytes. A document has at most 1 MiB.
+const LARGEST_VALUE: u64 = (1 << 20) - OVERHEAD;
+
+/// Maximum size of what JSON adds to labels, in bytes.
+const LARGEST_LABELS_OVERHEAD: usize = 12 << 10;
+
+/// The version of the layout.
+const LAYOUT: i64 = 1;
+
+/// Attempts of a call, if others change the same documents.
+const MAX_ATTEMPTS: u32 = 40;
+
+/// Maximum pause before the second attempt, and before the last one, in milliseconds.
+const PAUSES: [u64; 2] = [20, 300];
+
+/// A store in a collection of Firestore. See the [module](self).
+pub struct FirestoreStore {
+    about: StoreInfo,
+    server: Arc<Server>,
+    /// Added to the server's time, in milliseconds. Zero but in tests.
+    shift: Arc<AtomicI64>,
+    /// Set once the version of the layout was compared.
+    layout: OnceCell<()>,
+}
+
+impl std::fmt::Debug for FirestoreStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let about = &self.about;
+        f.debug_struct("FirestoreStore")
+            .field("about", about)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The paths of a space.
+struct Space(String);
+
+impl Space {
+    fn record(&self, key: &str) -> String {
+        self.at("records", &name::id(key))
+    }
+
+    fn label(&self, label: &Label, key: &str) -> String {
+        self.at("labels", &name::label(&label.name, &label.value, key))
+    }
+
+    fn counter(&self, counter: &str) -> String {
+        self.at("counters", &name::id(counter))
+    }
+
+    fn lease(&self, key: &str) -> String {
+        self.at("leases", &name::id(key))
+    }
+
+    fn at(&self, collection: &str, id: &str) -> String {
+        format!("{}/{collection}/{id}", self.0)
+    }
+}
+
+/// A lease that was read.
+struct LeaseRead {
+    fence: u64,
+    until: Millis,
+    /// False if it was ended or revoked.
+    is_current: bool,
+}
+
+impl LeaseRead {
+    fn of(document: Option<&Document>) -> Result<Option<Self>, Error> {
+        let read = |document: &Document| {
+            Ok(Self {
+                fence: document.count("fence")?,
+                until: document.number("until")?,
+                is_current: document.is_true("current"),
+            })
+        };
+        document.map(read).transpose()
+    }
+}
+
+impl FirestoreStore {
+    /// Creates a store on a server. Connects with the first call.
+    #[must_use]
+    pub fn new(server: Server) -> Self {
+        Self::with_shift(server, Arc::default())
+    }
+
+    /// Creates a store whose time is that of the server plus `shift` milliseconds, for tests: time passes
+    /// without waiting for it.
+    #[must_use]
+    pub fn with_shift(server: Server, shift: Arc<AtomicI64>) -> Self {
+        let about = StoreInfo {
+            name: "firestore",
+            location: server.location().to_owned(),
+            shared: true,
+            reservations: true,
+            largest_value: LARGEST_VALUE,
+            longest_name: LONGEST_NAME,
+            // The server does not promise one moment for all documents of a request.
+            snapshot: false,
+        };
+        Self {
+            about,
+            server: Arc::new(server),
+            shift,
+            layout: OnceCell::new(),
+        }
+    }
+
+    fn space(&self, space: &str) -> Space {
+        Space(self.server.path(&name::id(space)))
+    }
+
+    /// Returns the store's time of a read.
+    fn time(&self, documents: &Documents) -> Millis {
+        documents.micros / 1000 + self.shift.load(Ordering::Relaxed)
+    }
+
+    /// Returns a reader outside of transactions, once the layout is known.
+    async fn reader(&self) -> Result<Reader, Error> {
+        self.layout.get_or_try_init(|| self.check_layout()).await?;
+        Ok(Reader::new(Arc::clone(&self.server)))
+    }
+
+    async fn check_layout(&self) -> Result<(), Error> {
+        let path = self.server.path("layout");
+        let reader = Reader::new(Arc::clone(&self.server));
+        let read = reader.get(std::slice::from_ref(&path), None).await?;
+        let Some(layout) = read.get(&path) else {
+            let write = Fields::default().number("version", LAYOUT).replace(&path);
+            return match reader.commit(&[unless_changed(write, None)]).await {
+                // Another process has written it.
+                Err(error) if error.kind == ErrorKind::Busy => Ok(()),
+                written => written.map(drop),
+            };
+        };
+        if layout.number("version")? > LAYOUT {
+            return Err(Error::new(
+                ErrorKind::TooNew,
+                format!(
+                    "{} was written by a newer version of Cachalot: update Cachalot",
+                    self.about.location
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
+        check_names(&self.about, names)
+    }
+
+    /// Makes a change in a transaction: `change` reads, and returns the writes and the result. It is repeated if others
+    /// have changed what it has read.
+    async fn transaction<T, F>(&self, change: impl Fn(Reader) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<(Vec<Value>, T), Error>>,
+    {
+        self.repeat(|| async {
+            self.reader().await?;
+            let reader = Reader::begin(Arc::clone(&self.server)).await?;
+            let (writes, result) = change(reader.clone()).await?;
+            reader.commit(&writes).await?;
+            Ok(result)
+        })
+        .await
+    }
+
+    /// Makes a change whose writes depend on the documents that it has read; see [`Self::transaction`].
+    async fn conditional<T, F>(&self, change: impl Fn(Reader) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<(Vec<Value>, T), Error>>,
+    {
+        self.repeat(|| async {
+            let reader = self.reader().await?;
+            let (writes, result) = change(reader.clone()).await?;
+            if !writes.is_empty() {
+                reader.commit(&writes).await?;
+            }
+            Ok(result)
+        })
+        .await
+    }
+
+    async fn repeat<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        for number in 1..MAX_ATTEMPTS {
+            match attempt().await {
+                Err(error) if error.kind == ErrorKind::Busy => {
+                    tokio::time::sleep(pause(number)).await;
+                }
+                done => return done,
+            }
+        }
+        attempt().await
+    }
+
+    /// Returns the paths that [`Self::get_result`] needs.
+    fn get_paths(space: &Space, key: &str, counters: &[&str]) -> Vec<String> {
+        let counters = counters.iter().map(|name| space.counter(name));
+        std::iter::once(space.record(key)).chain(counters).collect()
+    }
+
+    fn get_result(
+        &self,
+        read: &Documents,
+        space: &Space,
+        key: &str,
+        counters: &[&str],
+    ) -> Result<GetResult, Error> {
+        let record = read.get(&space.record(key)).map(Document::record);
+        let counters = counters.iter().map(|name| counter_value(read, space, name));
+        Ok(GetResult {
+            record: record.transpose()?,
+            counters: counters.collect::<Result<_, _>>()?,
+            now: self.time(read),
+        })
+    }
+
+    /// Returns the state of a reservation that was read, or the write that reserves the key and the new lease.
+    fn reservation(
+        &self,
+        read: &Documents,
+        space: (&Space, &str),
+        key: &str,
+        labels: &[Label],
+        hold: Duration,
+    ) -> Result<(Option<Value>, ReserveResult), Error> {
+        let now = self.time(read);
+        let path = space.0.lease(key);
+        let document = read.get(&path);
+        let before = LeaseRead::of(document)?;
+        if let Some(lease) = &before
+            && lease.is_current
+            && lease.until > now
+        {
+            let busy = ReserveResult::Busy {
+                fence: lease.fence,
+                left: time_left(lease.until, now),
+            };
+            return Ok((None, busy));
+        }
+        let last = before.map_or(0, |lease| lease.fence);
+        let fence = last.saturating_add(1).max(read.micros.unsigned_abs());
+        let write = Fields::default()
+            .text("key", key)
+            .text("labels", &labels_text(labels))
+            .number("fence", signed(fence))
+            .number("until", lease_end(now, hold))
+            .flag("current", true)
+            .replace(&path);
+        let held = ReserveResult::Held(Lease {
+            space: space.1.to_owned(),
+            key: key.to_owned(),
+            fence,
+        });
+        Ok((Some(unless_changed(write, document)), held))
+    }
+
+    /// Returns the writes that store a record, and its revision. `number` is that of the record among those of the call.
+    fn put_writes(
+        &self,
+        read: &Documents,
+        space: &Space,
+        record: &Record,
+        number: usize,
+    ) -> Result<(Vec<Value>, u64), Error> {
+        let key = &record.key;
+        let path = space.record(key);
+        let before = read.get(&path);
+        let revision = before.map_or(Ok(0), |before| before.count("revision"))? + 1;
+        let now = self.time(read);
+        // Writes of one transaction are ordered by their number, others by the time of their reads.
+        let order = read.micros * 1000 + number as i64;
+        let size = weight(key, record.value.len(), &record.labels);
+        let write = Fields::default()
+            .text("key", key)
+            .bytes("value", &record.value)
+            .text("labels", &labels_text(&record.labels))
+            .number("revision", signed(revision))
+            .number("updated", now)
+            .optional_number("expires", record.expires)
+            .text("use", &use_order(now, order))
+            .text("expiry", &expiry_order(record.expires, order))
+            .number("order", order)
+            .number("size", signed(record.value.len() as u64))
+            .number("weight", signed(size));
+        let old = before.map_or(Ok(Vec::new()), Document::labels)?;
+        let mut writes = vec![write.replace(&path)];
+        for label in record.labels.iter().filter(|label| !old.contains(label)) {
+            let write = Fields::default().text("key", key);
+            writes.push(write.replace(&space.label(label, key)));
+        }
+        for label in old.iter().filter(|label| !record.labels.contains(label)) {
+            writes.push(delete(&space.label(label, key)));
+        }
+        Ok((writes, revision))
+    }
+
+    /// Returns the writes that end leases of a space that match a filter after its key.
+    async fn revocations(
+        reader: &Reader,
+        space: &Space,
+        filter: &RecordFilter<'_>,
+        after: Option<&str>,
+    ) -> Result<Vec<Value>, Error> {
+        let all = Query {
+            parent: &space.0,
+            collection: "leases",
+            field: None,
+            descending: false,
+            conditions: Vec::new(),
+            select: &["key", "labels", "current"],
+            limit: 300,
+        };
+        let range = IdRange::of(name::id(filter.prefix));
+        let all = all.within(&range, after.map(name::id).as_deref());
+        let mut writes = Vec::new();
+        for lease in reader.query_all(&all).await? {
+            if lease.is_true("current") && matches_all(filter.labels, &lease.labels()?) {
+                writes.push(ended(&lease.path));
+            }
+        }
+        Ok(writes)
+    }
+
+    /// Removes leases that have ended or lapsed long ago.
+    async fn remove_old_leases(&self, space: &Space) -> Result<(), Error> {
+        let reader = self.reader().await?;
+        let read = reader.get(&[space.lease("")], Some(&["fence"])).await?;
+        let moment = self.time(&read) - MIN_LAPSED_LEASE_AGE;
+        let old = Query {
+            parent: &space.0,
+            collection: "leases",
+            field: Some("until"),
+            descending: false,
+            conditions: Vec::new(),
+            select: &["until"],
+            limit: 300,
+        };
+        let old = old.and(
+            "LESS_THAN_OR_EQUAL",
+            json!({"integerValue": moment.to_string()}),
+        );
+        for lease in reader.query(&old, None).await? {
+            let write = unless_changed(delete(&lease.path), Some(&lease));
+            match reader.commit(&[write]).await {
+                // Its holder has renewed it, or another process has removed it.
+                Err(error) if error.kind == ErrorKind::Busy => {}
+                removed => drop(removed?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns a random pause, so that calls that collided do not do so again.
+fn pause(attempt: u32) -> Duration {
+    let most = PAUSES[1].min(PAUSES[0] * u64::from(attempt));
+    let random = RandomState::new().build_hasher().finish();
+    Duration::from_millis(random % most)
+}
+
+fn signed(count: u64) -> i64 {
+    count.min(MAX_COUNTER).cast_signed()
+}
+
+fn counter_value(read: &Documents, space: &Space, name: &str) -> Result<u64, Error> {
+    let counter = read.get(&space.counter(name));
+    counter.map_or(Ok(0), |counter| counter.count("count"))
+}
+
+/// Returns the write that ends a lease. Its document remains for some time, so that a write that depends on it fails.
+fn ended(path: &str) -> Value {
+    Fields::default().flag("current", false).change(path)
+}
+
+/// Fails if labels need much more space than their bytes.
+fn check_labels(record: &Record) -> Result<(), Error> {
+    let bytes: usize = label_texts(&record.labels).map(str::len).sum();
+    let overhead = labels_text(&record.labels).len().saturating_sub(bytes);
+    if overhead <= LARGEST_LABELS_OVERHEAD {
+        return Ok(());
+    }
+    let message = format!(
+        "the record `{:.80}` has too many labels for one document ({})",
+        record.key,
+        record.labels.len()
+    );
+    Err(Error::new(ErrorKind::TooLarge, message))
+}
+
+impl Store for FirestoreStore {
+    fn about(&self) -> &StoreInfo {
+        &self.about
+    }
+
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> StoreReply<'a, GetResult> {
+        StoreReply::later(async move {
+            self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
+            let space = self.space(space);
+            let reader = self.reader().await?;
+            let paths = Self::get_paths(&space, key, counters);
+            let read = reader.get(&paths, None).await?;
+            self.get_result(&read, &space, key, counters)
+        })
+    }
+
+    fn get_or_reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        request: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
+        StoreReply::later(async move {
+            let own = [space, key].into_iter().chain(label_texts(request.labels));
+            self.check_names(own.chain(request.counters.iter().copied()))?;
+            let paths = &self.space(space);
+            self.conditional(|reader| async move {
+                let mut documents = Self::get_paths(paths, key, request.counters);
+                documents.push(paths.lease(key));
+                let read = reader.get(&documents, None).await?;
+                let found = self.get_result(&read, paths, key, request.counters)?;
+                if request.stale.is_answered_by(&found) {
+                    let reserved = None;
+                    return Ok((Vec::new(), GetOrReserveResult { found, reserved }));
+                }
+                let (labels, hold) = (request.labels, request.hold);
+                let (write, reserved) =
+                    self.reservation(&read, (paths, space), key, labels, hold)?;
+                let reserved = Some(reserved);
+                let writes = write.into_iter().collect();
+                Ok((writes, GetOrReserveResult { found, reserved }))
+            })
+            .await
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        mut record: Record,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, PutResult> {
+        StoreReply::later(async move {
+            record.labels = deduplicate(record.labels);
+            check_put(&self.about, space, &record, lease, counters)?;
+            check_labels(&record)?;
+            let (space, record) = (&self.space(space), &record);
+            self.transaction(|reader| async move {
+                let mut paths = vec![space.record(&record.key)];
+                paths.extend(counters.iter().map(|(name, _)| space.counter(name)));
+                paths.extend(lease.map(|lease| space.lease(&lease.key)));
+                let mask = ["revision", "labels", "count", "fence", "until", "current"];
+                let read = reader.get(&paths, Some(&mask)).await?;
+                let mut writes = Vec::new();
+                if let Some(lease) = lease {
+                    let path = space.lease(&lease.key);
+                    match LeaseRead::of(read.get(&path))? {
+                        Some(read) if read.is_current && read.fence == lease.fence => {}
+                        _ => return Ok((writes, PutResult::LeaseLost)),
+                    }
+                    writes.push(ended(&path));
+                }
+                for (counter, (name, value)) in counters.iter().enumerate() {
+                    if counter_value(&read, space, name)? != *value {
+                        return Ok((Vec::new(), PutResult::CounterChanged { counter }));
+                    }
+                }
+                let (puts, revision) = self.put_writes(&read, space, record, 0)?;
+                writes.extend(puts);
+                Ok((writes, PutResult::Stored { revision }))
+            })
+            .await
+        })
+    }
+
+    fn put_all<'a>(
+        &'a self,
+        condition: PutCondition<'a>,
+        mut records: Vec<(&'a str, Record)>,
+    ) -> StoreReply<'a, PutAllResult> {
+        StoreReply::later(async move {
+            for (_, record) in &mut records {
+                record.labels = deduplicate(std::mem::take(&mut record.labels));
+            }
+            check_put_all(&self.about, &condition, &records)?;
+            records
+                .iter()
+                .try_for_each(|(_, record)| check_labels(record))?;
+            let (condition, records) = (&condition, &records);
+            self.transaction(|reader| async move {
+                let space = self.space(condition.space);
+                let (lease, expected) = (space.lease(condition.key), space.record(condition.key));
+                let mut paths = vec![lease.clone(), expected.clone()];
+                for (space, record) in records {
+                    paths.push(self.space(space).record(&record.key));
+                }
+                let read = reader.get(&paths, None).await?;
+                let now = self.time(&read);
+                let mut writes = Vec::new();
+                if let Some(found) = LeaseRead::of(read.get(&lease))?
+                    && found.is_current
+                {
+                    if found.until > now {
+                        let left = time_left(found.until, now);
+                        return Ok((writes, PutAllResult::Busy { left }));
+                    }
+                    writes.push(ended(&lease));
+                }
+                let found = read.get(&expected).map(Document::record).transpose()?;
+                if found.map(|found| found.value) != condition.value {
+                    return Ok((Vec::new(), PutAllResult::Changed));
+                }
+                for (number, (space, record)) in records.iter().enumerate() {
+                    let space = self.space(space);
+                    let before = read.get(&space.record(&record.key));
+                    let before = before.map(Document::record).transpose()?;
+                    let is_identical = before.is_some_and(|before| {
+                        before.value == record.value
+                            && before.expires == record.expires
+                            && before.labels.len() == record.labels.len()
+                            && before.labels.iter().all(|it| record.labels.contains(it))
+                    });
+                    if !is_identical {
+                        writes.extend(self.put_writes(&read, &space, record, number)?.0);
+                    }
+                }
+                Ok((writes, PutAllResult::Stored))
+            })
+            .await
+        })
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> StoreReply<'a, ReserveResult> {
+        StoreReply::later(async move {
+            self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
+            let paths = &self.space(space);
+            self.conditional(|reader| async move {
+                let read = reader.get(&[paths.lease(key)], None).await?;
+                let (write, reserved) =
+                    self.reservation(&read, (paths, space), key, labels, hold)?;
+                Ok((write.into_iter().collect(), reserved))
+            })
+            .await
+        })
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
+        StoreReply::later(async move {
+            let path = &self.space(&lease.space).lease(&lease.key);
+            self.conditional(|reader| async move {
+                let read = reader.get(std::slice::from_ref(path), None).await?;
+                let document = read.get(path);
+                match LeaseRead::of(document)? {
+                    Some(found) if found.is_current && found.fence == lease.fence => {}
+                    _ => return Ok((Vec::new(), false)),
+                }
+                let until = lease_end(self.time(&read), hold);
+                let write = Fields::default().number("until", until).change(path);
+                Ok((vec![unless_changed(write, document)], true))
+            })
+            .await
+        })
+    }
+
+    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
+        StoreReply::later(async move {
+            let path = &self.space(&lease.space).lease(&lease.key);
+            self.conditional(|reader| async move {
+                let read = reader.get(std::slice::from_ref(path), None).await?;
+                let document = read.get(path);
+                let writes = match LeaseRead::of(document)? {
+                    Some(found) if found.is_current && found.fence == lease.fence => {
+                        vec![unless_changed(ended(path), document)]
+                    }
+                    _ => Vec::new(),
+                };
+                Ok((writes, ()))
+            })
+            .await
+        })
+    }
+
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
+        StoreReply::later(async move {
+            check_page(filter, &page)?;
+            self.check_names([space])?;
+            let (reader, space) = (self.reader().await?, self.space(space));
+            let selection = Selection {
+                reader: &reader,
+                parent: &space.0,
+                filter,
+                request: &page,
+            };
+            Ok(selection.page().await?.page)
+        })
+    }
+
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
+        StoreReply::later(async move {
+            check_page(filter, &page)?;
+            self.check_names([space])?;
+            let (space, page) = (&self.space(space), &page);
+            if !reaches_reservations(filter) {
+                // Erases of what has expired are those that clean up.
+                self.remove_old_leases(space).await?;
+            }
+            self.transaction(|reader| async move {
+                let selection = Selection {
+                    reader: &reader,
+                    parent: &space.0,
+                    filter,
+                    request: page,
+                };
+                let selected = selection.page().await?;
+                let mut writes = Vec::new();
+                for (document, record) in &selected.records {
+                    writes.push(delete(&document.path));
+                    let labels = record.labels.iter();
+                    writes.extend(labels.map(|label| delete(&space.label(label, &record.key))));
+                }
+                if reaches_reservations(filter) {
+                    let path = space.counter(counter::ERASED);
+                    let read = reader.get(std::slice::from_ref(&path), None).await?;
+                    let before = counter_value(&read, space, counter::ERASED)?;
+                    let value = next_erasure(before, self.time(&read));
+                    writes.push(counter_fields(counter::ERASED, value).replace(&path));
+                    let leases = Self::revocations(&reader, space, filter, page.after);
+                    writes.extend(leases.await?);
+                }
+                Ok((writes, selected.page))
+            })
+            .await
+        })
+    }
+
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
+        StoreReply::later(async move {
+            let names = additions.iter().map(|(name, _)| *name);
+            self.check_names([space].into_iter().chain(names))?;
+            let space = self.space(space);
+            // The server stops at the largest number.
+            let write = |(name, count): &(&str, u64)| transform(&space, name, "increment", *count);
+            let writes: Vec<_> = additions.iter().map(write).collect();
+            self.transformed(&writes).await
+        })
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
+        StoreReply::later(async move {
+            self.check_names([space, counter])?;
+            let write = transform(&self.space(space), counter, "maximum", value);
+            let values = self.transformed(&[write]).await?;
+            values.first().copied().ok_or_else(|| damaged("count"))
+        })
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
+        StoreReply::later(async move {
+            self.check_names([space])?;
+            if limit == 0 {
+                return Ok(Vec::new());
+            }
+            let space = self.space(space);
+            let named = Query {
+                parent: &space.0,
+                collection: "counters",
+                field: None,
+                descending: false,
+                conditions: Vec::new(),
+                select: &["name", "count"],
+                limit,
+            };
+            let range = IdRange::of(name::id(prefix));
+            let named = named.within(&range, after.map(name::id).as_deref());
+            let documents = self.reader().await?.query(&named, None).await?;
+            let counter = |document: &Document| {
+                Ok((document.text("name")?.to_owned(), document.count("count")?))
+            };
+            documents.iter().map(counter).collect()
+        })
+    }
+
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
+        StoreReply::later(async move {
+            self.check_names([space])?;
+            let space = self.space(space);
+            for used in used.chunks(300) {
+                let paths: Vec<_> = used.iter().map(|(key, _)| space.record(key)).collect();
+                let mask = ["use", "order"];
+                let read = self.reader().await?.get(&paths, Some(&mask)).await?;
+                let mut writes = std::collections::BTreeMap::new();
+                for ((_, at), path) in used.iter().zip(&paths) {
+                    let Some(record) = read.get(path) else {
+                        continue;
+                    };
+                    let new = use_order(*at, record.number("order")?);
+                    let last = writes
+                        .get(path)
+                        .map_or(record.text("use")?, |(last, _): &(String, Value)| last);
+                    if *new > *last {
+                        let write = Fields::default().text("use", &new).change(path);
+                        writes.insert(path, (new, unless_changed(write, Some(record))));
+                    }
+                }
+                let writes: Vec<_> = writes.into_values().map(|(_, write)| write).collect();
+                if !writes.is_empty() {
+                    // Each write succeeds or fails on its own.
+                    let content = json!({"writes": writes});
+                    self.server.call("batchWrite", &content).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
+        StoreReply::later(async move {
+            check_amend(space, &record, self.about.largest_value)?;
+            let (path, record) = (&self.space(space).record(&record.key), &record);
+            self.conditional(|reader| async move {
+                let paths = std::slice::from_ref(path);
+                let read = reader.get(paths, Some(&WITHOUT_VALUE)).await?;
+                let Some(before) = read.get(path) else {
+                    return Ok((Vec::new(), None));
+                };
+                let revision = before.count("revision")?;
+                if revision != record.revision || before.number("updated")? != record.updated {
+                    return Ok((Vec::new(), None));
+                }
+                let size = weight(&record.key, record.value.len(), &before.labels()?);
+                let write = Fields::default()
+                    .bytes("value", &record.value)
+                    .number("revision", signed(revision + 1))
+                    .number("size", signed(record.value.len() as u64))
+                    .number("weight", signed(size))
+                    .change(path);
+                Ok((
+                    vec![unless_changed(write, Some(before))],
+                    Some(revision + 1),
+                ))
+            })
+            .await
+        })
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
+        StoreReply::later(async move {
+            self.check_names([space])?;
+            self.reader().await?;
+            let content = json!({"structuredAggregationQuery": {
+                "structuredQuery": {"from": [{"collectionId": "records"}]},
+                "aggregations": [
+                    {"alias": "records", "count": {}},
+                    {"alias": "bytes", "sum": {"field": {"fieldPath": "weight"}}},
+                ],
+            }});
+            let space = self.space(space);
+            let answer = self
+                .server
+                .call_at(&space.0, "runAggregationQuery", &content);
+            let (parts, _) = self.server.parts(answer.await?)?;
+            let fields = parts
+                .iter()
+                .find_map(|part| part["result"].get("aggregateFields"));
+            let fields = fields.ok_or_else(|| damaged("aggregateFields"))?;
+            let count = |name: &str| {
+                let count = integer(&fields[name]).ok_or_else(|| damaged(name))?;
+                u64::try_from(count).map_err(|_| damaged(name))
+            };
+            Ok(SpaceUsage {
+                records: count("records")?,
+                bytes: count("bytes")?,
+            })
+        })
+    }
+
+    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
+        StoreReply::later(async move {
+            self.reader().await?;
+            Ok(vec![Finding::good("version", "Firestore, REST API v1")])
+        })
+    }
+
+    /// Another machine may change any record: every hit asks the server.
+    fn stamp(&self, _space: &str, _name: &str) -> Option<u64> {
+        None
+    }
+}
+
+impl FirestoreStore {
+    /// Executes writes that each transform a counter; returns the new values.
+    async fn transformed(&self, writes: &[Value]) -> Result<Vec<u64>, Error> {
+        if writes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let results = self
+            .repeat(|| async { self.reader().await?.commit(writes).await })
+            .await?;
+        let value = |result: &Value| {
+            let value = integer(&result["transformResults"][0]);
+            value.and_then(|value| u64::try_from(value).ok())
+        };
+        let values: Option<Vec<_>> = results.iter().map(value).collect();
+        values
+            .filter(|values| values.len() == writes.len())
+            .ok_or_else(|| damaged("count"))
+    }
+}
+
+fn counter_fields(name: &str, value: u64) -> Fields {
+    Fields::default()
+        .text("name", name)
+        .number("count", signed(value))
+}
+
+/// Returns the write that changes the value of a counter by an operation of the server with a count.
+fn transform(space: &Space, name: &str, operation: &str, count: u64) -> Value {
+    let mut write = Fields::default()
+        .text("name", name)
+        .change(&space.counter(name));
+    let count = json!({"integerValue": signed(count).to_string()});
+    write["updateTransforms"] = json!([{"fieldPath": "count", operation: count}]);
+    write
+}
