@@ -3,9 +3,13 @@
 
 #[cfg(feature = "bucket")]
 pub mod bucket;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub mod changes;
 pub mod encrypted;
 #[cfg(feature = "firestore")]
 pub mod firestore;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub mod followed;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod liveness;
 mod open;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cachalot_core::{Clock, Secret, SystemClock};
 #[cfg(any(feature = "bucket", feature = "firestore", feature = "turso"))]
@@ -47,6 +48,8 @@ pub struct OpenOptions {
     pub environment: BTreeMap<String, String>,
     /// The clock of stores on servers that have none.
     pub clock: Arc<dyn Clock>,
+    /// For how long an entry may be served after it was changed on a server that reports changes.
+    pub staleness: Duration,
 }
 
 impl fmt::Debug for OpenOptions {
@@ -62,6 +65,7 @@ impl Default for OpenOptions {
             password: None,
             environment: BTreeMap::new(),
             clock: Arc::new(SystemClock),
+            staleness: Duration::ZERO,
         }
     }
 }
@@ -78,13 +82,16 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         Some("postgres") => {
             let server = crate::postgres::Server::new(url, password);
             let server = server.map_err(StoreUrlError::Invalid)?;
-            Ok(Arc::new(crate::postgres::PostgresStore::new(server)))
+            Ok(followed(
+                crate::postgres::PostgresStore::new(server),
+                options,
+            ))
         }
         #[cfg(feature = "redis")]
         Some("redis") => {
             let server = crate::redis::Server::new(url, password);
             let server = server.map_err(StoreUrlError::Invalid)?;
-            Ok(Arc::new(crate::redis::RedisStore::new(server)))
+            Ok(followed(crate::redis::RedisStore::new(server), options))
         }
         #[cfg(feature = "bucket")]
         Some("blob-sqlite") => {
@@ -115,6 +122,18 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
             Err(StoreUrlError::NotBuilt(backend))
         }
         None => Err(StoreUrlError::UnknownScheme(url.scheme().to_owned())),
+    }
+}
+
+/// Returns a store that may serve copies of its entries if the options allow it.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+fn followed<S: Store + crate::changes::Subscribe>(
+    store: S,
+    options: &OpenOptions,
+) -> Arc<dyn Store> {
+    match options.staleness {
+        Duration::ZERO => Arc::new(store),
+        staleness => Arc::new(crate::followed::FollowedStore::new(store, staleness)),
     }
 }
 

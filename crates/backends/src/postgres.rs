@@ -9,6 +9,7 @@ mod failure;
 mod layout;
 mod row;
 mod select;
+mod subscription;
 mod words;
 
 use std::sync::Arc;
@@ -29,7 +30,10 @@ use tokio_postgres::types::{ToSql, Type};
 use connections::{Connections, Work};
 use row::{Bytea, LabelColumns};
 
+use crate::changes::{Changes, Subscribe};
+
 pub use connections::Server;
+pub use subscription::Subscription;
 
 /// Maximum size of a record, in bytes. Postgres stores fields of up to 1 GB; a statement contains the value in
 /// memory several times.
@@ -144,6 +148,16 @@ fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis())
         .unwrap_or(i64::MAX)
         .min(i64::MAX / 4)
+}
+
+impl Subscribe for PostgresStore {
+    type Subscription = Subscription;
+
+    async fn subscribe(&self, changes: &Arc<Changes>) -> Result<Subscription, Error> {
+        // The triggers are created with the tables.
+        self.connections.get(Work::Read).await?;
+        Subscription::open(&self.connections, changes).await
+    }
 }
 
 impl Store for PostgresStore {

@@ -17,6 +17,7 @@ mod sentinel;
 mod server;
 mod server_info;
 mod shard;
+mod subscription;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -41,7 +42,10 @@ use page::Row;
 use record::{Stored, damaged, integer, text};
 use shard::Shard;
 
+use crate::changes::{Changes, Subscribe};
+
 pub use server::Server;
+pub use subscription::Subscription;
 
 /// Maximum size of a record, in bytes. Redis stores strings of up to 512 MB, and executes nothing else while it copies
 /// one.
@@ -272,6 +276,14 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis())
         .unwrap_or(u64::MAX)
         .min(1 << 50)
+}
+
+impl Subscribe for RedisStore {
+    type Subscription = Subscription;
+
+    async fn subscribe(&self, changes: &Arc<Changes>) -> Result<Subscription, Error> {
+        Subscription::open(self.nodes.server(), changes).await
+    }
 }
 
 impl Store for RedisStore {

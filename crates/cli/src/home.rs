@@ -111,7 +111,7 @@ fn check_url(url: StoreUrl, origin: &str) -> Result<StoreUrl> {
     let (code, help) = match error {
         StoreUrlError::NotBuilt(_) => (
             "backend-not-built",
-            "this build has: files of SQLite (a path), postgres://, redis://, rediss://, unix:, s3://, gs://, az://",
+            "this build has: files of SQLite (a path), postgres://, redis://, rediss://, unix:, libsql://, s3://, gs://, az://, firestore://",
         ),
         StoreUrlError::UnknownScheme(_) => (
             "unknown-backend",

@@ -124,6 +124,8 @@ pub(crate) struct EngineOptions<'a> {
     pub(crate) limits: LedgerLimits,
     /// Set when there are secrets: nothing may then be stored without the home's digest key.
     pub(crate) secrets: bool,
+    /// For how long an entry may be served after another process changed it.
+    pub(crate) staleness: Duration,
     pub(crate) warn: Warn,
 }
 
@@ -245,6 +247,7 @@ impl EngineOptions<'_> {
                 password: self.password(url).map(|it| Secret::new(it.to_owned())),
                 environment: self.process_environment.environment.clone(),
                 clock: Arc::clone(&self.process_environment.clock),
+                staleness: self.staleness,
             };
             let opened = cachalot_backends::open(url, &options);
             return opened.map_err(|error| {

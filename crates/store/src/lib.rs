@@ -250,7 +250,8 @@ pub trait Store: Send + Sync {
     /// Returns a number that changes whenever any process may have changed the record or the counter called
     /// `name`. A caller that read it *before* it read the record, and reads the same number now, may still
     /// use the record. Synchronous and cheap (nanoseconds). `None`: the store gives no such guarantee (now,
-    /// or ever); read the store.
+    /// or ever); read the store. If the user allows staleness, the number may be the same for that long after
+    /// another process has changed the record or the counter.
     fn stamp(&self, space: &str, name: &str) -> Option<u64>;
 
     /// Returns the place of a name's stamp for [`Store::stamp_at`]; it never changes. `None`: stamps are read

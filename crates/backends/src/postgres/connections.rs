@@ -61,7 +61,7 @@ impl Server {
         &self.location
     }
 
-    fn config(&self) -> Result<Config, String> {
+    pub(super) fn config(&self) -> Result<Config, String> {
         // The text of the error may contain parts of the URL.
         let mut config: Config = self.url.expose().parse().map_err(|_| {
             format!(
@@ -146,6 +146,10 @@ impl Connections {
             next_writer: AtomicUsize::new(0),
             is_prepared: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
     }
 
     pub(super) fn failure(&self, error: tokio_postgres::Error) -> Error {

@@ -380,3 +380,29 @@ BEGIN
         PERFORM cachalot_use(p_space, -cardinality(keys), -erased_bytes);
     END IF;
 END $$;
+
+-- Reports changes of the cache to the connections that listen: the name of a record or a counter in hexadecimal, or
+-- nothing for all of them. What is new has not been read by anyone, and is not reported.
+CREATE FUNCTION cachalot_report() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        PERFORM pg_notify('cachalot_' || md5(TG_TABLE_SCHEMA), '');
+    ELSIF TG_TABLE_NAME = 'cachalot_records' THEN
+        PERFORM pg_notify('cachalot_' || md5(TG_TABLE_SCHEMA), encode(OLD.key, 'hex'));
+    ELSE
+        PERFORM pg_notify('cachalot_' || md5(TG_TABLE_SCHEMA), encode(NEW.name, 'hex'));
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- The column `revision` changes with the value, and not with the time of use.
+CREATE TRIGGER cachalot_report_replaced AFTER UPDATE OF revision ON cachalot_records
+    FOR EACH ROW WHEN (OLD.space = 'cache'::bytea) EXECUTE FUNCTION cachalot_report();
+CREATE TRIGGER cachalot_report_erased AFTER DELETE ON cachalot_records
+    FOR EACH ROW WHEN (OLD.space = 'cache'::bytea) EXECUTE FUNCTION cachalot_report();
+CREATE TRIGGER cachalot_report_counted AFTER INSERT OR UPDATE OF value ON cachalot_counters
+    FOR EACH ROW WHEN (NEW.space = 'cache'::bytea) EXECUTE FUNCTION cachalot_report();
+CREATE TRIGGER cachalot_report_emptied AFTER TRUNCATE ON cachalot_records
+    FOR EACH STATEMENT EXECUTE FUNCTION cachalot_report();
+CREATE TRIGGER cachalot_report_uncounted AFTER TRUNCATE ON cachalot_counters
+    FOR EACH STATEMENT EXECUTE FUNCTION cachalot_report();

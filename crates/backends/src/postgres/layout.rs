@@ -7,19 +7,21 @@ use super::failure::failure;
 
 /// The steps from an empty database to the tables of the current layout. New ones are only ever added at the end; a
 /// change of the functions alone is an empty step.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("layout_1.sql"),
     include_str!("layout_2.sql"),
     include_str!("layout_3.sql"),
+    // Triggers that report changes, with the functions.
+    "",
 ];
 
 /// Creates the functions of the current layout.
 const FUNCTIONS: &str = include_str!("functions.sql");
 
-/// Removes the functions of any layout.
+/// Removes the functions of any layout, with their triggers.
 const REMOVE_FUNCTIONS: &str = "DO $$ DECLARE f oid; BEGIN
     FOR f IN SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = current_schema()::regnamespace
-        AND starts_with(proname, 'cachalot_') LOOP EXECUTE 'DROP FUNCTION ' || f::regprocedure; END LOOP; END $$";
+        AND starts_with(proname, 'cachalot_') LOOP EXECUTE 'DROP FUNCTION ' || f::regprocedure || ' CASCADE'; END LOOP; END $$";
 
 /// The advisory lock that the migrations of several processes take: `CACHALOT` in ASCII.
 const LOCK: i64 = 0x4341_4348_414C_4F54;

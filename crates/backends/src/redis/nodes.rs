@@ -71,6 +71,10 @@ impl Nodes {
         }
     }
 
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
     pub(super) fn is_cluster(&self) -> bool {
         self.server.topology == Topology::Cluster
     }

@@ -48,7 +48,7 @@ fn store(server: &ObjectServer, url: &str, shift: Arc<AtomicI64>) -> Arc<dyn Sto
     let options = OpenOptions {
         environment: server.environment(),
         clock: Arc::new(Shifted(shift)),
-        password: None,
+        ..OpenOptions::default()
     };
     open(&parse(url), &options).unwrap()
 }

@@ -24,6 +24,7 @@ mod bucket;
 mod encrypted;
 mod faults;
 mod firestore;
+mod followed;
 mod objects;
 mod pooler;
 mod postgres;

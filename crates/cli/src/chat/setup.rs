@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cachalot_agent::{Approver, ErrorKind, Listener, Team};
 use cachalot_cache::{CacheBounds, CacheMode};
@@ -88,6 +89,7 @@ impl ChatSetup<'_> {
             bounds: CacheBounds::default(),
             limits: team::limits(&self.team, &mut Vec::new()),
             secrets: false,
+            staleness: Duration::ZERO,
             warn: Arc::clone(&warn),
         }
         .for_run()

@@ -41,6 +41,7 @@ impl Inspection<'_> {
             },
             limits: LedgerLimits::default(),
             secrets: false,
+            staleness: std::time::Duration::ZERO,
             warn: self.warn.clone(),
         }
     }

@@ -104,6 +104,7 @@ pub(crate) async fn doctor(
             bounds: CacheBounds::default(),
             limits: LedgerLimits::default(),
             secrets: false,
+            staleness: Duration::ZERO,
             warn,
         };
         let clock = process_environment.clock.as_ref();

@@ -219,6 +219,7 @@ async fn wire(
         },
         limits: settings.ledger.limits(),
         secrets: !secrets.is_empty(),
+        staleness: settings.memory.staleness,
         warn: Arc::clone(&warn),
     };
     let Engine {

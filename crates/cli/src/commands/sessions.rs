@@ -5,6 +5,7 @@ mod show;
 pub(crate) mod tree;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cachalot_cache::{CacheBounds, Ledger, LedgerLimits, LedgerSelection};
 use cachalot_core::clock::iso8601;
@@ -106,6 +107,7 @@ pub(crate) fn open(
         bounds: CacheBounds::default(),
         limits: LedgerLimits::default(),
         secrets: false,
+        staleness: Duration::ZERO,
         warn,
     }
     .for_inspection()?;

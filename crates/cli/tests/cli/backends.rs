@@ -227,6 +227,63 @@ fn machines_share_a_store_in_a_bucket() {
     assert_eq!(check_of(&checked, "single-flight").0, "degraded");
 }
 
+/// Hits come from the process's memory, although the server is slow, and only with the setting.
+#[test]
+fn staleness_saves_questions_to_the_server() {
+    let Some(server) = RedisServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    let proxy = FaultProxy::start(server.port());
+    let slow = url.replace(
+        &format!(":{}", server.port()),
+        &format!(":{}", proxy.port()),
+    );
+    let home = Home::new();
+    // The second step starts when the subscription has been answered.
+    let steps: String = (0..40)
+        .map(|number| {
+            format!(
+                "  - name: step{number}\n    uses: cache.wrap\n    with: {{action: json.stringify, args: {{data: x}}}}\n"
+            )
+        })
+        .collect();
+    let pause =
+        "  - name: pause\n    run: |\n      import time\n      time.sleep(1)\n      return {}\n";
+    let first = steps.split_inclusive("x}}\n").next().unwrap().to_owned();
+    let mut times = Vec::new();
+    for staleness in ["20s", "0"] {
+        home.write(
+            "agent.yaml",
+            format!(
+                "name: repeat\nnodes:\n{}{pause}{steps}settings: {{ltm: {{url: '${{STORE}}', staleness: {staleness}}}, \
+                 cache: {{patience_ms: 5000}}}}\n",
+                first.replace("step0", "first")
+            ),
+        );
+        proxy.set(Fault::Delay(std::time::Duration::from_millis(50)));
+        let started = std::time::Instant::now();
+        let mut command = home.command(&["run", "agent.yaml"]);
+        let ran: CommandOutput = command.env("STORE", &slow).output().unwrap().into();
+        ran.ok();
+        times.push(started.elapsed());
+    }
+    // 40 questions of 50 ms each.
+    assert!(
+        times[0] + std::time::Duration::from_millis(1_500) < times[1],
+        "{times:?}"
+    );
+    home.write(
+        "agent.yaml",
+        format!("{STRINGIFY}settings: {{ltm: {{staleness: soon}}}}\n"),
+    );
+    let refused = home.run(&["run", "agent.yaml", "-i", "text=x"]).fails(2);
+    assert!(
+        refused.stderr.contains("`staleness` is no length of time"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn machines_share_a_store_in_firestore() {
     let Some(emulator) = FirestoreEmulator::shared() else {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cachalot_cache::LedgerLimits;
+use cachalot_core::duration::from_node;
 use cachalot_core::spec::{
     Custom, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, section, unsupported,
 };
@@ -51,6 +52,8 @@ pub struct MemorySettings {
     pub path: Option<String>,
     /// The place of the backend in the file, or else of the path.
     pub place: Option<SourceSpan>,
+    /// `staleness`: for how long an entry may be served after another process changed it.
+    pub staleness: Duration,
     /// The place of a step that searches long-term memory by text, which not every backend can.
     pub text_search: Option<SourceSpan>,
 }
@@ -171,10 +174,30 @@ const LTM_KEYS: &[Parameter] = &[
     key("ltm_url", Kind::Text, "The same as `settings.ltm.url`."),
     key("ltm_blob_uri", Kind::Text, "The same as `settings.ltm.url`."),
     key("ltm_auth_token", Kind::Text, "The token for a Turso database; written as `${VARIABLE}`."),
+    key("staleness", Kind::Custom(&STALENESS), "For how long a cached answer may be served after another machine has changed or erased it, such as `2s`; 0 by default: every hit asks the server. For Postgres and a single Redis server."),
     no_effect("ltm_collection", "write the collection in `url: firestore://PROJECT/COLLECTION`"),
     no_effect("ltm_lock_backend", "writes to a bucket are conditional, and need no lock"),
     no_effect("ltm_lock_ttl", "writes to a bucket are conditional, and need no lock"),
 ];
+
+/// The longest `staleness`.
+const LONGEST_STALENESS: Duration = Duration::from_secs(3600);
+
+static STALENESS: Custom = Custom {
+    schema: Some(|| json!({ "anyOf": [{ "type": "number", "minimum": 0 }, { "type": "string" }] })),
+    check: |entry, problems| {
+        if staleness(&entry.value).is_none() {
+            let problem = Problem::new("bad-value", "`staleness` is no length of time up to 1h");
+            let problem = problem.at(&entry.value.head());
+            problems
+                .push(problem.help("write a number of seconds, or a text such as `500ms` or `2s`"));
+        }
+    },
+};
+
+fn staleness(node: &Node) -> Option<Duration> {
+    from_node(node).filter(|read| *read <= LONGEST_STALENESS)
+}
 
 static LTM: Table = Table::new(
     "`settings.ltm`",
@@ -485,6 +508,10 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
     let mut memory = MemorySettings::default();
     if let Some(ltm) = ltm {
         memory.backend = ltm.string("backend");
+        memory.staleness = ltm
+            .node("staleness")
+            .and_then(staleness)
+            .unwrap_or_default();
         memory.place = memory.backend.as_ref().map(|_| ltm.place("backend"));
     }
     let of_ltm = ltm.into_iter().flat_map(|ltm| {

@@ -1,0 +1,251 @@
+//! A store on a server that reports changes: copies of its entries may be served for a while without asking it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cachalot_store::{
+    Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis, PageRequest,
+    PutAllResult, PutCondition, PutResult, Recall, Record, RecordFilter, RecordPage, ReserveResult,
+    SpaceUsage, Store, StoreInfo, StoreReply, space,
+};
+
+use crate::changes::{self, Changes, Subscribe, Subscription as _};
+
+/// A store whose stamps are those of [`Changes`]. Its own changes count at once, those of other processes when the
+/// server reports them.
+pub struct FollowedStore<S> {
+    store: Arc<S>,
+    changes: Arc<Changes>,
+    is_followed: AtomicBool,
+}
+
+impl<S: Store> std::fmt::Debug for FollowedStore<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let about = self.store.about();
+        f.debug_struct("FollowedStore")
+            .field("about", about)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Store + Subscribe> FollowedStore<S> {
+    /// Wraps a store. A change is served for at most `staleness` after the call that made it has returned.
+    #[must_use]
+    pub fn new(store: S, staleness: Duration) -> Self {
+        Self {
+            store: Arc::new(store),
+            changes: Arc::new(Changes::new(staleness)),
+            is_followed: AtomicBool::new(false),
+        }
+    }
+
+    /// Subscribes once, in the background.
+    fn follow(&self) {
+        if !self.is_followed.swap(true, Ordering::Relaxed) {
+            let (store, changes) = (Arc::downgrade(&self.store), Arc::downgrade(&self.changes));
+            tokio::spawn(changes::follow(store, changes));
+        }
+    }
+
+    /// Notes the names in the cache that a call has changed; all of them if it failed.
+    fn changing<'a, T: Send + 'a>(
+        &'a self,
+        space: &'a str,
+        reply: StoreReply<'a, T>,
+        names: impl FnOnce(&T) -> Vec<String> + Send + 'a,
+    ) -> StoreReply<'a, T> {
+        if space != space::CACHE {
+            return reply;
+        }
+        StoreReply::later(async move {
+            let done = reply.settle().await;
+            match &done {
+                Ok(done) => names(done).iter().for_each(|name| self.changes.note(name)),
+                Err(_) => self.changes.note_all(),
+            }
+            done
+        })
+    }
+}
+
+impl<S: Store + Subscribe> Store for FollowedStore<S> {
+    fn about(&self) -> &StoreInfo {
+        self.store.about()
+    }
+
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> StoreReply<'a, GetResult> {
+        StoreReply::later(async move {
+            self.follow();
+            self.store.get(space, key, counters).settle().await
+        })
+    }
+
+    fn get_or_reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        request: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
+        StoreReply::later(async move {
+            self.follow();
+            self.store
+                .get_or_reserve(space, key, request)
+                .settle()
+                .await
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        record: Record,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, PutResult> {
+        let key = record.key.clone();
+        let put = self.store.put(space, record, lease, counters);
+        self.changing(space, put, |_| vec![key])
+    }
+
+    fn put_all<'a>(
+        &'a self,
+        condition: PutCondition<'a>,
+        records: Vec<(&'a str, Record)>,
+    ) -> StoreReply<'a, PutAllResult> {
+        let cached = records.iter().filter(|(space, _)| *space == space::CACHE);
+        let keys: Vec<_> = cached.map(|(_, record)| record.key.clone()).collect();
+        let put = self.store.put_all(condition, records);
+        match keys.is_empty() {
+            true => put,
+            false => self.changing(space::CACHE, put, |_| keys),
+        }
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> StoreReply<'a, ReserveResult> {
+        self.store.reserve(space, key, labels, hold)
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
+        self.store.renew(lease, hold)
+    }
+
+    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
+        self.store.release(lease)
+    }
+
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
+        self.store.find(space, filter, page)
+    }
+
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
+        let erased = self.store.erase(space, filter, page);
+        let keys = |page: &RecordPage| {
+            let keys = page.records.iter().map(|record| record.key.clone());
+            keys.collect()
+        };
+        self.changing(space, erased, keys)
+    }
+
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
+        let added = self.store.add(space, additions);
+        self.changing(space, added, |_| {
+            let names = additions.iter().map(|(name, _)| (*name).to_owned());
+            names.collect()
+        })
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
+        let raised = self.store.raise_to(space, counter, value);
+        self.changing(space, raised, |_| vec![counter.to_owned()])
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
+        self.store.counters(space, prefix, after, limit)
+    }
+
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
+        self.store.touch(space, used)
+    }
+
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
+        let key = record.key.clone();
+        let amended = self.store.amend(space, record);
+        self.changing(space, amended, |_| vec![key])
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
+        self.store.usage(space)
+    }
+
+    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
+        self.stamp_at(self.stamp_slot(space, name)?)
+    }
+
+    fn stamp_slot(&self, space: &str, name: &str) -> Option<usize> {
+        (space == space::CACHE).then(|| Changes::slot(name))
+    }
+
+    fn stamp_at(&self, slot: usize) -> Option<u64> {
+        self.changes.stamp_at(slot)
+    }
+
+    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
+        StoreReply::later(async move {
+            let mut findings = self.store.inspect().settle().await?;
+            let unused = Arc::new(Changes::new(Duration::ZERO));
+            let answered = match self.store.subscribe(&unused).await {
+                Ok(mut subscription) => subscription.ping().await,
+                Err(error) => Err(error),
+            };
+            let staleness = self.changes.staleness();
+            findings.push(match answered {
+                Ok(()) => Finding::good(
+                    "staleness",
+                    format!("changes of other machines are seen after {staleness:?} at most"),
+                ),
+                Err(error) => Finding::degraded(
+                    "staleness",
+                    format!("every hit asks the server, because it does not report changes: {error}"),
+                    "allow connections that subscribe to changes, or remove `settings.ltm.staleness`",
+                ),
+            });
+            Ok(findings)
+        })
+    }
+
+    fn recall(&self) -> Option<&dyn Recall> {
+        self.store.recall()
+    }
+}
