@@ -18,7 +18,7 @@ const SLOT_BITS: u32 = 40;
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The least and the most time to wait for an answer.
-const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+const PATIENCE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(5)];
 
 /// The first pause after a failure, and the longest one.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];

@@ -310,6 +310,13 @@ impl ErrorContext {
         if let Some(error) = own(error) {
             return error.clone();
         }
+        // The credentials of a session, whose time is over: S3 has no status of its own for it.
+        if reason.contains("<Code>ExpiredToken</Code>") {
+            return Error::new(
+                ErrorKind::Denied,
+                format!("the session has expired: `{uri}`; {}", self.remedy()),
+            );
+        }
         let kind = transport(error);
         let failing = ["status code: 5", "status code: 429"]
             .iter()

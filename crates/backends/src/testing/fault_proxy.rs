@@ -83,7 +83,7 @@ impl FaultProxy {
     /// Returns the URL with the proxy's port in place of the server's.
     #[must_use]
     pub fn url(&self, url: &str, server: u16) -> String {
-        url.replace(&format!(":{server}/"), &format!(":{}/", self.port))
+        url.replace(&format!(":{server}"), &format!(":{}", self.port))
     }
 }
 

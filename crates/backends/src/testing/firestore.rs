@@ -55,6 +55,15 @@ impl FirestoreEmulator {
         })
     }
 
+    /// The port of the emulator.
+    ///
+    /// # Panics
+    /// If `CACHALOT_TEST_FIRESTORE` has no port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.host.rsplit(':').next().unwrap().parse().unwrap()
+    }
+
     /// Returns the URL of a collection that does not exist.
     #[must_use]
     pub fn fresh_url(&self) -> String {

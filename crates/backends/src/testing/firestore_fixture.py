@@ -238,6 +238,8 @@ def select(parent, query):
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    # An answer is sent at once, and not in two parts.
+    wbufsize = 1 << 20
 
     def log_message(self, *_):
         pass
@@ -390,4 +392,6 @@ METHODS = {
 
 # Shells start background processes with this signal ignored.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+# Connections that come faster than threads are created.
+ThreadingHTTPServer.request_queue_size = 500
 ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

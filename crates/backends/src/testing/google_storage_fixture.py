@@ -87,4 +87,6 @@ class Handler(BaseHTTPRequestHandler):
 
 # A shell starts background processes with this signal ignored.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+# Connections that come faster than threads are created.
+ThreadingHTTPServer.request_queue_size = 500
 ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -41,6 +41,12 @@ impl LibsqlServer {
         Some(Self { process })
     }
 
+    /// The port on the loopback interface.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.process.port()
+    }
+
     /// The URL.
     #[must_use]
     pub fn url(&self) -> String {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cachalot_backends::testing::{Fault, FaultProxy, PostgresServer, RedisServer};
+use cachalot_backends::testing::{
+    Fault, FaultProxy, FirestoreEmulator, LibsqlServer, PostgresServer, RedisServer,
+};
 use cachalot_backends::{OpenOptions, open};
-use cachalot_store::{Error, ErrorKind, PutResult, Store};
+use cachalot_store::{Error, ErrorKind, GetOrReserve, PutResult, ReserveResult, Stale, Store};
 
 use crate::{parse, record, runtime};
 
@@ -25,6 +27,22 @@ fn stores() -> Vec<(FaultProxy, Arc<dyn Store>)> {
     }
     if let Some(server) = RedisServer::shared() {
         add(server.fresh_url(), server.port());
+    }
+    if let Some(server) = LibsqlServer::start(&[]) {
+        // Runs until the end of the process.
+        let server = Box::leak(Box::new(server));
+        add(server.url(), server.port());
+    }
+    if let Some(emulator) = FirestoreEmulator::shared() {
+        let proxy = FaultProxy::start(emulator.port());
+        let environment = emulator.environment();
+        let through = |(name, host): (String, String)| (name, proxy.url(&host, emulator.port()));
+        let options = OpenOptions {
+            environment: environment.into_iter().map(through).collect(),
+            ..OpenOptions::default()
+        };
+        let store = open(&parse(&emulator.fresh_url()), &options).unwrap();
+        stores.push((proxy, store));
     }
     stores
 }
@@ -63,7 +81,11 @@ async fn recover(store: &dyn Store, key: &str) -> Duration {
     let began = Instant::now();
     while !matches!(get(store, key).await, Ok(true)) {
         let took = began.elapsed();
-        assert!(took < Duration::from_secs(10), "the store does not recover");
+        assert!(
+            took < Duration::from_secs(10),
+            "{} does not recover",
+            store.about().name
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     began.elapsed()
@@ -171,6 +193,7 @@ fn replies_of_dropped_calls_reach_no_other_call() {
             let dropped: u64 = ended.iter().map(|(_, dropped)| dropped).sum();
             assert!(dropped > 50, "{ended:?}");
             proxy.set(Fault::None);
+            recover(store.as_ref(), &keys[0]).await;
             for key in &keys {
                 assert!(get(store.as_ref(), key).await.unwrap());
             }
@@ -203,5 +226,138 @@ fn acknowledged_writes_survive_cuts() {
                 assert!(get(store, key).await.unwrap(), "{key}");
             }
         }
+    });
+}
+
+/// Each reply takes 100 ms: the round trips of a call can be counted.
+#[test]
+fn calls_are_few_round_trips() {
+    const DELAY: Duration = Duration::from_millis(100);
+    runtime().block_on(async {
+        for (proxy, store) in stores() {
+            let name = store.about().name;
+            let (lookup, miss, write) = match name {
+                "postgres" | "redis" => (1, 1, 1),
+                "turso" => (1, 1, 1),
+                // A reservation depends on what was read; a write under conditions begins a transaction.
+                "firestore" => (1, 2, 3),
+                other => panic!("{other}"),
+            };
+            let request = GetOrReserve {
+                counters: &["counter"],
+                labels: &[],
+                hold: Duration::from_secs(60),
+                stale: Stale::None,
+            };
+            // Connections are opened.
+            for key in ["a", "b", "c", "d", "e", "f"] {
+                put(&*store, key).await.unwrap();
+                store
+                    .get_or_reserve("space", key, request)
+                    .settle()
+                    .await
+                    .unwrap();
+                get(&*store, key).await.unwrap();
+            }
+            proxy.set(Fault::Delay(DELAY));
+            let began = Instant::now();
+            let found = store
+                .get_or_reserve("space", "a", request)
+                .settle()
+                .await
+                .unwrap();
+            assert!(found.reserved.is_none());
+            assert_eq!(round_trips(began, DELAY), lookup, "lookup on {name}");
+            let began = Instant::now();
+            let found = store
+                .get_or_reserve("space", "new", request)
+                .settle()
+                .await
+                .unwrap();
+            assert_eq!(round_trips(began, DELAY), miss, "miss on {name}");
+            let Some(ReserveResult::Held(lease)) = found.reserved else {
+                panic!("not reserved");
+            };
+            let began = Instant::now();
+            let new = record("new".to_owned(), value("new"), Vec::new());
+            let stored = store.put("space", new, Some(&lease), &[("counter", 0)]);
+            assert!(matches!(
+                stored.settle().await.unwrap(),
+                PutResult::Stored { .. }
+            ));
+            assert_eq!(round_trips(began, DELAY), write, "write on {name}");
+        }
+    });
+}
+
+fn round_trips(began: Instant, delay: Duration) -> u128 {
+    began.elapsed().as_millis() / delay.as_millis()
+}
+
+/// The server of a session that may only read, as a replica or a full disk makes it, refuses writes; lookups work.
+#[test]
+fn postgres_that_is_read_only_still_answers() {
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    runtime().block_on(async {
+        let writer = open(&parse(&url), &OpenOptions::default()).unwrap();
+        put(&*writer, "key").await.unwrap();
+        let url = url.replace(
+            "options=",
+            "options=-cdefault_transaction_read_only%3Don%20",
+        );
+        let reader = open(&parse(&url), &OpenOptions::default()).unwrap();
+        let request = GetOrReserve {
+            counters: &[],
+            labels: &[],
+            hold: Duration::from_secs(60),
+            stale: Stale::None,
+        };
+        let hit = reader
+            .get_or_reserve("space", "key", request)
+            .settle()
+            .await
+            .unwrap();
+        assert_eq!(hit.found.record.unwrap().value, value("key"));
+        assert!(get(&*reader, "key").await.unwrap());
+        let error = put(&*reader, "other").await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Denied, "{error}");
+        assert!(error.message.contains("read-only"), "{error}");
+        let miss = reader
+            .get_or_reserve("space", "other", request)
+            .settle()
+            .await;
+        assert_eq!(miss.unwrap_err().kind, ErrorKind::Denied);
+        assert!(!get(&*writer, "other").await.unwrap());
+    });
+}
+
+/// The server reports that its disk is full (by a trigger: a full disk needs rights that tests do not have).
+#[test]
+fn postgres_without_space_is_reported_and_recovers() {
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    runtime().block_on(async {
+        let store = open(&parse(&url), &OpenOptions::default()).unwrap();
+        put(&*store, "key").await.unwrap();
+        server.execute(
+            &url,
+            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$; \
+             CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON cachalot_records \
+             FOR EACH ROW EXECUTE FUNCTION full_disk()",
+        );
+        let error = put(&*store, "other").await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Full, "{error}");
+        assert!(get(&*store, "key").await.unwrap());
+        assert_eq!(store.usage("space").settle().await.unwrap().records, 1);
+        server.execute(&url, "DROP TRIGGER full_disk ON cachalot_records");
+        put(&*store, "other").await.unwrap();
+        assert!(get(&*store, "other").await.unwrap());
+        assert_eq!(store.usage("space").settle().await.unwrap().records, 2);
     });
 }

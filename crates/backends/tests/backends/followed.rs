@@ -100,7 +100,6 @@ async fn changes_are_seen<S: Store + Subscribe>(here: S, there: S) {
     for name in ["one", "two", "counter", "other"] {
         put(&there, name).await;
     }
-    let other = stamp(&here, "other").await;
     let before = stamp(&here, "one").await;
     put(&there, "one").await;
     assert_stamp_ends(&here, "one", before, "replaced").await;
@@ -137,16 +136,18 @@ async fn changes_are_seen<S: Store + Subscribe>(here: S, there: S) {
         }
         assert_stamp_ends(&here, "counter", before, what).await;
     }
-    // Uses are not changes.
-    there
-        .touch("cache", &[("other", i64::MAX / 4)])
-        .settle()
-        .await
-        .unwrap();
-    put(&there, "other in another place").await;
-    there.add("user", &[("other", 1)]).settle().await.unwrap();
-    tokio::time::sleep(STALENESS).await;
-    assert_eq!(stamp(&here, "other").await, other);
+    // Uses are not changes. On a busy machine the connection may be replaced meanwhile, which changes all stamps.
+    let mut is_same = false;
+    for _ in 0..5 {
+        let other = stamp(&here, "other").await;
+        let used = [("other", i64::MAX / 4)];
+        there.touch("cache", &used).settle().await.unwrap();
+        put(&there, "other in another place").await;
+        there.add("user", &[("other", 1)]).settle().await.unwrap();
+        tokio::time::sleep(STALENESS).await;
+        is_same |= stamp(&here, "other").await == other;
+    }
+    assert!(is_same);
     // Its own changes count at once.
     let before = stamp(&here, "one").await;
     put(&here, "one").await;

@@ -1,7 +1,8 @@
 //! Objects of servers that are not ours.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use bytes::Bytes;
@@ -108,6 +109,84 @@ fn cut_transfers_are_never_taken_for_the_whole() {
             }
             let hash = proxied.hash(&uri, Algorithm::Sha256).await.unwrap();
             assert_eq!(hash.hash, expected);
+        });
+    }
+}
+
+/// Starts a server of our own that gives every request one answer, as the documentation of S3 has it
+/// (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>): Moto has no sessions that expire and no regions.
+fn server_that_answers(status: &'static str, code: &'static str) -> BTreeMap<String, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut request = [0; 8192];
+            let _ = client.read(&mut request);
+            let body =
+                format!("<Error><Code>{code}</Code><Message>It is {code}.</Message></Error>");
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nx-amz-bucket-region: eu-central-1\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            let _ = client.write_all(answer.as_bytes());
+        }
+    });
+    [
+        ("AWS_ACCESS_KEY_ID", "testing"),
+        ("AWS_SECRET_ACCESS_KEY", "testing-secret"),
+        ("AWS_SESSION_TOKEN", "testing-session"),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ENDPOINT_URL_S3", &endpoint),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
+}
+
+#[test]
+fn expired_sessions_and_wrong_regions_are_explained() {
+    for (status, code, kind, remedy) in [
+        (
+            "400 Bad Request",
+            "ExpiredToken",
+            ErrorKind::Denied,
+            "AWS_SESSION_TOKEN",
+        ),
+        (
+            "403 Forbidden",
+            "InvalidAccessKeyId",
+            ErrorKind::Denied,
+            "AWS_ACCESS_KEY_ID",
+        ),
+        (
+            "301 Moved Permanently",
+            "PermanentRedirect",
+            ErrorKind::Invalid,
+            "AWS_REGION",
+        ),
+        (
+            "307 Temporary Redirect",
+            "TemporaryRedirect",
+            ErrorKind::Invalid,
+            "AWS_REGION",
+        ),
+    ] {
+        let storage = storage(server_that_answers(status, code));
+        runtime().block_on(async {
+            for error in [
+                storage.read("s3://bucket/x", 100).await.unwrap_err(),
+                storage
+                    .hash("s3://bucket/x", Algorithm::Md5)
+                    .await
+                    .unwrap_err(),
+            ] {
+                assert_eq!(error.kind, kind, "{code}: {error}");
+                assert!(error.message.contains(remedy), "{code}: {error}");
+                let shown = format!("{error:?}");
+                for secret in ["testing-secret", "testing-session"] {
+                    assert!(!shown.contains(secret), "{shown}");
+                }
+            }
         });
     }
 }
