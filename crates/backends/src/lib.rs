@@ -5,6 +5,8 @@
 pub mod bucket;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub mod changes;
+#[cfg(feature = "duckdb")]
+pub mod duckdb;
 pub mod encrypted;
 #[cfg(feature = "firestore")]
 pub mod firestore;

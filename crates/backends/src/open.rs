@@ -117,6 +117,11 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
             let server = server.map_err(StoreUrlError::Invalid)?;
             Ok(Arc::new(crate::firestore::FirestoreStore::new(server)))
         }
+        #[cfg(feature = "duckdb")]
+        Some("duckdb") => {
+            let store = crate::duckdb::DuckdbStore::new(url, Arc::clone(&options.clock));
+            Ok(Arc::new(store.map_err(StoreUrlError::Invalid)?))
+        }
         Some(backend) => {
             let _ = password;
             Err(StoreUrlError::NotBuilt(backend))

@@ -530,7 +530,7 @@ pub(crate) enum LedgerCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Write all calls as CSV, for spreadsheets and SQL.
+    /// Write all calls as CSV, for spreadsheets and SQL; as Parquet in a build with DuckDB.
     Export {
         /// The file to write; `-` for stdout.
         file: PathBuf,

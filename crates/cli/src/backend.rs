@@ -14,13 +14,15 @@ pub(crate) enum Backend {
 }
 
 /// Names of the backends that can be configured.
-const BUILT: [&str; 7] = [
+const BUILT: &[&str] = &[
     "sqlite",
     "postgres",
     "redis",
     "turso",
     "blob-sqlite",
     "firestore",
+    #[cfg(feature = "duckdb")]
+    "duckdb",
     "in-process",
 ];
 
@@ -41,6 +43,12 @@ impl Backend {
                     _ => Err(Box::new(at(no_url(name), settings))),
                 };
             }
+            Some(name @ "duckdb") if cfg!(feature = "duckdb") => {
+                return match url(settings) {
+                    Some(url) if url.backend() == Some(name) => Ok(Self::Lasting),
+                    _ => Err(Box::new(at(no_url(name), settings))),
+                };
+            }
             None | Some("sqlite") => return Ok(Self::Lasting),
             Some("in-process") => return Ok(Self::InProcess),
             Some(name) => name,
@@ -56,7 +64,7 @@ impl Backend {
                 "unknown-backend",
                 format!("there is no store backend `{name}`"),
             )
-            .help(suggest::did_you_mean(name, &BUILT))
+            .help(suggest::did_you_mean(name, BUILT))
         };
         Err(Box::new(at(problem, settings)))
     }
@@ -78,6 +86,7 @@ fn no_url(name: &str) -> Problem {
         "turso" => "libsql://NAME.turso.io",
         "blob-sqlite" => "s3://BUCKET/PATH/NAME.db",
         "firestore" => "firestore://PROJECT/COLLECTION",
+        "duckdb" => "duckdb:FILE.duckdb",
         _ => "postgres://USER@HOST/DATABASE",
     };
     Problem::new("bad-value", message).help(format!(

@@ -36,7 +36,7 @@ pub(crate) fn servers() -> impl Iterator<Item = &'static ObjectServer> {
 }
 
 #[derive(Debug)]
-struct Shifted(Arc<AtomicI64>);
+pub(crate) struct Shifted(pub(crate) Arc<AtomicI64>);
 
 impl Clock for Shifted {
     fn now(&self) -> Millis {

@@ -21,6 +21,8 @@ macro_rules! checks {
 }
 
 mod bucket;
+#[cfg(feature = "duckdb")]
+mod duckdb;
 mod encrypted;
 mod faults;
 mod firestore;

@@ -1,6 +1,7 @@
 //! `cachalot ledger …`.
 
 mod export;
+mod parquet;
 
 use std::path::Path;
 
@@ -58,7 +59,11 @@ pub(crate) fn run(
             }
             let home = process_environment.home(place.db.as_deref(), None)?;
             let mut output_file = OutputFile::new(file, &home)?;
-            let calls = export::write(&ledger, &mut output_file)?;
+            let is_parquet = file.extension().is_some_and(|it| it == "parquet");
+            let calls = match is_parquet {
+                true => parquet::write(&ledger, &mut output_file)?,
+                false => export::write(&ledger, &mut output_file)?,
+            };
             output_file.persist()?;
             let calls = render::count(calls, "call", "calls");
             render::err(&format!("exported {calls}"));

@@ -60,6 +60,7 @@ fn url_is_never_a_file_name() {
     home.write("agent.yaml", STRINGIFY);
     let before = home.files().len();
     for (url, code) in [
+        #[cfg(not(feature = "duckdb"))]
         ("duckdb:x.db", "backend-not-built"),
         ("redis-cluster://127.0.0.1/1", "bad-value"),
         ("libsql:///", "bad-value"),
@@ -95,6 +96,7 @@ fn backend_and_place_in_the_agent_file_have_to_agree() {
             "{backend: sqlite, path: 'postgres://127.0.0.1/x'}",
             "with the URL of a server",
         ),
+        #[cfg(not(feature = "duckdb"))]
         (
             "{path: 'duckdb:x.db'}",
             "`duckdb` is not part of this build",
@@ -282,6 +284,88 @@ fn staleness_saves_questions_to_the_server() {
         refused.stderr.contains("`staleness` is no length of time"),
         "{refused}"
     );
+}
+
+/// A build with DuckDB (`scripts/duckdb`).
+#[cfg(feature = "duckdb")]
+#[test]
+fn runs_share_a_store_in_duckdb() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        format!("{STRINGIFY}settings: {{ltm: {{backend: duckdb, url: 'duckdb:store.duckdb'}}}}\n"),
+    );
+    for hit in [false, true] {
+        let ran = home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+        assert_eq!(ran.json()["answer"]["_cache_hit"], hit, "{ran}");
+    }
+    assert!(home.join("store.duckdb").exists());
+    let given = home.run(&[
+        "run",
+        "agent.yaml",
+        "-i",
+        "text=x",
+        "--db",
+        "duckdb:store.duckdb",
+    ]);
+    assert_eq!(given.ok().json()["answer"]["_cache_hit"], true);
+    let checked = home
+        .run(&["doctor", "--json", "--db", "duckdb:store.duckdb"])
+        .ok();
+    assert_eq!(check_of(&checked, "write").0, "ok");
+    home.write(
+        "agent.yaml",
+        format!("{STRINGIFY}settings: {{ltm: {{backend: duckdb}}}}\n"),
+    );
+    let refused = home.run(&["run", "agent.yaml", "-i", "text=x"]).fails(2);
+    assert!(refused.stderr.contains("duckdb:FILE.duckdb"), "{refused}");
+    // One process at a time: the work runs.
+    let other = cachalot_backends::duckdb::DuckdbStore::open(
+        &home.join("store.duckdb"),
+        std::sync::Arc::new(cachalot_core::SystemClock),
+    );
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        cachalot_store::Store::usage(&other, "cache")
+            .settle()
+            .await
+            .unwrap();
+    });
+    home.write("agent.yaml", STRINGIFY);
+    let ran = home
+        .run(&[
+            "run",
+            "agent.yaml",
+            "-i",
+            "text=x",
+            "--db",
+            "duckdb:store.duckdb",
+        ])
+        .ok();
+    assert_eq!(ran.json()["answer"]["_cache_stored"], false, "{ran}");
+    assert_eq!(ran.stderr.matches("warning:").count(), 1, "{ran}");
+    assert!(ran.stderr.contains("one at a time"), "{ran}");
+}
+
+/// A build with DuckDB (`scripts/duckdb`).
+#[cfg(feature = "duckdb")]
+#[test]
+fn duckdb_reads_the_ledger_as_parquet() {
+    let home = Home::new();
+    home.write("agent.yaml", STRINGIFY);
+    for _ in 0..3 {
+        home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    }
+    home.run(&["ledger", "export", "calls.parquet"]).ok();
+    let connection = duckdb::Connection::open_in_memory().unwrap();
+    let read = format!(
+        "SELECT count(*), count(*) FILTER (WHERE answered = 'hit'), typeof(min(time)), sum(saved_ms) > 0 FROM '{}'",
+        home.join("calls.parquet").display()
+    );
+    let read = connection.query_row(&read, [], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+    });
+    let (calls, hits, time, has_saved): (i64, i64, String, bool) = read.unwrap();
+    assert_eq!((calls, hits, &*time, has_saved), (3, 2, "TIMESTAMP", true));
 }
 
 #[test]

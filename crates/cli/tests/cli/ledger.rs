@@ -401,6 +401,11 @@ fn calls_are_exported_as_csv() {
         .unwrap();
     let exported = home.run(&["ledger", "export", "-"]).ok();
     assert_eq!(exported.stdout.matches(",1.500000000000,").count(), 2500);
+    if cfg!(not(feature = "duckdb")) {
+        let refused = home.run(&["ledger", "export", "calls.parquet"]).fails(1);
+        assert!(refused.stderr.contains("writes no Parquet"), "{refused}");
+        assert!(!home.join("calls.parquet").exists());
+    }
     // A file of the store is not overwritten.
     let target = home.database();
     home.run(&["ledger", "export", target.to_str().unwrap()])

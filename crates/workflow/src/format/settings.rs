@@ -167,7 +167,7 @@ const LEDGER_KEY: &[Parameter] = &[section("ledger", &LEDGER)];
 
 #[rustfmt::skip]
 const LTM_KEYS: &[Parameter] = &[
-    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, `redis`, `turso`, `blob-sqlite` (a SQLite database in a bucket), `firestore`, or `in-process`, which is gone at the end of the run."),
+    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, `redis`, `turso`, `blob-sqlite` (a SQLite database in a bucket), `firestore`, `duckdb` (in a build with it), or `in-process`, which is gone at the end of the run."),
     key("path", Kind::Text, "The file of the memory, relative to the directory in which `cachalot` runs."),
     key("ltm_path", Kind::Text, "The same as `settings.ltm.path`."),
     key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE`, `redis://HOST/NUMBER`, `libsql://HOST`, `s3://BUCKET/NAME.db`, or `firestore://PROJECT/COLLECTION`."),

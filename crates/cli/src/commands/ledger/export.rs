@@ -11,36 +11,37 @@ use crate::command_error::{CommandError, Result};
 /// Calls that are read at once.
 const PAGE: u32 = 1_000;
 
-/// The columns: those of the call, and those of [`Spend`] for what was paid and what was saved.
-const COLUMNS: [&str; 22] = [
-    "id",
-    "time",
-    "run",
-    "session",
-    "kind",
-    "name",
-    "scope",
-    "key",
-    "handle",
-    "answered",
-    "failed",
-    "reason",
-    "not_stored",
-    "failure",
-    "paid_ms",
-    "paid_input_tokens",
-    "paid_output_tokens",
-    "paid_dollars",
-    "saved_ms",
-    "saved_input_tokens",
-    "saved_output_tokens",
-    "saved_dollars",
+/// The columns: those of the call, and those of [`Spend`] for what was paid and what was saved; with their types in SQL.
+pub(super) const COLUMNS: [(&str, &str); 22] = [
+    ("id", "BIGINT"),
+    ("time", "TIMESTAMP"),
+    ("run", "VARCHAR"),
+    ("session", "VARCHAR"),
+    ("kind", "VARCHAR"),
+    ("name", "VARCHAR"),
+    ("scope", "VARCHAR"),
+    ("key", "VARCHAR"),
+    ("handle", "VARCHAR"),
+    ("answered", "VARCHAR"),
+    ("failed", "BOOLEAN"),
+    ("reason", "VARCHAR"),
+    ("not_stored", "VARCHAR"),
+    ("failure", "VARCHAR"),
+    ("paid_ms", "DOUBLE"),
+    ("paid_input_tokens", "BIGINT"),
+    ("paid_output_tokens", "BIGINT"),
+    ("paid_dollars", "DECIMAL(24, 12)"),
+    ("saved_ms", "DOUBLE"),
+    ("saved_input_tokens", "BIGINT"),
+    ("saved_output_tokens", "BIGINT"),
+    ("saved_dollars", "DECIMAL(24, 12)"),
 ];
 
 /// Writes all calls, the oldest first; returns their number.
 pub(super) fn write(ledger: &Ledger, to: impl Write) -> Result<u64> {
     let mut csv = csv::Writer::from_writer(to);
-    csv.write_record(COLUMNS).map_err(not_written)?;
+    let names = COLUMNS.iter().map(|(name, _)| *name);
+    csv.write_record(names).map_err(not_written)?;
     let (mut last, mut count) = (0, 0);
     loop {
         let calls = ledger.calls_after(last, PAGE);
