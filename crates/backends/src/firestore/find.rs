@@ -20,9 +20,9 @@ pub(super) const WITHOUT_VALUE: [&str; 9] = [
 /// The number of documents that one request reads.
 const BATCH: u32 = 300;
 
-/// Maximum number of records of a page, and maximum size of their values in bytes unless it has one record: a
-/// transaction changes 10 MiB at most.
-const LARGEST_PAGE: (u32, u64) = (300, 8 << 20);
+/// Maximum number of records of a page, of their labels, and maximum size of their values in bytes, unless it has one
+/// record: an erase of them is one request, which has at most 10 MiB, and names each label.
+const LARGEST_PAGE: (u32, usize, u64) = (300, 4000, 8 << 20);
 
 /// A record that matches, without its value.
 struct Match {
@@ -78,16 +78,18 @@ impl Selection<'_> {
         matches.truncate(limit as usize);
         let mut is_cut =
             matches.len() < self.request.limit as usize && matches.len() == limit as usize;
-        if self.request.values != ValuePart::None {
-            let mut total = 0;
-            let fits = |found: &&Match| {
-                total += found.size;
-                total <= LARGEST_PAGE.1
+        let (mut labels, mut bytes) = (0, 0);
+        let fits = |found: &&Match| {
+            labels += found.record.labels.len();
+            bytes += match self.request.values {
+                ValuePart::None => 0,
+                ValuePart::First(_) | ValuePart::All => found.size,
             };
-            let fitting = matches.iter().take_while(fits).count().max(1);
-            is_cut |= fitting < matches.len();
-            matches.truncate(fitting);
-        }
+            labels <= LARGEST_PAGE.1 && bytes <= LARGEST_PAGE.2
+        };
+        let fitting = matches.iter().take_while(fits).count().max(1);
+        is_cut |= fitting < matches.len();
+        matches.truncate(fitting);
         let keys: Vec<Record> = matches.iter().map(|found| found.record.clone()).collect();
         let mut page = RecordPage {
             next: next_cursor(&keys, self.filter, self.request),

@@ -133,6 +133,27 @@ fn pages_of_large_values_are_short() {
         let new = record("large".to_owned(), vec![7; largest + 6], Vec::new());
         let put = store.put("space", new, None, &[]).settle().await;
         assert_eq!(put.unwrap_err().kind, ErrorKind::TooLarge);
+        // As many labels as one erase can remove.
+        store
+            .erase("space", &all, PageRequest::keys(300))
+            .settle()
+            .await
+            .unwrap();
+        for number in 0..10 {
+            let labels = (0..900).map(|label| Label::new("t", format!("{label:0300}")));
+            let new = record(format!("key {number}"), Vec::new(), labels.collect());
+            store.put("space", new, None, &[]).settle().await.unwrap();
+        }
+        let mut erased = Vec::new();
+        loop {
+            let page = store.erase("space", &all, PageRequest::keys(300));
+            let page = page.settle().await.unwrap();
+            erased.push(page.records.len());
+            if page.next.is_none() {
+                break;
+            }
+        }
+        assert_eq!(erased, [4, 4, 2]);
         let labels = (0..3000).map(|number| Label::new("t", number.to_string()));
         let new = record("labels".to_owned(), Vec::new(), labels.collect());
         let put = store.put("space", new, None, &[]).settle().await;
