@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cachalot_backends::testing::{PostgresServer, RedisServer};
+use cachalot_backends::testing::{LibsqlServer, PostgresServer, RedisCluster, RedisServer};
 use cachalot_backends::{OpenOptions, StoreUrl, open};
 use cachalot_store::{Label, LabelMatch, PageRequest, PutResult, Record, RecordFilter, Store};
 use redis::AsyncCommands as _;
@@ -91,7 +91,7 @@ async fn lookups(name: &str, store: Arc<dyn Store>, bare: impl AsyncFn(&str)) {
 /// Prints the cost of lookups, invalidations by label and sweeps, as the number of entries grows.
 async fn growth(name: &str, store: Arc<dyn Store>) {
     let mut entries = 0;
-    for most in [1_000, 10_000, 100_000] {
+    for most in [1_000, 10_000, 100_000, 1_000_000] {
         let mut tasks = tokio::task::JoinSet::new();
         for part in 0..16 {
             let store = Arc::clone(&store);
@@ -202,8 +202,30 @@ async fn on_postgres(server: &PostgresServer) {
     growth("Postgres", store(&server.fresh_url())).await;
 }
 
+/// Prints the times of a lookup and of a write, for stores without a bare equivalent.
+async fn times(name: &str, store: Arc<dyn Store>) {
+    let (mut found, mut stored) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let key = format!("key-{round}");
+        let began = Instant::now();
+        put(store.as_ref(), &key, vec![7; 10_000], Vec::new()).await;
+        stored.push(began.elapsed());
+        let began = Instant::now();
+        get(store.as_ref(), &key).await;
+        found.push(began.elapsed());
+    }
+    let (found, stored) = (median(found), median(stored));
+    println!("{name}: lookup of 10 kB {found:.1?}, write {stored:.1?}");
+}
+
 fn main() {
     runtime().block_on(async {
+        if let Some(cluster) = RedisCluster::shared() {
+            times("Redis cluster", store(&cluster.url())).await;
+        }
+        if let Some(server) = LibsqlServer::shared() {
+            times("libSQL", store(&server.url())).await;
+        }
         if let Some(server) = RedisServer::shared() {
             on_redis(server).await;
         }
