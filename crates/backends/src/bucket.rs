@@ -6,8 +6,6 @@
 //! otherwise it is repeated on the new version. So each write uploads the whole database: it has a maximum size. There
 //! are no reservations, and the times are those of this machine.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +24,7 @@ use cachalot_store::{
 };
 use tokio::sync::Mutex;
 
+use crate::pause::random_pause;
 use crate::url::StoreUrl;
 
 /// Maximum size of the database, in bytes: each write uploads it.
@@ -36,9 +35,6 @@ const LARGEST_VALUE: u64 = 8 << 20;
 
 /// Attempts of a write, if others write at the same time.
 const MAX_ATTEMPTS: u32 = 40;
-
-/// Maximum pause before the second attempt, and before the last one, in milliseconds.
-const PAUSES: [u64; 2] = [20, 300];
 
 /// Maximum number of uses of records that wait for the next write.
 const MAX_USES: usize = 10_000;
@@ -195,7 +191,7 @@ impl BucketStore {
         let mut state = self.state.lock().await;
         for attempt in 0..MAX_ATTEMPTS {
             if attempt > 0 {
-                tokio::time::sleep(pause(attempt)).await;
+                tokio::time::sleep(random_pause(attempt)).await;
             }
             self.refresh(&mut state, Instant::now()).await?;
             // Returned only if all that it contains is in the object: not after an error, nor if this call is dropped.
@@ -256,13 +252,6 @@ impl BucketStore {
             format!("{location} is an object in a bucket, which has no reservations"),
         )
     }
-}
-
-/// Returns a random pause, so that writers that collided do not do so again.
-fn pause(attempt: u32) -> Duration {
-    let most = PAUSES[1].min(PAUSES[0] * u64::from(attempt));
-    let random = RandomState::new().build_hasher().finish();
-    Duration::from_millis(random % most)
 }
 
 fn failure(error: cachalot_storage::Error) -> Error {

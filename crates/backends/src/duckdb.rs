@@ -12,8 +12,9 @@ use std::time::Duration;
 use cachalot_core::Clock;
 use cachalot_store::implementation::{
     MAX_COUNTER, MIN_LAPSED_LEASE_AGE, after_prefix, check_amend, check_names, check_page,
-    check_put, check_put_all, deduplicate, label_texts, lease_end, matches_all, next_cursor,
-    next_erasure, reaches_reservations, time_left, weight,
+    check_put, check_put_all, deduplicate, has_equal_content, label_texts, labels_from_json,
+    labels_to_json, lease_end, matches_all, next_cursor, next_erasure, reaches_reservations,
+    signed, time_left, too_new, weight,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch,
@@ -23,7 +24,7 @@ use cachalot_store::{
 use duckdb::types::Value;
 use duckdb::{Connection, OptionalExt as _, Transaction, params, params_from_iter};
 
-use row::{Found, labels_text};
+use row::Found;
 
 use crate::url::StoreUrl;
 
@@ -162,11 +163,7 @@ impl File {
             .query_row(version, [], |row| row.get(0))
             .map_err(failed)?;
         if version > LAYOUT {
-            let message = format!(
-                "{} was written by a newer version of Cachalot: update Cachalot",
-                self.location
-            );
-            return Err(Error::new(ErrorKind::TooNew, message));
+            return Err(too_new(&self.location));
         }
         Ok(connection)
     }
@@ -315,7 +312,7 @@ impl Call<'_> {
         let until = lease_end(self.now, hold);
         self.execute(
             "INSERT INTO cachalot_leases VALUES (?, ?, ?, ?, true, ?)",
-            params![space, key, signed(fence), until, labels_text(labels)],
+            params![space, key, signed(fence), until, labels_to_json(labels)],
         )?;
         Ok(ReserveResult::Held(Lease {
             space: space.to_owned(),
@@ -359,7 +356,7 @@ impl Call<'_> {
                 self.now,
                 self.now,
                 record.expires,
-                labels_text(&record.labels),
+                labels_to_json(&record.labels),
                 signed(record.value.len() as u64),
                 signed(size),
                 &record.value[..],
@@ -462,10 +459,6 @@ impl Call<'_> {
         result.next = next_cursor(&result.records, filter, page);
         Ok(result)
     }
-}
-
-fn signed(count: u64) -> i64 {
-    count.min(MAX_COUNTER).cast_signed()
 }
 
 fn text(text: &str) -> Value {
@@ -588,13 +581,7 @@ impl Store for DuckdbStore {
             call.end_lease(space, key)?;
             for (space, record) in &records {
                 let before = call.record(space, &record.key)?;
-                let is_identical = before.is_some_and(|Found { record: before, .. }| {
-                    before.value == record.value
-                        && before.expires == record.expires
-                        && before.labels.len() == record.labels.len()
-                        && before.labels.iter().all(|it| record.labels.contains(it))
-                });
-                if !is_identical {
+                if !before.is_some_and(|found| has_equal_content(&found.record, record)) {
                     call.put(space, record)?;
                 }
             }
@@ -669,7 +656,7 @@ impl Store for DuckdbStore {
                     let is_after = page.after.is_none_or(|after| *key > *after);
                     let matches = key.starts_with(filter.prefix)
                         && is_after
-                        && matches_all(filter.labels, &row::labels(&labels)?);
+                        && matches_all(filter.labels, &labels_from_json(&labels)?);
                     if matches {
                         call.end_lease(space, &key)?;
                     }

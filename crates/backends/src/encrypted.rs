@@ -6,14 +6,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_core::Secret;
 use cachalot_store::{
-    Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
-    PageRequest, PutAllResult, PutCondition, PutResult, Recall, Record, RecordFilter, RecordPage,
-    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply, ValuePart,
+    Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Lease, PageRequest,
+    PutAllResult, PutCondition, PutResult, Recall, Record, RecordFilter, RecordPage, SpaceUsage,
+    Store, StoreInfo, StoreReply, ValuePart,
 };
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::{digest, hkdf, hmac};
@@ -253,6 +252,8 @@ fn map<'a, T: Send + 'a, U: Send + 'a>(
 }
 
 impl Store for EncryptedStore {
+    cachalot_store::forward_to_store!(inner: reserve renew release add raise_to counters touch stamps);
+
     fn about(&self) -> &StoreInfo {
         &self.about
     }
@@ -327,24 +328,6 @@ impl Store for EncryptedStore {
         })
     }
 
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
-        hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        self.inner.reserve(space, key, labels, hold)
-    }
-
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        self.inner.renew(lease, hold)
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        self.inner.release(lease)
-    }
-
     fn find<'a>(
         &'a self,
         space: &'a str,
@@ -374,32 +357,6 @@ impl Store for EncryptedStore {
         })
     }
 
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        self.inner.add(space, additions)
-    }
-
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        self.inner.raise_to(space, counter, value)
-    }
-
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        self.inner.counters(space, prefix, after, limit)
-    }
-
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        self.inner.touch(space, used)
-    }
-
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         match self.encrypted(space, record) {
             Ok(record) => self.inner.amend(space, record),
@@ -415,18 +372,6 @@ impl Store for EncryptedStore {
                 ..usage
             })
         })
-    }
-
-    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
-        self.inner.stamp(space, name)
-    }
-
-    fn stamp_slot(&self, space: &str, name: &str) -> Option<usize> {
-        self.inner.stamp_slot(space, name)
-    }
-
-    fn stamp_at(&self, slot: usize) -> Option<u64> {
-        self.inner.stamp_at(slot)
     }
 
     fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {

@@ -10,17 +10,16 @@ mod document;
 mod find;
 mod name;
 mod reader;
+mod space;
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, check_amend, check_names, check_page, check_put,
-    check_put_all, deduplicate, label_texts, lease_end, matches_all, next_erasure,
-    reaches_reservations, time_left, weight,
+    MIN_LAPSED_LEASE_AGE, check_amend, check_names, check_page, check_put, check_put_all,
+    deduplicate, has_equal_content, label_texts, labels_to_json, lease_end, matches_all,
+    next_erasure, reaches_reservations, signed, time_left, too_new, weight,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
@@ -31,12 +30,15 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use document::{
-    Document, Fields, damaged, delete, expiry_order, integer, labels_text, unless_changed,
+    Document, Fields, check_labels, damaged, delete, expiry_order, integer, unless_changed,
     use_order,
 };
 use find::{Selection, WITHOUT_VALUE};
 use name::IdRange;
 use reader::{Documents, Query, Reader};
+use space::{LeaseRead, Space, counter_fields, counter_value, ended, transform};
+
+use crate::pause::random_pause;
 
 pub use client::Server;
 
@@ -49,17 +51,11 @@ const OVERHEAD: u64 = 16 << 10;
 /// Maximum size of a record, in bytes. A document has at most 1 MiB.
 const LARGEST_VALUE: u64 = (1 << 20) - OVERHEAD;
 
-/// Maximum size of what JSON adds to labels, in bytes.
-const LARGEST_LABELS_OVERHEAD: usize = 12 << 10;
-
 /// The version of the layout.
 const LAYOUT: i64 = 1;
 
 /// Attempts of a call, if others change the same documents.
 const MAX_ATTEMPTS: u32 = 40;
-
-/// Maximum pause before the second attempt, and before the last one, in milliseconds.
-const PAUSES: [u64; 2] = [20, 300];
 
 /// A store in a collection of Firestore. See the [module](self).
 pub struct FirestoreStore {
@@ -77,52 +73,6 @@ impl std::fmt::Debug for FirestoreStore {
         f.debug_struct("FirestoreStore")
             .field("about", about)
             .finish_non_exhaustive()
-    }
-}
-
-/// The paths of a space.
-struct Space(String);
-
-impl Space {
-    fn record(&self, key: &str) -> String {
-        self.at("records", &name::id(key))
-    }
-
-    fn label(&self, label: &Label, key: &str) -> String {
-        self.at("labels", &name::label(&label.name, &label.value, key))
-    }
-
-    fn counter(&self, counter: &str) -> String {
-        self.at("counters", &name::id(counter))
-    }
-
-    fn lease(&self, key: &str) -> String {
-        self.at("leases", &name::id(key))
-    }
-
-    fn at(&self, collection: &str, id: &str) -> String {
-        format!("{}/{collection}/{id}", self.0)
-    }
-}
-
-/// A lease that was read.
-struct LeaseRead {
-    fence: u64,
-    until: Millis,
-    /// False if it was ended or revoked.
-    is_current: bool,
-}
-
-impl LeaseRead {
-    fn of(document: Option<&Document>) -> Result<Option<Self>, Error> {
-        let read = |document: &Document| {
-            Ok(Self {
-                fence: document.count("fence")?,
-                until: document.number("until")?,
-                is_current: document.is_true("current"),
-            })
-        };
-        document.map(read).transpose()
     }
 }
 
@@ -183,13 +133,7 @@ impl FirestoreStore {
             };
         };
         if layout.number("version")? > LAYOUT {
-            return Err(Error::new(
-                ErrorKind::TooNew,
-                format!(
-                    "{} was written by a newer version of Cachalot: update Cachalot",
-                    self.about.location
-                ),
-            ));
+            return Err(too_new(&self.about.location));
         }
         Ok(())
     }
@@ -237,7 +181,7 @@ impl FirestoreStore {
         for number in 1..MAX_ATTEMPTS {
             match attempt().await {
                 Err(error) if error.kind == ErrorKind::Busy => {
-                    tokio::time::sleep(pause(number)).await;
+                    tokio::time::sleep(random_pause(number)).await;
                 }
                 done => return done,
             }
@@ -294,7 +238,7 @@ impl FirestoreStore {
         let fence = last.saturating_add(1).max(read.micros.unsigned_abs());
         let write = Fields::default()
             .text("key", key)
-            .text("labels", &labels_text(labels))
+            .text("labels", &labels_to_json(labels))
             .number("fence", signed(fence))
             .number("until", lease_end(now, hold))
             .flag("current", true)
@@ -326,7 +270,7 @@ impl FirestoreStore {
         let write = Fields::default()
             .text("key", key)
             .bytes("value", &record.value)
-            .text("labels", &labels_text(&record.labels))
+            .text("labels", &labels_to_json(&record.labels))
             .number("revision", signed(revision))
             .number("updated", now)
             .optional_number("expires", record.expires)
@@ -402,42 +346,6 @@ impl FirestoreStore {
         }
         Ok(())
     }
-}
-
-/// Returns a random pause, so that calls that collided do not do so again.
-fn pause(attempt: u32) -> Duration {
-    let most = PAUSES[1].min(PAUSES[0] * u64::from(attempt));
-    let random = RandomState::new().build_hasher().finish();
-    Duration::from_millis(random % most)
-}
-
-fn signed(count: u64) -> i64 {
-    count.min(MAX_COUNTER).cast_signed()
-}
-
-fn counter_value(read: &Documents, space: &Space, name: &str) -> Result<u64, Error> {
-    let counter = read.get(&space.counter(name));
-    counter.map_or(Ok(0), |counter| counter.count("count"))
-}
-
-/// Returns the write that ends a lease. Its document remains for some time, so that a write that depends on it fails.
-fn ended(path: &str) -> Value {
-    Fields::default().flag("current", false).change(path)
-}
-
-/// Fails if labels need much more space than their bytes.
-fn check_labels(record: &Record) -> Result<(), Error> {
-    let bytes: usize = label_texts(&record.labels).map(str::len).sum();
-    let overhead = labels_text(&record.labels).len().saturating_sub(bytes);
-    if overhead <= LARGEST_LABELS_OVERHEAD {
-        return Ok(());
-    }
-    let message = format!(
-        "the record `{:.80}` has too many labels for one document ({})",
-        record.key,
-        record.labels.len()
-    );
-    Err(Error::new(ErrorKind::TooLarge, message))
 }
 
 impl Store for FirestoreStore {
@@ -572,13 +480,7 @@ impl Store for FirestoreStore {
                     let space = self.space(space);
                     let before = read.get(&space.record(&record.key));
                     let before = before.map(Document::record).transpose()?;
-                    let is_identical = before.is_some_and(|before| {
-                        before.value == record.value
-                            && before.expires == record.expires
-                            && before.labels.len() == record.labels.len()
-                            && before.labels.iter().all(|it| record.labels.contains(it))
-                    });
-                    if !is_identical {
+                    if !before.is_some_and(|before| has_equal_content(&before, record)) {
                         writes.extend(self.put_writes(&read, &space, record, number)?.0);
                     }
                 }
@@ -889,20 +791,4 @@ impl FirestoreStore {
             .filter(|values| values.len() == writes.len())
             .ok_or_else(|| damaged("count"))
     }
-}
-
-fn counter_fields(name: &str, value: u64) -> Fields {
-    Fields::default()
-        .text("name", name)
-        .number("count", signed(value))
-}
-
-/// Returns the write that changes the value of a counter by an operation of the server with a count.
-fn transform(space: &Space, name: &str, operation: &str, count: u64) -> Value {
-    let mut write = Fields::default()
-        .text("name", name)
-        .change(&space.counter(name));
-    let count = json!({"integerValue": signed(count).to_string()});
-    write["updateTransforms"] = json!([{"fieldPath": "count", operation: count}]);
-    write
 }

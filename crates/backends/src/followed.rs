@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cachalot_store::{
-    Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis, PageRequest,
-    PutAllResult, PutCondition, PutResult, Recall, Record, RecordFilter, RecordPage, ReserveResult,
-    SpaceUsage, Store, StoreInfo, StoreReply, space,
+    Finding, GetOrReserve, GetOrReserveResult, GetResult, Lease, PageRequest, PutAllResult,
+    PutCondition, PutResult, Record, RecordFilter, RecordPage, Store, StoreInfo, StoreReply, space,
 };
 
 use crate::changes::{self, Changes, Subscribe, Subscription as _};
@@ -70,6 +69,8 @@ impl<S: Store + Subscribe> FollowedStore<S> {
 }
 
 impl<S: Store + Subscribe> Store for FollowedStore<S> {
+    cachalot_store::forward_to_store!(store: reserve renew release find counters touch usage recall);
+
     fn about(&self) -> &StoreInfo {
         self.store.about()
     }
@@ -127,33 +128,6 @@ impl<S: Store + Subscribe> Store for FollowedStore<S> {
         }
     }
 
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
-        hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        self.store.reserve(space, key, labels, hold)
-    }
-
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        self.store.renew(lease, hold)
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        self.store.release(lease)
-    }
-
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        self.store.find(space, filter, page)
-    }
-
     fn erase<'a>(
         &'a self,
         space: &'a str,
@@ -185,28 +159,10 @@ impl<S: Store + Subscribe> Store for FollowedStore<S> {
         self.changing(space, raised, |_| vec![counter.to_owned()])
     }
 
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        self.store.counters(space, prefix, after, limit)
-    }
-
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        self.store.touch(space, used)
-    }
-
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         let key = record.key.clone();
         let amended = self.store.amend(space, record);
         self.changing(space, amended, |_| vec![key])
-    }
-
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        self.store.usage(space)
     }
 
     fn stamp(&self, space: &str, name: &str) -> Option<u64> {
@@ -243,9 +199,5 @@ impl<S: Store + Subscribe> Store for FollowedStore<S> {
             });
             Ok(findings)
         })
-    }
-
-    fn recall(&self) -> Option<&dyn Recall> {
-        self.store.recall()
     }
 }

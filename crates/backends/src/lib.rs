@@ -15,6 +15,8 @@ pub mod followed;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod liveness;
 mod open;
+#[cfg(any(feature = "bucket", feature = "firestore"))]
+mod pause;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

@@ -15,13 +15,13 @@ use std::time::Duration;
 use cachalot_store::implementation::{
     MAX_COUNTER, MIN_LAPSED_LEASE_AGE, check_amend, check_names, check_page, check_put,
     check_put_all, deduplicate, fts5_expression, label_texts, next_cursor, reaches_reservations,
-    weight,
+    signed, too_new, weight,
 };
 use cachalot_store::{
-    Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch,
-    Lease, Millis, Order, PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit,
-    Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage, Stale, Store, StoreInfo,
-    StoreReply, counter, space as names,
+    Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
+    Order, PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record,
+    RecordFilter, RecordPage, ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply,
+    counter, space as names,
 };
 use tokio::sync::OnceCell;
 
@@ -122,13 +122,7 @@ impl TursoStore {
         let version = version.into_iter().next().and_then(Rows::first);
         let version = version.ok_or_else(|| damaged("no layout"))?.number(0)?;
         if version > layout::VERSION {
-            return Err(Error::new(
-                ErrorKind::TooNew,
-                format!(
-                    "{} was written by a newer version of Cachalot: update Cachalot",
-                    self.about.location
-                ),
-            ));
+            return Err(too_new(&self.about.location));
         }
         Ok(())
     }
@@ -332,10 +326,6 @@ fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis())
         .unwrap_or(i64::MAX)
         .min(1 << 60)
-}
-
-fn signed(count: u64) -> i64 {
-    count.min(MAX_COUNTER).cast_signed()
 }
 
 /// Reads the columns of [`select::page`].

@@ -9,6 +9,7 @@ pub mod conformance;
 mod error;
 mod finding;
 pub mod flat_json;
+mod forward;
 pub mod in_process;
 #[cfg(any(test, feature = "testing"))]
 pub mod intercepted;

@@ -143,6 +143,41 @@ pub const MIN_LAPSED_LEASE_AGE: Millis = 3_600_000;
 /// The largest value of a counter: SQLite's largest integer.
 pub const MAX_COUNTER: u64 = i64::MAX as u64;
 
+/// Converts a count to an integer that all databases have.
+pub fn signed(count: u64) -> i64 {
+    count.min(MAX_COUNTER).cast_signed()
+}
+
+/// The error of a store that a newer version has written.
+pub fn too_new(location: &str) -> Error {
+    Error::new(
+        ErrorKind::TooNew,
+        format!("{location} was written by a newer version of Cachalot: update Cachalot"),
+    )
+}
+
+/// Returns labels as text of JSON.
+pub fn labels_to_json(labels: &[Label]) -> String {
+    let pairs = labels.iter().map(|label| (&label.name, &label.value));
+    serde_json::json!(pairs.collect::<Vec<_>>()).to_string()
+}
+
+/// Reads what [`labels_to_json`] returns.
+pub fn labels_from_json(text: &str) -> Result<Vec<Label>, Error> {
+    let pairs: Vec<(String, String)> = serde_json::from_str(text)
+        .map_err(|_| Error::new(ErrorKind::Corrupt, "the labels of a record are damaged"))?;
+    let pairs = pairs.into_iter();
+    Ok(pairs.map(|(name, value)| Label { name, value }).collect())
+}
+
+/// True if two records have the same value, expiry and labels; each label once, in any order.
+pub fn has_equal_content(one: &Record, other: &Record) -> bool {
+    one.value == other.value
+        && one.expires == other.expires
+        && one.labels.len() == other.labels.len()
+        && one.labels.iter().all(|label| other.labels.contains(label))
+}
+
 /// Fails in the space with the text index, which is not amended, and if the record is too large.
 pub fn check_amend(space: &str, record: &Record, largest: u64) -> Result<(), Error> {
     let key = &record.key;

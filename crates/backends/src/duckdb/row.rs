@@ -1,9 +1,9 @@
 //! Rows of records.
 
 use bytes::Bytes;
-use cachalot_store::{Error, ErrorKind, Label, Record};
+use cachalot_store::implementation::labels_from_json;
+use cachalot_store::{Error, Record};
 use duckdb::Row;
-use serde_json::json;
 
 /// The columns that [`read`] reads.
 pub(super) const COLUMNS: &str = "key, revision, updated, expires, labels, size";
@@ -22,7 +22,7 @@ pub(super) struct Read {
 
 impl Read {
     pub(super) fn with_labels(mut self) -> Result<Found, Error> {
-        self.found.record.labels = labels(&self.labels)?;
+        self.found.record.labels = labels_from_json(&self.labels)?;
         Ok(self.found)
     }
 }
@@ -50,23 +50,4 @@ pub(super) fn read_with_value(row: &Row<'_>) -> duckdb::Result<Read> {
     let mut read = read(row)?;
     read.found.record.value = row.get::<_, Vec<u8>>(6)?.into();
     Ok(read)
-}
-
-/// Returns labels as text of JSON.
-pub(super) fn labels_text(labels: &[Label]) -> String {
-    let pairs: Vec<_> = labels
-        .iter()
-        .map(|label| (&label.name, &label.value))
-        .collect();
-    json!(pairs).to_string()
-}
-
-/// Reads what [`labels_text`] returns.
-pub(super) fn labels(text: &str) -> Result<Vec<Label>, Error> {
-    let pairs: Vec<(String, String)> = serde_json::from_str(text)
-        .map_err(|_| Error::new(ErrorKind::Corrupt, "the labels of a record are damaged"))?;
-    Ok(pairs
-        .into_iter()
-        .map(|(name, value)| Label { name, value })
-        .collect())
 }

@@ -3,8 +3,12 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use cachalot_store::implementation::{label_texts, labels_from_json, labels_to_json};
 use cachalot_store::{Error, ErrorKind, Label, Millis, Record};
 use serde_json::{Map, Value, json};
+
+/// Maximum size of what JSON adds to labels, in bytes.
+const LARGEST_LABELS_OVERHEAD: usize = 12 << 10;
 
 /// A document that was read.
 #[derive(Debug, Clone)]
@@ -70,12 +74,7 @@ impl Document {
     }
 
     pub(super) fn labels(&self) -> Result<Vec<Label>, Error> {
-        let pairs: Vec<(String, String)> =
-            serde_json::from_str(self.text("labels")?).map_err(|_| damaged("labels"))?;
-        Ok(pairs
-            .into_iter()
-            .map(|(name, value)| Label { name, value })
-            .collect())
+        labels_from_json(self.text("labels")?)
     }
 
     /// Returns the record of the document; without its value, if that was not read.
@@ -101,13 +100,19 @@ pub(super) fn damaged(what: &str) -> Error {
     Error::new(ErrorKind::Corrupt, message)
 }
 
-/// Returns labels as text of JSON.
-pub(super) fn labels_text(labels: &[Label]) -> String {
-    let pairs: Vec<_> = labels
-        .iter()
-        .map(|label| (&label.name, &label.value))
-        .collect();
-    json!(pairs).to_string()
+/// Fails if labels need much more space than their bytes.
+pub(super) fn check_labels(record: &Record) -> Result<(), Error> {
+    let bytes: usize = label_texts(&record.labels).map(str::len).sum();
+    let overhead = labels_to_json(&record.labels).len().saturating_sub(bytes);
+    if overhead <= LARGEST_LABELS_OVERHEAD {
+        return Ok(());
+    }
+    let message = format!(
+        "the record `{:.80}` has too many labels for one document ({})",
+        record.key,
+        record.labels.len()
+    );
+    Err(Error::new(ErrorKind::TooLarge, message))
 }
 
 /// Returns a text with the order of numbers.

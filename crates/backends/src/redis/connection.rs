@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use cachalot_store::implementation::too_new;
 use cachalot_store::{Error, ErrorKind};
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -235,10 +236,7 @@ impl Connection {
         info.check_mode(location, is_cluster)?;
         info.check(location)?;
         if replies.nth(1).map_or(Ok(0), record::count)? > record::VERSION.into() {
-            return Err(Error::new(
-                ErrorKind::TooNew,
-                format!("{location} was written by a newer version of Cachalot: update Cachalot"),
-            ));
+            return Err(too_new(location));
         }
         Ok(Open {
             connection,
