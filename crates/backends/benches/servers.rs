@@ -218,18 +218,25 @@ async fn times(name: &str, store: Arc<dyn Store>) {
     println!("{name}: lookup of 10 kB {found:.1?}, write {stored:.1?}");
 }
 
+/// Measures all servers, or those that the arguments name: `cargo bench -p cachalot-backends -- postgres`.
 fn main() {
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    let is_chosen = |name: &str| {
+        let names = chosen.iter().filter(|name| !name.starts_with('-'));
+        let mut names = names.peekable();
+        names.peek().is_none() || names.any(|chosen| chosen == name)
+    };
     runtime().block_on(async {
-        if let Some(cluster) = RedisCluster::shared() {
+        if let Some(cluster) = RedisCluster::shared().filter(|_| is_chosen("cluster")) {
             times("Redis cluster", store(&cluster.url())).await;
         }
-        if let Some(server) = LibsqlServer::shared() {
+        if let Some(server) = LibsqlServer::shared().filter(|_| is_chosen("libsql")) {
             times("libSQL", store(&server.url())).await;
         }
-        if let Some(server) = RedisServer::shared() {
+        if let Some(server) = RedisServer::shared().filter(|_| is_chosen("redis")) {
             on_redis(server).await;
         }
-        if let Some(server) = PostgresServer::shared() {
+        if let Some(server) = PostgresServer::shared().filter(|_| is_chosen("postgres")) {
             on_postgres(server).await;
         }
     });

@@ -1,12 +1,14 @@
 //! A store in a Postgres database, version 12 or later, shared by any number of machines.
 //!
 //! Every call is one statement, most of which call a function of the database (see `functions.sql`). Statements have
-//! no names, so that a pooler in front of the server may move them between its connections. The times are those of the
+//! no names, so that a pooler in front of the server may move them between its connections; without a pooler, lookups
+//! are prepared. The times are those of the
 //! server.
 
 mod connections;
 mod failure;
 mod layout;
+mod lookup;
 mod row;
 mod select;
 mod subscription;
@@ -17,8 +19,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, check_amend, check_names, check_page, check_put, check_put_all, deduplicate,
-    label_texts, next_cursor, reaches_reservations,
+    check_amend, check_names, check_page, check_put, check_put_all, deduplicate, label_texts,
+    next_cursor, reaches_reservations, signed,
 };
 use cachalot_store::{
     Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
@@ -138,11 +140,6 @@ fn record_page(
     Ok(found)
 }
 
-/// Converts to Postgres's largest integer at most.
-fn integer(value: u64) -> i64 {
-    value.min(MAX_COUNTER) as i64
-}
-
 fn milliseconds(duration: Duration) -> i64 {
     // Far enough from the largest integer to be added to a time.
     i64::try_from(duration.as_millis())
@@ -173,6 +170,19 @@ impl Store for PostgresStore {
     ) -> StoreReply<'a, GetResult> {
         StoreReply::later(async move {
             self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
+            let open = self.connections.get(Work::Read).await?;
+            if let Some(statement) = &open.lookup {
+                let place = (space, key);
+                let executed =
+                    lookup::execute(&open.client, statement, place, counters, self.shift());
+                let row = open.liveness.watch(executed).await;
+                let row = row.map_err(|error| self.connections.failure(error))?;
+                if let Some(row) = row {
+                    let mut result = row::get_result(&row, key)?;
+                    result.counters.truncate(counters.len());
+                    return Ok(result);
+                }
+            }
             let row = self
                 .row(
                     Work::Read,
@@ -244,7 +254,7 @@ impl Store for PostgresStore {
             check_put(&self.about, space, &record, lease, counters)?;
             let labels = LabelColumns::new(&record.labels);
             let names = row::names(counters.iter().map(|(name, _)| *name));
-            let counts: Vec<i64> = counters.iter().map(|(_, count)| integer(*count)).collect();
+            let counts: Vec<i64> = counters.iter().map(|(_, count)| signed(*count)).collect();
             let row = self
             .row(
                 Work::Write,
@@ -257,7 +267,7 @@ impl Store for PostgresStore {
                     (&labels.values, Type::BYTEA_ARRAY),
                     (&record.expires, Type::INT8),
                     (&words::vector(space, &record), Type::TEXT),
-                    (&lease.map(|lease| integer(lease.fence)), Type::INT8),
+                    (&lease.map(|lease| signed(lease.fence)), Type::INT8),
                     (&names, Type::BYTEA_ARRAY),
                     (&counts, Type::INT8_ARRAY),
                     (&self.shift(), Type::INT8),
@@ -379,7 +389,7 @@ impl Store for PostgresStore {
                     &[
                         (&Bytea(&lease.space), Type::BYTEA),
                         (&Bytea(&lease.key), Type::BYTEA),
-                        (&integer(lease.fence), Type::INT8),
+                        (&signed(lease.fence), Type::INT8),
                         (&milliseconds(hold), Type::INT8),
                         (&self.shift(), Type::INT8),
                     ],
@@ -396,7 +406,7 @@ impl Store for PostgresStore {
             let parameters: [Parameter<'_>; 3] = [
                 (&Bytea(&lease.space), Type::BYTEA),
                 (&Bytea(&lease.key), Type::BYTEA),
-                (&integer(lease.fence), Type::INT8),
+                (&signed(lease.fence), Type::INT8),
             ];
             self.rows(Work::Write, statement, &parameters).await?;
             Ok(())
@@ -453,7 +463,7 @@ impl Store for PostgresStore {
         StoreReply::later(async move {
             let names = additions.iter().map(|(name, _)| *name);
             self.check_names([space].into_iter().chain(names.clone()))?;
-            let counts: Vec<i64> = additions.iter().map(|(_, count)| integer(*count)).collect();
+            let counts: Vec<i64> = additions.iter().map(|(_, count)| signed(*count)).collect();
             let row = self
                 .row(
                     Work::Write,
@@ -479,7 +489,7 @@ impl Store for PostgresStore {
                     &[
                         (&Bytea(space), Type::BYTEA),
                         (&Bytea(counter), Type::BYTEA),
-                        (&integer(value), Type::INT8),
+                        (&signed(value), Type::INT8),
                     ],
                 )
                 .await?;
@@ -532,7 +542,7 @@ impl Store for PostgresStore {
                         (&Bytea(space), Type::BYTEA),
                         (&Bytea(&record.key), Type::BYTEA),
                         (&&record.value[..], Type::BYTEA),
-                        (&integer(record.revision), Type::INT8),
+                        (&signed(record.revision), Type::INT8),
                         (&record.updated, Type::INT8),
                     ],
                 )

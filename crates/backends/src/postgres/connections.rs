@@ -1,6 +1,8 @@
 //! The connections of a store. Calls share them: their statements are sent one after another without waiting for
 //! answers, and the future of a call can be dropped at any time.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,12 +12,15 @@ use cachalot_core::Secret;
 use cachalot_store::{Error, ErrorKind};
 use tokio::sync::Mutex;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{failure, layout};
+use super::{failure, layout, lookup};
 use crate::liveness::Liveness;
 use crate::url::StoreUrl;
+
+/// Connections that reads share. Each is a process of the server.
+const READERS: usize = 3;
 
 /// Connections that writes share: a write may wait for the lock of a key, and others behind it with it.
 const WRITERS: usize = 4;
@@ -28,6 +33,9 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 
 /// Maximum time for the server's machine to acknowledge data.
 const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A setting of the session, given when a connection is opened: a pooler in between refuses or drops it.
+const MARK: &str = "cachalot.connection";
 
 /// A server and the database on it.
 pub struct Server {
@@ -120,6 +128,8 @@ pub(super) enum Work {
 pub(super) struct Open {
     pub(super) client: Client,
     pub(super) liveness: Liveness,
+    /// The statement of [`lookup::prepare`]; `None` if there may be a pooler, which moves statements between connections to the server.
+    pub(super) lookup: Option<Statement>,
 }
 
 impl Open {
@@ -131,20 +141,23 @@ impl Open {
 /// The connections of a store, each opened when it is first needed, and again after a failure.
 pub(super) struct Connections {
     server: Server,
-    reader: Mutex<Option<Arc<Open>>>,
+    readers: [Mutex<Option<Arc<Open>>>; READERS],
     writers: [Mutex<Option<Arc<Open>>>; WRITERS],
     next_writer: AtomicUsize,
     is_prepared: AtomicBool,
+    /// True if there is a pooler in front of the server.
+    is_pooled: AtomicBool,
 }
 
 impl Connections {
     pub(super) fn new(server: Server) -> Self {
         Self {
             server,
-            reader: Mutex::default(),
+            readers: Default::default(),
             writers: Default::default(),
             next_writer: AtomicUsize::new(0),
             is_prepared: AtomicBool::new(false),
+            is_pooled: AtomicBool::new(false),
         }
     }
 
@@ -159,7 +172,7 @@ impl Connections {
     /// Returns a shared connection.
     pub(super) async fn get(&self, work: Work) -> Result<Arc<Open>, Error> {
         let place = match work {
-            Work::Read => &self.reader,
+            Work::Read => self.least_busy_reader(),
             Work::Write => {
                 &self.writers[self.next_writer.fetch_add(1, Ordering::Relaxed) % WRITERS]
             }
@@ -168,18 +181,62 @@ impl Connections {
         if let Some(open) = place.as_ref().filter(|open| open.is_usable()) {
             return Ok(Arc::clone(open));
         }
+        let (client, lookup) = match work {
+            Work::Read => self.connect_for_lookups().await?,
+            Work::Write => (self.connect(&self.config()?).await?, None),
+        };
         let open = Arc::new(Open {
-            client: self.connect().await?,
+            client,
             liveness: Liveness::default(),
+            lookup,
         });
         *place = Some(Arc::clone(&open));
         Ok(open)
     }
 
-    async fn connect(&self) -> Result<Client, Error> {
+    /// Returns the place of the reader with the fewest calls under way. An idle connection comes before one that has to be
+    /// opened, and that before a busy one.
+    fn least_busy_reader(&self) -> &Mutex<Option<Arc<Open>>> {
+        let calls = |place: &&Mutex<Option<Arc<Open>>>| match place.try_lock() {
+            Ok(open) => open.as_ref().map_or(3, |open| 2 * Arc::strong_count(open)),
+            // It is being opened.
+            Err(_) => usize::MAX,
+        };
+        let least = self.readers.iter().min_by_key(calls);
+        least.unwrap_or(&self.readers[0])
+    }
+
+    fn config(&self) -> Result<Config, Error> {
         let invalid = |message| Error::new(ErrorKind::Unsupported, message);
-        let config = self.server.config().map_err(invalid)?;
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.open(&config)).await;
+        self.server.config().map_err(invalid)
+    }
+
+    /// Connects, and prepares lookups unless there is a pooler.
+    async fn connect_for_lookups(&self) -> Result<(Client, Option<Statement>), Error> {
+        if self.is_pooled.load(Ordering::Relaxed) {
+            return Ok((self.connect(&self.config()?).await?, None));
+        }
+        let mark = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let mut config = self.config()?;
+        let options = config.get_options().unwrap_or_default();
+        let options = format!("{options} -c {MARK}={mark}");
+        config.options(options.trim_start());
+        if let Ok(client) = self.connect(&config).await {
+            let question = format!("SELECT 1 WHERE current_setting('{MARK}', true) = '{mark}'");
+            let answer = client.query_typed(&question, &[]).await;
+            if answer.is_ok_and(|rows| !rows.is_empty()) {
+                let lookup = lookup::prepare(&client).await;
+                return Ok((client, Some(lookup.map_err(|error| self.failure(error))?)));
+            }
+        }
+        // Any other cause of the failure is found here.
+        let client = self.connect(&self.config()?).await?;
+        self.is_pooled.store(true, Ordering::Relaxed);
+        Ok((client, None))
+    }
+
+    async fn connect(&self, config: &Config) -> Result<Client, Error> {
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.open(config)).await;
         let mut client = connected.map_err(|_| {
             let location = self.server.location();
             Error::new(
