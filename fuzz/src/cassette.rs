@@ -31,6 +31,7 @@ pub fn check(bytes: &[u8]) {
 async fn played(cassette: &[u8]) -> Option<Vec<u8>> {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1_750_000_000_123));
     let cache = Cache::new(CacheOptions {
+        local: None,
         store: Some(Arc::new(InProcessStore::new(Arc::clone(&clock)))),
         ledger: Ledger::disabled(),
         clock,

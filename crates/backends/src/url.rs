@@ -44,6 +44,8 @@ pub struct StoreUrl {
     text: String,
     scheme: String,
     location: String,
+    /// Parameters that are not secret.
+    parameters: String,
     has_password: bool,
     fault: Option<&'static str>,
 }
@@ -121,6 +123,10 @@ impl StoreUrl {
         };
         let has_password =
             url.password().is_some() || url.query_pairs().any(|(name, _)| is_secret(&name));
+        let parameters = url.query_pairs().filter(|(name, _)| !is_secret(name));
+        let parameters: Vec<_> = parameters
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         if url.password().is_some() && url.set_password(None).is_err() {
             return Self::without_location(scheme, &text, "a password needs a host");
         }
@@ -136,6 +142,7 @@ impl StoreUrl {
             text,
             scheme: scheme.to_owned(),
             location,
+            parameters: parameters.join("&"),
             has_password,
             fault: None,
         }
@@ -147,6 +154,7 @@ impl StoreUrl {
             text: text.to_owned(),
             scheme: scheme.to_owned(),
             location: format!("{scheme}:"),
+            parameters: String::new(),
             has_password: text.contains('@') || text.to_ascii_lowercase().contains("password"),
             fault: Some(fault),
         }
@@ -162,6 +170,12 @@ impl StoreUrl {
     #[must_use]
     pub fn location(&self) -> &str {
         &self.location
+    }
+
+    /// Returns the URL with all that tells one store from another, and without secrets.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        format!("{}?{}", self.location, self.parameters)
     }
 
     /// The URL with its password.
@@ -281,8 +295,12 @@ mod tests {
         ] {
             let url = StoreUrl::recognize(url).unwrap();
             assert_eq!(url.has_password(), has_password, "{}", url.text);
+            let identity = match url.text.contains("?hunter2") {
+                true => String::new(),
+                false => url.identity(),
+            };
             let shown = format!(
-                "{url:?} {} {:?}",
+                "{url:?} {} {identity} {:?}",
                 url.location(),
                 open(&url, &crate::OpenOptions::default()).err()
             );

@@ -27,6 +27,7 @@ fn memory(path: &Path) -> Arc<dyn Store> {
 fn cache(memory: &Arc<dyn Store>, ledger: Option<&Path>, front_bytes: u64) -> Cache {
     let warn: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|text| panic!("{text}"));
     Cache::new(CacheOptions {
+        local: None,
         store: Some(Arc::clone(memory)),
         ledger: ledger.map_or_else(Ledger::disabled, |path| {
             Ledger::at(path, "bench", Arc::clone(&warn))

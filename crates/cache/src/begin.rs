@@ -9,7 +9,7 @@ use crate::body::Body;
 use crate::engine::Engine;
 use crate::entry::Entry;
 use crate::flight::{Flight, FlightEntry};
-use crate::front::FrontEntry;
+use crate::front::{FrontEntry, Stamp};
 use crate::join;
 use crate::lease::Reservation;
 use crate::ledger::{CallStatus, PendingRow};
@@ -133,6 +133,25 @@ fn serve(request: &Request<'_>, front_entry: &Arc<FrontEntry>, status: CacheStat
     serve_hit(request.engine, request.key, front_entry, status, &hit, now)
 }
 
+/// Serves the local copy of an entry if the store did not answer.
+async fn serve_local_copy(request: &Request<'_>, reason: &Reason) -> Option<Outcome> {
+    let (Some(local), Reason::StoreFault(_)) = (&request.engine.local, reason) else {
+        return None;
+    };
+    let entry = local
+        .find(&request.key, request.call, request.policy)
+        .await?;
+    let (ledger, call) = (&request.engine.ledger, request.call);
+    let front_entry = Arc::new(FrontEntry {
+        entry,
+        tally: ledger.tally(call.kind, call.name),
+        stamp: Stamp::default(),
+        domains: Vec::new(),
+    });
+    let status = CacheStatus::LocalHit(reason.clone());
+    Some(serve(request, &front_entry, status))
+}
+
 fn hit_outcome(key: Key, entry: &Entry, status: CacheStatus) -> Outcome {
     Outcome {
         key,
@@ -170,6 +189,9 @@ async fn serve_or_lead(request: &Request<'_>) -> BeginResult {
             }
             Lookup::Miss(missed) => missed,
         };
+        if let Some(outcome) = serve_local_copy(request, &missed.reason).await {
+            return BeginResult::Served(outcome);
+        }
         match join::join(request, ended_flights, lookup_guard, &missed, &labels).await {
             FlightEntry::Retry | FlightEntry::Wait => {}
             FlightEntry::Joined(reader) => {
@@ -230,12 +252,14 @@ async fn reserve_and_run(
 ) -> BeginResult {
     let LookupMiss {
         erased,
+        erasures,
         mut reservation,
         revision,
         reason,
         ..
     } = missed;
     ticket.run_start.erased = erased;
+    ticket.run_start.erasures = erasures;
     if !superseded.is_empty() {
         // The superseded flights may have held the key.
         join::revoke(request, superseded).await;

@@ -11,6 +11,7 @@ use crate::evict::Eviction;
 use crate::flight::Flights;
 use crate::front::Front;
 use crate::ledger::Ledger;
+use crate::local::LocalCopies;
 use crate::renew::Renewals;
 use crate::write_back::WriteBacks;
 use crate::write_guard::Writes;
@@ -19,6 +20,8 @@ use crate::write_guard::Writes;
 pub struct CacheOptions {
     /// The store of the entries; `None` disables caching: every call runs.
     pub store: Option<Arc<dyn Store>>,
+    /// Copies of the entries on this machine, if `store` is on a server.
+    pub local: Option<LocalStore>,
     /// The ledger that accounts for calls.
     pub ledger: Ledger,
     /// The clock for expiry.
@@ -29,6 +32,15 @@ pub struct CacheOptions {
     pub bounds: CacheBounds,
     /// Receives warnings of one sentence each, about faults of the store and long waits; the work continues.
     pub warn: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// A store on this machine with copies of the entries of a store on a server. They answer calls while the server does
+/// not answer, within their time to live, and without domains.
+pub struct LocalStore {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// False if entries are neither copied nor served, but only erased there too.
+    pub is_served: bool,
 }
 
 /// The parts of an engine. The phases of a call are functions of the modules `lookup`, `join`, `reserve`,
@@ -43,12 +55,14 @@ pub(crate) struct Engine {
     pub(crate) renewals: Arc<Renewals>,
     pub(crate) write_backs: WriteBacks,
     pub(crate) eviction: Arc<Eviction>,
+    pub(crate) local: Option<Arc<LocalCopies>>,
 }
 
 impl Engine {
     pub(crate) fn new(options: CacheOptions, exact: bool) -> Self {
         let CacheOptions {
             store,
+            local,
             ledger,
             clock,
             secret_set,
@@ -59,7 +73,22 @@ impl Engine {
             Some(_) => bounds.front_bytes,
             None => 0,
         };
-        let access = Arc::new(StoreAccess::new(store, clock, secret_set, warn));
+        let access = |store| {
+            let (clock, secret_set) = (Arc::clone(&clock), Arc::clone(&secret_set));
+            Arc::new(StoreAccess::new(
+                store,
+                clock,
+                secret_set,
+                Arc::clone(&warn),
+            ))
+        };
+        let local = local.map(|local| (access(Some(local.store)), local.is_served));
+        let access = access(store);
+        let local = local.map(|(local, is_served)| {
+            let eviction = Arc::new(Eviction::new(&local, bounds, exact));
+            let server = Arc::clone(&access);
+            Arc::new(LocalCopies::new(local, server, eviction, is_served))
+        });
         let flights = Arc::new(Flights::default());
         Self {
             ledger,
@@ -69,6 +98,7 @@ impl Engine {
             renewals: Arc::new(Renewals::new(&access, &flights)),
             write_backs: WriteBacks::new(&access),
             eviction: Arc::new(Eviction::new(&access, bounds, exact)),
+            local,
             flights,
             access,
         }

@@ -126,6 +126,24 @@ pub(crate) async fn erase(
     which: &EntryFilter,
     dry_run: bool,
 ) -> Result<EraseReport, Error> {
+    let local = engine.local.as_ref().filter(|_| !dry_run);
+    // Before, so that no copy outlives the erasure if this process ends in between; after, because entries are copied
+    // in the meantime.
+    if let Some(local) = local {
+        local.erase_all().await?;
+    }
+    let erased = erase_in_store(engine, which, dry_run).await;
+    if let Some(local) = local {
+        local.erase_all().await?;
+    }
+    erased
+}
+
+async fn erase_in_store(
+    engine: &Engine,
+    which: &EntryFilter,
+    dry_run: bool,
+) -> Result<EraseReport, Error> {
     let revoked = if dry_run {
         0
     } else {

@@ -22,6 +22,7 @@ mod join;
 mod key;
 mod lease;
 mod ledger;
+mod local;
 mod lookup;
 mod outcome;
 mod policy;
@@ -51,7 +52,7 @@ pub use body::{Body, BodyReader};
 pub use bounds::CacheBounds;
 pub use cassette::{CASSETTE_VERSION, CassetteError, ExportReport, ImportReport};
 pub use decoded::{DecodeError, Decoded};
-pub use engine::CacheOptions;
+pub use engine::{CacheOptions, LocalStore};
 pub use erase::{EntryFilter, EntryInfo, EraseReport, ErasedEntry, LabelCriterion, StoredEntry};
 pub use key::{Call, CallKind, Key, Scope};
 pub use ledger::{
@@ -284,6 +285,9 @@ impl Cache {
         // The fault has been reported as a warning; a task retries for as long as the engine lives.
         let _ = self.0.writes.raise_pending().await;
         self.0.write_backs.finish().await;
+        if let Some(local) = &self.0.local {
+            local.finish().await;
+        }
         self.0.eviction.flush_uses().await;
         self.0.ledger.flush().await;
     }

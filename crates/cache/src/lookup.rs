@@ -11,6 +11,7 @@ use crate::entry::Entry;
 use crate::epoch::LocalEpochs;
 use crate::front::{FrontEntry, Stamp};
 use crate::lease::{EnterAnswer, Reservation, ReservationRequest, get_or_reserve};
+use crate::local::ErasureState;
 use crate::policy::{CacheMode, Domain, Policy};
 use crate::request::Request;
 use crate::witness::SERVE_CHECK_TIMEOUT;
@@ -30,6 +31,8 @@ pub(crate) struct LookupMiss {
     pub(crate) epochs: Option<Vec<u64>>,
     /// The store's counter of erasures; `None` if it could not be read.
     pub(crate) erased: Option<u64>,
+    /// The erasures that this machine knew of; `None` without local copies.
+    pub(crate) erasures: Option<Box<ErasureState>>,
     /// The reservation that the lookup made.
     pub(crate) reservation: Option<Reservation>,
     /// The revision of the record that exists but cannot be served.
@@ -43,15 +46,16 @@ impl LookupMiss {
     }
 
     /// A miss because the store was not read: it was not asked, or did not answer.
-    fn unread(reason: Reason, local_epochs: LocalEpochs, policy: &Policy) -> Lookup {
-        Lookup::Miss(Self {
+    fn unread(reason: Reason, local_epochs: LocalEpochs, policy: &Policy) -> Self {
+        Self {
             reason,
             local_epochs,
             epochs: policy.domains.is_empty().then(Vec::new),
             erased: None,
+            erasures: None,
             reservation: None,
             revision: None,
-        })
+        }
     }
 }
 
@@ -102,15 +106,19 @@ pub(crate) async fn find_in_store(
     let local_epochs = engine.writes.local_epochs(&policy.domains);
     if let Some(domain) = &local_epochs.being_written {
         let reason = Reason::Written(domain.to_string());
-        return LookupMiss::unread(reason, local_epochs, policy);
+        return Lookup::Miss(LookupMiss::unread(reason, local_epochs, policy));
     }
     let store = match engine.access.store() {
         Ok(store) => store,
-        Err(reason) => return LookupMiss::unread(reason, local_epochs, policy),
+        Err(reason) => return Lookup::Miss(LookupMiss::unread(reason, local_epochs, policy)),
     };
     let key_text = request.key.text();
     let domains: Vec<String> = policy.domains.iter().map(Domain::counter).collect();
     let mut counters: Vec<&str> = domains.iter().map(String::as_str).collect();
+    let before = match &engine.local {
+        Some(local) => local.erasures().await,
+        None => None,
+    };
     // Stamps are read before the record, so that the record is at least as new as its stamp.
     let stamp = Stamp::read(store.as_ref(), &key_text);
     let stamps: Option<Vec<(String, Stamp)>> = counters
@@ -120,7 +128,12 @@ pub(crate) async fn find_in_store(
     counters.push(counter::ERASED);
     let (found, reservation) = match read(request, reservation_request, store, &counters).await {
         Ok(read) => read,
-        Err(reason) => return LookupMiss::unread(reason, local_epochs, policy),
+        Err(reason) => {
+            return Lookup::Miss(LookupMiss {
+                erasures: before.map(Box::new),
+                ..LookupMiss::unread(reason, local_epochs, policy)
+            });
+        }
     };
     let GetResult {
         record,
@@ -129,6 +142,10 @@ pub(crate) async fn find_in_store(
     } = found;
     counters.pop();
     let erased = epochs.pop();
+    let erasures = match (&engine.local, before, erased) {
+        (Some(local), Some(before), Some(erased)) => local.note_answer(before, erased).await,
+        _ => None,
+    };
     let revision = record.as_ref().map(|record| record.revision);
     let servable = match policy.mode {
         CacheMode::Refresh => Err(Reason::Refresh),
@@ -143,6 +160,12 @@ pub(crate) async fn find_in_store(
                 stamp: stamp.unwrap_or_default(),
                 domains: stamps.unwrap_or_default(),
             });
+            // A record that was not read together with the counter may be older than it.
+            if let (Some(local), Some(erasures)) = (&engine.local, erasures)
+                && (store.about().snapshot || before == Some(erasures))
+            {
+                local.keep_entry(&front_entry, erasures);
+            }
             if may_be_fronted {
                 engine.front.insert(request.key, Arc::clone(&front_entry));
             }
@@ -155,6 +178,7 @@ pub(crate) async fn find_in_store(
                 local_epochs,
                 epochs: Some(epochs),
                 erased,
+                erasures: erasures.map(Box::new),
                 reservation,
                 revision,
             })

@@ -4,14 +4,18 @@ use std::time::Instant;
 
 use cachalot_core::Millis;
 
+use crate::local::ErasureState;
+
 /// Precision, in milliseconds, with which times of two machines are compared.
 const CLOCK_PRECISION: Millis = 1_000;
 
 /// The start of a run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct RunStart {
     /// The store's counter of erasures when the call was looked up; `None` if it could not be read.
     pub(crate) erased: Option<u64>,
+    /// The erasures that this machine knew of then; `None` without local copies.
+    pub(crate) erasures: Option<Box<ErasureState>>,
     pub(crate) instant: Instant,
     /// The time by this machine's clock, which advances while the machine sleeps; `instant` may not.
     pub(crate) clock: Millis,
@@ -22,6 +26,7 @@ impl RunStart {
     pub(crate) fn now(erased: Option<u64>, clock: Millis) -> Self {
         Self {
             erased,
+            erasures: None,
             instant: Instant::now(),
             clock,
         }
@@ -53,6 +58,7 @@ mod tests {
     fn unchanged_erasure_counter_is_required() {
         let began = RunStart {
             erased: Some(5),
+            erasures: None,
             instant: Instant::now(),
             clock: 0,
         };
@@ -64,6 +70,7 @@ mod tests {
     fn without_a_counter_the_later_of_both_clocks_decides() {
         let began = RunStart {
             erased: None,
+            erasures: None,
             instant: Instant::now(),
             clock: 50_000,
         };

@@ -14,6 +14,7 @@ use crate::entry::{EntryHead, QUOTA_LABEL};
 use crate::flight::Flight;
 use crate::key::OwnedCall;
 use crate::lease::{LateLookup, Reservation, ReservationRequest, get_or_reserve};
+use crate::local;
 use crate::policy::{CacheMode, Policy};
 use crate::run_start::RunStart;
 use crate::summary::Revision;
@@ -108,15 +109,40 @@ impl FinishedRun<'_> {
         }
         let (began, budget) = (Instant::now(), self.access().store_budget(policy));
         let most = budget.remaining();
-        let stored = self.put(&store, record, &epochs, &budget).await;
+        let stored = self.put(&store, record.clone(), &epochs, &budget).await;
         self.access()
             .record_store_timeout(stored.is_err() && began.elapsed() >= most);
+        let stored = self.copy(stored, record).await;
         let revision = stored?;
         self.engine.eviction.after_store(&flight.key).await;
         if let Some(quota) = &policy.quota {
             self.engine.eviction.enforce_quota(quota).await;
         }
         Ok((Revision(revision), expires))
+    }
+
+    /// Copies a record to the local store, if calls like this one may be answered from there. Returns the reason why the
+    /// store does not have it, and that it will be sent.
+    async fn copy(&self, stored: Result<u64, Reason>, record: Record) -> Result<u64, Reason> {
+        let (Some(local), Some(erasures)) = (&self.engine.local, &self.run_start.erasures) else {
+            return stored;
+        };
+        if !local::is_permitted(self.policy) || self.flight.is_revoked() {
+            return stored;
+        }
+        match stored {
+            Ok(revision) => {
+                local.keep(record, **erasures).await;
+                Ok(revision)
+            }
+            Err(Reason::StoreFault(fault)) => Err(Reason::StoreFault(
+                match local.keep_unsent(record, **erasures).await {
+                    true => format!("{fault}; a local copy is sent when it answers again"),
+                    false => fault,
+                },
+            )),
+            Err(reason) => Err(reason),
+        }
     }
 
     /// Writes the record if the run still has the right to, and the epochs of its domains are unchanged.

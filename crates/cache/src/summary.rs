@@ -12,6 +12,9 @@ use crate::Reason;
 pub enum CacheStatus {
     /// An entry of the cache.
     Hit,
+    /// A copy of an entry on this machine, because the store failed, and how: it may have been replaced or erased by
+    /// another machine.
+    LocalHit(Reason),
     /// A run that another caller had started.
     Coalesced,
     /// A run of the call's own, because the lookup found no servable entry, and why.
@@ -21,23 +24,29 @@ pub enum CacheStatus {
 }
 
 impl CacheStatus {
+    /// True if an entry answered, or its local copy.
+    #[must_use]
+    pub fn is_hit(&self) -> bool {
+        matches!(self, Self::Hit | Self::LocalHit(_))
+    }
+
     /// `hit`, `coalesced`, `miss` or `bypass`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Hit => "hit",
+            Self::Hit | Self::LocalHit(_) => "hit",
             Self::Coalesced => "coalesced",
             Self::Miss(_) => "miss",
             Self::Bypass(_) => "bypass",
         }
     }
 
-    /// The reason why the call was not a hit.
+    /// The reason why the call was not a hit, or was answered by a local copy.
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
         match self {
             Self::Hit | Self::Coalesced => None,
-            Self::Miss(reason) | Self::Bypass(reason) => Some(reason),
+            Self::LocalHit(reason) | Self::Miss(reason) | Self::Bypass(reason) => Some(reason),
         }
     }
 }

@@ -119,7 +119,10 @@ impl Ticket {
 
     /// Marks the ticket as running and starts its clock.
     pub(crate) fn start(mut self) -> Self {
-        self.run_start = RunStart::now(self.run_start.erased, self.engine.access.clock.now());
+        self.run_start = RunStart {
+            erasures: self.run_start.erasures.take(),
+            ..RunStart::now(self.run_start.erased, self.engine.access.clock.now())
+        };
         self.stage = TicketStage::Running;
         self
     }

@@ -78,6 +78,7 @@ impl Uses {
 
     fn options(self, memory: &Arc<dyn Store>) -> CacheOptions {
         CacheOptions {
+            local: None,
             store: Some(Arc::clone(memory)),
             ledger: Ledger::disabled(),
             clock: Arc::new(ManualClock::at(1)),

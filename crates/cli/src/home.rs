@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cachalot_backends::{OpenOptions, StoreUrl, StoreUrlError};
-use cachalot_core::Problem;
 use cachalot_core::links::without_links;
+use cachalot_core::{Digest, Problem};
 use cachalot_store::sqlite::files_of;
 
 use crate::command_error::{CommandError, Result};
@@ -28,6 +28,8 @@ pub(crate) struct Home {
     pub(crate) is_chosen_by_user: bool,
     /// Database of the ledger.
     pub(crate) ledger: PathBuf,
+    /// Database with copies of the entries of the store on a server.
+    pub(crate) copies: Option<PathBuf>,
     /// Key for the digests of secrets.
     pub(crate) digest_key: PathBuf,
     /// Input history of chats.
@@ -61,12 +63,17 @@ impl Home {
             _ => default_database(environment)?,
         };
         let database = without_links(&database);
+        let copies = url.as_ref().map(|url| {
+            let identity = Digest::sha256(url.identity().as_bytes()).to_string();
+            companion_path(&database, &format!(".{:.16}.copies", identity))
+        });
         Ok(Self {
             ledger: companion_path(&database, ".ledger"),
             digest_key: companion_path(&database, ".digest-key"),
             history: companion_path(&database, ".history"),
             database,
             url,
+            copies,
             is_chosen_by_user: origin != "settings.ltm",
         })
     }
@@ -84,7 +91,8 @@ impl Home {
         let own = [&self.digest_key, &self.history].into_iter().cloned();
         let mut own = own
             .chain(files_of(&self.database))
-            .chain(files_of(&self.ledger));
+            .chain(files_of(&self.ledger))
+            .chain(self.copies.iter().flat_map(|copies| files_of(copies)));
         own.any(|own| own == file || is_same_file(&own, file))
     }
 }

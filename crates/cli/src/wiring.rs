@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cachalot_backends::encrypted::{EncryptedStore, Encryption};
 use cachalot_backends::{OpenOptions, StoreUrl};
-use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
+use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits, LocalStore};
 use cachalot_core::{Clock, DigestKey, Problem, Secret, SecretSet, SystemClock, disk};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::in_process::InProcessStore;
@@ -126,6 +126,8 @@ pub(crate) struct EngineOptions<'a> {
     pub(crate) secrets: bool,
     /// For how long an entry may be served after another process changed it.
     pub(crate) staleness: Duration,
+    /// Set if copies of the entries of a store on a server are kept on this machine.
+    pub(crate) local: bool,
     pub(crate) warn: Warn,
 }
 
@@ -202,12 +204,16 @@ impl EngineOptions<'_> {
         self.engine(Some(Arc::new(InProcessStore::new(clock))), key)
     }
 
-    /// Opens the store. Its values are encrypted if the user has set a secret.
+    /// Opens the store.
     pub(crate) fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
-        let encryption = self.encryption().map_err(|error| {
-            cachalot_store::Error::new(ErrorKind::Unsupported, error.to_string())
-        })?;
         let store = self.open_unencrypted()?;
+        self.encrypted(store)
+            .map_err(|error| cachalot_store::Error::new(ErrorKind::Unsupported, error))
+    }
+
+    /// Encrypts the values of a store if the user has set a secret.
+    fn encrypted(&self, store: Arc<dyn Store>) -> std::result::Result<Arc<dyn Store>, String> {
+        let encryption = self.encryption().map_err(|error| error.to_string())?;
         Ok(match encryption {
             Some(encryption) => Arc::new(EncryptedStore::new(store, encryption)),
             None => store,
@@ -323,10 +329,44 @@ impl EngineOptions<'_> {
         }
     }
 
+    /// Opens the store for copies of the entries of a store on a server. Without it, the run continues. Copies that other
+    /// runs keep are opened to be erased with the entries.
+    fn local_copies(&self, store: &dyn Store) -> Option<LocalStore> {
+        let path = match &self.home.copies {
+            Some(path) if store.about().shared => path,
+            _ if self.local => {
+                (self.warn)(
+                    "`settings.ltm.local` has no effect: the store is on this machine; remove the setting",
+                );
+                return None;
+            }
+            _ => return None,
+        };
+        if !self.local && !path.exists() {
+            return None;
+        }
+        let options = sqlite::SqliteOptions::new(Arc::clone(&self.process_environment.clock));
+        let opened = SqliteStore::open(path, options).map_err(|error| error.to_string());
+        match opened.and_then(|store| self.encrypted(Arc::new(store))) {
+            Ok(store) => Some(LocalStore {
+                store,
+                is_served: self.local,
+            }),
+            Err(error) => {
+                (self.warn)(&format!(
+                    "no copies of cached answers are kept on this machine: {error}"
+                ));
+                None
+            }
+        }
+    }
+
     fn engine(self, store: Option<Arc<dyn Store>>, key: DigestKey) -> Result<Engine> {
+        let local = store.as_deref().and_then(|store| self.local_copies(store));
         let secret_set = Arc::new(SecretSet::with_key(key));
         let cache = Cache::new(CacheOptions {
             store: store.clone(),
+            local,
             ledger: Ledger::with_limits(
                 &self.home.ledger,
                 self.run,

@@ -49,6 +49,7 @@ fn builtin(memory: Arc<dyn Store>, home: &Path) -> CacheResponse {
     let clock = Arc::new(SystemClock);
     let secret_set = Arc::new(SecretSet::empty());
     let cache = Cache::new(CacheOptions {
+        local: None,
         store: Some(memory),
         ledger: Ledger::at(&home.join("ledger"), "bench", Arc::new(|_| {})),
         clock: clock.clone(),

@@ -250,6 +250,7 @@ fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime 
     let secret_set = Arc::new(SecretSet::empty());
     let warn: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|text: &str| println!("{text}"));
     let cache = Cache::new(CacheOptions {
+        local: None,
         store: Some(Arc::clone(&store)),
         ledger: Ledger::at(ledger, "run", Arc::clone(&warn)),
         clock: clock.clone(),

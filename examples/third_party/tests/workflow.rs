@@ -88,6 +88,7 @@ fn runtime(directory: &Path, memory: Arc<dyn Store>, actions: Registry) -> Arc<R
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let secret_set = Arc::new(SecretSet::empty());
     let cache = Cache::new(CacheOptions {
+        local: None,
         store: Some(Arc::clone(&memory)),
         ledger: Ledger::disabled(),
         clock: Arc::clone(&clock),

@@ -67,6 +67,7 @@ async fn fixture(replies: Vec<ScriptedReply>) -> (Fixture, Arc<ManualClock>) {
     let memory = Arc::new(InProcessStore::new(Arc::clone(&fixture.clock)));
     let secret_set = Arc::new(SecretSet::empty());
     let cache = Cache::new(CacheOptions {
+        local: None,
         store: Some(memory),
         ledger: Ledger::disabled(),
         clock: Arc::clone(&fixture.clock),

@@ -26,7 +26,7 @@ pub enum CallStatus {
 impl CallStatus {
     pub(crate) fn from_status(status: &CacheStatus) -> Self {
         match status {
-            CacheStatus::Hit => Self::Hit,
+            CacheStatus::Hit | CacheStatus::LocalHit(_) => Self::Hit,
             CacheStatus::Coalesced => Self::Coalesced,
             CacheStatus::Miss(_) => Self::Miss,
             CacheStatus::Bypass(_) => Self::Bypass,

@@ -13,6 +13,7 @@ mod faults;
 mod faulty_store;
 mod isolation;
 mod ledger;
+mod local;
 mod locked;
 mod modes;
 mod orphans;

@@ -40,6 +40,7 @@ fn cache(home: &Path) -> Cache {
     )
     .unwrap();
     Cache::new(CacheOptions {
+        local: None,
         store: Some(Arc::new(memory)),
         ledger: Ledger::at(
             &home.join("ledger.db"),

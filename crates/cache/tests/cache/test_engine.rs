@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cachalot_cache::{
     BeginResult, Cache, CacheBounds, CacheMode, CacheOptions, CacheStatus, Call, CallKind,
-    CallSummary, Domain, FrozenMiss, Key, Ledger, LedgerLimits, Outcome, Policy, RunResult, Scope,
-    SingleFlight, Ticket,
+    CallSummary, Domain, FrozenMiss, Key, Ledger, LedgerLimits, LocalStore, Outcome, Policy,
+    RunResult, Scope, SingleFlight, Ticket,
 };
 use cachalot_core::{Canonical, Cost, ManualClock, Millis, SecretSet, Spend};
 use cachalot_store::in_process::InProcessStore;
@@ -100,6 +100,7 @@ pub(crate) struct TestEngine {
 /// Options of a [`TestEngine`].
 pub(crate) struct EngineBuilder {
     pub(crate) memory: Option<Arc<dyn Store>>,
+    pub(crate) local: Option<LocalStore>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) ledger: Option<std::path::PathBuf>,
     pub(crate) limits: LedgerLimits,
@@ -111,12 +112,22 @@ impl EngineBuilder {
     pub(crate) fn over(memory: Arc<dyn Store>, clock: &Arc<ManualClock>) -> Self {
         Self {
             memory: Some(memory),
+            local: None,
             clock: Arc::clone(clock),
             ledger: None,
             limits: LedgerLimits::default(),
             secret_set: Arc::new(SecretSet::empty()),
             bounds: CacheBounds::default(),
         }
+    }
+
+    /// Copies entries to another store.
+    pub(crate) fn local(mut self, local: &Arc<dyn Store>) -> Self {
+        self.local = Some(LocalStore {
+            store: Arc::clone(local),
+            is_served: true,
+        });
+        self
     }
 
     pub(crate) fn ledger(mut self, path: &Path) -> Self {
@@ -158,6 +169,7 @@ impl EngineBuilder {
         };
         let cache = new(CacheOptions {
             store: self.memory,
+            local: self.local,
             ledger,
             clock: self.clock.clone(),
             secret_set: self.secret_set,

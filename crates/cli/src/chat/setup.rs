@@ -90,6 +90,7 @@ impl ChatSetup<'_> {
             limits: team::limits(&self.team, &mut Vec::new()),
             secrets: false,
             staleness: Duration::ZERO,
+            local: false,
             warn: Arc::clone(&warn),
         }
         .for_run()

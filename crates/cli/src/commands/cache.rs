@@ -42,6 +42,7 @@ impl Inspection<'_> {
             limits: LedgerLimits::default(),
             secrets: false,
             staleness: std::time::Duration::ZERO,
+            local: false,
             warn: self.warn.clone(),
         }
     }

@@ -105,6 +105,7 @@ pub(crate) async fn doctor(
             limits: LedgerLimits::default(),
             secrets: false,
             staleness: Duration::ZERO,
+            local: false,
             warn,
         };
         let clock = process_environment.clock.as_ref();

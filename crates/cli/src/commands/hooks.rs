@@ -190,6 +190,7 @@ fn answers(
 ) -> ResponseStores {
     let clock = &process_environment.clock;
     let cache = Cache::new(CacheOptions {
+        local: None,
         store: Some(Arc::new(InProcessStore::new(Arc::clone(clock)))),
         ledger: Ledger::disabled(),
         clock: Arc::clone(clock),

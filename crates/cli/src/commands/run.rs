@@ -220,6 +220,7 @@ async fn wire(
         limits: settings.ledger.limits(),
         secrets: !secrets.is_empty(),
         staleness: settings.memory.staleness,
+        local: settings.memory.local,
         warn: Arc::clone(&warn),
     };
     let Engine {

@@ -108,6 +108,7 @@ pub(crate) fn open(
         limits: LedgerLimits::default(),
         secrets: false,
         staleness: Duration::ZERO,
+        local: false,
         warn,
     }
     .for_inspection()?;

@@ -51,6 +51,7 @@ impl ResponseStores {
     /// others.
     fn in_process(&self) -> Cache {
         Cache::exact(CacheOptions {
+            local: None,
             store: Some(Arc::new(InProcessStore::new(Arc::clone(&self.clock)))),
             ledger: self.cache.ledger().clone(),
             clock: Arc::clone(&self.clock),

@@ -10,6 +10,7 @@ mod cassette;
 mod chat;
 mod chat_faults;
 mod digest_key;
+mod doctor;
 #[cfg(unix)]
 mod exports;
 mod faults;
@@ -26,6 +27,7 @@ mod inline_code;
 mod input;
 mod ledger;
 mod live;
+mod local_copies;
 mod loops;
 mod memory;
 mod models;

@@ -88,6 +88,7 @@ fn session_engine(
     session_counters: &Arc<Mutex<SessionCounters>>,
 ) -> Cache {
     let engine = Cache::exact(CacheOptions {
+        local: None,
         store: Some(Arc::new(InProcessStore::new(Arc::clone(
             &dependencies.clock,
         )))),

@@ -54,6 +54,8 @@ pub struct MemorySettings {
     pub place: Option<SourceSpan>,
     /// `staleness`: for how long an entry may be served after another process changed it.
     pub staleness: Duration,
+    /// `local`: keeps copies of cached answers on this machine for times when the server does not answer.
+    pub local: bool,
     /// The place of a step that searches long-term memory by text, which not every backend can.
     pub text_search: Option<SourceSpan>,
 }
@@ -175,6 +177,7 @@ const LTM_KEYS: &[Parameter] = &[
     key("ltm_blob_uri", Kind::Text, "The same as `settings.ltm.url`."),
     key("ltm_auth_token", Kind::Text, "The token for a Turso database; written as `${VARIABLE}`."),
     key("staleness", Kind::Custom(&STALENESS), "For how long a cached answer may be served after another machine has changed or erased it, such as `2s`; 0 by default: every hit asks the server. For Postgres and a single Redis server."),
+    key("local", Kind::Boolean, "Keeps copies of cached answers on this machine: they answer while the server does not, within their time to live; answers of that time are sent later. For stores on a server; false by default."),
     no_effect("ltm_collection", "write the collection in `url: firestore://PROJECT/COLLECTION`"),
     no_effect("ltm_lock_backend", "writes to a bucket are conditional, and need no lock"),
     no_effect("ltm_lock_ttl", "writes to a bucket are conditional, and need no lock"),
@@ -512,6 +515,7 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
             .node("staleness")
             .and_then(staleness)
             .unwrap_or_default();
+        memory.local = ltm.boolean("local").unwrap_or_default();
         memory.place = memory.backend.as_ref().map(|_| ltm.place("backend"));
     }
     let of_ltm = ltm.into_iter().flat_map(|ltm| {

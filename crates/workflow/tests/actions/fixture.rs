@@ -75,6 +75,7 @@ impl Fixture {
         let memory: Arc<dyn cachalot_store::Store> = Arc::new(InProcessStore::new(clock.clone()));
         let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
         let cache = Cache::new(cachalot_cache::CacheOptions {
+            local: None,
             store: Some(Arc::clone(&memory)),
             ledger: Ledger::disabled(),
             clock: clock.clone(),

@@ -249,6 +249,7 @@ impl Setup {
             Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
         let ledger = home.join("memory.db.ledger");
         let cache = Cache::new(cachalot_cache::CacheOptions {
+            local: None,
             store: store.clone(),
             ledger: Ledger::at(&ledger, self.run.clone(), Arc::clone(&warn)),
             clock: Arc::clone(&clock),

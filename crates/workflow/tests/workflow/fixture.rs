@@ -280,6 +280,7 @@ impl Fixture {
         let clock = Arc::new(ManualClock::at(1_795_228_920_000));
         let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
         let cache = Cache::new(cachalot_cache::CacheOptions {
+            local: None,
             store: Some(Arc::new(InProcessStore::new(clock.clone()))),
             ledger: Ledger::disabled(),
             clock: clock.clone(),

@@ -215,6 +215,7 @@ async fn gate_refuses_calls_with_a_cached_result() {
         let mut fixture = Fixture::new(wire, &file, replies).await;
         let memory = Arc::new(InProcessStore::new(Arc::clone(&fixture.clock)));
         fixture.results = Some(Cache::new(CacheOptions {
+            local: None,
             store: Some(memory),
             ledger: Ledger::disabled(),
             clock: Arc::clone(&fixture.clock),

@@ -161,6 +161,7 @@ fn engine(fixture_builder: &FixtureBuilder, name: &str, bounds: CacheBounds) -> 
     };
     let warn: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|line| panic!("{line}"));
     Cache::exact(CacheOptions {
+        local: None,
         store: Some(memory),
         ledger: Ledger::at(
             &home.join("ledger"),

@@ -297,6 +297,7 @@ pub(crate) fn in_process(clock: &Arc<ManualClock>) -> Cache {
 
 fn engine(memory: Arc<dyn Store>, clock: &Arc<ManualClock>) -> Cache {
     Cache::new(cachalot_cache::CacheOptions {
+        local: None,
         store: Some(memory),
         ledger: Ledger::disabled(),
         clock: clock.clone(),

@@ -99,7 +99,7 @@ impl Response<'_> {
         handle: Option<&str>,
         runtime: &Runtime,
     ) -> Value {
-        let hit = matches!(self.status, CacheStatus::Hit);
+        let hit = self.status.is_hit();
         let mut fields = Map::with_capacity(8);
         fields.insert("success".into(), Value::Bool(is_success(&result)));
         fields.insert("result".into(), result);

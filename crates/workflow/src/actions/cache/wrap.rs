@@ -551,10 +551,7 @@ async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Resul
 
 /// Returns the response fields of an outcome that the cache served.
 fn served_response<'a>(outcome: &'a Outcome, summary: &'a CallSummary) -> Response<'a> {
-    let entry = outcome
-        .entry
-        .as_ref()
-        .filter(|_| outcome.status == CacheStatus::Hit);
+    let entry = outcome.entry.as_ref().filter(|_| outcome.status.is_hit());
     Response {
         status: &outcome.status,
         summary,
