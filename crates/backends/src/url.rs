@@ -1,5 +1,6 @@
 //! URLs that name a store.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use url::Url;
@@ -172,10 +173,36 @@ impl StoreUrl {
         &self.location
     }
 
-    /// Returns the URL with all that tells one store from another, and without secrets.
+    /// Returns a text that is the same for all spellings of this URL, and another one for every other store, also one
+    /// on a server that the environment chooses. Contains no secrets of the URL.
     #[must_use]
-    pub fn identity(&self) -> String {
-        format!("{}?{}", self.location, self.parameters)
+    pub fn identity(&self, environment: &BTreeMap<String, String>) -> String {
+        let mut location = self.location.clone();
+        let (scheme, port) = match self.scheme.as_str() {
+            "postgres" | "postgresql" => ("postgres", Some(5432)),
+            "redis" | "valkey" => ("redis", Some(6379)),
+            "rediss" | "valkeys" => ("rediss", Some(6379)),
+            other => (other, None),
+        };
+        if let (Some(port), Ok(mut url)) = (port, Url::parse(&self.location)) {
+            // A URL without a host names no port.
+            let _ = url.set_port(Some(url.port().unwrap_or(port)));
+            if scheme.starts_with("redis") && ["", "/"].contains(&url.path()) {
+                url.set_path("/0");
+            }
+            let rest = String::from(url).split_off(self.scheme.len());
+            location = format!("{scheme}{rest}");
+        }
+        let chosen = environment.iter().filter(|(name, _)| {
+            ["ENDPOINT", "EMULATOR", "STORAGE_ACCOUNT"]
+                .iter()
+                .any(|part| name.contains(part))
+                && !name.ends_with("KEY")
+        });
+        chosen.fold(
+            format!("{location}?{}", self.parameters),
+            |text, (name, value)| format!("{text}\n{name}={value}"),
+        )
     }
 
     /// The URL with its password.
@@ -243,6 +270,34 @@ mod tests {
     }
 
     #[test]
+    fn identity_is_that_of_the_store() {
+        let none = BTreeMap::new();
+        let identity = |url: &str| StoreUrl::recognize(url).unwrap().identity(&none);
+        for (one, other, is_same) in [
+            ("redis://h", "valkey://h:6379/0", true),
+            ("redis://h/", "redis://user:secret@h/0", false),
+            ("redis://h/0", "redis://h/1", false),
+            ("redis://h", "rediss://h", false),
+            ("postgres://h/x", "postgresql://h:5432/x", true),
+            ("postgres://u:one@h/x", "postgres://u:two@h/x", true),
+            (
+                "postgres://h/x",
+                "postgres://h/x?options=-csearch_path%3Dy",
+                false,
+            ),
+            ("s3://bucket/x.db", "s3://bucket/y.db", false),
+        ] {
+            assert_eq!(identity(one) == identity(other), is_same, "{one} {other}");
+        }
+        let url = StoreUrl::recognize("s3://bucket/x.db").unwrap();
+        let endpoint = [(
+            "AWS_ENDPOINT_URL_S3".to_owned(),
+            "http://localhost".to_owned(),
+        )];
+        assert_ne!(url.identity(&none), url.identity(&endpoint.into()));
+    }
+
+    #[test]
     fn urls_are_recognized_in_any_spelling() {
         for url in [
             "postgres://host/x",
@@ -297,7 +352,7 @@ mod tests {
             assert_eq!(url.has_password(), has_password, "{}", url.text);
             let identity = match url.text.contains("?hunter2") {
                 true => String::new(),
-                false => url.identity(),
+                false => url.identity(&BTreeMap::new()),
             };
             let shown = format!(
                 "{url:?} {} {identity} {:?}",

@@ -66,16 +66,18 @@ impl StoreAccess {
     ) -> Result<T, Reason> {
         let remaining = budget.remaining();
         if remaining.is_zero() {
-            return Err(Reason::StoreFault(
-                "it failed or was too slow before".to_owned(),
-            ));
+            let why = "it failed or was too slow before".to_owned();
+            return Err(match budget.failed.load(Ordering::Relaxed) {
+                true => Reason::StoreFault(why),
+                false => Reason::StoreUnavailable(why),
+            });
         }
         let answer = match answer {
             StoreReply::Now(answer) => answer,
             later @ StoreReply::Later(_) => {
                 if let Err(pause) = self.breaker.permit() {
                     budget.exhaust();
-                    return Err(Reason::StoreFault(format!(
+                    return Err(Reason::StoreUnavailable(format!(
                         "it did not answer several times in a row, and is asked again in {} ms",
                         pause.as_millis()
                     )));
@@ -83,8 +85,8 @@ impl StoreAccess {
                 let asked = tokio::time::Instant::now();
                 let answer = later.within(remaining).await;
                 budget.consume(asked.elapsed());
-                match answer.as_ref().map_err(|error| error.kind) {
-                    Err(ErrorKind::Unavailable | ErrorKind::TimedOut) => self.breaker.failed(),
+                match &answer {
+                    Err(error) if is_unavailable(error) => self.breaker.failed(),
                     _ => self.breaker.answered(),
                 }
                 answer
@@ -92,6 +94,9 @@ impl StoreAccess {
         };
         answer.map_err(|error| {
             budget.exhaust();
+            budget
+                .failed
+                .store(!is_unavailable(&error), Ordering::Relaxed);
             self.fault(&error)
         })
     }
@@ -141,7 +146,10 @@ impl StoreAccess {
                 "the cache's store failed; continuing without a cache: {error}"
             ));
         }
-        Reason::StoreFault(error.to_string())
+        match is_unavailable(error) {
+            true => Reason::StoreUnavailable(error.to_string()),
+            false => Reason::StoreFault(error.to_string()),
+        }
     }
 
     /// True if that kind of fault was not reported in the last ten minutes.
@@ -185,8 +193,17 @@ impl StoreAccess {
     }
 }
 
+/// True if the store did not answer.
+fn is_unavailable(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Unavailable | ErrorKind::TimedOut)
+}
+
 /// The remaining time that a call may wait for the store, in total. A fault uses all of it up.
-pub(crate) struct TimeBudget(AtomicU64);
+pub(crate) struct TimeBudget {
+    nanoseconds: AtomicU64,
+    /// True if the store used it up by an answer that is an error.
+    failed: AtomicBool,
+}
 
 impl TimeBudget {
     pub(crate) fn for_policy(policy: &Policy) -> Self {
@@ -194,33 +211,36 @@ impl TimeBudget {
     }
 
     pub(crate) fn new(time: Duration) -> Self {
-        Self(AtomicU64::new(
-            u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
-        ))
+        Self {
+            nanoseconds: AtomicU64::new(nanoseconds(time)),
+            failed: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+        Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
     }
 
     /// Restores the full budget unless it is used up: waiting for another process is not waiting for the
     /// store.
     pub(crate) fn refill(&self, policy: &Policy) {
         if !self.remaining().is_zero() {
-            self.0
-                .store(Self::for_policy(policy).0.into_inner(), Ordering::Relaxed);
+            self.nanoseconds
+                .store(nanoseconds(policy.lookup_timeout), Ordering::Relaxed);
         }
     }
 
     pub(crate) fn consume(&self, time: Duration) {
         let remaining = self.remaining().saturating_sub(time);
-        self.0.store(
-            u64::try_from(remaining.as_nanos()).unwrap_or(u64::MAX),
-            Ordering::Relaxed,
-        );
+        self.nanoseconds
+            .store(nanoseconds(remaining), Ordering::Relaxed);
     }
 
     fn exhaust(&self) {
-        self.0.store(0, Ordering::Relaxed);
+        self.nanoseconds.store(0, Ordering::Relaxed);
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -116,9 +116,21 @@ fn serve_hit(
     if hit.mode == CacheMode::On {
         engine.write_backs.write_back(front_entry);
     }
-    let entry = &front_entry.entry;
     let at = engine.access.store_time(now);
-    engine.eviction.record_use(entry, at);
+    engine.eviction.record_use(&front_entry.entry, at);
+    account_hit(engine, key, front_entry, status, hit, now)
+}
+
+/// Accounts for a hit, and returns its outcome.
+fn account_hit(
+    engine: &Engine,
+    key: Key,
+    front_entry: &FrontEntry,
+    status: CacheStatus,
+    hit: &HitPolicy<'_>,
+    now: Millis,
+) -> Outcome {
+    let entry = &front_entry.entry;
     let coalesced = matches!(status, CacheStatus::Coalesced);
     let tally = &front_entry.tally;
     engine
@@ -135,21 +147,20 @@ fn serve(request: &Request<'_>, front_entry: &Arc<FrontEntry>, status: CacheStat
 
 /// Serves the local copy of an entry if the store did not answer.
 async fn serve_local_copy(request: &Request<'_>, reason: &Reason) -> Option<Outcome> {
-    let (Some(local), Reason::StoreFault(_)) = (&request.engine.local, reason) else {
+    let (Some(local), Reason::StoreUnavailable(_)) = (&request.engine.local, reason) else {
         return None;
     };
-    let entry = local
-        .find(&request.key, request.call, request.policy)
-        .await?;
-    let (ledger, call) = (&request.engine.ledger, request.call);
-    let front_entry = Arc::new(FrontEntry {
+    let (engine, key, call) = (request.engine, request.key, request.call);
+    let entry = local.find(&key, call, request.policy).await?;
+    let front_entry = FrontEntry {
         entry,
-        tally: ledger.tally(call.kind, call.name),
+        tally: engine.ledger.tally(call.kind, call.name),
         stamp: Stamp::default(),
         domains: Vec::new(),
-    });
+    };
     let status = CacheStatus::LocalHit(reason.clone());
-    Some(serve(request, &front_entry, status))
+    let (hit, now) = (request.policy.for_hit(), engine.access.clock.now());
+    Some(account_hit(engine, key, &front_entry, status, &hit, now))
 }
 
 fn hit_outcome(key: Key, entry: &Entry, status: CacheStatus) -> Outcome {
@@ -278,7 +289,7 @@ async fn reserve_and_run(
     };
     match reserved {
         ReservationOutcome::Held => request.engine.renewals.start(&ticket.flight),
-        ReservationOutcome::Unreserved(Reason::StoreFault(_)) => {
+        ReservationOutcome::Unreserved(reason) if reason.is_store_fault() => {
             ticket.unreserved = Some(request.late.take());
         }
         ReservationOutcome::Unreserved(reason) => ticket.storable = Err(reason),

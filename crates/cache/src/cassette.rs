@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::CallKind;
 use crate::engine::Engine;
 use crate::entry::{Entry, EntryHead, KIND_LABEL};
+use crate::erase::erase_copies;
 use crate::witness::Observed;
 
 /// The version of the format.
@@ -166,6 +167,8 @@ pub(crate) async fn import(
             }
         }
     }
+    // They may have other answers.
+    erase_copies(engine).await?;
     engine.eviction.evict().await;
     Ok(imported)
 }

@@ -126,17 +126,25 @@ pub(crate) async fn erase(
     which: &EntryFilter,
     dry_run: bool,
 ) -> Result<EraseReport, Error> {
-    let local = engine.local.as_ref().filter(|_| !dry_run);
+    if dry_run {
+        return erase_in_store(engine, which, dry_run).await;
+    }
     // Before, so that no copy outlives the erasure if this process ends in between; after, because entries are copied
-    // in the meantime.
-    if let Some(local) = local {
-        local.erase_all().await?;
-    }
+    // in the meantime. A fault of the copies does not keep the entries.
+    let before = erase_copies(engine).await;
     let erased = erase_in_store(engine, which, dry_run).await;
-    if let Some(local) = local {
-        local.erase_all().await?;
+    let after = erase_copies(engine).await;
+    let erased = erased?;
+    before.and(after)?;
+    Ok(erased)
+}
+
+/// Erases the copies on this machine.
+pub(crate) async fn erase_copies(engine: &Engine) -> Result<(), Error> {
+    match &engine.local {
+        Some(local) => local.erase_all().await,
+        None => Ok(()),
     }
-    erased
 }
 
 async fn erase_in_store(
@@ -312,10 +320,11 @@ pub(crate) async fn sweep(engine: &Engine, limit: Option<u32>) -> Result<u64, Er
             .erase(space::CACHE, &filter, PageRequest::keys(left))
             .settle()
             .await?;
-        swept += batch.records.len() as u64;
-        if batch.records.len() < left as usize {
+        // A store may erase fewer records at once.
+        if batch.records.is_empty() {
             return Ok(swept);
         }
+        swept += batch.records.len() as u64;
     }
 }
 

@@ -36,6 +36,11 @@ pub(crate) struct UnclaimedLease {
 }
 
 impl UnclaimedLease {
+    /// Returns the lease, which stays unclaimed.
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
     /// Returns the lease; from now on, the caller releases it.
     pub(crate) fn claim(mut self) -> Option<Lease> {
         self.lease.take()

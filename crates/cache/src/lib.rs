@@ -285,10 +285,10 @@ impl Cache {
         // The fault has been reported as a warning; a task retries for as long as the engine lives.
         let _ = self.0.writes.raise_pending().await;
         self.0.write_backs.finish().await;
+        self.0.eviction.flush_uses().await;
+        self.0.ledger.flush().await;
         if let Some(local) = &self.0.local {
             local.finish().await;
         }
-        self.0.eviction.flush_uses().await;
-        self.0.ledger.flush().await;
     }
 }

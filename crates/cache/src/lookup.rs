@@ -146,6 +146,13 @@ pub(crate) async fn find_in_store(
         (Some(local), Some(before), Some(erased)) => local.note_answer(before, erased).await,
         _ => None,
     };
+    let local = engine
+        .local
+        .as_ref()
+        .filter(|_| matches!(policy.mode, CacheMode::On | CacheMode::Refresh));
+    if let (Some(local), Some(_)) = (local, erasures) {
+        local.send_soon();
+    }
     let revision = record.as_ref().map(|record| record.revision);
     let servable = match policy.mode {
         CacheMode::Refresh => Err(Reason::Refresh),
@@ -161,7 +168,7 @@ pub(crate) async fn find_in_store(
                 domains: stamps.unwrap_or_default(),
             });
             // A record that was not read together with the counter may be older than it.
-            if let (Some(local), Some(erasures)) = (&engine.local, erasures)
+            if let (Some(local), Some(erasures)) = (local, erasures)
                 && (store.about().snapshot || before == Some(erasures))
             {
                 local.keep_entry(&front_entry, erasures);

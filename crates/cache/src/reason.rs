@@ -29,8 +29,10 @@ pub enum Reason {
     Damaged(String),
     /// The engine has no store.
     NoStore,
-    /// The store failed or was too slow.
+    /// The store answered with an error.
     StoreFault(String),
+    /// The store could not be reached, or did not answer in time.
+    StoreUnavailable(String),
     /// The adapter, or a limit, forbids storing the answer.
     Declined(String),
     /// The work failed.
@@ -55,6 +57,14 @@ pub enum Reason {
     BusyElsewhere,
 }
 
+impl Reason {
+    /// True if the store failed, or did not answer.
+    #[must_use]
+    pub fn is_store_fault(&self) -> bool {
+        matches!(self, Self::StoreFault(_) | Self::StoreUnavailable(_))
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,7 +78,9 @@ impl fmt::Display for Reason {
             Self::Written(domain) => write!(f, "{domain} was written to since"),
             Self::Damaged(how) => write!(f, "damaged entry: {how}"),
             Self::NoStore => f.write_str("no memory"),
-            Self::StoreFault(what) => write!(f, "store fault: {what}"),
+            Self::StoreFault(what) | Self::StoreUnavailable(what) => {
+                write!(f, "store fault: {what}")
+            }
             Self::Declined(why) => f.write_str(why),
             Self::Failed => f.write_str("the work failed"),
             Self::Abandoned => f.write_str("the work was abandoned"),

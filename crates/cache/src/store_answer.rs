@@ -121,27 +121,30 @@ impl FinishedRun<'_> {
         Ok((Revision(revision), expires))
     }
 
-    /// Copies a record to the local store, if calls like this one may be answered from there. Returns the reason why the
-    /// store does not have it, and that it will be sent.
+    /// Copies a record to the local store, if calls like this one may be answered from there; otherwise no copy of an
+    /// earlier one answers. Returns the reason why the store does not have it, and that it will be sent.
     async fn copy(&self, stored: Result<u64, Reason>, record: Record) -> Result<u64, Reason> {
-        let (Some(local), Some(erasures)) = (&self.engine.local, &self.run_start.erasures) else {
+        let Some(local) = &self.engine.local else {
             return stored;
         };
-        if !local::is_permitted(self.policy) || self.flight.is_revoked() {
-            return stored;
-        }
-        match stored {
-            Ok(revision) => {
-                local.keep(record, **erasures).await;
+        let is_permitted = local::is_permitted(self.policy) && !self.flight.is_revoked();
+        let erasures = self.run_start.erasures.as_deref().copied();
+        match (stored, erasures.filter(|_| is_permitted)) {
+            (Ok(revision), Some(erasures)) => {
+                local.keep(record, erasures).await;
                 Ok(revision)
             }
-            Err(Reason::StoreFault(fault)) => Err(Reason::StoreFault(
-                match local.keep_unsent(record, **erasures).await {
+            (Ok(revision), None) => {
+                local.forget(&record.key, None).await;
+                Ok(revision)
+            }
+            (Err(Reason::StoreUnavailable(fault)), Some(erasures)) => Err(
+                Reason::StoreUnavailable(match local.keep_unsent(record, erasures).await {
                     true => format!("{fault}; a local copy is sent when it answers again"),
                     false => fault,
-                },
-            )),
-            Err(reason) => Err(reason),
+                }),
+            ),
+            (stored, _) => stored,
         }
     }
 

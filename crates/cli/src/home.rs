@@ -64,7 +64,7 @@ impl Home {
         };
         let database = without_links(&database);
         let copies = url.as_ref().map(|url| {
-            let identity = Digest::sha256(url.identity().as_bytes()).to_string();
+            let identity = Digest::sha256(url.identity(environment).as_bytes()).to_string();
             companion_path(&database, &format!(".{:.16}.copies", identity))
         });
         Ok(Self {

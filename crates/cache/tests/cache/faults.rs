@@ -153,7 +153,7 @@ async fn lookup_and_store_have_separate_timeouts() {
         .ask(&Question::number(1), &Policy::default(), "x")
         .await;
     assert!(
-        matches!(reported.settled.stored, Err(Reason::StoreFault(_))),
+        matches!(reported.settled.stored, Err(Reason::StoreUnavailable(_))),
         "{reported:?}"
     );
     let patient = Policy {
@@ -234,11 +234,11 @@ async fn store_fault_is_the_reason_of_miss_and_not_stored() {
         .await;
     assert_eq!(
         reported.status,
-        CacheStatus::Miss(Reason::StoreFault("no GetOrReserve today".into()))
+        CacheStatus::Miss(Reason::StoreUnavailable("no GetOrReserve today".into()))
     );
     assert_eq!(
         reported.settled.stored,
-        Err(Reason::StoreFault("no GetOrReserve today".into()))
+        Err(Reason::StoreUnavailable("no GetOrReserve today".into()))
     );
     faulty_store.now(fails(StoreOperation::Put));
     let reported = here
@@ -246,13 +246,13 @@ async fn store_fault_is_the_reason_of_miss_and_not_stored() {
         .await;
     assert_eq!(
         reported.settled.stored,
-        Err(Reason::StoreFault("no Put today".into()))
+        Err(Reason::StoreUnavailable("no Put today".into()))
     );
     let miss = here.frozen(&Question::number(4)).await.unwrap_err();
     assert_eq!(miss.reason, Reason::Absent);
     faulty_store.now(|_| StoreBehavior::Fail);
     let miss = here.frozen(&Question::number(4)).await.unwrap_err();
-    assert_eq!(miss.reason, Reason::StoreFault("no Get today".into()));
+    assert_eq!(miss.reason, Reason::StoreUnavailable("no Get today".into()));
 }
 
 #[tokio::test]

@@ -13,6 +13,8 @@ use cachalot_store::{Error, ErrorKind, PageRequest, Store, StoreInfo, StoreReply
 pub(crate) enum StoreBehavior {
     Pass,
     Fail,
+    /// Answers with an error.
+    Refuse,
     Hang,
     Slow(Duration),
     /// Runs the operation at once, and answers late.
@@ -139,6 +141,10 @@ impl Interceptor for FaultyStore {
             StoreBehavior::Fail => StoreReply::Now(Err(Error::new(
                 ErrorKind::Unavailable,
                 format!("no {operation:?} today"),
+            ))),
+            StoreBehavior::Refuse => StoreReply::Now(Err(Error::new(
+                ErrorKind::Full,
+                format!("no room for {operation:?}"),
             ))),
             StoreBehavior::Hang => StoreReply::later(std::future::pending()),
             StoreBehavior::Late(by) => StoreReply::later(async move {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{CacheStatus, EntryFilter, Policy, Reason, Ticket};
+use cachalot_cache::{CacheMode, CacheStatus, EntryFilter, Policy, Reason, Ticket};
 use cachalot_core::ManualClock;
 use cachalot_store::Store;
 use cachalot_store::intercepted::StoreOperation;
@@ -62,6 +62,13 @@ impl Machines {
         self.way.now(|_| StoreBehavior::Fail);
     }
 
+    /// Starts a process here that erases copies, but makes and serves none.
+    fn without_serving(&self) -> TestEngine {
+        EngineBuilder::over(self.way.clone(), &self.clock)
+            .erased_only(&self.local)
+            .make()
+    }
+
     /// Ends the pauses in which the server is not asked, too.
     async fn mend(&self) {
         self.way.now(|_| StoreBehavior::Pass);
@@ -75,7 +82,10 @@ impl Machines {
 }
 
 fn is_local_hit(report: &CallReport) -> bool {
-    matches!(report.status, CacheStatus::LocalHit(Reason::StoreFault(_)))
+    matches!(
+        report.status,
+        CacheStatus::LocalHit(Reason::StoreUnavailable(_))
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,6 +261,272 @@ async fn answers_replace_no_other_ones() {
         let report = machines.there.ask(&question, &lasting(), "two").await;
         assert_eq!(report.text(), "two");
     }
+}
+
+/// A server that answers with an error may have erased the entry, and does not receive the answer later.
+#[tokio::test(start_paused = true)]
+async fn copies_do_not_answer_while_the_server_refuses() {
+    let machines = Machines::new();
+    let (question, other) = (Question::number(1), Question::number(2));
+    machines.here.ask(&question, &lasting(), "one").await;
+    machines.settle().await;
+    machines.way.now(|_| StoreBehavior::Refuse);
+    for question in [question, other] {
+        let report = machines.here.ask(&question, &lasting(), "two").await;
+        assert!(matches!(
+            report.status,
+            CacheStatus::Miss(Reason::StoreFault(_))
+        ));
+        let why = report.settled.stored.clone().unwrap_err().to_string();
+        assert!(!why.contains("a local copy is sent"), "{why}");
+        assert_eq!(report.text(), "two");
+    }
+}
+
+/// An answer that the server does not accept is dropped, and does not keep others from being sent.
+#[tokio::test(start_paused = true)]
+async fn refused_answers_are_not_sent_again() {
+    let mut machines = Machines::new();
+    machines.cut();
+    for number in 0..3 {
+        let question = Question::number(number);
+        machines.here.ask(&question, &lasting(), "one").await;
+    }
+    machines.restart().await;
+    machines.mend().await;
+    machines.way.now(|operation| match operation {
+        StoreOperation::Put => StoreBehavior::Refuse,
+        _ => StoreBehavior::Pass,
+    });
+    let other = Question::number(9);
+    machines.here.ask(&other, &lasting(), "other").await;
+    machines.settle().await;
+    assert_eq!(machines.way.count(StoreOperation::Put), 1 + 3);
+    machines.way.now(|_| StoreBehavior::Pass);
+    machines.restart().await;
+    tokio::time::advance(HOUR / 2).await;
+    machines.here.ask(&other, &lasting(), "other").await;
+    machines.settle().await;
+    assert_eq!(machines.way.count(StoreOperation::Put), 1 + 3 + 1);
+}
+
+/// The end of a process waits for two seconds; the rest is sent by the next one.
+#[tokio::test(start_paused = true)]
+async fn end_of_a_process_does_not_wait_for_all_to_be_sent() {
+    let mut machines = Machines::new();
+    machines.cut();
+    for number in 0..50 {
+        let question = Question::number(number);
+        machines.here.ask(&question, &lasting(), "one").await;
+    }
+    machines.restart().await;
+    machines.mend().await;
+    machines.way.now(|operation| match operation {
+        StoreOperation::Put => StoreBehavior::Slow(Duration::from_millis(200)),
+        _ => StoreBehavior::Pass,
+    });
+    let other = Question::number(99);
+    machines.here.ask(&other, &lasting(), "other").await;
+    let began = tokio::time::Instant::now();
+    machines.settle().await;
+    assert!(began.elapsed() <= Duration::from_millis(2_500));
+    machines.way.now(|_| StoreBehavior::Pass);
+    machines.restart().await;
+    // Until the lease of the ended process has been released.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    machines.here.ask(&other, &lasting(), "other").await;
+    machines.settle().await;
+    for number in 0..50 {
+        let question = Question::number(number);
+        let report = machines.there.ask(&question, &lasting(), "two").await;
+        assert_eq!(
+            (report.status.clone(), report.text()),
+            (CacheStatus::Hit, "one"),
+            "{number}"
+        );
+    }
+}
+
+/// While another machine runs the same call, or has stored its answer just now, the answer is not sent.
+#[tokio::test(start_paused = true)]
+async fn answers_of_runs_elsewhere_stay() {
+    let machines = Machines::new();
+    let (question, other) = (Question::number(1), Question::number(2));
+    machines.cut();
+    machines.here.ask(&question, &lasting(), "one").await;
+    let begun = machines
+        .there
+        .cache
+        .begin(&question.call(), &lasting())
+        .await;
+    let cachalot_cache::BeginResult::Run(ticket) = begun.unwrap() else {
+        panic!("not answered by anything");
+    };
+    machines.mend().await;
+    machines.here.ask(&other, &lasting(), "other").await;
+    machines.settle().await;
+    let summary = ticket.finish(product("two")).await;
+    assert!(summary.stored.is_ok(), "{:?}", summary.stored);
+    let report = machines.here.ask(&question, &lasting(), "three").await;
+    assert_eq!(report.text(), "two");
+}
+
+/// A fault of the local store does not keep entries from being erased on the server.
+#[tokio::test(start_paused = true)]
+async fn faulty_copies_do_not_prevent_an_erasure() {
+    let clock = clock();
+    let (server, local) = (in_process(&clock), in_process(&clock));
+    let local = FaultyStore::over(local);
+    let way: Arc<dyn Store> = Arc::new(FaultyStore::over(Arc::clone(&server)).without_stamps());
+    let local = Arc::new(local);
+    let copies: Arc<dyn Store> = local.clone();
+    let here = EngineBuilder::over(way, &clock).local(&copies).make();
+    let there = EngineBuilder::over(server, &clock).make();
+    let question = Question::number(1);
+    here.ask(&question, &lasting(), "one").await;
+    local.now(|_| StoreBehavior::Refuse);
+    let erased = here.cache.erase(&EntryFilter::default(), false).await;
+    assert!(erased.is_err());
+    let report = there.ask(&question, &lasting(), "two").await;
+    assert_eq!(report.text(), "two");
+}
+
+/// A copy is outdated when this machine stores another answer of which there is to be no copy.
+#[tokio::test(start_paused = true)]
+async fn copy_of_a_replaced_entry_does_not_answer() {
+    let refresh = |policy: Policy| Policy {
+        mode: CacheMode::Refresh,
+        ..policy
+    };
+    let question = Question::number(1);
+    for is_served in [true, false] {
+        let machines = Machines::new();
+        machines.here.ask(&question, &lasting(), "one").await;
+        machines.settle().await;
+        let other = machines.without_serving();
+        let (engine, policy) = match is_served {
+            true => (&machines.here, refresh(Policy::default())),
+            false => (&other, refresh(lasting())),
+        };
+        let report = engine.ask(&question, &policy, "two").await;
+        assert!(report.settled.stored.is_ok());
+        engine.cache.close().await;
+        machines.cut();
+        let report = machines.here.ask(&question, &lasting(), "three").await;
+        assert_eq!(report.text(), "three");
+    }
+    // Entries of a cassette replace others, too.
+    let machines = Machines::new();
+    machines.here.ask(&question, &lasting(), "one").await;
+    machines.settle().await;
+    let mut cassette = Vec::new();
+    machines
+        .here
+        .cache
+        .export(&mut cassette, None)
+        .await
+        .unwrap();
+    machines
+        .here
+        .cache
+        .import(&mut &cassette[..])
+        .await
+        .unwrap();
+    machines.cut();
+    let report = machines.here.ask(&question, &lasting(), "three").await;
+    assert_eq!(report.text(), "three");
+}
+
+/// A server whose counter has gone back is another one, or was restored from a backup.
+#[tokio::test(start_paused = true)]
+async fn copies_of_another_state_of_the_server_do_not_answer() {
+    let clock = clock();
+    let (server, restored, local) = (in_process(&clock), in_process(&clock), in_process(&clock));
+    let (question, other) = (Question::number(1), Question::number(2));
+    let over =
+        |server: &Arc<dyn Store>| Arc::new(FaultyStore::over(Arc::clone(server)).without_stamps());
+    let way = over(&server);
+    let here = EngineBuilder::over(way, &clock).local(&local).make();
+    here.cache
+        .erase(&EntryFilter::default(), false)
+        .await
+        .unwrap();
+    here.ask(&question, &lasting(), "one").await;
+    here.cache.close().await;
+    let way = over(&restored);
+    let here = EngineBuilder::over(way.clone(), &clock)
+        .local(&local)
+        .make();
+    here.ask(&other, &lasting(), "other").await;
+    here.cache.close().await;
+    way.now(|_| StoreBehavior::Fail);
+    let report = here.ask(&question, &lasting(), "two").await;
+    assert_eq!(report.text(), "two");
+    // Copies of the new state are made and sent.
+    let report = here.ask(&other, &lasting(), "three").await;
+    assert_eq!((is_local_hit(&report), report.text()), (true, "other"));
+    way.now(|_| StoreBehavior::Pass);
+    tokio::time::advance(Duration::from_secs(31)).await;
+    here.ask(&other, &lasting(), "three").await;
+    here.cache.close().await;
+    let there = EngineBuilder::over(restored, &clock).make();
+    let report = there.ask(&question, &lasting(), "three").await;
+    assert_eq!(
+        (report.status.clone(), report.text()),
+        (CacheStatus::Hit, "two")
+    );
+}
+
+/// A process that has not reached the server does not know the difference of the clocks.
+#[tokio::test(start_paused = true)]
+async fn copies_expire_by_the_clock_of_this_machine() {
+    let (clock, of_server) = (clock(), clock());
+    of_server.advance(Duration::from_secs(240));
+    let (server, local) = (in_process(&of_server), in_process(&clock));
+    let way = Arc::new(FaultyStore::over(server).without_stamps());
+    let question = Question::number(1);
+    let short = Policy {
+        ttl: Some(Duration::from_secs(60)),
+        ..Policy::default()
+    };
+    let here = || {
+        EngineBuilder::over(way.clone(), &clock)
+            .local(&local)
+            .make()
+    };
+    here().ask(&question, &short, "one").await;
+    let first = here();
+    first.ask(&question, &short, "one").await;
+    first.cache.close().await;
+    way.now(|_| StoreBehavior::Fail);
+    let report = here().ask(&question, &short, "two").await;
+    assert_eq!(report.text(), "one");
+    clock.advance(Duration::from_secs(61));
+    let report = here().ask(&question, &short, "two").await;
+    assert_eq!(report.text(), "two");
+}
+
+/// A call that may only read writes nothing, neither here nor on the server.
+#[tokio::test(start_paused = true)]
+async fn reading_calls_send_and_copy_nothing() {
+    let mut machines = Machines::new();
+    let (question, other) = (Question::number(1), Question::number(2));
+    let reading = Policy {
+        mode: CacheMode::ReadOnly,
+        ..lasting()
+    };
+    machines.there.ask(&other, &lasting(), "other").await;
+    machines.cut();
+    machines.here.ask(&question, &lasting(), "one").await;
+    machines.restart().await;
+    machines.mend().await;
+    let puts = machines.way.count(StoreOperation::Put);
+    machines.here.ask(&other, &reading, "two").await;
+    machines.settle().await;
+    assert_eq!(machines.way.count(StoreOperation::Put), puts);
+    machines.cut();
+    let report = machines.here.ask(&other, &lasting(), "two").await;
+    assert_eq!(report.text(), "two");
 }
 
 /// A step of [`nothing_erased_is_served`].

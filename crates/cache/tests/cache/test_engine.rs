@@ -130,6 +130,15 @@ impl EngineBuilder {
         self
     }
 
+    /// Erases the copies in another store with the entries, and makes and serves none.
+    pub(crate) fn erased_only(mut self, local: &Arc<dyn Store>) -> Self {
+        self.local = Some(LocalStore {
+            store: Arc::clone(local),
+            is_served: false,
+        });
+        self
+    }
+
     pub(crate) fn ledger(mut self, path: &Path) -> Self {
         self.ledger = Some(path.to_owned());
         self

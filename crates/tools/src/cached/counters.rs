@@ -148,7 +148,7 @@ fn kind_of(reason: &Reason) -> String {
         Reason::Changed(_) => "what it read changed meanwhile".to_owned(),
         Reason::Written(_) => "what it read was written to meanwhile".to_owned(),
         Reason::TooLarge { .. } => "too large".to_owned(),
-        Reason::StoreFault(_) => "store fault".to_owned(),
+        Reason::StoreFault(_) | Reason::StoreUnavailable(_) => "store fault".to_owned(),
         other => other.to_string(),
     }
 }

@@ -488,11 +488,10 @@ impl WrappedRun {
             is_error,
         };
         response.report(handle.clone(), runtime);
-        let store_is_available = !matches!(
-            (status.reason(), &summary.stored),
-            (Some(Reason::StoreFault(_) | Reason::NoStore), _)
-                | (_, Err(Reason::StoreFault(_) | Reason::NoStore))
-        );
+        let is_unavailable =
+            |reason: &Reason| reason.is_store_fault() || *reason == Reason::NoStore;
+        let store_is_available = !status.reason().is_some_and(is_unavailable)
+            && !summary.stored.as_ref().is_err_and(is_unavailable);
         let answer = response.with_result(result, handle.as_deref(), runtime);
         Ok((answer, store_is_available))
     }
