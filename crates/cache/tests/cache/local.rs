@@ -369,6 +369,28 @@ async fn answers_of_runs_elsewhere_stay() {
     assert!(summary.stored.is_ok(), "{:?}", summary.stored);
     let report = machines.here.ask(&question, &lasting(), "three").await;
     assert_eq!(report.text(), "two");
+
+    // One that asks while the answer is on its way.
+    let machines = Machines::new();
+    machines.there.ask(&other, &lasting(), "other").await;
+    machines.cut();
+    machines.here.ask(&question, &lasting(), "one").await;
+    machines.mend().await;
+    machines.way.now(|operation| match operation {
+        StoreOperation::Put => StoreBehavior::Slow(Duration::from_secs(1)),
+        _ => StoreBehavior::Pass,
+    });
+    machines.here.ask(&other, &lasting(), "other").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let first = machines.there.ask(&question, &lasting(), "two").await;
+    machines.settle().await;
+    let second = machines.there.ask(&question, &lasting(), "three").await;
+    assert!(
+        first.settled.stored.is_err() || first.text() == second.text(),
+        "{} {}",
+        first.text(),
+        second.text()
+    );
 }
 
 /// A fault of the local store does not keep entries from being erased on the server.
