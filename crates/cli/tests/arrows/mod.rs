@@ -31,6 +31,36 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).expect("cargo metadata writes JSON")
 }
 
+/// True if a documentation comment of a file has an example in Rust.
+fn has_example(file: &str) -> bool {
+    let text = crate::files::text(file);
+    let comments = text.lines().filter_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("///").or(line.strip_prefix("//!"))
+    });
+    let fences = comments.filter_map(|line| line.trim_start().strip_prefix("```"));
+    let is_rust = |language: &str| !matches!(language.trim(), "text" | "yaml" | "json");
+    fences.step_by(2).any(is_rust)
+}
+
+/// A crate without examples in its documentation is not searched for them, which takes seconds each time.
+#[test]
+fn examples_in_documentation_are_run() {
+    for package in metadata()["packages"].as_array().unwrap() {
+        let targets = package["targets"].as_array().unwrap();
+        let Some(library) = targets.iter().find(|it| it["kind"][0] == "lib") else {
+            continue;
+        };
+        let root = Path::new(library["src_path"].as_str().unwrap());
+        let folder = root.parent().unwrap().strip_prefix(crate::files::root());
+        let sources = crate::files::in_folder(folder.unwrap().to_str().unwrap(), "rs", true);
+        assert!(!sources.is_empty());
+        let has_examples = sources.iter().any(|file| has_example(file));
+        let name = &package["name"];
+        assert_eq!(library["doctest"], has_examples, "`doctest` of {name}");
+    }
+}
+
 /// The folders under `crates/`.
 fn folders() -> Vec<String> {
     let mut folders: Vec<String> = std::fs::read_dir(crate::files::root().join("crates"))

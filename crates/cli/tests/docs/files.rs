@@ -45,7 +45,7 @@ pub(crate) fn copy(folder: &str, to: &Path) {
 }
 
 /// The files with this extension (with any, if it is empty), sorted. What Cargo builds is left out.
-fn in_folder(folder: &str, extension: &str, deep: bool) -> Vec<String> {
+pub(crate) fn in_folder(folder: &str, extension: &str, deep: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from(folder)];
     while let Some(folder) = folders.pop() {
