@@ -114,41 +114,33 @@ impl Changes {
     }
 }
 
-/// Subscribes to the changes of a server, again after each failure, until nothing needs them any more.
-pub(crate) async fn follow<S: Subscribe>(server: Weak<S>, changes: Weak<Changes>) {
+/// Subscribes to the changes of a server, again after each failure, until the server is dropped.
+pub(crate) async fn follow<S: Subscribe>(server: Weak<S>, changes: Arc<Changes>) {
     let mut pause = PAUSES[0];
-    loop {
-        let (Some(server), Some(changes)) = (server.upgrade(), changes.upgrade()) else {
-            return;
-        };
-        let subscribed = timeout(SUBSCRIBE_TIMEOUT, server.subscribe(&changes)).await;
+    while let Some(subscribing) = server.upgrade() {
+        let subscribed = timeout(SUBSCRIBE_TIMEOUT, subscribing.subscribe(&changes)).await;
+        drop(subscribing);
         // Changes before the subscription were not reported.
         changes.note_all();
-        let changes = Arc::downgrade(&changes);
-        drop(server);
         if let Ok(Ok(subscription)) = subscribed {
             pause = PAUSES[0];
-            listen(subscription, &changes).await;
+            listen(subscription, &server, &changes).await;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES[1]);
     }
 }
 
-/// Asks the server whether it is there, until it does not answer.
-async fn listen(mut subscription: impl Subscription, changes: &Weak<Changes>) {
-    loop {
-        let Some(changes) = changes.upgrade() else {
-            return;
-        };
-        let patience = (changes.staleness * 2).clamp(PATIENCE[0], PATIENCE[1]);
+/// Asks the server whether it is there, until it does not answer or is dropped.
+async fn listen<S>(mut subscription: impl Subscription, server: &Weak<S>, changes: &Changes) {
+    let patience = (changes.staleness * 2).clamp(PATIENCE[0], PATIENCE[1]);
+    let interval = (changes.staleness / 4).clamp(INTERVALS[0], INTERVALS[1]);
+    while server.strong_count() > 0 {
         let sent = Instant::now();
         match timeout(patience, subscription.ping()).await {
             Ok(Ok(())) => changes.confirm(sent),
             Ok(Err(_)) | Err(_) => return,
         }
-        let interval = (changes.staleness / 4).clamp(INTERVALS[0], INTERVALS[1]);
-        drop(changes);
         tokio::time::sleep(interval).await;
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cachalot_store::{
     Finding, GetOrReserve, GetOrReserveResult, GetResult, Lease, PageRequest, PutAllResult,
-    PutCondition, PutResult, Record, RecordFilter, RecordPage, Store, StoreInfo, StoreReply, space,
+    PutCondition, PutResult, Record, RecordFilter, RecordPage, Store, StoreInfo, StoreReply, counter, space,
 };
 
 use crate::changes::{self, Changes, Subscribe, Subscription as _};
@@ -42,12 +42,13 @@ impl<S: Store + Subscribe> FollowedStore<S> {
     /// Subscribes once, in the background.
     fn follow(&self) {
         if !self.is_followed.swap(true, Ordering::Relaxed) {
-            let (store, changes) = (Arc::downgrade(&self.store), Arc::downgrade(&self.changes));
+            let (store, changes) = (Arc::downgrade(&self.store), Arc::clone(&self.changes));
             tokio::spawn(changes::follow(store, changes));
         }
     }
 
-    /// Notes the names in the cache that a call has changed; all of them if it failed.
+    /// Notes the names in the cache that a call has changed; all of them if it failed, or if its caller does not wait
+    /// for the reply.
     fn changing<'a, T: Send + 'a>(
         &'a self,
         space: &'a str,
@@ -57,14 +58,22 @@ impl<S: Store + Subscribe> FollowedStore<S> {
         if space != space::CACHE {
             return reply;
         }
+        let unknown = UnknownChange(&self.changes);
         StoreReply::later(async move {
-            let done = reply.settle().await;
-            match &done {
-                Ok(done) => names(done).iter().for_each(|name| self.changes.note(name)),
-                Err(_) => self.changes.note_all(),
-            }
-            done
+            let done = reply.settle().await?;
+            names(&done).iter().for_each(|name| self.changes.note(name));
+            std::mem::forget(unknown);
+            Ok(done)
         })
+    }
+}
+
+/// A change of unknown names; noted when it is dropped.
+struct UnknownChange<'a>(&'a Changes);
+
+impl Drop for UnknownChange<'_> {
+    fn drop(&mut self) {
+        self.0.note_all();
     }
 }
 
@@ -137,7 +146,7 @@ impl<S: Store + Subscribe> Store for FollowedStore<S> {
         let erased = self.store.erase(space, filter, page);
         let keys = |page: &RecordPage| {
             let keys = page.records.iter().map(|record| record.key.clone());
-            keys.collect()
+            keys.chain([counter::ERASED.to_owned()]).collect()
         };
         self.changing(space, erased, keys)
     }

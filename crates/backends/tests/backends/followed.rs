@@ -1,15 +1,21 @@
 //! Stores whose entries may be served for a while without asking the server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cachalot_backends::changes::Subscribe;
+use cachalot_backends::changes::{Changes, Subscribe, Subscription};
 use cachalot_backends::followed::FollowedStore;
 use cachalot_backends::postgres::{self, PostgresStore};
 use cachalot_backends::redis::{self, RedisStore};
 use cachalot_backends::testing::{Fault, FaultProxy, PgBouncer, PostgresServer, RedisServer};
+use cachalot_core::ManualClock;
 use cachalot_store::conformance::Subject;
-use cachalot_store::{Label, LabelMatch, PageRequest, RecordFilter, Store};
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::intercepted::{Interceptor, StoreOperation};
+use cachalot_store::{
+    Error, Label, LabelMatch, PageRequest, RecordFilter, Store, StoreReply, counter,
+};
 
 use crate::{parse, record, runtime, subject};
 
@@ -304,5 +310,100 @@ fn poolers_are_recognized() {
         let finding = findings.iter().find(|finding| finding.topic == "staleness");
         let finding = finding.unwrap();
         assert!(finding.remedy.is_some(), "{finding:?}");
+    });
+}
+
+/// A store on a server that always answers, and reports no change.
+struct Unreported {
+    store: InProcessStore,
+    /// Set if replies are lost after the work is done.
+    loses_replies: Arc<AtomicBool>,
+    /// Cloned by each subscription.
+    subscriptions: Arc<()>,
+}
+
+impl Interceptor for Unreported {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn intercept<'a, T: Send + 'static>(
+        &'a self,
+        _operation: StoreOperation,
+        pass: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
+    ) -> StoreReply<'a, T> {
+        StoreReply::later(async move {
+            let done = pass().settle().await;
+            if self.loses_replies.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            done
+        })
+    }
+}
+
+struct AlwaysAnswers {
+    _counted: Arc<()>,
+}
+
+impl Subscription for AlwaysAnswers {
+    async fn ping(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Subscribe for Unreported {
+    type Subscription = AlwaysAnswers;
+
+    async fn subscribe(&self, _changes: &Arc<Changes>) -> Result<AlwaysAnswers, Error> {
+        let counted = Arc::clone(&self.subscriptions);
+        Ok(AlwaysAnswers { _counted: counted })
+    }
+}
+
+fn unreported() -> Unreported {
+    Unreported {
+        store: InProcessStore::new(Arc::new(ManualClock::at(0))),
+        loses_replies: Arc::default(),
+        subscriptions: Arc::default(),
+    }
+}
+
+/// Changes of the same process end stamps at once: those of an erase, and those whose reply is not waited for.
+#[test]
+fn own_changes_end_stamps_without_a_report() {
+    runtime().block_on(async {
+        let server = unreported();
+        let loses_replies = Arc::clone(&server.loses_replies);
+        let here = FollowedStore::new(server, STALENESS);
+        put(&here, "one").await;
+        let before = stamp(&here, counter::ERASED).await;
+        erase(&here, "one").await;
+        assert_ne!(here.stamp("cache", counter::ERASED), Some(before));
+
+        let before = stamp(&here, "one").await;
+        loses_replies.store(true, Ordering::Relaxed);
+        let new = record("one".to_owned(), Vec::new(), Vec::new());
+        let lost = here.put("cache", new, None, &[]);
+        assert!(lost.within(STALENESS / 8).await.is_err());
+        assert_ne!(here.stamp("cache", "one"), Some(before));
+    });
+}
+
+/// The subscription ends with the store.
+#[test]
+fn dropped_stores_are_not_followed() {
+    runtime().block_on(async {
+        let server = unreported();
+        let subscriptions = Arc::clone(&server.subscriptions);
+        let here = FollowedStore::new(server, STALENESS);
+        stamp(&here, "one").await;
+        assert_eq!(Arc::strong_count(&subscriptions), 3);
+        drop(here);
+        let end = Instant::now() + Duration::from_secs(20);
+        while Arc::strong_count(&subscriptions) > 1 {
+            assert!(Instant::now() < end, "the subscription did not end");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     });
 }
