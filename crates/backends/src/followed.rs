@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use cachalot_store::{
     Finding, GetOrReserve, GetOrReserveResult, GetResult, Lease, PageRequest, PutAllResult,
-    PutCondition, PutResult, Record, RecordFilter, RecordPage, Store, StoreInfo, StoreReply, counter, space,
+    PutCondition, PutResult, Record, RecordFilter, RecordPage, Store, StoreInfo, StoreReply,
+    counter, space,
 };
 
 use crate::changes::{self, Changes, Subscribe, Subscription as _};

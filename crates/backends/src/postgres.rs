@@ -11,6 +11,7 @@ mod layout;
 mod lookup;
 mod row;
 mod select;
+mod server;
 mod subscription;
 mod words;
 
@@ -34,7 +35,7 @@ use row::{Bytea, LabelColumns};
 
 use crate::changes::{Changes, Subscribe};
 
-pub use connections::Server;
+pub use server::Server;
 pub use subscription::Subscription;
 
 /// Maximum size of a record, in bytes. Postgres stores fields of up to 1 GB; a statement contains the value in
@@ -47,7 +48,7 @@ const LONGEST_NAME: u64 = 600;
 /// A store in a Postgres database. See the [module](self).
 pub struct PostgresStore {
     about: StoreInfo,
-    connections: Connections,
+    connections: Arc<Connections>,
     /// Added to the server's time, in milliseconds. Zero but in tests.
     shift: Arc<AtomicI64>,
 }
@@ -85,7 +86,7 @@ impl PostgresStore {
         };
         Self {
             about,
-            connections: Connections::new(server),
+            connections: Arc::new(Connections::new(server)),
             shift,
         }
     }

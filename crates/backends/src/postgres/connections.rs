@@ -3,21 +3,19 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use cachalot_core::Secret;
 use cachalot_store::{Error, ErrorKind};
-use tokio::sync::Mutex;
-use tokio_postgres::config::{Host, SslMode};
+use tokio::sync::OwnedMutexGuard;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{failure, layout, lookup};
+use super::server::Server;
+use super::{failure, layout, lookup, row};
 use crate::liveness::Liveness;
-use crate::url::StoreUrl;
 
 /// Connections that reads share. Each is a process of the server.
 const READERS: usize = 3;
@@ -25,95 +23,17 @@ const READERS: usize = 3;
 /// Connections that writes share: a write may wait for the lock of a key, and others behind it with it.
 const WRITERS: usize = 4;
 
-/// Maximum time to connect.
+/// Maximum time to connect, and to prepare a statement.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time without data after which the server is asked if it is there.
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+/// Maximum time to create or upgrade the tables, and to wait for another process that does.
+const LAYOUT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Maximum time for the server's machine to acknowledge data.
-const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time after a failure in which reads share the open connections: the server may accept no further ones.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// A setting of the session, given when a connection is opened: a pooler in between refuses or drops it.
-const MARK: &str = "cachalot.connection";
-
-/// A server and the database on it.
-pub struct Server {
-    url: Secret<String>,
-    /// Used if the URL has none.
-    password: Option<Secret<String>>,
-    /// The URL without the password.
-    location: String,
-}
-
-impl Server {
-    /// Reads a URL `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`; `password` is used if it has none.
-    ///
-    /// # Errors
-    /// A message without the password.
-    pub fn new(url: &StoreUrl, password: Option<&str>) -> Result<Self, String> {
-        if let Some(fault) = url.fault() {
-            return Err(format!("the URL of {} is invalid: {fault}", url.location()));
-        }
-        let server = Self {
-            url: Secret::new(url.text().to_owned()),
-            password: password.map(|password| Secret::new(password.to_owned())),
-            location: url.location().to_owned(),
-        };
-        server.config().map(|_| server)
-    }
-
-    /// The URL without the password and the parameters.
-    #[must_use]
-    pub fn location(&self) -> &str {
-        &self.location
-    }
-
-    pub(super) fn config(&self) -> Result<Config, String> {
-        // The text of the error may contain parts of the URL.
-        let mut config: Config = self.url.expose().parse().map_err(|_| {
-            format!(
-                "the URL of {} is invalid: check its port and its parameters (sslmode, connect_timeout, options)",
-                self.location
-            )
-        })?;
-        config.application_name("cachalot");
-        if let (None, Some(password)) = (config.get_password(), &self.password) {
-            config.password(password.expose());
-        }
-        // The client's default, `prefer`, goes on without TLS if the server, or a machine in between, declines it. A
-        // server on this machine needs none, and often has a certificate that nobody signed.
-        if config.get_ssl_mode() == SslMode::Prefer {
-            config.ssl_mode(match is_local(&config) {
-                true => SslMode::Disable,
-                false => SslMode::Require,
-            });
-        }
-        // A server that vanished without ending the connection is noticed.
-        config.keepalives_idle(KEEPALIVE_AFTER);
-        config.tcp_user_timeout(UNACKNOWLEDGED_TIMEOUT);
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
-        }
-        Ok(config)
-    }
-}
-
-/// True if connections stay on this machine.
-fn is_local(config: &Config) -> bool {
-    let mut hosts = config.get_hosts().iter().map(|host| match host {
-        Host::Tcp(name) => {
-            let address = name.parse::<IpAddr>();
-            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
-        }
-        #[cfg(unix)]
-        Host::Unix(_) => true,
-    });
-    // An address takes the place of a host.
-    let mut addresses = config.get_hostaddrs().iter().map(IpAddr::is_loopback);
-    let names_any = hosts.len() + addresses.len() > 0;
-    names_any && hosts.all(|is_local| is_local) && addresses.all(|is_local| is_local)
-}
+pub(super) const MARK: &str = "cachalot.connection";
 
 /// The work of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,15 +58,42 @@ impl Open {
     }
 }
 
+/// A place for one connection.
+#[derive(Default)]
+struct Place {
+    current: Mutex<Option<Arc<Open>>>,
+    /// Locked while a connection is opened.
+    opening: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Place {
+    fn usable(&self) -> Option<Arc<Open>> {
+        let open = lock(&self.current).clone();
+        open.filter(|open| open.is_usable())
+    }
+
+    fn is_opening(&self) -> bool {
+        self.opening.try_lock().is_err()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The connections of a store, each opened when it is first needed, and again after a failure.
 pub(super) struct Connections {
     server: Server,
-    readers: [Mutex<Option<Arc<Open>>>; READERS],
-    writers: [Mutex<Option<Arc<Open>>>; WRITERS],
+    readers: [Arc<Place>; READERS],
+    writers: [Arc<Place>; WRITERS],
     next_writer: AtomicUsize,
     is_prepared: AtomicBool,
     /// True if there is a pooler in front of the server.
     is_pooled: AtomicBool,
+    /// The time of the last failure to open a connection.
+    failed: Mutex<Option<Instant>>,
+    /// The start time of the server of the last connection, which identifies it.
+    started: Mutex<String>,
 }
 
 impl Connections {
@@ -158,100 +105,177 @@ impl Connections {
             next_writer: AtomicUsize::new(0),
             is_prepared: AtomicBool::new(false),
             is_pooled: AtomicBool::new(false),
+            failed: Mutex::default(),
+            started: Mutex::default(),
         }
     }
 
-    pub(super) fn server(&self) -> &Server {
-        &self.server
+    pub(super) fn location(&self) -> &str {
+        self.server.location()
     }
 
     pub(super) fn failure(&self, error: tokio_postgres::Error) -> Error {
-        failure::failure(self.server.location(), error)
+        failure::failure(self.location(), error)
+    }
+
+    /// The start time of the server that records are read from.
+    pub(super) fn started(&self) -> String {
+        lock(&self.started).clone()
     }
 
     /// Returns a shared connection.
-    pub(super) async fn get(&self, work: Work) -> Result<Arc<Open>, Error> {
+    pub(super) async fn get(self: &Arc<Self>, work: Work) -> Result<Arc<Open>, Error> {
         let place = match work {
-            Work::Read => self.least_busy_reader(),
+            Work::Read => {
+                if let Some(open) = self.least_busy_reader() {
+                    return Ok(open);
+                }
+                let opening = self.readers.iter().find(|place| place.is_opening());
+                opening.unwrap_or(&self.readers[0])
+            }
             Work::Write => {
                 &self.writers[self.next_writer.fetch_add(1, Ordering::Relaxed) % WRITERS]
             }
         };
-        let mut place = place.lock().await;
-        if let Some(open) = place.as_ref().filter(|open| open.is_usable()) {
-            return Ok(Arc::clone(open));
+        if let Some(open) = place.usable() {
+            return Ok(open);
         }
-        let (client, lookup) = match work {
-            Work::Read => self.connect_for_lookups().await?,
-            Work::Write => (self.connect(&self.config()?).await?, None),
-        };
-        let open = Arc::new(Open {
-            client,
-            liveness: Liveness::default(),
-            lookup,
-        });
-        *place = Some(Arc::clone(&open));
+        let turn = Arc::clone(&place.opening).lock_owned().await;
+        if let Some(open) = place.usable() {
+            return Ok(open);
+        }
+        // Goes on if the caller does not wait for it.
+        let opened = tokio::spawn(Arc::clone(self).open(work, Arc::clone(place), turn));
+        opened.await.map_err(|error| {
+            let message = format!(
+                "{}: the connection was not opened: {error}",
+                self.location()
+            );
+            Error::new(ErrorKind::Unavailable, message)
+        })?
+    }
+
+    /// Returns the open connection with the fewest calls under way; `None` if none is open. If it is busy, another one
+    /// is opened in the background.
+    fn least_busy_reader(self: &Arc<Self>) -> Option<Arc<Open>> {
+        let open = self.readers.iter().filter_map(|place| place.usable());
+        let least = open.min_by_key(Arc::strong_count)?;
+        // Held by its place, and here.
+        let is_busy = Arc::strong_count(&least) > 2;
+        let failed = *lock(&self.failed);
+        if is_busy && failed.is_none_or(|failed| failed.elapsed() > PAUSE_AFTER_FAILURE) {
+            let mut places = self.readers.iter();
+            if let Some(place) = places.find(|place| place.usable().is_none())
+                && let Ok(turn) = Arc::clone(&place.opening).try_lock_owned()
+            {
+                tokio::spawn(Arc::clone(self).open(Work::Read, Arc::clone(place), turn));
+            }
+        }
+        Some(least)
+    }
+
+    /// Opens the connection of a place.
+    async fn open(
+        self: Arc<Self>,
+        work: Work,
+        place: Arc<Place>,
+        _turn: OwnedMutexGuard<()>,
+    ) -> Result<Arc<Open>, Error> {
+        let opened = self.connect(work).await;
+        *lock(&self.failed) = opened.is_err().then(Instant::now);
+        let open = Arc::new(opened?);
+        *lock(&place.current) = Some(Arc::clone(&open));
         Ok(open)
     }
 
-    /// Returns the place of the reader with the fewest calls under way. An idle connection comes before one that has to be
-    /// opened, and that before a busy one.
-    fn least_busy_reader(&self) -> &Mutex<Option<Arc<Open>>> {
-        let calls = |place: &&Mutex<Option<Arc<Open>>>| match place.try_lock() {
-            Ok(open) => open.as_ref().map_or(3, |open| 2 * Arc::strong_count(open)),
-            // It is being opened.
-            Err(_) => usize::MAX,
-        };
-        let least = self.readers.iter().min_by_key(calls);
-        least.unwrap_or(&self.readers[0])
-    }
-
-    fn config(&self) -> Result<Config, Error> {
+    /// Returns the configuration of a connection whose session has a mark.
+    pub(super) fn config(&self, mark: Option<&str>) -> Result<Config, Error> {
         let invalid = |message| Error::new(ErrorKind::Unsupported, message);
-        self.server.config().map_err(invalid)
+        let mut config = self.server.config().map_err(invalid)?;
+        if let Some(mark) = mark {
+            let options = config.get_options().unwrap_or_default();
+            let options = format!("{options} -c {MARK}={mark}");
+            config.options(options.trim_start());
+        }
+        Ok(config)
     }
 
-    /// Connects, and prepares lookups unless there is a pooler.
-    async fn connect_for_lookups(&self) -> Result<(Client, Option<Statement>), Error> {
-        if self.is_pooled.load(Ordering::Relaxed) {
-            return Ok((self.connect(&self.config()?).await?, None));
+    /// Connects, creates or upgrades the tables, and prepares lookups for reads unless there is a pooler.
+    async fn connect(&self, work: Work) -> Result<Open, Error> {
+        let is_marked = work == Work::Read && !self.is_pooled.load(Ordering::Relaxed);
+        let mark =
+            is_marked.then(|| format!("{:016x}", RandomState::new().build_hasher().finish()));
+        let (mut client, found) = match self.session(mark.as_deref()).await {
+            Err(error) if is_marked && may_be_of_pooler(&error) => self.session(None).await?,
+            session => session?,
+        };
+        let is_direct = is_marked && found == mark;
+        if is_marked && !is_direct {
+            self.is_pooled.store(true, Ordering::Relaxed);
         }
-        let mark = format!("{:016x}", RandomState::new().build_hasher().finish());
-        let mut config = self.config()?;
-        let options = config.get_options().unwrap_or_default();
-        let options = format!("{options} -c {MARK}={mark}");
-        config.options(options.trim_start());
-        if let Ok(client) = self.connect(&config).await {
-            let question = format!("SELECT 1 WHERE current_setting('{MARK}', true) = '{mark}'");
-            let answer = client.query_typed(&question, &[]).await;
-            if answer.is_ok_and(|rows| !rows.is_empty()) {
-                let lookup = lookup::prepare(&client).await;
-                return Ok((client, Some(lookup.map_err(|error| self.failure(error))?)));
-            }
-        }
-        // Any other cause of the failure is found here.
-        let client = self.connect(&self.config()?).await?;
-        self.is_pooled.store(true, Ordering::Relaxed);
-        Ok((client, None))
-    }
-
-    async fn connect(&self, config: &Config) -> Result<Client, Error> {
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.open(config)).await;
-        let mut client = connected.map_err(|_| {
-            let location = self.server.location();
-            Error::new(
-                ErrorKind::Unavailable,
-                format!("{location} did not accept a connection within {CONNECT_TIMEOUT:?}"),
-            )
-        })??;
         if !self.is_prepared.load(Ordering::Acquire) {
-            layout::prepare(&mut client, self.server.location()).await?;
+            let prepared = layout::prepare(&mut client, self.location());
+            self.limit(LAYOUT_TIMEOUT, prepared).await?;
             self.is_prepared.store(true, Ordering::Release);
         }
-        Ok(client)
+        let lookup = async {
+            match is_direct {
+                true => lookup::prepare(&client).await.map(Some),
+                false => Ok(None),
+            }
+            .map_err(|error| self.failure(error))
+        };
+        let lookup = self.limit(CONNECT_TIMEOUT, lookup).await?;
+        Ok(Open {
+            client,
+            liveness: Liveness::default(),
+            lookup,
+        })
     }
 
-    async fn open(&self, config: &Config) -> Result<Client, Error> {
+    /// Connects to the primary server; returns the mark of the session.
+    async fn session(&self, mark: Option<&str>) -> Result<(Client, Option<String>), Error> {
+        let config = self.config(mark)?;
+        let session = async {
+            let client = self.client(&config).await?;
+            let question = format!(
+                "SELECT pg_is_in_recovery() AS standby, extract(epoch FROM pg_postmaster_start_time())::text AS started, \
+                 current_setting('{MARK}', true) AS mark"
+            );
+            let row = client.query_typed(&question, &[]).await;
+            let row = row.map_err(|error| self.failure(error))?.pop();
+            let row = row.ok_or_else(|| row::damaged("no row"))?;
+            if row::column(&row, "standby")? {
+                return Err(self.is_standby());
+            }
+            *lock(&self.started) = row::column(&row, "started")?;
+            Ok((client, row::column(&row, "mark")?))
+        };
+        self.limit(CONNECT_TIMEOUT, session).await
+    }
+
+    /// Error for a server that has the changes of another one later.
+    pub(super) fn is_standby(&self) -> Error {
+        let message = format!("{} is a standby: name the primary server", self.location());
+        Error::new(ErrorKind::Unavailable, message)
+    }
+
+    async fn limit<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let done = tokio::time::timeout(limit, work).await;
+        done.unwrap_or_else(|_| {
+            let message = format!(
+                "{} did not accept a connection within {limit:?}",
+                self.location()
+            );
+            Err(Error::new(ErrorKind::Unavailable, message))
+        })
+    }
+
+    async fn client(&self, config: &Config) -> Result<Client, Error> {
         let failed = |error| self.failure(error);
         // The task of a connection ends with its client.
         if config.get_ssl_mode() == SslMode::Disable {
@@ -264,4 +288,13 @@ impl Connections {
         tokio::spawn(connection);
         Ok(client)
     }
+}
+
+/// True if a pooler may have refused the mark of a session. The other errors of servers are those of the login, of a
+/// missing database, of missing resources, and of a server that starts or stops.
+fn may_be_of_pooler(error: &Error) -> bool {
+    let source = error.source.as_ref();
+    let source = source.and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
+    let class = source.and_then(|source| source.code()?.code().get(..2));
+    class.is_some_and(|class| !["28", "3D", "53", "57"].contains(&class))
 }

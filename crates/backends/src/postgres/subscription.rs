@@ -8,29 +8,25 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Notification, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::connections::Connections;
+use super::connections::{Connections, MARK};
 use crate::changes::{self, Changes};
 
-/// A setting of the session, given when the connection is opened: a pooler in between refuses or drops it.
-const MARK: &str = "cachalot.listens";
+/// The mark of the session, see [`MARK`].
+const LISTENS: &str = "listens";
 
 /// A subscription. The task of its connection ends with it.
 pub struct Subscription {
     client: Client,
-    location: String,
+    connections: Arc<Connections>,
 }
 
 impl Subscription {
     /// Opens a connection to the database, whose tables exist, and listens.
     pub(super) async fn open(
-        connections: &Connections,
+        connections: &Arc<Connections>,
         changes: &Arc<Changes>,
     ) -> Result<Self, Error> {
-        let invalid = |message| Error::new(ErrorKind::Unsupported, message);
-        let mut config = connections.server().config().map_err(invalid)?;
-        let options = config.get_options().unwrap_or_default();
-        let options = format!("{options} -c {MARK}=yes");
-        config.options(options.trim_start());
+        let config = connections.config(Some(LISTENS))?;
         let failed = |error| connections.failure(error);
         let client = if config.get_ssl_mode() == SslMode::Disable {
             let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
@@ -44,33 +40,53 @@ impl Subscription {
         };
         let listen = "DO $$ BEGIN EXECUTE 'LISTEN cachalot_' || md5(current_schema()); END $$";
         client.batch_execute(listen).await.map_err(failed)?;
-        let location = connections.server().location().to_owned();
-        let mut subscription = Self { client, location };
+        let connections = Arc::clone(connections);
+        let mut subscription = Self {
+            client,
+            connections,
+        };
         changes::Subscription::ping(&mut subscription).await?;
         Ok(subscription)
     }
 }
 
 impl changes::Subscription for Subscription {
-    /// The server sends notifications of transactions that have ended before it answers a statement.
+    /// The server sends notifications of transactions that have ended before it answers a statement. It has to be the
+    /// one that records are read from.
     async fn ping(&mut self) -> Result<(), Error> {
         let question = format!(
-            "SELECT 1 FROM pg_listening_channels() c WHERE c = 'cachalot_' || md5(current_schema()) \
-             AND current_setting('{MARK}', true) = 'yes'"
+            "SELECT pg_is_in_recovery() AS standby, extract(epoch FROM pg_postmaster_start_time())::text AS started, \
+             current_setting('{MARK}', true) = '{LISTENS}' AND EXISTS (SELECT 1 FROM pg_listening_channels() c \
+             WHERE c = 'cachalot_' || md5(current_schema())) AS listens"
         );
         let answer = self.client.simple_query(&question).await;
-        let answer = answer.map_err(|error| super::failure::failure(&self.location, error))?;
-        let is_row = |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(_));
-        match answer.iter().any(is_row) {
-            true => Ok(()),
-            false => Err(Error::new(
+        let answer = answer.map_err(|error| self.connections.failure(error))?;
+        let row = answer.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let column = |name| row.and_then(|row| row.try_get(name).ok().flatten());
+        let location = self.connections.location();
+        if column("listens") != Some("t") {
+            return Err(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "{} does not report changes on this connection: there is a pooler in front of the database",
-                    self.location
+                    "{location} does not report changes on this connection: there is a pooler in front of the database"
                 ),
-            )),
+            ));
         }
+        if column("standby") != Some("f") {
+            return Err(self.connections.is_standby());
+        }
+        if column("started") != Some(&*self.connections.started()) {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{location} reports the changes of another server than that of the records"
+                ),
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -66,6 +66,35 @@ impl PostgresServer {
         Some(server)
     }
 
+    /// Starts a hot standby of the server.
+    ///
+    /// # Panics
+    /// If the standby does not start.
+    #[must_use]
+    pub fn start_standby(&self) -> Self {
+        let script = r#"
+            port=$1 primary=$2 programs=$4
+            export PGPASSWORD="$3"
+            as=
+            if [ "$(id -u)" = 0 ]; then
+                chown postgres . && as="setpriv --reuid postgres --regid postgres --clear-groups"
+            fi
+            $as "$programs/pg_basebackup" -h 127.0.0.1 -p "$primary" -U cachalot -D data -R --no-sync -c fast || exit 1
+            exec $as "$programs/postgres" -D data -k "$PWD" -p "$port" -c listen_addresses=127.0.0.1 \
+                -c max_connections=300"#;
+        let programs = programs().unwrap();
+        let arguments = [
+            &self.port().to_string(),
+            PASSWORD,
+            programs.to_str().unwrap(),
+        ];
+        let standby = Self {
+            process: ServerProcess::start(script, &arguments),
+        };
+        standby.wait();
+        standby
+    }
+
     /// Ends the server as a crash does, and starts it again.
     ///
     /// # Panics

@@ -294,7 +294,7 @@ fn round_trips(began: Instant, delay: Duration) -> u128 {
     began.elapsed().as_millis() / delay.as_millis()
 }
 
-/// The server of a session that may only read, as a replica or a full disk makes it, refuses writes; lookups work.
+/// The server of a session that may only read, as a role or a full disk makes it, refuses writes; lookups work.
 #[test]
 fn postgres_that_is_read_only_still_answers() {
     let Some(server) = PostgresServer::shared() else {

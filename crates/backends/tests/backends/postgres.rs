@@ -1,11 +1,13 @@
 //! The contract of a store, on a Postgres server that the test process starts.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use cachalot_backends::postgres::{PostgresStore, Server};
-use cachalot_backends::testing::PostgresServer;
+use cachalot_backends::testing::{Fault, FaultProxy, PostgresServer};
 use cachalot_store::conformance::Subject;
 use cachalot_store::{
     ErrorKind, Label, LabelMatch, Order, PageRequest, PutCondition, Record, RecordFilter,
@@ -265,4 +267,139 @@ fn unsuitable_settings_are_refused() {
         error.to_string().contains("default_transaction_isolation"),
         "{error}"
     );
+}
+
+/// The time that the cache waits for a lookup in these tests, and that a reply of the server takes. Opening a
+/// connection takes at least six replies.
+const PATIENCE: Duration = Duration::from_millis(600);
+const DELAY: Duration = Duration::from_millis(150);
+
+/// A store behind a proxy, with a record under `key`.
+async fn store_behind_proxy() -> Option<(FaultProxy, PostgresStore)> {
+    let server = PostgresServer::shared()?;
+    let url = server.fresh_url();
+    let new = record("key".to_owned(), Vec::new(), Vec::new());
+    open(&url)
+        .put("space", new, None, &[])
+        .settle()
+        .await
+        .unwrap();
+    let proxy = FaultProxy::start(server.port());
+    let store = open(&proxy.url(&url, server.port()));
+    Some((proxy, store))
+}
+
+async fn is_found(store: &PostgresStore) -> bool {
+    let found = store.get("space", "key", &["erased"]).within(PATIENCE);
+    found.await.is_ok_and(|found| found.record.is_some())
+}
+
+/// Concurrent reads use an open connection, and others are opened beside them.
+#[test]
+fn reads_do_not_wait_for_further_connections() {
+    runtime().block_on(async {
+        let Some((proxy, store)) = store_behind_proxy().await else {
+            return;
+        };
+        assert!(is_found(&store).await);
+        proxy.set(Fault::Delay(DELAY));
+        for _ in 0..10 {
+            let both = tokio::join!(is_found(&store), is_found(&store));
+            assert_eq!(both, (true, true));
+        }
+    });
+}
+
+/// A connection takes longer to open than a caller waits: it is there for a later one.
+#[test]
+fn dropped_calls_do_not_lose_their_connection() {
+    runtime().block_on(async {
+        let Some((proxy, store)) = store_behind_proxy().await else {
+            return;
+        };
+        proxy.set(Fault::Delay(DELAY));
+        let end = Instant::now() + Duration::from_secs(20);
+        while !is_found(&store).await {
+            assert!(Instant::now() < end, "no connection was opened");
+        }
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let new = record("key".to_owned(), Vec::new(), Vec::new());
+            let put = store.put("space", new, None, &[]).within(PATIENCE);
+            if put.await.is_ok() {
+                break;
+            }
+            assert!(Instant::now() < end, "no connection was opened for writes");
+        }
+    });
+}
+
+/// A server that answers every login with `reply`; the number of logins.
+fn refusing_server(reply: Vec<u8>) -> (PostgresStore, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let logins = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&logins);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+            let _ = client.read(&mut [0; 4096]);
+            let _ = client.write_all(&reply);
+        }
+    });
+    let store = open(&format!("postgres://user:word@127.0.0.1:{port}/database"));
+    (store, logins)
+}
+
+/// Only a server that refuses the parameters of the session is asked again without them.
+#[test]
+fn refused_logins_are_not_repeated() {
+    for (code, expected) in [
+        // A wrong password, no such database, too many connections, a server that starts.
+        ("28P01", 1),
+        ("3D000", 1),
+        ("53300", 1),
+        ("57P03", 1),
+        // A connection that ends.
+        ("", 1),
+        // Poolers.
+        ("08P01", 2),
+        ("0A000", 2),
+        ("58000", 2),
+    ] {
+        let fields = format!("SFATAL\0C{code}\0Mrefused\0\0");
+        let mut reply = vec![b'E'];
+        reply.extend((fields.len() as u32 + 4).to_be_bytes());
+        reply.extend(fields.into_bytes());
+        let (store, logins) = refusing_server(match code {
+            "" => Vec::new(),
+            _ => reply,
+        });
+        runtime().block_on(async { store.get("space", "key", &[]).settle().await.unwrap_err() });
+        assert_eq!(logins.load(Ordering::Relaxed), expected, "{code}");
+    }
+}
+
+/// A standby has the changes of the primary server later: it answers no lookup.
+#[test]
+fn standbys_are_refused() {
+    let Some(primary) = PostgresServer::start(&["-c", "fsync=off"]) else {
+        return;
+    };
+    let url = primary.fresh_url();
+    runtime().block_on(async {
+        let new = record("key".to_owned(), Vec::new(), Vec::new());
+        open(&url)
+            .put("space", new, None, &[])
+            .settle()
+            .await
+            .unwrap();
+        let standby = primary.start_standby();
+        let (primary, standby) = (primary.port(), standby.port());
+        let alone = open(&url.replace(&format!(":{primary}/"), &format!(":{standby}/")));
+        let error = alone.get("space", "key", &[]).settle().await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(error.message.contains("is a standby"), "{error}");
+    });
 }
