@@ -5,6 +5,7 @@
 
 mod client;
 mod layout;
+mod record;
 mod select;
 mod statement;
 
@@ -14,8 +15,8 @@ use std::time::Duration;
 
 use cachalot_store::implementation::{
     MAX_COUNTER, MIN_LAPSED_LEASE_AGE, check_amend, check_names, check_page, check_put,
-    check_put_all, deduplicate, fts5_expression, label_texts, next_cursor, reaches_reservations,
-    signed, too_new, weight,
+    check_put_all, deduplicate, fts5_expression, label_texts, reaches_reservations, signed,
+    too_new, weight,
 };
 use cachalot_store::{
     Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
@@ -26,6 +27,8 @@ use cachalot_store::{
 use tokio::sync::OnceCell;
 
 use client::{Outcome, check};
+use record::{decode_labels, encode_labels, record_of_page, record_page};
+use select::{Columns, Excess};
 use statement::{Row, Rows, Statement, damaged};
 
 pub use client::Server;
@@ -104,6 +107,17 @@ impl TursoStore {
     async fn row(&self, statement: Statement) -> Result<Option<Row>, Error> {
         let rows = self.rows(&[statement]).await?;
         Ok(rows.into_iter().next().and_then(Rows::first))
+    }
+
+    /// Executes one statement that selects records; see [`record_page`].
+    async fn record_page(
+        &self,
+        select: Statement,
+        filter: &RecordFilter<'_>,
+        page: &PageRequest<'_>,
+    ) -> Result<(RecordPage, Vec<String>), Error> {
+        let rows = self.rows(&[select]).await?.into_iter().next();
+        record_page(rows.ok_or_else(|| damaged("no result"))?, filter, page)
     }
 
     async fn create_tables(&self) -> Result<(), Error> {
@@ -293,74 +307,11 @@ fn committed(outcome: Outcome) -> Result<Vec<Rows>, Error> {
     }
 }
 
-/// Returns labels as a JSON array of pairs in hexadecimal.
-fn encode_labels(labels: &[Label]) -> String {
-    let pair = |label: &Label| {
-        let (name, value) = (hex::encode(&label.name), hex::encode(&label.value));
-        format!("[\"{name}\",\"{value}\"]")
-    };
-    format!(
-        "[{}]",
-        labels.iter().map(pair).collect::<Vec<_>>().join(",")
-    )
-}
-
-fn decode_labels(text: &str) -> Result<Vec<Label>, Error> {
-    let damaged = || damaged("labels that are not Cachalot's");
-    let pairs: Vec<(String, String)> = serde_json::from_str(text).map_err(|_| damaged())?;
-    let text = |hexadecimal: String| {
-        let bytes = hex::decode(hexadecimal).map_err(|_| damaged())?;
-        String::from_utf8(bytes).map_err(|_| damaged())
-    };
-    let label = |(name, value)| {
-        Ok(Label {
-            name: text(name)?,
-            value: text(value)?,
-        })
-    };
-    pairs.into_iter().map(label).collect()
-}
-
 fn milliseconds(duration: Duration) -> i64 {
     // Additions to the time do not overflow.
     i64::try_from(duration.as_millis())
         .unwrap_or(i64::MAX)
         .min(1 << 60)
-}
-
-/// Reads the columns of [`select::page`].
-fn record_of_page(row: &Row) -> Result<(Record, u64), Error> {
-    let record = Record {
-        key: row.text(0)?.to_owned(),
-        revision: row.count(1)?,
-        updated: row.number(2)?,
-        expires: row.optional_number(3)?,
-        labels: decode_labels(row.text(4)?)?,
-        value: row.blob(5)?,
-    };
-    Ok((record, row.count(6)?))
-}
-
-fn record_page(
-    rows: Rows,
-    filter: &RecordFilter<'_>,
-    page: &PageRequest<'_>,
-) -> Result<RecordPage, Error> {
-    let mut found = RecordPage::default();
-    for row in rows {
-        let (mut record, size) = record_of_page(&row)?;
-        if !page.labels {
-            record.labels.clear();
-        }
-        found.records.push(record);
-        found.sizes.push(size);
-    }
-    found.next = next_cursor(&found.records, filter, page);
-    let size: usize = found.records.iter().map(|record| record.value.len()).sum();
-    if filter.order == Order::Key && select::is_cut(size as u64, LARGEST_VALUE) {
-        found.next = found.records.last().map(|record| record.key.clone());
-    }
-    Ok(found)
 }
 
 fn reserve_result(
@@ -589,14 +540,26 @@ impl Store for TursoStore {
         StoreReply::later(async move {
             check_page(filter, &page)?;
             self.check_names([space])?;
-            let rows = self
-                .rows(&[select::page(space, filter, &page, false)])
-                .await?;
-            let rows = rows
-                .into_iter()
-                .next()
-                .ok_or_else(|| damaged("no result"))?;
-            record_page(rows, filter, &page)
+            let excess = match filter.order {
+                Order::Key => Excess::Omitted,
+                // Only in key order may a page have a successor.
+                _ => Excess::WithoutValue,
+            };
+            let select = select::page(space, filter, &page, Columns::Records, excess);
+            let (mut found, mut rest) = self.record_page(select, filter, &page).await?;
+            while !rest.is_empty() {
+                let select = select::first_of(space, &rest, page.values);
+                let (next, _) = self.record_page(select, filter, &page).await?;
+                // The others were erased meanwhile.
+                let last = next.records.last();
+                let read = rest
+                    .iter()
+                    .position(|key| last.is_some_and(|it| it.key == *key));
+                rest.drain(..read.map_or(rest.len(), |at| at + 1));
+                found.records.extend(next.records);
+                found.sizes.extend(next.sizes);
+            }
+            Ok(found)
         })
     }
 
@@ -609,9 +572,13 @@ impl Store for TursoStore {
         StoreReply::later(async move {
             check_page(filter, &page)?;
             self.check_names([space])?;
-            let ids = select::page(space, filter, &page, true);
+            let excess = match filter.order {
+                Order::Key => Excess::Omitted,
+                _ => Excess::Refused,
+            };
+            let ids = select::page(space, filter, &page, Columns::Ids, excess);
             let mut statements = vec![
-                select::page(space, filter, &page, false),
+                select::page(space, filter, &page, Columns::Records, excess),
                 ids.inside("DELETE FROM cachalot_records WHERE id IN (", ")"),
             ];
             if reaches_reservations(filter) {
@@ -632,7 +599,7 @@ impl Store for TursoStore {
                 .into_iter()
                 .next()
                 .ok_or_else(|| damaged("no result"))?;
-            record_page(rows, filter, &page)
+            Ok(record_page(rows, filter, &page)?.0)
         })
     }
 

@@ -140,12 +140,16 @@ impl Server {
             {"type": "close"},
         ]});
         let mut answer = self.send(&request).await?;
-        let mut result = answer["results"][0].take();
+        let foreign = || damaged("an answer of another protocol");
+        let result = answer.pointer_mut("/results/0").ok_or_else(foreign)?;
         if result["type"] == "error" {
             return Err(self.failure(&result["error"]));
         }
-        let mut result = result["response"]["result"].take();
-        let errors = result["step_errors"].take();
+        let result = result.pointer_mut("/response/result").ok_or_else(foreign)?;
+        let errors = result.get_mut("step_errors").map(Value::take);
+        let errors = errors.unwrap_or_default();
+        let results = result.get_mut("step_results").and_then(Value::as_array_mut);
+        let results = results.ok_or_else(foreign)?;
         let fault = |step: usize| Some(&errors[step]).filter(|error| !error.is_null());
         let mut rows = Vec::new();
         for number in 0..last {
@@ -161,11 +165,13 @@ impl Server {
             if let Some(error) = fault(0) {
                 return Err(self.failure(error));
             }
-            rows.push(Rows::read(&mut result["step_results"][number + 1])?);
+            rows.push(Rows::read(
+                results.get_mut(number + 1).ok_or_else(foreign)?,
+            )?);
         }
         match fault(last + 1) {
             Some(error) => Err(self.failure(error)),
-            None if result["step_results"][last + 1].is_null() => Err(damaged("no result")),
+            None if results.get(last + 1).is_none_or(Value::is_null) => Err(damaged("no result")),
             None => Ok(Outcome::Committed(rows)),
         }
     }

@@ -5,7 +5,7 @@ use cachalot_store::{LabelMatch, Order, PageRequest, RecordFilter, ValuePart};
 
 use super::statement::Statement;
 
-/// Maximum size of the values of a page, in bytes, unless it has one record. A server returns 10 MB at most by default.
+/// Maximum size of the values of one result, in bytes, unless it has one record. A server returns 10 MB at most by default.
 const LARGEST_PAGE: u64 = 6 << 20;
 
 /// Appends the condition that `column` begins with `prefix` and comes after `after`.
@@ -93,20 +93,84 @@ pub(super) fn is_cut(size: u64, largest_value: u64) -> bool {
     size + largest_value > LARGEST_PAGE
 }
 
-/// Returns the statement that selects a page: its ids, or the columns that [`super::record_page`] reads. The page ends
-/// early if its values are too large.
-pub(super) fn page(
-    space: &str,
-    filter: &RecordFilter<'_>,
-    page: &PageRequest<'_>,
-    only_ids: bool,
-) -> Statement {
-    let part = match page.values {
+/// The treatment of records with which a result has more than [`LARGEST_PAGE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Excess {
+    /// They are left out.
+    Omitted,
+    /// Their values are null.
+    WithoutValue,
+    /// The server refuses to return them.
+    Refused,
+}
+
+/// The columns of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Columns {
+    Ids,
+    /// Those that [`super::record::record_page`] reads.
+    Records,
+}
+
+/// Returns the columns `id` and `part`, the size of the requested part of the value.
+fn sizes(values: ValuePart) -> String {
+    let part = match values {
         ValuePart::None => "0".to_owned(),
         ValuePart::First(bytes) => format!("min(length(r.value), {bytes})"),
         ValuePart::All => "length(r.value)".to_owned(),
     };
-    let columns = format!("r.id AS id, {part} AS part");
+    format!("r.id AS id, {part} AS part")
+}
+
+/// Limits the result of a statement, which has the columns [`sizes`].
+fn limited(statement: Statement, columns: Columns, values: ValuePart, excess: Excess) -> Statement {
+    let fits = format!("(p.place = 1 OR p.total <= {LARGEST_PAGE})");
+    let mut value = value(values);
+    if excess == Excess::WithoutValue {
+        value = format!("CASE WHEN {fits} THEN {value} END");
+    }
+    let columns = match columns {
+        Columns::Ids => "r.id".to_owned(),
+        Columns::Records => {
+            format!("r.key, r.revision, r.updated, r.expires, r.labels, {value}, length(r.value)")
+        }
+    };
+    let condition = match excess {
+        Excess::Omitted => &fits,
+        Excess::WithoutValue | Excess::Refused => "1",
+    };
+    statement.inside(
+        &format!(
+            "SELECT {columns} FROM (SELECT id, row_number() OVER () AS place, \
+             sum(part) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS total FROM ("
+        ),
+        &format!(")) p JOIN cachalot_records r ON r.id = p.id WHERE {condition} ORDER BY p.place"),
+    )
+}
+
+/// Returns the statement that selects the first of the records under some keys, in their order.
+pub(super) fn first_of(space: &str, keys: &[String], values: ValuePart) -> Statement {
+    let keys: Vec<_> = keys.iter().map(hex::encode).collect();
+    let select = Statement::new(format!(
+        "SELECT {} FROM json_each(?) j CROSS JOIN cachalot_records r \
+         ON r.space = ? AND r.key = CAST(unhex(j.value) AS TEXT) ORDER BY j.key",
+        sizes(values)
+    ));
+    let select = select
+        .text(&format!("[\"{}\"]", keys.join("\",\"")))
+        .text(space);
+    limited(select, Columns::Records, values, Excess::Omitted)
+}
+
+/// Returns the statement that selects a page.
+pub(super) fn page(
+    space: &str,
+    filter: &RecordFilter<'_>,
+    page: &PageRequest<'_>,
+    columns: Columns,
+    excess: Excess,
+) -> Statement {
+    let sizes = sizes(page.values);
     let is_exact = |label: &LabelMatch<'_>| matches!(label, LabelMatch::Is { .. });
     let first = filter.labels.iter().position(is_exact);
     let first = first.or((!filter.labels.is_empty()).then_some(0));
@@ -119,12 +183,12 @@ pub(super) fn page(
                 Order::Expiry | Order::Newest => "",
             };
             let select =
-                format!("SELECT {columns} FROM cachalot_records r {index} WHERE r.space = ?");
+                format!("SELECT {sizes} FROM cachalot_records r {index} WHERE r.space = ?");
             Statement::new(select).text(space)
         }
         Some(first) => {
             let labels = Statement::new(format!(
-                "SELECT {columns} FROM (SELECT DISTINCT key FROM cachalot_labels WHERE space = ?"
+                "SELECT {sizes} FROM (SELECT DISTINCT key FROM cachalot_labels WHERE space = ?"
             ));
             let labels = and_label(labels.text(space), "name", "value", &filter.labels[first]);
             and_in_range(labels, "key", filter.prefix, page.after).and(
@@ -148,21 +212,5 @@ pub(super) fn page(
         Order::Expiry => "r.expires IS NULL, r.expires, r.id",
     };
     statement = statement.and(&format!(" ORDER BY {order} LIMIT {}", page.limit), &[]);
-    let columns = match only_ids {
-        true => "r.id".to_owned(),
-        false => format!(
-            "r.key, r.revision, r.updated, r.expires, r.labels, {}, length(r.value)",
-            value(page.values)
-        ),
-    };
-    statement.inside(
-        &format!(
-            "SELECT {columns} FROM (SELECT id, row_number() OVER () AS place, \
-             sum(part) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS total FROM ("
-        ),
-        &format!(
-            ")) p JOIN cachalot_records r ON r.id = p.id \
-             WHERE p.place = 1 OR p.total <= {LARGEST_PAGE} ORDER BY p.place"
-        ),
-    )
+    limited(statement, columns, page.values, excess)
 }

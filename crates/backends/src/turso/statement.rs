@@ -75,8 +75,8 @@ pub(super) struct Rows(Vec<Value>);
 
 impl Rows {
     pub(super) fn read(result: &mut Value) -> Result<Self, Error> {
-        match result["rows"].take() {
-            Value::Array(rows) => Ok(Self(rows)),
+        match result.get_mut("rows").map(Value::take) {
+            Some(Value::Array(rows)) => Ok(Self(rows)),
             _ => Err(damaged("a result without rows")),
         }
     }
@@ -114,9 +114,13 @@ impl Row {
         number.map_err(|_| damaged("a number"))
     }
 
+    pub(super) fn is_null(&self, column: usize) -> bool {
+        self.0[column]["type"] == "null"
+    }
+
     /// Returns a number, which is none if it is null.
     pub(super) fn optional_number(&self, column: usize) -> Result<Option<i64>, Error> {
-        match self.0[column]["type"] == "null" {
+        match self.is_null(column) {
             true => Ok(None),
             false => self.number(column).map(Some),
         }

@@ -1,12 +1,14 @@
 //! The contract of a store, on a libSQL server that the test process starts.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use cachalot_backends::testing::LibsqlServer;
 use cachalot_backends::turso::{Server, TursoStore};
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_store::conformance::Subject;
-use cachalot_store::{ErrorKind, PageRequest, Pages, RecordFilter, Store as _, ValuePart};
+use cachalot_store::{ErrorKind, Order, PageRequest, Pages, RecordFilter, Store as _, ValuePart};
 use tokio::sync::Mutex;
 
 use crate::{parse, record, runtime, subject};
@@ -87,6 +89,78 @@ fn pages_of_large_values_are_short() {
         );
         assert_eq!(store.usage("space").settle().await.unwrap().records, 3);
     });
+}
+
+/// Only in key order may a page have a successor: in another order it has all that was asked for.
+#[test]
+fn pages_in_other_orders_are_complete() {
+    let Some(subject) = empty() else {
+        return;
+    };
+    runtime().block_on(async {
+        let store = &*subject.store;
+        let expected: Vec<u8> = (0..7).rev().collect();
+        for number in 0..7 {
+            let new = record(format!("key {number}"), vec![number; 3 << 20], Vec::new());
+            store.put("space", new, None, &[]).settle().await.unwrap();
+        }
+        let newest = RecordFilter {
+            order: Order::Newest,
+            ..RecordFilter::default()
+        };
+        for limit in [6, 7, 500] {
+            let found = store.find("space", &newest, PageRequest::first(limit));
+            let found = found.settle().await.unwrap();
+            let first: Vec<_> = found.records.iter().map(|record| record.value[0]).collect();
+            assert_eq!(first, expected[..limit.min(7) as usize]);
+            assert!(found.records.iter().all(|it| it.value.len() == 3 << 20));
+            assert_eq!((found.sizes.len(), found.next), (first.len(), None));
+        }
+        // Erased records cannot be asked for again.
+        let erased = store.erase("space", &newest, PageRequest::first(500));
+        let error = erased.settle().await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::TooLarge, "{error}");
+        assert_eq!(store.usage("space").settle().await.unwrap().records, 7);
+        let erased = store.erase("space", &newest, PageRequest::labels(500));
+        assert_eq!(erased.settle().await.unwrap().records.len(), 7);
+    });
+}
+
+/// Answers of a server, or of a machine in between, that does not speak the protocol.
+#[test]
+fn other_answers_are_errors() {
+    let answers = [
+        "{}",
+        "[]",
+        "null",
+        "\"ok\"",
+        "{\"results\":[]}",
+        "{\"results\":{}}",
+        "{\"results\":[1]}",
+        "{\"results\":[{\"type\":\"ok\",\"response\":[]}]}",
+        "{\"results\":[{\"response\":{\"result\":[]}}]}",
+        "{\"results\":[{\"response\":{\"result\":{\"step_errors\":1,\"step_results\":[]}}}]}",
+        "{\"results\":[{\"response\":{\"result\":{\"step_results\":[{}]}}}]}",
+        "{\"results\":[{\"response\":{\"result\":{\"step_results\":[{},[],[],[]]}}}]}",
+        "{\"results\":[{\"response\":{\"result\":{\"step_results\":[{},{\"rows\":[1]},{},{}]}}}]}",
+        "{\"results\":[{\"response\":{\"result\":{\"step_results\":[{},{\"rows\":[[]]},{}]}}}]}",
+        "{\"results\":[{\"response\":{\"result\":{\"step_results\":[{},{\"rows\":[[{}]]},{},{}]}}}]}",
+    ];
+    for answer in answers {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("libsql://{}?tls=0", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let mut client = client.unwrap();
+                let _ = client.read(&mut [0; 1 << 16]);
+                let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
+                let _ = write!(client, "{head} {}\r\n\r\n{answer}", answer.len());
+            }
+        });
+        let store = TursoStore::new(server(&url));
+        let error = runtime().block_on(async { store.usage("space").settle().await.unwrap_err() });
+        assert_eq!(error.kind, ErrorKind::Corrupt, "{answer}: {error}");
+    }
 }
 
 #[test]
