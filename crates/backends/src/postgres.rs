@@ -9,6 +9,7 @@ mod connections;
 mod failure;
 mod layout;
 mod lookup;
+mod name;
 mod row;
 mod select;
 mod server;
@@ -31,7 +32,7 @@ use cachalot_store::{
 use tokio_postgres::types::{ToSql, Type};
 
 use connections::{Connections, Work};
-use row::{Bytea, LabelColumns};
+use row::{Bytea, LabelColumns, indexed, whole};
 
 use crate::changes::{Changes, Subscribe};
 
@@ -42,8 +43,8 @@ pub use subscription::Subscription;
 /// memory several times.
 const LARGEST_VALUE: u64 = 64 << 20;
 
-/// Maximum length of a name, in bytes: four of them have to fit into one entry of an index (2,704 bytes).
-const LONGEST_NAME: u64 = 600;
+/// Maximum length of a name, in bytes. Indexes have long ones in a [short form](name).
+const LONGEST_NAME: u64 = 64 << 10;
 
 /// A store in a Postgres database. See the [module](self).
 pub struct PostgresStore {
@@ -123,6 +124,14 @@ impl PostgresStore {
     }
 }
 
+fn indexed_all<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Bytea<'a>> {
+    names.map(indexed).collect()
+}
+
+fn whole_all<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Bytea<'a>> {
+    names.map(whole).collect()
+}
+
 fn record_page(
     rows: &[tokio_postgres::Row],
     filter: &RecordFilter<'_>,
@@ -189,9 +198,9 @@ impl Store for PostgresStore {
                     Work::Read,
                     "SELECT * FROM cachalot_get($1, $2, $3, $4)",
                     &[
-                        (&Bytea(space), Type::BYTEA),
-                        (&Bytea(key), Type::BYTEA),
-                        (&row::names(counters.iter().copied()), Type::BYTEA_ARRAY),
+                        (&indexed(space), Type::BYTEA),
+                        (&indexed(key), Type::BYTEA),
+                        (&indexed_all(counters.iter().copied()), Type::BYTEA_ARRAY),
                         (&self.shift(), Type::INT8),
                     ],
                 )
@@ -215,14 +224,14 @@ impl Store for PostgresStore {
                 Stale::Any => -1,
             };
             let labels = LabelColumns::new(request.labels);
-            let counters = row::names(request.counters.iter().copied());
+            let counters = indexed_all(request.counters.iter().copied());
             let row = self
                 .row(
                     Work::Write,
                     "SELECT * FROM cachalot_get_or_reserve($1, $2, $3, $4, $5, $6, $7, $8)",
                     &[
-                        (&Bytea(space), Type::BYTEA),
-                        (&Bytea(key), Type::BYTEA),
+                        (&indexed(space), Type::BYTEA),
+                        (&indexed(key), Type::BYTEA),
                         (&counters, Type::BYTEA_ARRAY),
                         (&labels.names, Type::BYTEA_ARRAY),
                         (&labels.values, Type::BYTEA_ARRAY),
@@ -254,15 +263,15 @@ impl Store for PostgresStore {
             record.labels = deduplicate(record.labels);
             check_put(&self.about, space, &record, lease, counters)?;
             let labels = LabelColumns::new(&record.labels);
-            let names = row::names(counters.iter().map(|(name, _)| *name));
+            let names = indexed_all(counters.iter().map(|(name, _)| *name));
             let counts: Vec<i64> = counters.iter().map(|(_, count)| signed(*count)).collect();
             let row = self
             .row(
                 Work::Write,
                 "SELECT * FROM cachalot_put($1, $2, $3, $4, $5, $6, $7::text::tsvector, $8, $9, $10, $11)",
                 &[
-                    (&Bytea(space), Type::BYTEA),
-                    (&Bytea(&record.key), Type::BYTEA),
+                    (&indexed(space), Type::BYTEA),
+                    (&whole(&record.key), Type::BYTEA),
                     (&&record.value[..], Type::BYTEA),
                     (&labels.names, Type::BYTEA_ARRAY),
                     (&labels.values, Type::BYTEA_ARRAY),
@@ -310,8 +319,8 @@ impl Store for PostgresStore {
                     end
                 })
                 .collect();
-            let spaces = row::names(records.iter().map(|(space, _)| *space));
-            let keys = row::names(records.iter().map(|(_, record)| record.key.as_str()));
+            let spaces = indexed_all(records.iter().map(|(space, _)| *space));
+            let keys = whole_all(records.iter().map(|(_, record)| &*record.key));
             let values: Vec<&[u8]> = records
                 .iter()
                 .map(|(_, record)| &record.value[..])
@@ -327,8 +336,8 @@ impl Store for PostgresStore {
                 Work::Write,
                 "SELECT cachalot_put_all($1, $2, $3, $4, $5, $6, $7, $8::text[]::tsvector[], $9, $10, $11, $12) AS done",
                 &[
-                    (&Bytea(condition.space), Type::BYTEA),
-                    (&Bytea(condition.key), Type::BYTEA),
+                    (&indexed(condition.space), Type::BYTEA),
+                    (&indexed(condition.key), Type::BYTEA),
                     (&condition.value.as_deref(), Type::BYTEA),
                     (&spaces, Type::BYTEA_ARRAY),
                     (&keys, Type::BYTEA_ARRAY),
@@ -367,8 +376,8 @@ impl Store for PostgresStore {
                     Work::Write,
                     "SELECT * FROM cachalot_reserve($1, $2, $3, $4, $5, $6)",
                     &[
-                        (&Bytea(space), Type::BYTEA),
-                        (&Bytea(key), Type::BYTEA),
+                        (&indexed(space), Type::BYTEA),
+                        (&indexed(key), Type::BYTEA),
                         (&labels.names, Type::BYTEA_ARRAY),
                         (&labels.values, Type::BYTEA_ARRAY),
                         (&milliseconds(hold), Type::INT8),
@@ -388,8 +397,8 @@ impl Store for PostgresStore {
                     "UPDATE cachalot_leases SET until = cachalot_now($5) + $4 \
                  WHERE space = $1 AND key = $2 AND fence = $3 AND is_current RETURNING 1",
                     &[
-                        (&Bytea(&lease.space), Type::BYTEA),
-                        (&Bytea(&lease.key), Type::BYTEA),
+                        (&indexed(&lease.space), Type::BYTEA),
+                        (&indexed(&lease.key), Type::BYTEA),
                         (&signed(lease.fence), Type::INT8),
                         (&milliseconds(hold), Type::INT8),
                         (&self.shift(), Type::INT8),
@@ -405,8 +414,8 @@ impl Store for PostgresStore {
             let statement = "UPDATE cachalot_leases SET is_current = false \
                          WHERE space = $1 AND key = $2 AND fence = $3";
             let parameters: [Parameter<'_>; 3] = [
-                (&Bytea(&lease.space), Type::BYTEA),
-                (&Bytea(&lease.key), Type::BYTEA),
+                (&indexed(&lease.space), Type::BYTEA),
+                (&indexed(&lease.key), Type::BYTEA),
                 (&signed(lease.fence), Type::INT8),
             ];
             self.rows(Work::Write, statement, &parameters).await?;
@@ -444,7 +453,7 @@ impl Store for PostgresStore {
                     Work::Write,
                     "SELECT * FROM cachalot_erase($1, $2, $3, $4, $5)",
                     &[
-                        (&Bytea(space), Type::BYTEA),
+                        (&indexed(space), Type::BYTEA),
                         (&leases, Type::TEXT),
                         (&select::keys(space, filter, &page), Type::TEXT),
                         (&select::value_bytes(page.values), Type::INT4),
@@ -470,8 +479,8 @@ impl Store for PostgresStore {
                     Work::Write,
                     "SELECT cachalot_add($1, $2, $3) AS counts",
                     &[
-                        (&Bytea(space), Type::BYTEA),
-                        (&row::names(names), Type::BYTEA_ARRAY),
+                        (&indexed(space), Type::BYTEA),
+                        (&whole_all(names), Type::BYTEA_ARRAY),
                         (&counts, Type::INT8_ARRAY),
                     ],
                 )
@@ -488,8 +497,8 @@ impl Store for PostgresStore {
                     Work::Write,
                     "SELECT cachalot_raise_to($1, $2, $3) AS value",
                     &[
-                        (&Bytea(space), Type::BYTEA),
-                        (&Bytea(counter), Type::BYTEA),
+                        (&indexed(space), Type::BYTEA),
+                        (&whole(counter), Type::BYTEA),
                         (&signed(value), Type::INT8),
                     ],
                 )
@@ -519,11 +528,11 @@ impl Store for PostgresStore {
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
         StoreReply::later(async move {
-            let keys = row::names(used.iter().map(|(key, _)| *key));
+            let keys = indexed_all(used.iter().map(|(key, _)| *key));
             let times: Vec<i64> = used.iter().map(|(_, at)| *at).collect();
             let statement = "SELECT cachalot_touch($1, $2, $3)";
             let parameters: [Parameter<'_>; 3] = [
-                (&Bytea(space), Type::BYTEA),
+                (&indexed(space), Type::BYTEA),
                 (&keys, Type::BYTEA_ARRAY),
                 (&times, Type::INT8_ARRAY),
             ];
@@ -540,8 +549,8 @@ impl Store for PostgresStore {
                     Work::Write,
                     "SELECT cachalot_amend($1, $2, $3, $4, $5) AS revision",
                     &[
-                        (&Bytea(space), Type::BYTEA),
-                        (&Bytea(&record.key), Type::BYTEA),
+                        (&indexed(space), Type::BYTEA),
+                        (&indexed(&record.key), Type::BYTEA),
                         (&&record.value[..], Type::BYTEA),
                         (&signed(record.revision), Type::INT8),
                         (&record.updated, Type::INT8),
@@ -561,7 +570,7 @@ impl Store for PostgresStore {
                 Work::Read,
                 "SELECT coalesce(sum(records), 0)::bigint AS records, coalesce(sum(bytes), 0)::bigint AS bytes \
                  FROM cachalot_usage WHERE space = $1",
-                &[(&Bytea(space), Type::BYTEA)],
+                &[(&indexed(space), Type::BYTEA)],
             )
             .await?;
             Ok(SpaceUsage {

@@ -16,6 +16,7 @@ pub mod amendments;
 pub mod batches;
 pub mod counters;
 pub mod filters;
+pub mod long_names;
 pub mod pages;
 pub mod recall;
 pub mod records;
@@ -182,6 +183,13 @@ macro_rules! memory_conformance_checks {
             pages::an_erase_returns_what_it_erased,
             pages::an_erase_goes_page_by_page,
             pages::an_erase_spares_what_does_not_match,
+            long_names::records_are_distinguished,
+            long_names::keys_are_found_by_prefix,
+            long_names::labels_are_found,
+            long_names::what_matches_is_erased,
+            long_names::leases_are_distinguished,
+            long_names::counters_are_distinguished,
+            long_names::batches_are_stored,
             stamps::a_stamp_moves_with_every_change,
             stamps::a_stamp_moves_with_a_change_through_another_handle,
             stamps::a_stamp_stays_when_nothing_changes,

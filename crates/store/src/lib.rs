@@ -199,7 +199,7 @@ pub trait Store: Send + Sync {
     /// by a property that only records have ([`Order::LeastRecentlyUsed`], [`Order::Expiry`]). Otherwise every page
     /// revokes all reservations that match after its `after`, not limited by the page's `limit`, and raises
     /// [`counter::ERASED`] in the same step, whether anything matched or not: puts without a lease check that
-    /// counter.
+    /// counter. A store may revoke further reservations, whose holders then do not store.
     fn erase<'a>(
         &'a self,
         space: &'a str,

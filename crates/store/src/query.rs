@@ -75,7 +75,7 @@ pub struct RecordFilter<'a> {
 /// The order of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Order {
-    /// By key; the only order in which a cursor works.
+    /// By key; the only order in which a cursor works. A store may order long keys that begin alike by a hash.
     #[default]
     Key,
     /// Most recently stored first, by the sequence of writes and not by the clock.

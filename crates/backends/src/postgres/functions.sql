@@ -6,6 +6,20 @@
 -- whereas an update of a row can be overtaken by shared locks again and again. Whoever writes records or reserves keys
 -- holds the counter of erasures, `erased`; an erase locks it, and is alone in the space.
 
+-- Parameters that name a space, a key or a counter are the indexed form of the name (see `name.rs`), except in the
+-- functions that store new names: these convert `p_key`, `p_keys`, `p_name` or `p_names`, which are whole.
+
+-- The indexed form of a name. That of an indexed form is the same.
+CREATE FUNCTION cachalot_indexed(p_name bytea) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN length(p_name) <= 600 THEN p_name
+        ELSE substring(p_name FOR 560) || decode('ff', 'hex') || sha256(p_name) END
+$$;
+
+-- A name if its indexed form is another one, else null.
+CREATE FUNCTION cachalot_long(p_name bytea) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN length(p_name) > 600 THEN p_name END
+$$;
+
 -- The time in milliseconds. Tests shift it.
 CREATE FUNCTION cachalot_now(p_shift bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + p_shift
@@ -58,24 +72,25 @@ $$;
 -- Stores a record; the caller holds the lock of its key, and counts the usage. Returns the revision, and by how much
 -- the usage changed.
 CREATE FUNCTION cachalot_replace(
-    p_space bytea, p_key bytea, p_value bytea, p_names bytea[], p_values bytea[], p_expires bigint, p_words tsvector,
-    p_now bigint, OUT o_revision bigint, OUT o_records bigint, OUT o_bytes bigint
+    p_space bytea, p_key bytea, p_long_key bytea, p_value bytea, p_names bytea[], p_values bytea[], p_expires bigint,
+    p_words tsvector, p_now bigint, OUT o_revision bigint, OUT o_records bigint, OUT o_bytes bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     -- Of the record before; its value, which may be large, is not read.
     old record;
     is_new boolean;
 BEGIN
-    SELECT revision, label_names, label_values, cachalot_weight(key, length(value), label_names, label_values) AS size
+    SELECT revision, label_names, label_values,
+        cachalot_weight(coalesce(long_key, key), length(value), label_names, label_values) AS size
         INTO old FROM cachalot_records WHERE space = p_space AND key = p_key FOR UPDATE;
     is_new := NOT FOUND;
     o_revision := CASE WHEN is_new THEN 1 ELSE old.revision + 1 END;
     o_records := is_new::int;
-    o_bytes := cachalot_weight(p_key, length(p_value), p_names, p_values)
+    o_bytes := cachalot_weight(coalesce(p_long_key, p_key), length(p_value), p_names, p_values)
         - CASE WHEN is_new THEN 0 ELSE old.size END;
     IF is_new THEN
         INSERT INTO cachalot_records VALUES (p_space, p_key, nextval('cachalot_writes'), o_revision, p_now, p_now,
-            p_expires, p_names, p_values, p_value, p_words);
+            p_expires, p_names, p_values, p_value, p_words, p_long_key);
     ELSE
         UPDATE cachalot_records SET id = nextval('cachalot_writes'), revision = o_revision, updated = p_now,
             used = p_now, expires = p_expires, label_names = p_names, label_values = p_values, value = p_value,
@@ -86,7 +101,9 @@ BEGIN
         END IF;
         DELETE FROM cachalot_labels WHERE space || ''::bytea = p_space AND key = p_key;
     END IF;
-    INSERT INTO cachalot_labels SELECT p_space, name, value, p_key FROM unnest(p_names, p_values) l(name, value);
+    INSERT INTO cachalot_labels
+        SELECT p_space, cachalot_indexed(name), cachalot_indexed(value), p_key
+        FROM unnest(p_names, p_values) l(name, value);
 END $$;
 
 -- Stores a record. Returns its revision, -1 if the lease is not current, or -2 and the place of a changed counter.
@@ -95,9 +112,11 @@ CREATE FUNCTION cachalot_put(
     p_fence bigint, p_counters bytea[], p_counts bigint[], p_shift bigint, OUT revision bigint, OUT changed int
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    whole_key bytea := p_key;
     found_counts bigint[];
     stored record;
 BEGIN
+    p_key := cachalot_indexed(p_key);
     changed := 0;
     PERFORM cachalot_hold_counters(p_space, p_counters || 'erased'::bytea);
     PERFORM cachalot_lock_key(p_space, p_key);
@@ -122,7 +141,8 @@ BEGIN
     IF p_fence IS NOT NULL THEN
         UPDATE cachalot_leases SET is_current = false WHERE space = p_space AND key = p_key;
     END IF;
-    stored := cachalot_replace(p_space, p_key, p_value, p_names, p_values, p_expires, p_words, cachalot_now(p_shift));
+    stored := cachalot_replace(p_space, p_key, cachalot_long(whole_key), p_value, p_names, p_values, p_expires,
+        p_words, cachalot_now(p_shift));
     PERFORM cachalot_use(p_space, stored.o_records, stored.o_bytes);
     revision := stored.o_revision;
 END $$;
@@ -143,10 +163,12 @@ DECLARE
     first int;
     i int;
     stored record;
+    whole_keys bytea[] := p_keys;
     used_spaces bytea[] := '{}';
     used_records bigint[] := '{}';
     used_bytes bigint[] := '{}';
 BEGIN
+    p_keys := ARRAY(SELECT cachalot_indexed(n.key) FROM unnest(p_keys) WITH ORDINALITY n(key, place) ORDER BY n.place);
     PERFORM pg_advisory_xact_lock_shared(o.number) FROM (
         SELECT cachalot_lock_number('counter', p_space, 'erased') AS number
         UNION SELECT cachalot_lock_number('counter', n.space, 'erased') FROM unnest(p_spaces) n(space) ORDER BY 1
@@ -180,8 +202,8 @@ BEGIN
             AND r.value = p_record_values[i] AND r.label_names = names AND r.label_values = new_values
             AND r.expires IS NOT DISTINCT FROM p_expires[i];
         IF NOT FOUND THEN
-            stored := cachalot_replace(p_spaces[i], p_keys[i], p_record_values[i], names, new_values, p_expires[i],
-                p_words[i], now);
+            stored := cachalot_replace(p_spaces[i], p_keys[i], cachalot_long(whole_keys[i]), p_record_values[i],
+                names, new_values, p_expires[i], p_words[i], now);
             used_spaces := used_spaces || p_spaces[i];
             used_records := used_records || stored.o_records;
             used_bytes := used_bytes || stored.o_bytes;
@@ -247,7 +269,7 @@ CREATE FUNCTION cachalot_get(
     OUT o_values bytea[], OUT o_expires bigint, OUT o_revision bigint, OUT o_updated bigint
 ) LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    SELECT r.key, r.value, r.label_names, r.label_values, r.expires, r.revision, r.updated
+    SELECT coalesce(r.long_key, r.key), r.value, r.label_names, r.label_values, r.expires, r.revision, r.updated
         INTO o_key, o_value, o_names, o_values, o_expires, o_revision, o_updated
         FROM cachalot_records r WHERE r.space = p_space AND r.key = p_key;
     o_counts := '{}';
@@ -291,10 +313,12 @@ RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     raised bigint;
     result bigint[] := '{}';
+    names bytea[] := ARRAY(
+        SELECT cachalot_indexed(n.name) FROM unnest(p_names) WITH ORDINALITY n(name, place) ORDER BY n.place);
 BEGIN
-    PERFORM cachalot_lock_counters(p_space, p_names);
-    FOR i IN 1..cardinality(p_names) LOOP
-        INSERT INTO cachalot_counters AS c VALUES (p_space, p_names[i], p_additions[i])
+    PERFORM cachalot_lock_counters(p_space, names);
+    FOR i IN 1..cardinality(names) LOOP
+        INSERT INTO cachalot_counters AS c VALUES (p_space, names[i], p_additions[i], cachalot_long(p_names[i]))
             ON CONFLICT (space, name) DO UPDATE SET value = CASE
                 WHEN c.value > 9223372036854775807 - excluded.value THEN 9223372036854775807
                 ELSE c.value + excluded.value END
@@ -307,9 +331,11 @@ END $$;
 CREATE FUNCTION cachalot_raise_to(p_space bytea, p_name bytea, p_value bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     raised bigint;
+    whole_name bytea := p_name;
 BEGIN
+    p_name := cachalot_indexed(p_name);
     PERFORM cachalot_lock_counters(p_space, ARRAY[p_name]);
-    INSERT INTO cachalot_counters AS c VALUES (p_space, p_name, p_value)
+    INSERT INTO cachalot_counters AS c VALUES (p_space, p_name, p_value, cachalot_long(whole_name))
         ON CONFLICT (space, name) DO UPDATE SET value = greatest(c.value, excluded.value)
         RETURNING value INTO raised;
     RETURN raised;
@@ -369,7 +395,7 @@ BEGIN
         || 'SELECT s.key, row_number() OVER () AS place FROM (' || p_records || ') s) n' INTO keys;
     FOR i IN 1..coalesce(cardinality(keys), 0) LOOP
         DELETE FROM cachalot_records r WHERE r.space = p_space AND r.key = keys[i]
-            RETURNING r.key, CASE WHEN p_bytes = 0 THEN '' ELSE substring(r.value FOR p_bytes) END, r.label_names,
+            RETURNING coalesce(r.long_key, r.key), CASE WHEN p_bytes = 0 THEN '' ELSE substring(r.value FOR p_bytes) END, r.label_names,
                 r.label_values, r.expires, r.revision, r.updated, length(r.value)
             INTO key, value, label_names, label_values, expires, revision, updated, size;
         DELETE FROM cachalot_labels l WHERE l.space || ''::bytea = p_space AND l.key = keys[i];
@@ -382,7 +408,8 @@ BEGIN
 END $$;
 
 -- Reports changes of the cache to the connections that listen: the name of a record or a counter in hexadecimal, or
--- nothing for all of them. What is new has not been read by anyone, and is not reported.
+-- nothing for all of them. A long name is reported in its indexed form, for which all of them count: a report has at
+-- most 8,000 bytes. What is new has not been read by anyone, and is not reported.
 CREATE FUNCTION cachalot_report() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN

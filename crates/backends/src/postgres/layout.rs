@@ -7,12 +7,13 @@ use super::failure::failure;
 
 /// The steps from an empty database to the tables of the current layout. New ones are only ever added at the end; a
 /// change of the functions alone is an empty step.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("layout_1.sql"),
     include_str!("layout_2.sql"),
     include_str!("layout_3.sql"),
     // Triggers that report changes, with the functions.
     "",
+    include_str!("layout_5.sql"),
 ];
 
 /// Creates the functions of the current layout.

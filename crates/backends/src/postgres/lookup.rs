@@ -4,13 +4,13 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
-use super::row::Bytea;
+use super::row::indexed;
 
 /// Maximum number of counters of the statement.
 const MAX_COUNTERS: usize = 4;
 
 /// The same as the function `cachalot_get`, for [`MAX_COUNTERS`] counters; those without a name are zero.
-const STATEMENT: &str = "SELECT r.key AS o_key, r.value AS o_value, r.label_names AS o_names, \
+const STATEMENT: &str = "SELECT coalesce(r.long_key, r.key) AS o_key, r.value AS o_value, r.label_names AS o_names, \
      r.label_values AS o_values, r.expires AS o_expires, r.revision AS o_revision, r.updated AS o_updated, ARRAY[\
      coalesce((SELECT c.value FROM cachalot_counters c WHERE c.space = $1 AND c.name = $3), 0), \
      coalesce((SELECT c.value FROM cachalot_counters c WHERE c.space = $1 AND c.name = $4), 0), \
@@ -39,10 +39,10 @@ pub(super) async fn execute(
     }
     let mut names = [None, None, None, None];
     for (name, counter) in names.iter_mut().zip(counters) {
-        *name = Some(Bytea(counter));
+        *name = Some(indexed(counter));
     }
     let [first, second, third, fourth] = &names;
-    let (space, key) = (Bytea(space), Bytea(key));
+    let (space, key) = (indexed(space), indexed(key));
     let parameters: [&(dyn ToSql + Sync); MAX_COUNTERS + 3] =
         [&space, &key, first, second, third, fourth, &shift];
     match client.query_one(statement, &parameters).await {

@@ -1,5 +1,6 @@
 //! Conversion of values to parameters, and of rows to results.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 
 use bytes::{Bytes, BytesMut};
@@ -8,9 +9,11 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-/// A text as a parameter of type `bytea`.
+use super::name;
+
+/// A name as a parameter of type `bytea`.
 #[derive(Debug)]
-pub(super) struct Bytea<'a>(pub(super) &'a str);
+pub(super) struct Bytea<'a>(Cow<'a, [u8]>);
 
 impl ToSql for Bytea<'_> {
     fn to_sql(
@@ -18,7 +21,7 @@ impl ToSql for Bytea<'_> {
         kind: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
-        self.0.as_bytes().to_sql(kind, out)
+        self.0.as_ref().to_sql(kind, out)
     }
 
     fn accepts(kind: &Type) -> bool {
@@ -28,12 +31,17 @@ impl ToSql for Bytea<'_> {
     to_sql_checked!();
 }
 
-/// Returns texts as a parameter of type `bytea[]`.
-pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Bytea<'a>> {
-    names.map(Bytea).collect()
+/// Returns the indexed form of a name.
+pub(super) fn indexed(name: &str) -> Bytea<'_> {
+    Bytea(name::indexed(name))
 }
 
-/// The two columns of labels.
+/// Returns a whole name, which the database stores.
+pub(super) fn whole(name: &str) -> Bytea<'_> {
+    Bytea(Cow::Borrowed(name.as_bytes()))
+}
+
+/// The two columns of labels, in whole.
 pub(super) struct LabelColumns<'a> {
     pub(super) names: Vec<Bytea<'a>>,
     pub(super) values: Vec<Bytea<'a>>,
@@ -42,8 +50,8 @@ pub(super) struct LabelColumns<'a> {
 impl<'a> LabelColumns<'a> {
     pub(super) fn new(labels: &'a [Label]) -> Self {
         Self {
-            names: names(labels.iter().map(|label| label.name.as_str())),
-            values: names(labels.iter().map(|label| label.value.as_str())),
+            names: labels.iter().map(|label| whole(&label.name)).collect(),
+            values: labels.iter().map(|label| whole(&label.value)).collect(),
         }
     }
 }

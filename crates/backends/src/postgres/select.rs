@@ -4,48 +4,100 @@
 //! Records are found by one index, whatever the planner knows about a space: the keys that have a label are selected
 //! first, from the index of labels, and each key is then looked up.
 
-use cachalot_store::implementation::after_prefix;
 use cachalot_store::{LabelMatch, Order, PageRequest, RecordFilter, ValuePart};
+
+use super::name::{self, BEGINNING, LONGEST_INDEXED};
 
 /// The space of a record in the indexes other than the primary key, see `layout_2.sql`.
 const INDEXED_SPACE: &str = "space || ''::bytea";
 
+/// The whole key of a record.
+const WHOLE_KEY: &str = "coalesce(r.long_key, r.key)";
+
 /// Returns a text as a literal of type `bytea`.
-fn literal(text: &str) -> String {
+fn literal(text: impl AsRef<[u8]>) -> String {
     format!("decode('{}','hex')", hex::encode(text))
 }
 
-/// Returns the condition that `column` begins with `prefix` and comes after `after`.
+/// Returns the condition that `column`, which has indexed forms of names, comes after that of `after`, and is the one
+/// of a name that begins with `prefix`; if the prefix is long, also of others, see [`begins_with`].
 fn is_in_range(column: &str, prefix: &str, after: Option<&str>) -> String {
     let mut condition = String::new();
-    if !prefix.is_empty() {
-        condition = format!(" AND {column} >= {}", literal(prefix));
-        if let Some(end) = after_prefix(prefix) {
-            condition += &format!(" AND {column} < {}", literal(&end));
-        }
+    let prefix = name::indexed_prefix(prefix);
+    if let Some((last, others)) = prefix.split_last() {
+        // No byte of a text is the last one.
+        let end = [others, &[last + 1]].concat();
+        condition = format!(
+            " AND {column} >= {} AND {column} < {}",
+            literal(prefix),
+            literal(end)
+        );
     }
     if let Some(after) = after {
-        condition += &format!(" AND {column} > {}", literal(after));
+        condition += &format!(" AND {column} > {}", literal(name::indexed(after)));
     }
     condition
 }
 
-/// Returns the condition that the columns `name` and `value` of a table are a label that matches.
+/// Returns the condition that a whole name begins with a prefix, if [`is_in_range`] is not enough.
+fn begins_with(whole: &str, prefix: &str) -> String {
+    match prefix.len() > BEGINNING {
+        true => format!(" AND {}", is_beginning(whole, prefix)),
+        false => String::new(),
+    }
+}
+
+fn is_beginning(whole: &str, prefix: &str) -> String {
+    let length = prefix.len();
+    format!("substring({whole} FOR {length}) = {}", literal(prefix))
+}
+
+/// Returns the condition that the columns `name` and `value` of a table, which have whole texts, are a label that
+/// matches.
 fn is_label(table: &str, label: &LabelMatch<'_>) -> String {
+    let (name, _) = label.range();
+    let value = match *label {
+        LabelMatch::Is { value, .. } => format!("{table}.value = {}", literal(value)),
+        LabelMatch::Starts { prefix, .. } => is_beginning(&format!("{table}.value"), prefix),
+        LabelMatch::Glob { pattern, .. } => {
+            format!("{table}.value LIKE {}", literal(like(pattern)))
+        }
+    };
+    format!("{table}.name = {} AND {value}", literal(name))
+}
+
+/// Returns the condition that a row of `cachalot_labels` is a label that matches. The label of the record decides where
+/// indexed forms are not enough.
+fn is_indexed_label(table: &str, space: &str, label: &LabelMatch<'_>) -> String {
     let (name, prefix) = label.range();
     let column = format!("{table}.value");
-    let name = format!("{table}.name = {}", literal(name));
-    match *label {
-        LabelMatch::Is { value, .. } => format!("{name} AND {column} = {}", literal(value)),
-        LabelMatch::Starts { .. } => name + &is_in_range(&column, prefix, None),
-        LabelMatch::Glob { pattern, .. } => {
-            let range = is_in_range(&column, prefix, None);
-            format!(
-                "{name}{range} AND {column} LIKE {}",
-                literal(&like(pattern))
-            )
+    // Looked up for each row: a subquery with an offset is never joined.
+    let of_record = format!(
+        "EXISTS (SELECT 1 FROM cachalot_records w, unnest(w.label_names, w.label_values) u(name, value) \
+         WHERE w.space = {space} AND w.key = {table}.key AND {} OFFSET 0)",
+        is_label("u", label)
+    );
+    let range = match *label {
+        LabelMatch::Is { value, .. } => {
+            format!(" AND {column} = {}", literal(name::indexed(value)))
         }
-    }
+        LabelMatch::Starts { .. } | LabelMatch::Glob { .. } => is_in_range(&column, prefix, None),
+    };
+    let is_short = |text: &str| text.len() <= LONGEST_INDEXED;
+    let remainder = match *label {
+        _ if !is_short(name) => format!(" AND {of_record}"),
+        LabelMatch::Is { value, .. } if is_short(value) => String::new(),
+        LabelMatch::Starts { .. } if prefix.len() <= BEGINNING => String::new(),
+        LabelMatch::Is { .. } | LabelMatch::Starts { .. } => format!(" AND {of_record}"),
+        LabelMatch::Glob { pattern, .. } => format!(
+            " AND CASE WHEN substring({column} FROM {} FOR 1) = {} THEN {of_record} ELSE {column} LIKE {} END",
+            BEGINNING + 1,
+            literal([name::SEPARATOR]),
+            literal(like(pattern))
+        ),
+    };
+    let name = literal(name::indexed(name));
+    format!("{table}.name = {name}{range}{remainder}")
 }
 
 /// Converts a glob pattern to one of `LIKE`.
@@ -70,7 +122,7 @@ fn columns(values: ValuePart) -> String {
         }
     };
     format!(
-        "r.key, {value} AS value, r.label_names, r.label_values, r.expires, r.revision, r.updated, \
+        "{WHOLE_KEY} AS key, {value} AS value, r.label_names, r.label_values, r.expires, r.revision, r.updated, \
          length(r.value)::bigint AS size"
     )
 }
@@ -91,12 +143,12 @@ fn labelled_keys(
     range: impl Fn(&str) -> String,
     rest: &str,
 ) -> String {
-    let space = literal(space);
+    let space = literal(name::indexed(space));
     let is_exact = |label: &LabelMatch<'_>| matches!(label, LabelMatch::Is { .. });
     let first = labels.iter().position(is_exact).unwrap_or(0);
     let mut keys = format!(
         "SELECT l.key FROM cachalot_labels l WHERE l.space = {space} AND {}{}",
-        is_label("l", &labels[first]),
+        is_indexed_label("l", &space, &labels[first]),
         range("l.key")
     );
     for (_, label) in labels.iter().enumerate().filter(|(at, _)| *at != first) {
@@ -106,7 +158,7 @@ fn labelled_keys(
         };
         keys += &format!(
             " AND EXISTS (SELECT 1 FROM cachalot_labels m WHERE {space_column} = {space} AND m.key = l.key AND {})",
-            is_label("m", label)
+            is_indexed_label("m", &space, label)
         );
     }
     if !is_exact(&labels[first]) {
@@ -124,8 +176,9 @@ fn statement(
 ) -> String {
     let range = |column: &str| is_in_range(column, filter.prefix, page.after);
     let limit = format!(" LIMIT {}", page.limit);
-    let space_literal = literal(space);
+    let space_literal = literal(name::indexed(space));
     let in_key_order = filter.order == Order::Key;
+    let key_remainder = begins_with(WHOLE_KEY, filter.prefix);
     let mut text = if filter.labels.is_empty() {
         let space_column = match in_key_order {
             true => "r.space".to_owned(),
@@ -136,7 +189,8 @@ fn statement(
             range("r.key")
         )
     } else {
-        let rest = match in_key_order && filter.expired_before.is_none() {
+        let is_complete = filter.expired_before.is_none() && key_remainder.is_empty();
+        let rest = match in_key_order && is_complete {
             true => format!(" ORDER BY l.key{limit}"),
             false => String::new(),
         };
@@ -146,6 +200,7 @@ fn statement(
             labelled_keys(space, filter.labels, range, &rest)
         )
     };
+    text += &key_remainder;
     if let Some(moment) = filter.expired_before {
         text += &format!(" AND r.expires < {moment}");
     }
@@ -164,16 +219,17 @@ pub(super) fn records(space: &str, filter: &RecordFilter<'_>, page: &PageRequest
     statement(&columns(page.values), space, filter, page)
 }
 
-/// Returns the statement that selects the keys of the records that match.
+/// Returns the statement that selects the indexed forms of the keys of the records that match.
 pub(super) fn keys(space: &str, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> String {
     statement("r.key", space, filter, page)
 }
 
-/// Returns the statement that selects the keys of the current leases that match.
+/// Returns the statement that selects the indexed forms of the keys of the current leases that match. Leases have no
+/// whole keys: if the prefix is long, they are also those with the same beginning.
 pub(super) fn leases(space: &str, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> String {
     let mut text = format!(
         "SELECT key FROM cachalot_leases WHERE is_current AND space = {}{}",
-        literal(space),
+        literal(name::indexed(space)),
         is_in_range("key", filter.prefix, page.after)
     );
     for label in filter.labels {
@@ -186,10 +242,12 @@ pub(super) fn leases(space: &str, filter: &RecordFilter<'_>, page: &PageRequest<
 }
 
 pub(super) fn counters(space: &str, prefix: &str, after: Option<&str>, limit: u32) -> String {
+    const WHOLE: &str = "coalesce(c.long_name, c.name)";
     format!(
-        "SELECT name, value FROM cachalot_counters WHERE space = {}{} ORDER BY name LIMIT {limit}",
-        literal(space),
-        is_in_range("name", prefix, after)
+        "SELECT {WHOLE} AS name, c.value FROM cachalot_counters c WHERE c.space = {}{}{} ORDER BY c.name LIMIT {limit}",
+        literal(name::indexed(space)),
+        is_in_range("c.name", prefix, after),
+        begins_with(WHOLE, prefix)
     )
 }
 
@@ -200,7 +258,7 @@ pub(super) fn search(space: &str, query: &str, labels: &[LabelMatch<'_>], limit:
         "SELECT {}, ts_rank(r.words, {query}, 2) AS score FROM cachalot_records r \
          WHERE r.space = {} AND r.words @@ {query}",
         columns(ValuePart::All),
-        literal(space)
+        literal(name::indexed(space))
     );
     if !labels.is_empty() {
         let keys = labelled_keys(space, labels, |_| String::new(), "");

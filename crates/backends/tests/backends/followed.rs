@@ -122,6 +122,15 @@ async fn changes_are_seen<S: Store + Subscribe>(here: S, there: S) {
     let before = stamp(&here, "two").await;
     erase(&there, "two").await;
     assert_stamp_ends(&here, "two", before, "erased").await;
+    // Longer than what a report of Postgres contains.
+    let long = "l".repeat(9000);
+    put(&there, &long).await;
+    let before = stamp(&here, &long).await;
+    put(&there, &long).await;
+    assert_stamp_ends(&here, &long, before, "replaced").await;
+    let before = stamp(&here, &long).await;
+    there.add("cache", &[(&long, 1)]).settle().await.unwrap();
+    assert_stamp_ends(&here, &long, before, "raised").await;
     for what in ["new", "added", "raised"] {
         let before = stamp(&here, "counter").await;
         match what {

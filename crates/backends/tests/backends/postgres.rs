@@ -10,8 +10,8 @@ use cachalot_backends::postgres::{PostgresStore, Server};
 use cachalot_backends::testing::{Fault, FaultProxy, PostgresServer};
 use cachalot_store::conformance::Subject;
 use cachalot_store::{
-    ErrorKind, Label, LabelMatch, Order, PageRequest, PutCondition, Record, RecordFilter,
-    ReserveResult, Store as _,
+    ErrorKind, Label, LabelMatch, Lease, Order, PageRequest, PutCondition, PutResult, Record,
+    RecordFilter, ReserveResult, SpaceUsage, Store as _,
 };
 
 use crate::{parse, record, runtime, subject};
@@ -68,6 +68,76 @@ fn tables_of_layout_1_are_upgraded() {
         assert_eq!(erased.settle().await.unwrap().records.len(), 1);
         let usage = store.usage("cache").settle().await.unwrap();
         assert_eq!((usage.records, usage.bytes), (0, 0));
+    });
+}
+
+/// The tables of the fourth layout, with the longest names that it accepted, and a function with other parameters.
+#[test]
+fn tables_of_layout_4_are_upgraded() {
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    let old = "o".repeat(600);
+    server.execute(
+        &url,
+        &format!(
+            "{}{}CREATE TABLE cachalot_layout(version int NOT NULL); INSERT INTO cachalot_layout VALUES (4);\
+             CREATE FUNCTION cachalot_replace(p_space bytea, p_key bytea, p_value bytea) RETURNS bigint \
+             LANGUAGE sql AS $$ SELECT 0::bigint $$;\
+             INSERT INTO cachalot_counters VALUES ('cache', '{old}', 7);\
+             INSERT INTO cachalot_records VALUES ('cache', '{old}', 1, 1, 5, 5, NULL, '{{tag}}', '{{{old}}}', 'value');\
+             INSERT INTO cachalot_labels VALUES ('cache', 'tag', '{old}', '{old}');\
+             INSERT INTO cachalot_leases VALUES ('cache', '{old}', 3, true, 0, '{{}}', '{{}}');\
+             INSERT INTO cachalot_usage VALUES ('cache', 0, 1, 1208);",
+            include_str!("../../src/postgres/layout_1.sql"),
+            include_str!("../../src/postgres/layout_2.sql"),
+        ),
+    );
+    runtime().block_on(async {
+        let store = open(&url);
+        let found = store.get("cache", &old, &[&old]).settle().await.unwrap();
+        assert_eq!(
+            (found.record.unwrap().key, found.counters),
+            (old.clone(), vec![7])
+        );
+        let new = format!("{old}n");
+        let lease = Lease {
+            space: "cache".to_owned(),
+            key: old.clone(),
+            fence: 3,
+        };
+        for (key, lease, expected) in [(&old, Some(&lease), 2), (&new, None, 1)] {
+            let labels = vec![Label::new("tag", key)];
+            let record = record(key.clone(), b"value".to_vec(), labels);
+            let counters = [(old.as_str(), 7), (new.as_str(), 0)];
+            let put = store.put("cache", record, lease, &counters);
+            let stored = PutResult::Stored { revision: expected };
+            assert_eq!(put.settle().await.unwrap(), stored);
+            let labels = [LabelMatch::Is {
+                name: "tag",
+                value: key,
+            }];
+            let filter = RecordFilter {
+                prefix: key,
+                labels: &labels,
+                ..RecordFilter::default()
+            };
+            let found = store.find("cache", &filter, PageRequest::first(10));
+            let found = found.settle().await.unwrap().records;
+            assert_eq!((found.len(), &found[0].key), (1, key));
+        }
+        store.add("cache", &[(&new, 1)]).settle().await.unwrap();
+        let counters = store.counters("cache", &old, None, 10).settle().await;
+        assert_eq!(counters.unwrap(), [(old.clone(), 7), (new.clone(), 1)]);
+        let all = RecordFilter::default();
+        let erased = store.erase("cache", &all, PageRequest::keys(10));
+        let erased = erased.settle().await.unwrap().records;
+        assert_eq!((&erased[0].key, &erased[1].key), (&old, &new));
+        assert_eq!(
+            store.usage("cache").settle().await.unwrap(),
+            SpaceUsage::default()
+        );
     });
 }
 

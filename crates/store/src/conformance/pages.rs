@@ -8,7 +8,7 @@ use super::{
 use crate::{ErrorKind, Label, Order, PageRequest, RecordFilter, RecordPage, Store, ValuePart};
 
 /// Collects all keys, page by page.
-async fn walk(store: &dyn Store, filter: &RecordFilter<'_>, limit: u32) -> Vec<String> {
+pub(super) async fn walk(store: &dyn Store, filter: &RecordFilter<'_>, limit: u32) -> Vec<String> {
     let mut all = Vec::new();
     let mut after: Option<String> = None;
     loop {
