@@ -23,7 +23,7 @@ const READERS: usize = 3;
 /// Connections that writes share: a write may wait for the lock of a key, and others behind it with it.
 const WRITERS: usize = 4;
 
-/// Maximum time to connect, and to prepare a statement.
+/// Maximum time to connect, to check the tables, and to prepare a statement.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum time to create or upgrade the tables, and to wait for another process that does.
@@ -214,8 +214,11 @@ impl Connections {
             self.is_pooled.store(true, Ordering::Relaxed);
         }
         if !self.is_prepared.load(Ordering::Acquire) {
-            let prepared = layout::prepare(&mut client, self.location());
-            self.limit(LAYOUT_TIMEOUT, prepared).await?;
+            let is_current = layout::is_current(&mut client, self.location());
+            if !self.limit(CONNECT_TIMEOUT, is_current).await? {
+                let upgraded = layout::upgrade(&mut client, self.location());
+                self.limit(LAYOUT_TIMEOUT, upgraded).await?;
+            }
             self.is_prepared.store(true, Ordering::Release);
         }
         let lookup = async {

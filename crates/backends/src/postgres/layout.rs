@@ -27,26 +27,32 @@ const REMOVE_FUNCTIONS: &str = "DO $$ DECLARE f oid; BEGIN
 /// The advisory lock that the migrations of several processes take: `CACHALOT` in ASCII.
 const LOCK: i64 = 0x4341_4348_414C_4F54;
 
-/// Returns once the database has the current layout.
-pub(super) async fn prepare(client: &mut Client, location: &str) -> Result<(), Error> {
+/// True if the database has the current layout.
+pub(super) async fn is_current(client: &mut Client, location: &str) -> Result<bool, Error> {
     let failed = |error| failure(location, error);
     let transaction = client.transaction().await.map_err(failed)?;
     check_settings(&transaction, location).await?;
     let applied = applied(&transaction, location).await?;
+    transaction.commit().await.map_err(failed)?;
+    Ok(applied == MIGRATIONS.len())
+}
+
+/// Returns once the database has the current layout; waits for another process that upgrades it.
+pub(super) async fn upgrade(client: &mut Client, location: &str) -> Result<(), Error> {
+    let failed = |error| failure(location, error);
+    let transaction = client.transaction().await.map_err(failed)?;
+    let lock = format!("SELECT pg_advisory_xact_lock({LOCK})");
+    transaction.batch_execute(&lock).await.map_err(failed)?;
+    let applied = applied(&transaction, location).await?;
+    let note = format!(
+        "CREATE TABLE IF NOT EXISTS cachalot_layout(version int NOT NULL);\
+         DELETE FROM cachalot_layout; INSERT INTO cachalot_layout VALUES ({})",
+        MIGRATIONS.len()
+    );
     if applied < MIGRATIONS.len() {
-        let lock = format!("SELECT pg_advisory_xact_lock({LOCK})");
-        transaction.batch_execute(&lock).await.map_err(failed)?;
-        let applied = self::applied(&transaction, location).await?;
-        let note = format!(
-            "CREATE TABLE IF NOT EXISTS cachalot_layout(version int NOT NULL);\
-             DELETE FROM cachalot_layout; INSERT INTO cachalot_layout VALUES ({})",
-            MIGRATIONS.len()
-        );
-        if applied < MIGRATIONS.len() {
-            let steps = MIGRATIONS.iter().skip(applied).copied();
-            for step in steps.chain([REMOVE_FUNCTIONS, FUNCTIONS, &note]) {
-                transaction.batch_execute(step).await.map_err(failed)?;
-            }
+        let steps = MIGRATIONS.iter().skip(applied).copied();
+        for step in steps.chain([REMOVE_FUNCTIONS, FUNCTIONS, &note]) {
+            transaction.batch_execute(step).await.map_err(failed)?;
         }
     }
     transaction.commit().await.map_err(failed)
