@@ -5,30 +5,32 @@
 //! that writes changes the downloaded copy and uploads it on the condition that the object still has that version;
 //! otherwise it is repeated on the new version. So each write uploads the whole database: it has a maximum size. There
 //! are no reservations, and the times are those of this machine.
+//!
+//! Comparisons, downloads and uploads run in a task that outlives its caller, one at a time: a database whose transfer
+//! takes longer than a caller waits is there for later calls.
 
-use std::path::PathBuf;
+mod object;
+
+pub use object::{MAX_SILENCE, Storages};
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use cachalot_core::Clock;
-use cachalot_storage::{ErrorKind as StorageErrorKind, ObjectVersion, Storage, VersionRead};
 use cachalot_store::implementation::{
     check_amend, check_names, check_page, check_put, check_put_all, reaches_reservations,
 };
-use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
+use cachalot_store::sqlite::SqliteStore;
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch,
     Lease, Millis, PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record,
     RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMappedMutexGuard, OwnedMutexGuard, watch};
 
 use crate::pause::random_pause;
 use crate::url::StoreUrl;
-
-/// Maximum size of the database, in bytes: each write uploads it.
-const LARGEST_DATABASE: u64 = 64 << 20;
+use object::{DatabaseObject, LARGEST_DATABASE, LocalCopy, State, interrupted};
 
 /// Maximum size of a record, in bytes.
 const LARGEST_VALUE: u64 = 8 << 20;
@@ -42,10 +44,10 @@ const MAX_USES: usize = 10_000;
 /// A store in an object. See the [module](self).
 pub struct BucketStore {
     about: StoreInfo,
-    storage: Storage,
-    uri: String,
-    clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    object: Arc<DatabaseObject>,
+    state: Arc<Mutex<State>>,
+    /// Dropped with the store, which ends its task.
+    alive: watch::Sender<()>,
 }
 
 impl std::fmt::Debug for BucketStore {
@@ -57,40 +59,12 @@ impl std::fmt::Debug for BucketStore {
     }
 }
 
-#[derive(Default)]
-struct State {
-    copy: Option<LocalCopy>,
-    /// When the last comparison with the object began.
-    compared: Option<Instant>,
-    /// Uses of records that are not in the object yet: a write for them alone is not worth an upload.
-    uses: Vec<(String, String, Millis)>,
-}
-
-impl State {
-    /// Notes the uses in a copy that has been downloaded.
-    async fn touch(&self, store: &SqliteStore) -> Result<(), Error> {
-        for (space, key, at) in &self.uses {
-            store.touch(space, &[(key, *at)]).settle().await?;
-        }
-        Ok(())
-    }
-}
-
-/// The downloaded database.
-struct LocalCopy {
-    store: Arc<SqliteStore>,
-    /// `None` if there was no object.
-    version: Option<ObjectVersion>,
-    /// Removed with the copy.
-    directory: tempfile::TempDir,
-}
-
 impl BucketStore {
     /// Creates a store in the object that a URL names. Downloads it with the first call.
     ///
     /// # Errors
     /// A message, if the URL names no object.
-    pub fn new(url: &StoreUrl, storage: Storage, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    pub fn new(url: &StoreUrl, storages: Storages, clock: Arc<dyn Clock>) -> Result<Self, String> {
         if let Some(fault) = url.fault() {
             return Err(format!("the URL of {} is invalid: {fault}", url.location()));
         }
@@ -112,74 +86,58 @@ impl BucketStore {
             longest_name: 64 << 10,
             snapshot: true,
         };
+        let object = DatabaseObject {
+            location: url.location().to_owned(),
+            uri: url.text().to_owned(),
+            storages,
+            clock,
+        };
         Ok(Self {
             about,
-            storage,
-            uri: url.text().to_owned(),
-            clock,
-            state: Mutex::default(),
+            object: Arc::new(object),
+            state: Arc::default(),
+            alive: watch::Sender::default(),
         })
+    }
+
+    /// Returns a copy that was equal to the object at some moment of this call.
+    async fn copy(&self) -> Result<OwnedMappedMutexGuard<State, LocalCopy>, Error> {
+        let arrived = Instant::now();
+        let state = Arc::clone(&self.state).lock_owned().await;
+        let state = self.refresh(state, arrived).await?;
+        OwnedMutexGuard::try_map(state, |state| state.copy.as_mut()).map_err(|_| without_copy())
     }
 
     /// Downloads the object if its version is not that of the copy. A comparison that began after `arrived` counts, so
     /// that concurrent calls share one.
-    async fn refresh<'s>(
+    async fn refresh(
         &self,
-        state: &'s mut State,
+        mut state: OwnedMutexGuard<State>,
         arrived: Instant,
-    ) -> Result<&'s LocalCopy, Error> {
+    ) -> Result<OwnedMutexGuard<State>, Error> {
         let is_fresh = state.compared.is_some_and(|compared| compared >= arrived);
-        if !is_fresh || state.copy.is_none() {
-            let began = Instant::now();
-            let known = state.copy.as_ref().and_then(|copy| copy.version.as_ref());
-            let read = self
-                .storage
-                .read_version(&self.uri, known, LARGEST_DATABASE)
-                .await;
-            match read.map_err(failure)? {
-                VersionRead::Unchanged => {}
-                VersionRead::Absent
-                    if state
-                        .copy
-                        .as_ref()
-                        .is_some_and(|copy| copy.version.is_none()) => {}
-                VersionRead::Absent => state.copy = Some(self.open(None)?),
-                VersionRead::Found(bytes, version) => {
-                    let copy = self.open(Some((bytes, version)))?;
-                    state.touch(&copy.store).await?;
-                    state.copy = Some(copy);
-                }
-            }
-            state.compared = Some(began);
+        if is_fresh && state.copy.is_some() {
+            return Ok(state);
         }
-        let copy = state.copy.as_ref();
-        copy.ok_or_else(|| Error::new(ErrorKind::Unavailable, "there is no copy of the database"))
+        let object = Arc::clone(&self.object);
+        let refreshing = async move { object.refresh(&mut state).await.map(|()| state) };
+        self.outlive_caller(refreshing).await?
     }
 
-    fn open(&self, content: Option<(Bytes, ObjectVersion)>) -> Result<LocalCopy, Error> {
-        let unwritable = |error: std::io::Error| {
-            let message = format!("a temporary file cannot be written: {error}");
-            Error::new(ErrorKind::Unavailable, message).with_source(error)
-        };
-        let directory = tempfile::tempdir().map_err(unwritable)?;
-        let path = directory.path().join("store.db");
-        let version = match content {
-            Some((bytes, version)) => {
-                std::fs::write(&path, bytes).map_err(unwritable)?;
-                Some(version)
+    /// Runs work in a task that goes on without its caller, and ends with the store. The work has the lock of the
+    /// state, so that there is one such task at a time.
+    async fn outlive_caller<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let mut alive = self.alive.subscribe();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                done = work => Some(done),
+                _ = alive.changed() => None,
             }
-            None => None,
-        };
-        let store = SqliteStore::open(&path, SqliteOptions::new(Arc::clone(&self.clock)));
-        let store = store.map_err(|error| {
-            let message = format!("the database {} : {error}", self.about.location);
-            Error::new(error.kind, message)
-        })?;
-        Ok(LocalCopy {
-            store: Arc::new(store),
-            version,
-            directory,
-        })
+        });
+        task.await.ok().flatten().ok_or_else(interrupted)
     }
 
     /// Makes a change to the copy and uploads it; repeats it on the new version if another writer was first. `change`
@@ -188,26 +146,31 @@ impl BucketStore {
     where
         F: Future<Output = Result<(T, bool), Error>>,
     {
-        let mut state = self.state.lock().await;
+        let mut state = Arc::clone(&self.state).lock_owned().await;
         for attempt in 0..MAX_ATTEMPTS {
             if attempt > 0 {
                 tokio::time::sleep(random_pause(attempt)).await;
             }
-            self.refresh(&mut state, Instant::now()).await?;
+            state = self.refresh(state, Instant::now()).await?;
             // Returned only if all that it contains is in the object: not after an error, nor if this call is dropped.
-            let Some(mut copy) = state.copy.take() else {
-                continue;
-            };
+            let copy = state.copy.take().ok_or_else(without_copy)?;
             let (result, is_changed) = change(Arc::clone(&copy.store)).await?;
-            if is_changed {
-                match self.upload(&copy).await? {
-                    Some(version) => copy.version = Some(version),
-                    None => continue,
-                }
-                state.uses.clear();
+            if !is_changed {
+                state.copy = Some(copy);
+                return Ok(result);
             }
-            state.copy = Some(copy);
-            return Ok(result);
+            let object = Arc::clone(&self.object);
+            let uploading = async move {
+                state.copy = object.upload(copy).await?;
+                if state.copy.is_some() {
+                    state.uses.clear();
+                }
+                Ok(state)
+            };
+            state = self.outlive_caller(uploading).await??;
+            if state.copy.is_some() {
+                return Ok(result);
+            }
         }
         Err(Error::new(
             ErrorKind::Busy,
@@ -216,33 +179,6 @@ impl BucketStore {
                 self.about.location
             ),
         ))
-    }
-
-    async fn upload(&self, copy: &LocalCopy) -> Result<Option<ObjectVersion>, Error> {
-        let file: PathBuf = copy.directory.path().join("upload.db");
-        // Left by an upload that was cancelled.
-        let _ = tokio::fs::remove_file(&file).await;
-        copy.store.copy_to(&file).await?;
-        let bytes = tokio::fs::read(&file).await;
-        let bytes = bytes.map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
-        let _ = tokio::fs::remove_file(&file).await;
-        if bytes.len() as u64 > LARGEST_DATABASE {
-            return Err(Error::new(
-                ErrorKind::Full,
-                format!(
-                    "{} would have {} MiB, and each write uploads it whole: at most {} are allowed; erase entries, or \
-                     use another store",
-                    self.about.location,
-                    bytes.len() >> 20,
-                    LARGEST_DATABASE >> 20
-                ),
-            ));
-        }
-        let expected = copy.version.as_ref();
-        let written = self
-            .storage
-            .write_version(&self.uri, bytes.into(), expected);
-        written.await.map_err(failure)
     }
 
     fn without_reservations(&self) -> Error {
@@ -254,14 +190,8 @@ impl BucketStore {
     }
 }
 
-fn failure(error: cachalot_storage::Error) -> Error {
-    let kind = match error.kind {
-        StorageErrorKind::Denied => ErrorKind::Denied,
-        StorageErrorKind::Unavailable => ErrorKind::Unavailable,
-        StorageErrorKind::TooLarge => ErrorKind::Full,
-        _ => ErrorKind::Unsupported,
-    };
-    Error::new(kind, error.to_string()).with_source(error)
+fn without_copy() -> Error {
+    Error::new(ErrorKind::Unavailable, "there is no copy of the database")
 }
 
 impl Store for BucketStore {
@@ -280,9 +210,7 @@ impl Store for BucketStore {
                 &self.about,
                 [space, key].into_iter().chain(counters.iter().copied()),
             )?;
-            let arrived = Instant::now();
-            let mut state = self.state.lock().await;
-            let copy = self.refresh(&mut state, arrived).await?;
+            let copy = self.copy().await?;
             copy.store.get(space, key, counters).settle().await
         })
     }
@@ -362,9 +290,7 @@ impl Store for BucketStore {
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
         StoreReply::later(async move {
-            let arrived = Instant::now();
-            let mut state = self.state.lock().await;
-            let copy = self.refresh(&mut state, arrived).await?;
+            let copy = self.copy().await?;
             copy.store.find(space, filter, page).settle().await
         })
     }
@@ -420,9 +346,7 @@ impl Store for BucketStore {
         limit: u32,
     ) -> StoreReply<'a, Vec<(String, u64)>> {
         StoreReply::later(async move {
-            let arrived = Instant::now();
-            let mut state = self.state.lock().await;
-            let copy = self.refresh(&mut state, arrived).await?;
+            let copy = self.copy().await?;
             copy.store
                 .counters(space, prefix, after, limit)
                 .settle()
@@ -461,9 +385,7 @@ impl Store for BucketStore {
 
     fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
         StoreReply::later(async move {
-            let arrived = Instant::now();
-            let mut state = self.state.lock().await;
-            let copy = self.refresh(&mut state, arrived).await?;
+            let copy = self.copy().await?;
             copy.store.usage(space).settle().await
         })
     }
@@ -475,9 +397,7 @@ impl Store for BucketStore {
 
     fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
         StoreReply::later(async move {
-            let arrived = Instant::now();
-            let mut state = self.state.lock().await;
-            let copy = self.refresh(&mut state, arrived).await?;
+            let copy = self.copy().await?;
             let size = std::fs::metadata(copy.store.path()).map_or(0, |file| file.len());
             let state = match copy.version {
                 Some(_) => format!(
@@ -504,9 +424,7 @@ impl Recall for BucketStore {
         limit: u32,
     ) -> StoreReply<'a, Vec<RecallHit>> {
         StoreReply::later(async move {
-            let arrived = Instant::now();
-            let mut state = self.state.lock().await;
-            let copy = self.refresh(&mut state, arrived).await?;
+            let copy = self.copy().await?;
             match copy.store.recall() {
                 Some(recall) => recall.search(query, labels, limit).settle().await,
                 None => Ok(Vec::new()),

@@ -95,24 +95,34 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         }
         #[cfg(feature = "bucket")]
         Some("blob-sqlite") => {
-            let http = http_client(options)?;
-            let storage = Storage::new(StorageOptions {
-                directory: std::path::PathBuf::new(),
-                environment: options.environment.clone(),
-                http,
-            });
-            let store = crate::bucket::BucketStore::new(url, storage, Arc::clone(&options.clock));
+            use crate::bucket::{BucketStore, MAX_SILENCE, Storages};
+            let storage = |idle_timeout| {
+                Ok(Storage::new(StorageOptions {
+                    directory: std::path::PathBuf::new(),
+                    environment: options.environment.clone(),
+                    http: http_client(options, idle_timeout)?,
+                }))
+            };
+            let storages = Storages {
+                reads: storage(MAX_SILENCE)?,
+                writes: storage(HttpOptions::default().idle_timeout)?,
+            };
+            let store = BucketStore::new(url, storages, Arc::clone(&options.clock));
             Ok(Arc::new(store.map_err(StoreUrlError::Invalid)?))
         }
         #[cfg(feature = "turso")]
         Some("turso") => {
-            let server = crate::turso::Server::new(url, password, http_client(options)?);
+            let server = crate::turso::Server::new(
+                url,
+                password,
+                http_client(options, HttpOptions::default().idle_timeout)?,
+            );
             let server = server.map_err(StoreUrlError::Invalid)?;
             Ok(Arc::new(crate::turso::TursoStore::new(server)))
         }
         #[cfg(feature = "firestore")]
         Some("firestore") => {
-            let http = http_client(options)?;
+            let http = http_client(options, HttpOptions::default().idle_timeout)?;
             let server = crate::firestore::Server::new(url, &options.environment, http);
             let server = server.map_err(StoreUrlError::Invalid)?;
             Ok(Arc::new(crate::firestore::FirestoreStore::new(server)))
@@ -143,9 +153,10 @@ fn followed<S: Store + crate::changes::Subscribe>(
 }
 
 #[cfg(any(feature = "bucket", feature = "firestore", feature = "turso"))]
-fn http_client(options: &OpenOptions) -> Result<HttpClient, StoreUrlError> {
+fn http_client(options: &OpenOptions, idle_timeout: Duration) -> Result<HttpClient, StoreUrlError> {
     let client = HttpClient::new(HttpOptions {
         environment: options.environment.clone(),
+        idle_timeout,
         ..HttpOptions::default()
     });
     client.map_err(|error| StoreUrlError::Invalid(error.to_string()))

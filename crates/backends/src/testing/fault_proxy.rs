@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -21,13 +22,42 @@ pub enum Fault {
     Delay(Duration),
     /// Ends the connection after so many bytes of a reply.
     Cut(usize),
+    /// Ends the connection in place of the reply to the next HTTP request with this method, and becomes
+    /// [`Fault::None`].
+    LoseReply(&'static str),
 }
 
 /// A running proxy, for the rest of the process.
 #[derive(Debug)]
 pub struct FaultProxy {
     port: u16,
-    fault: Arc<Mutex<Fault>>,
+    shared: Arc<Shared>,
+}
+
+/// What all connections of a proxy share.
+#[derive(Debug)]
+struct Shared {
+    fault: Mutex<Fault>,
+    /// Bytes of replies that were forwarded.
+    replied: AtomicUsize,
+}
+
+impl Shared {
+    fn fault(&self) -> Fault {
+        *self.fault.lock().unwrap()
+    }
+
+    /// Returns true if the reply to this request is to be lost.
+    fn loses_reply_to(&self, request: &[u8]) -> bool {
+        let mut fault = self.fault.lock().unwrap();
+        match *fault {
+            Fault::LoseReply(method) if request.starts_with(method.as_bytes()) => {
+                *fault = Fault::None;
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 impl FaultProxy {
@@ -39,12 +69,18 @@ impl FaultProxy {
     pub fn start(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let fault = Arc::new(Mutex::new(Fault::None));
-        let shared = Arc::clone(&fault);
+        let shared = Arc::new(Shared {
+            fault: Mutex::new(Fault::None),
+            replied: AtomicUsize::new(0),
+        });
+        let proxy = Self {
+            port,
+            shared: Arc::clone(&shared),
+        };
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.unwrap();
-                if *shared.lock().unwrap() == Fault::Refuse {
+                if shared.fault() == Fault::Refuse {
                     continue;
                 }
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
@@ -54,12 +90,14 @@ impl FaultProxy {
                     stream.set_nodelay(true).unwrap();
                 }
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                thread::spawn(move || forward(from, to));
+                let is_lost = Arc::new(AtomicBool::new(false));
+                let (lost, known) = (Arc::clone(&is_lost), Arc::clone(&shared));
+                thread::spawn(move || forward(from, to, &known, &lost));
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || reply(server, client, &shared));
+                thread::spawn(move || reply(server, client, &shared, &is_lost));
             }
         });
-        Self { port, fault }
+        proxy
     }
 
     /// Sets what happens from now on.
@@ -67,11 +105,17 @@ impl FaultProxy {
     /// # Panics
     /// If a thread of the proxy has panicked.
     pub fn set(&self, fault: Fault) {
-        *self.fault.lock().unwrap() = fault;
+        *self.shared.fault.lock().unwrap() = fault;
         if fault == Fault::Abandon {
             // Connections notice it before the next fault is set.
             thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// The number of bytes of replies that were forwarded.
+    #[must_use]
+    pub fn replied(&self) -> usize {
+        self.shared.replied.load(Ordering::Relaxed)
     }
 
     /// The port on the loopback interface.
@@ -87,14 +131,23 @@ impl FaultProxy {
     }
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream) {
-    let _ = std::io::copy(&mut from, &mut to);
+/// Forwards requests; ends with the connection. Sets `is_lost` if the reply to the last one is to be lost.
+fn forward(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_lost: &AtomicBool) {
+    let mut buffer = [0; 16 << 10];
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        if shared.loses_reply_to(&buffer[..read]) {
+            is_lost.store(true, Ordering::Relaxed);
+        }
+        if to.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+    }
     let _ = to.shutdown(Shutdown::Both);
     let _ = from.shutdown(Shutdown::Both);
 }
 
 /// Forwards replies; ends with the connection.
-fn reply(mut from: TcpStream, mut to: TcpStream, fault: &Mutex<Fault>) {
+fn reply(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_lost: &AtomicBool) {
     let mut buffer = [0; 16 << 10];
     let timeout = Some(Duration::from_millis(20));
     from.set_read_timeout(timeout).unwrap();
@@ -112,13 +165,14 @@ fn reply(mut from: TcpStream, mut to: TcpStream, fault: &Mutex<Fault>) {
             Err(error) if is_idle(&error) => 0,
             Err(_) => break,
         };
-        while *fault.lock().unwrap() == Fault::Hang {
+        while shared.fault() == Fault::Hang {
             thread::sleep(Duration::from_millis(5));
         }
-        let now = *fault.lock().unwrap();
+        let now = shared.fault();
         is_abandoned |= now == Fault::Abandon;
         let forwarded = match now {
             Fault::Refuse => break,
+            _ if read > 0 && is_lost.load(Ordering::Relaxed) => break,
             Fault::Cut(bytes) if read > 0 => bytes.min(read),
             Fault::Delay(delay) if read > 0 => {
                 thread::sleep(delay);
@@ -126,6 +180,7 @@ fn reply(mut from: TcpStream, mut to: TcpStream, fault: &Mutex<Fault>) {
             }
             _ => read,
         };
+        shared.replied.fetch_add(forwarded, Ordering::Relaxed);
         if !is_abandoned && to.write_all(&buffer[..forwarded]).is_err() || forwarded < read {
             break;
         }

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use cachalot_backends::testing::ObjectServer;
+use cachalot_backends::testing::{Fault, FaultProxy, ObjectServer};
 use cachalot_backends::{OpenOptions, open};
 use cachalot_core::{Clock, Millis, SystemClock};
 use cachalot_storage::{HttpClient, HttpOptions, Storage, StorageOptions};
 use cachalot_store::conformance::Subject;
 use cachalot_store::{ErrorKind, PutResult, Store, counter};
 
+use crate::objects::through;
 use crate::{parse, record, runtime};
 
 mod s3 {
@@ -51,6 +53,17 @@ fn store(server: &ObjectServer, url: &str, shift: Arc<AtomicI64>) -> Arc<dyn Sto
         ..OpenOptions::default()
     };
     open(&parse(url), &options).unwrap()
+}
+
+/// A store whose requests go through a proxy.
+fn proxied(proxy: &FaultProxy, server: &ObjectServer, url: &str) -> (Arc<dyn Store>, Arc<Shifted>) {
+    let clock = Arc::new(Shifted(Arc::default()));
+    let options = OpenOptions {
+        environment: through(proxy, server),
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        ..OpenOptions::default()
+    };
+    (open(&parse(url), &options).unwrap(), clock)
 }
 
 fn fresh(server: Option<&'static ObjectServer>) -> Option<Subject> {
@@ -122,7 +135,7 @@ fn dropped_writes_are_stored_or_not() {
         for microseconds in (0..30_000).step_by(1500) {
             let key = microseconds.to_string();
             let new = record(key.clone(), vec![7; 100], Vec::new());
-            let limit = std::time::Duration::from_micros(microseconds);
+            let limit = Duration::from_micros(microseconds);
             let _ = one.put("space", new, None, &[]).within(limit).await;
             let here = one.get("space", &key, &[]).settle().await.unwrap().record;
             let there = other.get("space", &key, &[]).settle().await.unwrap().record;
@@ -168,4 +181,140 @@ fn bucket_that_is_missing_or_no_database_is_reported() {
             None
         );
     });
+}
+
+/// The size of a database whose download takes longer than a call waits.
+const LARGE: usize = 800_000;
+
+/// The time that a call waits for a slow server.
+const SHORT: Duration = Duration::from_millis(200);
+
+/// Stores a large record by a store without a proxy.
+async fn store_large(server: &ObjectServer, url: &str) {
+    let value: Vec<u8> = (0..LARGE).map(|byte| (byte % 251) as u8).collect();
+    let put = store(server, url, Arc::default());
+    let large = record("large".to_owned(), value, Vec::new());
+    put.put("space", large, None, &[]).settle().await.unwrap();
+}
+
+/// Calls that each wait for less than the download takes share one that arrives.
+#[test]
+fn slow_download_arrives_for_later_calls() {
+    for server in servers() {
+        let url = server.fresh_url();
+        let proxy = FaultProxy::start(server.port());
+        runtime().block_on(async {
+            store_large(server, &url).await;
+            let (slow, _) = proxied(&proxy, server, &url);
+            // 50 pieces of a reply.
+            proxy.set(Fault::Delay(Duration::from_millis(30)));
+            let mut failed = 0;
+            loop {
+                let calls = (0..4).map(|_| {
+                    let slow = Arc::clone(&slow);
+                    tokio::spawn(async move {
+                        let found = slow.get("space", "large", &[]).within(SHORT).await;
+                        found.map(|found| found.record.unwrap().value.len())
+                    })
+                });
+                let calls: Vec<_> = calls.collect();
+                let mut is_found = true;
+                for call in calls {
+                    match call.await.unwrap() {
+                        Ok(length) => assert_eq!(length, LARGE),
+                        Err(error) => {
+                            assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
+                            is_found = false;
+                        }
+                    }
+                }
+                if is_found {
+                    break;
+                }
+                failed += 1;
+                assert!(failed < 60, "the download never arrives");
+            }
+            assert!(failed > 0, "the server was not slow");
+        });
+        assert!(proxy.replied() < 2 * LARGE, "{}", proxy.replied());
+    }
+}
+
+/// A write whose caller stops waiting while the database is uploaded arrives, and the copy remains usable.
+#[test]
+fn slow_upload_arrives_without_its_caller() {
+    for server in servers() {
+        let url = server.fresh_url();
+        let proxy = FaultProxy::start(server.port());
+        runtime().block_on(async {
+            store_large(server, &url).await;
+            let (slow, _) = proxied(&proxy, server, &url);
+            slow.get("space", "", &[]).settle().await.unwrap();
+            // The comparison may take this long, and the upload may take this long.
+            proxy.set(Fault::Delay(SHORT * 2 / 3));
+            let mut attempts = 0;
+            loop {
+                let new = record("new".to_owned(), vec![7; 100], Vec::new());
+                let _ = slow.put("space", new, None, &[]).within(SHORT).await;
+                let found = slow.get("space", "new", &[]).settle().await.unwrap();
+                if found.record.is_some() {
+                    break;
+                }
+                attempts += 1;
+                assert!(attempts < 60, "the upload never arrives");
+            }
+            let there = store(server, &url, Arc::default());
+            let there = there.get("space", "new", &[]).settle().await.unwrap();
+            assert!(there.record.is_some());
+        });
+        assert!(proxy.replied() < 2 * LARGE, "{}", proxy.replied());
+    }
+}
+
+/// A download ends with the store.
+#[test]
+fn dropped_store_ends_its_download() {
+    let Some(server) = ObjectServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    let proxy = FaultProxy::start(server.port());
+    runtime().block_on(async {
+        store_large(server, &url).await;
+        let (slow, clock) = proxied(&proxy, server, &url);
+        proxy.set(Fault::Hang);
+        let found = slow.get("space", "large", &[]).within(SHORT).await;
+        assert_eq!(found.unwrap_err().kind, ErrorKind::TimedOut);
+        drop(slow);
+        // The server hangs for as long as this test runs.
+        let ended = async {
+            while Arc::strong_count(&clock) > 1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), ended)
+            .await
+            .expect("the download goes on");
+    });
+}
+
+/// Nothing comes back on a connection that remains: the download goes on with another one.
+#[test]
+fn abandoned_connection_of_a_download_is_replaced() {
+    for server in servers() {
+        let url = server.fresh_url();
+        let proxy = FaultProxy::start(server.port());
+        runtime().block_on(async {
+            store_large(server, &url).await;
+            let (store, _) = proxied(&proxy, server, &url);
+            proxy.set(Fault::Delay(Duration::from_millis(30)));
+            let found = store.get("space", "large", &[]).within(SHORT).await;
+            assert_eq!(found.unwrap_err().kind, ErrorKind::TimedOut);
+            proxy.set(Fault::Abandon);
+            proxy.set(Fault::None);
+            let found = store.get("space", "large", &[]);
+            let found = found.within(Duration::from_secs(15)).await.unwrap();
+            assert_eq!(found.record.unwrap().value.len(), LARGE);
+        });
+    }
 }

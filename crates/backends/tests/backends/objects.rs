@@ -21,7 +21,7 @@ fn storage(environment: BTreeMap<String, String>) -> Storage {
 }
 
 /// The environment of a client that reaches the server through a proxy.
-fn through(proxy: &FaultProxy, server: &ObjectServer) -> BTreeMap<String, String> {
+pub(crate) fn through(proxy: &FaultProxy, server: &ObjectServer) -> BTreeMap<String, String> {
     let mut environment = server.environment();
     for value in environment.values_mut() {
         *value = value.replace(
