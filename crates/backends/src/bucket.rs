@@ -26,6 +26,7 @@ use cachalot_store::{
     Lease, Millis, PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record,
     RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
 };
+use ring::rand::SystemRandom;
 use tokio::sync::{Mutex, OwnedMappedMutexGuard, OwnedMutexGuard, watch};
 
 use crate::pause::random_pause;
@@ -63,7 +64,7 @@ impl BucketStore {
     /// Creates a store in the object that a URL names. Downloads it with the first call.
     ///
     /// # Errors
-    /// A message, if the URL names no object.
+    /// A message, if the URL names no object, or the system has no random numbers.
     pub fn new(url: &StoreUrl, storages: Storages, clock: Arc<dyn Clock>) -> Result<Self, String> {
         if let Some(fault) = url.fault() {
             return Err(format!("the URL of {} is invalid: {fault}", url.location()));
@@ -86,11 +87,14 @@ impl BucketStore {
             longest_name: 64 << 10,
             snapshot: true,
         };
+        let writer = ring::rand::generate::<[u8; 16]>(&SystemRandom::new());
+        let writer = writer.map_err(|_| "the system returned no random number".to_owned())?;
         let object = DatabaseObject {
             location: url.location().to_owned(),
             uri: url.text().to_owned(),
             storages,
             clock,
+            writer: hex::encode(writer.expose()),
         };
         Ok(Self {
             about,
@@ -147,6 +151,8 @@ impl BucketStore {
         F: Future<Output = Result<(T, bool), Error>>,
     {
         let mut state = Arc::clone(&self.state).lock_owned().await;
+        // The result of the last attempt, whose upload was refused.
+        let mut refused: Option<T> = None;
         for attempt in 0..MAX_ATTEMPTS {
             if attempt > 0 {
                 tokio::time::sleep(random_pause(attempt)).await;
@@ -154,14 +160,22 @@ impl BucketStore {
             state = self.refresh(state, Instant::now()).await?;
             // Returned only if all that it contains is in the object: not after an error, nor if this call is dropped.
             let copy = state.copy.take().ok_or_else(without_copy)?;
+            if let Some(result) = refused.take()
+                && self.object.contains(&copy, state.uploads).await?
+            {
+                state.uses.clear();
+                state.copy = Some(copy);
+                return Ok(result);
+            }
             let (result, is_changed) = change(Arc::clone(&copy.store)).await?;
             if !is_changed {
                 state.copy = Some(copy);
                 return Ok(result);
             }
+            state.uploads += 1;
             let object = Arc::clone(&self.object);
             let uploading = async move {
-                state.copy = object.upload(copy).await?;
+                state.copy = object.upload(copy, state.uploads).await?;
                 if state.copy.is_some() {
                     state.uses.clear();
                 }
@@ -171,6 +185,7 @@ impl BucketStore {
             if state.copy.is_some() {
                 return Ok(result);
             }
+            refused = Some(result);
         }
         Err(Error::new(
             ErrorKind::Busy,

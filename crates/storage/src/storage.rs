@@ -169,8 +169,9 @@ impl Storage {
     }
 
     /// Replaces an object of a cloud store if it has the expected version, or creates it if it is expected to be
-    /// absent. Returns the new version; `None` if another writer was first. After an error the object may have been
-    /// replaced or not.
+    /// absent. Returns the new version; `None` if it was refused: another writer was first, or the request was
+    /// repeated because its reply was lost, and the first one had replaced the object. After an error the object may
+    /// have been replaced or not.
     ///
     /// # Errors
     /// As those of [`Storage::read_version`].

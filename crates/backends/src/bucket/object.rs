@@ -8,13 +8,19 @@ use bytes::Bytes;
 use cachalot_core::Clock;
 use cachalot_storage::{ErrorKind as StorageErrorKind, ObjectVersion, Storage, VersionRead};
 use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
-use cachalot_store::{Error, ErrorKind, Millis, Store as _};
+use cachalot_store::{Error, ErrorKind, Millis, PageRequest, Record, RecordFilter, Store as _};
 
 /// The time without a byte of a reply after which a read is repeated on another connection.
 pub const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 /// Maximum size of the database, in bytes: each write uploads it.
 pub(super) const LARGEST_DATABASE: u64 = 64 << 20;
+
+/// The space of the last upload of each writer. See [`DatabaseObject::contains`].
+const UPLOADS: &str = "uploads";
+
+/// The time for which the last upload of a writer is kept: longer than all attempts of a write take.
+const UPLOAD_KEPT: Duration = Duration::from_secs(600);
 
 /// The clients of an object.
 #[derive(Debug, Clone)]
@@ -32,6 +38,8 @@ pub(super) struct DatabaseObject {
     pub(super) uri: String,
     pub(super) storages: Storages,
     pub(super) clock: Arc<dyn Clock>,
+    /// Random name of this store among the writers of the object.
+    pub(super) writer: String,
 }
 
 /// The state of a store.
@@ -42,6 +50,8 @@ pub(super) struct State {
     pub(super) compared: Option<Instant>,
     /// Uses of records that are not in the object yet: a write for them alone is not worth an upload.
     pub(super) uses: Vec<(String, String, Millis)>,
+    /// Number of the last upload of this store.
+    pub(super) uploads: u64,
 }
 
 /// The downloaded database.
@@ -99,8 +109,15 @@ impl DatabaseObject {
         })
     }
 
-    /// Uploads a copy that was changed. Returns `None` if another writer was first.
-    pub(super) async fn upload(&self, mut copy: LocalCopy) -> Result<Option<LocalCopy>, Error> {
+    /// Uploads a copy that was changed, as the upload of this store with this number. Returns `None` if the object
+    /// has another version than the copy: then another writer was first, or the object contains this upload
+    /// already.
+    pub(super) async fn upload(
+        &self,
+        mut copy: LocalCopy,
+        number: u64,
+    ) -> Result<Option<LocalCopy>, Error> {
+        self.note_upload(&copy, number).await?;
         let file = copy.directory.path().join("upload.db");
         copy.store.copy_to(&file).await?;
         let bytes = tokio::fs::read(&file).await.map_err(unreadable)?;
@@ -127,6 +144,34 @@ impl DatabaseObject {
             copy.version = Some(version);
             copy
         }))
+    }
+
+    /// Returns true if a copy contains an upload of this store. A request that replaces the object is repeated if its
+    /// reply is lost, and is refused then because it has been successful.
+    pub(super) async fn contains(&self, copy: &LocalCopy, number: u64) -> Result<bool, Error> {
+        let found = copy.store.get(UPLOADS, &self.writer, &[]).settle().await?;
+        let is_upload = |record: &Record| *record.value == number.to_be_bytes();
+        Ok(found.record.as_ref().is_some_and(is_upload))
+    }
+
+    async fn note_upload(&self, copy: &LocalCopy, number: u64) -> Result<(), Error> {
+        let now = self.clock.now();
+        let old = RecordFilter {
+            expired_before: Some(now),
+            ..RecordFilter::default()
+        };
+        let erased = copy.store.erase(UPLOADS, &old, PageRequest::keys(100));
+        erased.settle().await?;
+        let upload = Record {
+            key: self.writer.clone(),
+            value: Bytes::copy_from_slice(&number.to_be_bytes()),
+            labels: Vec::new(),
+            expires: Some(now.saturating_add(UPLOAD_KEPT.as_millis() as Millis)),
+            revision: 0,
+            updated: 0,
+        };
+        let put = copy.store.put(UPLOADS, upload, None, &[]);
+        put.settle().await.map(drop)
     }
 }
 

@@ -34,7 +34,7 @@ pub struct FaultProxy {
     shared: Arc<Shared>,
 }
 
-/// What all connections of a proxy share.
+/// State that the connections of a proxy share.
 #[derive(Debug)]
 struct Shared {
     fault: Mutex<Fault>,

@@ -10,7 +10,9 @@ use cachalot_backends::{OpenOptions, open};
 use cachalot_core::{Clock, Millis, SystemClock};
 use cachalot_storage::{HttpClient, HttpOptions, Storage, StorageOptions};
 use cachalot_store::conformance::Subject;
-use cachalot_store::{ErrorKind, PutResult, Store, counter};
+use cachalot_store::{
+    ErrorKind, PageRequest, PutAllResult, PutCondition, PutResult, RecordFilter, Store, counter,
+};
 
 use crate::objects::through;
 use crate::{parse, record, runtime};
@@ -315,6 +317,67 @@ fn abandoned_connection_of_a_download_is_replaced() {
             let found = store.get("space", "large", &[]);
             let found = found.within(Duration::from_secs(15)).await.unwrap();
             assert_eq!(found.record.unwrap().value.len(), LARGE);
+        });
+    }
+}
+
+/// A write whose reply is lost was done once, and its result is that of the first attempt.
+#[test]
+fn writes_whose_replies_are_lost_are_done_once() {
+    for server in servers() {
+        let url = server.fresh_url();
+        let proxy = FaultProxy::start(server.port());
+        let (store, _) = proxied(&proxy, server, &url);
+        let lose = || proxy.set(Fault::LoseReply("PUT"));
+        runtime().block_on(async {
+            let new = |value: &[u8]| record("key".to_owned(), value.to_vec(), Vec::new());
+            lose();
+            let put = store.put("space", new(b"first"), None, &[]).settle().await;
+            assert_eq!(put.unwrap(), PutResult::Stored { revision: 1 }, "{url}");
+            lose();
+            let added = store.add("space", &[("count", 2)]).settle().await;
+            assert_eq!(added.unwrap(), [2], "{url}");
+            lose();
+            let condition = PutCondition {
+                space: "space",
+                key: "key",
+                value: Some(Bytes::from_static(b"first")),
+            };
+            let put = store.put_all(condition, vec![("space", new(b"second"))]);
+            assert_eq!(put.settle().await.unwrap(), PutAllResult::Stored, "{url}");
+            lose();
+            let all = RecordFilter::default();
+            let erased = store.erase("space", &all, PageRequest::first(10));
+            let erased = erased.settle().await.unwrap();
+            assert_eq!(erased.records.len(), 1, "{url}");
+        });
+    }
+}
+
+/// Writers of several stores whose replies are lost: each write is done once, although others write on top of it.
+#[test]
+fn concurrent_writes_whose_replies_are_lost_are_done_once() {
+    const WRITES: u64 = 6;
+    for server in servers() {
+        let url = server.fresh_url();
+        runtime().block_on(async {
+            let mut writers = tokio::task::JoinSet::new();
+            for _ in 0..3 {
+                let proxy = FaultProxy::start(server.port());
+                let (store, _) = proxied(&proxy, server, &url);
+                writers.spawn(async move {
+                    let mut counts = Vec::new();
+                    for _ in 0..WRITES {
+                        proxy.set(Fault::LoseReply("PUT"));
+                        let added = store.add("space", &[("count", 1)]).settle().await;
+                        counts.extend(added.unwrap());
+                    }
+                    counts
+                });
+            }
+            let mut counts = writers.join_all().await.concat();
+            counts.sort_unstable();
+            assert_eq!(counts, (1..=3 * WRITES).collect::<Vec<_>>(), "{url}");
         });
     }
 }
