@@ -70,6 +70,7 @@ impl Encryption {
         let context = context(space, key);
         let mut message = hmac::Context::with_key(&keys.nonce);
         message.update(&context);
+        message.update(&(key.len() as u64).to_be_bytes());
         message.update(value);
         let tag = message.sign();
         let nonce = tag.as_ref()[..NONCE_LEN].to_vec();
@@ -153,7 +154,7 @@ impl Keys {
     }
 }
 
-/// What a value is bound to: the length of the space's name, the space and the key.
+/// The context that a value is bound to: the length of the space's name, the space and the key.
 fn context(space: &str, key: &str) -> Vec<u8> {
     let mut context = (space.len() as u64).to_be_bytes().to_vec();
     context.extend_from_slice(space.as_bytes());
@@ -387,5 +388,42 @@ impl Store for EncryptedStore {
     /// The store cannot read what it contains.
     fn recall(&self) -> Option<&dyn Recall> {
         None
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn encryption() -> Encryption {
+        Encryption::parse(&Secret::new("a".repeat(64))).unwrap()
+    }
+
+    fn nonce(value: &[u8]) -> &[u8] {
+        &value[HEADER.len() + ID_LENGTH..][..NONCE_LEN]
+    }
+
+    #[test]
+    fn equal_texts_of_another_key_and_value_have_another_nonce() {
+        let it = encryption();
+        let encrypt = |space, key, value: &[u8]| it.encrypt(space, key, value).unwrap();
+        let first = encrypt("space", "k12", b"X");
+        assert_eq!(first, encrypt("space", "k12", b"X"));
+        for (space, key, value) in [
+            ("space", "k", &b"12X"[..]),
+            ("space", "k12X", b""),
+            ("spac", "ek12", b"X"),
+        ] {
+            assert_ne!(nonce(&first), nonce(&encrypt(space, key, value)), "{key}");
+        }
+    }
+
+    #[test]
+    fn values_of_earlier_versions_are_read() {
+        let stored = "454e430126aa892ab5049b309aca0f63ef1e1cc40ed24eb60b4aa025c4c2a49d556102ae4c7e4df8ba7e9af288";
+        let stored = hex::decode(stored).unwrap();
+        let value = encryption().decrypt("space", "key", &stored).unwrap();
+        assert_eq!(value, "value");
     }
 }
