@@ -11,8 +11,8 @@ use bytes::Bytes;
 use cachalot_core::Secret;
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Lease, PageRequest,
-    PutAllResult, PutCondition, PutResult, Recall, Record, RecordFilter, RecordPage, SpaceUsage,
-    Store, StoreInfo, StoreReply, ValuePart,
+    PutAllResult, PutCondition, PutResult, Recall, Record, RecordFilter, RecordPage, ReserveResult,
+    SpaceUsage, Store, StoreInfo, StoreReply, ValuePart, space,
 };
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::{digest, hkdf, hmac};
@@ -204,8 +204,18 @@ impl EncryptedStore {
         Ok(Record { value, ..record })
     }
 
+    /// Decrypts a record that is looked up or listed. A record of the cache that cannot be decrypted has no value: the
+    /// cache takes it for a damaged one and replaces it. In other spaces it is an error.
+    fn looked_up(&self, space: &str, record: Record) -> Result<Record, Error> {
+        let value = match self.encryption.decrypt(space, &record.key, &record.value) {
+            Err(_) if space == space::CACHE => Bytes::new(),
+            decrypted => decrypted?,
+        };
+        Ok(Record { value, ..record })
+    }
+
     fn result(&self, space: &str, mut found: GetResult) -> Result<GetResult, Error> {
-        let record = found.record.map(|record| self.decrypted(space, record));
+        let record = found.record.map(|record| self.looked_up(space, record));
         found.record = record.transpose()?;
         Ok(found)
     }
@@ -219,11 +229,17 @@ impl EncryptedStore {
         for size in &mut page.sizes {
             *size = size.saturating_sub(OVERHEAD as u64);
         }
-        if values != ValuePart::None {
-            let records = page.records.into_iter();
-            let records = records.map(|record| self.decrypted(space, record));
-            page.records = records.collect::<Result<_, _>>()?;
-        }
+        let records = page.records.into_iter();
+        page.records = match values {
+            ValuePart::None => records.collect(),
+            ValuePart::First(_) => records
+                .map(|record| self.looked_up(space, record))
+                .collect::<Result<_, _>>()?,
+            // A caller that copies whole values would copy an empty one.
+            ValuePart::All => records
+                .map(|record| self.decrypted(space, record))
+                .collect::<Result<_, _>>()?,
+        };
         Ok(page)
     }
 }
@@ -275,11 +291,23 @@ impl Store for EncryptedStore {
         key: &'a str,
         request: GetOrReserve<'a>,
     ) -> StoreReply<'a, GetOrReserveResult> {
-        let found = self.inner.get_or_reserve(space, key, request);
-        map(found, move |GetOrReserveResult { found, reserved }| {
-            let found = self.result(space, found)?;
-            Ok(GetOrReserveResult { found, reserved })
-        })
+        let open = move |GetOrReserveResult { found, reserved }| match self.result(space, found) {
+            Ok(found) => StoreReply::Now(Ok(GetOrReserveResult { found, reserved })),
+            // The caller does not get the lease.
+            Err(error) => StoreReply::later(async move {
+                if let Some(ReserveResult::Held(lease)) = reserved {
+                    let _ = self.inner.release(lease).settle().await;
+                }
+                Err(error)
+            }),
+        };
+        match self.inner.get_or_reserve(space, key, request) {
+            StoreReply::Now(Ok(answer)) => open(answer),
+            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
+            later @ StoreReply::Later(_) => {
+                StoreReply::later(async move { open(later.settle().await?).settle().await })
+            }
+        }
     }
 
     fn put<'a>(

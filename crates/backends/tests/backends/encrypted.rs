@@ -7,7 +7,8 @@ use cachalot_core::{ManualClock, Secret};
 use cachalot_store::conformance::Subject;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::{
-    ErrorKind, PageRequest, PutAllResult, PutCondition, Record, RecordFilter, Store,
+    ErrorKind, GetOrReserve, PageRequest, PutAllResult, PutCondition, PutResult, Record,
+    RecordFilter, ReserveResult, Stale, Store, ValuePart, space,
 };
 
 use crate::{record, runtime};
@@ -171,4 +172,82 @@ fn secrets_of_another_form_are_refused() {
         "C".repeat(64)
     );
     Encryption::parse(&Secret::new(several)).unwrap();
+}
+
+/// A cached record that cannot be decrypted is one that answers nothing: the caller reserves and replaces it.
+#[test]
+fn cached_records_of_another_secret_are_replaced() {
+    runtime().block_on(async {
+        let (inner, key) = (in_process(), "key");
+        let put = inner.put(space::CACHE, new("plain", b"value"), None, &[]);
+        put.settle().await.unwrap();
+        let old = over(&inner, &['a']);
+        let put = old.put(space::CACHE, new(key, b"value"), None, &[]);
+        put.settle().await.unwrap();
+        let store = over(&inner, &['b']);
+        for key in ["plain", key] {
+            let found = store.get(space::CACHE, key, &[]).settle().await.unwrap();
+            let record = found.record.unwrap();
+            assert!(record.value.is_empty());
+            let request = GetOrReserve {
+                counters: &[],
+                labels: &[],
+                hold: std::time::Duration::from_secs(4),
+                stale: Stale::Revision(record.revision),
+            };
+            let reserved = store.get_or_reserve(space::CACHE, key, request);
+            let reserved = reserved.settle().await.unwrap();
+            assert!(reserved.found.record.unwrap().value.is_empty());
+            let Some(ReserveResult::Held(lease)) = reserved.reserved else {
+                panic!("{:?}", reserved.reserved);
+            };
+            let page = PageRequest {
+                values: ValuePart::First(100),
+                ..PageRequest::first(10)
+            };
+            let all = RecordFilter::default();
+            let page = store.find(space::CACHE, &all, page).settle().await.unwrap();
+            assert_eq!(page.records.len(), 2);
+            // Nothing is copied in place of a value.
+            let whole = store.find(space::CACHE, &all, PageRequest::first(10));
+            assert!(whole.settle().await.is_err());
+            let put = store.put(space::CACHE, new(key, b"value"), Some(&lease), &[]);
+            assert_eq!(
+                put.settle().await.unwrap(),
+                PutResult::Stored { revision: 2 }
+            );
+            let found = store.get(space::CACHE, key, &[]).settle().await.unwrap();
+            assert_eq!(found.record.unwrap().value, "value");
+        }
+    });
+}
+
+/// In every other space it is an error, which leaves no reservation.
+#[test]
+fn other_records_of_another_secret_are_errors() {
+    runtime().block_on(async {
+        for space in [space::USER, "sessions"] {
+            let inner = in_process();
+            let put = over(&inner, &['a']);
+            let put = put.put(space, new("key", b"value"), None, &[]);
+            put.settle().await.unwrap();
+            let store = over(&inner, &['b']);
+            let hold = std::time::Duration::from_secs(4);
+            let request = GetOrReserve {
+                counters: &[],
+                labels: &[],
+                hold,
+                stale: Stale::Any,
+            };
+            let reserved = store.get_or_reserve(space, "key", request).settle().await;
+            assert_eq!(reserved.unwrap_err().kind, ErrorKind::Denied);
+            let reserved = store.reserve(space, "key", &[], hold).settle().await;
+            assert!(matches!(reserved.unwrap(), ReserveResult::Held(_)));
+            let found = store.get(space, "key", &[]).settle().await;
+            assert_eq!(found.unwrap_err().kind, ErrorKind::Denied);
+            let (all, page) = (RecordFilter::default(), PageRequest::first(10));
+            let found = store.find(space, &all, page).settle().await;
+            assert_eq!(found.unwrap_err().kind, ErrorKind::Denied);
+        }
+    });
 }
