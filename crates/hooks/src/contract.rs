@@ -73,264 +73,187 @@ pub enum FailureEffect {
     Denial,
 }
 
-use BlockEffect::{Continue, Nothing, Refusal};
-use FailureEffect::{Denial, DenialByDefault, Warning};
-use Order::{Parallel, Sequential};
+use BlockEffect::{Continue, Refusal};
+use FailureEffect::{Denial, DenialByDefault};
+use Order::Sequential;
 use SpecificOutput as H;
 
-/// The contract of an event without a tool matcher.
-const fn contract(
-    event: Event,
-    fires: &'static str,
-    order: Order,
-    blocks: BlockEffect,
-    honours: &'static [SpecificOutput],
-    fields: &'static [Field],
-) -> Contract {
+/// The contract of an event without input of its own at which a handler has no effect.
+const fn contract(event: Event) -> Contract {
     Contract {
         event,
-        fires,
+        fires: "",
         tool_matched: false,
-        order,
-        blocks,
-        failure: Warning,
-        honours,
-        fields,
-    }
-}
-
-/// The contract of an event without a tool matcher whose hooks are guards.
-const fn guard_contract(
-    event: Event,
-    fires: &'static str,
-    order: Order,
-    blocks: BlockEffect,
-    honours: &'static [SpecificOutput],
-    fields: &'static [Field],
-) -> Contract {
-    Contract {
-        failure: DenialByDefault,
-        ..contract(event, fires, order, blocks, honours, fields)
-    }
-}
-
-/// The contract of an event with a tool matcher.
-const fn tool_contract(
-    event: Event,
-    fires: &'static str,
-    order: Order,
-    blocks: BlockEffect,
-    failure: FailureEffect,
-    honours: &'static [SpecificOutput],
-    fields: &'static [Field],
-) -> Contract {
-    Contract {
-        tool_matched: true,
-        failure,
-        ..contract(event, fires, order, blocks, honours, fields)
+        order: Order::Parallel,
+        blocks: BlockEffect::Nothing,
+        failure: FailureEffect::Warning,
+        honours: &[],
+        fields: &[],
     }
 }
 
 /// One contract per event, in the order of [`Event`].
 pub static CONTRACTS: [Contract; EVENTS] = [
-    contract(
-        Event::SessionStart,
-        "when a session begins, is resumed, or begins anew after a compaction; what is added goes into its next message",
-        Parallel,
-        Nothing,
-        &[H::AdditionalContext, H::InstructionContext],
-        &[Field::Source, Field::Parent],
-    ),
-    guard_contract(
-        Event::UserPromptSubmit,
-        "after each user message, once per turn; not for tasks that agents give to sub-agents",
-        Parallel,
-        Refusal,
-        &[H::AdditionalContext, H::SyntheticResponse],
-        &[Field::Prompt],
-    ),
-    guard_contract(
-        Event::PreUserTurn,
-        "behind user_prompt_submit, also for tasks of sub-agents: the last moment at which the turn can be answered without a model",
-        Parallel,
-        Refusal,
-        &[H::SyntheticResponse],
-        &[Field::Prompt],
-    ),
-    contract(
-        Event::TurnStart,
-        "when a turn has begun, before its message is put together",
-        Parallel,
-        Nothing,
-        &[H::AdditionalContext, H::InstructionContext],
-        &[Field::Prompt],
-    ),
-    guard_contract(
-        Event::BeforeLlmCall,
-        "before each model call; only what was not sent yet can be rewritten",
-        Sequential,
-        Refusal,
-        &[H::UpdatedMessages, H::SyntheticResponse],
-        &[Field::Messages],
-    ),
-    contract(
-        Event::AfterLlmCall,
-        "after each model call that was answered",
-        Parallel,
-        Nothing,
-        &[],
-        &[Field::Usage, Field::Text],
-    ),
-    tool_contract(
-        Event::ToolInputTransform,
-        "when the model calls a tool, before anything else",
-        Sequential,
-        Refusal,
-        DenialByDefault,
-        &[H::UpdatedInput],
-        &[Field::Tool],
-    ),
-    tool_contract(
-        Event::ToolGuard,
-        "when the arguments of a call are rewritten, before permissions are looked at",
-        Parallel,
-        Refusal,
-        Denial,
-        &[H::PermissionDecision, H::Metadata],
-        &[Field::Tool],
-    ),
-    tool_contract(
-        Event::PreToolUse,
-        "before every call, independent of permissions; allowing does not override a rule that denies or asks",
-        Sequential,
-        Refusal,
-        Denial,
-        &[H::UpdatedInput, H::PermissionDecision, H::AdditionalContext],
-        &[Field::Tool],
-    ),
-    tool_contract(
-        Event::PermissionRequest,
-        "before the user is asked whether a call may be made, instead of whom a hook may answer",
-        Parallel,
-        Refusal,
-        DenialByDefault,
-        &[H::PermissionDecision, H::UpdatedInput, H::Metadata],
-        &[Field::Tool],
-    ),
-    tool_contract(
-        Event::ToolResponseTransform,
-        "when a tool has answered or failed, before the model sees it",
-        Sequential,
-        Nothing,
-        Warning,
-        &[H::UpdatedToolResponse],
-        &[Field::Tool, Field::ToolResponse],
-    ),
-    tool_contract(
-        Event::PostToolUse,
-        "when the result of a call is final; blocking ends the turn behind the calls of the same answer",
-        Parallel,
-        Refusal,
-        Warning,
-        &[H::AdditionalContext, H::UpdatedToolResponse],
-        &[Field::Tool, Field::ToolResponse],
-    ),
-    contract(
-        Event::TurnEnd,
-        "when a turn is over, however it ended",
-        Parallel,
-        Nothing,
-        &[],
-        &[Field::Reason],
-    ),
-    contract(
-        Event::Stop,
-        "when the model has nothing more to do, or a hook has answered",
-        Parallel,
-        Continue,
-        &[],
-        &[Field::Answer, Field::Prompt],
-    ),
-    contract(
-        Event::SubagentStop,
-        "when a sub-agent has finished; runs the hooks of the agent that gave it the task",
-        Parallel,
-        Nothing,
-        &[],
-        &[Field::Answer, Field::Parent],
-    ),
-    contract(
-        Event::OnAgentSwitch,
-        "when an agent gives a task to another one, and when that comes back",
-        Parallel,
-        Nothing,
-        &[],
-        &[Field::Agents],
-    ),
-    contract(
-        Event::PreCompact,
-        "before the history is summarized, ahead of before_compaction: the name that other runtimes have for it",
-        Parallel,
-        Refusal,
-        &[H::AdditionalContext],
-        &[Field::Source, Field::Compaction],
-    ),
-    contract(
-        Event::BeforeCompaction,
-        "before the history is summarized; a hook may bring a summary of its own",
-        Parallel,
-        Refusal,
-        &[H::Summary],
-        &[Field::Compaction],
-    ),
-    contract(
-        Event::AfterCompaction,
-        "when the history was summarized",
-        Parallel,
-        Nothing,
-        &[],
-        &[Field::Compaction, Field::Summary],
-    ),
-    contract(
-        Event::OnUserInput,
-        "when the user is waited for",
-        Parallel,
-        Nothing,
-        &[],
-        &[],
-    ),
-    contract(
-        Event::OnMaxIterations,
-        "when a turn has made as many model calls as it may",
-        Parallel,
-        Nothing,
-        &[],
-        &[Field::Limit],
-    ),
-    contract(
-        Event::OnError,
-        "when a model or the turn has failed",
-        Parallel,
-        Nothing,
-        &[],
-        &[Field::Error],
-    ),
-    contract(
-        Event::Notification,
-        "when the user gets a warning, an error or a permission prompt",
-        Parallel,
-        Nothing,
-        &[],
-        &[Field::Notification],
-    ),
-    contract(
-        Event::SessionEnd,
-        "when a session ends",
-        Parallel,
-        Nothing,
-        &[],
-        &[Field::Reason],
-    ),
+    Contract {
+        fires: "when a session begins, is resumed, or begins anew after a compaction; what is added goes into its next message",
+        honours: &[H::AdditionalContext, H::InstructionContext],
+        fields: &[Field::Source, Field::Parent],
+        ..contract(Event::SessionStart)
+    },
+    Contract {
+        fires: "after each user message, once per turn; not for tasks that agents give to sub-agents",
+        blocks: Refusal,
+        failure: DenialByDefault,
+        honours: &[H::AdditionalContext, H::SyntheticResponse],
+        fields: &[Field::Prompt],
+        ..contract(Event::UserPromptSubmit)
+    },
+    Contract {
+        fires: "behind user_prompt_submit, also for tasks of sub-agents: the last moment at which the turn can be answered without a model",
+        blocks: Refusal,
+        failure: DenialByDefault,
+        honours: &[H::SyntheticResponse],
+        fields: &[Field::Prompt],
+        ..contract(Event::PreUserTurn)
+    },
+    Contract {
+        fires: "when a turn has begun, before its message is put together",
+        honours: &[H::AdditionalContext, H::InstructionContext],
+        fields: &[Field::Prompt],
+        ..contract(Event::TurnStart)
+    },
+    Contract {
+        fires: "before each model call; only what was not sent yet can be rewritten",
+        order: Sequential,
+        blocks: Refusal,
+        failure: DenialByDefault,
+        honours: &[H::UpdatedMessages, H::SyntheticResponse],
+        fields: &[Field::Messages],
+        ..contract(Event::BeforeLlmCall)
+    },
+    Contract {
+        fires: "after each model call that was answered",
+        fields: &[Field::Usage, Field::Text],
+        ..contract(Event::AfterLlmCall)
+    },
+    Contract {
+        fires: "when the model calls a tool, before anything else",
+        tool_matched: true,
+        order: Sequential,
+        blocks: Refusal,
+        failure: DenialByDefault,
+        honours: &[H::UpdatedInput],
+        fields: &[Field::Tool],
+        ..contract(Event::ToolInputTransform)
+    },
+    Contract {
+        fires: "when the arguments of a call are rewritten, before permissions are looked at",
+        tool_matched: true,
+        blocks: Refusal,
+        failure: Denial,
+        honours: &[H::PermissionDecision, H::Metadata],
+        fields: &[Field::Tool],
+        ..contract(Event::ToolGuard)
+    },
+    Contract {
+        fires: "before every call, independent of permissions; allowing does not override a rule that denies or asks",
+        tool_matched: true,
+        order: Sequential,
+        blocks: Refusal,
+        failure: Denial,
+        honours: &[H::UpdatedInput, H::PermissionDecision, H::AdditionalContext],
+        fields: &[Field::Tool],
+        ..contract(Event::PreToolUse)
+    },
+    Contract {
+        fires: "before the user is asked whether a call may be made, instead of whom a hook may answer",
+        tool_matched: true,
+        blocks: Refusal,
+        failure: DenialByDefault,
+        honours: &[H::PermissionDecision, H::UpdatedInput, H::Metadata],
+        fields: &[Field::Tool],
+        ..contract(Event::PermissionRequest)
+    },
+    Contract {
+        fires: "when a tool has answered or failed, before the model sees it",
+        tool_matched: true,
+        order: Sequential,
+        honours: &[H::UpdatedToolResponse],
+        fields: &[Field::Tool, Field::ToolResponse],
+        ..contract(Event::ToolResponseTransform)
+    },
+    Contract {
+        fires: "when the result of a call is final; blocking ends the turn behind the calls of the same answer",
+        tool_matched: true,
+        blocks: Refusal,
+        honours: &[H::AdditionalContext, H::UpdatedToolResponse],
+        fields: &[Field::Tool, Field::ToolResponse],
+        ..contract(Event::PostToolUse)
+    },
+    Contract {
+        fires: "when a turn is over, however it ended",
+        fields: &[Field::Reason],
+        ..contract(Event::TurnEnd)
+    },
+    Contract {
+        fires: "when the model has nothing more to do, or a hook has answered",
+        blocks: Continue,
+        fields: &[Field::Answer, Field::Prompt],
+        ..contract(Event::Stop)
+    },
+    Contract {
+        fires: "when a sub-agent has finished; runs the hooks of the agent that gave it the task",
+        fields: &[Field::Answer, Field::Parent],
+        ..contract(Event::SubagentStop)
+    },
+    Contract {
+        fires: "when an agent gives a task to another one, and when that comes back",
+        fields: &[Field::Agents],
+        ..contract(Event::OnAgentSwitch)
+    },
+    Contract {
+        fires: "before the history is summarized, ahead of before_compaction: the name that other runtimes have for it",
+        blocks: Refusal,
+        honours: &[H::AdditionalContext],
+        fields: &[Field::Source, Field::Compaction],
+        ..contract(Event::PreCompact)
+    },
+    Contract {
+        fires: "before the history is summarized; a hook may bring a summary of its own",
+        blocks: Refusal,
+        honours: &[H::Summary],
+        fields: &[Field::Compaction],
+        ..contract(Event::BeforeCompaction)
+    },
+    Contract {
+        fires: "when the history was summarized",
+        fields: &[Field::Compaction, Field::Summary],
+        ..contract(Event::AfterCompaction)
+    },
+    Contract {
+        fires: "when the user is waited for",
+        ..contract(Event::OnUserInput)
+    },
+    Contract {
+        fires: "when a turn has made as many model calls as it may",
+        fields: &[Field::Limit],
+        ..contract(Event::OnMaxIterations)
+    },
+    Contract {
+        fires: "when a model or the turn has failed",
+        fields: &[Field::Error],
+        ..contract(Event::OnError)
+    },
+    Contract {
+        fires: "when the user gets a warning, an error or a permission prompt",
+        fields: &[Field::Notification],
+        ..contract(Event::Notification)
+    },
+    Contract {
+        fires: "when a session ends",
+        fields: &[Field::Reason],
+        ..contract(Event::SessionEnd)
+    },
 ];
 
 #[cfg(test)]

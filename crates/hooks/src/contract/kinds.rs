@@ -59,15 +59,26 @@ const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
     Key { name, kind, about }
 }
 
+const fn text(name: &'static str, about: &'static str) -> Key {
+    key(name, Kind::Text, about)
+}
+
+const fn flag(name: &'static str, about: &'static str) -> Key {
+    key(name, Kind::Flag, about)
+}
+
+const fn whole(name: &'static str, about: &'static str) -> Key {
+    key(name, Kind::Whole, about)
+}
+
 /// Every key of the input: those of [`super::Field::COMMON`], then those of each [`super::Field`]. Empty
 /// values are left out of the input.
 pub static INPUT_KEYS: &[Key] = &[
-    key("session_id", Kind::Text, "The session."),
-    key("cwd", Kind::Text, "The directory that tools work in."),
-    key("hook_event_name", Kind::Text, "The event."),
-    key(
+    text("session_id", "The session."),
+    text("cwd", "The directory that tools work in."),
+    text("hook_event_name", "The event."),
+    text(
         "transcript_path",
-        Kind::Text,
         "A file with the conversation, for handlers of other dialects; empty for our own.",
     ),
     key(
@@ -75,38 +86,29 @@ pub static INPUT_KEYS: &[Key] = &[
         Kind::OneOf(&PermissionMode::NAMES),
         "The approval mode.",
     ),
-    key("agent_name", Kind::Text, "The agent at work."),
-    key("model_id", Kind::Text, "Its model: `provider/model`."),
-    key("turn_id", Kind::Text, "The turn: apart from all others."),
-    key(
-        "iteration",
-        Kind::Whole,
-        "Which model call of the turn, from 1.",
-    ),
-    key(
+    text("agent_name", "The agent at work."),
+    text("model_id", "Its model: `provider/model`."),
+    text("turn_id", "The turn: apart from all others."),
+    whole("iteration", "Which model call of the turn, from 1."),
+    text(
         "last_user_message",
-        Kind::Text,
         "The last message of the user, as typed.",
     ),
-    key(
+    text(
         "source",
-        Kind::Text,
         "Why: `startup`, `resume`, `clear`, `compact` of a session; `manual`, `auto` of a compaction.",
     ),
-    key("prompt", Kind::Text, "The message of the user, as typed."),
-    key(
+    text("prompt", "The message of the user, as typed."),
+    flag(
         "fresh",
-        Kind::Flag,
         "True if the user requests a new answer, bypassing the response cache.",
     ),
-    key(
+    flag(
         "implicit",
-        Kind::Flag,
         "True for a task from another agent, false for a message of the user.",
     ),
-    key(
+    text(
         "prefix",
-        Kind::Text,
         "A digest of what stands before it in the conversation, tools and system text included.",
     ),
     key(
@@ -114,9 +116,8 @@ pub static INPUT_KEYS: &[Key] = &[
         Kind::List,
         "The conversation, with what is about to be sent.",
     ),
-    key(
+    whole(
         "unsent",
-        Kind::Whole,
         "The number of messages at the end that were not sent before: only these can be rewritten.",
     ),
     key(
@@ -129,39 +130,24 @@ pub static INPUT_KEYS: &[Key] = &[
         Kind::Number,
         "US dollars; absent if the price is not known.",
     ),
-    key("finish_reason", Kind::Text, "Why the model ended."),
-    key("tool_name", Kind::Text, "The tool."),
-    key(
-        "tool_use_id",
-        Kind::Text,
-        "The provider's name for the call.",
-    ),
-    key(
-        "tool_category",
-        Kind::Text,
-        "The source of the tool: `builtin`, `mcp`.",
-    ),
-    key(
+    text("finish_reason", "Why the model ended."),
+    text("tool_name", "The tool."),
+    text("tool_use_id", "The provider's name for the call."),
+    text("tool_category", "The source of the tool: `builtin`, `mcp`."),
+    flag(
         "tool_read_only",
-        Kind::Flag,
         "True if the call is known to be read-only.",
     ),
     key("tool_input", Kind::Mapping, "The arguments."),
-    key("tool_response", Kind::Text, "The result of the tool."),
-    key("tool_error", Kind::Flag, "True if it failed."),
-    key(
+    text("tool_response", "The result of the tool."),
+    flag("tool_error", "True if it failed."),
+    text(
         "stop_response",
-        Kind::Text,
         "The model's last text, whole; after a model call the text of that answer.",
     ),
-    key(
-        "synthetic",
-        Kind::Flag,
-        "True if a hook answered instead of the model.",
-    ),
-    key(
+    flag("synthetic", "True if a hook answered instead of the model."),
+    flag(
         "stop_hook_active",
-        Kind::Flag,
         "True if the turn continues because a stop hook requested it; a hook must not request it forever.",
     ),
     key(
@@ -169,71 +155,50 @@ pub static INPUT_KEYS: &[Key] = &[
         Kind::List,
         "The calls of tools in the turn: `name`, `read_only`, `error`.",
     ),
-    key("reason", Kind::Text, "Why it ended."),
-    key("from_agent", Kind::Text, "The agent that pauses."),
-    key("to_agent", Kind::Text, "The agent that continues."),
-    key(
+    text("reason", "Why it ended."),
+    text("from_agent", "The agent that pauses."),
+    text("to_agent", "The agent that continues."),
+    text(
         "agent_switch_kind",
-        Kind::Text,
         "`transfer_task`, `transfer_task_return`.",
     ),
-    key(
+    text(
         "parent_session_id",
-        Kind::Text,
         "The session that gave the task of this one.",
     ),
-    key("input_tokens", Kind::Whole, "Tokens of the history."),
-    key(
+    whole("input_tokens", "Tokens of the history."),
+    whole(
         "output_tokens",
-        Kind::Whole,
         "Tokens of the answer that made it too long.",
     ),
-    key(
+    whole(
         "context_limit",
-        Kind::Whole,
         "The size of the model's context window in tokens; 0 if unknown.",
     ),
-    key(
-        "compaction_reason",
-        Kind::Text,
-        "`threshold`, `overflow`, `manual`.",
-    ),
-    key("summary", Kind::Text, "The summary."),
-    key("max_iterations", Kind::Whole, "The limit that was reached."),
-    key(
-        "notification_level",
-        Kind::Text,
-        "`warning`, `error`, `info`.",
-    ),
-    key(
-        "notification_message",
-        Kind::Text,
-        "The message for the user.",
-    ),
-    key(
-        "notification_type",
-        Kind::Text,
-        "`permission_prompt`, `idle_prompt`.",
-    ),
-    key("error_message", Kind::Text, "The name of the failure."),
+    text("compaction_reason", "`threshold`, `overflow`, `manual`."),
+    text("summary", "The summary."),
+    whole("max_iterations", "The limit that was reached."),
+    text("notification_level", "`warning`, `error`, `info`."),
+    text("notification_message", "The message for the user."),
+    text("notification_type", "`permission_prompt`, `idle_prompt`."),
+    text("error_message", "The name of the failure."),
 ];
 
 /// The output keys that all events have.
 pub static OUTPUT_KEYS: &[Key] = &[
-    key("continue", Kind::Flag, "`false` blocks."),
-    key("stop_reason", Kind::Text, "Why, with `continue: false`."),
-    key(
+    flag("continue", "`false` blocks."),
+    text("stop_reason", "Why, with `continue: false`."),
+    flag(
         "suppress_output",
-        Kind::Flag,
         "Without effect; strict hooks must not set it.",
     ),
-    key("system_message", Kind::Text, "For the user."),
+    text("system_message", "For the user."),
     key(
         "decision",
         Kind::OneOf(&["block", "deny"]),
         "Both block. To grant a call, set `permission_decision: allow`.",
     ),
-    key("reason", Kind::Text, "Why, with `decision: block`."),
+    text("reason", "Why, with `decision: block`."),
     key(
         "hook_specific_output",
         Kind::Mapping,
