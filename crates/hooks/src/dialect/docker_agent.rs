@@ -12,6 +12,7 @@ use crate::Dialect;
 use crate::contract::Event;
 use crate::contract::Field;
 use crate::input::{Answer, Input};
+use cachalot_core::Cost;
 use cachalot_model::{StopReason, Usage};
 
 /// Its name for the event before an agent runs, for the user or for another agent.
@@ -102,37 +103,24 @@ static UNSUPPORTED: [UnsupportedEvent; 8] = [
 
 /// The input of its handlers: all fields of the event; empty values are left out.
 pub(super) fn write_input(call: HandlerCall<'_>, input: &Input) -> Value {
-    let mut told = common(call.event_name, input);
-    for field in input.event.contract().fields {
-        write(*field, input, &mut told);
-    }
+    let mut told = base(call.event_name, input);
+    let common = json!({
+        "agent_name": input.agent_name,
+        "model_id": input.model_id,
+        "turn_id": input.turn_id,
+        "iteration": positive(input.iteration.into()),
+        "last_user_message": input.last_user_message,
+    });
+    extend(&mut told, common);
+    about(input, &mut told);
     if *call.event_name == *BEFORE_AGENT_RUN {
-        write_invocation(input, &mut told);
+        let said = input.prompt.as_ref().map(|prompt| &prompt.text);
+        extend(
+            &mut told,
+            json!({"invocation_id": input.turn_id, "input": said}),
+        );
     }
     Value::Object(told)
-}
-
-/// Adds the fields of its agent guards.
-fn write_invocation(input: &Input, told: &mut Map<String, Value>) {
-    put(told, "invocation_id", &input.turn_id);
-    let said = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
-    put_some(told, "input", said);
-}
-
-fn common(event_name: &str, input: &Input) -> Map<String, Value> {
-    let mut told = base(event_name, input);
-    put(&mut told, "agent_name", &input.agent_name);
-    put(&mut told, "model_id", &input.model_id);
-    put(&mut told, "turn_id", &input.turn_id);
-    if input.iteration > 0 {
-        told.insert("iteration".to_owned(), input.iteration.into());
-    }
-    put_some(
-        &mut told,
-        "last_user_message",
-        input.last_user_message.as_deref(),
-    );
-    told
 }
 
 /// The fields that handlers of all dialects receive at every event.
@@ -148,87 +136,119 @@ pub(super) fn base(event_name: &str, input: &Input) -> Map<String, Value> {
     told
 }
 
-/// Adds the event's fields in our notation, for dialects that do not have the event.
+/// Adds the event's fields in our notation, also for dialects that do not have the event.
 pub(super) fn about(input: &Input, told: &mut Map<String, Value>) {
     for field in input.event.contract().fields {
-        write(*field, input, told);
+        if let Some(values) = values(*field, input) {
+            extend(told, values);
+        }
     }
 }
 
-fn write(field: Field, input: &Input, told: &mut Map<String, Value>) {
-    match field {
-        Field::Source => put_some(told, "source", input.source.as_deref()),
-        Field::Prompt => write_prompt(input, told),
-        Field::Messages => write_messages(input, told),
-        Field::Usage => write_usage(input, told),
-        Field::Text => {
-            let answer = input.answer.as_ref();
-            put_some(
-                told,
-                "stop_response",
-                answer.map(|answer| answer.text.as_str()),
-            );
-        }
-        Field::Tool => write_tool(input, told),
-        Field::ToolResponse => write_response(input, told),
-        Field::Answer => write_answer(input, told),
-        Field::Reason => put_some(told, "reason", input.reason.as_deref()),
-        Field::Agents => write_switch(input, told),
-        Field::Parent => {
-            put_some(
-                told,
-                "parent_session_id",
-                input.parent_session_id.as_deref(),
-            );
-        }
-        Field::Compaction => write_compaction(input, told),
-        Field::Summary => {
-            let compaction = input.compaction.as_ref();
-            let summary = compaction.and_then(|compaction| compaction.summary.as_deref());
-            put_some(told, "summary", summary);
-        }
-        Field::Limit => {
-            if let Some(limit) = input.max_iterations {
-                told.insert("max_iterations".to_owned(), limit.into());
-            }
-        }
-        Field::Notification => write_notification(input, told),
-        Field::Error => put_some(told, "error_message", input.error_message.as_deref()),
+/// Adds values that are not empty.
+fn extend(told: &mut Map<String, Value>, values: Value) {
+    let is_empty = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Object(_) => false,
+    };
+    if let Value::Object(values) = values {
+        told.extend(values.into_iter().filter(|(_, value)| !is_empty(value)));
     }
 }
 
-fn write_prompt(input: &Input, told: &mut Map<String, Value>) {
-    let Some(prompt) = &input.prompt else { return };
-    put(told, "prompt", &prompt.text);
-    put_true(told, "fresh", prompt.fresh);
-    put_true(told, "implicit", prompt.implicit);
-    if let Some(prefix) = &prompt.prefix {
-        told.insert("prefix".to_owned(), prefix.to_hex().into());
-    }
+/// The keys and values of a group, including empty ones.
+fn values(field: Field, input: &Input) -> Option<Value> {
+    Some(match field {
+        Field::Source => json!({"source": input.source}),
+        Field::Prompt => {
+            let prompt = input.prompt.as_ref()?;
+            json!({
+                "prompt": prompt.text,
+                "fresh": prompt.fresh,
+                "implicit": prompt.implicit,
+                "prefix": prompt.prefix.map(|prefix| prefix.to_hex()),
+            })
+        }
+        Field::Messages if input.messages.is_empty() => return None,
+        Field::Messages => {
+            let (messages, unsent) = messages::to_pieces(input);
+            let mut values = json!({"messages": null, "unsent": unsent});
+            values["messages"] = Value::Array(messages);
+            values
+        }
+        Field::Usage => {
+            // Unpriced usage has no known cost: the field is left out.
+            let cost = input.cost.filter(|cost| cost.unpriced == 0);
+            json!({
+                "usage": input.usage.as_ref().map(usage_of),
+                "cost": cost.map(Cost::dollars),
+                "finish_reason": input.answer.as_ref().and_then(finish_reason),
+            })
+        }
+        Field::Text => json!({"stop_response": input.answer.as_ref()?.text}),
+        Field::Tool => {
+            let tool = input.tool.as_ref()?;
+            let mut values = json!({
+                "tool_name": tool.name,
+                "tool_use_id": tool.id,
+                "tool_category": tool.category,
+                "tool_read_only": tool.read_only,
+            });
+            let arguments = tools::input_arguments(Dialect::DockerAgent, tool, input);
+            values["tool_input"] = Value::Object(arguments);
+            values
+        }
+        Field::ToolResponse => {
+            let response = input.tool_response.as_ref()?;
+            json!({"tool_response": response.text, "tool_error": response.is_error})
+        }
+        Field::Answer => {
+            let answer = input.answer.as_ref()?;
+            json!({
+                "stop_response": answer.text,
+                "finish_reason": finish_reason(answer),
+                "synthetic": answer.synthetic,
+                "stop_hook_active": answer.stop_hook_active,
+                "turn_tool_calls": calls(answer),
+            })
+        }
+        Field::Reason => json!({"reason": input.reason}),
+        Field::Agents => {
+            let switch = input.switch.as_ref()?;
+            json!({
+                "from_agent": switch.from_agent,
+                "to_agent": switch.to_agent,
+                "agent_switch_kind": switch.kind,
+            })
+        }
+        Field::Parent => json!({"parent_session_id": input.parent_session_id}),
+        Field::Compaction => {
+            let compaction = input.compaction.as_ref()?;
+            json!({
+                "input_tokens": positive(compaction.input_tokens),
+                "output_tokens": positive(compaction.output_tokens),
+                "context_limit": positive(compaction.context_limit),
+                "compaction_reason": compaction.reason,
+            })
+        }
+        Field::Summary => json!({"summary": input.compaction.as_ref()?.summary}),
+        Field::Limit => json!({"max_iterations": input.max_iterations}),
+        Field::Notification => {
+            let notification = input.notification.as_ref()?;
+            json!({
+                "notification_level": notification.level,
+                "notification_message": notification.message,
+                "notification_type": notification.kind,
+            })
+        }
+        Field::Error => json!({"error_message": input.error_message}),
+    })
 }
 
-fn write_messages(input: &Input, told: &mut Map<String, Value>) {
-    if input.messages.is_empty() {
-        return;
-    }
-    let (messages, unsent) = messages::to_pieces(input);
-    told.insert("messages".to_owned(), Value::Array(messages));
-    told.insert("unsent".to_owned(), unsent.into());
-}
-
-fn write_usage(input: &Input, told: &mut Map<String, Value>) {
-    if let Some(usage) = &input.usage {
-        told.insert("usage".to_owned(), usage_of(usage));
-    }
-    // Unpriced usage has no known cost: the field is left out.
-    if let Some(cost) = input.cost.filter(|cost| cost.unpriced == 0) {
-        told.insert("cost".to_owned(), cost.dollars().into());
-    }
-    let finish = input
-        .answer
-        .as_ref()
-        .and_then(|answer| answer.finish.as_ref());
-    put_some(told, "finish_reason", finish.map(finish_name));
+fn positive(number: u64) -> Option<u64> {
+    (number > 0).then_some(number)
 }
 
 fn usage_of(usage: &Usage) -> Value {
@@ -241,37 +261,8 @@ fn usage_of(usage: &Usage) -> Value {
     })
 }
 
-fn write_tool(input: &Input, told: &mut Map<String, Value>) {
-    let Some(tool) = &input.tool else { return };
-    put(told, "tool_name", &tool.name);
-    put(told, "tool_use_id", &tool.id);
-    put(told, "tool_category", &tool.category);
-    put_true(told, "tool_read_only", tool.read_only);
-    let arguments = tools::input_arguments(Dialect::DockerAgent, tool, input);
-    told.insert("tool_input".to_owned(), Value::Object(arguments));
-}
-
-fn write_response(input: &Input, told: &mut Map<String, Value>) {
-    let Some(response) = &input.tool_response else {
-        return;
-    };
-    put(told, "tool_response", &response.text);
-    put_true(told, "tool_error", response.is_error);
-}
-
-fn write_answer(input: &Input, told: &mut Map<String, Value>) {
-    let Some(answer) = &input.answer else { return };
-    put(told, "stop_response", &answer.text);
-    put_some(
-        told,
-        "finish_reason",
-        answer.finish.as_ref().map(finish_name),
-    );
-    put_true(told, "synthetic", answer.synthetic);
-    put_true(told, "stop_hook_active", answer.stop_hook_active);
-    if !answer.calls.is_empty() {
-        told.insert("turn_tool_calls".to_owned(), calls(answer));
-    }
+fn finish_reason(answer: &Answer) -> Option<&str> {
+    answer.finish.as_ref().map(finish_name)
 }
 
 fn calls(answer: &Answer) -> Value {
@@ -279,37 +270,6 @@ fn calls(answer: &Answer) -> Value {
         |call| json!({"name": call.name, "read_only": call.read_only, "error": call.is_error}),
     );
     calls.collect()
-}
-
-fn write_switch(input: &Input, told: &mut Map<String, Value>) {
-    let Some(switch) = &input.switch else { return };
-    put(told, "from_agent", &switch.from_agent);
-    put(told, "to_agent", &switch.to_agent);
-    put(told, "agent_switch_kind", switch.kind);
-}
-
-fn write_compaction(input: &Input, told: &mut Map<String, Value>) {
-    let Some(compaction) = &input.compaction else {
-        return;
-    };
-    let tokens = [
-        ("input_tokens", compaction.input_tokens),
-        ("output_tokens", compaction.output_tokens),
-        ("context_limit", compaction.context_limit),
-    ];
-    for (key, tokens) in tokens.into_iter().filter(|(_, tokens)| *tokens > 0) {
-        told.insert(key.to_owned(), tokens.into());
-    }
-    put(told, "compaction_reason", compaction.reason);
-}
-
-fn write_notification(input: &Input, told: &mut Map<String, Value>) {
-    let Some(notification) = &input.notification else {
-        return;
-    };
-    put(told, "notification_level", notification.level);
-    put(told, "notification_message", &notification.message);
-    put_some(told, "notification_type", notification.kind);
 }
 
 /// The provider-style name of a stop reason.
@@ -333,21 +293,5 @@ pub(super) fn finish_of(name: &str) -> StopReason {
         "stop_sequence" => StopReason::StopText,
         "refusal" => StopReason::Refusal,
         other => StopReason::Other(other.to_owned()),
-    }
-}
-
-fn put(told: &mut Map<String, Value>, key: &str, value: &str) {
-    if !value.is_empty() {
-        told.insert(key.to_owned(), value.into());
-    }
-}
-
-fn put_some(told: &mut Map<String, Value>, key: &str, value: Option<&str>) {
-    put(told, key, value.unwrap_or_default());
-}
-
-fn put_true(told: &mut Map<String, Value>, key: &str, value: bool) {
-    if value {
-        told.insert(key.to_owned(), true.into());
     }
 }
