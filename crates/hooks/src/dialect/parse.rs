@@ -183,13 +183,10 @@ impl InputParser<'_> {
     }
 
     fn cost(&self) -> Result<Option<Cost>, Problem> {
-        let Some(value) = self.get("cost") else {
-            return Ok(None);
-        };
-        let dollars = value.as_f64().filter(|dollars| *dollars >= 0.0);
-        let dollars = dollars.ok_or_else(|| wrong("cost", "it is no number from 0 on"))?;
-        let picodollars = (dollars * 1e12).round() as u64;
-        Ok(Some(Cost::from_picodollars(picodollars)))
+        let read = |value: &Value| value.as_f64().filter(|dollars| *dollars >= 0.0);
+        let dollars = self.typed("cost", read, "it is no number from 0 on")?;
+        let picodollars = dollars.map(|dollars| (dollars * 1e12).round() as u64);
+        Ok(picodollars.map(Cost::from_picodollars))
     }
 
     fn tool(&self) -> Result<Option<ToolUse>, Problem> {
@@ -225,13 +222,13 @@ impl InputParser<'_> {
         if text.is_none() && finish.is_none() {
             return Ok(None);
         }
-        let calls = self.list("turn_tool_calls")?.unwrap_or_default();
+        let calls = self.list("turn_tool_calls")?.into_iter().flatten();
         Ok(Some(Answer {
             text: text.unwrap_or_default(),
             finish: finish.as_deref().map(finish_of),
             synthetic: self.flag("synthetic")?,
             stop_hook_active: self.flag("stop_hook_active")?,
-            calls: calls.iter().map(call).collect(),
+            calls: calls.map(call).collect(),
             ..Answer::default()
         }))
     }
@@ -280,46 +277,39 @@ impl InputParser<'_> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
+    /// Returns a value converted by `read`, which returns `None` for a value of the wrong type.
+    fn typed<'a, T>(
+        &'a self,
+        key: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+        mistake: &str,
+    ) -> Result<Option<T>, Problem> {
+        let value = self.get(key);
+        value
+            .map(|value| read(value).ok_or_else(|| wrong(key, mistake)))
+            .transpose()
+    }
+
     fn text(&self, key: &str) -> Result<Option<String>, Problem> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(wrong(key, "it is no text")),
-        }
+        let text = self.typed(key, Value::as_str, "it is no text")?;
+        Ok(text.map(str::to_owned))
     }
 
     fn flag(&self, key: &str) -> Result<bool, Problem> {
-        match self.get(key) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(wrong(key, "it is neither `true` nor `false`")),
-        }
+        let flag = self.typed(key, Value::as_bool, "it is neither `true` nor `false`")?;
+        Ok(flag.unwrap_or(false))
     }
 
     fn whole(&self, key: &str) -> Result<Option<u64>, Problem> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(value) => match value.as_u64() {
-                Some(number) => Ok(Some(number)),
-                None => Err(wrong(key, "it is no whole number from 0 on")),
-            },
-        }
+        self.typed(key, Value::as_u64, "it is no whole number from 0 on")
     }
 
-    fn list(&self, key: &str) -> Result<Option<&[Value]>, Problem> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(Value::Array(items)) => Ok(Some(items)),
-            Some(_) => Err(wrong(key, "it is no list")),
-        }
+    fn list(&self, key: &str) -> Result<Option<&Vec<Value>>, Problem> {
+        self.typed(key, Value::as_array, "it is no list")
     }
 
     fn object(&self, key: &str) -> Result<Option<&Map<String, Value>>, Problem> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(Value::Object(map)) => Ok(Some(map)),
-            Some(_) => Err(wrong(key, "it is no object")),
-        }
+        self.typed(key, Value::as_object, "it is no object")
     }
 
     fn one_of(&self, key: &str, words: &[&'static str]) -> Result<Option<&'static str>, Problem> {
