@@ -76,6 +76,17 @@ pub struct Output {
     pub spent: Spend,
 }
 
+/// Appends a line to a text that may be absent.
+pub(crate) fn append_line(text: &mut Option<String>, line: &str) {
+    match text {
+        Some(text) => {
+            text.push('\n');
+            text.push_str(line);
+        }
+        None => *text = Some(line.to_owned()),
+    }
+}
+
 /// A failure of a handler: it crashed, was unavailable, timed out, or returned an invalid output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

@@ -11,7 +11,7 @@ use super::{Dialect, HandlerResponse};
 use super::{extra_text, strict};
 use crate::Event;
 use crate::input::Input;
-use crate::output::{Fault, Output};
+use crate::output::{Fault, Output, append_line};
 
 /// The maximum characters of a handler's stderr in a message.
 const MAX_STDERR_CHARS: usize = 2_000;
@@ -64,7 +64,7 @@ fn read_answer(
         Some(_) => match extra_text::object(said) {
             Some((before, said)) => {
                 let mut output = parse_output(dialect, call, input, said).map_err(Fault::new)?;
-                output::join(&mut output.system_message, extra_text::warning(before));
+                append_line(&mut output.system_message, &extra_text::warning(before));
                 Ok(output)
             }
             None if extra_text::is_mangled(dialect, call.event, said) => Err(Fault::new(
@@ -112,7 +112,7 @@ fn parse_output(
         let mut output =
             output::read(dialect, call, input, OutputObject::new(Some(&refusal)), &[])?;
         let warning = format!("a hook objects, and {repeated}: nothing else of it counts");
-        output::join(&mut output.system_message, warning);
+        append_line(&mut output.system_message, &warning);
         return Ok(output);
     }
     match dialect {

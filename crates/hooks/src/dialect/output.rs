@@ -9,7 +9,7 @@ use super::{Dialect, gemini, instructions, synthetic, tools};
 use crate::Event;
 use crate::contract::SpecificOutput;
 use crate::input::Input;
-use crate::output::{Decision, Output};
+use crate::output::{Decision, Output, append_line};
 
 /// The reason for the model if a handler gives none.
 const DEFAULT_REASON: &str = "a hook blocks this without a reason";
@@ -102,7 +102,7 @@ pub(super) fn refuse(dialect: Dialect, event: Event, reason: Option<String>, out
     let told = || reason.clone().unwrap_or_else(|| DEFAULT_REASON.to_owned());
     match (dialect, event) {
         (Dialect::Claude | Dialect::Codex, Event::PostToolUse) => {
-            join(&mut output.additional_context, told());
+            append_line(&mut output.additional_context, &told());
         }
         (Dialect::Gemini, Event::PostToolUse) => output.updated_tool_response = Some(told()),
         _ => output.block = Some(reason.unwrap_or_default()),
@@ -266,7 +266,7 @@ impl<'a> OutputParser<'a> {
             // The agent is about to stop, which the hook asks for; this overrides a block.
             output.block = None;
             if let Some(reason) = reason {
-                join(&mut output.system_message, reason);
+                append_line(&mut output.system_message, &reason);
             }
         } else if self.dialect == Dialect::DockerAgent {
             output.block = Some(reason.unwrap_or_default());
@@ -311,10 +311,9 @@ impl<'a> OutputParser<'a> {
             },
         };
         if rewritten.changed_sent {
-            join(
+            append_line(
                 &mut output.system_message,
-                "a hook changed messages that were sent already; those stay as they were sent"
-                    .to_owned(),
+                "a hook changed messages that were sent already; those stay as they were sent",
             );
         }
         output.updated_messages = rewritten.unsent;
@@ -330,7 +329,7 @@ impl<'a> OutputParser<'a> {
         let said = self.get("instruction_context").filter(|_| is_honoured);
         let Some(said) = said else { return Ok(()) };
         for paragraph in instructions::read(said, &self.input.messages)? {
-            join(&mut output.additional_context, paragraph);
+            append_line(&mut output.additional_context, &paragraph);
         }
         Ok(())
     }
@@ -347,9 +346,9 @@ impl<'a> OutputParser<'a> {
             "" => "another agent".to_owned(),
             agent => format!("the agent `{agent}`"),
         };
-        join(
+        append_line(
             &mut output.system_message,
-            format!(
+            &format!(
                 "a hook asked to continue with {to} (`transition`), which is not supported: the same agent continues"
             ),
         );
@@ -403,16 +402,5 @@ fn response_text(response: &Value) -> String {
         (Some(stdout), None | Some("")) => stdout.to_owned(),
         (Some(stdout), Some(stderr)) => format!("{stdout}\n{stderr}"),
         (None, _) => response.to_string(),
-    }
-}
-
-/// Appends a line.
-pub(super) fn join(to: &mut Option<String>, line: String) {
-    match to {
-        Some(text) => {
-            text.push('\n');
-            text.push_str(&line);
-        }
-        None => *to = Some(line),
     }
 }

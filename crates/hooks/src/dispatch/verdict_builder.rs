@@ -9,7 +9,7 @@ use super::rewrite;
 use crate::contract::{BlockEffect, Contract, FailureEffect, SpecificOutput};
 use crate::definition::{HookEntry, OnError};
 use crate::input::Input;
-use crate::output::{Decision, Fault, Output};
+use crate::output::{Decision, Fault, Output, append_line};
 use crate::verdict::{HandlerReport, Verdict};
 
 /// Maximum characters of a handler's title in a message.
@@ -115,13 +115,7 @@ impl VerdictBuilder {
             "" => hook_message(entry, "asks to continue", ""),
             said => said.to_owned(),
         };
-        match &mut self.verdict.continue_reason {
-            Some(before) => {
-                before.push('\n');
-                before.push_str(&reason);
-            }
-            none => *none = Some(reason),
-        }
+        append_line(&mut self.verdict.continue_reason, &reason);
     }
 
     /// Marks the answer as rejected in the input of later handlers.

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::definition::HookEntry;
 use crate::input::{Input, ToolUse};
-use crate::output::{Decision, Fault, Output};
+use crate::output::{Decision, Fault, Output, append_line};
 use crate::{Dialect, Matcher};
 
 /// The tool that writes several files at once.
@@ -213,13 +213,11 @@ fn add(all: &mut Output, output: Output, is_of_file: bool) {
 
 /// Appends a line unless it is already present.
 fn join(to: &mut Option<String>, line: Option<String>) {
-    let Some(line) = line else { return };
-    match to {
-        Some(text) if text.lines().any(|known| known == line) => {}
-        Some(text) => {
-            text.push('\n');
-            text.push_str(&line);
-        }
-        None => *to = Some(line),
+    let is_known = |line: &String| {
+        to.iter()
+            .any(|text| text.lines().any(|known| known == line))
+    };
+    if let Some(line) = line.filter(|line| !is_known(line)) {
+        append_line(to, &line);
     }
 }

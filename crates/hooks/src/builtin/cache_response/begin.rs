@@ -10,7 +10,7 @@ use super::store::FlatFile;
 use super::turns::{ActiveTurn, ModelTurn, ReplayedTurn};
 use super::{CacheResponse, replay, settings_of};
 use crate::input::Input;
-use crate::output::{Fault, Output};
+use crate::output::{Fault, Output, append_line};
 
 /// The cache policy of turns. Turns never join a running call: a turn belongs to its own conversation.
 pub(super) fn policy(question: &TurnQuestion, mode: CacheMode) -> Policy {
@@ -55,7 +55,7 @@ impl CacheResponse {
             Some(file) => {
                 let mut output = self.begin_in_file(question, &*file, input).await;
                 if is_new {
-                    add_message(&mut output, &notice(&*file));
+                    append_line(&mut output.system_message, &notice(&*file));
                 }
                 Ok(output)
             }
@@ -156,7 +156,7 @@ impl CacheResponse {
         }
         let mut output = self.begin_model_turn(question, None, input);
         if let Some(why) = message {
-            add_message(&mut output, &why);
+            append_line(&mut output.system_message, &why);
         }
         output
     }
@@ -223,13 +223,6 @@ fn blocked(why: &str) -> Output {
         block: Some(why.to_owned()),
         ..Output::default()
     }
-}
-
-fn add_message(output: &mut Output, text: &str) {
-    output.system_message = Some(match output.system_message.take() {
-        Some(before) => format!("{before}\n{text}"),
-        None => text.to_owned(),
-    });
 }
 
 fn not_stored_message(agent: &str, why: &str) -> String {
