@@ -174,7 +174,8 @@ pub(super) fn fields(dialect: Dialect, call: HandlerCall<'_>, input: &Input) -> 
     told
 }
 
-fn prompt(input: &Input) -> &str {
+/// The message of the user.
+pub(super) fn prompt(input: &Input) -> &str {
     let prompt = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
     prompt
         .or(input.last_user_message.as_deref())

@@ -2,8 +2,9 @@
 
 use cachalot_core::clock::iso8601;
 use cachalot_model::{Role, StopReason};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::claude::prompt;
 use super::docker_agent;
 use super::handler_call::HandlerCall;
 use super::tools;
@@ -113,13 +114,6 @@ pub(super) fn write_input(call: HandlerCall<'_>, input: &Input) -> Value {
     Value::Object(told)
 }
 
-fn prompt(input: &Input) -> &str {
-    let prompt = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
-    prompt
-        .or(input.last_user_message.as_deref())
-        .unwrap_or_default()
-}
-
 /// The messages for its handlers: text only, one entry per message.
 pub(super) fn messages(input: &Input) -> Vec<Value> {
     let messages = input.messages.iter().map(|message| {
@@ -182,13 +176,13 @@ fn tool_fields(input: &Input) -> Value {
         about["mcp_context"] = json!({"server_name": server, "tool_name": name});
     }
     if let Some(response) = &input.tool_response {
-        let mut answered = Map::new();
-        answered.insert("llmContent".to_owned(), response.text.as_str().into());
-        answered.insert("returnDisplay".to_owned(), response.text.as_str().into());
+        about["tool_response"] = json!({
+            "llmContent": response.text,
+            "returnDisplay": response.text,
+        });
         if response.is_error {
-            answered.insert("error".to_owned(), json!({"message": response.text}));
+            about["tool_response"]["error"] = json!({"message": response.text});
         }
-        about["tool_response"] = Value::Object(answered);
     }
     about
 }
