@@ -45,22 +45,16 @@ pub(super) fn parse_rewritten(
             updated.len()
         ));
     }
-    let changed_sent = updated[..sent] != pieces[..sent];
-    let tail = &updated[sent..];
-    if tail == &pieces[sent..] {
-        return Ok(RewrittenConversation {
-            unsent: None,
-            changed_sent,
-        });
-    }
+    let (before, tail) = (&pieces[sent..], &updated[sent..]);
     let originals = &input.messages[input.messages.len().saturating_sub(input.unsent)..];
-    let unsent = match is_aligned(&pieces[sent..], tail) {
-        true => rebuild_aligned(originals, tail)?,
-        false => regroup(originals, tail)?,
+    let unsent = match is_aligned(before, tail) {
+        _ if before == tail => None,
+        true => Some(rebuild_aligned(originals, tail)?),
+        false => Some(regroup(originals, tail)?),
     };
     Ok(RewrittenConversation {
-        unsent: Some(unsent),
-        changed_sent,
+        unsent,
+        changed_sent: updated[..sent] != pieces[..sent],
     })
 }
 
@@ -341,13 +335,6 @@ pub(super) fn parse_rewritten_texts(
         return Err("`llm_request.messages` may change the text of messages, but not their number and roles".to_owned());
     }
     let sent = before.len().saturating_sub(input.unsent);
-    let changed_sent = before[..sent] != after[..sent];
-    if before[sent..] == after[sent..] {
-        return Ok(RewrittenConversation {
-            unsent: None,
-            changed_sent,
-        });
-    }
     let mut unsent = Vec::new();
     for (index, message) in input.messages.iter().enumerate().skip(sent) {
         let mut message = message.as_ref().clone();
@@ -359,8 +346,8 @@ pub(super) fn parse_rewritten_texts(
         unsent.push(message);
     }
     Ok(RewrittenConversation {
-        unsent: Some(unsent),
-        changed_sent,
+        unsent: (before[sent..] != after[sent..]).then_some(unsent),
+        changed_sent: before[..sent] != after[..sent],
     })
 }
 
