@@ -141,35 +141,20 @@ fn check(entry: &HookEntry, output: Output) -> Result<Output, Fault> {
 }
 
 fn find_ignored_output(contract: &Contract, output: &Output) -> Option<SpecificOutput> {
-    let said = [
-        (
-            SpecificOutput::AdditionalContext,
-            output.additional_context.is_some(),
-        ),
-        (
-            SpecificOutput::PermissionDecision,
-            output.permission.is_some(),
-        ),
-        (
-            SpecificOutput::UpdatedInput,
-            output.updated_input.is_some() || !output.removed_input.is_empty(),
-        ),
-        (
-            SpecificOutput::UpdatedMessages,
-            output.updated_messages.is_some(),
-        ),
-        (
-            SpecificOutput::UpdatedToolResponse,
-            output.updated_tool_response.is_some(),
-        ),
-        (SpecificOutput::Summary, output.summary.is_some()),
-        (
-            SpecificOutput::SyntheticResponse,
-            output.synthetic.is_some(),
-        ),
-        (SpecificOutput::Metadata, !output.metadata.is_empty()),
-    ];
-    said.into_iter()
-        .find(|(what, is_said)| *is_said && !contract.honours(*what))
-        .map(|(what, _)| what)
+    let is_said = |what: &SpecificOutput| match what {
+        SpecificOutput::AdditionalContext => output.additional_context.is_some(),
+        // Read into the additional context.
+        SpecificOutput::InstructionContext => false,
+        SpecificOutput::PermissionDecision => output.permission.is_some(),
+        SpecificOutput::UpdatedInput => {
+            output.updated_input.is_some() || !output.removed_input.is_empty()
+        }
+        SpecificOutput::UpdatedMessages => output.updated_messages.is_some(),
+        SpecificOutput::UpdatedToolResponse => output.updated_tool_response.is_some(),
+        SpecificOutput::Summary => output.summary.is_some(),
+        SpecificOutput::SyntheticResponse => output.synthetic.is_some(),
+        SpecificOutput::Metadata => !output.metadata.is_empty(),
+    };
+    let mut outputs = SpecificOutput::ALL.into_iter();
+    outputs.find(|what| is_said(what) && !contract.honours(*what))
 }
