@@ -89,11 +89,8 @@ fn is_small(message: &Message, limits: &MediaLimits) -> bool {
 }
 
 fn text_bytes(result: &ToolResult) -> usize {
-    let texts = result.content.iter().map(|block| match block {
-        Block::Text { text, .. } => text.len(),
-        _ => 0,
-    });
-    texts.sum()
+    let texts = result.content.iter().filter_map(Block::as_text);
+    texts.map(str::len).sum()
 }
 
 fn without_images(message: Message) -> Message {

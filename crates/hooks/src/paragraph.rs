@@ -61,11 +61,8 @@ pub(crate) fn last_paragraph<'a>(
         .rev()
         .flat_map(|message| message.content.iter().rev());
     texts
-        .filter_map(|block| match block {
-            Block::Text { text, .. } => text.rfind(heading).map(|at| &text[at..]),
-            _ => None,
-        })
-        .next()
+        .filter_map(Block::as_text)
+        .find_map(|text| text.rfind(heading).map(|at| &text[at..]))
 }
 
 #[cfg(test)]

@@ -61,13 +61,7 @@ impl Message {
     /// Returns the concatenated text of the text blocks.
     #[must_use]
     pub fn text(&self) -> String {
-        self.content
-            .iter()
-            .filter_map(|block| match block {
-                Block::Text { text, .. } => Some(text.as_str()),
-                _ => None,
-            })
-            .collect()
+        self.content.iter().filter_map(Block::as_text).collect()
     }
 
     /// Returns the tool calls of the message, in order.
@@ -115,6 +109,15 @@ impl Block {
         Self::Text {
             text: text.into(),
             extra: Extra::new(),
+        }
+    }
+
+    /// Returns the text of a text block.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text, .. } => Some(text),
+            _ => None,
         }
     }
 }

@@ -77,10 +77,8 @@ pub(super) fn workspace(dependencies: &Dependencies) -> String {
 
 /// The beginning of a message, with credentials masked.
 pub(super) fn title(message: &Message) -> String {
-    match message.content.first() {
-        Some(Block::Text { text, .. }) => shorten(text),
-        _ => String::new(),
-    }
+    let text = message.content.first().and_then(Block::as_text);
+    text.map(shorten).unwrap_or_default()
 }
 
 pub(super) fn shorten(text: &str) -> String {

@@ -123,10 +123,8 @@ pub(crate) fn results(
 }
 
 fn block(id: String, output: ToolOutput, is_changed: bool) -> Block {
-    let is_empty = output.content.iter().all(|block| match block {
-        Block::Text { text, .. } => !is_visible(text),
-        _ => false,
-    });
+    let is_blank = |block: &Block| block.as_text().is_some_and(|text| !is_visible(text));
+    let is_empty = output.content.iter().all(is_blank);
     let mut result = ToolResult {
         id,
         content: match is_empty {

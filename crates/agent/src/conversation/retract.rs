@@ -33,10 +33,7 @@ fn is_user_message(message: &Message) -> bool {
 
 /// The user's text in a message. A summary may precede it, and context may follow it.
 fn user_text(message: &Message) -> String {
-    let texts = message.content.iter().filter_map(|block| match block {
-        Block::Text { text, .. } => Some(text),
-        _ => None,
-    });
+    let texts = message.content.iter().filter_map(Block::as_text);
     let mut said = texts.filter(|text| !text.starts_with("<summary>\n"));
-    said.next().cloned().unwrap_or_default()
+    said.next().unwrap_or_default().to_owned()
 }

@@ -68,10 +68,7 @@ fn id(block: &Block) -> Option<(bool, &str)> {
 }
 
 fn has_content(block: &Block) -> bool {
-    match block {
-        Block::Text { text, .. } => is_visible(text),
-        _ => true,
-    }
+    block.as_text().is_none_or(is_visible)
 }
 
 /// Marks changed results: later calls cannot refer to them. Restores our marks of the message, because

@@ -154,10 +154,7 @@ fn texts(message: &Message) -> impl Iterator<Item = &str> {
         Block::ToolResult(result) => result.content.as_slice(),
         block => std::slice::from_ref(block),
     });
-    blocks.filter_map(|block| match block {
-        Block::Text { text, .. } => Some(text.as_str()),
-        _ => None,
-    })
+    blocks.filter_map(Block::as_text)
 }
 
 /// The same texts as [`texts`], mutable.

@@ -73,10 +73,7 @@ fn write_message(message: &Message, text: &mut String) {
                 paragraph(text, "The assistant calls a tool", &call);
             }
             Block::ToolResult(result) => {
-                let said = result.content.iter().filter_map(|block| match block {
-                    Block::Text { text, .. } => Some(text.as_str()),
-                    _ => None,
-                });
+                let said = result.content.iter().filter_map(Block::as_text);
                 let speaker = match result.is_error {
                     true => "The tool fails",
                     false => "The tool answers",

@@ -137,10 +137,7 @@ pub(super) async fn run_hooks_on_unseen(
 
 /// A result in the form used in hook events.
 fn response(output: &ToolOutput) -> ToolResponse {
-    let texts = output.content.iter().filter_map(|block| match block {
-        Block::Text { text, .. } => Some(text.as_str()),
-        _ => None,
-    });
+    let texts = output.content.iter().filter_map(Block::as_text);
     ToolResponse {
         text: texts.collect(),
         is_error: output.is_error,

@@ -63,10 +63,7 @@ fn part(dialect: Dialect, input: &Input, block: &Block) -> Option<Value> {
             })
         }
         Block::ToolResult(result) => {
-            let texts = result.content.iter().filter_map(|block| match block {
-                Block::Text { text, .. } => Some(text.as_str()),
-                _ => None,
-            });
+            let texts = result.content.iter().filter_map(Block::as_text);
             json!({
                 "type": "tool_result",
                 "tool_use_id": result.id,

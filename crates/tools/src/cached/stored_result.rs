@@ -44,10 +44,7 @@ struct ToolFailed(String);
 
 /// The failure of a tool, for the ledger.
 pub(super) fn failure(output: &ToolOutput) -> Failure {
-    let texts = output.content.iter().filter_map(|block| match block {
-        Block::Text { text, .. } => Some(text.as_str()),
-        _ => None,
-    });
+    let texts = output.content.iter().filter_map(Block::as_text);
     Failure::new(ToolFailed(texts.collect::<Vec<_>>().join("\n")))
 }
 

@@ -415,7 +415,7 @@ impl ToolCall {
     /// Converts an output: one text to text, several blocks to a list of texts and images.
     fn result(&self, output: ToolOutput) -> Result<Value, Failure> {
         if output.is_error {
-            let texts: Vec<&str> = output.content.iter().filter_map(text_of).collect();
+            let texts: Vec<&str> = output.content.iter().filter_map(Block::as_text).collect();
             let message = format!("`{}`: {}", self.tool.metadata().name, texts.join("\n"));
             return Err(Failure::new("tool_error", message));
         }
@@ -427,15 +427,8 @@ impl ToolCall {
     }
 }
 
-fn text_of(block: &Block) -> Option<&str> {
-    match block {
-        Block::Text { text, .. } => Some(text),
-        _ => None,
-    }
-}
-
 fn block_value(block: &Block) -> Value {
-    match text_of(block) {
+    match block.as_text() {
         Some(text) => text.into(),
         None => serde_json::to_value(block).unwrap_or_default(),
     }
