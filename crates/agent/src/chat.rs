@@ -86,17 +86,12 @@ impl Chat {
         team: Arc<Team>,
         session: &str,
     ) -> Result<Self, Error> {
-        let opened = dependencies
-            .sessions
-            .open(session)
-            .await
-            .map_err(|error| Error::session(&error))?
-            .ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Session,
-                    format!("there is no session `{session}`; `cachalot sessions ls` lists them"),
-                )
-            })?;
+        let opened = dependencies.sessions.open(session).await?.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Session,
+                format!("there is no session `{session}`; `cachalot sessions ls` lists them"),
+            )
+        })?;
         let held = || {
             format!(
                 "the session `{}` was held with `{}`: ",

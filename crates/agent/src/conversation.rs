@@ -100,8 +100,7 @@ impl Conversation {
             && agent_prompt.tools.is_empty()
             && agent.review.is_none();
         let is_repeated = is_alone && is_repeated(dependencies, &head, &prompt).await;
-        let session = dependencies.sessions.create_from(head, prompt).await;
-        let session = session.map_err(|error| Error::session(&error))?;
+        let session = dependencies.sessions.create_from(head, prompt).await?;
         let mut this = Self::from_session(dependencies, agent, session, model);
         this.is_counted = true;
         if is_alone {
@@ -168,10 +167,7 @@ impl Conversation {
         let said = said.map(Arc::unwrap_or_clone).collect();
         let mut said = media::fit_to_limits(said, Vec::new, model.media()).await;
         prepare(model.wire().format(), &[], &mut said);
-        session
-            .rerender_as(said, model.wire(), target)
-            .await
-            .map_err(|error| Error::session(&error))?;
+        session.rerender_as(said, model.wire(), target).await?;
         let mut this = Self::from_session(dependencies, agent, session, model);
         this.monitor = monitor;
         Ok((this, notices))
@@ -214,8 +210,7 @@ impl Conversation {
         if is_alone {
             head.routing_key = routing_key(dependencies, &model, &prompt);
         }
-        let session = dependencies.sessions.create_from(head, prompt).await;
-        let session = session.map_err(|error| Error::session(&error))?;
+        let session = dependencies.sessions.create_from(head, prompt).await?;
         let mut fork = Self::from_session(dependencies, agent, session, model);
         fork.is_counted = is_alone;
         // A provider that refused the comparison once is not asked again.
@@ -385,7 +380,7 @@ impl Conversation {
             match self.session.append_all(&rendered, notes.clone()).await {
                 Ok(()) => break,
                 Err(error) if error.is_retryable && attempts < MAX_WRITE_ATTEMPTS => attempts += 1,
-                Err(error) => return Err(Error::session(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
         for (message, _) in &rendered {
@@ -451,8 +446,7 @@ impl Conversation {
         }
         let mut notes = self.session.head.notes.clone();
         unsent::all_sent(&mut notes);
-        let amended = self.session.amend(unsent, &messages, notes).await;
-        amended.map_err(|error| Error::session(&error))?;
+        self.session.amend(unsent, &messages, notes).await?;
         self.rebuild_indexes();
         Ok(())
     }
@@ -515,8 +509,7 @@ impl Conversation {
         let mut notes = self.session.head.notes.clone();
         notes.insert(SUMMARY_NOTE.to_owned(), Value::from(summary));
         unsent::all_sent(&mut notes);
-        let restarted = self.session.restart(notes).await;
-        restarted.map_err(|error| Error::session(&error))?;
+        self.session.restart(notes).await?;
         self.calls.clear();
         self.results = Arc::default();
         self.planner.continue_from(None);
@@ -546,7 +539,7 @@ impl Conversation {
         }
         if let Err(error) = self.session.retract(removed, notes).await {
             self.session.head.title = title;
-            return Err(Error::session(&error));
+            return Err(error.into());
         }
         self.rebuild_indexes();
         self.planner.continue_from(None);
@@ -571,8 +564,7 @@ impl Conversation {
             tools: &frozen.tools,
             system: &frozen.system,
         };
-        let rendered = self.session.rerender(model.wire(), target).await;
-        rendered.map_err(|error| Error::session(&error))?;
+        self.session.rerender(model.wire(), target).await?;
         self.model = model;
         self.has_tools = !frozen.tools.is_empty();
         Ok(())
@@ -741,8 +733,7 @@ impl Conversation {
         agent_prompt: &AgentPrompt,
     ) -> Result<(Self, Vec<String>), Error> {
         let id = self.id();
-        let opened = dependencies.sessions.open(id).await;
-        let opened = opened.map_err(|error| Error::session(&error))?;
+        let opened = dependencies.sessions.open(id).await?;
         // `open` also accepts an abbreviated ID, which may match another session.
         match opened.filter(|session| session.head.id == id) {
             Some(session) => Self::resume(dependencies, agent, agent_prompt, session).await,

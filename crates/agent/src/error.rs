@@ -43,19 +43,21 @@ impl Error {
             model: None,
         }
     }
-
-    pub(crate) fn session(error: &cachalot_prompt::Error) -> Self {
-        let kind = match error.kind {
-            cachalot_prompt::ErrorKind::Conflict => ErrorKind::Conflict,
-            _ => ErrorKind::Session,
-        };
-        Self::new(kind, error.to_string())
-    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+impl From<cachalot_prompt::Error> for Error {
+    fn from(error: cachalot_prompt::Error) -> Self {
+        let kind = match error.kind {
+            cachalot_prompt::ErrorKind::Conflict => ErrorKind::Conflict,
+            _ => ErrorKind::Session,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 
