@@ -10,7 +10,7 @@ use cachalot_model::{Block, Model, ToolDefinition, Usage};
 use cachalot_operation::permissions::ToolSignature;
 use cachalot_prompt::Session;
 use cachalot_tools::builtin::signature;
-use cachalot_tools::{Gate, Tool, ToolContext, Toolbox};
+use cachalot_tools::{Gate, Tool, ToolContext, Toolbox, sanitize_name};
 use parking_lot::Mutex;
 
 use crate::agent_directory;
@@ -421,13 +421,7 @@ fn check_rules(shared: &ChatState, tools: &[ToolDefinition], warn: &dyn Fn(&str)
         .collect();
     let servers = shared.team.mcps.as_ref().and_then(Node::as_map);
     for server in servers.unwrap_or_default() {
-        let fits = |sign: char| sign.is_ascii_alphanumeric() || sign == '_' || sign == '-';
-        let name: String = server
-            .key
-            .chars()
-            .map(|sign| if fits(sign) { sign } else { '_' })
-            .collect();
-        let prefix = format!("mcp_{name}_");
+        let prefix = format!("mcp_{}_", sanitize_name(&server.key));
         // A server that offers no tools here is not connected or belongs to other agents.
         if !known.iter().any(|tool| tool.name.starts_with(&prefix)) {
             continue;

@@ -4,14 +4,11 @@
 use std::collections::BTreeSet;
 
 use cachalot_model::{Block, Message, Reply, StopReason, ToolUse};
-use cachalot_tools::ToolCall;
+use cachalot_tools::{MAX_NAME_BYTES, ToolCall, sanitize_name};
 use serde_json::{Map, Value, json};
 
 /// Replaces an empty answer: providers refuse a message without content.
 const EMPTY_ANSWER: &str = "(an empty answer)";
-
-/// Maximum length of a tool name that all providers accept.
-const MAX_TOOL_NAME_CHARS: usize = 64;
 
 /// A normalized answer of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,18 +100,11 @@ fn unused_id(number: usize, is_taken: impl Fn(&str) -> bool) -> String {
 /// Replaces invalid tool names and arguments that are not JSON objects, with which every later request would
 /// be refused. The result of the call describes the error to the model.
 fn normalize_tool_use(tool_use: &mut ToolUse) {
-    let fits = |sign: char| sign.is_ascii_alphanumeric() || sign == '_' || sign == '-';
-    let name = &tool_use.name;
-    if name.is_empty() || name.len() > MAX_TOOL_NAME_CHARS || !name.chars().all(fits) {
-        let fitting = name
-            .chars()
-            .map(|sign| if fits(sign) { sign } else { '_' })
-            .take(MAX_TOOL_NAME_CHARS)
-            .collect::<String>();
-        tool_use.name = match fitting.is_empty() {
-            true => "_".to_owned(),
-            false => fitting,
-        };
+    tool_use.name = sanitize_name(&tool_use.name);
+    // The name is ASCII now.
+    tool_use.name.truncate(MAX_NAME_BYTES);
+    if tool_use.name.is_empty() {
+        "_".clone_into(&mut tool_use.name);
     }
     let arguments = tool_use.arguments.trim();
     if arguments == "null" {

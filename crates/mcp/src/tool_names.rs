@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::Digest;
-
-/// Maximum length of a tool name that providers accept.
-const MAX_NAME_CHARS: usize = 64;
+use cachalot_tools::{MAX_NAME_BYTES, sanitize_name};
 
 /// The kinds of tools from servers, in the order of naming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,9 +57,9 @@ impl ToolNames {
         }
         let plain = format!(
             "mcp_{}_{}{}",
-            sanitize(&source.server),
+            sanitize_name(&source.server),
             source.kind.prefix(),
-            sanitize(name)
+            sanitize_name(name)
         );
         let kind = source.kind.prefix();
         let digest = Digest::sha256_of_parts(&[
@@ -70,7 +68,7 @@ impl ToolNames {
             source.id.as_bytes(),
         ])
         .to_hex();
-        let mut name = match plain.len() <= MAX_NAME_CHARS {
+        let mut name = match plain.len() <= MAX_NAME_BYTES {
             true => plain.clone(),
             false => with_suffix(&plain, &digest[..8]),
         };
@@ -85,22 +83,10 @@ impl ToolNames {
     }
 }
 
-/// Replaces characters that providers refuse by `_`.
-fn sanitize(text: &str) -> String {
-    text.chars()
-        .map(
-            |c| match c.is_ascii_alphanumeric() || c == '_' || c == '-' {
-                true => c,
-                false => '_',
-            },
-        )
-        .collect()
-}
-
 /// Cuts `name` and appends `_` and `end`, within the maximum length.
 fn with_suffix(name: &str, end: &str) -> String {
     // The name is ASCII.
-    let start = &name[..name.len().min(MAX_NAME_CHARS - 1 - end.len())];
+    let start = &name[..name.len().min(MAX_NAME_BYTES - 1 - end.len())];
     format!("{start}_{end}")
 }
 

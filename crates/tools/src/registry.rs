@@ -174,11 +174,22 @@ impl Entry {
 }
 
 /// True for a name that all providers accept.
+/// Maximum length of a tool name that providers accept.
+pub const MAX_NAME_BYTES: usize = 64;
+
 fn is_valid_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_name_character)
+}
+
+fn is_name_character(sign: char) -> bool {
+    sign.is_ascii_alphanumeric() || sign == '_' || sign == '-'
+}
+
+/// Replaces characters that providers refuse in names of tools by `_`.
+#[must_use]
+pub fn sanitize_name(name: &str) -> String {
+    let sanitize = |sign| if is_name_character(sign) { sign } else { '_' };
+    name.chars().map(sanitize).collect()
 }
 
 #[async_trait]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cachalot_hooks::input::ToolUse;
 use cachalot_hooks::{Decision, Verdict};
 use cachalot_operation::{AccessRequest, ResourceAccess};
-use cachalot_tools::{Origin, Preparation, PreparedCall, ToolCall, ToolOutput};
+use cachalot_tools::{Origin, Preparation, PreparedCall, ToolCall, ToolOutput, sanitize_name};
 use serde_json::{Map, Value};
 
 use crate::hook_emitter::HookContext;
@@ -140,11 +140,6 @@ fn mcp_tool(origin: &Origin, name: &str) -> Option<(String, String)> {
     let Origin::Mcp(server) = origin else {
         return None;
     };
-    let fits = |sign: char| sign.is_ascii_alphanumeric() || sign == '_' || sign == '-';
-    let plain: String = server
-        .chars()
-        .map(|sign| if fits(sign) { sign } else { '_' })
-        .collect();
-    let there = name.strip_prefix(&format!("mcp_{plain}_"));
+    let there = name.strip_prefix(&format!("mcp_{}_", sanitize_name(server)));
     Some((server.clone(), there.unwrap_or(name).to_owned()))
 }
