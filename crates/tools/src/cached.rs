@@ -60,22 +60,11 @@ pub struct CachedToolsOptions {
     pub write_notifier: WriteNotifier,
 }
 
-/// Dependencies of sessions.
-struct CacheDependencies {
-    ledger: Ledger,
-    clock: Arc<dyn Clock>,
-    secret_set: Arc<SecretSet>,
-    log: Arc<dyn Fn(&str) + Send + Sync>,
-    persistent: Option<(Cache, EngineRegistration)>,
-    user: String,
-    write_notifier: WriteNotifier,
-}
-
 struct CachedToolsInner {
-    settings: ToolCacheSettings,
-    mode: CacheMode,
-    dependencies: CacheDependencies,
+    options: CachedToolsOptions,
     sessions: SessionCaches,
+    /// Notifies the persistent engine of writes.
+    _registration: Option<EngineRegistration>,
 }
 
 /// A toolbox that answers repeated calls of read-only tools from cached results, for as long as the tool
@@ -95,45 +84,27 @@ impl CachedTools {
     /// # Errors
     /// If a tool's schema cannot take the additional argument; otherwise none that the registry did not have.
     pub fn new(registry: &Registry, options: CachedToolsOptions) -> Result<Self, RegistryError> {
-        let CachedToolsOptions {
-            settings,
-            mode,
-            ledger,
-            clock,
-            secret_set,
-            log,
-            persistent,
-            user,
-            write_notifier,
-        } = options;
-        let narrowed = match settings.scope {
+        let narrowed = match options.settings.scope {
             ToolCacheScope::Session => None,
-            _ if persistent.is_none() => Some("there is no store that would keep them longer"),
+            _ if options.persistent.is_none() => {
+                Some("there is no store that would keep them longer")
+            }
             // An empty user name would share results between unknown users.
-            ToolCacheScope::User if user.trim().is_empty() => Some("the user is unknown"),
+            ToolCacheScope::User if options.user.trim().is_empty() => Some("the user is unknown"),
             ToolCacheScope::Workspace | ToolCacheScope::User => None,
         };
-        if let Some(why) = narrowed.filter(|_| settings.enabled) {
-            log(&format!(
+        if let Some(why) = narrowed.filter(|_| options.settings.enabled) {
+            (options.log)(&format!(
                 "tool results are kept for their session only: {why}"
             ));
         }
-        let dependencies = CacheDependencies {
-            persistent: persistent.map(|engine| {
-                let enrolled = write_notifier.register(&engine, EngineLifetime::Persistent);
-                (engine, enrolled)
-            }),
-            ledger,
-            clock,
-            secret_set,
-            log,
-            user,
-            write_notifier,
+        let register = |engine| {
+            let write_notifier = &options.write_notifier;
+            write_notifier.register(engine, EngineLifetime::Persistent)
         };
         let shared = Arc::new(CachedToolsInner {
-            settings,
-            mode,
-            dependencies,
+            _registration: options.persistent.as_ref().map(register),
+            options,
             sessions: SessionCaches::default(),
         });
         let this = Self::over(shared, registry)?;
@@ -154,7 +125,7 @@ impl CachedTools {
         let profiles: HashMap<String, ToolProfile> = registry
             .tools()
             .map(|tool| {
-                let profile = ToolProfile::new(tool, &shared.settings.ttl);
+                let profile = ToolProfile::new(tool, &shared.options.settings.ttl);
                 (tool.metadata().name.to_string(), profile)
             })
             .collect();
@@ -163,7 +134,7 @@ impl CachedTools {
                 .get(&*tool.metadata().name)
                 .is_some_and(|profile| profile.takes_force)
         };
-        let shown = if shared.settings.enabled && registry.tools().any(forceable) {
+        let shown = if shared.options.settings.enabled && registry.tools().any(forceable) {
             let tools = registry.tools().map(|tool| -> Arc<dyn Tool> {
                 if forceable(tool) {
                     Arc::new(force::ForceArgumentTool::new(tool))
@@ -184,18 +155,18 @@ impl CachedTools {
 
     /// Warns of configured lifetimes without effect, which would otherwise go unnoticed.
     fn warn_of_lifetimes(&self) {
-        if !self.shared.settings.enabled {
+        if !self.shared.options.settings.enabled {
             return;
         }
-        for tool in self.shared.settings.ttl.keys() {
+        for tool in self.shared.options.settings.ttl.keys() {
             match self.profiles.get(tool).map(|profile| profile.cacheability) {
                 Some(cacheability::Cacheability::Never(why)) => {
-                    (self.shared.dependencies.log)(&format!(
+                    (self.shared.options.log)(&format!(
                         "`cacheToolResultsTtl` names `{tool}`, whose results are never kept: {why}"
                     ))
                 }
                 Some(_) => {}
-                None => (self.shared.dependencies.log)(&format!(
+                None => (self.shared.options.log)(&format!(
                     "`cacheToolResultsTtl` names `{tool}`, and there is no such tool (yet)"
                 )),
             }
@@ -217,7 +188,7 @@ impl CachedTools {
     /// Drops the cached results of a session: logs `Tool cache stats: 14/20 hits (70%)` if there were any
     /// calls, and resets the statistics. Results that are shared beyond the session stay.
     pub fn clear(&self, session: &str) {
-        self.shared.sessions.end(session, &self.shared.dependencies);
+        self.shared.sessions.end(session, &self.shared.options);
     }
 }
 
@@ -233,7 +204,7 @@ impl Toolbox for CachedTools {
 
     async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {
         let shared = &self.shared;
-        if !shared.settings.enabled && shared.dependencies.write_notifier.is_empty() {
+        if !shared.options.settings.enabled && shared.options.write_notifier.is_empty() {
             return self.shown.run(calls, batch).await;
         }
         schedule(

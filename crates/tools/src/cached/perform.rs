@@ -107,9 +107,10 @@ impl CachedTools {
     ) -> CallAnswer {
         let shared = &self.shared;
         let context = &batch.context;
-        let forced = shared.settings.enabled && profile.takes_force && force::take(&mut arguments);
+        let forced =
+            shared.options.settings.enabled && profile.takes_force && force::take(&mut arguments);
         let effects = profile.tool.effects(&arguments, context);
-        if !shared.settings.enabled {
+        if !shared.options.settings.enabled {
             let work = ToolRun {
                 tools: self,
                 profile,
@@ -123,8 +124,7 @@ impl CachedTools {
         let session = shared.sessions.get_or_create(
             &context.session,
             context.workspace.root(),
-            &shared.settings,
-            &shared.dependencies,
+            &shared.options,
         );
         let (implicit, unkeyed) = match profile.tool.implicit_inputs(&arguments, context) {
             Ok(implicit) => (implicit, None),
@@ -189,7 +189,7 @@ impl ToolRun<'_> {
             ..context.clone()
         };
         let root = context.workspace.root();
-        let write_notifier = &self.tools.shared.dependencies.write_notifier;
+        let write_notifier = &self.tools.shared.options.write_notifier;
         let call = run_guarded(&*self.profile.tool, arguments, &context);
         write_notifier
             .announce(&self.effects.writes, root, call)
@@ -243,7 +243,7 @@ impl CachedCall<'_> {
         let cacheability = self.work.profile.cacheability;
         let shared = &self.work.tools.shared;
         Policy {
-            mode: match shared.mode {
+            mode: match shared.options.mode {
                 CacheMode::On if self.forced => CacheMode::Refresh,
                 mode => mode,
             },
@@ -253,7 +253,7 @@ impl CachedCall<'_> {
             } else {
                 SingleFlight::Off
             },
-            max_bytes: shared.settings.max_bytes,
+            max_bytes: shared.options.settings.max_bytes,
             domains: cacheability
                 .domains(self.work.effects, self.context)
                 .for_engine(self.session.engine_lifetime),
@@ -442,7 +442,7 @@ impl CachedCall<'_> {
     }
 
     fn delivery_key(&self, value: &[u8]) -> Option<(cache::Key, Digest)> {
-        let marks = self.work.tools.shared.settings.delivery == RepeatDelivery::Marker;
+        let marks = self.work.tools.shared.options.settings.delivery == RepeatDelivery::Marker;
         marks.then(|| (cache::Key::for_call(&self.call()), Digest::sha256(value)))
     }
 

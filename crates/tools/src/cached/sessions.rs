@@ -8,10 +8,10 @@ use cachalot_cache::{Cache, CacheBounds, CacheOptions, Scope};
 use cachalot_store::in_process::InProcessStore;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::CacheDependencies;
+use super::CachedToolsOptions;
 use super::counters::{CacheStats, Counters, SessionCounters};
 use super::deliveries::Deliveries;
-use super::settings::{ToolCacheScope, ToolCacheSettings};
+use super::settings::ToolCacheScope;
 use cachalot_operation::domains::EngineLifetime;
 use cachalot_operation::write_notifier::EngineRegistration;
 
@@ -35,23 +35,18 @@ pub(super) struct SessionCache {
 }
 
 impl SessionCache {
-    fn new(
-        name: &str,
-        root: &Path,
-        settings: &ToolCacheSettings,
-        dependencies: &CacheDependencies,
-    ) -> Self {
+    fn new(name: &str, root: &Path, options: &CachedToolsOptions) -> Self {
         let session_counters = Arc::<Mutex<SessionCounters>>::default();
-        let (engine, scope, enrolled) = match (&dependencies.persistent, settings.scope) {
-            (Some((engine, _)), ToolCacheScope::Workspace) => {
+        let (engine, scope, enrolled) = match (&options.persistent, options.settings.scope) {
+            (Some(engine), ToolCacheScope::Workspace) => {
                 (engine.clone(), Scope::Workspace(path_text(root)), None)
             }
-            (Some((engine, _)), ToolCacheScope::User) if !dependencies.user.trim().is_empty() => {
-                (engine.clone(), Scope::User(dependencies.user.clone()), None)
+            (Some(engine), ToolCacheScope::User) if !options.user.trim().is_empty() => {
+                (engine.clone(), Scope::User(options.user.clone()), None)
             }
             _ => {
-                let engine = session_engine(settings, dependencies, &session_counters);
-                let enrolled = dependencies
+                let engine = session_engine(options, &session_counters);
+                let enrolled = options
                     .write_notifier
                     .register(&engine, EngineLifetime::Session);
                 (engine, Scope::Session(name.to_owned()), Some(enrolled))
@@ -83,25 +78,22 @@ impl SessionCache {
 
 /// Creates an engine for one session, over a store that is dropped with it.
 fn session_engine(
-    settings: &ToolCacheSettings,
-    dependencies: &CacheDependencies,
+    options: &CachedToolsOptions,
     session_counters: &Arc<Mutex<SessionCounters>>,
 ) -> Cache {
     let engine = Cache::exact(CacheOptions {
         local: None,
-        store: Some(Arc::new(InProcessStore::new(Arc::clone(
-            &dependencies.clock,
-        )))),
-        ledger: dependencies.ledger.clone(),
-        clock: Arc::clone(&dependencies.clock),
-        secret_set: Arc::clone(&dependencies.secret_set),
+        store: Some(Arc::new(InProcessStore::new(Arc::clone(&options.clock)))),
+        ledger: options.ledger.clone(),
+        clock: Arc::clone(&options.clock),
+        secret_set: Arc::clone(&options.secret_set),
         bounds: CacheBounds {
-            entries: settings.max_size,
-            bytes: settings.max_bytes,
+            entries: options.settings.max_size,
+            bytes: options.settings.max_bytes,
             // The store is as fast as the front; the front is only for decoded results.
-            front_bytes: settings.max_bytes.saturating_mul(3),
+            front_bytes: options.settings.max_bytes.saturating_mul(3),
         },
-        warn: Arc::clone(&dependencies.log),
+        warn: Arc::clone(&options.log),
     });
     let session_counters = Arc::clone(session_counters);
     engine.on_eviction(move |tool| {
@@ -139,8 +131,7 @@ impl SessionCaches {
         &self,
         name: &str,
         root: &Path,
-        settings: &ToolCacheSettings,
-        dependencies: &CacheDependencies,
+        options: &CachedToolsOptions,
     ) -> Arc<SessionCache> {
         let mut table = self.0.lock();
         table.uses += 1;
@@ -151,7 +142,7 @@ impl SessionCaches {
             *used = uses;
             return Arc::clone(session);
         }
-        let session = Arc::new(SessionCache::new(name, root, settings, dependencies));
+        let session = Arc::new(SessionCache::new(name, root, options));
         let left = table
             .sessions
             .insert(name.to_owned(), (Arc::clone(&session), uses));
@@ -161,16 +152,16 @@ impl SessionCaches {
         let crowded_out = oldest.and_then(|name| table.sessions.remove(&name));
         drop(table);
         for (ended, _) in left.into_iter().chain(crowded_out) {
-            ended.end(dependencies);
+            ended.end(options);
         }
         session
     }
 
     /// Drops the cache of a session.
-    pub(super) fn end(&self, name: &str, dependencies: &CacheDependencies) {
+    pub(super) fn end(&self, name: &str, options: &CachedToolsOptions) {
         let ended = self.0.lock().sessions.remove(name);
         if let Some((session, _)) = ended {
-            session.end(dependencies);
+            session.end(options);
         }
     }
 
@@ -202,9 +193,9 @@ impl Table {
 
 impl SessionCache {
     /// Logs the statistics. Calls in progress keep their references.
-    fn end(&self, dependencies: &CacheDependencies) {
+    fn end(&self, options: &CachedToolsOptions) {
         if let Some(line) = self.session_counters.lock().stats().line() {
-            (dependencies.log)(&line);
+            (options.log)(&line);
         }
     }
 }
