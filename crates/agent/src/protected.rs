@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use cachalot_operation::resource_access::{Command, CommandText};
+use cachalot_operation::workspace::normalize;
 use cachalot_operation::{AccessRequest, UNKNOWN, Workspace, named_paths};
 
 /// Names of folders and files that are protected in every directory, in lower case.
@@ -251,21 +252,6 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
         (Some(one), Some(other)) => one == other && matches(&pattern[1..], &name[1..]),
         _ => false,
     }
-}
-
-/// Removes `.` and `..` from a path, without access to the file system.
-fn normalize(path: &Path) -> PathBuf {
-    let mut normalized = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                normalized.pop();
-            }
-            part => normalized.push(part),
-        }
-    }
-    normalized
 }
 
 /// Resolves all links of a path, as far as it exists.

@@ -20,10 +20,12 @@
 //! are therefore mapped to a fixed number of domains, `files:XXXX`. A write may then invalidate results that
 //! did not read it, but never misses one that did.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use cachalot_cache::Domain;
 use cachalot_core::{EffectTarget, EffectTargets};
+
+use crate::workspace::normalize;
 
 /// The domains of a call, independent of their names in an engine.
 #[derive(Clone)]
@@ -89,16 +91,18 @@ pub fn joined_domains(reads: &EffectTargets, root: &Path) -> Domains {
         EffectTargets::Known(touched) => {
             for one in touched {
                 match one {
-                    EffectTarget::Path(path) => entries_read(&absolute(path, root), &mut names),
+                    EffectTarget::Path(path) => {
+                        entries_read(&normalize(&root.join(path)), &mut names)
+                    }
                     // A pattern for one level concerns the directory's own entries.
                     EffectTarget::Glob {
                         root: base,
                         pattern,
                     } if !pattern.contains('/') && !pattern.contains("**") => {
-                        entries_read(&absolute(base, root), &mut names);
+                        entries_read(&normalize(&root.join(base)), &mut names);
                     }
                     EffectTarget::Glob { root: base, .. } => {
-                        tree_read(&absolute(base, root), &mut names);
+                        tree_read(&normalize(&root.join(base)), &mut names);
                     }
                     EffectTarget::Named(resource) => {
                         names.push(resource.clone());
@@ -126,7 +130,7 @@ pub fn raised_domains(writes: &EffectTargets, root: &Path) -> Domains {
             for one in touched {
                 match one {
                     EffectTarget::Path(path) | EffectTarget::Glob { root: path, .. } => {
-                        written(&absolute(path, root), &mut names);
+                        written(&normalize(&root.join(path)), &mut names);
                     }
                     EffectTarget::Named(resource) => {
                         names.push(resource.clone());
@@ -180,21 +184,6 @@ fn written(path: &Path, names: &mut Vec<String>) {
 fn name(kind: &str, path: &Path) -> String {
     // Paths with the same lossy text share a domain: that raises more than needed, never less.
     [kind, ":", &path.to_string_lossy()].concat()
-}
-
-/// Returns the absolute path, with `.` and `..` resolved lexically.
-fn absolute(path: &Path, root: &Path) -> PathBuf {
-    let mut clean = PathBuf::new();
-    for component in root.join(path).components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                clean.pop();
-            }
-            other => clean.push(other),
-        }
-    }
-    clean
 }
 
 #[cfg(test)]

@@ -22,6 +22,22 @@ pub use directory::{Directory, DirectoryEntry, EntryKind};
 pub use file::{FileStamp, PathKind};
 pub use resolved_path::ResolvedPath;
 
+/// Resolves `.` and `..` in a path lexically, without following links.
+#[must_use]
+pub fn normalize(path: &Path) -> PathBuf {
+    let mut normalized = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normalized.pop();
+            }
+            other => normalized.push(other),
+        }
+    }
+    normalized
+}
+
 /// The root directory of relative paths, which no path may leave. Additional directories may be
 /// readable, but not writable.
 #[derive(Debug, Clone)]

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use cachalot_operation::permissions::CommandPattern;
+use cachalot_operation::workspace::normalize;
 use cachalot_operation::{Command, CommandText};
 use ignore::gitignore::GitignoreBuilder;
 use regex::Regex;
@@ -182,19 +183,6 @@ fn matches_path_as_written(with: &str, path: &Path, workspace: &Path) -> bool {
     };
     // A path outside of the root does not match.
     path.starts_with(root) && rules.matched_path_or_any_parents(path, false).is_ignore()
-}
-
-/// Removes `.` and `..` lexically.
-fn normalize(path: &Path) -> PathBuf {
-    let mut normalized = PathBuf::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::CurDir => {}
-            std::path::Component::ParentDir => drop(normalized.pop()),
-            part => normalized.push(part),
-        }
-    }
-    normalized
 }
 
 /// Returns the normalized host of a URL; `None` if a full URL parser would be needed.

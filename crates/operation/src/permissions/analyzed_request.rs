@@ -1,7 +1,7 @@
 //! The part of a call that an argument of a rule refers to: paths, commands, URLs, or a value.
 
 use std::net::Ipv4Addr;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use url::Url;
@@ -13,6 +13,7 @@ use crate::resource_access::{Command, CommandText};
 use crate::shell::{
     Atom, Directories, KnownEnvironment, ParsedScript, Word, base_name, candidates, files,
 };
+use crate::workspace::normalize;
 
 /// Maximum number of parts of a command line that are compared with a path.
 const MAX_COMMAND_PARTS: usize = 4_000;
@@ -734,16 +735,7 @@ fn real_location(path: &Path, workspace: &Workspace) -> Option<String> {
 /// The path relative to the root, with `.` and `..` resolved lexically; absolute if it is not below the
 /// root.
 pub(super) fn relative_to_root(root: &Path, path: &Path) -> String {
-    let mut resolved = PathBuf::new();
-    for part in root.join(path).components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                resolved.pop();
-            }
-            part => resolved.push(part),
-        }
-    }
+    let resolved = normalize(&root.join(path));
     match resolved.strip_prefix(root) {
         Ok(relative) if relative.as_os_str().is_empty() => ".".to_owned(),
         Ok(relative) => slash_separated(relative),

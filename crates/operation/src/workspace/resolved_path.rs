@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
 use super::directory::Directory;
 use super::file::{PathKind, READ_FLAGS, as_file};
 use super::resolve_links::Resolution;
-use super::{beneath, names};
+use super::{beneath, names, normalize};
 
 /// A resolved path.
 #[derive(Debug, Clone)]
@@ -102,16 +102,7 @@ impl ResolvedPath {
     /// True if the path was reached through links.
     #[must_use]
     pub fn is_behind_links(&self) -> bool {
-        let mut literal = PathBuf::new();
-        for component in self.requested.components() {
-            match component {
-                Component::ParentDir => {
-                    literal.pop();
-                }
-                other => literal.push(other),
-            }
-        }
-        literal != self.real
+        normalize(&self.requested) != self.real
     }
 
     /// The directory that confines it.
