@@ -149,16 +149,9 @@ impl ParsedScript {
         for name in known.keys().filter(|name| is_special(name)) {
             self.mark_unclear(&format!("it sets `{name}`"));
         }
-        let moves = |simple: &SimpleCommand| {
-            let program = simple.words.first().and_then(Word::text);
-            program.is_some_and(|program| {
-                matches!(
-                    program.as_str(),
-                    "cd" | "pushd" | "popd" | "chdir" | "eval" | "source" | "."
-                )
-            })
-        };
-        let moves = commands.iter().any(moves);
+        let moving = ["cd", "pushd", "popd", "chdir", "eval", "source", "."];
+        let mut programs = commands.iter().filter_map(|simple| simple.words.first());
+        let moves = programs.any(|program| program.is_one_of(&moving));
         for (name, values) in &self.variables {
             // The assignment in the line may not have run yet.
             let values = if moves && name == "PWD" {
@@ -185,11 +178,10 @@ impl ParsedScript {
                 self.redirects.extend(expand(word, &known, 0));
             }
             for words in alternatives(&simple.words, &known) {
-                if words.first().and_then(Word::text).is_some_and(|program| {
-                    ["export", "declare", "typeset", "readonly", "local"]
-                        .contains(&program.as_str())
-                }) {
-                    for word in &words[1..] {
+                if let [program, rest @ ..] = words.as_slice()
+                    && program.is_one_of(&["export", "declare", "typeset", "readonly", "local"])
+                {
+                    for word in rest {
                         wrappers::set(self, word, depth);
                     }
                 }
@@ -400,12 +392,10 @@ fn alternatives(words: &[Word], known: &BTreeMap<String, Vec<Word>>) -> Vec<Vec<
             .any(|atom| matches!(atom, Atom::Variable { quoted: false, .. }));
         let mut values: Vec<Vec<Word>> = Vec::new();
         for value in expand(word, known, 0) {
-            let split = if splits {
-                split(&value)
-            } else {
-                vec![value.clone()]
-            };
-            values.push(split);
+            values.push(match splits {
+                true => split(&value),
+                false => vec![value],
+            });
         }
         if done.len() * values.len() > MAX_VARIABLE_VALUES {
             for each in &mut done {

@@ -94,26 +94,12 @@ pub(super) fn analyze_line_with_arguments(script: &mut ParsedScript, line: &str,
 pub(super) fn values(script: &mut ParsedScript, rest: &[Word], names: &[&str], depth: usize) {
     for (at, word) in rest.iter().enumerate() {
         let text = word.text_with('\0');
-        let next = || rest.get(at + 1).map(|word| word.text_with('\0'));
         for name in names {
             let value = if name.len() > 2 {
-                match is_long(&text, name) {
-                    true => text
-                        .split_once('=')
-                        .map(|(_, value)| value.to_owned())
-                        .or_else(next),
-                    false => None,
-                }
+                long_value(rest, at).filter(|_| is_long(&text, name))
             } else if text.starts_with('-') && !text.starts_with("--") {
-                text.split_once(&name[1..])
-                    .map(|(_, value)| value.to_owned())
-                    .and_then(|value| {
-                        if value.is_empty() {
-                            next()
-                        } else {
-                            Some(value)
-                        }
-                    })
+                let glued = text.split_once(&name[1..]);
+                glued.and_then(|(_, glued)| short_value(rest, at, glued))
             } else {
                 None
             };
@@ -141,43 +127,52 @@ pub(super) fn analyze_after_options(
     depth: usize,
 ) {
     for (at, word) in rest.iter().enumerate() {
-        if !word
-            .text()
-            .is_some_and(|text| options.contains(&text.as_str()))
-        {
+        if !word.is_one_of(options) {
             continue;
         }
-        let end = |word: &Word| word.text().is_some_and(|text| text == ";" || text == "+");
-        let words = rest[at + 1..].iter().take_while(|word| !end(word));
+        let words = rest[at + 1..].iter();
+        let words = words.take_while(|word| !word.is_one_of(&[";", "+"]));
         let filled = |word: &Word| filled(word, "{}");
         script.invoke(words.map(filled).collect(), &[], depth + 1, true);
     }
 }
 
-/// The values of options that name files, joined or separate.
-pub(super) fn program_files<'a>(
-    rest: &'a [Word],
-    letters: &'a [&str],
-    names: &'a [&str],
-) -> impl Iterator<Item = String> + 'a {
-    rest.iter().enumerate().filter_map(move |(at, word)| {
+/// True if the value of an option, joined or separate, may be the program on standard input.
+pub(super) fn reads_program(rest: &[Word], letters: &[&str], names: &[&str]) -> bool {
+    rest.iter().enumerate().any(|(at, word)| {
         let text = word.text_with('\0');
-        let next = || rest.get(at + 1).map(|word| word.text_with('\0'));
-        if names.iter().any(|name| is_long(&text, name)) {
-            return text
-                .split_once('=')
-                .map(|(_, file)| file.to_owned())
-                .or_else(next);
-        }
-        let glued = letters
-            .iter()
-            .find_map(|letter| text.strip_prefix(letter))?;
-        if glued.is_empty() {
-            next()
-        } else {
-            Some(glued.to_owned())
-        }
+        let file = match names.iter().any(|name| is_long(&text, name)) {
+            true => long_value(rest, at),
+            false => {
+                let mut values = letters
+                    .iter()
+                    .filter_map(|letter| text.strip_prefix(letter));
+                values.next().and_then(|glued| short_value(rest, at, glued))
+            }
+        };
+        file.is_some_and(|file| file == "-" || !is_file(&Word::literal(&file)))
     })
+}
+
+/// The argument at an index, with NUL for each unknown part.
+pub(super) fn argument(rest: &[Word], at: usize) -> Option<String> {
+    rest.get(at).map(|word| word.text_with('\0'))
+}
+
+/// The value of the long option at an index: behind `=`, or else the next argument.
+pub(super) fn long_value(rest: &[Word], at: usize) -> Option<String> {
+    match argument(rest, at)?.split_once('=') {
+        Some((_, value)) => Some(value.to_owned()),
+        None => argument(rest, at + 1),
+    }
+}
+
+/// The value of the short option at an index: what is joined to it, or else the next argument.
+fn short_value(rest: &[Word], at: usize, glued: &str) -> Option<String> {
+    match glued {
+        "" => argument(rest, at + 1),
+        glued => Some(glued.to_owned()),
+    }
 }
 
 /// Replaces a marker in a word by an unknown text.

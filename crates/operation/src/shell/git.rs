@@ -1,27 +1,21 @@
 //! Commands that git runs: from settings, options and aliases.
 
-use super::arguments::{analyze_joined_line, analyze_line_with_arguments, is_long};
+use super::arguments::{
+    analyze_joined_line, analyze_line_with_arguments, argument, is_long, long_value,
+};
 use super::{ParsedScript, Word};
 
 /// Analyzes options of git whose value is a command, and settings that name one.
 pub(super) fn git(script: &mut ParsedScript, rest: &[Word], depth: usize) {
-    let is_subcommand = |names: &[&str]| {
-        let is_one = |word: &Word| {
-            word.text()
-                .is_some_and(|text| names.contains(&text.as_str()))
-        };
-        rest.iter().any(is_one)
-    };
+    let is_subcommand = |names: &[&str]| rest.iter().any(|word| word.is_one_of(names));
     for (at, word) in rest.iter().enumerate() {
         let text = word.text_with('\0');
-        let next = || rest.get(at + 1).map(|word| word.text_with('\0'));
+        let next = || argument(rest, at + 1);
         let setting = match text.as_str() {
             "-c" => next().filter(|setting| setting.contains(['=', '\0'])),
-            text if is_long(text, "--config-env") || is_long(text, "--config") => text
-                .split_once('=')
-                .map(|(_, setting)| setting.to_owned())
-                .or_else(next)
-                .filter(|setting| setting.contains(['=', '\0'])),
+            text if is_long(text, "--config-env") || is_long(text, "--config") => {
+                long_value(rest, at).filter(|setting| setting.contains(['=', '\0']))
+            }
             text if text.starts_with("-c") && text.contains('=') => Some(text[2..].to_owned()),
             _ => None,
         };
@@ -30,7 +24,7 @@ pub(super) fn git(script: &mut ParsedScript, rest: &[Word], depth: usize) {
             let of_environment = text.split('=').next() == Some("--config-env");
             analyze_git_setting(script, key, value, of_environment, depth);
         }
-        let runs = |option: &str| match option {
+        let is_short = match text.as_str() {
             "-x" => is_subcommand(&["rebase", "difftool"]),
             "-u" => is_subcommand(&["clone", "fetch-pack", "ls-remote"]),
             _ => false,
@@ -46,10 +40,6 @@ pub(super) fn git(script: &mut ParsedScript, rest: &[Word], depth: usize) {
             script.writes_git_settings = true;
             script.invoke(words, &[], depth + 1, true);
         }
-        let is_short = match text.as_str() {
-            "-x" | "-u" => runs(text.as_str()),
-            _ => false,
-        };
         let is_named = [
             "--exec",
             "--upload-pack",
@@ -68,12 +58,9 @@ pub(super) fn git(script: &mut ParsedScript, rest: &[Word], depth: usize) {
         .any(|name| is_long(&text, name));
         let command = match (is_short, is_named) {
             (true, _) => next(),
-            (_, true) => match text.split_once('=') {
-                Some((_, value)) => Some(value.to_owned()),
-                // The value of this option must be joined to it.
-                None if is_long(&text, "--open-files-in-pager") => None,
-                None => next(),
-            },
+            // The value of this option must be joined to it.
+            (_, true) if is_long(&text, "--open-files-in-pager") && !text.contains('=') => None,
+            (_, true) => long_value(rest, at),
             _ => text
                 .strip_prefix("-O")
                 .filter(|value| !value.is_empty() && is_subcommand(&["grep"]))
@@ -85,9 +72,7 @@ pub(super) fn git(script: &mut ParsedScript, rest: &[Word], depth: usize) {
         if text.starts_with("--exec-path=") {
             script.mark_unclear("the directory of git's programs");
         }
-        if text == "run" && at > 0 && rest[at - 1].text().as_deref() == Some("bisect")
-            || text == "foreach"
-        {
+        if text == "run" && at > 0 && rest[at - 1].is_one_of(&["bisect"]) || text == "foreach" {
             let words: Vec<Word> = rest[at + 1..].to_vec();
             let start = words
                 .iter()

@@ -120,10 +120,7 @@ pub(super) fn shell(script: &mut ParsedScript, rest: &[Word], here: &[String], d
             // The values of `o` and `O` follow as separate arguments.
             let count = option_value_count(&text);
             let sets = rest.iter().skip(at + 1).take(count);
-            if sets.clone().any(|word| {
-                word.text()
-                    .is_none_or(|name| matches!(name.as_str(), "dotglob" | "extglob"))
-            }) {
+            if sets.clone().any(sets_patterns) {
                 script.mark_unclear("which files a pattern stands for");
             }
             at += count;
@@ -159,6 +156,11 @@ fn option_value_count(option: &str) -> usize {
             .filter(|sign| matches!(sign, 'o' | 'O'))
             .count(),
     }
+}
+
+/// True if a word may name an option of bash that changes the matching of file names.
+pub(super) fn sets_patterns(word: &Word) -> bool {
+    word.may_be_one_of(&["dotglob", "extglob"])
 }
 
 /// True if a program is a shell.
@@ -265,7 +267,7 @@ fn takes_value(option: &str, next: &Word, valued: &[&str]) -> bool {
 }
 
 fn is_standard_input(word: &Word) -> bool {
-    word.text().is_some_and(|text| text == "-") || !word.starts_with('-') && !is_file(word)
+    word.is_one_of(&["-"]) || !word.starts_with('-') && !is_file(word)
 }
 
 /// True if an interpreter gets its program only from standard input. `valued` are its options with a

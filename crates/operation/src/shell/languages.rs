@@ -1,6 +1,6 @@
 //! Programs with languages of their own that can run programs or write files.
 
-use super::arguments::{analyze_line_with_arguments, is_file, is_long, program_files};
+use super::arguments::{analyze_line_with_arguments, is_long, reads_program};
 use super::{ParsedScript, Word};
 
 /// Analyzes `awk`, whose programs can run commands and write files.
@@ -10,8 +10,7 @@ pub(super) fn awk(script: &mut ParsedScript, program: &str, rest: &[Word]) {
             .iter()
             .any(|sign| text.contains(sign))
     };
-    let reads = program_files(rest, &["-f", "-E"], &["--file", "--exec"])
-        .any(|file| !is_file(&Word::literal(&file)) || file == "-");
+    let reads = reads_program(rest, &["-f", "-E"], &["--file", "--exec"]);
     if let Some(word) = rest.iter().find(|word| hides(&word.text_with('\0'))) {
         script.code(program, Some(word.text_with(' ')));
     } else if reads {
@@ -70,13 +69,8 @@ pub(super) fn database(script: &mut ParsedScript, program: &str, rest: &[Word], 
             .any(|option| text.starts_with(option))
         }),
     };
-    let is_information = rest.iter().any(|word| {
-        matches!(
-            word.text().as_deref(),
-            Some("--version" | "-version" | "--help" | "-help")
-        )
-    });
-    if !is_given && !is_information {
+    let information = ["--version", "-version", "--help", "-help"];
+    if !is_given && !rest.iter().any(|word| word.is_one_of(&information)) {
         script.code(program, here.iter().find(|text| *text != "\0").cloned());
     }
 }
@@ -111,8 +105,7 @@ pub(super) fn sed(script: &mut ParsedScript, rest: &[Word]) {
                 Some(option) if is_long(option, "--expression")
                     || (option.starts_with('-') && !option.starts_with("--") && option.ends_with('e'))
             );
-        let is_value =
-            at > 0 && matches!(rest[at - 1].text().as_deref(), Some("-l" | "--line-length"));
+        let is_value = at > 0 && rest[at - 1].is_one_of(&["-l", "--line-length"]);
         if text.starts_with('-') && !is_behind {
             if let Some((option, expression)) = text.split_once('=')
                 && is_long(option, "--expression")
@@ -142,9 +135,7 @@ pub(super) fn sed(script: &mut ParsedScript, rest: &[Word]) {
         }
         is_script = false;
     }
-    if program_files(rest, &["-f"], &["--file"])
-        .any(|file| file == "-" || !is_file(&Word::literal(&file)))
-    {
+    if reads_program(rest, &["-f"], &["--file"]) {
         script.mark_unclear("the commands that `sed` reads");
     }
 }
@@ -214,9 +205,7 @@ pub(super) fn make(script: &mut ParsedScript, rest: &[Word], depth: usize) {
             analyze_line_with_arguments(script, value, depth);
         }
     }
-    if program_files(rest, &["-f"], &["--file", "--makefile"])
-        .any(|file| file == "-" || !is_file(&Word::literal(&file)))
-    {
+    if reads_program(rest, &["-f"], &["--file", "--makefile"]) {
         script.code("make", None);
     }
 }

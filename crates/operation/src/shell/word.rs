@@ -108,6 +108,16 @@ impl Word {
                 .all(|atom| matches!(atom, Atom::Char { .. } | Atom::One | Atom::Star))
     }
 
+    /// True if the text is known and one of these.
+    pub(crate) fn is_one_of(&self, texts: &[&str]) -> bool {
+        self.text().is_some_and(|text| texts.contains(&&*text))
+    }
+
+    /// True if the text may be one of these: it is one, or is not known.
+    pub(crate) fn may_be_one_of(&self, texts: &[&str]) -> bool {
+        self.text().is_none_or(|text| texts.contains(&&*text))
+    }
+
     pub(crate) fn starts_with(&self, sign: char) -> bool {
         matches!(self.0.first(), Some(Atom::Char { sign: first, .. }) if *first == sign)
     }

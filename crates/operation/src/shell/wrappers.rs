@@ -2,10 +2,10 @@
 
 use super::arguments::{
     analyze_after_options, analyze_joined_line, analyze_line_with_arguments, analyze_script,
-    filled, guess, is_file, values,
+    argument, filled, guess, is_file, values,
 };
 use super::git::git;
-use super::interpreters::{interpret, is_shell, shell};
+use super::interpreters::{interpret, is_shell, sets_patterns, shell};
 use super::languages::{awk, database, editor, make, sed};
 use super::{Atom, ParsedScript, Word};
 
@@ -198,13 +198,8 @@ pub(super) fn analyze(
     let is_interpreter = interpret(script, plain, rest, here);
     // Containers run commands with only a few of their subcommands.
     let is_container = matches!(plain, "docker" | "podman");
-    if is_container
-        && !rest.iter().any(|word| {
-            word.text().is_none_or(|text| {
-                matches!(text.as_str(), "run" | "exec" | "compose" | "container")
-            })
-        })
-    {
+    let runs = ["run", "exec", "compose", "container"];
+    if is_container && !rest.iter().any(|word| word.may_be_one_of(&runs)) {
         return;
     }
     if rest
@@ -233,12 +228,7 @@ pub(super) fn analyze(
         "hash" | "enable" if rest.iter().any(|word| word.starts_with('-')) => {
             script.mark_unclear("which program a name means");
         }
-        "shopt"
-            if rest.iter().any(|word| {
-                word.text()
-                    .is_none_or(|text| matches!(text.as_str(), "dotglob" | "extglob"))
-            }) =>
-        {
+        "shopt" if rest.iter().any(sets_patterns) => {
             script.mark_unclear("which files a pattern stands for")
         }
         "alias" => {
@@ -335,12 +325,8 @@ pub(super) fn analyze(
     let Some((_, operands)) = WRAPPERS.iter().find(|(known, _)| *known == plain) else {
         return;
     };
-    if plain == "command"
-        && rest
-            .first()
-            .and_then(Word::text)
-            .is_some_and(|word| word == "-v" || word == "-V")
-    {
+    let is_question = |word: &Word| word.is_one_of(&["-v", "-V"]);
+    if plain == "command" && rest.first().is_some_and(is_question) {
         return;
     }
     let is_unknown = |(count, at): (usize, usize)| count >= *operands && !rest[at].is_known();
@@ -356,11 +342,8 @@ pub(super) fn analyze(
     for at in command_positions(rest, *operands) {
         let mut words = rest[at..].to_vec();
         // Reserved words of bash, after `time` and `coproc`.
-        while words
-            .first()
-            .and_then(Word::text)
-            .is_some_and(|text| text == "{" || text == "!")
-        {
+        let is_reserved = |word: &Word| word.is_one_of(&["{", "!"]);
+        while words.first().is_some_and(is_reserved) {
             words.remove(0);
         }
         if let Some(marker) = &marker {
@@ -392,7 +375,7 @@ pub(super) fn analyze(
 /// True if an option names standard input as a list of files or options.
 fn lists(option: &Word, value: Option<&Word>) -> bool {
     let text = option.text_with('\0');
-    let is_input = |value: &str| matches!(value, "-" | "/dev/stdin");
+    let inputs = ["-", "/dev/stdin"];
     [
         "-T",
         "-K",
@@ -403,10 +386,8 @@ fn lists(option: &Word, value: Option<&Word>) -> bool {
     ]
     .iter()
     .any(|name| match text.strip_prefix(name) {
-        Some("") => value
-            .and_then(Word::text)
-            .is_some_and(|value| is_input(&value)),
-        Some(value) => is_input(value.trim_start_matches('=')),
+        Some("") => value.is_some_and(|value| value.is_one_of(&inputs)),
+        Some(value) => inputs.contains(&value.trim_start_matches('=')),
         None => false,
     })
 }
@@ -417,7 +398,7 @@ fn marker(rest: &[Word]) -> Option<String> {
     for (at, word) in rest.iter().enumerate() {
         let text = word.text_with('\0');
         let value = match text.as_str() {
-            "-I" | "-J" | "--replace" => rest.get(at + 1).map(|word| word.text_with('\0')),
+            "-I" | "-J" | "--replace" => argument(rest, at + 1),
             _ => ["-I", "-J", "--replace=", "-i"]
                 .iter()
                 .find_map(|option| text.strip_prefix(option))
@@ -489,8 +470,7 @@ fn is_assignment(word: &Word) -> bool {
 
 fn find(script: &mut ParsedScript, rest: &[Word], depth: usize) {
     analyze_after_options(script, rest, &["-exec", "-execdir", "-ok", "-okdir"], depth);
-    let is_delete = |word: &Word| word.text().as_deref() == Some("-delete");
-    if rest.iter().any(is_delete) {
+    if rest.iter().any(|word| word.is_one_of(&["-delete"])) {
         let roots = rest.iter().take_while(|word| {
             !word.starts_with('-') && !word.starts_with('(') && !word.starts_with('!')
         });
