@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::Workspace;
 use crate::resource_access::{Command, CommandText};
-use crate::shell::{Atom, Directories, KnownEnvironment, ParsedScript, Word, candidates, files};
+use crate::shell::{Atom, Directories, ParsedScript, Word, candidates, files};
 
 /// Placeholder for a part of a path that is unknown before the command runs.
 pub const UNKNOWN: char = '\u{fffc}';
@@ -33,18 +33,10 @@ pub struct NamedPath {
 /// The result includes words that are no paths. It does not include paths that the command computes.
 #[must_use]
 pub fn named_paths(command: &Command, workspace: &Workspace) -> Option<Vec<NamedPath>> {
-    let start = match &command.directory {
-        Some(directory) => workspace.root().join(directory),
-        None => workspace.root().to_owned(),
-    };
     if matches!(&command.text, CommandText::Line(line) if line.len() > MAX_LINE_BYTES) {
         return None;
     }
-    let known = KnownEnvironment {
-        variables: Some(workspace.variables()),
-        directory: Some(&start),
-    };
-    let script = ParsedScript::new(command, &known);
+    let (script, start) = ParsedScript::in_workspace(command, workspace);
     let words = candidates(&script);
     if words.len() > MAX_WORDS {
         return None;

@@ -16,13 +16,14 @@ mod word;
 mod wrappers;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::Workspace;
 use crate::resource_access::{Command, CommandText};
 use parse::{HereText, ParsedLine, SimpleCommand};
 
 pub(crate) use path::{Directories, candidates, eq_ignoring_case, files};
-pub(crate) use word::{Atom, Word};
+pub(crate) use word::{Atom, Word, quoted};
 pub(crate) use wrappers::base_name;
 
 /// Maximum nesting depth of commands within commands.
@@ -114,6 +115,19 @@ impl ParsedScript {
             }
         }
         script
+    }
+
+    /// Analyzes a command of a workspace; also returns its initial working directory.
+    pub(crate) fn in_workspace(command: &Command, workspace: &Workspace) -> (Self, PathBuf) {
+        let start = match &command.directory {
+            Some(directory) => workspace.root().join(directory),
+            None => workspace.root().to_owned(),
+        };
+        let known = KnownEnvironment {
+            variables: Some(workspace.variables()),
+            directory: Some(&start),
+        };
+        (Self::new(command, &known), start)
     }
 
     /// Analyzes a command line.

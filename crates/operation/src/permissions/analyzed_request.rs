@@ -10,9 +10,7 @@ use super::AccessRequest;
 use super::pattern::{MatchResult, Pattern, SHELL_SYNTAX};
 use crate::Workspace;
 use crate::resource_access::{Command, CommandText};
-use crate::shell::{
-    Atom, Directories, KnownEnvironment, ParsedScript, Word, base_name, candidates, files,
-};
+use crate::shell::{Atom, Directories, ParsedScript, Word, base_name, candidates, files, quoted};
 use crate::workspace::normalize;
 
 /// Maximum number of parts of a command line that are compared with a path.
@@ -69,15 +67,7 @@ pub(super) struct AnalyzedCommand<'a> {
 impl<'a> AnalyzedRequest<'a> {
     pub(super) fn new(request: &'a AccessRequest<'a>, workspace: &'a Workspace) -> Self {
         let analyzed = |command: &'a Command| {
-            let start = match &command.directory {
-                Some(directory) => workspace.root().join(directory),
-                None => workspace.root().to_owned(),
-            };
-            let known = KnownEnvironment {
-                variables: Some(workspace.variables()),
-                directory: Some(&start),
-            };
-            let script = ParsedScript::new(command, &known);
+            let (script, start) = ParsedScript::in_workspace(command, workspace);
             let mut paths = candidates(&script);
             paths.truncate(MAX_COMMAND_PARTS);
             AnalyzedCommand {
@@ -262,14 +252,7 @@ impl<'a> AnalyzedRequest<'a> {
             }
             let mut may = MatchResult::No;
             if directories.others && !text.starts_with('/') {
-                let mut atoms = vec![
-                    Atom::Any,
-                    Atom::Char {
-                        sign: '/',
-                        quoted: true,
-                    },
-                ];
-                atoms.extend(word.0.iter().cloned());
+                let atoms = [vec![Atom::Any, quoted('/')], word.0.clone()].concat();
                 may = pattern.match_atoms(&atoms, true).min(MatchResult::Maybe);
             }
             // Aliases of directories of the process.
@@ -289,14 +272,8 @@ impl<'a> AnalyzedRequest<'a> {
         let from = |directory: &PathBuf| {
             let lies = relative_to_root(self.workspace.root(), directory);
             let mut strongest = MatchResult::No;
-            for before in [lies, slash_separated(directory)] {
-                let before = if before == "." {
-                    String::new()
-                } else {
-                    format!("{before}/")
-                };
-                let mut atoms = Word::literal(&before).0;
-                atoms.extend(word.0.iter().cloned());
+            for directory in [lies, slash_separated(directory)] {
+                let atoms = beneath(&directory, word);
                 strongest = strongest.max(pattern.match_atoms(&atoms, true));
             }
             strongest
@@ -321,12 +298,7 @@ impl<'a> AnalyzedRequest<'a> {
                 }
                 None => is_listed = false,
             }
-            let before = match relative_to_root(self.workspace.root(), from) {
-                lies if lies == "." => String::new(),
-                lies => format!("{lies}/"),
-            };
-            let mut atoms = Word::literal(&before).0;
-            atoms.extend(word.0.iter().cloned());
+            let atoms = beneath(&relative_to_root(self.workspace.root(), from), word);
             may = may.max(pattern.match_atoms(&atoms, true).min(MatchResult::Maybe));
         }
         // Files that were not listed may match.
@@ -342,6 +314,15 @@ impl<'a> AnalyzedRequest<'a> {
             false => may,
         }
     }
+}
+
+/// A path below a directory.
+fn beneath(directory: &str, path: &Word) -> Vec<Atom> {
+    let start = match directory {
+        "." => String::new(),
+        directory => format!("{directory}/"),
+    };
+    [Word::literal(&start).0, path.0.clone()].concat()
 }
 
 /// The strongest of several matches.
@@ -427,10 +408,7 @@ pub(super) fn match_invocation(words: &[Word], pattern: &Pattern) -> MatchResult
         for start in &starts {
             let mut atoms = program.0.clone();
             for word in &rest[*start..] {
-                atoms.push(Atom::Char {
-                    sign: ' ',
-                    quoted: true,
-                });
+                atoms.push(quoted(' '));
                 atoms.extend(word.0.iter().cloned());
             }
             found = found.max(pattern.match_atoms(&atoms, false));

@@ -5,7 +5,7 @@
 //! executes anything, and its work is bounded by the length of the line, the depth of nesting and the
 //! number of commands.
 
-use super::word::{Atom, Word, unquoted};
+use super::word::{Atom, Word, is_unquoted, quoted, unquoted};
 
 /// Maximum length of a command line to parse, in bytes.
 const MAX_LINE_BYTES: usize = 32 << 10;
@@ -296,15 +296,7 @@ impl Parser {
 
     fn assign(&mut self, name: String, value: Word, whole: &Word) {
         // `X+=a` and `X=(a b)` have composed values.
-        let appends = whole.0.iter().any(|atom| {
-            matches!(
-                atom,
-                Atom::Char {
-                    sign: '+',
-                    quoted: false
-                }
-            )
-        });
+        let appends = whole.0.iter().any(|atom| is_unquoted(atom, "+"));
         if self.peek() == Some('(') && value.0.is_empty() {
             self.found.has_syntax = true;
             self.at += 1;
@@ -660,18 +652,10 @@ impl Parser {
                 '<' | '>' => break,
                 '(' => {
                     // `@(…)`, `!(…)`: extended patterns of bash.
-                    let is_pattern = matches!(
-                        atoms.last(),
-                        Some(
-                            Atom::One
-                                | Atom::Star
-                                | Atom::Char {
-                                    sign: '@' | '+' | '!',
-                                    quoted: false
-                                }
-                        )
-                    );
-                    if !is_pattern {
+                    let is_pattern = |atom: &Atom| {
+                        matches!(atom, Atom::One | Atom::Star) || is_unquoted(atom, "@+!")
+                    };
+                    if !atoms.last().is_some_and(is_pattern) {
                         break;
                     }
                     self.mark_unclear("an extended pattern");
@@ -684,8 +668,7 @@ impl Parser {
                     match self.peek() {
                         Some('\n') => self.at += 1,
                         Some(sign) => {
-                            atoms.push(Atom::Char { sign, quoted: true });
-                            self.at += 1;
+                            self.push(&mut atoms, quoted(sign));
                         }
                         None => atoms.push(unquoted('\\')),
                     }
@@ -794,7 +777,7 @@ impl Parser {
                     self.at += 1;
                     return;
                 }
-                Some(sign) => self.push(atoms, Atom::Char { sign, quoted: true }),
+                Some(sign) => self.push(atoms, quoted(sign)),
             }
         }
     }
@@ -816,17 +799,14 @@ impl Parser {
                     match self.peek() {
                         Some('\n') => self.at += 1,
                         Some(sign @ ('$' | '`' | '"' | '\\')) => {
-                            self.push(atoms, Atom::Char { sign, quoted: true });
+                            self.push(atoms, quoted(sign));
                         }
-                        _ => atoms.push(Atom::Char {
-                            sign: '\\',
-                            quoted: true,
-                        }),
+                        _ => atoms.push(quoted('\\')),
                     }
                 }
                 Some('$') => self.dollar(atoms, true),
                 Some('`') => self.backticks(atoms),
-                Some(sign) => self.push(atoms, Atom::Char { sign, quoted: true }),
+                Some(sign) => self.push(atoms, quoted(sign)),
             }
         }
     }
@@ -863,39 +843,32 @@ impl Parser {
             Some('"') if !quoted => self.double_quotes(atoms),
             Some(sign) if sign.is_ascii_alphabetic() || sign == '_' => {
                 self.found.has_syntax = true;
-                let mut name = String::new();
-                while let Some(sign) = self.peek() {
-                    if !sign.is_ascii_alphanumeric() && sign != '_' {
-                        break;
-                    }
-                    name.push(sign);
-                    self.at += 1;
-                }
+                let name = self.name();
                 atoms.push(Atom::Variable { name, quoted });
             }
             Some(sign) if sign.is_ascii_digit() || "@*#?-$!".contains(sign) => {
                 self.found.has_syntax = true;
                 self.push(atoms, Atom::Any);
             }
-            _ => atoms.push(Atom::Char {
-                sign: '$',
-                quoted: true,
-            }),
+            _ => atoms.push(self::quoted('$')),
         }
+    }
+
+    /// Parses the name of a variable.
+    fn name(&mut self) -> String {
+        let rest = self.signs[self.at..].iter().copied();
+        let name: String = rest
+            .take_while(|sign| sign.is_ascii_alphanumeric() || *sign == '_')
+            .collect();
+        self.at += name.len();
+        name
     }
 
     /// Parses `${…}`: a variable, or an expansion of one.
     fn parameter(&mut self, atoms: &mut Vec<Atom>, quoted: bool) {
         self.at += 1;
         let start = self.at;
-        let mut name = String::new();
-        while let Some(sign) = self.peek() {
-            if !sign.is_ascii_alphanumeric() && sign != '_' {
-                break;
-            }
-            name.push(sign);
-            self.at += 1;
-        }
+        let name = self.name();
         if self.peek() == Some('}')
             && !name.is_empty()
             && !name.starts_with(|c: char| c.is_ascii_digit())
@@ -967,7 +940,7 @@ impl Parser {
                     sign
                 }
             };
-            atoms.push(Atom::Char { sign, quoted: true });
+            atoms.push(quoted(sign));
         }
     }
 
@@ -1043,13 +1016,8 @@ impl Parser {
 
 /// True if `~` after these atoms is a home directory: at the start of a word or of a value.
 fn is_home(before: &[Atom]) -> bool {
-    matches!(
-        before.last(),
-        None | Some(Atom::Char {
-            sign: '=' | ':',
-            quoted: false
-        })
-    )
+    let last = before.last();
+    last.is_none_or(|atom| is_unquoted(atom, "=:"))
 }
 
 /// The continuation of a command after its first word.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::wrappers::base_name;
-use super::{Atom, ParsedScript, Word};
+use super::{Atom, ParsedScript, Word, quoted};
 
 /// Maximum number of base directories that are tried for relative paths.
 const MAX_DIRECTORIES: usize = 16;
@@ -193,25 +193,22 @@ fn parts(word: &Word, add: &mut impl FnMut(Word)) {
 fn url_path(word: &Word) -> Word {
     let mut atoms = Vec::new();
     let mut rest = word.0.as_slice();
-    while let [first, analyze_after_options @ ..] = rest {
+    while let [first, behind @ ..] = rest {
         let hex = |atom: Option<&Atom>| match atom {
             Some(Atom::Char { sign, .. }) => sign.to_digit(16),
             _ => None,
         };
-        rest = analyze_after_options;
+        rest = behind;
         let Atom::Char { sign, .. } = first else {
             atoms.push(first.clone());
             continue;
         };
         match sign {
-            '%' if hex(analyze_after_options.first()).is_some()
-                && hex(analyze_after_options.get(1)).is_some() =>
-            {
-                let code =
-                    hex(analyze_after_options.first()).zip(hex(analyze_after_options.get(1)));
+            '%' if hex(behind.first()).is_some() && hex(behind.get(1)).is_some() => {
+                let code = hex(behind.first()).zip(hex(behind.get(1)));
                 let decoded = code.and_then(|(high, low)| char::from_u32(high * 16 + low));
-                atoms.push(decoded.map_or(Atom::Any, |sign| Atom::Char { sign, quoted: true }));
-                rest = &analyze_after_options[2..];
+                atoms.push(decoded.map_or(Atom::Any, quoted));
+                rest = &behind[2..];
             }
             '[' | '{' => {
                 let end = match sign {
@@ -219,9 +216,9 @@ fn url_path(word: &Word) -> Word {
                     _ => '}',
                 };
                 let closes = |atom: &Atom| matches!(atom, Atom::Char { sign, .. } if *sign == end);
-                if let Some(at) = analyze_after_options.iter().position(closes) {
+                if let Some(at) = behind.iter().position(closes) {
                     atoms.push(Atom::Any);
-                    rest = &analyze_after_options[at + 1..];
+                    rest = &behind[at + 1..];
                 } else {
                     atoms.push(first.clone());
                 }

@@ -38,11 +38,7 @@ pub(crate) struct Word(pub(crate) Vec<Atom>);
 impl Word {
     /// Creates a word with exactly this text.
     pub(crate) fn literal(text: &str) -> Self {
-        Self(
-            text.chars()
-                .map(|sign| Atom::Char { sign, quoted: true })
-                .collect(),
-        )
+        Self(text.chars().map(quoted).collect())
     }
 
     /// Creates a word with any text.
@@ -127,29 +123,23 @@ impl Word {
         let mut name = String::new();
         for (at, atom) in self.0.iter().enumerate() {
             match atom {
-                Atom::Char {
-                    sign: '=',
-                    quoted: false,
-                } if !name.is_empty() => {
+                atom if is_unquoted(atom, "=") && !name.is_empty() => {
                     let name = name.trim_end_matches('+').to_owned();
                     return Some((name, Self(self.0[at + 1..].to_vec())));
                 }
-                Atom::Char {
-                    sign,
-                    quoted: false,
-                } if sign.is_ascii_alphanumeric()
-                    && !(name.is_empty() && sign.is_ascii_digit())
-                    || *sign == '_' =>
-                {
-                    name.push(*sign);
-                }
-                Atom::Char {
-                    sign: '+',
-                    quoted: false,
-                } if !name.is_empty()
+                atom if is_unquoted(atom, "+")
+                    && !name.is_empty()
                     && matches!(self.0.get(at + 1), Some(Atom::Char { sign: '=', .. })) =>
                 {
                     name.push('+');
+                }
+                Atom::Char { sign, quoted } => {
+                    let is_digit_first = name.is_empty() && sign.is_ascii_digit();
+                    let is_letter = sign.is_ascii_alphanumeric() || *sign == '_';
+                    if *quoted || is_digit_first || !is_letter {
+                        return None;
+                    }
+                    name.push(*sign);
                 }
                 _ => return None,
             }
@@ -236,6 +226,15 @@ impl Word {
 fn is_sequence(atoms: &[Atom]) -> bool {
     let dot = |atom: &Atom| matches!(atom, Atom::Char { sign: '.', .. });
     atoms.windows(2).any(|pair| pair.iter().all(dot))
+}
+
+/// True for an unquoted character that is one of these.
+pub(crate) fn is_unquoted(atom: &Atom, signs: &str) -> bool {
+    matches!(atom, Atom::Char { sign, quoted: false } if signs.contains(*sign))
+}
+
+pub(crate) fn quoted(sign: char) -> Atom {
+    Atom::Char { sign, quoted: true }
 }
 
 pub(crate) fn unquoted(sign: char) -> Atom {
