@@ -15,6 +15,8 @@ pub use kinds::{INPUT_KEYS, Key, Kind, OUTPUT_KEYS};
 pub struct Contract {
     /// The event.
     pub event: Event,
+    /// Its name ([`Event::name`]).
+    pub name: &'static str,
     /// The moment at which it fires, and its purpose.
     pub fires: &'static str,
     /// True if its hooks have a matcher for tools.
@@ -79,9 +81,10 @@ use Order::Sequential;
 use SpecificOutput as H;
 
 /// The contract of an event without input of its own at which a handler has no effect.
-const fn contract(event: Event) -> Contract {
+const fn contract(event: Event, name: &'static str) -> Contract {
     Contract {
         event,
+        name,
         fires: "",
         tool_matched: false,
         order: Order::Parallel,
@@ -98,7 +101,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         fires: "when a session begins, is resumed, or begins anew after a compaction; what is added goes into its next message",
         honours: &[H::AdditionalContext, H::InstructionContext],
         fields: &[Field::Source, Field::Parent],
-        ..contract(Event::SessionStart)
+        ..contract(Event::SessionStart, "session_start")
     },
     Contract {
         fires: "after each user message, once per turn; not for tasks that agents give to sub-agents",
@@ -106,7 +109,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: DenialByDefault,
         honours: &[H::AdditionalContext, H::SyntheticResponse],
         fields: &[Field::Prompt],
-        ..contract(Event::UserPromptSubmit)
+        ..contract(Event::UserPromptSubmit, "user_prompt_submit")
     },
     Contract {
         fires: "behind user_prompt_submit, also for tasks of sub-agents: the last moment at which the turn can be answered without a model",
@@ -114,13 +117,13 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: DenialByDefault,
         honours: &[H::SyntheticResponse],
         fields: &[Field::Prompt],
-        ..contract(Event::PreUserTurn)
+        ..contract(Event::PreUserTurn, "pre_user_turn")
     },
     Contract {
         fires: "when a turn has begun, before its message is put together",
         honours: &[H::AdditionalContext, H::InstructionContext],
         fields: &[Field::Prompt],
-        ..contract(Event::TurnStart)
+        ..contract(Event::TurnStart, "turn_start")
     },
     Contract {
         fires: "before each model call; only what was not sent yet can be rewritten",
@@ -129,12 +132,12 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: DenialByDefault,
         honours: &[H::UpdatedMessages, H::SyntheticResponse],
         fields: &[Field::Messages],
-        ..contract(Event::BeforeLlmCall)
+        ..contract(Event::BeforeLlmCall, "before_llm_call")
     },
     Contract {
         fires: "after each model call that was answered",
         fields: &[Field::Usage, Field::Text],
-        ..contract(Event::AfterLlmCall)
+        ..contract(Event::AfterLlmCall, "after_llm_call")
     },
     Contract {
         fires: "when the model calls a tool, before anything else",
@@ -144,7 +147,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: DenialByDefault,
         honours: &[H::UpdatedInput],
         fields: &[Field::Tool],
-        ..contract(Event::ToolInputTransform)
+        ..contract(Event::ToolInputTransform, "tool_input_transform")
     },
     Contract {
         fires: "when the arguments of a call are rewritten, before permissions are looked at",
@@ -153,7 +156,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: Denial,
         honours: &[H::PermissionDecision, H::Metadata],
         fields: &[Field::Tool],
-        ..contract(Event::ToolGuard)
+        ..contract(Event::ToolGuard, "tool_guard")
     },
     Contract {
         fires: "before every call, independent of permissions; allowing does not override a rule that denies or asks",
@@ -163,7 +166,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: Denial,
         honours: &[H::UpdatedInput, H::PermissionDecision, H::AdditionalContext],
         fields: &[Field::Tool],
-        ..contract(Event::PreToolUse)
+        ..contract(Event::PreToolUse, "pre_tool_use")
     },
     Contract {
         fires: "before the user is asked whether a call may be made, instead of whom a hook may answer",
@@ -172,7 +175,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: DenialByDefault,
         honours: &[H::PermissionDecision, H::UpdatedInput, H::Metadata],
         fields: &[Field::Tool],
-        ..contract(Event::PermissionRequest)
+        ..contract(Event::PermissionRequest, "permission_request")
     },
     Contract {
         fires: "when a tool has answered or failed, before the model sees it",
@@ -180,7 +183,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         order: Sequential,
         honours: &[H::UpdatedToolResponse],
         fields: &[Field::Tool, Field::ToolResponse],
-        ..contract(Event::ToolResponseTransform)
+        ..contract(Event::ToolResponseTransform, "tool_response_transform")
     },
     Contract {
         fires: "when the result of a call is final; blocking ends the turn behind the calls of the same answer",
@@ -188,71 +191,71 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         blocks: Refusal,
         honours: &[H::AdditionalContext, H::UpdatedToolResponse],
         fields: &[Field::Tool, Field::ToolResponse],
-        ..contract(Event::PostToolUse)
+        ..contract(Event::PostToolUse, "post_tool_use")
     },
     Contract {
         fires: "when a turn is over, however it ended",
         fields: &[Field::Reason],
-        ..contract(Event::TurnEnd)
+        ..contract(Event::TurnEnd, "turn_end")
     },
     Contract {
         fires: "when the model has nothing more to do, or a hook has answered",
         blocks: Continue,
         fields: &[Field::Answer, Field::Prompt],
-        ..contract(Event::Stop)
+        ..contract(Event::Stop, "stop")
     },
     Contract {
         fires: "when a sub-agent has finished; runs the hooks of the agent that gave it the task",
         fields: &[Field::Answer, Field::Parent],
-        ..contract(Event::SubagentStop)
+        ..contract(Event::SubagentStop, "subagent_stop")
     },
     Contract {
         fires: "when an agent gives a task to another one, and when that comes back",
         fields: &[Field::Agents],
-        ..contract(Event::OnAgentSwitch)
+        ..contract(Event::OnAgentSwitch, "on_agent_switch")
     },
     Contract {
         fires: "before the history is summarized, ahead of before_compaction: the name that other runtimes have for it",
         blocks: Refusal,
         honours: &[H::AdditionalContext],
         fields: &[Field::Source, Field::Compaction],
-        ..contract(Event::PreCompact)
+        ..contract(Event::PreCompact, "pre_compact")
     },
     Contract {
         fires: "before the history is summarized; a hook may bring a summary of its own",
         blocks: Refusal,
         honours: &[H::Summary],
         fields: &[Field::Compaction],
-        ..contract(Event::BeforeCompaction)
+        ..contract(Event::BeforeCompaction, "before_compaction")
     },
     Contract {
         fires: "when the history was summarized",
         fields: &[Field::Compaction, Field::Summary],
-        ..contract(Event::AfterCompaction)
+        ..contract(Event::AfterCompaction, "after_compaction")
     },
     Contract {
         fires: "when the user is waited for",
-        ..contract(Event::OnUserInput)
+        ..contract(Event::OnUserInput, "on_user_input")
     },
     Contract {
         fires: "when a turn has made as many model calls as it may",
         fields: &[Field::Limit],
-        ..contract(Event::OnMaxIterations)
+        ..contract(Event::OnMaxIterations, "on_max_iterations")
     },
     Contract {
         fires: "when a model or the turn has failed",
         fields: &[Field::Error],
-        ..contract(Event::OnError)
+        ..contract(Event::OnError, "on_error")
     },
     Contract {
         fires: "when the user gets a warning, an error or a permission prompt",
         fields: &[Field::Notification],
-        ..contract(Event::Notification)
+        ..contract(Event::Notification, "notification")
     },
     Contract {
         fires: "when a session ends",
         fields: &[Field::Reason],
-        ..contract(Event::SessionEnd)
+        ..contract(Event::SessionEnd, "session_end")
     },
 ];
 

@@ -67,32 +67,7 @@ impl Event {
     /// The name in our files and in those of docker-agent: `pre_tool_use`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::SessionStart => "session_start",
-            Self::UserPromptSubmit => "user_prompt_submit",
-            Self::PreUserTurn => "pre_user_turn",
-            Self::TurnStart => "turn_start",
-            Self::BeforeLlmCall => "before_llm_call",
-            Self::AfterLlmCall => "after_llm_call",
-            Self::ToolInputTransform => "tool_input_transform",
-            Self::ToolGuard => "tool_guard",
-            Self::PreToolUse => "pre_tool_use",
-            Self::PermissionRequest => "permission_request",
-            Self::ToolResponseTransform => "tool_response_transform",
-            Self::PostToolUse => "post_tool_use",
-            Self::TurnEnd => "turn_end",
-            Self::Stop => "stop",
-            Self::SubagentStop => "subagent_stop",
-            Self::OnAgentSwitch => "on_agent_switch",
-            Self::PreCompact => "pre_compact",
-            Self::BeforeCompaction => "before_compaction",
-            Self::AfterCompaction => "after_compaction",
-            Self::OnUserInput => "on_user_input",
-            Self::OnMaxIterations => "on_max_iterations",
-            Self::OnError => "on_error",
-            Self::Notification => "notification",
-            Self::SessionEnd => "session_end",
-        }
+        self.contract().name
     }
 
     /// The contract of the event.
