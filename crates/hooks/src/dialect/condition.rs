@@ -3,7 +3,7 @@
 //! A condition excludes calls from a hook. A guard must not miss a call: if the call does not show if
 //! the condition holds, the hook runs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cachalot_operation::permissions::CommandPattern;
 use cachalot_operation::workspace::normalize;
