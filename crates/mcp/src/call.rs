@@ -8,8 +8,8 @@ use cachalot_core::{EffectTargets, Effects, SecretSet};
 use cachalot_operation::ResourceAccess;
 use cachalot_operation::resource_access::file_url_path;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, ClientRequest, GetPromptRequestParams,
-    ReadResourceRequestParams, Request, ServerResult,
+    CallToolRequestParams, ClientRequest, GetPromptRequestParams, ReadResourceRequestParams,
+    Request, ServerResult,
 };
 use rmcp::service::ServiceError;
 use serde_json::{Value, json};
@@ -112,14 +112,7 @@ impl McpTool {
         let request = ClientRequest::ReadResourceRequest(Request::new(params));
         match self.server.call(&self.metadata.name, request).await? {
             ServerResult::ReadResourceResult(result) => {
-                let (output, scope) = content::of_resource(result, collector);
-                // Without a stated scope, an answer from a server with credentials is private.
-                let private = match scope {
-                    Some(CacheScope::Public) => false,
-                    Some(_) => true,
-                    None => self.personal,
-                };
-                Ok(ToolOutput { private, ..output })
+                Ok(content::of_resource(result, collector, self.personal))
             }
             other => Err(self.not_complete(&other)),
         }

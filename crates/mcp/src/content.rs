@@ -102,7 +102,7 @@ impl<'a> ContentCollector<'a> {
         self.text(&format!("[{what}: {media_type}, {bytes} bytes, not shown]"));
     }
 
-    fn finish(mut self) -> Vec<Block> {
+    fn finish(mut self) -> ToolOutput {
         if self.left_out > 0 {
             self.blocks.push(Block::text(format!(
                 "[… {} bytes left out: ask for less]",
@@ -112,7 +112,7 @@ impl<'a> ContentCollector<'a> {
         if self.blocks.is_empty() {
             self.blocks.push(Block::text("[no content]"));
         }
-        self.blocks
+        self.blocks.into()
     }
 }
 
@@ -133,10 +133,8 @@ pub(super) fn of_tool(result: CallToolResult, mut collector: ContentCollector<'_
         collector.text(&structured);
     }
     ToolOutput {
-        content: collector.finish(),
         is_error: result.is_error.unwrap_or(false),
-        lifetime: None,
-        private: false,
+        ..collector.finish()
     }
 }
 
@@ -150,23 +148,25 @@ fn repeats(text: &str, content: &[ContentBlock]) -> bool {
     data.any(|data| !data.is_empty() && text.contains(data))
 }
 
-/// Converts the content of a resource; also returns the cache scope that the server states. The lifetime is
-/// part of the output.
+/// Converts the content of a resource. Without a scope that the server states, it is private if it is
+/// `personal`.
 pub(super) fn of_resource(
     result: ReadResourceResult,
     mut collector: ContentCollector<'_>,
-) -> (ToolOutput, Option<CacheScope>) {
+    personal: bool,
+) -> ToolOutput {
     let several = result.contents.len() > 1;
     for contents in result.contents {
         collector.resource(contents, several);
     }
-    let output = ToolOutput {
-        content: collector.finish(),
-        is_error: false,
+    ToolOutput {
         lifetime: result.ttl_ms.map(Duration::from_millis),
-        private: result.cache_scope == Some(CacheScope::Private),
-    };
-    (output, result.cache_scope)
+        private: match result.cache_scope {
+            Some(scope) => scope != CacheScope::Public,
+            None => personal,
+        },
+        ..collector.finish()
+    }
 }
 
 /// Converts the messages of a prompt.
@@ -187,12 +187,7 @@ pub(super) fn of_prompt(
             content => collector.block(content),
         }
     }
-    ToolOutput {
-        content: collector.finish(),
-        is_error: false,
-        lifetime: None,
-        private: false,
-    }
+    collector.finish()
 }
 
 #[cfg(test)]

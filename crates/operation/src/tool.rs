@@ -76,15 +76,21 @@ impl From<PathError> for ToolOutput {
     }
 }
 
-impl ToolOutput {
-    /// Creates a result of text.
-    pub fn text(text: impl Into<String>) -> Self {
+impl From<Vec<Block>> for ToolOutput {
+    fn from(content: Vec<Block>) -> Self {
         Self {
-            content: vec![Block::text(text)],
+            content,
             is_error: false,
             lifetime: None,
             private: false,
         }
+    }
+}
+
+impl ToolOutput {
+    /// Creates a result of text.
+    pub fn text(text: impl Into<String>) -> Self {
+        vec![Block::text(text)].into()
     }
 
     /// Creates a failure, with cause and remedy for the model.

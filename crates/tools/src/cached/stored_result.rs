@@ -72,9 +72,7 @@ fn decode(bytes: &[u8]) -> Result<StoredResult, DecodeError> {
 pub(super) async fn read(body: &Body) -> Result<ToolOutput, Failure> {
     let stored_result = body.decoded(decode).await?;
     Ok(ToolOutput {
-        content: stored_result.content.clone(),
-        is_error: false,
-        lifetime: None,
         private: stored_result.private,
+        ..stored_result.content.clone().into()
     })
 }
