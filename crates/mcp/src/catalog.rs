@@ -17,7 +17,7 @@ const MAX_PAGES: usize = 200;
 pub(super) struct ServerCatalog {
     pub(super) tools: Vec<RemoteTool>,
     pub(super) resources: Vec<Resource>,
-    pub(super) templates: Vec<Template>,
+    pub(super) templates: Vec<Resource>,
     pub(super) prompts: Vec<Prompt>,
 }
 
@@ -51,15 +51,10 @@ pub(super) struct RemoteTool {
     pub(super) destructive: bool,
 }
 
+/// A resource, or a template of several.
 #[derive(Debug, Clone)]
 pub(super) struct Resource {
-    pub(super) uri: String,
-    pub(super) name: String,
-    pub(super) description: Option<String>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Template {
+    /// The URI, or its template.
     pub(super) uri: String,
     pub(super) name: String,
     pub(super) description: Option<String>,
@@ -111,14 +106,10 @@ pub(super) async fn list_all(server: &ServerClient) -> Result<ServerCatalog, Mcp
 
 /// Returns the list; if it failed, reports a warning and returns an empty one.
 fn or_warn<T>(server: &ServerClient, listed: Result<Vec<T>, McpError>) -> Vec<T> {
-    listed.unwrap_or_else(|error| {
-        server
-            .handler
-            .dependencies
-            .reporter
-            .warning(&error.to_string());
-        Vec::new()
-    })
+    let reporter = &server.handler.dependencies.reporter;
+    listed
+        .inspect_err(|error| reporter.warning(&error.to_string()))
+        .unwrap_or_default()
 }
 
 /// Requests all pages of a list. The list is empty if the server does not support it.
@@ -210,12 +201,12 @@ async fn resources(
 async fn templates(
     peer: Peer<RoleClient>,
     params: Option<PaginatedRequestParams>,
-) -> Paged<Template> {
+) -> Paged<Resource> {
     let page = peer.list_resource_templates(params).await?;
     let templates = page
         .resource_templates
         .into_iter()
-        .map(|template| Template {
+        .map(|template| Resource {
             uri: template.uri_template,
             description: template.description.or(template.title),
             name: template.name,

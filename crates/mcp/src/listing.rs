@@ -9,7 +9,7 @@ use globset::{Glob, GlobMatcher};
 use serde_json::{Map, Value, json};
 
 use super::call::{McpTool, ToolRequest};
-use super::catalog::{Prompt, RemoteTool, Resource, ServerCatalog, Template};
+use super::catalog::{Prompt, RemoteTool, Resource, ServerCatalog};
 use super::server_client::ServerClient;
 use super::server_settings::{McpSettings, OfferSettings, ToolTrust};
 use super::tool_names::{ToolNames, ToolSource, ToolSourceKind};
@@ -171,7 +171,7 @@ fn of_resource(settings: &McpSettings, resource: Resource) -> OfferedTool {
             ),
             resource.description,
         ),
-        parameters: parameters(Map::new(), Vec::new()),
+        parameters: parameters([]),
         read_only: true,
         cache_class: stated(settings.resources),
         tool_request: ToolRequest::Read { uri: resource.uri },
@@ -179,15 +179,9 @@ fn of_resource(settings: &McpSettings, resource: Resource) -> OfferedTool {
     }
 }
 
-fn of_template(settings: &McpSettings, template: Template) -> Result<OfferedTool, String> {
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    for (name, must) in uri_template::variables(&template.uri)? {
-        properties.insert(name.clone(), json!({ "type": "string" }));
-        if must {
-            required.push(name);
-        }
-    }
+fn of_template(settings: &McpSettings, template: Resource) -> Result<OfferedTool, String> {
+    let variables = uri_template::variables(&template.uri)?.into_iter();
+    let arguments = variables.map(|(name, required)| (name, json!({ "type": "string" }), required));
     Ok(OfferedTool {
         kind: ToolSourceKind::Template,
         id: template.uri.clone(),
@@ -198,7 +192,7 @@ fn of_template(settings: &McpSettings, template: Template) -> Result<OfferedTool
             ),
             template.description,
         ),
-        parameters: parameters(properties, required),
+        parameters: parameters(arguments),
         read_only: true,
         cache_class: stated(settings.resources),
         tool_request: ToolRequest::Expand {
@@ -209,18 +203,13 @@ fn of_template(settings: &McpSettings, template: Template) -> Result<OfferedTool
 }
 
 fn of_prompt(settings: &McpSettings, prompt: Prompt) -> OfferedTool {
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    for argument in prompt.arguments {
-        let mut property = json!({ "type": "string" });
+    let arguments = prompt.arguments.into_iter().map(|argument| {
+        let mut schema = json!({ "type": "string" });
         if let Some(description) = argument.description {
-            property["description"] = description.into();
+            schema["description"] = description.into();
         }
-        properties.insert(argument.name.clone(), property);
-        if argument.required {
-            required.push(argument.name);
-        }
-    }
+        (argument.name, schema, argument.required)
+    });
     OfferedTool {
         kind: ToolSourceKind::Prompt,
         id: prompt.name.clone(),
@@ -231,7 +220,7 @@ fn of_prompt(settings: &McpSettings, prompt: Prompt) -> OfferedTool {
             ),
             prompt.description,
         ),
-        parameters: parameters(properties, required),
+        parameters: parameters(arguments),
         read_only: true,
         cache_class: stated(settings.prompts),
         tool_request: ToolRequest::Prompt {
@@ -248,7 +237,16 @@ fn describe(what: String, description: Option<String>) -> String {
     }
 }
 
-fn parameters(properties: Map<String, Value>, required: Vec<String>) -> Value {
+/// Returns the schema of arguments, each of which has a name, a schema, and may be required.
+fn parameters(arguments: impl IntoIterator<Item = (String, Value, bool)>) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for (name, schema, is_required) in arguments {
+        if is_required {
+            required.push(name.clone());
+        }
+        properties.insert(name, schema);
+    }
     json!({
         "type": "object",
         "properties": properties,
