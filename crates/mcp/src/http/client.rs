@@ -86,89 +86,6 @@ impl Client {
             })
             .boxed()
     }
-
-    async fn post(
-        &self,
-        uri: &str,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        token: Option<String>,
-        headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let id = match &message {
-            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
-            _ => None,
-        };
-        let accepted = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
-        let mut request = self.http.post(uri).header(header::ACCEPT, accepted);
-        if let Some(token) = token {
-            request = request.bearer_auth(token);
-        }
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
-        let has_session = session.is_some();
-        if let Some(session) = session {
-            request = request.header(HEADER_SESSION_ID, &*session);
-        }
-        let response = request.json(&message).send().await?;
-        let status = response.status();
-        let text_of = |name: &str| {
-            let value = response.headers().get(name)?.to_str().ok()?;
-            Some(value.to_owned())
-        };
-        let (kind, session, challenge) = (
-            text_of("content-type").unwrap_or_default(),
-            text_of(HEADER_SESSION_ID),
-            text_of("www-authenticate"),
-        );
-        match (status, challenge) {
-            (StatusCode::UNAUTHORIZED, Some(challenge)) => {
-                let required = AuthRequiredError::new(challenge);
-                return Err(StreamableHttpError::AuthRequired(required));
-            }
-            (StatusCode::FORBIDDEN, Some(challenge)) => {
-                let required = InsufficientScopeError::new(challenge, None);
-                return Err(StreamableHttpError::InsufficientScope(required));
-            }
-            (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => {
-                return Ok(StreamableHttpPostResponse::Accepted);
-            }
-            (StatusCode::NOT_FOUND, _) if has_session => {
-                return Err(StreamableHttpError::SessionExpired);
-            }
-            _ => {}
-        }
-        if !status.is_success() {
-            return failure(response, &message, id, has_session).await;
-        }
-        if kind.starts_with(EVENT_STREAM_MIME_TYPE) {
-            let events = self.events(response.bytes_stream(), id);
-            return Ok(StreamableHttpPostResponse::Sse(events, session));
-        }
-        if !kind.starts_with(JSON_MIME_TYPE) {
-            // A notification has no answer.
-            return match id {
-                None => Ok(StreamableHttpPostResponse::Accepted),
-                Some(_) => {
-                    let kind = Some(kind).filter(|kind| !kind.is_empty());
-                    Err(StreamableHttpError::UnexpectedContentType(kind))
-                }
-            };
-        }
-        let read = match body(response, self.message_parser.limit).await? {
-            Some(body) => self.message_parser.read(&body),
-            None => self.message_parser.too_large(id.clone()),
-        };
-        match (read, id) {
-            (Some(message), _) => Ok(StreamableHttpPostResponse::Json(message, session)),
-            (None, None) => Ok(StreamableHttpPostResponse::Accepted),
-            (None, Some(_)) => {
-                let why = "the answer is no message of the protocol";
-                Err(StreamableHttpError::UnexpectedServerResponse(why.into()))
-            }
-        }
-    }
 }
 
 /// Handles an error response: returns the protocol error if the body contains one.
@@ -309,12 +226,83 @@ impl StreamableHttpClient for Client {
         &self,
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
-        custom_headers: Headers,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        self.post(&uri, message, session_id, auth_header, custom_headers)
-            .await
+        let id = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let accepted = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
+        let mut request = self.http.post(&*uri).header(header::ACCEPT, accepted);
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let has_session = session.is_some();
+        if let Some(session) = session {
+            request = request.header(HEADER_SESSION_ID, &*session);
+        }
+        let response = request.json(&message).send().await?;
+        let status = response.status();
+        let text_of = |name: &str| {
+            let value = response.headers().get(name)?.to_str().ok()?;
+            Some(value.to_owned())
+        };
+        let (kind, session, challenge) = (
+            text_of("content-type").unwrap_or_default(),
+            text_of(HEADER_SESSION_ID),
+            text_of("www-authenticate"),
+        );
+        match (status, challenge) {
+            (StatusCode::UNAUTHORIZED, Some(challenge)) => {
+                let required = AuthRequiredError::new(challenge);
+                return Err(StreamableHttpError::AuthRequired(required));
+            }
+            (StatusCode::FORBIDDEN, Some(challenge)) => {
+                let required = InsufficientScopeError::new(challenge, None);
+                return Err(StreamableHttpError::InsufficientScope(required));
+            }
+            (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => {
+                return Ok(StreamableHttpPostResponse::Accepted);
+            }
+            (StatusCode::NOT_FOUND, _) if has_session => {
+                return Err(StreamableHttpError::SessionExpired);
+            }
+            _ => {}
+        }
+        if !status.is_success() {
+            return failure(response, &message, id, has_session).await;
+        }
+        if kind.starts_with(EVENT_STREAM_MIME_TYPE) {
+            let events = self.events(response.bytes_stream(), id);
+            return Ok(StreamableHttpPostResponse::Sse(events, session));
+        }
+        if !kind.starts_with(JSON_MIME_TYPE) {
+            // A notification has no answer.
+            return match id {
+                None => Ok(StreamableHttpPostResponse::Accepted),
+                Some(_) => {
+                    let kind = Some(kind).filter(|kind| !kind.is_empty());
+                    Err(StreamableHttpError::UnexpectedContentType(kind))
+                }
+            };
+        }
+        let read = match body(response, self.message_parser.limit).await? {
+            Some(body) => self.message_parser.read(&body),
+            None => self.message_parser.too_large(id.clone()),
+        };
+        match (read, id) {
+            (Some(message), _) => Ok(StreamableHttpPostResponse::Json(message, session)),
+            (None, None) => Ok(StreamableHttpPostResponse::Accepted),
+            (None, Some(_)) => {
+                let why = "the answer is no message of the protocol";
+                Err(StreamableHttpError::UnexpectedServerResponse(why.into()))
+            }
+        }
     }
 
     async fn delete_session(
