@@ -143,14 +143,11 @@ fn encoded_length(bytes: usize) -> usize {
 /// then refuse the image.
 fn detect_format(bytes: &[u8]) -> Option<ImageFormat> {
     let format = image::guess_format(bytes).ok()?;
-    [
-        ImageFormat::Png,
-        ImageFormat::Jpeg,
-        ImageFormat::Gif,
-        ImageFormat::WebP,
-    ]
-    .contains(&format)
-    .then_some(format)
+    let is_known = matches!(
+        format,
+        ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP
+    );
+    is_known.then_some(format)
 }
 
 /// A decoded input image.
@@ -201,6 +198,10 @@ impl Original {
         let (width, height) = (self.image.width(), self.image.height());
         let mut edge = width.max(height).min(limits.image_edge);
         let fits = |bytes: &[u8]| encoded_length(bytes.len()) <= max_bytes;
+        let encoders: &[(ImageFormat, Encoder)] = match self.format {
+            ImageFormat::Jpeg => &[(ImageFormat::Jpeg, jpeg)],
+            _ => &[(ImageFormat::Png, png), (ImageFormat::Jpeg, jpeg)],
+        };
         loop {
             let scaled;
             let image = match edge < width.max(height) {
@@ -212,24 +213,15 @@ impl Original {
                 }
                 false => &self.image,
             };
-            let size = (image.width(), image.height());
-            if self.format != ImageFormat::Jpeg {
-                let bytes = png(image)?;
+            for (format, encode) in encoders {
+                let bytes = encode(image)?;
                 if fits(&bytes) {
                     return Ok(Encoded {
-                        media_type: "image/png",
+                        media_type: format.to_mime_type(),
                         bytes,
-                        size,
+                        size: (image.width(), image.height()),
                     });
                 }
-            }
-            let bytes = jpeg(image)?;
-            if fits(&bytes) {
-                return Ok(Encoded {
-                    media_type: "image/jpeg",
-                    bytes,
-                    size,
-                });
             }
             edge = edge / 4 * 3;
             if edge < MIN_EDGE {
@@ -241,17 +233,16 @@ impl Original {
     }
 }
 
+type Encoder = fn(&DynamicImage) -> Result<Vec<u8>, String>;
+
 fn png(image: &DynamicImage) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     // Models do not benefit from 16 bits per channel.
-    let written = match image.color().has_alpha() {
-        true => image
-            .to_rgba8()
-            .write_to(&mut Cursor::new(&mut bytes), ImageFormat::Png),
-        false => image
-            .to_rgb8()
-            .write_to(&mut Cursor::new(&mut bytes), ImageFormat::Png),
+    let image: DynamicImage = match image.color().has_alpha() {
+        true => image.to_rgba8().into(),
+        false => image.to_rgb8().into(),
     };
+    let written = image.write_to(&mut Cursor::new(&mut bytes), ImageFormat::Png);
     written.map_err(|error| format!("it cannot be encoded: {error}"))?;
     Ok(bytes)
 }
