@@ -73,6 +73,14 @@ impl Directory {
         self.handle.as_fd()
     }
 
+    /// Removes the file of this name.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.handle, name, AtFlags::empty())?)
+    }
+
     /// Returns the entries, sorted by the bytes of their names. The listing is recorded in `witness`
     /// before it is read. If it changes meanwhile, it is still returned, but the witness becomes
     /// invalid.

@@ -152,11 +152,7 @@ impl<'a> Staged<'a> {
             Some(temporary) => {
                 temporary.rename(&self.parent, self.name, self.change.before.is_none())
             }
-            None => Ok(rustix::fs::unlinkat(
-                self.parent.handle(),
-                self.name,
-                AtFlags::empty(),
-            )?),
+            None => self.parent.remove_file(self.name),
         }
     }
 
@@ -164,11 +160,7 @@ impl<'a> Staged<'a> {
     fn roll_back(&self) -> io::Result<()> {
         match (self.change.before, self.change.after) {
             (None, None) => Ok(()),
-            (None, Some(_)) => Ok(rustix::fs::unlinkat(
-                self.parent.handle(),
-                self.name,
-                AtFlags::empty(),
-            )?),
+            (None, Some(_)) => self.parent.remove_file(self.name),
             (Some(before), after) => {
                 let mode = Some(before.mode);
                 let mut old = TemporaryFile::write(&self.parent, self.name, &before.bytes, mode)?;
