@@ -100,6 +100,17 @@ impl Parser {
         self.signs.get(self.at + ahead).copied()
     }
 
+    /// Returns the next character of a part that ends with `end`; `None` at its end, which is consumed,
+    /// and at the end of the text.
+    fn peek_until(&mut self, end: char, unclosed: &str) -> Option<char> {
+        match self.peek() {
+            None => self.mark_unclear(unclosed),
+            Some(sign) if sign == end => self.at += 1,
+            Some(sign) => return Some(sign),
+        }
+        None
+    }
+
     fn starts_with_text(&self, text: &str) -> bool {
         text.chars()
             .enumerate()
@@ -323,14 +334,10 @@ impl Parser {
         let Some(text) = word.unquoted() else {
             return CommandStart::Plain;
         };
-        match text.as_str() {
+        let start = match text.as_str() {
             "!" | "if" | "then" | "elif" | "else" | "do" | "while" | "until" | "{" | "}" | "fi"
-            | "done" | "esac" => {
-                self.found.has_syntax = true;
-                CommandStart::Skip
-            }
+            | "done" | "esac" => CommandStart::Skip,
             "coproc" => {
-                self.found.has_syntax = true;
                 // A name, if a compound command follows it.
                 let before = self.at;
                 self.skip_blanks();
@@ -342,7 +349,6 @@ impl Parser {
                 CommandStart::Skip
             }
             "function" => {
-                self.found.has_syntax = true;
                 self.skip_blanks();
                 let _ = self.word();
                 self.skip_blanks();
@@ -352,12 +358,10 @@ impl Parser {
                 CommandStart::End
             }
             "for" | "select" => {
-                self.found.has_syntax = true;
                 self.for_loop();
                 CommandStart::End
             }
             "case" => {
-                self.found.has_syntax = true;
                 if self.depth > self.outermost + 1 {
                     // Shells differ in whether the parenthesis of a pattern ends a substitution.
                     self.mark_unclear("a `case` in parentheses");
@@ -366,12 +370,13 @@ impl Parser {
                 CommandStart::End
             }
             "[[" => {
-                self.found.has_syntax = true;
                 self.condition();
                 CommandStart::End
             }
             _ => CommandStart::Plain,
-        }
+        };
+        self.found.has_syntax |= !matches!(start, CommandStart::Plain);
+        start
     }
 
     fn for_loop(&mut self) {
@@ -505,17 +510,10 @@ impl Parser {
         }
         let is_input = self.peek() == Some('<');
         self.at += 1;
-        let duplicates = match self.peek() {
-            Some('&') => {
-                self.at += 1;
-                true
-            }
-            Some('>' | '|') => {
-                self.at += 1;
-                false
-            }
-            _ => false,
-        };
+        let duplicates = self.peek() == Some('&');
+        if matches!(self.peek(), Some('&' | '>' | '|')) {
+            self.at += 1;
+        }
         self.skip_blanks();
         if matches!(self.peek(), None | Some('\n' | ';' | '|' | '&')) {
             self.mark_unclear("a redirection without a target");
@@ -767,34 +765,16 @@ impl Parser {
 
     fn single_quotes(&mut self, atoms: &mut Vec<Atom>) {
         self.at += 1;
-        loop {
-            match self.peek() {
-                None => {
-                    self.mark_unclear("a quote is not closed");
-                    return;
-                }
-                Some('\'') => {
-                    self.at += 1;
-                    return;
-                }
-                Some(sign) => self.push(atoms, quoted(sign)),
-            }
+        while let Some(sign) = self.peek_until('\'', "a quote is not closed") {
+            self.push(atoms, quoted(sign));
         }
     }
 
     fn double_quotes(&mut self, atoms: &mut Vec<Atom>) {
         self.at += 1;
-        loop {
-            match self.peek() {
-                None => {
-                    self.mark_unclear("a quote is not closed");
-                    return;
-                }
-                Some('"') => {
-                    self.at += 1;
-                    return;
-                }
-                Some('\\') => {
+        while let Some(sign) = self.peek_until('"', "a quote is not closed") {
+            match sign {
+                '\\' => {
                     self.at += 1;
                     match self.peek() {
                         Some('\n') => self.at += 1,
@@ -804,9 +784,9 @@ impl Parser {
                         _ => atoms.push(quoted('\\')),
                     }
                 }
-                Some('$') => self.dollar(atoms, true),
-                Some('`') => self.backticks(atoms),
-                Some(sign) => self.push(atoms, quoted(sign)),
+                '$' => self.dollar(atoms, true),
+                '`' => self.backticks(atoms),
+                sign => self.push(atoms, quoted(sign)),
             }
         }
     }
@@ -884,27 +864,19 @@ impl Parser {
         }
         atoms.push(Atom::Any);
         let mut ignored = Vec::new();
-        loop {
-            match self.peek() {
-                None => {
-                    self.mark_unclear("a brace is not closed");
-                    break;
-                }
-                Some('}') => {
-                    self.at += 1;
-                    break;
-                }
-                Some('\\') => self.at = (self.at + 2).min(self.signs.len()),
-                Some('\'') if !quoted => self.single_quotes(&mut ignored),
-                Some('"') => self.double_quotes(&mut ignored),
-                Some('$') => self.dollar(&mut ignored, quoted),
-                Some('`') => self.backticks(&mut ignored),
+        while let Some(sign) = self.peek_until('}', "a brace is not closed") {
+            match sign {
+                '\\' => self.at = (self.at + 2).min(self.signs.len()),
+                '\'' if !quoted => self.single_quotes(&mut ignored),
+                '"' => self.double_quotes(&mut ignored),
+                '$' => self.dollar(&mut ignored, quoted),
+                '`' => self.backticks(&mut ignored),
                 // The value is expanded as a prompt, which may run commands.
-                Some('@') if self.at > start && self.signs[self.at - 1] != '[' => {
+                '@' if self.at > start && self.signs[self.at - 1] != '[' => {
                     self.mark_unclear("an expansion of a variable's value");
                     self.at += 1;
                 }
-                Some(_) => self.at += 1,
+                _ => self.at += 1,
             }
         }
         // `${X:=value}` sets the variable.
@@ -915,32 +887,13 @@ impl Parser {
     /// Parses `$'…'` of bash.
     fn ansi_quotes(&mut self, atoms: &mut Vec<Atom>) {
         self.at += 1;
-        loop {
-            let sign = match self.peek() {
-                None => {
-                    self.mark_unclear("a quote is not closed");
-                    return;
-                }
-                Some('\'') => {
-                    self.at += 1;
-                    return;
-                }
-                Some('\\') => {
-                    self.at += 1;
-                    match self.ansi_escape() {
-                        Some(sign) => sign,
-                        None => {
-                            atoms.push(Atom::Any);
-                            continue;
-                        }
-                    }
-                }
-                Some(sign) => {
-                    self.at += 1;
-                    sign
-                }
+        while let Some(sign) = self.peek_until('\'', "a quote is not closed") {
+            self.at += 1;
+            let sign = match sign {
+                '\\' => self.ansi_escape(),
+                sign => Some(sign),
             };
-            atoms.push(quoted(sign));
+            atoms.push(sign.map_or(Atom::Any, quoted));
         }
     }
 
@@ -984,21 +937,13 @@ impl Parser {
         self.found.has_syntax = true;
         self.at += 1;
         let mut inner = String::new();
-        loop {
-            match self.peek() {
-                None => {
-                    self.mark_unclear("a backtick is not closed");
-                    break;
-                }
-                Some('`') => {
-                    self.at += 1;
-                    break;
-                }
-                Some('\\') if matches!(self.peek_at(1), Some('`' | '\\' | '$')) => {
+        while let Some(sign) = self.peek_until('`', "a backtick is not closed") {
+            match sign {
+                '\\' if matches!(self.peek_at(1), Some('`' | '\\' | '$')) => {
                     inner.extend(self.peek_at(1));
                     self.at += 2;
                 }
-                Some(sign) => {
+                sign => {
                     inner.push(sign);
                     self.at += 1;
                 }
