@@ -1,6 +1,6 @@
 //! An answer before a format renders it: truncated at the limits of the request, with token counts.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::ids::Ids;
 use crate::reply::{ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
@@ -47,6 +47,16 @@ pub(crate) struct TokenCounts {
 }
 
 impl Answer {
+    /// The reasoning as far as a client sees it; empty if only its signature is visible.
+    pub(crate) fn shown_reasoning(&self, is_hidden: bool) -> Option<&str> {
+        let reasoning = self.reasoning.as_deref();
+        reasoning.map(|reasoning| if is_hidden { "" } else { reasoning })
+    }
+
+    pub(crate) fn shown_text(&self) -> Option<&str> {
+        self.text.as_deref().filter(|text| !text.is_empty())
+    }
+
     /// Creates the answer for a scripted reply. It ends at the first of `stop_sequences`, and has at most
     /// `limit` tokens. `id_prefix` is the prefix of the ids of tool calls.
     pub(crate) fn new(
@@ -133,6 +143,14 @@ impl Answer {
         let reasoning = estimate(&self.reasoning);
         let calls: u64 = self.calls.iter().map(tokens_of).sum();
         (reasoning + estimate(&self.text) + calls, reasoning)
+    }
+}
+
+impl AnsweredCall {
+    /// The arguments as an object; empty if they are none.
+    pub(crate) fn input(&self) -> Value {
+        let input: Option<Value> = serde_json::from_str(&self.arguments).ok();
+        input.filter(Value::is_object).unwrap_or_else(|| json!({}))
     }
 }
 

@@ -59,6 +59,24 @@ pub(crate) enum DialogueItem {
 }
 
 impl Dialogue {
+    pub(crate) fn new(
+        model: &str,
+        tools: Vec<OfferedTool>,
+        choice: Choice,
+        schema: Option<Value>,
+        items: impl IntoIterator<Item = DialogueItem>,
+    ) -> Self {
+        let mut dialogue = Self {
+            model: model.to_owned(),
+            tools,
+            choice,
+            schema,
+            ..Self::default()
+        };
+        dialogue.push_items(items);
+        dialogue
+    }
+
     /// Processes messages in order.
     pub(crate) fn push_items(&mut self, dialogue_item: impl IntoIterator<Item = DialogueItem>) {
         let mut last_was_user = false;

@@ -26,8 +26,8 @@ use crate::received::{ReceivedRequest, RequestLog};
 use crate::reply::{FaultKind, ScriptedReply};
 use crate::script::{PlannedReply, Progress, Script};
 use crate::wire::{
-    self, ApiError, Format, Prompt, RenderContext, RenderedAnswer, Request, ResponseParameters,
-    Route, Thinking, ValidationContext, anthropic, gemini, responses,
+    self, AnswerWriter as _, ApiError, Format, RenderContext, RenderedAnswer, Request,
+    ResponseParameters, Route, Thinking, ValidationContext, anthropic, gemini, responses,
 };
 
 /// Maximum size of a body, in bytes: 32 MB, as at Anthropic.
@@ -68,6 +68,12 @@ struct RequestContext {
     disconnect_guard: DisconnectGuard,
 }
 
+impl RequestContext {
+    fn is_bedrock(&self) -> bool {
+        self.route.as_ref().is_some_and(Route::is_bedrock)
+    }
+}
+
 impl ServerState {
     fn state(&self) -> MutexGuard<'_, MutableState> {
         self.state.lock()
@@ -106,7 +112,7 @@ impl ServerState {
             let version = HeaderValue::from_static("2023-06-01");
             headers.entry("anthropic-version").or_insert(version);
         }
-        let request_context = RequestContext {
+        let mut context = RequestContext {
             format: format.unwrap_or_else(|| format_from_headers(&headers)),
             route,
             path: path.clone(),
@@ -120,54 +126,56 @@ impl ServerState {
         };
         let Ok(body) = body else {
             let message = "Request exceeds the maximum allowed number of bytes.";
-            return self.refuse(request_context, &ApiError::with_status(413, message));
+            return self.refuse(context, &ApiError::with_status(413, message));
         };
-        match (parts.method.clone(), path.as_str()) {
-            (Method::GET, "/") => pages::welcome_page(&self, request_context),
+        let answered = match (parts.method, path.as_str()) {
+            (Method::GET, "/") => Ok(pages::welcome_page()),
             (Method::GET, "/service-account.json") => {
-                let host = text(&request_context.headers, "host").unwrap_or_default();
-                let account = google::service_account(&format!("http://{host}"));
-                self.whole(request_context, StatusCode::OK, account.to_string())
+                let host = text(&context.headers, "host").unwrap_or_default();
+                Ok(google::service_account(&format!("http://{host}")))
             }
             (Method::POST, "/token") => match google::token(&body, at) {
-                Ok(token) => self.whole(request_context, StatusCode::OK, token.to_string()),
-                Err(refused) => self.whole(
-                    request_context,
-                    StatusCode::BAD_REQUEST,
-                    refused.to_string(),
-                ),
+                Ok(token) => Ok(token),
+                Err(refused) => {
+                    return self.whole(context, StatusCode::BAD_REQUEST, refused.to_string());
+                }
             },
-            (Method::GET, "/v1/models") => pages::models(&self, request_context),
+            (Method::GET, "/v1/models") => Ok(pages::models(&self, &context)),
             (Method::GET, path) if path.starts_with(pages::MODEL) => {
-                pages::model(&self, request_context, path)
+                pages::model(&self, &context, path)
             }
             (Method::POST, path) if Route::counts_tokens(path) => {
-                self.count_tokens(request_context, &body)
+                self.count_tokens(&context, &body)
             }
             (Method::GET, path) if path.starts_with(pages::RESPONSE) => {
-                pages::stored_response(&self, request_context, path)
+                pages::stored_response(&self, &context, path)
             }
             (Method::DELETE, path) if path.starts_with(pages::RESPONSE) => {
-                pages::delete_response(&self, request_context, path)
+                pages::delete_response(&self, &context, path)
             }
             (method, path) if let Some(name) = cached_contents::name(path) => {
-                cached_contents::answer(&self, request_context, &method, name, &body)
+                context.format = Format::Gemini;
+                cached_contents::answer(&self, &context, &method, name, &body)
             }
             (Method::POST, path) if Format::at(path).is_some() => {
-                self.converse(request_context, &body, at).await
+                return self.converse(context, &body, at).await;
             }
-            (method, path) => pages::not_found_page(&self, request_context, &method, path),
+            (method, path) => Err(pages::not_found(&method, path)),
+        };
+        match answered {
+            Ok(body) => self.whole(context, StatusCode::OK, body.to_string()),
+            Err(refusal) => self.refuse(context, &refusal),
         }
     }
 
-    async fn converse(&self, request_context: RequestContext, body: &Bytes, at: i64) -> Response {
+    async fn converse(&self, context: RequestContext, body: &Bytes, at: i64) -> Response {
         // Kept until the request is answered.
-        let (request, _continuing) = match self.read(&request_context, body, at) {
+        let (request, _continuing) = match self.read(&context, body, at) {
             Ok(read) => read,
-            Err(refusal) => return self.refuse(request_context, &refusal),
+            Err(refusal) => return self.refuse(context, &refusal),
         };
-        if let Some(refusal) = self.context_overflow(&request_context, &request) {
-            return self.refuse(request_context, &refusal);
+        if let Some(refusal) = self.context_overflow(&context, &request) {
+            return self.refuse(context, &refusal);
         }
         let planned_reply = self.planned_reply(&request);
         if let Some(FaultKind::Status {
@@ -176,11 +184,11 @@ impl ServerState {
         }) = planned_reply.fault
         {
             let refusal = ApiError::simulated(status);
-            return self.fail(request_context, &refusal, retry_after);
+            return self.fail(context, &refusal, retry_after);
         }
         let has_error_event = matches!(planned_reply.fault, Some(FaultKind::ErrorEvent { .. }));
         if has_error_event && !request.is_streamed {
-            return self.refuse(request_context, &ApiError::simulated(500));
+            return self.refuse(context, &ApiError::simulated(500));
         }
         let delivery = Delivery::new(self.script.pace, planned_reply.fault.as_ref());
         let charge = self.charge(&request, at);
@@ -188,33 +196,30 @@ impl ServerState {
             tokio::time::sleep(delivery.first_byte).await;
         }
         self.state().prompt_caches.begin(&charge);
-        let rendered = self.render(&request_context, &request, &planned_reply.reply, &charge);
-        self.send(request_context, rendered, delivery)
+        let rendered = self.render(&context, &request, &planned_reply.reply, &charge);
+        self.send(context, rendered, delivery)
     }
 
     /// Parses and validates a request. If it continues a thread, no other request may continue the thread
     /// until it is answered.
     fn read(
         &self,
-        request_context: &RequestContext,
+        context: &RequestContext,
         body: &[u8],
         at: Millis,
     ) -> Result<(Request, Option<ThreadGuard<'_>>), ApiError> {
-        let value = self.admit(request_context, body)?;
+        let value = self.admit(context, body)?;
         let mut state = self.state();
-        let validation = self.validation(request_context, &state, at);
-        let request = request_context.format.read(&value, &validation)?;
+        let validation = self.validation(context, &state, at);
+        let request = context.format.read(&value, &validation)?;
         self.check_model_exists(&request.dialogue.model)?;
         let turn = match &request.response_parameters {
-            ResponseParameters::Messages(response_parameters) => response_parameters.turn.as_ref(),
-            ResponseParameters::Chat(_)
-            | ResponseParameters::Responses(_)
-            | ResponseParameters::Gemini(_)
-            | ResponseParameters::Converse(_) => None,
+            ResponseParameters::Messages(parameters) => parameters.turn.as_ref(),
+            _ => None,
         };
         let previous = turn.and_then(|turn| turn.previous.clone());
         let continuing = previous.map(|previous| {
-            let namespace = request_context.namespace;
+            let namespace = context.namespace;
             state.threads.begin(namespace, &previous);
             ThreadGuard {
                 server_state: self,
@@ -226,35 +231,35 @@ impl ServerState {
     }
 
     /// Checks the credentials and parses the body as JSON.
-    fn admit(&self, request_context: &RequestContext, body: &[u8]) -> Result<Value, ApiError> {
-        match &request_context.route {
-            Some(route) if route.is_bedrock() && key(&request_context.headers).is_none() => {
+    fn admit(&self, context: &RequestContext, body: &[u8]) -> Result<Value, ApiError> {
+        match &context.route {
+            Some(route) if route.is_bedrock() && key(&context.headers).is_none() => {
                 let RequestContext {
                     path,
                     query,
                     headers,
                     ..
-                } = request_context;
+                } = context;
                 aws::check_signature(path, query, headers, body, self.clock.now())?;
             }
-            Some(route) if route.is_vertex() => self.check_token(request_context)?,
-            _ => self.authorize(request_context)?,
+            Some(route) if route.is_vertex() => self.check_token(context)?,
+            _ => self.authorize(context)?,
         }
         let mut value = serde_json::from_slice(body).map_err(|error| {
             ApiError::invalid(format!(
                 "The body of the request is not valid JSON: {error}"
             ))
         })?;
-        if let Some(route) = &request_context.route {
-            route.check(&request_context.query)?;
+        if let Some(route) = &context.route {
+            route.check(&context.query)?;
             route.complete(&mut value)?;
         }
         Ok(value)
     }
 
     /// Checks that the access token was issued by this simulator.
-    fn check_token(&self, request_context: &RequestContext) -> Result<(), ApiError> {
-        let token = key(&request_context.headers).unwrap_or_default();
+    fn check_token(&self, context: &RequestContext) -> Result<(), ApiError> {
+        let token = key(&context.headers).unwrap_or_default();
         if google::is_token(token, self.clock.now()) {
             return Ok(());
         }
@@ -265,42 +270,41 @@ impl ServerState {
     }
 
     /// Checks the API key.
-    fn authorize(&self, request_context: &RequestContext) -> Result<(), ApiError> {
-        let key = key(&request_context.headers);
+    fn authorize(&self, context: &RequestContext) -> Result<(), ApiError> {
+        let key = key(&context.headers);
         if !self.script.accepts_key(key) {
-            let message = match (request_context.format, key) {
-                (Format::Messages, Some(_)) => "invalid x-api-key",
-                (Format::Messages, None) => "x-api-key header is required",
+            let (status, message) = match (context.format, key) {
+                (Format::Messages, Some(_)) => (401, "invalid x-api-key"),
+                (Format::Messages, None) => (401, "x-api-key header is required"),
                 (Format::Gemini, Some(_)) => {
-                    let message = "API key not valid. Please pass a valid API key.";
-                    return Err(ApiError::with_status(400, message));
+                    (400, "API key not valid. Please pass a valid API key.")
                 }
-                (Format::Gemini, None) => {
-                    let message = "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other form of API consumer identity to call this API.";
-                    return Err(ApiError::with_status(403, message));
-                }
-                (Format::Converse, Some(_)) => {
-                    let message = "Authentication failed: Please make sure your API Key is valid.";
-                    return Err(ApiError::with_status(403, message));
-                }
-                (_, Some(_)) => "Incorrect API key provided.",
-                (_, None) => "You didn't provide an API key.",
+                (Format::Gemini, None) => (
+                    403,
+                    "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other form of API consumer identity to call this API.",
+                ),
+                (Format::Converse, Some(_)) => (
+                    403,
+                    "Authentication failed: Please make sure your API Key is valid.",
+                ),
+                (_, Some(_)) => (401, "Incorrect API key provided."),
+                (_, None) => (401, "You didn't provide an API key."),
             };
-            return Err(ApiError::with_status(401, message));
+            return Err(ApiError::with_status(status, message));
         }
         Ok(())
     }
 
     fn validation<'a>(
         &'a self,
-        request_context: &'a RequestContext,
+        context: &'a RequestContext,
         state: &'a MutableState,
         now: Millis,
     ) -> ValidationContext<'a> {
         ValidationContext {
-            headers: &request_context.headers,
+            headers: &context.headers,
             rules: &self.rules,
-            namespace: request_context.namespace,
+            namespace: context.namespace,
             accepts_unknown: self.script.accepts_unknown_parameters,
             by_model: true,
             items: &state.items,
@@ -320,17 +324,10 @@ impl ServerState {
     }
 
     /// Returns the refusal of a prompt that exceeds the context window in the script.
-    fn context_overflow(
-        &self,
-        request_context: &RequestContext,
-        request: &Request,
-    ) -> Option<ApiError> {
+    fn context_overflow(&self, context: &RequestContext, request: &Request) -> Option<ApiError> {
         let most = self.script.context?;
-        let tokens = match &request.prompt {
-            Prompt::Anthropic(prompt) => prompt.tokens(),
-            Prompt::OpenAi(prompt) => prompt.tokens(),
-        };
-        (tokens > most).then(|| request_context.format.too_long(tokens, most))
+        let tokens = request.prompt.tokens();
+        (tokens > most).then(|| context.format.too_long(tokens, most))
     }
 
     fn planned_reply(&self, request: &Request) -> PlannedReply {
@@ -358,24 +355,19 @@ impl ServerState {
         let prompt_caches = &mut self.state().prompt_caches;
         let charge = prompt_caches.charge(&request.prompt, &self.rules, most, at);
         match &request.response_parameters {
-            ResponseParameters::Gemini(response_parameters) => {
-                charge.with_cached(response_parameters.cached)
-            }
-            ResponseParameters::Chat(_)
-            | ResponseParameters::Responses(_)
-            | ResponseParameters::Messages(_)
-            | ResponseParameters::Converse(_) => charge,
+            ResponseParameters::Gemini(parameters) => charge.with_cached(parameters.cached),
+            _ => charge,
         }
     }
 
     fn render(
         &self,
-        request_context: &RequestContext,
+        context: &RequestContext,
         request: &Request,
         reply: &ScriptedReply,
         charge: &Charge,
     ) -> RenderedAnswer {
-        let id_prefix = match request_context.format {
+        let id_prefix = match context.format {
             Format::Messages => "toolu_",
             Format::Converse => "tooluse_",
             Format::Chat | Format::Responses | Format::Gemini => "call_",
@@ -384,120 +376,93 @@ impl ServerState {
             reply,
             &request.stop_sequences,
             request.limit,
-            &request_context.ids,
+            &context.ids,
             id_prefix,
         );
         let accounted = InputTokens::from(charge);
-        let diagnosis = self.diagnose(request_context, request, accounted.read);
+        let diagnosis = self.diagnose(context, request, accounted.read);
         let mut tokens = TokenCounts::from(accounted);
         (tokens.output, tokens.reasoning) = answer.tokens();
-        if let ResponseParameters::Chat(response_parameters) = &request.response_parameters {
-            let choices = response_parameters.choices as u64;
+        if let ResponseParameters::Chat(parameters) = &request.response_parameters {
+            let choices = parameters.choices as u64;
             tokens.output *= choices;
             tokens.reasoning *= choices;
         }
         if let Some(usage) = &reply.usage {
             tokens = tokens.with(usage);
         }
-        let render_context = RenderContext {
+        let rendering = RenderContext {
+            answer: &answer,
             request,
-            ids: &request_context.ids,
+            ids: &context.ids,
             now: self.clock.now(),
             tokens,
             diagnosis,
         };
-        self.store_answer(request_context, &answer, &render_context);
-        request_context.format.write(&answer, &render_context)
+        self.store_answer(context.namespace, &rendering);
+        rendering.render()
     }
 
     /// Diagnoses a cache miss if the request asks for it, see [`Fingerprints::diagnose`].
-    fn diagnose(
-        &self,
-        request_context: &RequestContext,
-        request: &Request,
-        cached: u64,
-    ) -> Option<Value> {
-        let prefix = match request_context.format {
+    fn diagnose(&self, context: &RequestContext, request: &Request, cached: u64) -> Option<Value> {
+        let prefix = match context.format {
             Format::Messages | Format::Converse => anthropic::ID_PREFIX,
             Format::Chat | Format::Responses | Format::Gemini => responses::ID_PREFIX,
         };
-        let id = request_context.ids.answer(prefix);
+        let id = context.ids.answer(prefix);
         let fingerprints = &mut self.state().fingerprints;
-        fingerprints.diagnose(request_context.namespace, id, request, cached)
+        fingerprints.diagnose(context.namespace, id, request, cached)
     }
 
     /// Stores the parts of an answer that later requests may refer to.
-    fn store_answer(
-        &self,
-        request_context: &RequestContext,
-        answer: &Answer,
-        render_context: &RenderContext<'_>,
-    ) {
-        let namespace = request_context.namespace;
-        match &render_context.request.response_parameters {
-            ResponseParameters::Chat(_)
-            | ResponseParameters::Gemini(_)
-            | ResponseParameters::Converse(_) => {}
-            ResponseParameters::Responses(response_parameters) => {
-                let response = responses::response(answer, response_parameters, render_context);
-                self.state()
-                    .items
-                    .remember(namespace, response_parameters, &response);
+    fn store_answer(&self, namespace: Digest, rendering: &RenderContext<'_>) {
+        match &rendering.request.response_parameters {
+            ResponseParameters::Responses(parameters) => {
+                let response = parameters.whole(rendering);
+                let items = &mut self.state().items;
+                items.remember(namespace, parameters, &response);
             }
-            ResponseParameters::Messages(response_parameters) => {
-                if let Some(turn) = &response_parameters.turn {
-                    let content = anthropic::content(answer, response_parameters);
-                    let id = request_context.ids.answer(anthropic::ID_PREFIX);
+            ResponseParameters::Messages(parameters) => {
+                if let Some(turn) = &parameters.turn {
+                    let content = parameters.content(rendering.answer);
+                    let id = rendering.ids.answer(anthropic::ID_PREFIX);
                     let threads = &mut self.state().threads;
-                    threads.store(namespace, turn, id, content, render_context.now);
+                    threads.store(namespace, turn, id, content, rendering.now);
                 }
             }
+            _ => {}
         }
     }
 
     fn send(
         &self,
-        mut request_context: RequestContext,
+        mut context: RequestContext,
         rendered: RenderedAnswer,
         delivery: Delivery,
     ) -> Response {
         match rendered {
             RenderedAnswer::Events(events) => {
-                let (format, id) = (request_context.format, request_context.ids.request());
+                let (format, id) = (context.format, context.ids.request());
                 let error = |at| format.error_event(&ApiError::simulated(500), &id, at);
-                self.record.answer(request_context.number, 200);
-                let is_framed = request_context
-                    .route
-                    .as_ref()
-                    .is_some_and(Route::is_bedrock);
+                let is_framed = context.is_bedrock();
                 let (content_type, frame): (_, fn(Bytes) -> Bytes) = match (is_framed, format) {
                     (true, Format::Converse) => (aws::EVENT_STREAM, |event| aws::event(&event)),
                     (true, _) => (aws::EVENT_STREAM, |event| aws::frame(&event)),
                     (false, _) => ("text/event-stream", |event| event),
                 };
-                let mut response = self.headed(&request_context, StatusCode::OK, content_type);
-                let body = delivery::stream_body(
-                    events,
-                    delivery,
-                    request_context.disconnect_guard,
-                    error,
-                    frame,
-                );
-                *response.body_mut() = body;
+                let mut response = self.headed(&context, StatusCode::OK, content_type);
+                let guard = context.disconnect_guard;
+                *response.body_mut() = delivery::stream_body(events, delivery, guard, error, frame);
                 response
             }
             RenderedAnswer::Whole(value) if delivery.cut_after.is_some() => {
                 let whole = Bytes::from(value.to_string());
-                self.record.answer(request_context.number, 200);
-                let mut response =
-                    self.headed(&request_context, StatusCode::OK, "application/json");
+                let mut response = self.headed(&context, StatusCode::OK, "application/json");
                 let length = HeaderValue::from(whole.len());
-                response
-                    .headers_mut()
-                    .insert(header::CONTENT_LENGTH, length);
-                request_context.disconnect_guard.end();
-                *response.body_mut() =
-                    delivery::truncated_body(&whole, request_context.disconnect_guard);
+                let headers = response.headers_mut();
+                headers.insert(header::CONTENT_LENGTH, length);
+                context.disconnect_guard.end();
+                *response.body_mut() = delivery::truncated_body(&whole, context.disconnect_guard);
                 response
             }
             RenderedAnswer::Whole(value) => {
@@ -505,70 +470,52 @@ impl ServerState {
                 if delivery.is_malformed {
                     text.truncate(text.floor_char_boundary(text.len() / 2));
                 }
-                self.whole(request_context, StatusCode::OK, text)
+                self.whole(context, StatusCode::OK, text)
             }
         }
     }
 
-    fn count_tokens(&self, request_context: RequestContext, body: &[u8]) -> Response {
-        let read = self.admit(&request_context, body).and_then(|value| {
-            let state = self.state();
-            let validation = self.validation(&request_context, &state, self.clock.now());
-            match request_context.format {
-                Format::Messages => wire::count_tokens(&value, &validation),
-                format => format.read(&value, &validation),
-            }
-        });
-        let read = read.and_then(|request| {
-            self.check_model_exists(&request.dialogue.model)?;
-            Ok(request)
-        });
-        let counted = read.map(|request| match &request.prompt {
-            Prompt::Anthropic(prompt) => prompt.tokens(),
-            Prompt::OpenAi(prompt) => prompt.tokens(),
-        });
-        match counted {
-            Ok(tokens) => {
-                let body = match request_context.format {
-                    Format::Gemini => json!({"totalTokens": tokens}),
-                    _ => json!({"input_tokens": tokens}),
-                };
-                self.whole(request_context, StatusCode::OK, body.to_string())
-            }
-            Err(refusal) => self.refuse(request_context, &refusal),
-        }
+    fn count_tokens(&self, context: &RequestContext, body: &[u8]) -> Result<Value, ApiError> {
+        let value = self.admit(context, body)?;
+        let state = self.state();
+        let validation = self.validation(context, &state, self.clock.now());
+        let request = match context.format {
+            Format::Messages => wire::count_tokens(&value, &validation),
+            format => format.read(&value, &validation),
+        }?;
+        self.check_model_exists(&request.dialogue.model)?;
+        let tokens = request.prompt.tokens();
+        Ok(match context.format {
+            Format::Gemini => json!({"totalTokens": tokens}),
+            _ => json!({"input_tokens": tokens}),
+        })
     }
 
-    fn refuse(&self, request_context: RequestContext, refusal: &ApiError) -> Response {
-        self.fail(request_context, refusal, None)
+    fn refuse(&self, context: RequestContext, refusal: &ApiError) -> Response {
+        self.fail(context, refusal, None)
     }
 
     fn fail(
         &self,
-        request_context: RequestContext,
+        context: RequestContext,
         refusal: &ApiError,
         retry_after: Option<Duration>,
     ) -> Response {
         if refusal.is_violation {
-            let violation = format!("{}: {}", request_context.place, refusal.message);
+            let violation = format!("{}: {}", context.place, refusal.message);
             self.record.add_violation(violation);
         }
-        let is_bedrock = request_context
-            .route
-            .as_ref()
-            .is_some_and(Route::is_bedrock);
-        let is_vertex = request_context.route.as_ref().is_some_and(Route::is_vertex);
+        let is_bedrock = context.is_bedrock();
+        let is_vertex = context.route.as_ref().is_some_and(Route::is_vertex);
         let body = match refusal.status {
             _ if is_bedrock => json!({"message": refusal.message}),
             // Google's frontend refuses, not the model's own API.
-            401 | 403 if is_vertex => Format::Gemini.error(refusal, &request_context.ids.request()),
-            _ => request_context
-                .format
-                .error(refusal, &request_context.ids.request()),
+            401 | 403 if is_vertex => Format::Gemini.error(refusal, &context.ids.request()),
+            _ => context.format.error(refusal, &context.ids.request()),
         };
         let status = StatusCode::from_u16(refusal.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = self.whole(request_context, status, body.to_string());
+        let mut response = self.whole(context, status, body.to_string());
         if is_bedrock {
             let kind = HeaderValue::from_static(aws::error_type(refusal));
             response.headers_mut().insert("x-amzn-errortype", kind);
@@ -588,41 +535,33 @@ impl ServerState {
         response
     }
 
-    fn whole(
-        &self,
-        mut request_context: RequestContext,
-        status: StatusCode,
-        body: String,
-    ) -> Response {
-        self.record.answer(request_context.number, status.as_u16());
-        request_context.disconnect_guard.end();
-        let mut response = self.headed(&request_context, status, "application/json");
+    fn whole(&self, mut context: RequestContext, status: StatusCode, body: String) -> Response {
+        context.disconnect_guard.end();
+        let mut response = self.headed(&context, status, "application/json");
         *response.body_mut() = Body::from(body);
         response
     }
 
     fn headed(
         &self,
-        request_context: &RequestContext,
+        context: &RequestContext,
         status: StatusCode,
         content_type: &'static str,
     ) -> Response {
+        self.record.answer(context.number, status.as_u16());
         let mut response = Response::new(Body::empty());
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        let is_bedrock = request_context
-            .route
-            .as_ref()
-            .is_some_and(Route::is_bedrock);
-        if let Ok(id) = HeaderValue::from_str(&request_context.ids.request()) {
+        let is_bedrock = context.is_bedrock();
+        if let Ok(id) = HeaderValue::from_str(&context.ids.request()) {
             let name = match is_bedrock {
                 true => "x-amzn-requestid",
-                false => request_context.format.id_header(),
+                false => context.format.id_header(),
             };
             headers.insert(name, id);
         }
-        match request_context.format {
+        match context.format {
             _ if is_bedrock => {}
             Format::Messages => {
                 let organization = HeaderValue::from_static("simulator");

@@ -18,12 +18,15 @@ use serde_json::{Map, Value, json};
 
 use cachalot_core::{Digest, Millis};
 
-use crate::accounting::{self, Rules};
+use crate::accounting::{self, Content, Rules};
 use crate::answer::{Answer, TokenCounts};
 use crate::dialogue::Dialogue;
 use crate::ids::Ids;
 
 pub(crate) use route::Route;
+
+/// A JSON object.
+type Object = Map<String, Value>;
 
 /// An API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +62,15 @@ pub(crate) struct Request {
 pub(crate) enum Prompt {
     Anthropic(accounting::anthropic::Prompt),
     OpenAi(accounting::openai::Prompt),
+}
+
+impl Prompt {
+    pub(crate) fn tokens(&self) -> u64 {
+        match self {
+            Self::Anthropic(prompt) => prompt.tokens(),
+            Self::OpenAi(prompt) => prompt.tokens(),
+        }
+    }
 }
 
 /// Visibility of a reply's reasoning in the answer.
@@ -99,8 +111,9 @@ pub(crate) struct ValidationContext<'a> {
     pub(crate) now: Millis,
 }
 
-/// Context for the rendering of an answer.
+/// An answer, and the context for its rendering.
 pub(crate) struct RenderContext<'a> {
+    pub(crate) answer: &'a Answer,
     pub(crate) request: &'a Request,
     pub(crate) ids: &'a Ids,
     pub(crate) now: Millis,
@@ -152,31 +165,6 @@ impl Format {
         }?;
         validation.check_schema(self, body)?;
         Ok(request)
-    }
-
-    /// Renders an answer.
-    pub(crate) fn write(
-        self,
-        answer: &Answer,
-        render_context: &RenderContext<'_>,
-    ) -> RenderedAnswer {
-        match &render_context.request.response_parameters {
-            ResponseParameters::Chat(response_parameters) => {
-                chat::write(answer, response_parameters, render_context)
-            }
-            ResponseParameters::Responses(response_parameters) => {
-                responses::write(answer, response_parameters, render_context)
-            }
-            ResponseParameters::Messages(response_parameters) => {
-                anthropic::write(answer, response_parameters, render_context)
-            }
-            ResponseParameters::Gemini(response_parameters) => {
-                gemini::write(answer, response_parameters, render_context)
-            }
-            ResponseParameters::Converse(response_parameters) => {
-                converse::write(answer, response_parameters, render_context)
-            }
-        }
     }
 
     /// Renders the body of an error response.
@@ -232,6 +220,31 @@ impl Format {
             Self::Gemini => "x-gemini-request-id",
             Self::Converse => "x-amzn-requestid",
             Self::Chat | Self::Responses => "x-request-id",
+        }
+    }
+}
+
+/// Renders the answers of a format. Implemented by the fields of the request on which their form depends.
+pub(crate) trait AnswerWriter {
+    /// Renders the answer as one body.
+    fn whole(&self, context: &RenderContext<'_>) -> Value;
+
+    /// Renders the answer as a stream of server-sent events.
+    fn events(&self, context: &RenderContext<'_>) -> Vec<Bytes>;
+}
+
+impl RenderContext<'_> {
+    pub(crate) fn render(&self) -> RenderedAnswer {
+        let writer: &dyn AnswerWriter = match &self.request.response_parameters {
+            ResponseParameters::Chat(parameters) => parameters,
+            ResponseParameters::Responses(parameters) => &**parameters,
+            ResponseParameters::Messages(parameters) => parameters,
+            ResponseParameters::Gemini(parameters) => parameters,
+            ResponseParameters::Converse(parameters) => parameters,
+        };
+        match self.request.is_streamed {
+            true => RenderedAnswer::Events(writer.events(self)),
+            false => RenderedAnswer::Whole(writer.whole(self)),
         }
     }
 }
@@ -320,6 +333,13 @@ fn event(name: &str, data: &Value) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
 
+/// Sets the members of `more` in `object`.
+fn extend(object: &mut Value, more: &Value) {
+    for (key, value) in more.as_object().into_iter().flatten() {
+        object[key] = value.clone();
+    }
+}
+
 /// Renders an unnamed server-sent event.
 fn data(data: &Value) -> Bytes {
     Bytes::from(format!("data: {data}\n\n"))
@@ -327,7 +347,7 @@ fn data(data: &Value) -> Bytes {
 
 /// Renders the fields of an object that are not in `named`, sorted by name and without nulls: a part of the
 /// frame of a block whose other fields are known.
-fn other_fields(object: &Map<String, Value>, named: &[&str]) -> String {
+fn other_fields(object: &Object, named: &[&str]) -> String {
     let mut fields: Vec<(&String, &Value)> = object
         .iter()
         .filter(|(key, value)| !named.contains(&key.as_str()) && !value.is_null())
@@ -340,6 +360,38 @@ fn other_fields(object: &Map<String, Value>, named: &[&str]) -> String {
     fields.join(",")
 }
 
-fn text_of<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
+/// Returns a member, unless it is null.
+fn present<'a>(object: &'a Object, key: &str) -> Option<&'a Value> {
+    object.get(key).filter(|value| !value.is_null())
+}
+
+fn is_true(object: &Object, key: &str) -> bool {
+    object.get(key) == Some(&Value::Bool(true))
+}
+
+/// Returns the items of a list; none of another value.
+fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> + Clone {
+    list.and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Returns the name of a model without that of its provider.
+fn own_name(model: &str) -> &str {
+    model.rsplit('/').next().unwrap_or(model)
+}
+
+/// Returns content without images.
+fn content(frame: impl Into<String>, text: impl Into<String>) -> Content {
+    Content {
+        frame: frame.into(),
+        text: text.into(),
+        images: 0,
+    }
+}
+
+fn refuse<T>(message: impl Into<String>) -> Result<T, ApiError> {
+    Err(ApiError::invalid(message))
+}
+
+fn text_of<'a>(object: &'a Object, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }

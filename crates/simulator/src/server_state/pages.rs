@@ -1,7 +1,6 @@
 //! Pages outside of conversations: the list of models, the welcome page, and unknown paths.
 
-use axum::http::{Method, StatusCode};
-use axum::response::Response;
+use axum::http::Method;
 use serde_json::{Value, json};
 
 use super::{RequestContext, ServerState, format_from_headers};
@@ -14,83 +13,66 @@ pub(super) const MODEL: &str = "/v1/models/";
 pub(super) const RESPONSE: &str = "/v1/responses/";
 
 /// The list of models.
-pub(super) fn models(server: &ServerState, request_context: RequestContext) -> Response {
-    let format = format_from_headers(&request_context.headers);
+pub(super) fn models(server: &ServerState, context: &RequestContext) -> Value {
+    let format = format_from_headers(&context.headers);
     let names = server.script.listed_models();
     let models: Vec<Value> = names
         .iter()
         .map(|name| describe_model(format, name))
         .collect();
-    let body = match format {
+    match format {
         Format::Messages => json!({
             "data": models,
             "has_more": false,
             "first_id": names.first(),
             "last_id": names.last(),
         }),
-        Format::Chat | Format::Responses | Format::Gemini | Format::Converse => {
-            json!({"object": "list", "data": models})
-        }
-    };
-    server.whole(request_context, StatusCode::OK, body.to_string())
+        _ => json!({"object": "list", "data": models}),
+    }
 }
 
 /// The description of a model.
-pub(super) fn model(server: &ServerState, request_context: RequestContext, path: &str) -> Response {
+pub(super) fn model(
+    server: &ServerState,
+    context: &RequestContext,
+    path: &str,
+) -> Result<Value, ApiError> {
     let name = path.trim_start_matches(MODEL);
-    match server.check_model_exists(name) {
-        Ok(()) => {
-            let body = describe_model(format_from_headers(&request_context.headers), name);
-            server.whole(request_context, StatusCode::OK, body.to_string())
-        }
-        Err(refusal) => server.refuse(request_context, &refusal),
-    }
+    server.check_model_exists(name)?;
+    let format = format_from_headers(&context.headers);
+    Ok(describe_model(format, name))
 }
 
 /// A stored response.
 pub(super) fn stored_response(
     server: &ServerState,
-    request_context: RequestContext,
+    context: &RequestContext,
     path: &str,
-) -> Response {
+) -> Result<Value, ApiError> {
     let id = path.trim_start_matches(RESPONSE);
-    let found = server.authorize(&request_context).and_then(|()| {
-        let state = server.state();
-        let found = state.items.response(request_context.namespace, id);
-        found.map(Value::to_string).ok_or_else(|| no_response(id))
-    });
-    match found {
-        Ok(body) => server.whole(request_context, StatusCode::OK, body),
-        Err(refusal) => server.refuse(request_context, &refusal),
-    }
+    server.authorize(context)?;
+    let state = server.state();
+    let found = state.items.response(context.namespace, id);
+    found.cloned().ok_or_else(|| no_response(id))
 }
 
 /// Deletes a stored response.
 pub(super) fn delete_response(
     server: &ServerState,
-    request_context: RequestContext,
+    context: &RequestContext,
     path: &str,
-) -> Response {
+) -> Result<Value, ApiError> {
     let id = path.trim_start_matches(RESPONSE);
-    let deleted = server.authorize(&request_context).and_then(|()| {
-        let mut state = server.state();
-        match state.items.forget(request_context.namespace, id) {
-            true => Ok(()),
-            false => Err(no_response(id)),
-        }
-    });
-    match deleted {
-        Ok(()) => {
-            let body = json!({"id": id, "object": "response", "deleted": true});
-            server.whole(request_context, StatusCode::OK, body.to_string())
-        }
-        Err(refusal) => server.refuse(request_context, &refusal),
+    server.authorize(context)?;
+    match server.state().items.forget(context.namespace, id) {
+        true => Ok(json!({"id": id, "object": "response", "deleted": true})),
+        false => Err(no_response(id)),
     }
 }
 
 /// The page at `/`: the endpoints.
-pub(super) fn welcome_page(server: &ServerState, request_context: RequestContext) -> Response {
-    let body = json!({
+pub(super) fn welcome_page() -> Value {
+    json!({
         "simulator": "cachalot",
         "endpoints": [
             "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/messages",
@@ -110,17 +92,11 @@ pub(super) fn welcome_page(server: &ServerState, request_context: RequestContext
             "POST /v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:streamRawPredict",
             "GET /service-account.json", "POST /token",
         ],
-    });
-    server.whole(request_context, StatusCode::OK, body.to_string())
+    })
 }
 
 /// The refusal of an unknown path, with a suggestion.
-pub(super) fn not_found_page(
-    server: &ServerState,
-    request_context: RequestContext,
-    method: &Method,
-    path: &str,
-) -> Response {
+pub(super) fn not_found(method: &Method, path: &str) -> ApiError {
     let status = if Format::at(path).is_some() { 405 } else { 404 };
     let help = if Format::at(&format!("/v1{path}")).is_some() {
         format!(" Did you mean /v1{path}? The base URL of an OpenAI client ends with /v1.")
@@ -132,8 +108,7 @@ pub(super) fn not_found_page(
     } else {
         String::new()
     };
-    let message = format!("Invalid URL ({method} {path}).{help}");
-    server.refuse(request_context, &ApiError::with_status(status, message))
+    ApiError::with_status(status, format!("Invalid URL ({method} {path}).{help}"))
 }
 
 fn no_response(id: &str) -> ApiError {
@@ -149,7 +124,7 @@ fn describe_model(format: Format, name: &str) -> Value {
             "display_name": name,
             "created_at": "2026-01-01T00:00:00Z",
         }),
-        Format::Chat | Format::Responses | Format::Gemini | Format::Converse => json!({
+        _ => json!({
             "id": name,
             "object": "model",
             "created": 1_767_225_600,

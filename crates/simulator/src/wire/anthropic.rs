@@ -10,15 +10,15 @@ mod settings;
 mod threads;
 mod write;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{ApiError, Prompt, Request, Thinking, ValidationContext, text_of};
+use super::{
+    ApiError, Object, Prompt, Request, Thinking, ValidationContext, is_true, refuse, text_of,
+};
 use crate::dialogue::{Choice, Dialogue, OfferedTool};
 use crate::facts;
 
 pub(crate) use threads::{ThreadTurn, Threads};
-pub(crate) use write::content;
-pub(super) use write::write;
 
 /// Prefix of the id of an answer.
 pub(crate) const ID_PREFIX: &str = "msg_";
@@ -52,19 +52,17 @@ pub(crate) fn read(
     purpose: Purpose,
 ) -> Result<Request, ApiError> {
     if !validation.headers.contains_key("anthropic-version") {
-        return Err(ApiError::invalid("anthropic-version: header is required"));
+        return refuse("anthropic-version: header is required");
     }
     let Some(request) = body.as_object() else {
-        return Err(ApiError::invalid(
-            "The request body is not a valid JSON object",
-        ));
+        return refuse("The request body is not a valid JSON object");
     };
     let whole_request = threads::whole_request(request, validation)?;
     let (whole_request, turn) = whole_request
         .map(|whole_request| (whole_request.request, whole_request.turn))
         .unzip();
     let request = whole_request.as_ref().unwrap_or(request);
-    let model = required_text(request, "model")?;
+    let model = required_at("", request, "model")?;
     let rules = validation.rules.anthropic.model(model);
     let facts = facts::anthropic(model);
     let limit = match purpose {
@@ -83,21 +81,15 @@ pub(crate) fn read(
     settings::prewarming(request, limit, thinking.is_on)?;
     let marks = markers::read(request, &system, &messages)?;
 
-    let mut dialogue = Dialogue {
-        model: model.to_owned(),
-        tools: tools.clone(),
-        choice,
-        schema,
-        ..Dialogue::default()
-    };
-    dialogue.push_items(messages.iter().flat_map(message::Message::dialogue_item));
+    let said = messages.iter().filter_map(message::Message::dialogue_item);
+    let dialogue = Dialogue::new(model, tools, choice, schema, said);
     let prompt = prompt::build(request, validation, rules, &system, &messages, &marks);
     Ok(Request {
         dialogue,
         prompt: Prompt::Anthropic(prompt),
         limit: limit.filter(|limit| *limit > 0),
         stop_sequences: settings::stop_sequences(request)?,
-        is_streamed: request.get("stream") == Some(&Value::Bool(true)),
+        is_streamed: is_true(request, "stream"),
         thinking: if thinking.is_on {
             Thinking::Always
         } else {
@@ -137,41 +129,27 @@ pub(super) fn error(refusal: &ApiError, request_id: &str) -> Value {
     json!({"type": "error", "error": error, "request_id": request_id})
 }
 
-fn refuse<T>(message: impl Into<String>) -> Result<T, ApiError> {
-    Err(ApiError::invalid(message))
-}
-
-fn required_text<'a>(object: &'a Map<String, Value>, key: &str) -> Result<&'a str, ApiError> {
-    match object.get(key) {
-        Some(Value::String(text)) => Ok(text),
-        Some(_) => refuse(format!("{key}: Input should be a valid string")),
-        None => refuse(format!("{key}: Field required")),
-    }
-}
-
-fn limit(request: &Map<String, Value>) -> Result<u64, ApiError> {
-    match request.get("max_tokens") {
-        None => refuse("max_tokens: Field required"),
-        Some(limit) => match limit.as_u64() {
-            Some(limit) => Ok(limit),
-            None if limit.is_i64() => {
-                refuse("max_tokens: Input should be greater than or equal to 0")
-            }
-            None => refuse("max_tokens: Input should be a valid integer"),
-        },
+fn limit(request: &Object) -> Result<u64, ApiError> {
+    let Some(limit) = request.get("max_tokens") else {
+        return refuse("max_tokens: Field required");
+    };
+    match limit.as_u64() {
+        Some(limit) => Ok(limit),
+        None if limit.is_i64() => refuse("max_tokens: Input should be greater than or equal to 0"),
+        None => refuse("max_tokens: Input should be a valid integer"),
     }
 }
 
 /// Returns `diagnostics.previous_message_id`, which may be null; `None` if the request has no
 /// `diagnostics`.
-fn diagnostics(request: &Map<String, Value>) -> Option<Option<String>> {
+fn diagnostics(request: &Object) -> Option<Option<String>> {
     let diagnostics = request.get("diagnostics")?.as_object()?;
     let previous = diagnostics.get("previous_message_id");
     Some(previous.and_then(Value::as_str).map(str::to_owned))
 }
 
 /// Returns the list at `key`; empty if it is missing.
-fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], ApiError> {
+fn list<'a>(request: &'a Object, key: &str) -> Result<&'a [Value], ApiError> {
     match request.get(key) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(items)) => Ok(items),
@@ -180,16 +158,14 @@ fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], A
 }
 
 /// Returns true if the client defines and runs the tool.
-fn is_custom(tool: &Map<String, Value>) -> bool {
+fn is_custom(tool: &Object) -> bool {
     matches!(text_of(tool, "type"), "" | "custom")
 }
 
-fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
+fn tools(request: &Object) -> Result<Vec<OfferedTool>, ApiError> {
     let mut tools = Vec::new();
     for (at, tool) in list(request, "tools")?.iter().enumerate() {
-        let Some(fields) = tool.as_object() else {
-            return refuse(format!("tools.{at}: Input should be a valid dictionary"));
-        };
+        let fields = dictionary(&format!("tools.{at}"), tool)?;
         if is_custom(fields) {
             tools.push(custom_tool(&format!("tools.{at}.custom"), fields)?);
         } else if text_of(fields, "type") != "mcp_toolset" {
@@ -207,7 +183,7 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
     Ok(tools)
 }
 
-fn custom_tool(at: &str, fields: &Map<String, Value>) -> Result<OfferedTool, ApiError> {
+fn custom_tool(at: &str, fields: &Object) -> Result<OfferedTool, ApiError> {
     const KEYS: [&str; 10] = [
         "input_schema",
         "name",
@@ -220,9 +196,7 @@ fn custom_tool(at: &str, fields: &Map<String, Value>) -> Result<OfferedTool, Api
         "strict",
         "type",
     ];
-    if let Some(key) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return refuse(format!("{at}.{key}: Extra inputs are not permitted"));
-    }
+    check_keys(at, fields, &KEYS)?;
     let name = required_at(at, fields, "name")?;
     if !super::check::is_tool_name(name) {
         return refuse(format!(
@@ -234,15 +208,9 @@ fn custom_tool(at: &str, fields: &Map<String, Value>) -> Result<OfferedTool, Api
         Some(Value::Object(schema)) if schema.contains_key("type") => {
             return refuse(format!("{at}.input_schema.type: Input should be 'object'"));
         }
-        Some(Value::Object(_)) => {
-            return refuse(format!("{at}.input_schema.type: Field required"));
-        }
-        Some(_) => {
-            return refuse(format!(
-                "{at}.input_schema: Input should be a valid dictionary"
-            ));
-        }
-        None => return refuse(format!("{at}.input_schema: Field required")),
+        Some(Value::Object(_)) => return missing(&format!("{at}.input_schema.type")),
+        Some(_) => return no_dictionary(&format!("{at}.input_schema")),
+        None => return missing(&format!("{at}.input_schema")),
     };
     Ok(OfferedTool {
         name: name.to_owned(),
@@ -250,27 +218,48 @@ fn custom_tool(at: &str, fields: &Map<String, Value>) -> Result<OfferedTool, Api
     })
 }
 
-fn required_at<'a>(
-    at: &str,
-    object: &'a Map<String, Value>,
-    key: &str,
-) -> Result<&'a str, ApiError> {
-    match object.get(key) {
-        Some(Value::String(text)) => Ok(text),
-        Some(_) => refuse(format!("{at}.{key}: Input should be a valid string")),
-        None => refuse(format!("{at}.{key}: Field required")),
+fn missing<T>(at: &str) -> Result<T, ApiError> {
+    refuse(format!("{at}: Field required"))
+}
+
+fn no_dictionary<T>(at: &str) -> Result<T, ApiError> {
+    refuse(format!("{at}: Input should be a valid dictionary"))
+}
+
+fn dictionary<'a>(at: &str, value: &'a Value) -> Result<&'a Object, ApiError> {
+    value.as_object().map_or_else(|| no_dictionary(at), Ok)
+}
+
+fn unknown_tag<T>(at: &str, tag: &str, expected: &str) -> Result<T, ApiError> {
+    refuse(format!(
+        "{at}: Input tag '{tag}' found using 'type' does not match any of the expected tags: {expected}"
+    ))
+}
+
+fn check_keys(at: &str, fields: &Object, keys: &[&str]) -> Result<(), ApiError> {
+    match fields.keys().find(|key| !keys.contains(&key.as_str())) {
+        Some(key) => refuse(format!("{at}.{key}: Extra inputs are not permitted")),
+        None => Ok(()),
     }
 }
 
-fn choice(
-    request: &Map<String, Value>,
-    tools: &[OfferedTool],
-    is_thinking: bool,
-) -> Result<Choice, ApiError> {
+fn required_at<'a>(at: &str, object: &'a Object, key: &str) -> Result<&'a str, ApiError> {
+    let at = match at {
+        "" => key.to_owned(),
+        at => format!("{at}.{key}"),
+    };
+    match object.get(key) {
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => refuse(format!("{at}: Input should be a valid string")),
+        None => missing(&at),
+    }
+}
+
+fn choice(request: &Object, tools: &[OfferedTool], is_thinking: bool) -> Result<Choice, ApiError> {
     let choice = match request.get("tool_choice") {
         None | Some(Value::Null) => return Ok(Choice::Auto),
         Some(Value::Object(fields)) => fields,
-        Some(_) => return refuse("tool_choice: Input should be a valid dictionary"),
+        Some(_) => return no_dictionary("tool_choice"),
     };
     if list(request, "tools")?.is_empty() {
         return refuse("tool_choice: tool_choice may only be specified while providing tools.");
@@ -280,12 +269,7 @@ fn choice(
         "none" => Choice::None,
         "any" => Choice::Any,
         "tool" => Choice::Named(required_at("tool_choice.tool", choice, "name")?.to_owned()),
-        other => {
-            return refuse(format!(
-                "tool_choice: Input tag '{other}' found using 'type' does not match any of the \
-                 expected tags: 'auto', 'any', 'tool', 'none'"
-            ));
-        }
+        other => return unknown_tag("tool_choice", other, "'auto', 'any', 'tool', 'none'"),
     };
     match &choice {
         Choice::Named(name) if !tools.iter().any(|tool| tool.name == *name) => refuse(format!(

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::ApiError;
+use super::{ApiError, refuse};
 
 /// Models that accept no marker.
 const NO_MARKERS: [&str; 4] = [
@@ -35,9 +35,7 @@ pub(super) fn check_markers<'m>(
             return Err(without_markers());
         }
         if marker.get("ttl").is_some_and(|ttl| ttl == "1h") && is_one_of(&NO_HOUR) {
-            return Err(ApiError::invalid(
-                "cache_control.ephemeral.ttl: Extra inputs are not permitted",
-            ));
+            return refuse("cache_control.ephemeral.ttl: Extra inputs are not permitted");
         }
     }
     Ok(())

@@ -4,13 +4,14 @@ mod gateway;
 mod message;
 mod write;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::openai::{self, Part, Speaker};
-use super::{ApiError, Prompt, Request, Thinking, ValidationContext, text_of};
+use super::{
+    ApiError, Object, Prompt, Request, Thinking, ValidationContext, is_true, own_name, present,
+    text_of,
+};
 use crate::dialogue::{Dialogue, OfferedTool};
-
-pub(super) use write::write;
 
 /// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
@@ -44,18 +45,10 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     let messages = message::read(request, rules)?;
     let schema = schema(request, &messages)?;
 
-    let mut dialogue = Dialogue {
-        model: model.to_owned(),
-        tools,
-        choice,
-        schema: schema.clone(),
-        ..Dialogue::default()
-    };
-    dialogue.push_items(
-        messages
-            .iter()
-            .filter_map(|message| message.dialogue_item.clone()),
-    );
+    let said = messages
+        .iter()
+        .filter_map(|message| message.dialogue_item.clone());
+    let dialogue = Dialogue::new(model, tools, choice, schema.clone(), said);
     let settings = ["parallel_tool_calls", "reasoning_effort", "verbosity"];
     let settings = openai::settings(request, &settings, schema.as_ref());
     let parts: Vec<Part> = messages.into_iter().map(|message| message.part).collect();
@@ -87,45 +80,42 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     })
 }
 
-fn stream(request: &Map<String, Value>) -> Result<bool, ApiError> {
-    let is_streamed = request.get("stream") == Some(&Value::Bool(true));
-    let options = request.get("stream_options");
-    if options.is_some_and(|options| !options.is_null()) && !is_streamed {
+fn stream(request: &Object) -> Result<bool, ApiError> {
+    let is_streamed = is_true(request, "stream");
+    if present(request, "stream_options").is_some() && !is_streamed {
         let message = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
         return Err(ApiError::invalid(message).param("stream_options"));
     }
     Ok(is_streamed)
 }
 
-fn has_usage_chunk(request: &Map<String, Value>) -> bool {
+fn has_usage_chunk(request: &Object) -> bool {
     let options = request.get("stream_options");
     options.and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true))
 }
 
-fn limit(request: &Map<String, Value>, reasons: bool) -> Result<Option<u64>, ApiError> {
-    let old = request.get("max_tokens").filter(|limit| !limit.is_null());
-    if old.is_some() && reasons {
+fn limit(request: &Object, reasons: bool) -> Result<Option<u64>, ApiError> {
+    if present(request, "max_tokens").is_some() && reasons {
         let message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use \
                        'max_completion_tokens' instead.";
-        return Err(ApiError::invalid(message)
-            .param("max_tokens")
-            .code("unsupported_parameter"));
+        return Err(openai::refusal(
+            "max_tokens",
+            "unsupported_parameter",
+            message,
+        ));
     }
     for key in ["max_completion_tokens", "max_tokens"] {
-        match request.get(key).filter(|limit| !limit.is_null()) {
-            None => {}
-            Some(limit) => {
-                return match limit.as_u64().filter(|limit| *limit > 0) {
-                    Some(limit) => Ok(Some(limit)),
-                    None => Err(openai::wrong_type(key, "an integer above 0", limit)),
-                };
-            }
+        if let Some(limit) = present(request, key) {
+            return match limit.as_u64().filter(|limit| *limit > 0) {
+                Some(limit) => Ok(Some(limit)),
+                None => Err(openai::wrong_type(key, "an integer above 0", limit)),
+            };
         }
     }
     Ok(None)
 }
 
-fn stop_sequences(request: &Map<String, Value>) -> Result<Vec<String>, ApiError> {
+fn stop_sequences(request: &Object) -> Result<Vec<String>, ApiError> {
     match request.get("stop") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::String(stop)) => Ok(vec![stop.clone()]),
@@ -134,15 +124,14 @@ fn stop_sequences(request: &Map<String, Value>) -> Result<Vec<String>, ApiError>
             .filter_map(Value::as_str)
             .map(str::to_owned)
             .collect()),
-        Some(other) => Err(openai::wrong_type(
-            "stop",
-            "a string or up to four strings",
-            other,
-        )),
+        Some(other) => {
+            let expected = "a string or up to four strings";
+            Err(openai::wrong_type("stop", expected, other))
+        }
     }
 }
 
-fn choices(request: &Map<String, Value>) -> Result<usize, ApiError> {
+fn choices(request: &Object) -> Result<usize, ApiError> {
     const MOST: u64 = 128;
     let n = match request.get("n") {
         None | Some(Value::Null) => return Ok(1),
@@ -157,26 +146,17 @@ fn choices(request: &Map<String, Value>) -> Result<usize, ApiError> {
     let message = format!(
         "Invalid 'n': integer {bound} value. Expected a value {expected}, but got {n} instead."
     );
-    Err(ApiError::invalid(message).param("n").code(code))
+    Err(openai::refusal("n", code, message))
 }
 
-fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
-    if request
-        .get("tools")
-        .and_then(Value::as_array)
-        .is_some_and(Vec::is_empty)
-    {
+fn tools(request: &Object) -> Result<Vec<OfferedTool>, ApiError> {
+    let tools = request.get("tools").and_then(Value::as_array);
+    if tools.is_some_and(Vec::is_empty) {
         return Err(openai::empty_array("tools"));
     }
     let mut tools = Vec::new();
     for (at, tool) in openai::list(request, "tools")?.iter().enumerate() {
-        let Some(fields) = tool.as_object() else {
-            return Err(openai::wrong_type(
-                format!("tools[{at}]"),
-                "an object",
-                tool,
-            ));
-        };
+        let fields = openai::object(format!("tools[{at}]"), tool)?;
         match text_of(fields, "type") {
             "function" => match fields.get("function").and_then(Value::as_object) {
                 Some(function) => {
@@ -197,10 +177,7 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
 }
 
 /// Returns the schema that `response_format` requires.
-fn schema(
-    request: &Map<String, Value>,
-    messages: &[message::Message],
-) -> Result<Option<Value>, ApiError> {
+fn schema(request: &Object, messages: &[message::Message]) -> Result<Option<Value>, ApiError> {
     let format = match request.get("response_format") {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Object(format)) => format,
@@ -213,13 +190,8 @@ fn schema(
             None => Err(openai::missing("response_format.json_schema")),
         },
         "json_object" => {
-            let says_json = |message: &message::Message| {
-                let blocks = &message.part.blocks;
-                blocks
-                    .iter()
-                    .any(|block| block.content.text.to_lowercase().contains("json"))
-            };
-            if messages.iter().any(says_json) {
+            let mut blocks = messages.iter().flat_map(|message| &message.part.blocks);
+            if blocks.any(|block| block.content.text.to_lowercase().contains("json")) {
                 return Ok(Some(serde_json::json!({"type": "object"})));
             }
             let message = "'messages' must contain the word 'json' in some form, to use \

@@ -6,13 +6,15 @@ mod write;
 
 use serde_json::{Map, Value, json};
 
-use super::{ApiError, Prompt, Request, Thinking, ValidationContext, check, text_of};
+use super::{
+    ApiError, Object, Prompt, Request, Thinking, ValidationContext, check, is_true, items, openai,
+    present, refuse, text_of,
+};
 use crate::accounting::Content;
 use crate::accounting::openai::{Block, End, Mode};
 use crate::dialogue::{Choice, Dialogue, OfferedTool};
 
 pub(crate) use cached::CachedContents;
-pub(super) use write::write;
 
 /// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
@@ -23,7 +25,7 @@ pub(crate) struct ResponseParameters {
 }
 
 /// Members of a request; `model` and `stream` are taken from the path.
-const MEMBERS: [&str; 12] = [
+const MEMBERS: [&str; 13] = [
     "cachedContent",
     "contents",
     "generationConfig",
@@ -36,6 +38,7 @@ const MEMBERS: [&str; 12] = [
     "stream",
     "systemInstruction",
     "toolConfig",
+    "tools",
 ];
 
 const GENERATION_MEMBERS: [&str; 22] = [
@@ -118,59 +121,41 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
 
 /// Parses a request that includes the content of its cached content.
 fn read_whole(
-    request: &Map<String, Value>,
+    request: &Object,
     validation: &ValidationContext<'_>,
     cached: u64,
 ) -> Result<Request, ApiError> {
-    known(request, "", &MEMBERS, validation, &["tools"])?;
+    known(request, "", &MEMBERS, validation)?;
     let model = text_of(request, "model");
-    let empty = Map::new();
-    let config = match request.get("generationConfig") {
-        None | Some(Value::Null) => &empty,
-        Some(config) => object(config, "generation_config")?,
-    };
-    known(
-        config,
-        "generation_config",
-        &GENERATION_MEMBERS,
-        validation,
-        &[],
-    )?;
+    let empty = Object::new();
+    let config = present(request, "generationConfig");
+    let config = config.map_or(Ok(&empty), |config| object(config, "generation_config"))?;
+    known(config, "generation_config", &GENERATION_MEMBERS, validation)?;
     let thinking = thinking(config, model, validation)?;
     let tools = tools(request)?;
     let choice = choice(request, &tools)?;
     let read = content::read(request, model)?;
     let schema = output_schema(config, validation)?;
 
-    let mut dialogue = Dialogue {
-        model: model.to_owned(),
-        tools: tools.clone(),
-        choice,
-        schema,
-        ..Dialogue::default()
-    };
-    dialogue.push_items(read.dialogue_item);
-    let block = |frame: &str, text: String, images: u64| Block {
-        content: Content {
-            frame: frame.to_owned(),
-            text,
-            images,
-        },
-        ..Block::default()
-    };
+    let dialogue = Dialogue::new(model, tools, choice, schema, read.dialogue_item);
     let mut blocks: Vec<Block> = declarations(request)
-        .map(|tool| block("tool", tool.to_string(), 0))
+        .map(|tool| openai::block(openai::tool_content(tool)))
         .collect();
     let system = request.get("systemInstruction");
-    blocks.extend(system.map(|system| block("system", content::text(system), 0)));
+    let system = system.map(|system| super::content("system", content::text(system)));
+    blocks.extend(system.map(openai::block));
     for (role, text, images) in read.blocks {
+        let content = Content {
+            images,
+            ..super::content(role, text)
+        };
         blocks.push(Block {
             end: Some(End::Eligible),
-            ..block(role, text, images)
+            ..openai::block(content)
         });
     }
     let settings = ["responseMimeType", "responseJsonSchema", "responseSchema"];
-    let settings: Map<String, Value> = settings
+    let settings: Object = settings
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), config.get(*name)?.clone())))
         .collect();
@@ -180,17 +165,14 @@ fn read_whole(
             namespace: validation.namespace,
             model: model.to_owned(),
             cache_key: None,
-            settings: Content {
-                frame: format!("gemini {}", Value::Object(settings)),
-                ..Content::default()
-            },
+            settings: super::content(format!("gemini {}", Value::Object(settings)), ""),
             blocks,
             mode: Mode::Implicit,
             lifetime: None,
         }),
         limit: config.get("maxOutputTokens").and_then(Value::as_u64),
         stop_sequences: stop_sequences(config),
-        is_streamed: request.get("stream") == Some(&Value::Bool(true)),
+        is_streamed: is_true(request, "stream"),
         thinking,
         response_parameters: super::ResponseParameters::Gemini(ResponseParameters {
             model: model.to_owned(),
@@ -218,7 +200,7 @@ pub(super) fn error(refusal: &ApiError) -> Value {
     }})
 }
 
-fn object<'a>(value: &'a Value, at: &str) -> Result<&'a Map<String, Value>, ApiError> {
+fn object<'a>(value: &'a Value, at: &str) -> Result<&'a Object, ApiError> {
     value.as_object().ok_or_else(|| {
         ApiError::invalid(format!(
             "Invalid JSON payload received. Unexpected value at '{at}': an object is expected."
@@ -228,22 +210,20 @@ fn object<'a>(value: &'a Value, at: &str) -> Result<&'a Map<String, Value>, ApiE
 
 /// Refuses unknown members, with the error message of the API.
 fn known(
-    object: &Map<String, Value>,
+    object: &Object,
     at: &str,
     names: &[&str],
     validation: &ValidationContext<'_>,
-    more: &[&str],
 ) -> Result<(), ApiError> {
-    let is_known = |key: &String| names.contains(&key.as_str()) || more.contains(&key.as_str());
-    match object.keys().find(|key| !is_known(key)) {
+    match object.keys().find(|key| !names.contains(&key.as_str())) {
         Some(key) if !validation.accepts_unknown => {
             let place = match at {
                 "" => String::new(),
                 at => format!(" at '{at}'"),
             };
-            Err(ApiError::invalid(format!(
+            refuse(format!(
                 "Invalid JSON payload received. Unknown name \"{key}\"{place}: Cannot find field."
-            )))
+            ))
         }
         _ => Ok(()),
     }
@@ -257,63 +237,52 @@ pub(super) fn generation(model: &str) -> Option<u32> {
 
 /// Returns the visibility of thoughts; refuses a thinking configuration that the model does not accept.
 fn thinking(
-    config: &Map<String, Value>,
+    config: &Object,
     model: &str,
     validation: &ValidationContext<'_>,
 ) -> Result<Thinking, ApiError> {
-    let Some(thinking) = config.get("thinkingConfig").filter(|it| !it.is_null()) else {
+    let Some(thinking) = present(config, "thinkingConfig") else {
         return Ok(Thinking::Never);
     };
-    let thinking = object(thinking, "generation_config.thinking_config")?;
     let at = "generation_config.thinking_config";
-    known(thinking, at, &THINKING_MEMBERS, validation, &[])?;
+    let thinking = object(thinking, at)?;
+    known(thinking, at, &THINKING_MEMBERS, validation)?;
     let budget = thinking.get("thinkingBudget");
     let level = thinking.get("thinkingLevel").and_then(Value::as_str);
     if budget.is_some() && level.is_some() {
-        return Err(ApiError::invalid(
-            "You can only set only one of thinking budget and thinking level.",
-        ));
+        return refuse("You can only set only one of thinking budget and thinking level.");
     }
     let generation = generation(model);
     if model.starts_with("gemini-2.0") || generation.is_some_and(|number| number < 2) {
-        return Err(ApiError::invalid("Thinking is not enabled for this model."));
+        return refuse("Thinking is not enabled for this model.");
     }
     if level.is_some() && generation.is_some_and(|number| number < 3) {
-        return Err(ApiError::invalid(
-            "Thinking level is not supported for this model.",
-        ));
+        return refuse("Thinking level is not supported for this model.");
     }
     let levels = ["minimal", "low", "medium", "high"];
     if let Some(level) = level
         && !levels.contains(&level.to_ascii_lowercase().as_str())
     {
-        return Err(ApiError::invalid(format!(
+        return refuse(format!(
             "Invalid value at 'generation_config.thinking_config.thinking_level', \"{level}\""
-        )));
+        ));
     }
     if budget.and_then(Value::as_i64) == Some(0)
         && (model.starts_with("gemini-2.5-pro") || generation.is_some_and(|number| number > 2))
     {
-        return Err(ApiError::invalid(
-            "Budget 0 is invalid. This model only works in thinking mode.",
-        ));
+        return refuse("Budget 0 is invalid. This model only works in thinking mode.");
     }
-    match thinking.get("includeThoughts") {
-        Some(Value::Bool(true)) => Ok(Thinking::Always),
-        _ => Ok(Thinking::Never),
-    }
+    Ok(match is_true(thinking, "includeThoughts") {
+        true => Thinking::Always,
+        false => Thinking::Never,
+    })
 }
 
-fn declarations(request: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    let tools = request.get("tools").and_then(Value::as_array);
-    tools
-        .into_iter()
-        .flatten()
-        .filter_map(|tool| tool.get("functionDeclarations")?.as_array())
-        .flatten()
+fn declarations(request: &Object) -> impl Iterator<Item = &Value> {
+    items(request.get("tools")).flat_map(|tool| items(tool.get("functionDeclarations")))
 }
 
-fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
+fn tools(request: &Object) -> Result<Vec<OfferedTool>, ApiError> {
     let mut offered = Vec::new();
     for declaration in declarations(request) {
         let fields = object(declaration, "tools[0].function_declarations")?;
@@ -321,15 +290,13 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
         let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         if !starts || name.len() > 128 || !name.chars().all(fits) {
-            return Err(ApiError::invalid(format!(
+            return refuse(format!(
                 "* GenerateContentRequest.tools[0].function_declarations[{}].name: Invalid function name. Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 128.",
                 offered.len()
-            )));
+            ));
         }
         if fields.contains_key("parameters") && fields.contains_key("parametersJsonSchema") {
-            return Err(ApiError::invalid(
-                "parameters and parameters_json_schema cannot both be set.",
-            ));
+            return refuse("parameters and parameters_json_schema cannot both be set.");
         }
         let schema = fields
             .get("parametersJsonSchema")
@@ -341,9 +308,7 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
     }
     let names = offered.iter().map(|tool: &OfferedTool| tool.name.as_str());
     match check::first_duplicate(names) {
-        Some(name) => Err(ApiError::invalid(format!(
-            "Duplicate function declaration found: {name}"
-        ))),
+        Some(name) => refuse(format!("Duplicate function declaration found: {name}")),
         None => Ok(offered),
     }
 }
@@ -364,20 +329,15 @@ fn lower_types(schema: Value) -> Value {
     }
 }
 
-fn choice(request: &Map<String, Value>, tools: &[OfferedTool]) -> Result<Choice, ApiError> {
+fn choice(request: &Object, tools: &[OfferedTool]) -> Result<Choice, ApiError> {
     let config = request
         .get("toolConfig")
         .and_then(|config| config.get("functionCallingConfig"));
     let Some(config) = config.and_then(Value::as_object) else {
         return Ok(Choice::Auto);
     };
-    let allowed: Vec<&str> = config
-        .get("allowedFunctionNames")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let allowed = items(config.get("allowedFunctionNames"));
+    let allowed: Vec<&str> = allowed.filter_map(Value::as_str).collect();
     let mode = match config.get("mode").and_then(Value::as_str) {
         None | Some("AUTO" | "VALIDATED" | "MODE_UNSPECIFIED") => Choice::Auto,
         Some("NONE") => Choice::None,
@@ -386,32 +346,30 @@ fn choice(request: &Map<String, Value>, tools: &[OfferedTool]) -> Result<Choice,
             None => Choice::Any,
         },
         Some(other) => {
-            return Err(ApiError::invalid(format!(
+            return refuse(format!(
                 "Invalid value at 'tool_config.function_calling_config.mode', \"{other}\""
-            )));
+            ));
         }
     };
     if !allowed.is_empty() && !matches!(mode, Choice::Named(_)) {
-        return Err(ApiError::invalid(
-            "Please set allowed_function_names only when function calling mode is ANY.",
-        ));
+        return refuse("Please set allowed_function_names only when function calling mode is ANY.");
     }
     let unknown = allowed
         .iter()
         .find(|name| !tools.iter().any(|tool| tool.name == **name));
     match (unknown, &mode) {
-        (Some(name), _) => Err(ApiError::invalid(format!(
+        (Some(name), _) => refuse(format!(
             "* GenerateContentRequest.tool_config.function_calling_config.allowed_function_names: '{name}' is not among the function declarations"
-        ))),
-        (None, Choice::Any) if tools.is_empty() => Err(ApiError::invalid(
-            "Function calling config is set without function_declarations.",
         )),
+        (None, Choice::Any) if tools.is_empty() => {
+            refuse("Function calling config is set without function_declarations.")
+        }
         _ => Ok(mode),
     }
 }
 
 fn output_schema(
-    config: &Map<String, Value>,
+    config: &Object,
     validation: &ValidationContext<'_>,
 ) -> Result<Option<Value>, ApiError> {
     let schema = config
@@ -419,20 +377,16 @@ fn output_schema(
         .or_else(|| config.get("responseSchema"));
     let mime = text_of(config, "responseMimeType");
     match (schema, mime) {
-        (Some(_), "" | "text/plain") if !validation.accepts_unknown => Err(ApiError::invalid(
+        (Some(_), "" | "text/plain") if !validation.accepts_unknown => refuse(
             "Response schema is only supported with response mime types application/json and text/x.enum.",
-        )),
+        ),
         (Some(schema), _) => Ok(Some(lower_types(schema.clone()))),
         (None, "application/json") => Ok(Some(json!({"type": "object"}))),
         (None, _) => Ok(None),
     }
 }
 
-fn stop_sequences(config: &Map<String, Value>) -> Vec<String> {
-    let stop_sequences = config.get("stopSequences").and_then(Value::as_array);
-    let texts = stop_sequences
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str);
+fn stop_sequences(config: &Object) -> Vec<String> {
+    let texts = items(config.get("stopSequences")).filter_map(Value::as_str);
     texts.map(str::to_owned).collect()
 }

@@ -2,10 +2,12 @@
 
 pub(super) mod by_model;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::check::{self, StrictnessViolation, ViolationKind};
-use super::{ApiError, ValidationContext, other_fields, text_of};
+use super::{
+    ApiError, Object, ValidationContext, content, is_true, other_fields, present, refuse, text_of,
+};
 use crate::accounting::openai::{Block, End, Mode, Prompt};
 use crate::accounting::{Caching, Content, OpenAiModel};
 use crate::dialogue::{Choice, OfferedTool};
@@ -31,11 +33,9 @@ pub(super) fn error(refusal: &ApiError) -> Value {
 }
 
 /// Returns the request object and its model.
-pub(super) fn request_and_model(body: &Value) -> Result<(&Map<String, Value>, &str), ApiError> {
+pub(super) fn request_and_model(body: &Value) -> Result<(&Object, &str), ApiError> {
     let Some(request) = body.as_object() else {
-        return Err(ApiError::invalid(
-            "We could not parse the JSON body of your request: expected a JSON object.",
-        ));
+        return refuse("We could not parse the JSON body of your request: expected a JSON object.");
     };
     match request.get("model").and_then(Value::as_str) {
         Some(model) if !model.is_empty() => Ok((request, model)),
@@ -48,11 +48,19 @@ pub(super) fn reasons(model: &str, rules: &OpenAiModel) -> bool {
     facts::openai(model).map_or(rules.reasons, |facts| facts.reasons)
 }
 
+/// Creates a refusal of the parameter `param`.
+pub(super) fn refusal(
+    param: impl Into<String>,
+    code: &'static str,
+    message: impl Into<String>,
+) -> ApiError {
+    ApiError::invalid(message).param(param).code(code)
+}
+
 pub(super) fn missing(param: impl Into<String>) -> ApiError {
     let param = param.into();
-    ApiError::invalid(format!("Missing required parameter: '{param}'."))
-        .param(param)
-        .code("missing_required_parameter")
+    let message = format!("Missing required parameter: '{param}'.");
+    refusal(param, "missing_required_parameter", message)
 }
 
 pub(super) fn wrong_type(param: impl Into<String>, expected: &str, found: &Value) -> ApiError {
@@ -67,15 +75,12 @@ pub(super) fn wrong_type(param: impl Into<String>, expected: &str, found: &Value
     };
     let message =
         format!("Invalid type for '{param}': expected {expected}, but got {found} instead.");
-    ApiError::invalid(message).param(param).code("invalid_type")
+    refusal(param, "invalid_type", message)
 }
 
 pub(super) fn wrong_value(param: impl Into<String>, found: &str, supported: &str) -> ApiError {
-    let param = param.into();
     let message = format!("Invalid value: '{found}'. Supported values are: {supported}.");
-    ApiError::invalid(message)
-        .param(param)
-        .code("invalid_value")
+    refusal(param, "invalid_value", message)
 }
 
 pub(super) fn empty_array(param: impl Into<String>) -> ApiError {
@@ -84,7 +89,7 @@ pub(super) fn empty_array(param: impl Into<String>) -> ApiError {
         "Invalid '{param}': empty array. Expected an array with minimum length 1, but got an empty \
          array instead."
     );
-    ApiError::invalid(message).param(param).code("empty_array")
+    refusal(param, "empty_array", message)
 }
 
 pub(super) fn too_long(param: impl Into<String>, most: usize, length: usize) -> ApiError {
@@ -93,18 +98,43 @@ pub(super) fn too_long(param: impl Into<String>, most: usize, length: usize) -> 
         "Invalid '{param}': string too long. Expected a string with maximum length {most}, but got a \
          string with length {length} instead."
     );
-    ApiError::invalid(message)
-        .param(param)
-        .code("string_above_max_length")
+    refusal(param, "string_above_max_length", message)
+}
+
+fn not_before_breakpoints(param: impl Into<String>) -> ApiError {
+    let param = param.into();
+    let message = format!(
+        "Unsupported parameter: '{param}' is only supported with gpt-5.6 and later models."
+    );
+    refusal(param, "unsupported_parameter", message)
+}
+
+pub(super) fn object(param: impl Into<String>, value: &Value) -> Result<&Object, ApiError> {
+    let wrong = || wrong_type(param, "an object", value);
+    value.as_object().ok_or_else(wrong)
+}
+
+/// Returns a text that must be given.
+pub(super) fn text(param: impl Into<String>, value: Option<&Value>) -> Result<&str, ApiError> {
+    match value {
+        Some(Value::String(text)) => Ok(text),
+        Some(other) => Err(wrong_type(param, "a string", other)),
+        None => Err(missing(param)),
+    }
+}
+
+/// Returns a text that may be missing or null.
+pub(super) fn optional_text<'a>(
+    param: impl Into<String>,
+    value: Option<&'a Value>,
+) -> Result<Option<&'a str>, ApiError> {
+    let value = value.filter(|value| !value.is_null());
+    value.map(|value| text(param, Some(value))).transpose()
 }
 
 /// Checks the name of a tool, in a definition or a call.
 pub(super) fn tool_name(param: &str, name: Option<&Value>) -> Result<String, ApiError> {
-    let name = match name {
-        None => return Err(missing(param)),
-        Some(Value::String(name)) => name,
-        Some(other) => return Err(wrong_type(param, "a string", other)),
-    };
+    let name = text(param, name)?;
     if name.chars().count() > 64 {
         return Err(too_long(param, 64, name.chars().count()));
     }
@@ -113,18 +143,13 @@ pub(super) fn tool_name(param: &str, name: Option<&Value>) -> Result<String, Api
             "Invalid '{param}': string does not match pattern. Expected a string that matches the \
              pattern '^[a-zA-Z0-9_-]+$'."
         );
-        return Err(ApiError::invalid(message)
-            .param(param)
-            .code("invalid_value"));
+        return Err(refusal(param, "invalid_value", message));
     }
-    Ok(name.clone())
+    Ok(name.to_owned())
 }
 
 /// Returns the list at `key`; empty if it is missing.
-pub(super) fn list<'a>(
-    request: &'a Map<String, Value>,
-    key: &str,
-) -> Result<&'a [Value], ApiError> {
+pub(super) fn list<'a>(request: &'a Object, key: &str) -> Result<&'a [Value], ApiError> {
     match request.get(key) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(items)) => Ok(items),
@@ -133,8 +158,10 @@ pub(super) fn list<'a>(
 }
 
 /// Checks a tool and returns its name and schema. `at` is its place; `function` contains its fields.
-pub(super) fn tool(at: &str, function: &Map<String, Value>) -> Result<OfferedTool, ApiError> {
+pub(super) fn tool(at: &str, function: &Object) -> Result<OfferedTool, ApiError> {
     let name = tool_name(&format!("{at}.name"), function.get("name"))?;
+    let param = format!("{at}.parameters");
+    let code = "invalid_function_parameters";
     let schema = match function.get("parameters") {
         None | Some(Value::Null) => json!({"type": "object", "properties": {}}),
         Some(schema @ Value::Object(fields)) => {
@@ -144,56 +171,45 @@ pub(super) fn tool(at: &str, function: &Map<String, Value>) -> Result<OfferedToo
                      \"object\"', got 'type: {}'.",
                     fields.get("type").unwrap_or(&Value::Null)
                 );
-                return Err(ApiError::invalid(message)
-                    .param(format!("{at}.parameters"))
-                    .code("invalid_function_parameters"));
+                return Err(refusal(param, code, message));
             }
             schema.clone()
         }
-        Some(other) => return Err(wrong_type(format!("{at}.parameters"), "an object", other)),
+        Some(other) => return Err(wrong_type(param, "an object", other)),
     };
-    if function.get("strict") == Some(&Value::Bool(true)) {
-        check::strict(&schema, true).map_err(|why| {
-            let message = format!(
-                "Invalid schema for function '{name}': {}",
-                describe_violation(&why)
-            );
-            ApiError::invalid(message)
-                .param(format!("{at}.parameters"))
-                .code("invalid_function_parameters")
-        })?;
-    }
+    strict(function, &schema, &format!("function '{name}'"))
+        .map_err(|message| refusal(param, code, message))?;
     Ok(OfferedTool { name, schema })
+}
+
+/// Checks a schema that has to be strict if `fields` say so. `what` is its owner in the message.
+fn strict(fields: &Object, schema: &Value, what: &str) -> Result<(), String> {
+    match is_true(fields, "strict") {
+        true => check::strict(schema, true)
+            .map_err(|why| format!("Invalid schema for {what}: {}", describe_violation(&why))),
+        false => Ok(()),
+    }
 }
 
 pub(super) fn distinct_tools(tools: &[OfferedTool]) -> Result<(), ApiError> {
     match check::first_duplicate(tools.iter().map(|tool| tool.name.as_str())) {
-        Some(name) => Err(ApiError::invalid(format!(
-            "Invalid 'tools': the function name '{name}' is used more than once."
-        ))
-        .param("tools")
-        .code("invalid_value")),
+        Some(name) => {
+            let message =
+                format!("Invalid 'tools': the function name '{name}' is used more than once.");
+            Err(refusal("tools", "invalid_value", message))
+        }
         None => Ok(()),
     }
 }
 
 /// Returns the schema of a `json_schema` format; `format` contains its fields.
-pub(super) fn output_schema(param: &str, format: &Map<String, Value>) -> Result<Value, ApiError> {
+pub(super) fn output_schema(param: &str, format: &Object) -> Result<Value, ApiError> {
     let name = tool_name(&format!("{param}.name"), format.get("name"))?;
     let Some(schema) = format.get("schema").filter(|schema| schema.is_object()) else {
         return Err(missing(format!("{param}.schema")));
     };
-    if format.get("strict") == Some(&Value::Bool(true)) {
-        check::strict(schema, true).map_err(|why| {
-            let message = format!(
-                "Invalid schema for response_format '{name}': {}",
-                describe_violation(&why)
-            );
-            ApiError::invalid(message)
-                .param(param)
-                .code("invalid_json_schema")
-        })?;
-    }
+    strict(format, schema, &format!("response_format '{name}'"))
+        .map_err(|message| refusal(param, "invalid_json_schema", message))?;
     Ok(schema.clone())
 }
 
@@ -213,9 +229,9 @@ fn describe_violation(why: &StrictnessViolation) -> String {
 
 /// Parses `tool_choice`. `name_in` returns the name of a named function.
 pub(super) fn choice(
-    request: &Map<String, Value>,
+    request: &Object,
     tools: &[OfferedTool],
-    name_in: impl Fn(&Map<String, Value>) -> Option<&str>,
+    name_in: impl Fn(&Object) -> Option<&str>,
 ) -> Result<Choice, ApiError> {
     let choice = match request.get("tool_choice") {
         None | Some(Value::Null) => return Ok(Choice::Auto),
@@ -256,21 +272,14 @@ pub(super) struct CacheParameters {
 }
 
 pub(super) fn cache_parameters(
-    request: &Map<String, Value>,
+    request: &Object,
     model: &OpenAiModel,
 ) -> Result<CacheParameters, ApiError> {
-    let key = match request.get("prompt_cache_key") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(key)) if key.chars().count() > MAX_KEY_CHARS => {
-            return Err(too_long(
-                "prompt_cache_key",
-                MAX_KEY_CHARS,
-                key.chars().count(),
-            ));
-        }
-        Some(Value::String(key)) => Some(key.clone()),
-        Some(other) => return Err(wrong_type("prompt_cache_key", "a string", other)),
-    };
+    let key = optional_text("prompt_cache_key", request.get("prompt_cache_key"))?;
+    let length = key.map_or(0, |key| key.chars().count());
+    if length > MAX_KEY_CHARS {
+        return Err(too_long("prompt_cache_key", MAX_KEY_CHARS, length));
+    }
     let retention = match request.get("prompt_cache_retention") {
         None | Some(Value::Null) => None,
         Some(Value::String(word)) if ["in_memory", "24h"].contains(&word.as_str()) => {
@@ -283,14 +292,11 @@ pub(super) fn cache_parameters(
         }
     };
     let mut parameters = CacheParameters {
-        key,
+        key: key.map(str::to_owned),
         mode: Mode::Implicit,
         lifetime: retention.filter(|_| model.caching != Caching::Exact),
     };
-    if let Some(options) = request
-        .get("prompt_cache_options")
-        .filter(|one| !one.is_null())
-    {
+    if let Some(options) = present(request, "prompt_cache_options") {
         parameters.take_options(options, model)?;
     }
     Ok(parameters)
@@ -299,16 +305,9 @@ pub(super) fn cache_parameters(
 impl CacheParameters {
     fn take_options(&mut self, options: &Value, model: &OpenAiModel) -> Result<(), ApiError> {
         let param = "prompt_cache_options";
-        let Some(options) = options.as_object() else {
-            return Err(wrong_type(param, "an object", options));
-        };
+        let options = object(param, options)?;
         if model.caching != Caching::Exact {
-            let message = format!(
-                "Unsupported parameter: '{param}' is only supported with gpt-5.6 and later models."
-            );
-            return Err(ApiError::invalid(message)
-                .param(param)
-                .code("unsupported_parameter"));
+            return Err(not_before_breakpoints(param));
         }
         self.mode = match options.get("mode").and_then(Value::as_str) {
             None | Some("implicit") => Mode::Implicit,
@@ -322,11 +321,8 @@ impl CacheParameters {
             None => None,
             Some(ttl @ ("30m" | "12h")) => Some(ttl.to_owned()),
             Some(other) => {
-                return Err(wrong_value(
-                    format!("{param}.ttl"),
-                    other,
-                    "'30m' and '12h'",
-                ));
+                let supported = "'30m' and '12h'";
+                return Err(wrong_value(format!("{param}.ttl"), other, supported));
             }
         };
         Ok(())
@@ -334,23 +330,13 @@ impl CacheParameters {
 }
 
 /// Returns true if a content part has a breakpoint.
-pub(super) fn is_marked(
-    param: &str,
-    part: &Map<String, Value>,
-    model: &OpenAiModel,
-) -> Result<bool, ApiError> {
-    let marker = part.get("prompt_cache_breakpoint");
-    let Some(marker) = marker.filter(|marker| !marker.is_null()) else {
+pub(super) fn is_marked(param: &str, part: &Object, model: &OpenAiModel) -> Result<bool, ApiError> {
+    let Some(marker) = present(part, "prompt_cache_breakpoint") else {
         return Ok(false);
     };
     let param = format!("{param}.prompt_cache_breakpoint");
     if model.caching != Caching::Exact {
-        let message = format!(
-            "Unsupported parameter: '{param}' is only supported with gpt-5.6 and later models."
-        );
-        return Err(ApiError::invalid(message)
-            .param(param)
-            .code("unsupported_parameter"));
+        return Err(not_before_breakpoints(param));
     }
     match marker.get("mode").and_then(Value::as_str) {
         Some("explicit") => Ok(true),
@@ -401,10 +387,7 @@ pub(super) fn prompt(
             last.end = Some(end);
         }
     }
-    let tools = tools.iter().map(|tool| Block {
-        content: tool_content(tool),
-        ..Block::default()
-    });
+    let tools = tools.iter().map(|tool| block(tool_content(tool)));
     Prompt {
         namespace: validation.namespace,
         model: model.to_owned(),
@@ -418,37 +401,34 @@ pub(super) fn prompt(
     }
 }
 
-fn tool_content(tool: &Value) -> Content {
-    Content {
-        frame: "tool".to_owned(),
-        text: tool.to_string(),
-        images: 0,
+pub(super) fn tool_content(tool: &Value) -> Content {
+    content("tool", tool.to_string())
+}
+
+/// Returns a block without a breakpoint.
+pub(super) fn block(content: Content) -> Block {
+    Block {
+        content,
+        ..Block::default()
     }
 }
 
 /// Returns the settings that are rendered before the prompt: those of `keys` that are set, and a schema,
 /// whose tokens count.
-pub(super) fn settings(
-    request: &Map<String, Value>,
-    keys: &[&str],
-    schema: Option<&Value>,
-) -> Content {
+pub(super) fn settings(request: &Object, keys: &[&str], schema: Option<&Value>) -> Content {
     let set = keys.iter().filter_map(|key| {
-        let value = request.get(*key).filter(|value| !value.is_null())?;
+        let value = present(request, key)?;
         Some(format!("{key}={value}"))
     });
-    Content {
-        frame: set.collect::<Vec<_>>().join("&"),
-        text: schema.map(Value::to_string).unwrap_or_default(),
-        images: 0,
-    }
+    let schema = schema.map(Value::to_string).unwrap_or_default();
+    content(set.collect::<Vec<_>>().join("&"), schema)
 }
 
 /// Markers in content parts: OpenAI's, and that of compatible servers for Anthropic models.
 const MARKERS: [&str; 2] = ["prompt_cache_breakpoint", "cache_control"];
 
 /// Returns the content of a part, without its markers.
-pub(super) fn part_content(frame: &str, part: &Map<String, Value>) -> Content {
+pub(super) fn part_content(frame: &str, part: &Object) -> Content {
     let [marker, other_marker] = MARKERS;
     let kind = text_of(part, "type");
     match kind {
@@ -456,11 +436,8 @@ pub(super) fn part_content(frame: &str, part: &Map<String, Value>) -> Content {
         "text" | "input_text" | "output_text" | "refusal" => {
             let key = if kind == "refusal" { "refusal" } else { "text" };
             let named = ["type", key, marker, other_marker, "annotations", "logprobs"];
-            Content {
-                frame: format!("{frame}|{}", other_fields(part, &named)),
-                text: text_of(part, key).to_owned(),
-                images: 0,
-            }
+            let frame = format!("{frame}|{}", other_fields(part, &named));
+            content(frame, text_of(part, key))
         }
         _ => Content {
             frame: format!("{frame}|{}", other_fields(part, &MARKERS)),
@@ -470,11 +447,7 @@ pub(super) fn part_content(frame: &str, part: &Map<String, Value>) -> Content {
     }
 }
 
-/// Returns the content of a text that is written as a string.
-pub(super) fn text_content(frame: &str, text: &str) -> Content {
-    Content {
-        frame: format!("{frame}|"),
-        text: text.to_owned(),
-        images: 0,
-    }
+/// Returns the block of a text that is written as a string.
+pub(super) fn text_block(frame: &str, text: &str) -> Block {
+    block(content(format!("{frame}|"), text))
 }

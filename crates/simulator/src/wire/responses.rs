@@ -5,18 +5,18 @@ mod item;
 mod items;
 mod write;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::openai::{self, Part, Speaker};
-use super::{ApiError, Prompt, Request, Thinking, ValidationContext, text_of};
+use super::{
+    ApiError, Object, Prompt, Request, Thinking, ValidationContext, is_true, present, text_of,
+};
 use crate::accounting::Caching;
 use crate::dialogue::{Dialogue, OfferedTool};
 use crate::facts;
 
 pub(super) use events::error_event;
 pub(crate) use items::StoredItems;
-pub(crate) use write::response;
-pub(super) use write::write;
 
 /// Prefix of the id of a response.
 pub(crate) const ID_PREFIX: &str = "resp_";
@@ -25,7 +25,7 @@ pub(crate) const ID_PREFIX: &str = "resp_";
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseParameters {
     /// Fields of the answer that are taken from the request.
-    pub(super) repeated: Map<String, Value>,
+    pub(super) repeated: Object,
     pub(super) has_encrypted: bool,
     pub(super) has_summary: bool,
     pub(super) charges_writes: bool,
@@ -67,7 +67,8 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     })?;
     let schema = schema(request)?;
     let known = validation.items.in_namespace(validation.namespace);
-    let previous = previous(request)?;
+    let previous = "previous_response_id";
+    let previous = openai::optional_text(previous, request.get(previous))?;
     let history = match previous {
         None => Vec::new(),
         Some(id) => known.history(id).ok_or_else(|| previous_not_found(id))?,
@@ -75,14 +76,8 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     let input = item::given(request, known, previous.is_some())?;
     let items = item::read(&history, &input, rules, known)?;
 
-    let mut dialogue = Dialogue {
-        model: model.to_owned(),
-        tools,
-        choice,
-        schema: schema.clone(),
-        ..Dialogue::default()
-    };
-    dialogue.push_items(items.iter().filter_map(|item| item.dialogue_item.clone()));
+    let said = items.iter().filter_map(|item| item.dialogue_item.clone());
+    let dialogue = Dialogue::new(model, tools, choice, schema.clone(), said);
     let settings = [
         "parallel_tool_calls",
         "reasoning",
@@ -102,7 +97,7 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
         prompt: Prompt::OpenAi(prompt),
         limit,
         stop_sequences: Vec::new(),
-        is_streamed: request.get("stream") == Some(&Value::Bool(true)),
+        is_streamed: is_true(request, "stream"),
         thinking: if openai::reasons(model, rules) {
             Thinking::Always
         } else {
@@ -123,26 +118,17 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
 }
 
 /// Returns the id of the response that the request continues.
-fn previous(request: &Map<String, Value>) -> Result<Option<&str>, ApiError> {
-    match request.get("previous_response_id") {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(id)) => Ok(Some(id)),
-        Some(other) => Err(openai::wrong_type(
-            "previous_response_id",
-            "a string",
-            other,
-        )),
-    }
-}
-
 fn previous_not_found(id: &str) -> ApiError {
-    ApiError::invalid(format!("Previous response with id '{id}' not found."))
-        .param("previous_response_id")
-        .code("previous_response_not_found")
+    let message = format!("Previous response with id '{id}' not found.");
+    openai::refusal(
+        "previous_response_id",
+        "previous_response_not_found",
+        message,
+    )
 }
 
 /// Refuses features that the simulator does not support.
-fn unsupported(request: &Map<String, Value>) -> Result<(), ApiError> {
+fn unsupported(request: &Object) -> Result<(), ApiError> {
     for key in ["background", "conversation", "prompt"] {
         let is_set = |value: &Value| !value.is_null() && *value != Value::Bool(false);
         if request.get(key).is_some_and(is_set) {
@@ -153,27 +139,25 @@ fn unsupported(request: &Map<String, Value>) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn limit(request: &Map<String, Value>) -> Result<Option<u64>, ApiError> {
+fn limit(request: &Object) -> Result<Option<u64>, ApiError> {
     let key = "max_output_tokens";
-    match request.get(key).filter(|limit| !limit.is_null()) {
-        None => Ok(None),
-        Some(limit) => match limit.as_u64() {
-            Some(least) if least >= 16 => Ok(Some(least)),
-            Some(_) => {
-                let message = format!(
-                    "Invalid '{key}': integer below minimum value. Expected a value >= 16, but got \
-                     {limit} instead."
-                );
-                Err(ApiError::invalid(message)
-                    .param(key)
-                    .code("integer_below_min_value"))
-            }
-            None => Err(openai::wrong_type(key, "an integer", limit)),
-        },
+    let Some(limit) = present(request, key) else {
+        return Ok(None);
+    };
+    match limit.as_u64() {
+        Some(least) if least >= 16 => Ok(Some(least)),
+        Some(_) => {
+            let message = format!(
+                "Invalid '{key}': integer below minimum value. Expected a value >= 16, but got \
+                 {limit} instead."
+            );
+            Err(openai::refusal(key, "integer_below_min_value", message))
+        }
+        None => Err(openai::wrong_type(key, "an integer", limit)),
     }
 }
 
-fn included(request: &Map<String, Value>) -> Result<Vec<&str>, ApiError> {
+fn included(request: &Object) -> Result<Vec<&str>, ApiError> {
     let mut included = Vec::new();
     for (at, what) in openai::list(request, "include")?.iter().enumerate() {
         let word = what.as_str().unwrap_or_default();
@@ -187,16 +171,10 @@ fn included(request: &Map<String, Value>) -> Result<Vec<&str>, ApiError> {
     Ok(included)
 }
 
-fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
+fn tools(request: &Object) -> Result<Vec<OfferedTool>, ApiError> {
     let mut tools = Vec::new();
     for (at, tool) in openai::list(request, "tools")?.iter().enumerate() {
-        let Some(fields) = tool.as_object() else {
-            return Err(openai::wrong_type(
-                format!("tools[{at}]"),
-                "an object",
-                tool,
-            ));
-        };
+        let fields = openai::object(format!("tools[{at}]"), tool)?;
         match text_of(fields, "type") {
             "function" => tools.push(openai::tool(&format!("tools[{at}]"), fields)?),
             "" => return Err(openai::missing(format!("tools[{at}].type"))),
@@ -209,7 +187,7 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
 }
 
 /// Returns the schema that `text.format` requires.
-fn schema(request: &Map<String, Value>) -> Result<Option<Value>, ApiError> {
+fn schema(request: &Object) -> Result<Option<Value>, ApiError> {
     let format = request.get("text").and_then(|text| text.get("format"));
     let format = match format {
         None | Some(Value::Null) => return Ok(None),
@@ -228,34 +206,33 @@ fn schema(request: &Map<String, Value>) -> Result<Option<Value>, ApiError> {
 }
 
 /// Returns `prompt_cache_options.comparison_response_id`.
-fn comparison(request: &Map<String, Value>) -> Option<String> {
-    let id = request
-        .get("prompt_cache_options")?
-        .get("comparison_response_id")?;
-    id.as_str().map(str::to_owned)
+fn comparison(request: &Object) -> Option<String> {
+    let options = request.get("prompt_cache_options")?;
+    let id = options.get("comparison_response_id")?.as_str()?;
+    Some(id.to_owned())
 }
 
 /// Returns the settings that are compared with those of an earlier request; a default equals a missing
 /// value.
-fn compared(request: &Map<String, Value>, model: &str) -> Vec<(&'static str, String)> {
+fn compared(request: &Object, model: &str) -> Vec<(&'static str, String)> {
     let effort = facts::openai(model).map(|facts| facts.default_effort);
     let effort = effort.unwrap_or_else(|| "medium".to_owned());
     [
-        ("service_tier_changed", "/service_tier", json!("auto")),
+        ("service_tier_changed", "service_tier", json!("auto")),
         (
             "text_format_changed",
-            "/text/format",
+            "text/format",
             json!({"type": "text"}),
         ),
         (
             "reasoning_effort_changed",
-            "/reasoning/effort",
+            "reasoning/effort",
             json!(effort),
         ),
-        ("verbosity_changed", "/text/verbosity", json!("medium")),
+        ("verbosity_changed", "text/verbosity", json!("medium")),
     ]
-    .map(|(reason, pointer, default)| {
-        let mut steps = pointer.split('/').skip(1);
+    .map(|(reason, path, default)| {
+        let mut steps = path.split('/');
         let first = steps.next().and_then(|key| request.get(key));
         let found = steps.fold(first, |value, key| value?.get(key));
         let found = found.filter(|value| !value.is_null());
@@ -265,25 +242,19 @@ fn compared(request: &Map<String, Value>, model: &str) -> Vec<(&'static str, Str
 }
 
 /// Returns `instructions` as a developer message before the input.
-fn instructions(request: &Map<String, Value>) -> Result<Option<Part>, ApiError> {
-    match request.get("instructions") {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(Part {
-            speaker: Speaker::Developer,
-            blocks: vec![crate::accounting::openai::Block {
-                content: openai::text_content("developer", text),
-                ..Default::default()
-            }],
-        })),
-        Some(other) => Err(openai::wrong_type("instructions", "a string", other)),
-    }
+fn instructions(request: &Object) -> Result<Option<Part>, ApiError> {
+    let text = openai::optional_text("instructions", request.get("instructions"))?;
+    Ok(text.map(|text| Part {
+        speaker: Speaker::Developer,
+        blocks: vec![openai::text_block("developer", text)],
+    }))
 }
 
 /// Returns the fields that the answer repeats, with the defaults that the provider fills in.
-fn repeated(request: &Map<String, Value>) -> Map<String, Value> {
+fn repeated(request: &Object) -> Object {
     let of = |key: &str, default: Value| {
-        let found = request.get(key).filter(|value| !value.is_null());
-        (key.to_owned(), found.cloned().unwrap_or(default))
+        let found = present(request, key).cloned();
+        (key.to_owned(), found.unwrap_or(default))
     };
     let mut reasoning = json!({"effort": null, "summary": null});
     let mut text = json!({"format": {"type": "text"}, "verbosity": "medium"});
@@ -298,7 +269,7 @@ fn repeated(request: &Map<String, Value>) -> Map<String, Value> {
             defaults[name] = value.clone();
         }
     }
-    let mut repeated = Map::from_iter([
+    let mut repeated = Object::from_iter([
         of("instructions", Value::Null),
         of("max_output_tokens", Value::Null),
         of("max_tool_calls", Value::Null),

@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::{ApiError, Format, bedrock};
+use super::{ApiError, Format, bedrock, refuse};
 
 /// The API that a path selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,9 +153,7 @@ impl Route {
                 .status(404)
                 .code("404")),
             _ if self.format == Format::Gemini && self.is_streamed == Some(true) && !is_sse() => {
-                Err(ApiError::invalid(
-                    "the simulator streams server-sent events only: add ?alt=sse",
-                ))
+                refuse("the simulator streams server-sent events only: add ?alt=sse")
             }
             _ => Ok(()),
         }
@@ -176,19 +174,19 @@ impl Route {
         };
         if let Some(version) = version {
             if body.contains_key("model") {
-                return Err(ApiError::invalid("model: Extra inputs are not permitted"));
+                return refuse("model: Extra inputs are not permitted");
             }
             if self.is_bedrock() && body.contains_key("stream") {
-                return Err(ApiError::invalid("stream: Extra inputs are not permitted"));
+                return refuse("stream: Extra inputs are not permitted");
             }
             match body.shift_remove("anthropic_version") {
                 // Official clients send the second value from 2026-10 on.
                 Some(named) if named == version || named == "2026-10-21" => {}
                 Some(_) => {
                     let message = format!("anthropic_version: Input should be '{version}'");
-                    return Err(ApiError::invalid(message));
+                    return refuse(message);
                 }
-                None => return Err(ApiError::invalid("anthropic_version: Field required")),
+                None => return refuse("anthropic_version: Field required"),
             }
             if self.is_bedrock() {
                 body.shift_remove("anthropic_beta");

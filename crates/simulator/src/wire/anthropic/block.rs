@@ -1,10 +1,10 @@
 //! Validation of content blocks.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::super::{ApiError, text_of};
+use super::super::{ApiError, Object, present, refuse, text_of};
 use super::role::Role;
-use super::{refuse, required_at};
+use super::{check_keys, dictionary, missing, no_dictionary, required_at, unknown_tag};
 use crate::ids;
 
 /// Blocks of server tools and similar blocks, which are accepted unchecked.
@@ -23,15 +23,9 @@ const UNCHECKED_BLOCKS: [&str; 12] = [
     "compaction",
 ];
 
-pub(super) fn read(at: &str, role: Role, block: &Value) -> Result<Map<String, Value>, ApiError> {
-    let Some(fields) = block.as_object() else {
-        return refuse(format!("{at}: Input should be a valid dictionary"));
-    };
-    let kind = match fields.get("type") {
-        Some(Value::String(kind)) => kind.as_str(),
-        Some(_) => return refuse(format!("{at}.type: Input should be a valid string")),
-        None => return refuse(format!("{at}.type: Field required")),
-    };
+pub(super) fn read(at: &str, role: Role, block: &Value) -> Result<Object, ApiError> {
+    let fields = dictionary(at, block)?;
+    let kind = required_at(at, fields, "type")?;
     place(at, role, kind)?;
     let inner = format!("{at}.{kind}");
     match kind {
@@ -46,11 +40,9 @@ pub(super) fn read(at: &str, role: Role, block: &Value) -> Result<Map<String, Va
         }
         other if UNCHECKED_BLOCKS.contains(&other) => {}
         other => {
-            return refuse(format!(
-                "{at}: Input tag '{other}' found using 'type' does not match any of the expected \
-                 tags: 'document', 'image', 'redacted_thinking', 'search_result', 'text', 'thinking', \
-                 'tool_result', 'tool_use'"
-            ));
+            let expected = "'document', 'image', 'redacted_thinking', 'search_result', 'text', \
+                            'thinking', 'tool_result', 'tool_use'";
+            return unknown_tag(at, other, expected);
         }
     }
     Ok(fields.clone())
@@ -71,21 +63,11 @@ fn place(at: &str, role: Role, kind: &str) -> Result<(), ApiError> {
     ))
 }
 
-fn check_keys(at: &str, fields: &Map<String, Value>, keys: &[&str]) -> Result<(), ApiError> {
-    match fields.keys().find(|key| !keys.contains(&key.as_str())) {
-        Some(key) => refuse(format!("{at}.{key}: Extra inputs are not permitted")),
-        None => Ok(()),
-    }
-}
-
 /// Checks a text block of `system` or `messages`.
-pub(super) fn text(at: &str, level: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
+pub(super) fn text(at: &str, level: &str, fields: &Object) -> Result<(), ApiError> {
     check_keys(at, fields, &["type", "text", "cache_control", "citations"])?;
     let text = required_at(at, fields, "text")?;
-    let is_marked = fields
-        .get("cache_control")
-        .is_some_and(|marker| !marker.is_null());
-    if text.is_empty() && is_marked {
+    if text.is_empty() && present(fields, "cache_control").is_some() {
         return refuse(format!(
             "{at}: cache_control cannot be set for empty text blocks"
         ));
@@ -101,7 +83,7 @@ pub(super) fn text(at: &str, level: &str, fields: &Map<String, Value>) -> Result
     Ok(())
 }
 
-fn source(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
+fn source(at: &str, fields: &Object) -> Result<(), ApiError> {
     let keys = [
         "type",
         "source",
@@ -112,45 +94,35 @@ fn source(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
         "transformations",
     ];
     check_keys(at, fields, &keys)?;
+    let at = format!("{at}.source");
     let Some(source) = fields.get("source") else {
-        return refuse(format!("{at}.source: Field required"));
+        return missing(&at);
     };
-    let Some(source) = source.as_object() else {
-        return refuse(format!("{at}.source: Input should be a valid dictionary"));
-    };
+    let source = dictionary(&at, source)?;
     let needed: &[&str] = match text_of(source, "type") {
-        "base64" => &["media_type", "data"],
+        "base64" | "text" => &["media_type", "data"],
         "url" => &["url"],
-        "text" => &["media_type", "data"],
         "file" => &["file_id"],
         "content" => &[],
-        other => {
-            return refuse(format!(
-                "{at}.source: Input tag '{other}' found using 'type' does not match any of the \
-                 expected tags: 'base64', 'content', 'file', 'text', 'url'"
-            ));
-        }
+        other => return unknown_tag(&at, other, "'base64', 'content', 'file', 'text', 'url'"),
     };
     for key in needed {
-        required_at(&format!("{at}.source"), source, key)?;
+        required_at(&at, source, key)?;
     }
     Ok(())
 }
 
-fn tool_use(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
-    check_keys(
-        at,
-        fields,
-        &[
-            "type",
-            "id",
-            "name",
-            "input",
-            "cache_control",
-            "caller",
-            "toolset_name",
-        ],
-    )?;
+fn tool_use(at: &str, fields: &Object) -> Result<(), ApiError> {
+    let keys = [
+        "type",
+        "id",
+        "name",
+        "input",
+        "cache_control",
+        "caller",
+        "toolset_name",
+    ];
+    check_keys(at, fields, &keys)?;
     let id = required_at(at, fields, "id")?;
     let is_id = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if id.is_empty() || !id.bytes().all(is_id) {
@@ -166,12 +138,12 @@ fn tool_use(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
     }
     match fields.get("input") {
         Some(Value::Object(_)) => Ok(()),
-        Some(_) => refuse(format!("{at}.input: Input should be a valid dictionary")),
-        None => refuse(format!("{at}.input: Field required")),
+        Some(_) => no_dictionary(&format!("{at}.input")),
+        None => missing(&format!("{at}.input")),
     }
 }
 
-fn tool_result(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
+fn tool_result(at: &str, fields: &Object) -> Result<(), ApiError> {
     let keys = [
         "type",
         "tool_use_id",
@@ -182,10 +154,7 @@ fn tool_result(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
     ];
     check_keys(at, fields, &keys)?;
     required_at(at, fields, "tool_use_id")?;
-    if fields
-        .get("is_error")
-        .is_some_and(|flag| !flag.is_boolean() && !flag.is_null())
-    {
+    if present(fields, "is_error").is_some_and(|flag| !flag.is_boolean()) {
         return refuse(format!("{at}.is_error: Input should be a valid boolean"));
     }
     let parts = match fields.get("content") {
@@ -199,13 +168,8 @@ fn tool_result(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
     };
     for (index, part) in parts.iter().enumerate() {
         let at = format!("{at}.content.{index}");
-        let Some(fields) = part.as_object() else {
-            return refuse(format!("{at}: Input should be a valid dictionary"));
-        };
-        if fields
-            .get("cache_control")
-            .is_some_and(|marker| !marker.is_null())
-        {
+        let fields = dictionary(&at, part)?;
+        if present(fields, "cache_control").is_some() {
             return refuse(format!(
                 "{at}.cache_control: blocks inside a `tool_result` cannot be marked; mark the \
                  `tool_result`"
@@ -216,17 +180,15 @@ fn tool_result(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
             "image" | "document" => source(&at, fields)?,
             "search_result" | "tool_reference" => {}
             other => {
-                return refuse(format!(
-                    "{at}: Input tag '{other}' found using 'type' does not match any of the expected \
-                     tags: 'document', 'image', 'search_result', 'text', 'tool_reference'"
-                ));
+                let expected = "'document', 'image', 'search_result', 'text', 'tool_reference'";
+                return unknown_tag(&at, other, expected);
             }
         }
     }
     Ok(())
 }
 
-fn thinking(at: &str, inner: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
+fn thinking(at: &str, inner: &str, fields: &Object) -> Result<(), ApiError> {
     check_keys(inner, fields, &["type", "thinking", "signature"])?;
     let thinking = required_at(inner, fields, "thinking")?;
     let signature = required_at(inner, fields, "signature")?;

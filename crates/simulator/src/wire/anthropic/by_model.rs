@@ -1,17 +1,12 @@
 //! Parameters that Anthropic refuses for some models. [`facts`] contains the facts about each model.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::super::{ApiError, text_of};
-use super::refuse;
+use super::super::{ApiError, Object, present, refuse, text_of};
 use crate::facts::AnthropicFacts;
 
 /// Refuses the parameters that the API refuses for a model with these facts.
-pub(super) fn check(
-    request: &Map<String, Value>,
-    model: &str,
-    facts: &AnthropicFacts,
-) -> Result<(), ApiError> {
+pub(super) fn check(request: &Object, model: &str, facts: &AnthropicFacts) -> Result<(), ApiError> {
     let limit = request.get("max_tokens").and_then(Value::as_u64);
     if let (Some(limit), Some(most)) = (limit, facts.max_output)
         && limit > most
@@ -41,8 +36,8 @@ pub(super) fn check(
     Ok(())
 }
 
-fn sampling(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), ApiError> {
-    let set = |key: &str| request.get(key).filter(|value| !value.is_null());
+fn sampling(request: &Object, facts: &AnthropicFacts) -> Result<(), ApiError> {
+    let set = |key: &str| present(request, key);
     if facts.sampling {
         if set("temperature").is_some() && set("top_p").is_some() {
             return refuse(
@@ -61,7 +56,7 @@ fn sampling(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), 
     Ok(())
 }
 
-fn thinking(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), ApiError> {
+fn thinking(request: &Object, facts: &AnthropicFacts) -> Result<(), ApiError> {
     let config = request.get("thinking").and_then(Value::as_object);
     match config.map(|config| text_of(config, "type")) {
         Some("enabled") if !facts.budgeted_thinking => refuse(
@@ -87,7 +82,7 @@ fn thinking(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), 
     }
 }
 
-fn effort(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), ApiError> {
+fn effort(request: &Object, facts: &AnthropicFacts) -> Result<(), ApiError> {
     match effort_of(request) {
         Some(_) if facts.efforts.is_empty() => {
             refuse("This model does not support the effort parameter.")
@@ -104,6 +99,6 @@ fn effort(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), Ap
     }
 }
 
-fn effort_of(request: &Map<String, Value>) -> Option<&str> {
+fn effort_of(request: &Object) -> Option<&str> {
     request.get("output_config")?.get("effort")?.as_str()
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::super::{ApiError, text_of};
+use super::super::{ApiError, Object, present, refuse, text_of};
 use super::message::Message;
-use super::{list, refuse};
+use super::{check_keys, dictionary, list, unknown_tag};
 use crate::accounting::anthropic::Ttl;
 
 /// Maximum number of breakpoints in a request.
@@ -35,45 +35,38 @@ pub(super) type BlockPosition = (u8, usize, usize);
 struct Candidate<'a> {
     place: BlockPosition,
     at: String,
-    fields: &'a Map<String, Value>,
+    fields: &'a Object,
 }
 
 /// Returns the breakpoints, including automatic caching.
 pub(super) fn read(
-    request: &Map<String, Value>,
-    system: &[Map<String, Value>],
+    request: &Object,
+    system: &[Object],
     messages: &[Message],
 ) -> Result<HashMap<BlockPosition, Ttl>, ApiError> {
     let candidates = candidates(request, system, messages)?;
     let mut marks: Vec<(&Candidate<'_>, Ttl)> = Vec::new();
     for candidate in &candidates {
-        let marker = candidate.fields.get("cache_control");
-        if let Some(marker) = marker.filter(|marker| !marker.is_null()) {
+        if let Some(marker) = present(candidate.fields, "cache_control") {
             marks.push((candidate, ttl(&candidate.at, marker)?));
         }
     }
     count(marks.len())?;
-    if let Some(marker) = request
-        .get("cache_control")
-        .filter(|marker| !marker.is_null())
-    {
+    if let Some(marker) = present(request, "cache_control") {
         let ttl = ttl("", marker)?;
         automatic(&candidates, &mut marks, ttl)?;
     }
-    order(
-        marks
-            .iter()
-            .map(|(candidate, ttl)| (candidate.at.as_str(), *ttl)),
-    )?;
+    let placed = marks.iter();
+    order(placed.map(|(candidate, ttl)| (candidate.at.as_str(), *ttl)))?;
+    let marks = marks.into_iter();
     Ok(marks
-        .into_iter()
         .map(|(candidate, ttl)| (candidate.place, ttl))
         .collect())
 }
 
 fn candidates<'a>(
-    request: &'a Map<String, Value>,
-    system: &'a [Map<String, Value>],
+    request: &'a Object,
+    system: &'a [Object],
     messages: &'a [Message],
 ) -> Result<Vec<Candidate<'a>>, ApiError> {
     let tools = list(request, "tools")?.iter().enumerate();
@@ -102,33 +95,19 @@ fn candidates<'a>(
 
 /// Returns the lifetime in the `cache_control` of the block `at`.
 pub(in crate::wire) fn ttl(at: &str, marker: &Value) -> Result<Ttl, ApiError> {
-    let at = if at.is_empty() {
-        "cache_control".to_owned()
-    } else {
-        format!("{at}.cache_control")
+    let at = match at {
+        "" => "cache_control".to_owned(),
+        at => format!("{at}.cache_control"),
     };
-    let Some(marker) = marker.as_object() else {
-        return refuse(format!("{at}: Input should be a valid dictionary"));
-    };
-    if text_of(marker, "type") != "ephemeral" {
-        return refuse(format!(
-            "{at}: Input tag '{}' found using 'type' does not match any of the expected tags: \
-             'ephemeral'",
-            text_of(marker, "type")
-        ));
+    let marker = dictionary(&at, marker)?;
+    let kind = text_of(marker, "type");
+    if kind != "ephemeral" {
+        return unknown_tag(&at, kind, "'ephemeral'");
     }
-    if let Some(key) = marker
-        .keys()
-        .find(|key| !["type", "ttl"].contains(&key.as_str()))
-    {
-        return refuse(format!(
-            "{at}.ephemeral.{key}: Extra inputs are not permitted"
-        ));
-    }
-    match marker.get("ttl") {
-        None => Ok(Ttl::FiveMinutes),
-        Some(Value::String(ttl)) if ttl == "5m" => Ok(Ttl::FiveMinutes),
-        Some(Value::String(ttl)) if ttl == "1h" => Ok(Ttl::OneHour),
+    check_keys(&format!("{at}.ephemeral"), marker, &["type", "ttl"])?;
+    match marker.get("ttl").map(Value::as_str) {
+        None | Some(Some("5m")) => Ok(Ttl::FiveMinutes),
+        Some(Some("1h")) => Ok(Ttl::OneHour),
         Some(_) => refuse(format!("{at}.ephemeral.ttl: Input should be '5m' or '1h'")),
     }
 }

@@ -1,10 +1,10 @@
 //! System text and messages, and the rules that pair tool calls and results.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::super::{ApiError, text_of};
+use super::super::{ApiError, Object, is_true, refuse, text_of};
 use super::role::Role;
-use super::{block, list, refuse};
+use super::{block, check_keys, dictionary, list, missing};
 use crate::accounting::AnthropicModel;
 use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
 
@@ -12,18 +12,18 @@ use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
 #[derive(Debug, Clone)]
 pub(super) struct Message {
     pub(super) role: Role,
-    pub(super) blocks: Vec<Map<String, Value>>,
+    pub(super) blocks: Vec<Object>,
 }
 
-fn text_block(text: &str) -> Map<String, Value> {
-    Map::from_iter([
+fn text_block(text: &str) -> Object {
+    Object::from_iter([
         ("type".to_owned(), json!("text")),
         ("text".to_owned(), json!(text)),
     ])
 }
 
 /// Returns the blocks of `system`.
-pub(super) fn system(request: &Map<String, Value>) -> Result<Vec<Map<String, Value>>, ApiError> {
+pub(super) fn system(request: &Object) -> Result<Vec<Object>, ApiError> {
     let blocks = match request.get("system") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::String(text)) if text.is_empty() => return Ok(Vec::new()),
@@ -33,9 +33,7 @@ pub(super) fn system(request: &Map<String, Value>) -> Result<Vec<Map<String, Val
     };
     let read_message = |(at, block): (usize, &Value)| {
         let at = format!("system.{at}");
-        let Some(fields) = block.as_object() else {
-            return refuse(format!("{at}: Input should be a valid dictionary"));
-        };
+        let fields = dictionary(&at, block)?;
         if text_of(fields, "type") != "text" {
             return refuse(format!("{at}.type: Input should be 'text'"));
         }
@@ -46,12 +44,12 @@ pub(super) fn system(request: &Map<String, Value>) -> Result<Vec<Map<String, Val
 }
 
 pub(super) fn read(
-    request: &Map<String, Value>,
+    request: &Object,
     rules: &AnthropicModel,
     has_tools: bool,
 ) -> Result<Vec<Message>, ApiError> {
     if !request.contains_key("messages") {
-        return refuse("messages: Field required");
+        return missing("messages");
     }
     let values = list(request, "messages")?;
     if values.is_empty() {
@@ -80,9 +78,8 @@ fn read_message(
     rules: &AnthropicModel,
     is_last: bool,
 ) -> Result<Message, ApiError> {
-    let Some(fields) = message.as_object() else {
-        return refuse(format!("messages.{at}: Input should be a valid dictionary"));
-    };
+    let place = format!("messages.{at}");
+    let fields = dictionary(&place, message)?;
     let role = match fields.get("role").map(Value::as_str) {
         Some(Some("user")) => Role::User,
         Some(Some("assistant")) => Role::Assistant,
@@ -95,43 +92,30 @@ fn read_message(
         }
         Some(_) => {
             return refuse(format!(
-                "messages.{at}.role: Input should be 'user' or 'assistant'"
+                "{place}.role: Input should be 'user' or 'assistant'"
             ));
         }
-        None => return refuse(format!("messages.{at}.role: Field required")),
+        None => return missing(&format!("{place}.role")),
     };
-    if let Some(key) = fields
-        .keys()
-        .find(|key| !["role", "content", "output_config"].contains(&key.as_str()))
-    {
-        return refuse(format!(
-            "messages.{at}.{key}: Extra inputs are not permitted"
-        ));
-    }
+    check_keys(&place, fields, &["role", "content", "output_config"])?;
     let blocks = match fields.get("content") {
         Some(Value::String(text)) if text.is_empty() => Vec::new(),
         Some(Value::String(text)) => vec![text_block(text)],
         Some(Value::Array(blocks)) => blocks
             .iter()
             .enumerate()
-            .map(|(index, read_message)| {
-                block::read(
-                    &format!("messages.{at}.content.{index}"),
-                    role,
-                    read_message,
-                )
-            })
+            .map(|(index, block)| block::read(&format!("{place}.content.{index}"), role, block))
             .collect::<Result<_, _>>()?,
         Some(_) => {
             return refuse(format!(
-                "messages.{at}.content: Input should be a valid string or array"
+                "{place}.content: Input should be a valid string or array"
             ));
         }
-        None => return refuse(format!("messages.{at}.content: Field required")),
+        None => return missing(&format!("{place}.content")),
     };
     if blocks.is_empty() && !(is_last && role == Role::Assistant) {
         return refuse(format!(
-            "messages.{at}: all messages must have non-empty content except for the optional final \
+            "{place}: all messages must have non-empty content except for the optional final \
              assistant message"
         ));
     }
@@ -157,11 +141,13 @@ fn system_places(messages: &[Message]) -> Result<(), ApiError> {
 
 impl Message {
     /// Returns the ids, at `key`, of the blocks of this kind.
+    fn blocks_of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Object> {
+        let blocks = self.blocks.iter();
+        blocks.filter(move |block| text_of(block, "type") == kind)
+    }
+
     fn ids<'a>(&'a self, kind: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
-        self.blocks
-            .iter()
-            .filter(move |block| text_of(block, "type") == kind)
-            .map(move |block| text_of(block, key))
+        self.blocks_of(kind).map(move |block| text_of(block, key))
     }
 
     fn tool_use_ids(&self) -> Vec<&str> {
@@ -186,11 +172,7 @@ impl Message {
     }
 
     fn calls(&self) -> Vec<ToolCall> {
-        let tool_use_ids = self
-            .blocks
-            .iter()
-            .filter(|block| text_of(block, "type") == "tool_use");
-        tool_use_ids
+        self.blocks_of("tool_use")
             .map(|block| ToolCall {
                 id: text_of(block, "id").to_owned(),
                 name: text_of(block, "name").to_owned(),
@@ -200,22 +182,18 @@ impl Message {
     }
 
     fn call_results(&self) -> Vec<ToolResult> {
-        let results = self
-            .blocks
-            .iter()
-            .filter(|block| text_of(block, "type") == "tool_result");
-        results
+        self.blocks_of("tool_result")
             .map(|block| ToolResult {
                 call_id: text_of(block, "tool_use_id").to_owned(),
                 text: result_text(block),
-                is_error: block.get("is_error") == Some(&Value::Bool(true)),
+                is_error: is_true(block, "is_error"),
             })
             .collect()
     }
 }
 
 /// Returns the text of a tool result.
-pub(super) fn result_text(block: &Map<String, Value>) -> String {
+pub(super) fn result_text(block: &Object) -> String {
     match block.get("content") {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
@@ -248,11 +226,8 @@ fn check_tool_pairs(messages: &[Message]) -> Result<(), ApiError> {
             ));
         }
         let before = at.checked_sub(1).and_then(|before| messages.get(before));
-        results(
-            at,
-            message,
-            &before.map(Message::tool_use_ids).unwrap_or_default(),
-        )?;
+        let called = before.map(Message::tool_use_ids).unwrap_or_default();
+        results(at, message, &called)?;
     }
     Ok(())
 }

@@ -3,9 +3,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::super::{ValidationContext, other_fields, text_of};
+use super::super::{
+    Object, ValidationContext, content, is_true, items, other_fields, present, text_of,
+};
 use super::is_custom;
 use super::markers::BlockPosition;
 use super::message::Message;
@@ -16,17 +18,14 @@ use crate::facts;
 use crate::tokens;
 
 pub(super) fn build(
-    request: &Map<String, Value>,
+    request: &Object,
     validation: &ValidationContext<'_>,
     rules: &AnthropicModel,
-    system: &[Map<String, Value>],
+    system: &[Object],
     messages: &[Message],
     marks: &HashMap<BlockPosition, Ttl>,
 ) -> Prompt {
-    let tools = request.get("tools").and_then(Value::as_array);
-    let tools: Vec<&Map<String, Value>> = tools
-        .into_iter()
-        .flatten()
+    let tools: Vec<&Object> = items(request.get("tools"))
         .filter_map(Value::as_object)
         .collect();
     let thinking = thinking(request);
@@ -40,7 +39,7 @@ pub(super) fn build(
         model: text_of(request, "model").to_owned(),
         levels: [
             Level {
-                settings: framed(ahead),
+                settings: content(ahead, ""),
                 blocks: tool_blocks(&tools, marks),
             },
             Level {
@@ -55,16 +54,9 @@ pub(super) fn build(
     }
 }
 
-fn framed(frame: &str) -> Content {
-    Content {
-        frame: frame.to_owned(),
-        ..Content::default()
-    }
-}
-
 /// Renders thinking and effort; a default equals a missing value.
-fn thinking(request: &Map<String, Value>) -> String {
-    let thinking = request.get("thinking").filter(|config| !config.is_null());
+fn thinking(request: &Object) -> String {
+    let thinking = present(request, "thinking");
     let thinking = thinking.filter(|config| config.get("type") != Some(&json!("disabled")));
     let effort = request
         .get("output_config")
@@ -81,15 +73,15 @@ fn thinking(request: &Map<String, Value>) -> String {
 
 /// Returns true if a tool belongs to the system prompt: turning web search on or off keeps the tools'
 /// cache.
-fn is_web(tool: &Map<String, Value>) -> bool {
+fn is_web(tool: &Object) -> bool {
     let kind = text_of(tool, "type");
     kind.starts_with("web_search_") || kind.starts_with("web_fetch_")
 }
 
-fn tool_blocks(tools: &[&Map<String, Value>], marks: &HashMap<BlockPosition, Ttl>) -> Vec<Block> {
+fn tool_blocks(tools: &[&Object], marks: &HashMap<BlockPosition, Ttl>) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for (at, tool) in tools.iter().enumerate() {
-        let is_deferred = tool.get("defer_loading") == Some(&Value::Bool(true));
+        let is_deferred = is_true(tool, "defer_loading");
         let breakpoint = marks.get(&(0, 0, at)).copied();
         if !is_web(tool) && !is_deferred {
             blocks.push(Block {
@@ -105,7 +97,7 @@ fn tool_blocks(tools: &[&Map<String, Value>], marks: &HashMap<BlockPosition, Ttl
     blocks
 }
 
-fn tool_content(tool: &Map<String, Value>) -> Content {
+fn tool_content(tool: &Object) -> Content {
     let named = [
         "type",
         "name",
@@ -113,35 +105,26 @@ fn tool_content(tool: &Map<String, Value>) -> Content {
         "input_schema",
         "cache_control",
     ];
-    let kind = if is_custom(tool) {
-        "custom"
-    } else {
-        text_of(tool, "type")
+    let kind = match is_custom(tool) {
+        true => "custom",
+        false => text_of(tool, "type"),
     };
     let schema = tool.get("input_schema").map(Value::to_string);
-    Content {
-        frame: format!("tool|{kind}|{}", other_fields(tool, &named)),
-        text: format!(
-            "{} {} {}",
-            text_of(tool, "name"),
-            text_of(tool, "description"),
-            schema.unwrap_or_default()
-        ),
-        images: 0,
-    }
+    let schema = schema.unwrap_or_default();
+    let (name, description) = (text_of(tool, "name"), text_of(tool, "description"));
+    content(
+        format!("tool|{kind}|{}", other_fields(tool, &named)),
+        format!("{name} {description} {schema}"),
+    )
 }
 
 /// Returns web tools, citations, speed, and the output format, which adds a system prompt.
-fn system_settings(
-    request: &Map<String, Value>,
-    tools: &[&Map<String, Value>],
-    messages: &[Message],
-) -> Content {
+fn system_settings(request: &Object, tools: &[&Object], messages: &[Message]) -> Content {
     let web = tools.iter().filter(|tool| is_web(tool));
-    let web: Vec<String> = web
+    let web: String = web
         .map(|tool| other_fields(tool, &["cache_control"]))
         .collect();
-    let cites = |block: &Map<String, Value>| {
+    let cites = |block: &Object| {
         let citations = block
             .get("citations")
             .and_then(|citations| citations.get("enabled"));
@@ -162,37 +145,35 @@ fn system_settings(
         let value = value.filter(|value| !value.is_null());
         value.map(Value::to_string).unwrap_or_default()
     };
-    Content {
-        frame: format!("citations {has_citations}|speed {}", text(speed)),
-        text: format!("{}{}", web.concat(), text(format)),
-        images: 0,
-    }
+    content(
+        format!("citations {has_citations}|speed {}", text(speed)),
+        format!("{web}{}", text(format)),
+    )
 }
 
-fn message_settings(request: &Map<String, Value>, thinking: &str, messages: &[Message]) -> Content {
+fn message_settings(request: &Object, thinking: &str, messages: &[Message]) -> Content {
     let has_images = messages
         .iter()
         .flat_map(|message| &message.blocks)
         .any(has_image);
-    let choice = request
-        .get("tool_choice")
-        .filter(|choice| !choice.is_null());
-    let choice = choice.and_then(Value::as_object);
+    let choice = request.get("tool_choice").and_then(Value::as_object);
     let choice = choice
         .map(|choice| other_fields(choice, &[]))
         .unwrap_or_default();
-    framed(&format!("{thinking}|choice {choice}|images {has_images}"))
+    content(
+        format!("{thinking}|choice {choice}|images {has_images}"),
+        "",
+    )
 }
 
-fn has_image(block: &Map<String, Value>) -> bool {
-    let parts = block.get("content").and_then(Value::as_array);
-    let mut parts = parts.into_iter().flatten().filter_map(Value::as_object);
+fn has_image(block: &Object) -> bool {
+    let mut parts = items(block.get("content")).filter_map(Value::as_object);
     text_of(block, "type") == "image" || parts.any(|part| text_of(part, "type") == "image")
 }
 
-fn system_blocks(system: &[Map<String, Value>], marks: &HashMap<BlockPosition, Ttl>) -> Vec<Block> {
-    let block = |(at, fields): (usize, &Map<String, Value>)| Block {
-        content: content("system", fields),
+fn system_blocks(system: &[Object], marks: &HashMap<BlockPosition, Ttl>) -> Vec<Block> {
+    let block = |(at, fields): (usize, &Object)| Block {
+        content: block_content("system", fields),
         breakpoint: marks.get(&(1, 0, at)).copied(),
         run: LookbackUnit::Alone,
     };
@@ -215,7 +196,7 @@ fn message_blocks(
                 continue;
             }
             blocks.push(Block {
-                content: content(message.role.name(), fields),
+                content: block_content(message.role.name(), fields),
                 breakpoint: marks.get(&(2, at, index)).copied(),
                 run: match kind {
                     "tool_use" => LookbackUnit::ToolUses,
@@ -230,12 +211,12 @@ fn message_blocks(
 
 /// Returns true if a user message is more than tool results.
 fn is_question(message: &Message) -> bool {
-    let is_result = |block: &Map<String, Value>| text_of(block, "type") == "tool_result";
+    let is_result = |block: &Object| text_of(block, "type") == "tool_result";
     message.role == Role::User && !message.blocks.iter().all(is_result)
 }
 
 /// Returns the content of a block, without its marker.
-fn content(role: &str, fields: &Map<String, Value>) -> Content {
+fn block_content(role: &str, fields: &Object) -> Content {
     let kind = text_of(fields, "type");
     let with = |named: &[&str], text: String, images: u64| {
         let mut all = vec!["type", "cache_control"];
@@ -257,45 +238,27 @@ fn content(role: &str, fields: &Map<String, Value>) -> Content {
                 .get("input")
                 .map(Value::to_string)
                 .unwrap_or_default();
-            with(
-                &["name", "input"],
-                format!("{} {input}", text_of(fields, "name")),
-                0,
-            )
+            let text = format!("{} {input}", text_of(fields, "name"));
+            with(&["name", "input"], text, 0)
         }
         "tool_result" => tool_result(fields, with),
         _ => {
             let text = other_fields(fields, &["cache_control"]);
-            Content {
-                frame: format!("{role}|{kind}"),
-                text,
-                images: 0,
-            }
+            content(format!("{role}|{kind}"), text)
         }
     }
 }
 
-fn document(
-    fields: &Map<String, Value>,
-    with: impl Fn(&[&str], String, u64) -> Content,
-) -> Content {
+fn document(fields: &Object, with: impl Fn(&[&str], String, u64) -> Content) -> Content {
     let source = fields.get("source").and_then(Value::as_object);
-    match source.map(|source| text_of(source, "type")) {
-        Some("text") => {
-            let text = source
-                .map(|source| text_of(source, "data"))
-                .unwrap_or_default();
-            with(&["source"], text.to_owned(), 0)
-        }
-        _ => with(&[], String::new(), tokens::TOKENS_PER_IMAGE),
+    match source.filter(|source| text_of(source, "type") == "text") {
+        Some(source) => with(&["source"], text_of(source, "data").to_owned(), 0),
+        None => with(&[], String::new(), tokens::TOKENS_PER_IMAGE),
     }
 }
 
 /// Renders a tool result; a string equals one text block.
-fn tool_result(
-    fields: &Map<String, Value>,
-    with: impl Fn(&[&str], String, u64) -> Content,
-) -> Content {
+fn tool_result(fields: &Object, with: impl Fn(&[&str], String, u64) -> Content) -> Content {
     let parts = match fields.get("content") {
         Some(Value::Array(parts)) => parts.as_slice(),
         _ => return with(&["content"], super::message::result_text(fields), 0),
@@ -310,9 +273,6 @@ fn tool_result(
         return with(&["content"], super::message::result_text(fields), 0);
     }
     let images = parts.iter().filter(|part| !is_text(part)).count() as u64;
-    with(
-        &[],
-        super::message::result_text(fields),
-        images * tokens::TOKENS_PER_IMAGE,
-    )
+    let images = images * tokens::TOKENS_PER_IMAGE;
+    with(&[], super::message::result_text(fields), images)
 }

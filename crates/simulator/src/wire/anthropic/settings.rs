@@ -1,12 +1,12 @@
 //! Thinking, output formats and other settings.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::check::{self, ViolationKind};
-use super::super::{ApiError, text_of};
+use super::super::{ApiError, Object, is_true, present, refuse, text_of};
 use super::message::Message;
 use super::role::Role;
-use super::{list, refuse};
+use super::{list, missing, no_dictionary, unknown_tag};
 use crate::facts::AnthropicFacts;
 
 /// Thinking settings of a request.
@@ -18,7 +18,7 @@ pub(super) struct ThinkingSettings {
 }
 
 pub(super) fn thinking(
-    request: &Map<String, Value>,
+    request: &Object,
     limit: Option<u64>,
     messages: &[Message],
     facts: Option<&AnthropicFacts>,
@@ -33,7 +33,7 @@ pub(super) fn thinking(
             });
         }
         Some(Value::Object(config)) => config,
-        Some(_) => return refuse("thinking: Input should be a valid dictionary"),
+        Some(_) => return no_dictionary("thinking"),
     };
     match text_of(config, "type") {
         "disabled" => return Ok(ThinkingSettings::default()),
@@ -42,12 +42,7 @@ pub(super) fn thinking(
             budget(config, limit)?;
             begins_with_thinking(messages)?;
         }
-        other => {
-            return refuse(format!(
-                "thinking: Input tag '{other}' found using 'type' does not match any of the expected \
-                 tags: 'adaptive', 'disabled', 'enabled'"
-            ));
-        }
+        other => return unknown_tag("thinking", other, "'adaptive', 'disabled', 'enabled'"),
     }
     let temperature = request.get("temperature").and_then(Value::as_f64);
     if temperature.is_some_and(|temperature| (temperature - 1.0).abs() > f64::EPSILON) {
@@ -59,7 +54,7 @@ pub(super) fn thinking(
             "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled.",
         );
     }
-    if request.get("top_k").is_some_and(|top_k| !top_k.is_null()) {
+    if present(request, "top_k").is_some() {
         return refuse("`top_k` must be unset when thinking is enabled.");
     }
     Ok(ThinkingSettings {
@@ -72,12 +67,11 @@ pub(super) fn thinking(
     })
 }
 
-fn budget(config: &Map<String, Value>, limit: Option<u64>) -> Result<(), ApiError> {
-    let budget = match config.get("budget_tokens") {
-        Some(budget) => budget.as_u64(),
-        None => return refuse("thinking.enabled.budget_tokens: Field required"),
+fn budget(config: &Object, limit: Option<u64>) -> Result<(), ApiError> {
+    let Some(budget) = config.get("budget_tokens") else {
+        return missing("thinking.enabled.budget_tokens");
     };
-    match budget {
+    match budget.as_u64() {
         Some(budget) if budget < 1_024 => {
             refuse("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
         }
@@ -92,7 +86,7 @@ fn budget(config: &Map<String, Value>, limit: Option<u64>) -> Result<(), ApiErro
 /// Checks that the model's last message begins with its thinking while tools are being used.
 fn begins_with_thinking(messages: &[Message]) -> Result<(), ApiError> {
     let answers = messages.last().is_some_and(|last| {
-        let is_result = |block: &Map<String, Value>| text_of(block, "type") == "tool_result";
+        let is_result = |block: &Object| text_of(block, "type") == "tool_result";
         last.role == Role::User && last.blocks.iter().any(is_result)
     });
     let at = messages
@@ -102,9 +96,7 @@ fn begins_with_thinking(messages: &[Message]) -> Result<(), ApiError> {
         return Ok(());
     };
     let first = messages[at].blocks.first();
-    let first = first
-        .map(|block| text_of(block, "type"))
-        .unwrap_or_default();
+    let first = first.map_or("", |block| text_of(block, "type"));
     if matches!(first, "thinking" | "redacted_thinking") {
         return Ok(());
     }
@@ -116,7 +108,7 @@ fn begins_with_thinking(messages: &[Message]) -> Result<(), ApiError> {
 }
 
 /// Returns the schema that `output_config.format` requires.
-pub(super) fn schema(request: &Map<String, Value>) -> Result<Option<Value>, ApiError> {
+pub(super) fn schema(request: &Object) -> Result<Option<Value>, ApiError> {
     let config = request
         .get("output_config")
         .and_then(|config| config.get("format"));
@@ -129,7 +121,7 @@ pub(super) fn schema(request: &Map<String, Value>) -> Result<Option<Value>, ApiE
         return refuse(format!("{at}.type: Input should be 'json_schema'"));
     }
     let Some(schema) = format.get("schema").filter(|schema| schema.is_object()) else {
-        return refuse(format!("{at}.schema: Field required"));
+        return missing(&format!("{at}.schema"));
     };
     match check::strict(schema, false) {
         Err(found) if found.why == ViolationKind::Open => refuse(format!(
@@ -144,7 +136,7 @@ pub(super) fn schema(request: &Map<String, Value>) -> Result<Option<Value>, ApiE
 /// Checks a request with `max_tokens: 0`, which fills the cache and generates nothing: settings that imply
 /// output are refused.
 pub(super) fn prewarming(
-    request: &Map<String, Value>,
+    request: &Object,
     limit: Option<u64>,
     is_thinking: bool,
 ) -> Result<(), ApiError> {
@@ -156,7 +148,7 @@ pub(super) fn prewarming(
         .and_then(|choice| choice.get("type"));
     let forces_tools = choice.is_some_and(|kind| kind == "any" || kind == "tool");
     let implied = [
-        ("stream", request.get("stream") == Some(&Value::Bool(true))),
+        ("stream", is_true(request, "stream")),
         ("thinking", is_thinking),
         ("output_config.format", schema(request)?.is_some()),
         ("tool_choice", forces_tools),
@@ -167,7 +159,7 @@ pub(super) fn prewarming(
     }
 }
 
-pub(super) fn stop_sequences(request: &Map<String, Value>) -> Result<Vec<String>, ApiError> {
+pub(super) fn stop_sequences(request: &Object) -> Result<Vec<String>, ApiError> {
     let mut stop_sequences = Vec::new();
     for (at, stop) in list(request, "stop_sequences")?.iter().enumerate() {
         match stop.as_str() {

@@ -6,12 +6,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use cachalot_core::{Digest, Millis};
 
-use super::super::{ApiError, ValidationContext, text_of};
-use super::{refuse, required_at};
+use super::super::{ApiError, Object, ValidationContext, refuse, text_of};
+use super::{no_dictionary, required_at, unknown_tag};
 
 /// The beta that every request of a thread must name.
 const BETA: &str = "message-threads-2026-08-12";
@@ -48,7 +48,7 @@ enum ThreadState {
 #[derive(Debug, Clone)]
 struct StoredConversation {
     /// The fields in [`KEPT_FIELDS`] that were given.
-    kept: Map<String, Value>,
+    kept: Object,
     messages: Vec<Value>,
     since: Millis,
 }
@@ -58,20 +58,20 @@ struct StoredConversation {
 pub(crate) struct ThreadTurn {
     /// The answer that it continues; `None` if it creates the thread.
     pub(crate) previous: Option<String>,
-    kept: Map<String, Value>,
+    kept: Object,
     messages: Vec<Value>,
 }
 
 /// A request of a thread.
 pub(super) struct CompletedRequest {
     /// The equivalent request without a thread: with the whole conversation.
-    pub(super) request: Map<String, Value>,
+    pub(super) request: Object,
     pub(super) turn: ThreadTurn,
 }
 
 /// Returns the request with the whole conversation; `None` if it does not belong to a thread.
 pub(super) fn whole_request(
-    request: &Map<String, Value>,
+    request: &Object,
     validation: &ValidationContext<'_>,
 ) -> Result<Option<CompletedRequest>, ApiError> {
     let thread = match request.get("thread") {
@@ -80,7 +80,7 @@ pub(super) fn whole_request(
             return refuse("thread: Extra inputs are not permitted");
         }
         Some(Value::Object(thread)) => thread,
-        Some(_) => return refuse("thread: Input should be a valid dictionary"),
+        Some(_) => return no_dictionary("thread"),
     };
     let mut whole_request = request.clone();
     whole_request.shift_remove("thread");
@@ -88,35 +88,25 @@ pub(super) fn whole_request(
         "create" => None,
         "continue" => {
             let id = required_at("thread.continue", thread, "previous_message_id")?;
-            let stored_conversation =
-                validation
-                    .threads
-                    .stored_conversation(validation.namespace, id, validation.now)?;
-            if let Some(field) = KEPT_FIELDS
-                .iter()
-                .find(|field| request.contains_key(**field))
-            {
+            let (threads, namespace) = (validation.threads, validation.namespace);
+            let stored = threads.stored_conversation(namespace, id, validation.now)?;
+            let mut kept = KEPT_FIELDS.iter();
+            if let Some(field) = kept.find(|field| request.contains_key(**field)) {
                 return refuse(format!(
                     "{field}: a thread keeps the value that it was created with; leave it out of a \
                      request that continues the thread"
                 ));
             }
-            whole_request.extend(stored_conversation.kept.clone());
+            whole_request.extend(stored.kept.clone());
             // Markers apply only to the turn that sets them.
-            let mut messages: Vec<Value> =
-                stored_conversation.messages.iter().map(unmarked).collect();
+            let mut messages: Vec<Value> = stored.messages.iter().map(unmarked).collect();
             if let Some(Value::Array(new)) = request.get("messages") {
                 messages.extend(new.iter().cloned());
                 whole_request.insert("messages".to_owned(), messages.into());
             }
             Some(id.to_owned())
         }
-        other => {
-            return refuse(format!(
-                "thread: Input tag '{other}' found using 'type' does not match any of the expected \
-                 tags: 'continue', 'create'"
-            ));
-        }
+        other => return unknown_tag("thread", other, "'continue', 'create'"),
     };
     let kept = KEPT_FIELDS
         .iter()

@@ -9,22 +9,20 @@
 use serde_json::Value;
 
 use super::super::anthropic::markers;
-use super::super::openai::{Part, Speaker};
-use super::super::{ApiError, ValidationContext};
+use super::super::openai::{Part, Speaker, tool_content};
+use super::super::{ApiError, ValidationContext, items, own_name};
 use crate::accounting::Content;
 use crate::accounting::anthropic::{Block, Level, LookbackUnit, Prompt, Ttl};
 
 /// Returns true if a model is one of Anthropic's.
 pub(super) fn is_anthropic_model(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    name.starts_with("claude")
+    own_name(model).starts_with("claude")
 }
 
 /// Refuses the markers that Anthropic refuses: more than four, an hour after five minutes, other lifetimes.
 pub(super) fn check_markers(tools: &[Value], messages: &[Value]) -> Result<(), ApiError> {
     let named = |at: String, part: &Value| {
-        let marker = part.get("cache_control")?;
-        let marker = (!marker.is_null()).then_some(marker)?;
+        let marker = marker(part)?;
         Some(markers::ttl(&at, marker).map(|ttl| (at, ttl)))
     };
     let mut marks = Vec::new();
@@ -32,8 +30,7 @@ pub(super) fn check_markers(tools: &[Value], messages: &[Value]) -> Result<(), A
         marks.extend(named(format!("tools.{at}"), tool).transpose()?);
     }
     for (at, message) in messages.iter().enumerate() {
-        let parts = message.get("content").and_then(Value::as_array);
-        for (index, part) in parts.into_iter().flatten().enumerate() {
+        for (index, part) in items(message.get("content")).enumerate() {
             marks.extend(named(format!("messages.{at}.content.{index}"), part).transpose()?);
         }
     }
@@ -50,29 +47,22 @@ pub(super) fn prompt(
     parts: Vec<Part>,
 ) -> Prompt {
     let tools = tools.iter().map(|tool| Block {
-        content: Content {
-            frame: "tool".to_owned(),
-            text: tool.to_string(),
-            images: 0,
-        },
+        content: tool_content(tool),
         breakpoint: time(tool),
         run: LookbackUnit::Alone,
     });
     let mut levels = [Level::default(), Level::default(), Level::default()];
-    levels[0] = Level {
-        settings,
-        blocks: tools.collect(),
-    };
+    levels[0].settings = settings;
+    levels[0].blocks.extend(tools);
     let mut begun = false;
     for (part, message) in parts.into_iter().zip(messages) {
         begun |= part.speaker != Speaker::Developer;
-        levels[if begun { 2 } else { 1 }]
-            .blocks
-            .extend(blocks(part, message));
+        let level = &mut levels[if begun { 2 } else { 1 }];
+        level.blocks.extend(blocks(part, message));
     }
     Prompt {
         namespace: validation.namespace,
-        model: model.rsplit('/').next().unwrap_or(model).to_owned(),
+        model: own_name(model).to_owned(),
         levels,
     }
 }
@@ -80,12 +70,9 @@ pub(super) fn prompt(
 /// Returns the blocks of a message: its reasoning, its parts, its calls.
 fn blocks(part: Part, message: &Value) -> impl Iterator<Item = Block> {
     let parts = message.get("content").and_then(Value::as_array);
-    let times: Vec<Option<Ttl>> = parts.into_iter().flatten().map(time).collect();
-    let thought = usize::from(
-        message
-            .get("reasoning_content")
-            .is_some_and(Value::is_string),
-    );
+    let times: Vec<Option<Ttl>> = items(message.get("content")).map(time).collect();
+    let reasoning = message.get("reasoning_content");
+    let thought = usize::from(reasoning.is_some_and(Value::is_string));
     let calls_from = thought + parts.map_or(1, Vec::len);
     let is_result = part.speaker == Speaker::Tool;
     let blocks = part.blocks.into_iter().enumerate();
@@ -101,11 +88,13 @@ fn blocks(part: Part, message: &Value) -> impl Iterator<Item = Block> {
 }
 
 fn time(part: &Value) -> Option<Ttl> {
-    let marker = part
-        .get("cache_control")
-        .filter(|marker| !marker.is_null())?;
-    match marker.get("ttl").and_then(Value::as_str) {
+    match marker(part)?.get("ttl").and_then(Value::as_str) {
         Some("1h") => Some(Ttl::OneHour),
         _ => Some(Ttl::FiveMinutes),
     }
+}
+
+fn marker(part: &Value) -> Option<&Value> {
+    let marker = part.get("cache_control");
+    marker.filter(|marker| !marker.is_null())
 }

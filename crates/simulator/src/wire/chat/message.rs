@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::openai::{self, Part};
-use super::super::{ApiError, other_fields, text_of};
-use crate::accounting::Content;
+use super::super::{ApiError, Object, content, other_fields, text_of};
 use crate::accounting::OpenAiModel;
 use crate::accounting::openai::Block;
 use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
@@ -23,10 +22,7 @@ pub(super) struct Message {
 
 const ROLES: &str = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'";
 
-pub(super) fn read(
-    request: &Map<String, Value>,
-    rules: &OpenAiModel,
-) -> Result<Vec<Message>, ApiError> {
+pub(super) fn read(request: &Object, rules: &OpenAiModel) -> Result<Vec<Message>, ApiError> {
     let Some(messages) = request.get("messages") else {
         return Err(openai::missing("messages"));
     };
@@ -51,30 +47,12 @@ pub(super) fn read(
 
 fn read_message(at: usize, message: &Value, rules: &OpenAiModel) -> Result<Message, ApiError> {
     let param = format!("messages[{at}]");
-    let Some(fields) = message.as_object() else {
-        return Err(openai::wrong_type(param, "an object", message));
-    };
-    let role = match fields.get("role") {
-        Some(Value::String(role)) => role.as_str(),
-        Some(other) => {
-            return Err(openai::wrong_type(
-                format!("{param}.role"),
-                "a string",
-                other,
-            ));
-        }
-        None => return Err(openai::missing(format!("{param}.role"))),
-    };
-    if ![
-        "system",
-        "developer",
-        "user",
-        "assistant",
-        "tool",
-        "function",
-    ]
-    .contains(&role)
-    {
+    let fields = openai::object(param.as_str(), message)?;
+    let role = openai::text(format!("{param}.role"), fields.get("role"))?;
+    if !matches!(
+        role,
+        "system" | "developer" | "user" | "assistant" | "tool" | "function"
+    ) {
         return Err(openai::wrong_value(format!("{param}.role"), role, ROLES));
     }
     let calls = calls(&param, role, fields)?;
@@ -83,7 +61,7 @@ fn read_message(at: usize, message: &Value, rules: &OpenAiModel) -> Result<Messa
         ("tool", _) => return Err(openai::missing(format!("{param}.tool_call_id"))),
         _ => None,
     };
-    let mut blocks = content(&param, role, fields, calls.is_empty(), rules)?;
+    let mut blocks = content_blocks(&param, role, fields, calls.is_empty(), rules)?;
     let texts: Vec<String> = blocks
         .iter()
         .filter(|block| block.content.images == 0)
@@ -91,7 +69,7 @@ fn read_message(at: usize, message: &Value, rules: &OpenAiModel) -> Result<Messa
         .collect();
     blocks.extend(calls.iter().map(call_block));
     if let Some(reasoning) = fields.get("reasoning_content").and_then(Value::as_str) {
-        blocks.insert(0, reasoning_block(reasoning));
+        blocks.insert(0, openai::text_block("assistant|reasoning", reasoning));
     }
     Ok(Message {
         dialogue_item: dialogue_item(role, texts, &calls, answers.as_deref()),
@@ -131,16 +109,13 @@ fn parsed(call: &ToolCall) -> ToolCall {
     }
 }
 
-fn calls(param: &str, role: &str, fields: &Map<String, Value>) -> Result<Vec<ToolCall>, ApiError> {
+fn calls(param: &str, role: &str, fields: &Object) -> Result<Vec<ToolCall>, ApiError> {
     let calls = match fields.get("tool_calls") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(calls)) => calls,
         Some(other) => {
-            return Err(openai::wrong_type(
-                format!("{param}.tool_calls"),
-                "an array",
-                other,
-            ));
+            let param = format!("{param}.tool_calls");
+            return Err(openai::wrong_type(param, "an array", other));
         }
     };
     if role != "assistant" {
@@ -173,12 +148,8 @@ fn one_call(param: &str, call: &Value) -> Result<ToolCall, ApiError> {
             });
         }
         Some(other) => {
-            let supported = "'function' and 'custom'";
-            return Err(openai::wrong_value(
-                format!("{param}.type"),
-                other,
-                supported,
-            ));
+            let param = format!("{param}.type");
+            return Err(openai::wrong_value(param, other, "'function' and 'custom'"));
         }
         None => return Err(openai::missing(format!("{param}.type"))),
     }
@@ -186,26 +157,20 @@ fn one_call(param: &str, call: &Value) -> Result<ToolCall, ApiError> {
         &format!("{param}.function.name"),
         call.pointer("/function/name"),
     )?;
-    let arguments = match call.pointer("/function/arguments") {
-        Some(Value::String(text)) => text,
-        Some(other) => {
-            let param = format!("{param}.function.arguments");
-            return Err(openai::wrong_type(param, "a string", other));
-        }
-        None => return Err(openai::missing(format!("{param}.function.arguments"))),
-    };
+    let arguments = call.pointer("/function/arguments");
+    let arguments = openai::text(format!("{param}.function.arguments"), arguments)?;
     Ok(ToolCall {
         id: id.to_owned(),
         name,
         // Kept as text, because the prompt contains the bytes.
-        arguments: Value::String(arguments.clone()),
+        arguments: Value::from(arguments),
     })
 }
 
-fn content(
+fn content_blocks(
     param: &str,
     role: &str,
-    fields: &Map<String, Value>,
+    fields: &Object,
     is_needed: bool,
     rules: &OpenAiModel,
 ) -> Result<Vec<Block>, ApiError> {
@@ -220,10 +185,7 @@ fn content(
     let frame = format!("{role}|{}", other_fields(fields, &named));
     let param = format!("{param}.content");
     match fields.get("content") {
-        Some(Value::String(text)) => Ok(vec![Block {
-            content: openai::text_content(&frame, text),
-            ..Block::default()
-        }]),
+        Some(Value::String(text)) => Ok(vec![openai::text_block(&frame, text)]),
         Some(Value::Array(parts)) if parts.is_empty() && role != "assistant" => {
             Err(openai::empty_array(param))
         }
@@ -242,11 +204,10 @@ fn content(
                 Err(ApiError::invalid(message).param(param))
             }
         }
-        Some(other) => Err(openai::wrong_type(
-            param,
-            "a string or an array of objects",
-            other,
-        )),
+        Some(other) => {
+            let expected = "a string or an array of objects";
+            Err(openai::wrong_type(param, expected, other))
+        }
     }
 }
 
@@ -257,9 +218,7 @@ fn one_part(
     part: &Value,
     rules: &OpenAiModel,
 ) -> Result<Block, ApiError> {
-    let Some(fields) = part.as_object() else {
-        return Err(openai::wrong_type(param, "an object", part));
-    };
+    let fields = openai::object(param, part)?;
     let allowed: &[&str] = match role {
         "user" => &["text", "image_url", "input_audio", "file"],
         "assistant" => &["text", "refusal"],
@@ -268,16 +227,11 @@ fn one_part(
     let kind = text_of(fields, "type");
     if !allowed.contains(&kind) {
         let allowed: Vec<String> = allowed.iter().map(|kind| format!("'{kind}'")).collect();
-        return Err(openai::wrong_value(
-            format!("{param}.type"),
-            kind,
-            &allowed.join(", "),
-        ));
+        let param = format!("{param}.type");
+        return Err(openai::wrong_value(param, kind, &allowed.join(", ")));
     }
-    if !fields
-        .get(kind)
-        .is_some_and(|value| value.is_string() || value.is_object())
-    {
+    let value = fields.get(kind);
+    if !value.is_some_and(|value| value.is_string() || value.is_object()) {
         return Err(openai::missing(format!("{param}.{kind}")));
     }
     Ok(Block {
@@ -289,21 +243,10 @@ fn one_part(
 
 fn call_block(call: &ToolCall) -> Block {
     let arguments = call.arguments.as_str().unwrap_or_default();
-    Block {
-        content: Content {
-            frame: format!("assistant|call {}", call.id),
-            text: format!("{} {arguments}", call.name),
-            images: 0,
-        },
-        ..Block::default()
-    }
-}
-
-fn reasoning_block(reasoning: &str) -> Block {
-    Block {
-        content: openai::text_content("assistant|reasoning", reasoning),
-        ..Block::default()
-    }
+    openai::block(content(
+        format!("assistant|call {}", call.id),
+        format!("{} {arguments}", call.name),
+    ))
 }
 
 /// Checks that the tool messages directly after a message answer all its tool calls, and that every tool

@@ -1,19 +1,19 @@
 //! Translation of a Converse request to Anthropic Messages.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{list, messages};
-use crate::wire::{ApiError, text_of};
+use super::{messages, tools};
+use crate::wire::{ApiError, Object, items, refuse, text_of};
 
 /// Translates a request. `claude` is the model's name at Anthropic; `None` for other models, which accept
 /// neither reasoning nor additional fields here.
 pub(super) fn translate_request(
-    request: &Map<String, Value>,
+    request: &Object,
     claude: Option<&str>,
     limit: u64,
 ) -> Result<Value, ApiError> {
     let model = claude.unwrap_or_else(|| text_of(request, "model"));
-    let mut own = Map::from_iter([
+    let mut own = Object::from_iter([
         ("model".to_owned(), json!(model)),
         ("max_tokens".to_owned(), json!(limit)),
     ]);
@@ -27,15 +27,9 @@ pub(super) fn translate_request(
     set("temperature", setting("temperature"));
     set("top_p", setting("topP"));
     set("stop_sequences", setting("stopSequences"));
-    let tools = translated(
-        list(request.get("toolConfig"), "tools"),
-        "toolConfig.tools",
-        tool,
-    )?;
-    let system = request.get("system").and_then(Value::as_array);
-    let system = translated(system.into_iter().flatten(), "system", |block| {
-        content(block, true)
-    })?;
+    let tools = translated(tools(request), "toolConfig.tools", tool)?;
+    let system = items(request.get("system"));
+    let system = translated(system, "system", |block| content(block, true))?;
     set("tools", (!tools.is_empty()).then(|| json!(tools)));
     set("system", (!system.is_empty()).then(|| json!(system)));
     let choice = request
@@ -44,7 +38,7 @@ pub(super) fn translate_request(
     set("tool_choice", choice.and_then(tool_choice));
     let output = request.get("outputConfig");
     let format = output.and_then(|output| output.get("textFormat"));
-    let mut of_output = Map::new();
+    let mut of_output = Object::new();
     if let Some(format) = format {
         of_output.insert("format".to_owned(), text_format(format)?);
     }
@@ -61,7 +55,7 @@ pub(super) fn translate_request(
     for (at, message) in messages(request).iter().enumerate() {
         let role = message.get("role").cloned().unwrap_or_default();
         let at = format!("messages.{at}.content");
-        let blocks = translated(list(Some(message), "content"), &at, |block| {
+        let blocks = translated(super::content(message), &at, |block| {
             content(block, claude.is_some())
         })?;
         said.push(json!({"role": role, "content": blocks}));
@@ -90,9 +84,9 @@ fn translated<'a>(
             continue;
         };
         let Some(last) = own.last_mut() else {
-            return Err(ApiError::invalid(format!(
+            return refuse(format!(
                 "The cachePoint at {at}.{index} has no content before it."
-            )));
+            ));
         };
         let mut marker = json!({"type": "ephemeral"});
         if let Some(ttl) = point.get("ttl") {
@@ -154,7 +148,7 @@ fn content(block: &Value, is_claude: bool) -> Option<Value> {
             "input": value.get("input"),
         }),
         "toolResult" => {
-            let parts = list(Some(value), "content");
+            let parts = super::content(value);
             let parts: Vec<Value> = parts.filter_map(|part| content(part, is_claude)).collect();
             json!({
                 "type": "tool_result",
@@ -175,11 +169,11 @@ fn content(block: &Value, is_claude: bool) -> Option<Value> {
             None => json!({"type": "redacted_thinking", "data": value.get("redactedContent")}),
         },
         "citationsContent" => {
-            let parts = list(Some(value), "content");
-            let texts: Vec<&str> = parts
+            let parts = super::content(value);
+            let texts: String = parts
                 .filter_map(|part| part.get("text")?.as_str())
                 .collect();
-            text(&json!(texts.concat()))
+            text(&json!(texts))
         }
         "json" => text(&json!(value.to_string())),
         _ => text(&json!(block.to_string())),

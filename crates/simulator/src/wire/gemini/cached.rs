@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use cachalot_core::clock::iso8601;
 use cachalot_core::{Digest, Millis};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{in_camel_case, known, object};
-use crate::wire::{ApiError, Prompt, ValidationContext, text_of};
+use crate::wire::{ApiError, Object, ValidationContext, items, refuse, text_of};
 
 /// Prefix of the name of a content, in requests that use it and in paths after the version.
 const COLLECTION: &str = "cachedContents/";
@@ -41,7 +41,7 @@ struct CachedContent {
     /// Name of the model, with the prefix `models/`.
     model: String,
     display_name: Option<String>,
-    request: Map<String, Value>,
+    request: Object,
     tokens: u64,
     created: Millis,
     updated: Millis,
@@ -58,14 +58,14 @@ impl CachedContents {
     ) -> Result<Value, ApiError> {
         let body = in_camel_case(body);
         let fields = object(&body, "cached_content")?;
-        known(fields, "cached_content", &MEMBERS, validation, &[])?;
+        known(fields, "cached_content", &MEMBERS, validation)?;
         let model = text_of(fields, "model").to_owned();
         let Some(name) = model.strip_prefix("models/") else {
-            return Err(ApiError::invalid(
+            return refuse(
                 "* CreateCachedContentRequest.cached_content.model: unexpected model name format\n",
-            ));
+            );
         };
-        let mut request = Map::new();
+        let mut request = Object::new();
         for key in ["contents"].iter().chain(&CONTENT_MEMBERS) {
             if let Some(value) = fields.get(*key) {
                 request.insert((*key).to_owned(), value.clone());
@@ -74,16 +74,14 @@ impl CachedContents {
         let tokens = tokens(&request, name, validation)?;
         let least = validation.rules.openai.model(name).minimum;
         if tokens < least {
-            return Err(ApiError::invalid(format!(
+            return refuse(format!(
                 "Cached content is too small. total_token_count={tokens}, min_total_token_count={least}"
-            )));
+            ));
         }
+        let display_name = fields.get("displayName").and_then(Value::as_str);
         let content = CachedContent {
             model,
-            display_name: fields
-                .get("displayName")
-                .and_then(Value::as_str)
-                .map(str::to_owned),
+            display_name: display_name.map(str::to_owned),
             request,
             tokens,
             created: validation.now,
@@ -110,13 +108,9 @@ impl CachedContents {
 
     /// Describes all contents of a namespace.
     pub(crate) fn list(&self, namespace: Digest, now: Millis) -> Value {
-        let own = self
-            .contents
-            .iter()
-            .filter(|((owner, _), content)| *owner == namespace && now < content.expires);
-        let described: Vec<Value> = own
-            .map(|((_, name), content)| content.describe(name))
-            .collect();
+        let own = self.contents.iter();
+        let own = own.filter(|((owner, _), it)| *owner == namespace && now < it.expires);
+        let described: Vec<Value> = own.map(|((_, name), it)| it.describe(name)).collect();
         json!({"cachedContents": described})
     }
 
@@ -129,13 +123,8 @@ impl CachedContents {
     ) -> Result<Value, ApiError> {
         let body = in_camel_case(body);
         let fields = object(&body, "cached_content")?;
-        known(
-            fields,
-            "cached_content",
-            &["expireTime", "ttl", "name"],
-            validation,
-            &[],
-        )?;
+        let members = ["expireTime", "ttl", "name"];
+        known(fields, "cached_content", &members, validation)?;
         let expires = validation.now + lifetime(fields)?;
         self.find(validation.namespace, name, validation.now)?;
         let key = (validation.namespace, name.to_owned());
@@ -169,9 +158,9 @@ impl CachedContents {
     /// the request names none.
     pub(super) fn complete(
         &self,
-        request: &Map<String, Value>,
+        request: &Object,
         validation: &ValidationContext<'_>,
-    ) -> Result<(Map<String, Value>, u64), ApiError> {
+    ) -> Result<(Object, u64), ApiError> {
         let mut whole = request.clone();
         let name = text_of(request, "cachedContent");
         if name.is_empty() {
@@ -179,25 +168,21 @@ impl CachedContents {
         }
         let content = self.find(validation.namespace, name, validation.now)?;
         if CONTENT_MEMBERS.iter().any(|key| request.contains_key(*key)) {
-            return Err(ApiError::invalid(
+            return refuse(
                 "CachedContent can not be used with GenerateContent request setting system_instruction, tools or tool_config.\n\nProposed fix: move those values to CachedContent from GenerateContent request.",
-            ));
+            );
         }
         let model = format!("models/{}", text_of(request, "model"));
         if content.model != model {
-            return Err(ApiError::invalid(format!(
+            return refuse(format!(
                 "Model used by GenerateContent request ({model}) and CachedContent ({}) has to be the same.",
                 content.model
-            )));
+            ));
         }
-        let contents = |request: &Map<String, Value>| {
-            let contents = request.get("contents").and_then(Value::as_array);
-            contents.cloned().unwrap_or_default()
-        };
-        let mut all = contents(&content.request);
-        all.extend(contents(request));
+        let contents = items(content.request.get("contents")).chain(items(request.get("contents")));
+        let contents: Value = contents.cloned().collect();
         whole.extend(content.request.clone());
-        whole.insert("contents".to_owned(), all.into());
+        whole.insert("contents".to_owned(), contents);
         Ok((whole, content.tokens))
     }
 }
@@ -224,40 +209,27 @@ fn missing() -> ApiError {
 }
 
 /// Counts the tokens of a content, which must form a valid request together with a question.
-fn tokens(
-    held: &Map<String, Value>,
-    model: &str,
-    validation: &ValidationContext<'_>,
-) -> Result<u64, ApiError> {
-    let count = |request: &Map<String, Value>| -> Result<u64, ApiError> {
-        let request = super::read_whole(request, validation, 0)?;
-        Ok(match request.prompt {
-            Prompt::Anthropic(prompt) => prompt.tokens(),
-            Prompt::OpenAi(prompt) => prompt.tokens(),
-        })
+fn tokens(held: &Object, model: &str, validation: &ValidationContext<'_>) -> Result<u64, ApiError> {
+    let count = |request: &Object| -> Result<u64, ApiError> {
+        Ok(super::read_whole(request, validation, 0)?.prompt.tokens())
     };
     let question = json!({"role": "user", "parts": [{"text": "?"}]});
-    let mut alone = Map::new();
-    alone.insert("model".to_owned(), model.into());
-    let mut whole = alone.clone();
-    alone.insert("contents".to_owned(), json!([question]));
-    whole.extend(held.clone());
-    let mut contents = held
-        .get("contents")
-        .and_then(Value::as_array)
+    let contents: Value = items(held.get("contents"))
+        .chain([&question])
         .cloned()
-        .unwrap_or_default();
-    contents.push(question);
-    whole.insert("contents".to_owned(), contents.into());
+        .collect();
+    let model = ("model".to_owned(), model.into());
+    let alone = Object::from_iter([model.clone(), ("contents".to_owned(), json!([question]))]);
+    let mut whole = Object::from_iter([model]);
+    whole.extend(held.clone());
+    whole.insert("contents".to_owned(), contents);
     Ok(count(&whole)? - count(&alone)?)
 }
 
 /// Parses `ttl`, such as `"3.5s"`; `expireTime` is not simulated.
-fn lifetime(fields: &Map<String, Value>) -> Result<Millis, ApiError> {
+fn lifetime(fields: &Object) -> Result<Millis, ApiError> {
     if fields.contains_key("expireTime") {
-        return Err(ApiError::invalid(
-            "the simulator takes `ttl`, and no `expire_time`",
-        ));
+        return refuse("the simulator takes `ttl`, and no `expire_time`");
     }
     let seconds = match fields.get("ttl") {
         None => DEFAULT_LIFETIME,

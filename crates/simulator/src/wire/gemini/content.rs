@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::generation;
 use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
-use crate::wire::{ApiError, text_of};
+use crate::wire::{ApiError, Object, items, refuse, text_of};
 
 /// Number of tokens of an image: <https://ai.google.dev/gemini-api/docs/tokens>.
 const IMAGE_TOKENS: u64 = 258;
@@ -55,21 +55,18 @@ pub(super) fn signature(of: &Value) -> String {
 
 /// Returns the text of a content.
 pub(super) fn text(content: &Value) -> String {
-    let parts = content.get("parts").and_then(Value::as_array);
-    let texts = parts.into_iter().flatten();
-    let texts: Vec<&str> = texts
+    let parts = items(content.get("parts"));
+    let texts: Vec<&str> = parts
         .filter_map(|part| part.get("text")?.as_str())
         .collect();
     texts.join("\n")
 }
 
-pub(super) fn read(request: &Map<String, Value>, model: &str) -> Result<Contents, ApiError> {
+pub(super) fn read(request: &Object, model: &str) -> Result<Contents, ApiError> {
     let contents = match request.get("contents") {
         Some(Value::Array(contents)) if !contents.is_empty() => contents,
         _ => {
-            return Err(ApiError::invalid(
-                "* GenerateContentRequest.contents: contents is not specified\n",
-            ));
+            return refuse("* GenerateContentRequest.contents: contents is not specified\n");
         }
     };
     let mut read = Contents {
@@ -77,34 +74,30 @@ pub(super) fn read(request: &Map<String, Value>, model: &str) -> Result<Contents
         blocks: Vec::new(),
     };
     // Calls of the model's last turn, which the next turn must answer.
-    let mut open: Option<Vec<ToolCall>> = None;
-    let mut is_first = true;
+    let mut open: Vec<ToolCall> = Vec::new();
     for (at, content) in contents.iter().enumerate() {
         let parts = parts(content, at)?;
         match content.get("role").and_then(Value::as_str) {
             None | Some("user" | "function") => {
-                let calls = open.take().unwrap_or_default();
-                read.add_user_parts(parts, at, &calls)?;
+                read.add_user_parts(parts, at, &std::mem::take(&mut open))?;
             }
             Some("model") => {
-                if open.as_ref().is_some_and(|calls| !calls.is_empty()) {
+                if !open.is_empty() {
                     return Err(unanswered());
                 }
-                let calls = read.add_model_parts(parts, at)?;
-                if is_first && !calls.is_empty() {
-                    return Err(ApiError::invalid(
+                open = read.add_model_parts(parts, at)?;
+                if at == 0 && !open.is_empty() {
+                    return refuse(
                         "Please ensure that function call turn comes immediately after a user turn or after a function response turn.",
-                    ));
+                    );
                 }
-                open = Some(calls);
             }
             Some(_) => {
-                return Err(ApiError::invalid("Please use a valid role: user, model."));
+                return refuse("Please use a valid role: user, model.");
             }
         }
-        is_first = false;
     }
-    if open.is_some_and(|calls| !calls.is_empty()) {
+    if !open.is_empty() {
         return Err(unanswered());
     }
     if generation(model).is_some_and(|number| number >= 3) {
@@ -124,29 +117,25 @@ fn parts(content: &Value, at: usize) -> Result<&[Value], ApiError> {
     let parts = match content.get("parts") {
         Some(Value::Array(parts)) if !parts.is_empty() => parts,
         _ => {
-            return Err(ApiError::invalid(format!(
+            return refuse(format!(
                 "* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty.\n"
-            )));
+            ));
         }
     };
     for (index, part) in parts.iter().enumerate() {
         let fields = part.as_object();
         let keys = || fields.into_iter().flat_map(Map::keys);
-        let unknown = keys().find(|key| {
-            !DATA_FIELDS.contains(&key.as_str()) && !ADDITIONAL_FIELDS.contains(&key.as_str())
-        });
-        if let Some(key) = unknown {
-            return Err(ApiError::invalid(format!(
+        let is_data = |key: &&String| DATA_FIELDS.contains(&key.as_str());
+        let is_known = |key: &&String| is_data(key) || ADDITIONAL_FIELDS.contains(&key.as_str());
+        if let Some(key) = keys().find(|key| !is_known(key)) {
+            return refuse(format!(
                 "Invalid JSON payload received. Unknown name \"{key}\" at 'contents[{at}].parts[{index}]': Cannot find field."
-            )));
+            ));
         }
-        let said = keys()
-            .filter(|key| DATA_FIELDS.contains(&key.as_str()))
-            .count();
-        if said != 1 {
-            return Err(ApiError::invalid(format!(
+        if keys().filter(is_data).count() != 1 {
+            return refuse(format!(
                 "* GenerateContentRequest.contents[{at}].parts[{index}].data: required oneof field 'data' must have one initialized field\n"
-            )));
+            ));
         }
     }
     Ok(parts)
@@ -170,9 +159,9 @@ impl Contents {
                 results.push(result);
             } else if let Some(data) = part.get("inlineData").or_else(|| part.get("fileData")) {
                 if !data["mimeType"].is_string() && data.get("fileUri").is_none() {
-                    return Err(ApiError::invalid(format!(
+                    return refuse(format!(
                         "* GenerateContentRequest.contents[{at}].parts[{index}].inline_data: mime_type is missing\n"
-                    )));
+                    ));
                 }
                 self.blocks.push(("image", String::new(), IMAGE_TOKENS));
             }
@@ -196,9 +185,9 @@ impl Contents {
                 let name = text_of(call, "name");
                 let arguments = call.get("args").cloned().unwrap_or_default();
                 if name.is_empty() || !(arguments.is_object() || arguments.is_null()) {
-                    return Err(ApiError::invalid(format!(
+                    return refuse(format!(
                         "Invalid value at 'contents[{at}].parts[{index}].function_call'"
-                    )));
+                    ));
                 }
                 let id = match text_of(call, "id") {
                     "" => format!("{at}:{}", calls.len()),
@@ -232,18 +221,18 @@ fn result(
 ) -> Result<ToolResult, ApiError> {
     let place = format!("contents[{at}].parts[{index}].function_response");
     let Some(fields) = response.as_object() else {
-        return Err(ApiError::invalid(format!("Invalid value at '{place}'")));
+        return refuse(format!("Invalid value at '{place}'"));
     };
     let name = text_of(fields, "name");
     if name.is_empty() {
-        return Err(ApiError::invalid(format!(
+        return refuse(format!(
             "* GenerateContentRequest.{place}.name: Name cannot be empty.\n"
-        )));
+        ));
     }
     let Some(answer) = fields.get("response").and_then(Value::as_object) else {
-        return Err(ApiError::invalid(format!(
+        return refuse(format!(
             "* GenerateContentRequest.{place}.response: required field is not set\n"
-        )));
+        ));
     };
     let id = text_of(fields, "id");
     let called = match id {
@@ -251,9 +240,9 @@ fn result(
         id => calls.iter().find(|call| call.id == id),
     };
     let Some(call) = called.filter(|call| call.name == name) else {
-        return Err(ApiError::invalid(format!(
+        return refuse(format!(
             "The function response `{name}` answers no function call of the turn before it."
-        )));
+        ));
     };
     let (text, is_error) = match (answer.get("error"), answer.get("output")) {
         (Some(error), _) => (plain(error), true),
@@ -277,22 +266,12 @@ fn plain(value: &Value) -> String {
 fn signed(contents: &[Value]) -> Result<(), ApiError> {
     let is_said = |content: &Value| {
         let is_users = content.get("role").and_then(Value::as_str) != Some("model");
-        let parts = content.get("parts").and_then(Value::as_array);
-        is_users
-            && parts
-                .into_iter()
-                .flatten()
-                .any(|part| part.get("text").is_some())
+        is_users && items(content.get("parts")).any(|part| part.get("text").is_some())
     };
     let turn = contents.iter().rposition(is_said).map_or(0, |at| at + 1);
     for (at, content) in contents.iter().enumerate().skip(turn) {
-        let parts = content.get("parts").and_then(Value::as_array);
-        let mut calls = parts
-            .into_iter()
-            .flatten()
-            .enumerate()
-            .filter(|(_, part)| part.get("functionCall").is_some());
-        let Some((index, part)) = calls.next() else {
+        let mut parts = items(content.get("parts")).enumerate();
+        let Some((index, part)) = parts.find(|(_, part)| part.get("functionCall").is_some()) else {
             continue;
         };
         let call = &part["functionCall"];
@@ -300,15 +279,15 @@ fn signed(contents: &[Value]) -> Result<(), ApiError> {
         match signed {
             None => {
                 let name = call["name"].as_str().unwrap_or_default();
-                return Err(ApiError::invalid(format!(
+                return refuse(format!(
                     "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:{name}` , position {}. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
                     at + index + 1
-                )));
+                ));
             }
             Some(text) if NO_SIGNATURES.contains(&text) => {}
             Some(text) if text == signature(&signed_call(call)) => {}
             Some(_) => {
-                return Err(ApiError::invalid("Corrupted thought signature."));
+                return refuse("Corrupted thought signature.");
             }
         }
     }

@@ -1,12 +1,13 @@
 //! Parameters that OpenAI refuses for some models. [`facts`] contains the facts about each model.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::super::ApiError;
+use super::super::{ApiError, Object, is_true, present, refuse};
+use super::refusal;
 use crate::facts::{self, OpenAiFacts};
 
 /// Refuses the parameters that `/v1/chat/completions` refuses for `model`.
-pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result<(), ApiError> {
+pub(in crate::wire) fn chat(request: &Object, model: &str) -> Result<(), ApiError> {
     let Some(facts) = facts::openai(model) else {
         return Ok(());
     };
@@ -15,7 +16,7 @@ pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result
             "This model is only supported in v1/responses and not in v1/chat/completions.";
         return Err(ApiError::invalid(message).param("model").status(404));
     }
-    let effort = non_null(request, "reasoning_effort").and_then(Value::as_str);
+    let effort = present(request, "reasoning_effort").and_then(Value::as_str);
     chat_effort(&facts, effort)?;
     let effort = effort.unwrap_or(&facts.default_effort);
     let tools = request.get("tools").and_then(Value::as_array);
@@ -36,7 +37,7 @@ pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result
         chat_sampling(request, &facts)?;
     }
     for key in ["max_completion_tokens", "max_tokens"] {
-        let asked = non_null(request, key).and_then(Value::as_u64);
+        let asked = present(request, key).and_then(Value::as_u64);
         if let (Some(asked), Some(most)) = (asked, facts.max_output)
             && asked > most
         {
@@ -44,17 +45,14 @@ pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result
                 "{key} is too large: {asked}. This model supports at most {most} completion tokens, \
                  whereas you provided {asked}."
             );
-            return Err(ApiError::invalid(message).param(key).code("invalid_value"));
+            return Err(refusal(key, "invalid_value", message));
         }
     }
     check_common(request, &facts)
 }
 
 /// Refuses the parameters that `/v1/responses` refuses for `model`.
-pub(in crate::wire) fn responses(
-    request: &Map<String, Value>,
-    model: &str,
-) -> Result<(), ApiError> {
+pub(in crate::wire) fn responses(request: &Object, model: &str) -> Result<(), ApiError> {
     let Some(facts) = facts::openai(model) else {
         return Ok(());
     };
@@ -64,10 +62,10 @@ pub(in crate::wire) fn responses(
         return Err(ApiError::invalid(message).param("model"));
     }
     let reasoning = request.get("reasoning").and_then(Value::as_object);
-    let effort = reasoning.and_then(|reasoning| non_null(reasoning, "effort")?.as_str());
+    let effort = reasoning.and_then(|reasoning| present(reasoning, "effort")?.as_str());
     if !facts.reasons {
         for key in ["effort", "summary"] {
-            if reasoning.is_some_and(|reasoning| non_null(reasoning, key).is_some()) {
+            if reasoning.is_some_and(|reasoning| present(reasoning, key).is_some()) {
                 return Err(unsupported(&format!("reasoning.{key}")));
             }
         }
@@ -85,24 +83,22 @@ pub(in crate::wire) fn responses(
              are: {}.",
             format_list(efforts)
         );
-        return Err(ApiError::invalid(message)
-            .param("reasoning.effort")
-            .code("unsupported_value"));
+        return Err(refusal("reasoning.effort", "unsupported_value", message));
     }
     if facts.reasons && effort.unwrap_or(&facts.default_effort) != "none" {
         for key in ["temperature", "top_p"] {
-            if non_null(request, key).is_some_and(|value| value.as_f64() != Some(1.0)) {
+            if present(request, key).is_some_and(|value| value.as_f64() != Some(1.0)) {
                 let message =
                     format!("Unsupported parameter: '{key}' is not supported with this model.");
                 return Err(ApiError::invalid(message).param(key));
             }
         }
-        if non_null(request, "top_logprobs").is_some_and(|count| count.as_u64() != Some(0)) {
+        if present(request, "top_logprobs").is_some_and(|count| count.as_u64() != Some(0)) {
             return Err(unsupported("top_logprobs"));
         }
     }
     let key = "max_output_tokens";
-    let asked = non_null(request, key).and_then(Value::as_u64);
+    let asked = present(request, key).and_then(Value::as_u64);
     if let (Some(asked), Some(most)) = (asked, facts.max_output)
         && asked > most
     {
@@ -110,9 +106,7 @@ pub(in crate::wire) fn responses(
             "Invalid '{key}': integer above maximum value. Expected a value <= {most}, but got {asked} \
              instead."
         );
-        return Err(ApiError::invalid(message)
-            .param(key)
-            .code("integer_above_max_value"));
+        return Err(refusal(key, "integer_above_max_value", message));
     }
     check_common(request, &facts)
 }
@@ -123,7 +117,7 @@ fn chat_effort(facts: &OpenAiFacts, effort: Option<&str>) -> Result<(), ApiError
     };
     if !facts.reasons {
         let message = "Unrecognized request argument supplied: reasoning_effort";
-        return Err(ApiError::invalid(message));
+        return refuse(message);
     }
     match &facts.efforts {
         Some(efforts) if !efforts.iter().any(|known| known == effort) => {
@@ -132,18 +126,16 @@ fn chat_effort(facts: &OpenAiFacts, effort: Option<&str>) -> Result<(), ApiError
                  Supported values are: {}.",
                 format_list(efforts)
             );
-            Err(ApiError::invalid(message)
-                .param("reasoning_effort")
-                .code("unsupported_value"))
+            Err(refusal("reasoning_effort", "unsupported_value", message))
         }
         _ => Ok(()),
     }
 }
 
 /// Refuses sampling parameters, which a model does not accept while it reasons.
-fn chat_sampling(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<(), ApiError> {
+fn chat_sampling(request: &Object, facts: &OpenAiFacts) -> Result<(), ApiError> {
     for key in ["temperature", "top_p"] {
-        let Some(value) = non_null(request, key).filter(|value| value.as_f64() != Some(1.0)) else {
+        let Some(value) = present(request, key).filter(|value| value.as_f64() != Some(1.0)) else {
             continue;
         };
         if facts.is_o_series {
@@ -153,9 +145,7 @@ fn chat_sampling(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<()
             "Unsupported value: '{key}' does not support {value} with this model. Only the default (1) \
              value is supported."
         );
-        return Err(ApiError::invalid(message)
-            .param(key)
-            .code("unsupported_value"));
+        return Err(refusal(key, "unsupported_value", message));
     }
     let is_default = |value: &Value| value.as_f64() == Some(0.0) || *value == Value::Bool(false);
     let keys = [
@@ -168,37 +158,28 @@ fn chat_sampling(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<()
     ];
     match keys
         .iter()
-        .find(|key| non_null(request, key).is_some_and(|value| !is_default(value)))
+        .find(|key| present(request, key).is_some_and(|value| !is_default(value)))
     {
         Some(key) => Err(unsupported(key)),
         None => Ok(()),
     }
 }
 
-fn check_common(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<(), ApiError> {
-    if !facts.parallel_tool_calls && non_null(request, "parallel_tool_calls").is_some() {
+fn check_common(request: &Object, facts: &OpenAiFacts) -> Result<(), ApiError> {
+    if !facts.parallel_tool_calls && present(request, "parallel_tool_calls").is_some() {
         return Err(unsupported("parallel_tool_calls"));
     }
-    if !facts.streams && request.get("stream") == Some(&Value::Bool(true)) {
+    if !facts.streams && is_true(request, "stream") {
         let message = "Unsupported value: 'stream' does not support true with this model. Supported \
                        values are: false.";
-        return Err(ApiError::invalid(message)
-            .param("stream")
-            .code("unsupported_value"));
+        return Err(refusal("stream", "unsupported_value", message));
     }
     Ok(())
 }
 
 fn unsupported(param: &str) -> ApiError {
     let message = format!("Unsupported parameter: '{param}' is not supported with this model.");
-    ApiError::invalid(message)
-        .param(param)
-        .code("unsupported_parameter")
-}
-
-/// Returns the value of a parameter that is not null.
-fn non_null<'a>(request: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
-    request.get(key).filter(|value| !value.is_null())
+    refusal(param, "unsupported_parameter", message)
 }
 
 /// Formats a list of values: `'low'`, `'low' and 'high'`, `'low', 'medium', and 'high'`.

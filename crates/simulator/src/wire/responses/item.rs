@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::openai::{self, Part, Speaker};
-use super::super::{ApiError, other_fields, text_of};
+use super::super::{ApiError, Object, content, other_fields, text_of};
 use super::items::NamespaceItems;
+use crate::accounting::OpenAiModel;
 use crate::accounting::openai::Block;
-use crate::accounting::{Content, OpenAiModel};
 use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
 use crate::ids;
 
@@ -58,7 +58,7 @@ const UNCHECKED_TYPES: [&str; 22] = [
 /// Returns the items of the request; references are replaced by the items that they name. `continues` is
 /// true if the request continues a stored response.
 pub(super) fn given(
-    request: &Map<String, Value>,
+    request: &Object,
     known: NamespaceItems<'_>,
     continues: bool,
 ) -> Result<Vec<Value>, ApiError> {
@@ -124,9 +124,7 @@ fn read_item(
     known: NamespaceItems<'_>,
 ) -> Result<Item, ApiError> {
     let param = format!("input[{at}]");
-    let Some(fields) = item.as_object() else {
-        return Err(openai::wrong_type(param, "an object", item));
-    };
+    let fields = openai::object(param.as_str(), item)?;
     let kind = match fields.get("type") {
         None if fields.contains_key("role") => "message",
         None => return Err(openai::missing(format!("{param}.type"))),
@@ -158,51 +156,27 @@ fn read_item(
     }
 }
 
-fn block(kind: &str, fields: &Map<String, Value>, text: String) -> Block {
+fn block(kind: &str, fields: &Object, text: String) -> Block {
     let named = ["type", "name", "arguments", "input", "output", "status"];
-    Block {
-        content: Content {
-            frame: format!("{kind}|{}", other_fields(fields, &named)),
-            text,
-            images: 0,
-        },
-        ..Block::default()
-    }
+    let frame = format!("{kind}|{}", other_fields(fields, &named));
+    openai::block(content(frame, text))
 }
 
 /// Returns the id of an item, which must begin with the prefix of its type.
-fn id(param: &str, fields: &Map<String, Value>, prefix: &str) -> Result<Option<String>, ApiError> {
-    match fields.get("id") {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(id)) if id.starts_with(prefix) => Ok(Some(id.clone())),
-        Some(Value::String(id)) => {
-            let param = format!("{param}.id");
+fn id(param: &str, fields: &Object, prefix: &str) -> Result<Option<String>, ApiError> {
+    let param = format!("{param}.id");
+    match openai::optional_text(param.as_str(), fields.get("id"))? {
+        Some(id) if !id.starts_with(prefix) => {
             let message =
                 format!("Invalid '{param}': '{id}'. Expected an ID that begins with '{prefix}'.");
-            Err(ApiError::invalid(message)
-                .param(param)
-                .code("invalid_value"))
+            Err(openai::refusal(param, "invalid_value", message))
         }
-        Some(other) => Err(openai::wrong_type(format!("{param}.id"), "a string", other)),
+        id => Ok(id.map(str::to_owned)),
     }
 }
 
-fn message(
-    param: &str,
-    fields: &Map<String, Value>,
-    rules: &OpenAiModel,
-) -> Result<Item, ApiError> {
-    let role = match fields.get("role") {
-        Some(Value::String(role)) => role.as_str(),
-        Some(other) => {
-            return Err(openai::wrong_type(
-                format!("{param}.role"),
-                "a string",
-                other,
-            ));
-        }
-        None => return Err(openai::missing(format!("{param}.role"))),
-    };
+fn message(param: &str, fields: &Object, rules: &OpenAiModel) -> Result<Item, ApiError> {
+    let role = openai::text(format!("{param}.role"), fields.get("role"))?;
     let speaker = match role {
         "system" | "developer" => Speaker::Developer,
         "user" => Speaker::User,
@@ -220,29 +194,14 @@ fn message(
         Speaker::Model => id(param, fields, "msg")?,
         _ => None,
     };
-    let frame = format!(
-        "{role}|{}",
-        other_fields(fields, &["type", "role", "content", "status"])
-    );
-    let content = format!("{param}.content");
-    let blocks = match fields.get("content") {
-        Some(Value::String(text)) => vec![Block {
-            content: openai::text_content(&frame, text),
-            ..Block::default()
-        }],
-        Some(Value::Array(parts)) => {
-            let allowed = allowed_parts(speaker);
-            parts_of(&content, allowed, &frame, parts, rules)?
-        }
-        Some(other) => {
-            return Err(openai::wrong_type(
-                content,
-                "a string or an array of objects",
-                other,
-            ));
-        }
-        None => return Err(openai::missing(content)),
+    let others = other_fields(fields, &["type", "role", "content", "status"]);
+    let frame = format!("{role}|{others}");
+    let allowed: &[&str] = match speaker {
+        Speaker::Model => &["output_text", "refusal"],
+        _ => &["input_text", "input_image", "input_file", "input_audio"],
     };
+    let content = format!("{param}.content");
+    let blocks = blocks(content, fields.get("content"), allowed, &frame, rules)?;
     let texts = blocks.iter().map(|block| block.content.text.clone());
     let dialogue_item = match speaker {
         Speaker::User => Some(DialogueItem::User(
@@ -259,10 +218,22 @@ fn message(
     })
 }
 
-fn allowed_parts(speaker: Speaker) -> &'static [&'static str] {
-    match speaker {
-        Speaker::Model => &["output_text", "refusal"],
-        _ => &["input_text", "input_image", "input_file", "input_audio"],
+/// Returns the blocks of a text, or of a list of parts of the types `allowed`.
+fn blocks(
+    param: String,
+    content: Option<&Value>,
+    allowed: &[&str],
+    frame: &str,
+    rules: &OpenAiModel,
+) -> Result<Vec<Block>, ApiError> {
+    match content {
+        Some(Value::String(text)) => Ok(vec![openai::text_block(frame, text)]),
+        Some(Value::Array(parts)) => parts_of(&param, allowed, frame, parts, rules),
+        Some(other) => {
+            let expected = "a string or an array of objects";
+            Err(openai::wrong_type(param, expected, other))
+        }
+        None => Err(openai::missing(param)),
     }
 }
 
@@ -275,9 +246,7 @@ fn parts_of(
 ) -> Result<Vec<Block>, ApiError> {
     let read_item = |(at, part): (usize, &Value)| {
         let param = format!("{param}[{at}]");
-        let Some(fields) = part.as_object() else {
-            return Err(openai::wrong_type(param, "an object", part));
-        };
+        let fields = openai::object(param.as_str(), part)?;
         let kind = text_of(fields, "type");
         if !allowed.contains(&kind) {
             let allowed: Vec<String> = allowed.iter().map(|kind| format!("'{kind}'")).collect();
@@ -300,7 +269,7 @@ fn parts_of(
     parts.iter().enumerate().map(read_item).collect()
 }
 
-fn call(param: &str, kind: &str, fields: &Map<String, Value>) -> Result<Item, ApiError> {
+fn call(param: &str, kind: &str, fields: &Object) -> Result<Item, ApiError> {
     let (prefix, key) = match kind {
         "function_call" => ("fc", "arguments"),
         _ => ("ctc", "input"),
@@ -308,22 +277,11 @@ fn call(param: &str, kind: &str, fields: &Map<String, Value>) -> Result<Item, Ap
     let id = id(param, fields, prefix)?;
     let call_id = call_id(param, fields)?;
     let name = openai::tool_name(&format!("{param}.name"), fields.get("name"))?;
-    let arguments = match fields.get(key) {
-        Some(Value::String(text)) => text,
-        Some(other) => {
-            return Err(openai::wrong_type(
-                format!("{param}.{key}"),
-                "a string",
-                other,
-            ));
-        }
-        None => return Err(openai::missing(format!("{param}.{key}"))),
-    };
+    let arguments = openai::text(format!("{param}.{key}"), fields.get(key))?;
     let dialogue_item = ToolCall {
         id: call_id.clone(),
         name: name.clone(),
-        arguments: serde_json::from_str(arguments)
-            .unwrap_or_else(|_| Value::from(arguments.as_str())),
+        arguments: serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments)),
     };
     Ok(Item {
         dialogue_item: Some(DialogueItem::Model(vec![dialogue_item])),
@@ -336,45 +294,28 @@ fn call(param: &str, kind: &str, fields: &Map<String, Value>) -> Result<Item, Ap
     })
 }
 
-fn call_id(param: &str, fields: &Map<String, Value>) -> Result<String, ApiError> {
+fn call_id(param: &str, fields: &Object) -> Result<String, ApiError> {
     let param = format!("{param}.call_id");
-    match fields.get("call_id") {
-        Some(Value::String(id)) if id.is_empty() => {
-            let message = format!(
-                "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an \
-                 empty string instead."
-            );
-            Err(ApiError::invalid(message).param(param).code("empty_string"))
-        }
-        Some(Value::String(id)) if id.len() > 64 => Err(openai::too_long(param, 64, id.len())),
-        Some(Value::String(id)) => Ok(id.clone()),
-        Some(other) => Err(openai::wrong_type(param, "a string", other)),
-        None => Err(openai::missing(param)),
+    let id = openai::text(param.as_str(), fields.get("call_id"))?;
+    if id.is_empty() {
+        let message = format!(
+            "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an \
+             empty string instead."
+        );
+        return Err(openai::refusal(param, "empty_string", message));
+    }
+    match id.len() {
+        ..=64 => Ok(id.to_owned()),
+        length => Err(openai::too_long(param, 64, length)),
     }
 }
 
-fn output(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Result<Item, ApiError> {
+fn output(param: &str, fields: &Object, rules: &OpenAiModel) -> Result<Item, ApiError> {
     let call_id = call_id(param, fields)?;
     let frame = format!("output|{call_id}");
-    let blocks = match fields.get("output") {
-        Some(Value::String(text)) => vec![Block {
-            content: openai::text_content(&frame, text),
-            ..Block::default()
-        }],
-        Some(Value::Array(parts)) => {
-            let allowed = ["input_text", "input_image", "input_file"];
-            parts_of(&format!("{param}.output"), &allowed, &frame, parts, rules)?
-        }
-        Some(other) => {
-            let expected = "a string or an array of objects";
-            return Err(openai::wrong_type(
-                format!("{param}.output"),
-                expected,
-                other,
-            ));
-        }
-        None => return Err(openai::missing(format!("{param}.output"))),
-    };
+    let allowed = ["input_text", "input_image", "input_file"];
+    let output = format!("{param}.output");
+    let blocks = blocks(output, fields.get("output"), &allowed, &frame, rules)?;
     let texts: Vec<&str> = blocks
         .iter()
         .map(|block| block.content.text.as_str())
@@ -395,11 +336,7 @@ fn output(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Resu
     })
 }
 
-fn thought(
-    param: &str,
-    fields: &Map<String, Value>,
-    known: NamespaceItems<'_>,
-) -> Result<Item, ApiError> {
+fn thought(param: &str, fields: &Object, known: NamespaceItems<'_>) -> Result<Item, ApiError> {
     let id = id(param, fields, "rs")?;
     if !fields.get("summary").is_some_and(Value::is_array) {
         return Err(openai::missing(format!("{param}.summary")));
