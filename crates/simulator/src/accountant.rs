@@ -184,12 +184,9 @@ fn replace_signatures(body: &mut Value) {
 pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), RefusedRequest> {
     let mut headers = version();
     if is_beta {
-        let name = HeaderName::from_static("anthropic-beta");
-        headers.insert(name, HeaderValue::from_static("any"));
+        headers.insert("anthropic-beta", HeaderValue::from_static("any"));
     }
-    let mut value = serde_json::from_slice(body)
-        .map_err(|error| RefusedRequest(format!("the body is not JSON: {error}")))?;
-    replace_signatures(&mut value);
+    let value = read(body)?;
     let validation = ValidationContext {
         headers: &headers,
         rules: &Rules::published(),
@@ -203,6 +200,14 @@ pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), R
     };
     format.read(&value, &validation)?;
     Ok(())
+}
+
+/// Parses a body, with signatures of the simulator.
+fn read(body: &[u8]) -> Result<Value, RefusedRequest> {
+    let mut value = serde_json::from_slice(body)
+        .map_err(|error| RefusedRequest(format!("the body is not JSON: {error}")))?;
+    replace_signatures(&mut value);
+    Ok(value)
 }
 
 /// Returns the header that Anthropic's clients send with every request.
@@ -259,9 +264,7 @@ impl Accountant {
         at: Millis,
         namespace: Digest,
     ) -> Result<InputTokens, RefusedRequest> {
-        let mut value = serde_json::from_slice(body)
-            .map_err(|error| RefusedRequest(format!("the body is not JSON: {error}")))?;
-        replace_signatures(&mut value);
+        let value = read(body)?;
         // Requests that continue a thread, or name a cached content, contain only the new part: they are
         // refused.
         let (threads, contents) = (Threads::default(), CachedContents::default());
