@@ -8,7 +8,8 @@ use url::Url;
 use crate::address;
 
 /// A cloud platform.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Cloud {
     /// Amazon Bedrock.
     Bedrock,
@@ -28,15 +29,6 @@ pub(crate) fn variable<'e>(environment: &'e Environment, names: &[&str]) -> Opti
 }
 
 impl Cloud {
-    /// Parses the value of `cloud` in the file of providers.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        match name {
-            "bedrock" => Some(Self::Bedrock),
-            "vertex" => Some(Self::Vertex),
-            _ => None,
-        }
-    }
-
     /// Returns the region of the environment, or the platform's default region.
     pub(crate) fn region(self, environment: &Environment) -> &str {
         let (names, usual) = match self {

@@ -22,6 +22,7 @@ mod provider_table;
 mod reply;
 mod request;
 pub mod routing;
+mod table;
 mod usage;
 pub mod wire;
 

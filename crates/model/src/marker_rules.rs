@@ -2,15 +2,16 @@
 
 use std::sync::LazyLock;
 
-use cachalot_core::Problem;
-use cachalot_core::tree::{self, Node, Section};
+use serde::Deserialize;
 
 use crate::Format;
+use crate::table::{self, Rows};
 
 const BUILT_IN: &str = include_str!("../data/markers.yaml");
 
 /// Wire form of a marker.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MarkerStyle {
     /// No markers.
     #[default]
@@ -25,11 +26,13 @@ pub enum MarkerStyle {
 }
 
 /// Rules of a provider for the cache markers of a model.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct MarkerRules {
     /// Wire form.
     pub style: MarkerStyle,
     /// Maximum number of markers in one request.
+    #[serde(rename = "most")]
     pub max_markers: usize,
     /// Number of positions (content blocks) before a marker that the provider searches for a cached prefix,
     /// including the marker's own. 1 is an exact match.
@@ -45,11 +48,15 @@ pub struct MarkerRules {
 }
 
 /// Requests to which a [`MarkerRules`] applies.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Row {
     format: Option<Format>,
+    #[serde(default)]
     providers: Vec<String>,
+    #[serde(default)]
     models: Vec<String>,
+    #[serde(flatten)]
     marker_rules: MarkerRules,
 }
 
@@ -57,16 +64,12 @@ impl MarkerRules {
     /// Returns the rules of this provider for this model in this format.
     #[must_use]
     pub fn find(provider: &str, model: &str, format: Format) -> &'static Self {
-        static ROWS: LazyLock<(Vec<Row>, MarkerRules)> = LazyLock::new(|| {
-            let (rows, problems) = parse(BUILT_IN);
-            debug_assert!(problems.is_empty(), "{problems:?}");
-            (rows, MarkerRules::default())
-        });
-        let (rows, none) = &*ROWS;
-        let row = rows
-            .iter()
-            .find(|row| row.applies_to(provider, model, format));
-        row.map_or(none, |row| &row.marker_rules)
+        static TABLE: LazyLock<Rows<Row>> =
+            LazyLock::new(|| table::built_in("markers.yaml", BUILT_IN));
+        static NONE: LazyLock<MarkerRules> = LazyLock::new(MarkerRules::default);
+        let mut rows = TABLE.rows.iter();
+        let row = rows.find(|row| row.applies_to(provider, model, format));
+        row.map_or(&NONE, |row| &row.marker_rules)
     }
 }
 
@@ -78,82 +81,17 @@ impl Row {
             && (self.providers.is_empty() || self.providers.iter().any(|own| own == provider))
             && (self.models.is_empty() || is_named(&self.models))
     }
-
-    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut section = Section::from_node(node, "a row of `rows`", problems)?;
-        let style = read_style(&mut section, problems);
-        let mut texts = |key| {
-            let texts = section.texts(key, problems).unwrap_or_default();
-            texts.into_iter().map(str::to_owned).collect()
-        };
-        let (providers, models) = (texts("providers"), texts("models"));
-        let format = Format::read(&mut section, problems);
-        let mut is = |key| section.boolean(key, problems).unwrap_or(false);
-        let (runs_count_once, one_hour) = (is("runs_count_once"), is("one_hour"));
-        let in_results = is("in_results");
-        let mut number =
-            |key, max_markers| section.integer(key, 0..=max_markers, problems).unwrap_or(0);
-        let (max_markers, lookback) = (number("most", 100), number("lookback", 1_000));
-        let minimum = number("minimum", 1_000_000);
-        section.finish(problems);
-        Some(Self {
-            format,
-            providers,
-            models,
-            marker_rules: MarkerRules {
-                style: style?,
-                max_markers: usize::try_from(max_markers).unwrap_or(0),
-                lookback: u32::try_from(lookback).unwrap_or(0),
-                runs_count_once,
-                one_hour,
-                in_results,
-                minimum,
-            },
-        })
-    }
-}
-
-fn read_style(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<MarkerStyle> {
-    let place = section.place().clone();
-    match section.required_text("style", problems)? {
-        "cache_control" => Some(MarkerStyle::CacheControl),
-        "breakpoints" => Some(MarkerStyle::Breakpoints),
-        "cache_point" => Some(MarkerStyle::CachePoint),
-        "none" => Some(MarkerStyle::None),
-        other => {
-            let what = format!("there is no style `{other}`");
-            problems.push(Problem::new("bad-value", what).at(&place));
-            None
-        }
-    }
-}
-
-fn parse(text: &str) -> (Vec<Row>, Vec<Problem>) {
-    let mut problems = Vec::new();
-    let mut rows = Vec::new();
-    match tree::parse("markers.yaml", text) {
-        Err(found) => problems = found,
-        Ok(node) => {
-            if let Some(mut file) = Section::from_node(&node, "a file of markers", &mut problems) {
-                for node in file.list("rows", &mut problems).unwrap_or_default() {
-                    rows.extend(Row::read(node, &mut problems));
-                }
-                file.finish(&mut problems);
-            }
-        }
-    }
-    (rows, problems)
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn built_in_table_is_valid() {
-        let (rows, problems) = parse(BUILT_IN);
-        assert_eq!(problems, []);
-        for row in &rows {
+        let table: Rows<Row> = table::read("markers.yaml", BUILT_IN).unwrap();
+        for row in &table.rows {
             let has_none = row.marker_rules.style == MarkerStyle::None;
             assert_eq!(
                 row.marker_rules == MarkerRules::default(),
@@ -262,8 +200,9 @@ mod tests {
 
     #[test]
     fn an_unknown_style_is_reported() {
-        let (rows, problems) = parse("rows: [{style: cache-control}]");
-        assert!(rows.is_empty());
+        let read = |text| table::read::<Rows<Row>>("markers.yaml", text);
+        assert!(read("rows: [{style: none, mots: 1}]").is_err());
+        let problems = read("rows: [{style: cache-control}]").unwrap_err();
         assert_eq!(problems.len(), 1);
         assert!(
             problems[0].to_string().contains("`cache-control`"),

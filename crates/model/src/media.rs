@@ -2,16 +2,17 @@
 
 use std::sync::LazyLock;
 
-use cachalot_core::Problem;
-use cachalot_core::tree::{self, Node, Section};
+use serde::Deserialize;
 
 use crate::Format;
+use crate::table::{self, Rows};
 
 const BUILT_IN: &str = include_str!("../data/media.yaml");
 
 /// Limits of a provider on images and texts. The provider refuses a request that exceeds them, and
 /// therefore every later request of the same conversation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct MediaLimits {
     /// Maximum size of one image in base64, in bytes.
     pub image_bytes: usize,
@@ -30,10 +31,13 @@ pub struct MediaLimits {
 }
 
 /// Requests to which a [`MediaLimits`] applies.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Row {
     format: Option<Format>,
+    #[serde(default)]
     providers: Vec<String>,
+    #[serde(flatten)]
     limits: MediaLimits,
 }
 
@@ -41,14 +45,12 @@ impl MediaLimits {
     /// Returns the limits of a provider in this format.
     #[must_use]
     pub fn find(provider: &str, format: Format) -> &'static Self {
-        static ROWS: LazyLock<(Vec<Row>, MediaLimits)> = LazyLock::new(|| {
-            let (rows, problems) = parse(BUILT_IN);
-            debug_assert!(problems.is_empty(), "{problems:?}");
-            (rows, MediaLimits::default())
-        });
-        let (rows, nothing) = &*ROWS;
-        let row = rows.iter().find(|row| row.applies_to(provider, format));
-        row.map_or(nothing, |row| &row.limits)
+        static TABLE: LazyLock<Rows<Row>> =
+            LazyLock::new(|| table::built_in("media.yaml", BUILT_IN));
+        static NOTHING: LazyLock<MediaLimits> = LazyLock::new(MediaLimits::default);
+        let mut rows = TABLE.rows.iter();
+        let row = rows.find(|row| row.applies_to(provider, format));
+        row.map_or(&NOTHING, |row| &row.limits)
     }
 }
 
@@ -57,68 +59,17 @@ impl Row {
         self.format.is_none_or(|own| own == format)
             && (self.providers.is_empty() || self.providers.iter().any(|own| own == provider))
     }
-
-    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut section = Section::from_node(node, "a row of `rows`", problems)?;
-        let mut texts = |key| {
-            let texts = section.texts(key, problems).unwrap_or_default();
-            texts.into_iter().map(str::to_owned).collect()
-        };
-        let (providers, types) = (texts("providers"), texts("types"));
-        let format = Format::read(&mut section, problems);
-        let animated = section.boolean("animated", problems).unwrap_or(false);
-        let mut number = |key| {
-            let number = section.integer(key, 1..=u64::from(u32::MAX), problems);
-            usize::try_from(number.unwrap_or(0)).unwrap_or(usize::MAX)
-        };
-        let limits = MediaLimits {
-            image_bytes: number("image_bytes"),
-            image_edge: u32::try_from(number("image_edge")).unwrap_or(u32::MAX),
-            images: number("images"),
-            request_bytes: number("request_bytes"),
-            text_bytes: number("text_bytes"),
-            types,
-            animated,
-        };
-        section.finish(problems);
-        Some(Self {
-            format,
-            providers,
-            limits,
-        })
-    }
-}
-
-fn parse(text: &str) -> (Vec<Row>, Vec<Problem>) {
-    let mut problems = Vec::new();
-    let mut rows = Vec::new();
-    match tree::parse("media.yaml", text) {
-        Err(found) => problems = found,
-        Ok(node) => {
-            if let Some(mut section) = Section::from_node(&node, "a file of limits", &mut problems)
-            {
-                let listed = section.list("rows", &mut problems).unwrap_or_default();
-                rows.extend(
-                    listed
-                        .iter()
-                        .filter_map(|node| Row::read(node, &mut problems)),
-                );
-                section.finish(&mut problems);
-            }
-        }
-    }
-    (rows, problems)
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn built_in_media_limits_are_valid_for_every_provider() {
-        let (rows, problems) = parse(BUILT_IN);
-        assert_eq!(problems, []);
-        for row in &rows {
+        let table: Rows<Row> = table::read("media.yaml", BUILT_IN).unwrap();
+        for row in &table.rows {
             let MediaLimits {
                 image_bytes,
                 image_edge,
@@ -135,7 +86,7 @@ mod tests {
                 assert!(types.iter().any(|known| known == kind), "{row:?}");
             }
         }
-        let last = rows.last();
+        let last = table.rows.last();
         assert!(last.is_some_and(|row| row.format.is_none() && row.providers.is_empty()));
     }
 

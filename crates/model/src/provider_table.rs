@@ -1,17 +1,19 @@
 //! Built-in providers, and the prefixes by which bare model names imply a provider.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use cachalot_core::Problem;
-use cachalot_core::tree::{self, MapEntry, Section};
+use serde::Deserialize;
 
 use crate::Format;
 use crate::cloud::Cloud;
+use crate::table;
 
 const BUILT_IN: &str = include_str!("../data/providers.yaml");
 
 /// Built-in knowledge of a provider.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct BuiltInProvider {
     /// Base URL.
     pub(crate) base_url: Option<String>,
@@ -38,20 +40,19 @@ pub(crate) struct BuiltInProvider {
 }
 
 /// Built-in providers and name prefixes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ProviderTable {
+    #[serde(deserialize_with = "table::entries")]
     providers: Vec<(String, BuiltInProvider)>,
-    prefixes: Vec<(String, String)>,
+    prefixes: BTreeMap<String, String>,
 }
 
 impl ProviderTable {
     /// Returns the built-in providers. They are parsed once.
     pub(crate) fn built_in() -> &'static Self {
-        static KNOWN: LazyLock<ProviderTable> = LazyLock::new(|| {
-            let (known, problems) = ProviderTable::parse(BUILT_IN);
-            debug_assert!(problems.is_empty(), "{problems:?}");
-            known
-        });
+        static KNOWN: LazyLock<ProviderTable> =
+            LazyLock::new(|| table::built_in("providers.yaml", BUILT_IN));
         &KNOWN
     }
 
@@ -94,62 +95,6 @@ impl ProviderTable {
             .max_by_key(|(prefix, _)| prefix.len())
             .map(|(_, provider)| provider.as_str())
     }
-
-    fn parse(text: &str) -> (Self, Vec<Problem>) {
-        let mut problems = Vec::new();
-        let mut known = Self::default();
-        match tree::parse("providers.yaml", text) {
-            Err(found) => problems = found,
-            Ok(node) => {
-                if let Some(mut section) =
-                    Section::from_node(&node, "a file of providers", &mut problems)
-                {
-                    for entry in section.map("providers", &mut problems).unwrap_or_default() {
-                        let provider = BuiltInProvider::read(entry, &mut problems);
-                        known.providers.push((entry.key.clone(), provider));
-                    }
-                    for entry in section.map("prefixes", &mut problems).unwrap_or_default() {
-                        let provider = entry.value.as_text().unwrap_or_default().to_owned();
-                        known.prefixes.push((entry.key.clone(), provider));
-                    }
-                    section.finish(&mut problems);
-                }
-            }
-        }
-        (known, problems)
-    }
-}
-
-impl BuiltInProvider {
-    fn read(entry: &MapEntry, problems: &mut Vec<Problem>) -> Self {
-        let Some(mut section) = Section::from_node(&entry.value, "a provider", problems) else {
-            return Self::default();
-        };
-        let owned = |texts: Option<Vec<&str>>| {
-            texts
-                .unwrap_or_default()
-                .into_iter()
-                .map(str::to_owned)
-                .collect()
-        };
-        let provider = Self {
-            base_url: section.text("base_url", problems).map(str::to_owned),
-            also_base_urls: owned(section.texts("also_base_urls", problems)),
-            base_url_variables: owned(section.texts("base_url_variables", problems)),
-            base_url_path: section.text("base_url_path", problems).map(str::to_owned),
-            port: section
-                .integer("port", 1..=u64::from(u16::MAX), problems)
-                .and_then(|port| u16::try_from(port).ok()),
-            key_variables: owned(section.texts("key_variables", problems)),
-            needs_key: section.boolean("needs_key", problems).unwrap_or(false),
-            key_header: section.text("key_header", problems).map(str::to_owned),
-            cloud: section.text("cloud", problems).and_then(Cloud::parse),
-            secret_variables: owned(section.texts("secret_variables", problems)),
-            format: Format::read(&mut section, problems),
-        };
-        section.finish(problems);
-        provider
-    }
 }
 
 #[cfg(test)]
@@ -159,8 +104,7 @@ mod tests {
 
     #[test]
     fn built_in_table_is_valid() {
-        let (known, problems) = ProviderTable::parse(BUILT_IN);
-        assert_eq!(problems, []);
+        let known: ProviderTable = table::read("providers.yaml", BUILT_IN).unwrap();
         for (name, provider) in &known.providers {
             if let Some(url) = &provider.base_url {
                 let url = url::Url::parse(url).unwrap();
