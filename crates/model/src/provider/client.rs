@@ -92,10 +92,8 @@ async fn attempt(
     let request = request(model, body, mode).await;
     let request = request.map_err(|error| {
         let error = error_factory.with_details(error);
-        match error.retryable() {
-            true => AttemptFailure::retryable(error),
-            false => AttemptFailure::last(error),
-        }
+        let retryable = error.retryable();
+        AttemptFailure::new(error, retryable)
     })?;
     let deadline = Instant::now() + model.time.first_byte;
     let response = match timeout_at(deadline, model.http.send(request)).await {

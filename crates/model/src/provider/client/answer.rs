@@ -136,12 +136,10 @@ impl Body<'_> {
             Err(_) if begun => Err(self.error_factory.idle_timed_out()),
             Err(_) => Err(self.error_factory.no_first_byte()),
             Ok(Err(error)) => {
+                let cause = root_cause(&error);
                 let why = match self.read {
-                    0 => format!("the connection broke ({})", root_cause(&error)),
-                    read => format!(
-                        "the connection broke after {read} bytes ({})",
-                        root_cause(&error)
-                    ),
+                    0 => format!("the connection broke ({cause})"),
+                    read => format!("the connection broke after {read} bytes ({cause})"),
                 };
                 Err(self.error_factory.cut_off(&why, begun))
             }
@@ -205,13 +203,13 @@ impl Body<'_> {
     }
 
     fn too_long(&self, longest: usize) -> AttemptFailure {
-        AttemptFailure::last(self.error_factory.error(
+        self.error_factory.last(
             ErrorKind::Malformed,
             format!(
                 "the answer is longer than {longest} bytes; what answers at `{}` is no API of a model",
                 self.error_factory.model.shown
             ),
-        ))
+        )
     }
 }
 
@@ -223,10 +221,10 @@ fn parse_reply(
 ) -> Result<Reply, AttemptFailure> {
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(body) {
         return Err(match error.is_eof() {
-            true => error_factory.cut_off(
-                &format!("the JSON of {} bytes has no end", body.len()),
-                true,
-            ),
+            true => {
+                let why = format!("the JSON of {} bytes has no end", body.len());
+                error_factory.cut_off(&why, true)
+            }
             false => {
                 error_factory.malformed(&format!("an answer that is not JSON ({error})"), body)
             }

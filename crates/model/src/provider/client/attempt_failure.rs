@@ -33,19 +33,10 @@ pub(super) struct AttemptFailure {
 }
 
 impl AttemptFailure {
-    /// A failure that is not retried, because a retry cannot help or could be charged twice.
-    pub(super) fn last(error: Error) -> Self {
+    pub(super) fn new(error: Error, retryable: bool) -> Self {
         Self {
             error: Box::new(error),
-            retryable: false,
-        }
-    }
-
-    /// A failure for which a retry may help.
-    pub(super) fn retryable(error: Error) -> Self {
-        Self {
-            error: Box::new(error),
-            retryable: true,
+            retryable,
         }
     }
 
@@ -123,18 +114,13 @@ impl<'a> ErrorFactory<'a> {
     /// Adds the known details to an error and masks secrets in it.
     pub(super) fn with_details(&self, mut error: Error) -> Error {
         error.message = self.without_secrets(&error.message).into_owned();
-        error.code = error
-            .code
-            .map(|code| self.without_secrets(&code).into_owned());
-        error
-            .provider
-            .get_or_insert_with(|| self.model.provider.clone());
+        let code = error.code.as_deref();
+        error.code = code.map(|code| self.without_secrets(code).into_owned());
+        let provider = &mut error.provider;
+        provider.get_or_insert_with(|| self.model.provider.clone());
         error.request_id = error.request_id.or_else(|| self.request_id.clone());
-        if error
-            .code
-            .as_deref()
-            .is_some_and(|code| NO_CREDIT.contains(&code))
-        {
+        let code = error.code.as_deref().unwrap_or_default();
+        if NO_CREDIT.contains(&code) {
             error.kind = ErrorKind::OutOfCredit;
         }
         error
@@ -144,16 +130,21 @@ impl<'a> ErrorFactory<'a> {
         self.with_details(Error::new(kind, message))
     }
 
+    /// Creates a failure that is not retried, because a retry cannot help or could be charged twice.
+    pub(super) fn last(&self, kind: ErrorKind, message: impl Into<String>) -> AttemptFailure {
+        AttemptFailure::new(self.error(kind, message), false)
+    }
+
     /// Nothing arrived before the deadline of the first byte.
     pub(super) fn no_first_byte(&self) -> AttemptFailure {
         let limit = self.model.time.first_byte;
-        AttemptFailure::last(self.error(
+        self.last(
             ErrorKind::TimedOut,
             format!(
                 "`{}` did not begin to answer within {limit:?}; it may still charge for the request. Raise `timeouts.first_byte` if that is usual",
                 self.model.shown
             ),
-        ))
+        )
     }
 
     /// The response was not complete within the limit of one try.
@@ -165,22 +156,19 @@ impl<'a> ErrorFactory<'a> {
                 self.model.shown
             ),
         );
-        match self.model.repeats_timeouts {
-            true => AttemptFailure::retryable(error),
-            false => AttemptFailure::last(error),
-        }
+        AttemptFailure::new(error, self.model.repeats_timeouts)
     }
 
     /// Nothing more arrived within the idle timeout.
     pub(super) fn idle_timed_out(&self) -> AttemptFailure {
         let limit = self.model.time.idle;
-        AttemptFailure::last(self.error(
+        self.last(
             ErrorKind::TimedOut,
             format!(
                 "`{}` fell silent in the middle of its answer for {limit:?}; raise `timeouts.idle` if that is usual",
                 self.model.shown
             ),
-        ))
+        )
     }
 
     /// The request got no response, not even its headers.
@@ -191,23 +179,21 @@ impl<'a> ErrorFactory<'a> {
             .and_then(|cause| cause.downcast_ref::<reqwest::Error>());
         let is = |what: fn(&reqwest::Error) -> bool| cause.is_some_and(what);
         if is(reqwest::Error::is_redirect) {
-            return AttemptFailure::last(self.error(
+            return self.last(
                 ErrorKind::Configuration,
                 format!(
                     "`{}` redirects elsewhere, and no key follows a redirect; write the address that it redirects to as `base_url`",
                     self.model.shown
                 ),
-            ));
+            );
         }
         if is(reqwest::Error::is_timeout) && is(reqwest::Error::is_connect) {
             let limit = self.model.time.connect;
-            return AttemptFailure::retryable(self.error(
-                ErrorKind::TimedOut,
-                format!(
-                    "no connection to `{}` within {limit:?} (`timeouts.connect`); check the address, the network and the proxy",
-                    self.model.shown
-                ),
-            ));
+            let message = format!(
+                "no connection to `{}` within {limit:?} (`timeouts.connect`); check the address, the network and the proxy",
+                self.model.shown
+            );
+            return AttemptFailure::new(self.error(ErrorKind::TimedOut, message), true);
         }
         if is(reqwest::Error::is_timeout) {
             return self.no_first_byte();
@@ -216,21 +202,16 @@ impl<'a> ErrorFactory<'a> {
             StorageErrorKind::Invalid => ErrorKind::Configuration,
             _ => ErrorKind::Unreachable,
         };
-        AttemptFailure {
-            retryable: error.is_retryable(),
-            error: Box::new(self.error(kind, error.message.clone())),
-        }
+        AttemptFailure::new(
+            self.error(kind, error.message.clone()),
+            error.is_retryable(),
+        )
     }
 
     /// The answer broke off. `begun` is true if at least one byte of it had arrived.
     pub(super) fn cut_off(&self, why: &str, begun: bool) -> AttemptFailure {
-        AttemptFailure {
-            retryable: !begun,
-            error: Box::new(self.error(
-                ErrorKind::CutOff,
-                format!("the answer ended before it was complete: {why}; try again"),
-            )),
-        }
+        let message = format!("the answer ended before it was complete: {why}; try again");
+        AttemptFailure::new(self.error(ErrorKind::CutOff, message), !begun)
     }
 
     /// The answer is not in the format of such an API.
@@ -239,14 +220,14 @@ impl<'a> ErrorFactory<'a> {
         // Secrets are masked before the text is truncated, so that no part of one remains.
         let text = self.without_secrets(text.trim());
         let excerpt = truncate(&text, 160);
-        AttemptFailure::last(self.error(
+        self.last(
             ErrorKind::Malformed,
             format!(
                 "`{}` gave {what}: `{}`; check `base_url` and `format`",
                 self.model.shown,
                 excerpt.replace(char::is_control, " ")
             ),
-        ))
+        )
     }
 
     /// The provider answered with an error status.
@@ -267,10 +248,7 @@ impl<'a> ErrorFactory<'a> {
             || (head.status == 424 && error.kind == ErrorKind::Unavailable);
         let is_hopeless = matches!(error.kind, ErrorKind::OutOfCredit | ErrorKind::TooLong);
         let retryable = head.retry.unwrap_or(by_status) && !is_hopeless;
-        AttemptFailure {
-            error: Box::new(error),
-            retryable,
-        }
+        AttemptFailure::new(error, retryable)
     }
 
     /// A response with a success status contains an error.
@@ -292,10 +270,7 @@ impl<'a> ErrorFactory<'a> {
             error.kind,
             ErrorKind::Limited | ErrorKind::Unavailable | ErrorKind::TimedOut
         );
-        AttemptFailure {
-            retryable: passes,
-            error: Box::new(error),
-        }
+        AttemptFailure::new(error, passes)
     }
 
     fn provider_error(&self, status: u16, provider_error: &ProviderError) -> Error {
@@ -318,22 +293,16 @@ impl<'a> ErrorFactory<'a> {
             _ if status == 404 => Some("check the model's name and `base_url`".into()),
             _ => None,
         };
-        let mut error = self.error(
-            kind,
-            match remedy {
-                Some(remedy) => format!("{words}; {remedy}"),
-                None => words,
-            },
-        );
+        let message = match remedy {
+            Some(remedy) => format!("{words}; {remedy}"),
+            None => words,
+        };
+        let mut error = self.error(kind, message);
         error.status = Some(status);
-        error.code = provider_error
-            .code
-            .as_deref()
-            .map(|code| self.without_secrets(code).into_owned());
-        error.request_id = self
-            .request_id
-            .clone()
-            .or_else(|| provider_error.request_id.as_deref().map(short_id));
+        let code = provider_error.code.as_deref();
+        error.code = code.map(|code| self.without_secrets(code).into_owned());
+        let theirs = || provider_error.request_id.as_deref().map(short_id);
+        error.request_id = self.request_id.clone().or_else(theirs);
         error
     }
 
@@ -417,11 +386,8 @@ fn status_of(code: &str) -> Option<u16> {
 /// Derives the kind of a failure from its status and the provider's error.
 fn kind(status: u16, provider_error: &ProviderError) -> ErrorKind {
     let code = provider_error.code.as_deref().unwrap_or_default();
-    let message = provider_error
-        .message
-        .as_deref()
-        .unwrap_or_default()
-        .to_lowercase();
+    let message = provider_error.message.as_deref().unwrap_or_default();
+    let message = message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
     if status == 402
         || NO_CREDIT.contains(&code)
