@@ -52,10 +52,9 @@ impl Budget {
         let Some(values) = BUDGET.read(node, problems) else {
             return Self::default();
         };
+        let max_cost = values.node("max_cost");
         Self {
-            max_cost: values
-                .node("max_cost")
-                .and_then(|node| amount(node, DECIMALS)),
+            max_cost: max_cost.and_then(|node| amount(node, DECIMALS)),
             max_tokens: values.integer("max_tokens"),
             max_time: values.node("max_time").and_then(duration),
         }
@@ -129,8 +128,6 @@ impl Drop for Reservation {
         counted.reserved = counted.reserved.saturating_sub(self.tokens);
     }
 }
-
-impl MeterState {}
 
 /// Spending so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

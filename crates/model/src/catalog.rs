@@ -81,9 +81,9 @@ impl Catalog {
     #[must_use]
     pub fn built_in() -> Self {
         static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
-            let (catalog, problems) = Catalog::parse("models.yaml", BUILT_IN);
-            debug_assert!(problems.is_empty(), "{problems:?}");
-            catalog
+            let catalog = Catalog::parse("models.yaml", BUILT_IN);
+            debug_assert!(catalog.is_ok(), "{:?}", catalog.err());
+            catalog.unwrap_or_default()
         });
         CATALOG.clone()
     }
@@ -111,10 +111,7 @@ impl Catalog {
     /// # Errors
     /// All problems of the file.
     pub fn with_text(&self, file: &str, text: &str) -> Result<Self, Vec<Problem>> {
-        let (over, problems) = Self::parse(file, text);
-        if !problems.is_empty() {
-            return Err(problems);
-        }
+        let over = Self::parse(file, text)?;
         let mut providers = (*self.providers).clone();
         for (provider, models) in over.providers.iter() {
             let known = providers.entry(provider.clone()).or_default();
@@ -188,30 +185,27 @@ impl Catalog {
         self.providers.keys().map(String::as_str)
     }
 
-    fn parse(file: &str, text: &str) -> (Self, Vec<Problem>) {
+    fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
+        let node = tree::parse(file, text)?;
         let mut problems = Vec::new();
         let mut providers = BTreeMap::new();
-        match tree::parse(file, text) {
-            Err(found) => problems = found,
-            Ok(node) => {
-                if let Some(mut section) =
-                    Section::from_node(&node, "a file of prices", &mut problems)
-                {
-                    section.text("date", &mut problems);
-                    // `sources` documents the origin of the numbers for readers; `shared` holds YAML
-                    // anchors for the entries.
-                    section.claim("sources");
-                    section.claim("shared");
-                    for entry in section.map("models", &mut problems).unwrap_or_default() {
-                        let models = read_models(&entry.value, &entry.key, &mut problems);
-                        providers.insert(entry.key.clone(), models);
-                    }
-                    section.finish(&mut problems);
-                }
+        if let Some(mut section) = Section::from_node(&node, "a file of prices", &mut problems) {
+            section.text("date", &mut problems);
+            // `sources` documents the origin of the numbers for readers; `shared` holds YAML
+            // anchors for the entries.
+            section.claim("sources");
+            section.claim("shared");
+            for entry in section.map("models", &mut problems).unwrap_or_default() {
+                let models = read_models(&entry.value, &entry.key, &mut problems);
+                providers.insert(entry.key.clone(), models);
             }
+            section.finish(&mut problems);
         }
         let providers = Arc::new(providers);
-        (Self { providers }, problems)
+        match problems.is_empty() {
+            true => Ok(Self { providers }),
+            false => Err(problems),
+        }
     }
 }
 

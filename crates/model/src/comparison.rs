@@ -51,10 +51,7 @@ impl ComparisonParameter {
         let (member, id) = self.names();
         let extra = &mut parameters.extra;
         match (self, extra.get_mut(member), previous) {
-            (Self::Anthropic, None, previous) => {
-                extra.insert(member.to_owned(), json!({ id: previous }));
-            }
-            (Self::OpenAi, None, Some(previous)) => {
+            (Self::Anthropic, None, _) | (Self::OpenAi, None, Some(_)) => {
                 extra.insert(member.to_owned(), json!({ id: previous }));
             }
             (Self::OpenAi, Some(Value::Object(options)), Some(previous)) => {
