@@ -147,6 +147,19 @@ pub enum ImageSource {
     },
 }
 
+impl ImageSource {
+    /// Returns the media type and the base64 text of an inline image, or the URL of another one.
+    pub(crate) fn inline(&self) -> Result<(&str, &str), &str> {
+        match self {
+            Self::Inline { media_type, base64 } => Ok((media_type, base64)),
+            Self::Url(url) => {
+                let data = url.strip_prefix("data:");
+                data.and_then(|data| data.split_once(";base64,")).ok_or(url)
+            }
+        }
+    }
+}
+
 /// A tool call of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolUse {

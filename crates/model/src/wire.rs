@@ -59,15 +59,42 @@ pub struct Member {
     pub close: &'static str,
 }
 
+impl Layout {
+    const fn for_format(format: Format) -> Self {
+        const TOOLS: Member = Member::array("tools");
+        let (tools, system, messages) = match format {
+            Format::Chat => (TOOLS, None, "messages"),
+            Format::Responses => (TOOLS, None, "input"),
+            Format::Messages => (TOOLS, Some(Member::array("system")), "messages"),
+            Format::Gemini => (
+                Member::new("tools", r#"[{"functionDeclarations":["#, "]}]"),
+                Some(Member::new("systemInstruction", r#"{"parts":["#, "]}")),
+                "contents",
+            ),
+            Format::Converse => (
+                Member::new("toolConfig", r#"{"tools":["#, "]}"),
+                Some(Member::array("system")),
+                "messages",
+            ),
+        };
+        let messages = Member::array(messages);
+        Self {
+            tools,
+            system,
+            messages,
+        }
+    }
+}
+
 impl Member {
+    const fn new(name: &'static str, open: &'static str, close: &'static str) -> Self {
+        Self { name, open, close }
+    }
+
     /// Returns a member whose value is the array.
     #[must_use]
     pub const fn array(name: &'static str) -> Self {
-        Self {
-            name,
-            open: "[",
-            close: "]",
-        }
+        Self::new(name, "[", "]")
     }
 }
 
@@ -86,13 +113,32 @@ pub trait Wire: Send + Sync {
     fn format(&self) -> Format;
 
     /// Returns the path of requests after the base URL: `/chat/completions`.
-    fn path(&self) -> &'static str;
+    fn path(&self) -> &'static str {
+        match self.format() {
+            Format::Chat => "/chat/completions",
+            Format::Responses => "/responses",
+            Format::Messages => "/messages",
+            // The full endpoint contains the model before this path; streams use another method.
+            Format::Gemini => ":generateContent",
+            Format::Converse => "/converse",
+        }
+    }
 
     /// Returns the members that contain the arrays.
-    fn layout(&self) -> Layout;
+    fn layout(&self) -> Layout {
+        Layout::for_format(self.format())
+    }
 
     /// Renders a tool.
-    fn tool(&self, tool: &ToolDefinition) -> Rendered;
+    fn tool(&self, tool: &ToolDefinition) -> Rendered {
+        match self.format() {
+            Format::Chat => chat::tool(tool),
+            Format::Responses => responses::tool(tool),
+            Format::Messages => anthropic::tool(tool),
+            Format::Gemini => gemini::tool(tool),
+            Format::Converse => converse::tool(tool),
+        }
+    }
 
     /// Renders a piece of the system text.
     fn system(&self, text: &str) -> Rendered;
@@ -118,16 +164,34 @@ pub trait Wire: Send + Sync {
 
     /// Returns the marker to insert at [`Rendered::mark_at`], with its leading comma; `None` if the format
     /// has no markers (or the provider caches automatically).
-    fn marker(&self, time: MarkerTime) -> Option<Bytes>;
+    fn marker(&self, _time: MarkerTime) -> Option<Bytes> {
+        None
+    }
 
     /// Parses a whole answer.
     ///
     /// # Errors
     /// The body is not an answer of this format.
-    fn reply(&self, body: &[u8]) -> Result<Reply, Error>;
+    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
+        match self.format() {
+            Format::Chat => chat::reply(body),
+            Format::Responses => responses::reply(body),
+            Format::Messages => anthropic::reply(body),
+            Format::Gemini => gemini::reply(body),
+            Format::Converse => converse::reply(body),
+        }
+    }
 
     /// Returns a reader for one streamed answer.
-    fn reader(&self) -> Box<dyn StreamReader>;
+    fn reader(&self) -> Box<dyn StreamReader> {
+        match self.format() {
+            Format::Chat => Box::<chat::ChatStreamReader>::default(),
+            Format::Responses => Box::<responses::ResponsesStreamReader>::default(),
+            Format::Messages => Box::<anthropic::AnthropicStreamReader>::default(),
+            Format::Gemini => Box::<gemini::GeminiStreamReader>::default(),
+            Format::Converse => Box::<converse::ConverseStreamReader>::default(),
+        }
+    }
 }
 
 /// Reads the events of one streamed answer.
@@ -164,34 +228,26 @@ pub fn for_format(format: Format) -> &'static dyn Wire {
 /// another format if it contains none of those. `None` if it has no token counts.
 #[must_use]
 pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
-    let others = [
-        Format::Chat,
-        Format::Messages,
-        Format::Responses,
-        Format::Gemini,
-        Format::Converse,
+    type Read = fn(&serde_json::Value) -> Option<Usage>;
+    let formats: [(Format, &[&str], Read); 5] = [
+        (Format::Chat, &["prompt_tokens"], chat::usage),
+        (
+            Format::Messages,
+            &["cache_read_input_tokens", "cache_creation_input_tokens"],
+            anthropic::usage,
+        ),
+        (
+            Format::Responses,
+            &["input_tokens_details"],
+            responses::usage,
+        ),
+        (Format::Gemini, &["promptTokenCount"], gemini::usage),
+        (Format::Converse, &["inputTokens"], converse::usage),
     ];
-    let says = |format: Format| {
-        let names: &[&str] = match format {
-            Format::Chat => &["prompt_tokens"],
-            Format::Messages => &["cache_read_input_tokens", "cache_creation_input_tokens"],
-            Format::Responses => &["input_tokens_details"],
-            Format::Gemini => &["promptTokenCount"],
-            Format::Converse => &["inputTokens"],
-        };
-        names.iter().any(|name| reported.get(name).is_some())
-    };
-    match others
-        .into_iter()
-        .find(|format| says(*format))
-        .unwrap_or(format)
-    {
-        Format::Chat => chat::usage(reported),
-        Format::Responses => responses::usage(reported),
-        Format::Messages => anthropic::usage(reported),
-        Format::Gemini => gemini::usage(reported),
-        Format::Converse => converse::usage(reported),
-    }
+    let says = |names: &[&str]| names.iter().any(|name| reported.get(name).is_some());
+    let named = formats.iter().find(|(_, names, _)| says(names));
+    let (_, _, read) = named.or(formats.iter().find(|(own, ..)| *own == format))?;
+    read(reported)
 }
 
 /// Returns the implementation of a format for a provider with this marking. It differs from that of [`for_format`]

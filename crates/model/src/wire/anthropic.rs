@@ -16,14 +16,15 @@ mod tail;
 
 use bytes::Bytes;
 
-use super::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
+use super::{MarkerTime, Rendered, Wire};
 use crate::error::Error;
-use crate::{Format, Message, Parameters, Reply, ToolDefinition};
+use crate::{Format, Message, Parameters};
 
-pub(super) use answer::reported as usage;
+pub(super) use answer::{reply, reported as usage};
 pub(crate) use for_model::on;
-pub(in crate::wire) use request::{escaped, input, is_visible};
+pub(in crate::wire) use request::{escaped, input, tool};
 pub(in crate::wire) use rules::{ParameterRules, RULES, rules_index};
+pub(super) use stream::AnthropicStreamReader;
 pub use tail::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
 
 /// Anthropic Messages.
@@ -35,23 +36,6 @@ impl Wire for Messages {
         Format::Messages
     }
 
-    fn path(&self) -> &'static str {
-        "/messages"
-    }
-
-    fn layout(&self) -> Layout {
-        Layout {
-            tools: Member::array("tools"),
-            system: Some(Member::array("system")),
-            messages: Member::array("messages"),
-        }
-    }
-
-    fn tool(&self, tool: &ToolDefinition) -> Rendered {
-        request::tool(tool)
-    }
-
-    /// The API rejects a text without a visible character; callers must not render such a text.
     fn system(&self, text: &str) -> Rendered {
         request::system(text)
     }
@@ -72,13 +56,5 @@ impl Wire for Messages {
             MarkerTime::OneHour => br#","cache_control":{"type":"ephemeral","ttl":"1h"}"#,
         };
         Some(Bytes::from_static(marker))
-    }
-
-    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
-        answer::reply(body)
-    }
-
-    fn reader(&self) -> Box<dyn StreamReader> {
-        Box::<stream::AnthropicStreamReader>::default()
     }
 }

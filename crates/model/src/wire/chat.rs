@@ -18,12 +18,12 @@
 //! Only the first of several choices is read.
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::json;
 
 use crate::error::Error;
-use crate::wire::openai::{self, object};
-use crate::wire::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
-use crate::{Format, Message, Parameters, Reply, ToolDefinition};
+use crate::wire::openai;
+use crate::wire::{Rendered, Wire};
+use crate::{Format, Message, Parameters, ToolDefinition};
 
 mod answer;
 mod calls;
@@ -33,7 +33,8 @@ mod reasoning;
 mod stream;
 mod tail;
 
-pub(super) use answer::reported as usage;
+pub(super) use answer::{reported as usage, whole as reply};
+pub(super) use stream::ChatStreamReader;
 
 /// OpenAI Chat Completions.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,35 +43,6 @@ pub struct Chat;
 impl Wire for Chat {
     fn format(&self) -> Format {
         Format::Chat
-    }
-
-    fn path(&self) -> &'static str {
-        "/chat/completions"
-    }
-
-    fn layout(&self) -> Layout {
-        Layout {
-            tools: Member::array("tools"),
-            system: None,
-            messages: Member::array("messages"),
-        }
-    }
-
-    fn tool(&self, tool: &ToolDefinition) -> Rendered {
-        let ToolDefinition {
-            name,
-            description,
-            parameters,
-        } = tool;
-        let function = object([
-            ("name", Value::from(name.as_str())),
-            ("description", Value::from(description.as_str())),
-            ("parameters", parameters.clone()),
-        ]);
-        openai::rendered(object([
-            ("type", Value::from("function")),
-            ("function", Value::Object(function)),
-        ]))
     }
 
     fn system(&self, text: &str) -> Rendered {
@@ -84,16 +56,15 @@ impl Wire for Chat {
     fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
         tail::tail(parameters, stream)
     }
+}
 
-    fn marker(&self, _time: MarkerTime) -> Option<Bytes> {
-        None
-    }
-
-    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
-        answer::whole(body)
-    }
-
-    fn reader(&self) -> Box<dyn StreamReader> {
-        Box::new(stream::ChatStreamReader::default())
-    }
+/// Renders a tool.
+pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
+    let ToolDefinition {
+        name,
+        description,
+        parameters,
+    } = tool;
+    let function = json!({"name": name, "description": description, "parameters": parameters});
+    openai::rendered(json!({"type": "function", "function": function}))
 }

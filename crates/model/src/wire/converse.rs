@@ -10,15 +10,19 @@ mod request;
 mod stream;
 mod tail;
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 
 use super::anthropic::{ParameterRules, RULES, rules_index};
-use super::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
+use super::{MarkerTime, Rendered, Wire};
 use crate::error::Error;
-use crate::{Capabilities, Format, Message, Parameters, Reply, ToolDefinition};
+use crate::{Capabilities, Format, Message, Parameters};
 
-pub(super) use answer::usage;
+pub(super) use answer::{reply, usage};
 pub(crate) use request::is_sent;
+pub(super) use request::tool;
+pub(super) use stream::ConverseStreamReader;
 
 /// Amazon Bedrock's Converse, for models with these rules.
 #[derive(Debug, Clone, Copy)]
@@ -31,16 +35,7 @@ impl Converse {
 
 /// Returns the implementation for a model with these capabilities.
 pub(crate) fn for_model(capabilities: &Capabilities) -> &'static Converse {
-    const fn every() -> [Converse; RULES.len()] {
-        let mut all = [Converse::UNKNOWN; RULES.len()];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = Converse(RULES[at]);
-            at += 1;
-        }
-        all
-    }
-    static EVERY: [Converse; RULES.len()] = every();
+    static EVERY: LazyLock<[Converse; RULES.len()]> = LazyLock::new(|| RULES.map(Converse));
     &EVERY[rules_index(None, capabilities)]
 }
 
@@ -50,27 +45,6 @@ impl Wire for Converse {
     }
 
     /// The full endpoint contains the model before this path; streams use another method.
-    fn path(&self) -> &'static str {
-        "/converse"
-    }
-
-    fn layout(&self) -> Layout {
-        Layout {
-            tools: Member {
-                name: "toolConfig",
-                open: r#"{"tools":["#,
-                close: "]}",
-            },
-            system: Some(Member::array("system")),
-            messages: Member::array("messages"),
-        }
-    }
-
-    fn tool(&self, tool: &ToolDefinition) -> Rendered {
-        request::tool(tool)
-    }
-
-    /// The API rejects a text without a visible character; callers must not render such a text.
     fn system(&self, text: &str) -> Rendered {
         request::system(text)
     }
@@ -96,13 +70,5 @@ impl Wire for Converse {
             MarkerTime::OneHour => br#",{"cachePoint":{"type":"default","ttl":"1h"}}"#,
         };
         Some(Bytes::from_static(marker))
-    }
-
-    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
-        answer::reply(body)
-    }
-
-    fn reader(&self) -> Box<dyn StreamReader> {
-        Box::<stream::ConverseStreamReader>::default()
     }
 }

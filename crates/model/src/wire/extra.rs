@@ -25,20 +25,20 @@ pub(crate) fn from_wire(format: Format, mut fields: Extra) -> Extra {
 
 /// Marks fields as read from `format`, even if there are none.
 pub(crate) fn marked(format: Format, mut fields: Extra) -> Extra {
-    fields.insert(ORIGIN.into(), Value::from(name(format)));
+    fields.insert(ORIGIN.into(), Value::from(format.name()));
     fields
 }
 
 /// Returns true if the fields are marked as read from `format`.
 pub(crate) fn is_from(format: Format, extra: &Extra) -> bool {
-    extra.get(ORIGIN).and_then(Value::as_str) == Some(name(format))
+    extra.get(ORIGIN).and_then(Value::as_str) == Some(format.name())
 }
 
 /// Returns the fields that may be sent to `format`, in their order.
 pub(crate) fn fields(format: Format, extra: &Extra) -> impl Iterator<Item = (&String, &Value)> {
     let own = extra
         .get(ORIGIN)
-        .is_none_or(|origin| origin.as_str() == Some(name(format)));
+        .is_none_or(|origin| origin.as_str() == Some(format.name()));
     extra
         .iter()
         .filter(move |(field, _)| own && !field.starts_with(NOTE))
@@ -55,16 +55,6 @@ pub(crate) fn add(object: &mut Map<String, Value>, format: Format, extra: &Extra
         if !object.contains_key(field) {
             object.insert(field.clone(), value.clone());
         }
-    }
-}
-
-const fn name(format: Format) -> &'static str {
-    match format {
-        Format::Chat => "chat",
-        Format::Responses => "responses",
-        Format::Messages => "messages",
-        Format::Gemini => "gemini",
-        Format::Converse => "converse",
     }
 }
 

@@ -12,11 +12,13 @@ mod tail;
 
 use bytes::Bytes;
 
-use super::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
+use super::{Rendered, Wire};
 use crate::error::Error;
-use crate::{Format, Message, Parameters, Reply, ToolDefinition};
+use crate::{Format, Message, Parameters};
 
-pub(super) use answer::usage;
+pub(super) use answer::{reply, usage};
+pub(super) use request::tool;
+pub(super) use stream::GeminiStreamReader;
 
 /// Gemini's `generateContent`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,31 +48,6 @@ impl Wire for Gemini {
         Format::Gemini
     }
 
-    /// The full endpoint contains the model before this path; streams use another method.
-    fn path(&self) -> &'static str {
-        ":generateContent"
-    }
-
-    fn layout(&self) -> Layout {
-        Layout {
-            tools: Member {
-                name: "tools",
-                open: r#"[{"functionDeclarations":["#,
-                close: "]}]",
-            },
-            system: Some(Member {
-                name: "systemInstruction",
-                open: r#"{"parts":["#,
-                close: "]}",
-            }),
-            messages: Member::array("contents"),
-        }
-    }
-
-    fn tool(&self, tool: &ToolDefinition) -> Rendered {
-        request::tool(tool)
-    }
-
     fn system(&self, text: &str) -> Rendered {
         request::system(text)
     }
@@ -84,19 +61,5 @@ impl Wire for Gemini {
     /// Equal for streams and whole answers: the path makes the choice.
     fn tail(&self, parameters: &Parameters, _stream: bool) -> Bytes {
         tail::tail(parameters)
-    }
-
-    /// Returns `None`: the provider caches automatically, or uses the content in
-    /// `provider_opts.cachedContent`.
-    fn marker(&self, _time: MarkerTime) -> Option<Bytes> {
-        None
-    }
-
-    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
-        answer::reply(body)
-    }
-
-    fn reader(&self) -> Box<dyn StreamReader> {
-        Box::<stream::GeminiStreamReader>::default()
     }
 }

@@ -4,44 +4,33 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{
-    Layout, MarkerTime, Rendered, StreamReader, Wire, anthropic, chat, for_format, responses,
-};
+use super::{MarkerTime, Rendered, Wire, anthropic, chat, for_format, responses};
 use crate::error::Error;
 use crate::marker_rules::{MarkerRules, MarkerStyle};
-use crate::{Format, Message, Parameters, Reply, ToolDefinition};
+use crate::{Format, Message, Parameters};
 
 /// Returns the implementation of `format` for a provider with this marking.
 pub(super) fn wire(format: Format, marker_rules: &MarkerRules) -> &'static dyn Wire {
-    const fn chat(style: MarkerStyle, in_results: bool) -> MarkedFormat {
+    const fn marked(format: Format, style: MarkerStyle, in_results: bool) -> MarkedFormat {
         MarkedFormat {
-            format: Format::Chat,
+            format,
             style,
             in_results,
         }
     }
-    match (format, marker_rules.style, marker_rules.in_results) {
-        (Format::Messages | Format::Gemini | Format::Converse, ..)
-        | (_, MarkerStyle::None, _)
-        | (_, MarkerStyle::CachePoint, _)
-        | (Format::Responses, MarkerStyle::CacheControl, _) => for_format(format),
-        (Format::Chat, MarkerStyle::CacheControl, true) => {
-            &const { chat(MarkerStyle::CacheControl, true) }
-        }
-        (Format::Chat, MarkerStyle::CacheControl, false) => {
-            &const { chat(MarkerStyle::CacheControl, false) }
-        }
-        (Format::Chat, MarkerStyle::Breakpoints, true) => {
-            &const { chat(MarkerStyle::Breakpoints, true) }
-        }
-        (Format::Chat, MarkerStyle::Breakpoints, false) => {
-            &const { chat(MarkerStyle::Breakpoints, false) }
-        }
-        (Format::Responses, MarkerStyle::Breakpoints, _) => &MarkedFormat {
-            format: Format::Responses,
-            style: MarkerStyle::Breakpoints,
-            in_results: true,
-        },
+    static MARKED: [MarkedFormat; 5] = [
+        marked(Format::Chat, MarkerStyle::CacheControl, true),
+        marked(Format::Chat, MarkerStyle::CacheControl, false),
+        marked(Format::Chat, MarkerStyle::Breakpoints, true),
+        marked(Format::Chat, MarkerStyle::Breakpoints, false),
+        marked(Format::Responses, MarkerStyle::Breakpoints, true),
+    ];
+    let in_results = marker_rules.in_results || format == Format::Responses;
+    let wanted = (format, marker_rules.style, in_results);
+    let mut marked = MARKED.iter();
+    match marked.find(|it| (it.format, it.style, it.in_results) == wanted) {
+        Some(marked) => marked,
+        None => for_format(format),
     }
 }
 
@@ -66,18 +55,6 @@ impl MarkedFormat {
 impl Wire for MarkedFormat {
     fn format(&self) -> Format {
         self.format
-    }
-
-    fn path(&self) -> &'static str {
-        for_format(self.format).path()
-    }
-
-    fn layout(&self) -> Layout {
-        for_format(self.format).layout()
-    }
-
-    fn tool(&self, tool: &ToolDefinition) -> Rendered {
-        for_format(self.format).tool(tool)
     }
 
     fn system(&self, text: &str) -> Rendered {
@@ -110,14 +87,6 @@ impl Wire for MarkedFormat {
                 br#","prompt_cache_breakpoint":{"mode":"explicit"}"#,
             )),
         }
-    }
-
-    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
-        for_format(self.format).reply(body)
-    }
-
-    fn reader(&self) -> Box<dyn StreamReader> {
-        for_format(self.format).reader()
     }
 }
 

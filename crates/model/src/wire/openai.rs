@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::wire::Rendered;
-use crate::{Block, Extra, ImageSource};
+use crate::wire::tail::Merging;
+use crate::{Block, ImageSource};
 
 mod failure;
 mod usage;
@@ -31,9 +31,9 @@ pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Object {
 }
 
 /// Renders a piece without a position for a marker.
-pub(crate) fn rendered(object: Object) -> Rendered {
+pub(crate) fn rendered(object: impl Into<Value>) -> Rendered {
     Rendered {
-        bytes: Value::Object(object).to_string().into(),
+        bytes: object.into().to_string().into(),
         mark_at: None,
     }
 }
@@ -90,41 +90,8 @@ pub(crate) fn is_visible(text: &str) -> bool {
 }
 
 /// Fields that are groups of settings; the user's settings are merged into the group.
-const GROUPS: [&str; 3] = ["reasoning", "stream_options", "text"];
-
-/// Renders the end of the body after the arrays: the client's fields, overridden by the user's.
-///
-/// `reserved` lists the names that the user's fields must not have: the arrays, because the body contains
-/// them already and duplicate names would make it ambiguous, and `stream`, because it is decided by the
-/// reader of the answer. A `null` removes one of the client's fields.
-pub(crate) fn tail(mut fields: Object, extra: &Extra, reserved: &[&str]) -> Bytes {
-    for (name, value) in extra {
-        if reserved.contains(&name.as_str()) {
-            continue;
-        }
-        match (fields.get_mut(name), value) {
-            (Some(_), Value::Null) => {
-                fields.shift_remove(name);
-            }
-            (Some(Value::Object(parameter_members)), Value::Object(theirs))
-                if GROUPS.contains(&name.as_str()) =>
-            {
-                parameter_members.extend(theirs.clone());
-            }
-            _ => {
-                fields.insert(name.clone(), value.clone());
-            }
-        }
-    }
-    if fields.is_empty() {
-        return Bytes::from_static(b"}");
-    }
-    let mut bytes = Value::Object(fields).to_string().into_bytes();
-    if let Some(first) = bytes.first_mut() {
-        *first = b',';
-    }
-    bytes.into()
-}
+pub(in crate::wire) const GROUPS: Merging =
+    Merging::Members(&["reasoning", "stream_options", "text"]);
 
 /// Returns the source of an image as a URL.
 pub(crate) fn image_url(source: &ImageSource) -> String {
@@ -233,6 +200,16 @@ pub(crate) fn misplaced(block: &Block, place: &str) -> Error {
         format!(
             "{place} holds {what}, and this format cannot say that; calls and reasoning belong to \
              messages of the assistant, results and pictures to messages of the user"
+        ),
+    )
+}
+
+/// The error of a result that contains a call or another result.
+pub(crate) fn nested_call(id: &str) -> Error {
+    Error::new(
+        ErrorKind::Rejected,
+        format!(
+            "the result of a tool holds a call of a tool or its result ({id}); put it into a message of its own"
         ),
     )
 }

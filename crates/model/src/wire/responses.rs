@@ -13,11 +13,11 @@
 //!   better than an ignored setting.
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::json;
 
 use crate::error::Error;
-use crate::wire::openai::{self, object};
-use crate::wire::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
+use crate::wire::openai;
+use crate::wire::{Rendered, Wire};
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
 mod answer;
@@ -27,6 +27,7 @@ mod stream;
 mod tail;
 
 pub(super) use answer::reported as usage;
+pub(super) use stream::ResponsesStreamReader;
 
 /// The field of a text block's extra with the fields of its item except the content.
 const ITEM: &str = "item";
@@ -40,34 +41,6 @@ impl Wire for Responses {
         Format::Responses
     }
 
-    fn path(&self) -> &'static str {
-        "/responses"
-    }
-
-    fn layout(&self) -> Layout {
-        Layout {
-            tools: Member::array("tools"),
-            system: None,
-            messages: Member::array("input"),
-        }
-    }
-
-    /// Not strict: strict schemas are a dialect of JSON Schema, and the API's default is strict.
-    fn tool(&self, tool: &ToolDefinition) -> Rendered {
-        let ToolDefinition {
-            name,
-            description,
-            parameters,
-        } = tool;
-        openai::rendered(object([
-            ("type", Value::from("function")),
-            ("name", Value::from(name.as_str())),
-            ("description", Value::from(description.as_str())),
-            ("parameters", parameters.clone()),
-            ("strict", Value::Bool(false)),
-        ]))
-    }
-
     fn system(&self, text: &str) -> Rendered {
         message::system(text, false)
     }
@@ -79,16 +52,25 @@ impl Wire for Responses {
     fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
         tail::tail(parameters, stream)
     }
+}
 
-    fn marker(&self, _time: MarkerTime) -> Option<Bytes> {
-        None
-    }
+/// Renders a tool.
+pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
+    let ToolDefinition {
+        name,
+        description,
+        parameters,
+    } = tool;
+    openai::rendered(json!({
+        "type": "function",
+        "name": name,
+        "description": description,
+        "parameters": parameters,
+        "strict": false,
+    }))
+}
 
-    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
-        answer::reply(openai::parse(body, "the body")?)
-    }
-
-    fn reader(&self) -> Box<dyn StreamReader> {
-        Box::new(stream::ResponsesStreamReader::default())
-    }
+/// Parses a whole answer.
+pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
+    answer::reply(openai::parse(body, "the body")?)
 }

@@ -8,10 +8,15 @@ use crate::Extra;
 /// Renders `fields`, merged with the caller's own (`extra`), as the end of a body: begins with a comma,
 /// unless it has no members, and ends with the body's brace. Members in `elsewhere` belong to another part
 /// of the request and are left out.
-pub(super) fn rendered(mut fields: Map<String, Value>, extra: &Extra, elsewhere: &[&str]) -> Bytes {
+pub(super) fn rendered(
+    mut fields: Map<String, Value>,
+    extra: &Extra,
+    elsewhere: &[&str],
+    merging: Merging,
+) -> Bytes {
     for (name, value) in extra {
         if !elsewhere.contains(&name.as_str()) {
-            merge(&mut fields, name, value);
+            merge(&mut fields, name, value, merging);
         }
     }
     if fields.is_empty() {
@@ -24,16 +29,30 @@ pub(super) fn rendered(mut fields: Map<String, Value>, extra: &Extra, elsewhere:
     bytes.into()
 }
 
-/// Sets a member. Objects are merged, and null removes the member.
-fn merge(fields: &mut Map<String, Value>, name: &str, value: &Value) {
-    match (fields.get_mut(name), value) {
-        (Some(_), Value::Null) => {
+/// The objects whose members are merged with those of the caller. Other values are replaced.
+#[derive(Clone, Copy)]
+pub(super) enum Merging {
+    None,
+    /// The objects with these names, one level deep.
+    Members(&'static [&'static str]),
+    All,
+}
+
+/// Sets a member. Null removes one that is set.
+fn merge(fields: &mut Map<String, Value>, name: &str, value: &Value, merging: Merging) {
+    match (fields.get_mut(name), value, merging) {
+        (Some(_), Value::Null, _) => {
             fields.shift_remove(name);
         }
-        (Some(Value::Object(parameter_members)), Value::Object(theirs)) => {
+        (Some(Value::Object(own)), Value::Object(theirs), Merging::All) => {
             for (name, value) in theirs {
-                merge(parameter_members, name, value);
+                merge(own, name, value, merging);
             }
+        }
+        (Some(Value::Object(own)), Value::Object(theirs), Merging::Members(names))
+            if names.contains(&name) =>
+        {
+            own.extend(theirs.clone());
         }
         _ => {
             fields.insert(name.to_owned(), value.clone());

@@ -12,7 +12,7 @@ use crate::{Block, Extra, Format, Message, Reasoning, Reply, Role, StopReason, T
 pub(super) type Fields = Map<String, Value>;
 
 /// Parses a whole answer.
-pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
+pub(in crate::wire) fn reply(body: &[u8]) -> Result<Reply, Error> {
     let text = std::str::from_utf8(body)
         .map_err(|error| malformed(format!("the answer is no UTF-8 text ({error})")))?;
     let mut fields = object(text, "the answer")?;

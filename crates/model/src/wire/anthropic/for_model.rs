@@ -1,5 +1,7 @@
 //! The format for one model: its parameters follow the model's capabilities.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 
 use super::rules::{ParameterRules, RULES, rules_index};
@@ -7,8 +9,8 @@ use super::{Messages, tail};
 use crate::catalog::Capabilities;
 use crate::cloud::Cloud;
 use crate::error::Error;
-use crate::wire::{Layout, MarkerTime, Rendered, StreamReader, Wire};
-use crate::{Format, Message, Parameters, Reply, ToolDefinition};
+use crate::wire::{MarkerTime, Rendered, Wire};
+use crate::{Format, Message, Parameters};
 
 /// Anthropic Messages for models with these rules.
 #[derive(Debug)]
@@ -17,34 +19,14 @@ struct MessagesForModel(ParameterRules);
 /// Returns the implementation of the format for a model with these capabilities, on a cloud platform or at
 /// Anthropic.
 pub(crate) fn on(cloud: Option<Cloud>, capabilities: &Capabilities) -> &'static dyn Wire {
-    const fn every() -> [MessagesForModel; RULES.len()] {
-        let mut all = [const { MessagesForModel(ParameterRules::UNKNOWN) }; RULES.len()];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = MessagesForModel(RULES[at]);
-            at += 1;
-        }
-        all
-    }
-    static MESSAGES_FOR_MODELS: [MessagesForModel; RULES.len()] = every();
+    static MESSAGES_FOR_MODELS: LazyLock<[MessagesForModel; RULES.len()]> =
+        LazyLock::new(|| RULES.map(MessagesForModel));
     &MESSAGES_FOR_MODELS[rules_index(cloud, capabilities)]
 }
 
 impl Wire for MessagesForModel {
     fn format(&self) -> Format {
         Messages.format()
-    }
-
-    fn path(&self) -> &'static str {
-        Messages.path()
-    }
-
-    fn layout(&self) -> Layout {
-        Messages.layout()
-    }
-
-    fn tool(&self, tool: &ToolDefinition) -> Rendered {
-        Messages.tool(tool)
     }
 
     fn system(&self, text: &str) -> Rendered {
@@ -61,13 +43,5 @@ impl Wire for MessagesForModel {
 
     fn marker(&self, time: MarkerTime) -> Option<Bytes> {
         Messages.marker(time)
-    }
-
-    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
-        Messages.reply(body)
-    }
-
-    fn reader(&self) -> Box<dyn StreamReader> {
-        Messages.reader()
     }
 }

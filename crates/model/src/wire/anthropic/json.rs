@@ -52,6 +52,18 @@ impl Json {
         self
     }
 
+    /// Appends the schema of a tool's parameters. A schema without a `type` gets the type `object`.
+    pub(in crate::wire) fn schema(&mut self, schema: &Value) -> &mut Self {
+        match schema {
+            Value::Null => self.raw(r#"{"type":"object"}"#),
+            Value::Object(fields) if !fields.contains_key("type") => self
+                .raw(r#"{"type":"object""#)
+                .members(fields, &[])
+                .raw("}"),
+            schema => self.value(schema),
+        }
+    }
+
     /// Returns the offset of the closing brace that was written last.
     pub(in crate::wire) fn before_brace(&self) -> Option<u32> {
         u32::try_from(self.0.len().checked_sub(1)?).ok()
@@ -62,9 +74,5 @@ impl Json {
             bytes: Bytes::from(self.0),
             mark_at,
         }
-    }
-
-    pub(in crate::wire) fn bytes(self) -> Bytes {
-        self.0.into()
     }
 }

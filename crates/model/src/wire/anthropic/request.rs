@@ -6,11 +6,10 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::json::Json;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::wire::openai::{self, is_visible};
 use crate::wire::{Rendered, extra};
-use crate::{
-    Block, Extra, Format, Image, ImageSource, Message, Role, ToolDefinition, ToolResult, ToolUse,
-};
+use crate::{Block, Extra, Format, Image, Message, Role, ToolDefinition, ToolResult, ToolUse};
 
 const MARKER: &str = "cache_control";
 
@@ -26,22 +25,14 @@ enum BlockResult {
 }
 
 /// Renders a tool. A schema without a `type` gets the type `object`, because the API requires a type.
-pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
+pub(in crate::wire) fn tool(tool: &ToolDefinition) -> Rendered {
     let mut json = Json::default();
     json.raw(r#"{"name":"#).string(&tool.name);
     if !tool.description.is_empty() {
         json.raw(r#","description":"#).string(&tool.description);
     }
     json.raw(r#","input_schema":"#);
-    match &tool.parameters {
-        Value::Null => json.raw(r#"{"type":"object"}"#),
-        Value::Object(schema) if !schema.contains_key("type") => json
-            .raw(r#"{"type":"object""#)
-            .members(schema, &[])
-            .raw("}"),
-        schema => json.value(schema),
-    };
-    json.raw("}");
+    json.schema(&tool.parameters).raw("}");
     let mark_at = json.before_brace();
     json.rendered(mark_at)
 }
@@ -118,13 +109,7 @@ impl Blocks<'_> {
     fn result_block(&mut self, block: &Block) -> Result<BlockResult, Error> {
         match block {
             Block::ToolUse(ToolUse { id, .. }) | Block::ToolResult(ToolResult { id, .. }) => {
-                Err(Error::new(
-                    ErrorKind::Rejected,
-                    format!(
-                        "the result of a tool holds a call of a tool or its result ({id}); put it \
-                         into a message of its own"
-                    ),
-                ))
+                Err(openai::nested_call(id))
             }
             Block::Reasoning(_) => Ok(BlockResult::Nothing),
             Block::Text { .. } | Block::Image(_) | Block::Other { .. } => Ok(self.content(block)),
@@ -154,26 +139,17 @@ impl Blocks<'_> {
 
     fn image(&mut self, image: &Image) -> BlockResult {
         self.0.raw(r#"{"type":"image","source":"#);
-        match &image.source {
-            ImageSource::Inline { media_type, base64 } => self.inline_image(media_type, base64),
-            ImageSource::Url(url) => match inline_parts(url) {
-                Some((media_type, base64)) => self.inline_image(media_type, base64),
-                None => {
-                    self.0.raw(r#"{"type":"url","url":"#).string(url);
-                    self.0.raw("}");
-                }
-            },
+        match image.source.inline() {
+            Ok((media_type, base64)) => self
+                .0
+                .raw(r#"{"type":"base64","media_type":"#)
+                .string(media_type)
+                .raw(r#","data":"#)
+                .string(base64),
+            Err(url) => self.0.raw(r#"{"type":"url","url":"#).string(url),
         }
+        .raw("}");
         self.close(&image.extra, &["type", "source"])
-    }
-
-    fn inline_image(&mut self, media_type: &str, base64: &str) {
-        self.0
-            .raw(r#"{"type":"base64","media_type":"#)
-            .string(media_type)
-            .raw(r#","data":"#)
-            .string(base64)
-            .raw("}");
     }
 
     fn tool_use(&mut self, call: &ToolUse) -> BlockResult {
@@ -250,11 +226,6 @@ pub(in crate::wire) fn input(json: &mut Json, arguments: &str) {
     }
 }
 
-/// Returns true if a text has a visible character; the API rejects other text blocks.
-pub(in crate::wire) fn is_visible(text: &str) -> bool {
-    text.contains(|character: char| !character.is_whitespace())
-}
-
 /// Returns true if the API accepts a marker in a block of this type, which has no representation here.
 fn takes_marker(kind: &str) -> bool {
     [
@@ -293,9 +264,4 @@ pub(in crate::wire) fn escaped<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
         }
         name
     }))
-}
-
-/// Returns the media type and the base64 data of a `data:` URL; the API does not accept it as a URL.
-fn inline_parts(url: &str) -> Option<(&str, &str)> {
-    url.strip_prefix("data:")?.split_once(";base64,")
 }

@@ -15,7 +15,7 @@ const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Reads one streamed answer. Tolerates unknown events, blocks and deltas, and fields that arrive late.
 #[derive(Default)]
-pub(super) struct AnthropicStreamReader {
+pub(in crate::wire) struct AnthropicStreamReader {
     /// Fields of the message, without its content; `None` before it starts.
     message: Option<Fields>,
     /// Blocks by ascending index.
@@ -133,9 +133,7 @@ impl AnthropicStreamReader {
     }
 
     fn start_block(&mut self, index: u64, fields: Fields, text: &str) -> Result<Vec<Delta>, Error> {
-        if self.message.is_none() {
-            return Err(malformed("the stream does not begin with `message_start`"));
-        }
+        self.message()?;
         if self.blocks.last().is_some_and(|last| last.index >= index) {
             return Err(malformed(format!(
                 "block {index} of the stream comes out of turn"
@@ -174,9 +172,7 @@ impl AnthropicStreamReader {
     /// Usage counts from the start of the answer: later values replace earlier ones.
     fn message_delta(&mut self, mut fields: Fields, length: usize) -> Result<Vec<Delta>, Error> {
         self.keep(length)?;
-        let Some(message) = &mut self.message else {
-            return Err(malformed("the stream does not begin with `message_start`"));
-        };
+        let message = self.message()?;
         fields.shift_remove("type");
         if let Some(Value::Object(delta)) = fields.shift_remove("delta") {
             replace(message, delta);
@@ -194,15 +190,15 @@ impl AnthropicStreamReader {
     }
 
     fn stop(&mut self) -> Result<Vec<Delta>, Error> {
-        if self.message.is_none() {
-            return Err(malformed("the stream does not begin with `message_start`"));
-        }
+        self.message()?;
         self.stopped = true;
-        Ok(self
-            .blocks
-            .iter_mut()
-            .filter_map(PartialBlock::end)
-            .collect())
+        let blocks = self.blocks.iter_mut();
+        Ok(blocks.filter_map(PartialBlock::end).collect())
+    }
+
+    fn message(&mut self) -> Result<&mut Fields, Error> {
+        let none = || malformed("the stream does not begin with `message_start`");
+        self.message.as_mut().ok_or_else(none)
     }
 
     fn block(&mut self, index: u64) -> Result<&mut PartialBlock, Error> {

@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::json::Json;
 use super::rules::ParameterRules;
-use crate::wire::tail::{number, present};
+use crate::wire::tail::{Merging, number, present, rendered};
 use crate::{Parameters, RequestedReasoning, ToolChoice};
 
 /// Default of `max_tokens`, which the API requires: the number of tokens that every model supports. A
@@ -26,19 +25,7 @@ pub(super) fn tail(parameters: &Parameters, stream: bool, rules: ParameterRules)
     if stream && rules.names_stream() {
         fields.insert("stream".into(), Value::Bool(true));
     }
-    parameters
-        .extra
-        .iter()
-        .filter(|(key, _)| !RESERVED_MEMBERS.contains(&key.as_str()))
-        .for_each(|(key, value)| {
-            // A null removes one of the client's fields.
-            if !value.is_null() || fields.shift_remove(key).is_none() {
-                fields.insert(key.clone(), value.clone());
-            }
-        });
-    let mut json = Json::default();
-    json.members(&fields, &[]).raw("}");
-    json.bytes()
+    rendered(fields, &parameters.extra, &RESERVED_MEMBERS, Merging::None)
 }
 
 fn parameter_members(parameters: &Parameters, rules: ParameterRules) -> Map<String, Value> {
@@ -60,20 +47,13 @@ fn parameter_members(parameters: &Parameters, rules: ParameterRules) -> Map<Stri
     let thinking = wish.and_then(|wish| rules.thinking(wish, max_tokens));
     let effort = wish.and_then(|wish| rules.effort(wish));
     let sampled = |value: &Option<f64>| number(value.filter(|_| rules.sampling));
-    let format = output
-        .as_ref()
-        .filter(|output| !output.is_json_object())
-        .map(|output| json!({"type": "json_schema", "schema": output.schema}));
+    let format = output.as_ref().filter(|output| !output.is_json_object());
+    let format = format.map(|output| json!({"type": "json_schema", "schema": output.schema}));
     let output_config = present([("effort", effort.map(Value::from)), ("format", format)]);
+    let names_model = rules.version().is_none();
     present([
         ("anthropic_version", rules.version().map(Value::from)),
-        (
-            "model",
-            rules
-                .version()
-                .is_none()
-                .then(|| Value::from(model.as_str())),
-        ),
+        ("model", names_model.then(|| Value::from(model.as_str()))),
         ("max_tokens", Some(Value::from(max_tokens))),
         ("temperature", sampled(temperature)),
         ("top_p", sampled(top_p)),

@@ -33,7 +33,7 @@ const PARSED_FIELDS: [&str; 6] = [
 ];
 
 /// Parses a whole answer.
-pub(super) fn whole(body: &[u8]) -> Result<Reply, Error> {
+pub(in crate::wire) fn whole(body: &[u8]) -> Result<Reply, Error> {
     let body = openai::parse(body, "the body")?;
     let mut answer = ChatAnswerBuilder::default();
     answer.envelope(&body)?;

@@ -13,7 +13,7 @@ use crate::{Delta, Reply};
 /// The usage arrives in a chunk after the finish reason, so the answer is complete at `[DONE]`. A stream
 /// without `[DONE]` is accepted if it has a finish reason.
 #[derive(Default)]
-pub(super) struct ChatStreamReader {
+pub(in crate::wire) struct ChatStreamReader {
     answer: ChatAnswerBuilder,
     /// True if a part of the message has arrived.
     begun: bool,

@@ -3,15 +3,15 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::wire::openai::{self, Object, object};
-use crate::wire::tail::number;
+use crate::wire::openai;
+use crate::wire::tail::{number, present, rendered};
 use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 
 /// Names of the output limit: the name for OpenAI's models, and the older name, which all other servers
 /// accept.
 const OUTPUT_LIMIT_NAMES: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
-/// Names that the user's fields must not have; see [`openai::tail`].
+/// Names that the user's fields must not have; see [`rendered`].
 const RESERVED_MEMBERS: [&str; 3] = ["tools", "messages", "stream"];
 
 pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
@@ -28,39 +28,32 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
         cache_key,
         extra,
     } = parameters;
-    let mut fields = object([("model", Value::from(model.as_str()))]);
-    let mut add = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            fields.insert(name.to_owned(), value);
-        }
-    };
     let limited = OUTPUT_LIMIT_NAMES
         .iter()
         .any(|name| extra.contains_key(*name));
-    let limit = if openai::is_openai_model(model) {
-        OUTPUT_LIMIT_NAMES[0]
-    } else {
-        OUTPUT_LIMIT_NAMES[1]
-    };
-    add(
-        limit,
-        max_output_tokens.filter(|_| !limited).map(Value::from),
-    );
-    add("temperature", number(*temperature));
-    add("top_p", number(*top_p));
-    add("stop", (!stop.is_empty()).then(|| json!(stop)));
-    add("tool_choice", tool_choice.as_ref().map(choice));
-    add("parallel_tool_calls", parallel_tool_calls.map(Value::from));
-    add("response_format", output.as_ref().map(response_format));
-    add("prompt_cache_key", cache_key.as_deref().map(Value::from));
-    if stream {
-        add("stream", Some(Value::Bool(true)));
-        add("stream_options", Some(json!({"include_usage": true})));
-    }
-    if let Some(wish) = reasoning {
-        think(&mut fields, model, wish);
-    }
-    openai::tail(fields, extra, &RESERVED_MEMBERS)
+    let limit = OUTPUT_LIMIT_NAMES[usize::from(!openai::is_openai_model(model))];
+    let (thinking, thought) = reasoning.as_ref().map(|wish| think(model, wish)).unzip();
+    let fields = present([
+        ("model", Some(Value::from(model.as_str()))),
+        (
+            limit,
+            max_output_tokens.filter(|_| !limited).map(Value::from),
+        ),
+        ("temperature", number(*temperature)),
+        ("top_p", number(*top_p)),
+        ("stop", (!stop.is_empty()).then(|| json!(stop))),
+        ("tool_choice", tool_choice.as_ref().map(choice)),
+        ("parallel_tool_calls", parallel_tool_calls.map(Value::from)),
+        ("response_format", output.as_ref().map(response_format)),
+        ("prompt_cache_key", cache_key.as_deref().map(Value::from)),
+        ("stream", stream.then_some(Value::Bool(true))),
+        (
+            "stream_options",
+            stream.then(|| json!({"include_usage": true})),
+        ),
+        (thinking.unwrap_or_default(), thought),
+    ]);
+    rendered(fields, extra, &RESERVED_MEMBERS, openai::GROUPS)
 }
 
 fn choice(choice: &ToolChoice) -> Value {
@@ -72,17 +65,16 @@ fn choice(choice: &ToolChoice) -> Value {
     }
 }
 
-/// Adds the reasoning parameter. An effort is `reasoning_effort`. The format has no token budget: OpenAI's
+/// Returns the reasoning parameter with its name. An effort is `reasoning_effort`. The format has no token budget: OpenAI's
 /// models get the corresponding effort, all others get OpenRouter's `reasoning.max_tokens`.
-fn think(fields: &mut Object, model: &str, wish: &RequestedReasoning) {
-    let (name, value) = match wish {
+fn think(model: &str, wish: &RequestedReasoning) -> (&'static str, Value) {
+    match wish {
         RequestedReasoning::Effort(effort) => ("reasoning_effort", Value::from(effort.as_str())),
         RequestedReasoning::Budget(tokens) if openai::is_openai_model(model) => {
             ("reasoning_effort", openai::effort(*tokens).into())
         }
         RequestedReasoning::Budget(tokens) => ("reasoning", json!({"max_tokens": tokens})),
-    };
-    fields.insert(name.to_owned(), value);
+    }
 }
 
 fn response_format(format: &OutputFormat) -> Value {

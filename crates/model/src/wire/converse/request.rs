@@ -8,11 +8,10 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind};
 use crate::message::PREVIOUS_ROLE_NOTE;
 use crate::wire::anthropic::json::Json;
-use crate::wire::anthropic::{escaped, input, is_visible};
+use crate::wire::anthropic::{escaped, input};
+use crate::wire::openai::{self, is_visible};
 use crate::wire::{Rendered, extra};
-use crate::{
-    Block, Extra, Format, Image, ImageSource, Message, Role, ToolDefinition, ToolResult, ToolUse,
-};
+use crate::{Block, Extra, Format, Image, Message, Role, ToolDefinition, ToolResult, ToolUse};
 
 /// The member of a text block that contains the text together with its citations.
 pub(super) const CITATIONS_MEMBER: &str = "citationsContent";
@@ -33,7 +32,7 @@ const CONTINUE_TEXT: &str = "(Continue.)";
 const MAX_NAME_CHARS: usize = 64;
 
 /// Renders a tool. The schema must be an object.
-pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
+pub(in crate::wire) fn tool(tool: &ToolDefinition) -> Rendered {
     let mut json = Json::default();
     json.raw(r#"{"toolSpec":{"name":"#)
         .string(&fit_name(&tool.name, "_-"));
@@ -41,15 +40,7 @@ pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
         json.raw(r#","description":"#).string(&tool.description);
     }
     json.raw(r#","inputSchema":{"json":"#);
-    match &tool.parameters {
-        Value::Null => json.raw(r#"{"type":"object"}"#),
-        Value::Object(schema) if !schema.contains_key("type") => json
-            .raw(r#"{"type":"object""#)
-            .members(schema, &[])
-            .raw("}"),
-        schema => json.value(schema),
-    };
-    json.raw("}}}");
+    json.schema(&tool.parameters).raw("}}}");
     behind(json)
 }
 
@@ -184,25 +175,16 @@ impl Blocks {
     }
 
     fn image(&mut self, image: &Image) -> Result<(), Error> {
-        let inline = match &image.source {
-            ImageSource::Inline { media_type, base64 } => {
-                Some((media_type.as_str(), base64.as_str()))
-            }
-            ImageSource::Url(url) => url
-                .strip_prefix("data:")
-                .and_then(|rest| rest.split_once(";base64,")),
-        };
-        match (inline, &image.source) {
-            (Some((media_type, base64)), _) => {
-                let format = format_of(media_type);
+        match image.source.inline() {
+            Ok((media_type, base64)) => {
                 self.begin()
                     .raw(r#"{"image":{"format":"#)
-                    .string(format)
+                    .string(format_of(media_type))
                     .raw(r#","source":{"bytes":"#)
                     .string(base64)
                     .raw("}}}");
             }
-            (None, ImageSource::Url(url)) if url.starts_with("s3://") => {
+            Err(url) if url.starts_with("s3://") => {
                 let ending = url.rsplit('.').next().unwrap_or_default();
                 self.begin()
                     .raw(r#"{"image":{"format":"#)
@@ -211,7 +193,7 @@ impl Blocks {
                     .string(url)
                     .raw("}}}}");
             }
-            (None, _) => {
+            Err(_) => {
                 return Err(Error::new(
                     ErrorKind::Rejected,
                     "Bedrock takes images inline or as `s3://…`, not by another URL; attach the file instead",
@@ -241,12 +223,7 @@ impl Blocks {
         for block in &result.content {
             match block {
                 Block::ToolUse(ToolUse { id, .. }) | Block::ToolResult(ToolResult { id, .. }) => {
-                    return Err(Error::new(
-                        ErrorKind::Rejected,
-                        format!(
-                            "the result of a tool holds a call of a tool or its result ({id}); put it into a message of its own"
-                        ),
-                    ));
+                    return Err(openai::nested_call(id));
                 }
                 block => self.content(block)?,
             }

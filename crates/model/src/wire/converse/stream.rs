@@ -15,7 +15,7 @@ const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Reads the events of one streamed answer; ignores unknown events.
 #[derive(Default)]
-pub(super) struct ConverseStreamReader {
+pub(in crate::wire) struct ConverseStreamReader {
     blocks: BTreeMap<u64, PartialBlock>,
     calls: usize,
     kept: usize,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::request::fit_name;
 use crate::wire::anthropic::ParameterRules;
 use crate::wire::openai;
-use crate::wire::tail::{number, present, rendered};
+use crate::wire::tail::{Merging, number, present, rendered};
 use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 
 /// Members in other parts of the request, or in its path.
@@ -28,6 +28,7 @@ pub(super) fn tail(parameters: &Parameters, rules: ParameterRules) -> Bytes {
         parameter_members(parameters, rules),
         &parameters.extra,
         &RESERVED_MEMBERS,
+        Merging::All,
     )
 }
 
@@ -82,14 +83,9 @@ fn parameter_members(parameters: &Parameters, rules: ParameterRules) -> Map<Stri
         ("topP", sampled(top_p)),
         ("stopSequences", (!stop.is_empty()).then(|| json!(stop))),
     ]);
+    let output = output.as_ref().filter(|output| !output.is_json_object());
     let of_output = present([
-        (
-            "textFormat",
-            output
-                .as_ref()
-                .filter(|output| !output.is_json_object())
-                .map(text_format),
-        ),
+        ("textFormat", output.map(text_format)),
         ("effort", effort.map(Value::from)),
     ]);
     let of_model = present([("thinking", thinking)]);

@@ -1,14 +1,13 @@
 //! Renders tools, system text and messages as pieces of a request.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::message::RESULT_NAME_NOTE;
+use crate::wire::anthropic::input;
 use crate::wire::anthropic::json::Json;
-use crate::wire::{Rendered, extra};
-use crate::{
-    Block, Extra, Format, Image, ImageSource, Message, Role, ToolDefinition, ToolResult, ToolUse,
-};
+use crate::wire::{Rendered, extra, openai};
+use crate::{Block, Extra, Format, Image, Message, Role, ToolDefinition, ToolResult, ToolUse};
 
 /// The field of a part with the signature of the preceding thoughts.
 const SIGNATURE: &str = "thoughtSignature";
@@ -23,7 +22,7 @@ pub(super) const GENERATED_ID_PREFIX: &str = "call_gemini_";
 /// Result of a failed tool without output.
 const EMPTY_FAILURE_TEXT: &str = "The tool failed and said nothing.";
 
-pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
+pub(in crate::wire) fn tool(tool: &ToolDefinition) -> Rendered {
     let mut json = Json::default();
     json.raw(r#"{"name":"#).string(&tool.name);
     if !tool.description.is_empty() {
@@ -123,25 +122,15 @@ impl Parts {
 
     fn image(&mut self, image: &Image) {
         let json = self.begin();
-        let inline = |json: &mut Json, media_type: &str, base64: &str| {
-            json.raw(r#"{"inlineData":{"mimeType":"#)
+        match image.source.inline() {
+            Ok((media_type, base64)) => json
+                .raw(r#"{"inlineData":{"mimeType":"#)
                 .string(media_type)
                 .raw(r#","data":"#)
-                .string(base64)
-                .raw("}");
-        };
-        match &image.source {
-            ImageSource::Inline { media_type, base64 } => inline(json, media_type, base64),
-            ImageSource::Url(url) => {
-                let parts = url.strip_prefix("data:");
-                match parts.and_then(|rest| rest.split_once(";base64,")) {
-                    Some((media_type, base64)) => inline(json, media_type, base64),
-                    None => {
-                        json.raw(r#"{"fileData":{"fileUri":"#).string(url).raw("}");
-                    }
-                }
-            }
+                .string(base64),
+            Err(url) => json.raw(r#"{"fileData":{"fileUri":"#).string(url),
         }
+        .raw("}");
         self.close(&image.extra, &["inlineData", "fileData"]);
     }
 
@@ -150,7 +139,7 @@ impl Parts {
         json.raw(r#"{"functionCall":{"#);
         id(json, &call.id);
         json.raw(r#""name":"#).string(&call.name).raw(r#","args":"#);
-        arguments(json, &call.arguments);
+        input(json, call.arguments.trim());
         json.raw("}");
         let is_own = extra::is_from(Format::Gemini, &call.extra);
         if std::mem::take(&mut self.wants_signature) && !is_own {
@@ -167,13 +156,7 @@ impl Parts {
             match block {
                 Block::Text { text, .. } => texts.push(text.as_str()),
                 Block::ToolUse(_) | Block::ToolResult(_) => {
-                    return Err(Error::new(
-                        ErrorKind::Rejected,
-                        format!(
-                            "the result of a tool holds a call of a tool or its result ({}); put it into a message of its own",
-                            result.id
-                        ),
-                    ));
+                    return Err(openai::nested_call(&result.id));
                 }
                 Block::Image(_) | Block::Reasoning(_) | Block::Other { .. } => {}
             }
@@ -215,20 +198,5 @@ impl Parts {
 fn id(json: &mut Json, id: &str) {
     if !id.is_empty() && !id.starts_with(GENERATED_ID_PREFIX) {
         json.raw(r#""id":"#).string(id).raw(",");
-    }
-}
-
-/// Writes the arguments as the model wrote them. If they are not an object, their text is wrapped in one:
-/// the API accepts nothing else, and the conversation must continue.
-fn arguments(json: &mut Json, arguments: &str) {
-    let arguments = arguments.trim();
-    if arguments.is_empty() || arguments == "null" {
-        json.raw("{}");
-    } else if serde_json::from_str::<Map<String, Value>>(arguments).is_ok() {
-        json.raw(arguments);
-    } else {
-        json.raw(r#"{"invalid_arguments":"#)
-            .string(arguments)
-            .raw("}");
     }
 }

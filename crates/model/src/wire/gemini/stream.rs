@@ -8,7 +8,7 @@ use crate::{Delta, Reply};
 
 /// Reads the responses of one streamed answer.
 #[derive(Default)]
-pub(super) struct GeminiStreamReader(GeminiAnswerBuilder);
+pub(in crate::wire) struct GeminiStreamReader(GeminiAnswerBuilder);
 
 impl StreamReader for GeminiStreamReader {
     fn event(&mut self, event: &sse::Event) -> Result<Vec<Delta>, Error> {

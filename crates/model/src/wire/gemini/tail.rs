@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::wire::tail::{number, present, rendered};
+use crate::wire::tail::{Merging, number, present, rendered};
 use crate::{Parameters, RequestedReasoning, ToolChoice};
 
 /// Members in other parts of the request, or in its path.
@@ -15,6 +15,7 @@ pub(super) fn tail(parameters: &Parameters) -> Bytes {
         parameter_members(parameters),
         &parameters.extra,
         &RESERVED_MEMBERS,
+        Merging::All,
     )
 }
 
@@ -43,7 +44,7 @@ fn parameter_members(parameters: &Parameters) -> Map<String, Value> {
         ("stopSequences", (!stop.is_empty()).then(|| json!(stop))),
         (
             "responseMimeType",
-            output.is_some().then(|| json!("application/json")),
+            output.as_ref().map(|_| json!("application/json")),
         ),
         ("responseJsonSchema", schema),
         (
@@ -51,13 +52,9 @@ fn parameter_members(parameters: &Parameters) -> Map<String, Value> {
             reasoning.as_ref().map(|wish| thinking(wish, model)),
         ),
     ]);
+    let calling = |choice| json!({"functionCallingConfig": calling(choice)});
     present([
-        (
-            "toolConfig",
-            tool_choice
-                .as_ref()
-                .map(|choice| json!({"functionCallingConfig": calling(choice)})),
-        ),
+        ("toolConfig", tool_choice.as_ref().map(calling)),
         (
             "generationConfig",
             (!config.is_empty()).then(|| Value::Object(config)),

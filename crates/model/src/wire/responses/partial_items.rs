@@ -46,35 +46,31 @@ impl PartialItems {
         let at = self.place(event);
         let piece = text_of(event, "delta");
         match kind {
-            "response.output_item.added" | "response.output_item.done" => {
-                if let Some(Value::Object(fields)) = event.get("item") {
-                    return self.item(at, fields, kind.ends_with("done"));
-                }
-            }
-            "response.output_text.delta" => return self.part(at, event, "output_text", piece),
-            "response.output_text.done" => return self.unseen(at, event),
-            "response.refusal.delta" => return self.part(at, event, openai::REFUSAL, piece),
-            "response.reasoning_text.delta" => {
-                return self.part(at, event, "reasoning_text", piece);
-            }
-            "response.reasoning_summary_part.added" => return self.summary(at, event, ""),
+            "response.output_item.added" | "response.output_item.done" => match event.get("item") {
+                Some(Value::Object(fields)) => self.item(at, fields, kind.ends_with("done")),
+                _ => Vec::new(),
+            },
+            "response.output_text.delta" => self.part(at, event, "output_text", piece),
+            "response.output_text.done" => self.unseen(at, event),
+            "response.refusal.delta" => self.part(at, event, openai::REFUSAL, piece),
+            "response.reasoning_text.delta" => self.part(at, event, "reasoning_text", piece),
+            "response.reasoning_summary_part.added" => self.summary(at, event, ""),
             "response.reasoning_summary_text.delta" => {
-                return self.summary(at, event, piece.unwrap_or_default());
+                self.summary(at, event, piece.unwrap_or_default())
             }
-            "response.function_call_arguments.delta" => {
-                if let (Some(piece), Some(item)) = (piece, self.items.get_mut(&at)) {
+            "response.function_call_arguments.delta" => match (piece, self.items.get_mut(&at)) {
+                (Some(piece), Some(item)) => {
                     item.arguments.push_str(piece);
-                    return item.shown_arguments(piece);
+                    item.shown_arguments(piece)
                 }
-            }
-            "response.function_call_arguments.done" => {
-                if let Some(item) = self.items.get_mut(&at) {
-                    return item.whole_arguments(text_of(event, "arguments"));
-                }
-            }
-            _ => {}
+                _ => Vec::new(),
+            },
+            "response.function_call_arguments.done" => match self.items.get_mut(&at) {
+                Some(item) => item.whole_arguments(text_of(event, "arguments")),
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
         }
-        Vec::new()
     }
 
     /// Returns the items as an output.

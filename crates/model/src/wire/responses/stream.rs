@@ -17,7 +17,7 @@ const TRANSIENT_FIELDS: [&str; 5] = ["status", "output", "usage", "error", "inco
 /// The answer is the response of the last event. Several servers leave its output empty or omit it; then
 /// the output is assembled from the items that arrived before.
 #[derive(Default)]
-pub(super) struct ResponsesStreamReader {
+pub(in crate::wire) struct ResponsesStreamReader {
     /// The response as it was at the start.
     begun: Object,
     items: PartialItems,

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::wire::openai::{self, object};
-use crate::wire::tail::number;
+use crate::wire::openai;
+use crate::wire::tail::{number, present, rendered};
 use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 
-/// Names that the user's fields must not have; see [`openai::tail`].
+/// Names that the user's fields must not have; see [`rendered`].
 const RESERVED_MEMBERS: [&str; 3] = ["tools", "input", "stream"];
 
 pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
@@ -24,28 +24,23 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
         cache_key,
         extra,
     } = parameters;
-    let mut fields = object([
-        ("model", Value::from(model.as_str())),
-        ("store", Value::Bool(false)),
-    ]);
-    let mut add = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            fields.insert(name.to_owned(), value);
-        }
-    };
     let include = || json!(["reasoning.encrypted_content"]);
-    add("include", (!openai::never_reasons(model)).then(include));
-    add("max_output_tokens", max_output_tokens.map(Value::from));
-    add("temperature", number(*temperature));
-    add("top_p", number(*top_p));
-    add("stop", (!stop.is_empty()).then(|| json!(stop)));
-    add("tool_choice", tool_choice.as_ref().map(choice));
-    add("parallel_tool_calls", parallel_tool_calls.map(Value::from));
-    add("reasoning", reasoning.as_ref().map(think));
-    add("text", output.as_ref().map(text_format));
-    add("prompt_cache_key", cache_key.as_deref().map(Value::from));
-    add("stream", stream.then_some(Value::Bool(true)));
-    openai::tail(fields, extra, &RESERVED_MEMBERS)
+    let fields = present([
+        ("model", Some(Value::from(model.as_str()))),
+        ("store", Some(Value::Bool(false))),
+        ("include", (!openai::never_reasons(model)).then(include)),
+        ("max_output_tokens", max_output_tokens.map(Value::from)),
+        ("temperature", number(*temperature)),
+        ("top_p", number(*top_p)),
+        ("stop", (!stop.is_empty()).then(|| json!(stop))),
+        ("tool_choice", tool_choice.as_ref().map(choice)),
+        ("parallel_tool_calls", parallel_tool_calls.map(Value::from)),
+        ("reasoning", reasoning.as_ref().map(think)),
+        ("text", output.as_ref().map(text_format)),
+        ("prompt_cache_key", cache_key.as_deref().map(Value::from)),
+        ("stream", stream.then_some(Value::Bool(true))),
+    ]);
+    rendered(fields, extra, &RESERVED_MEMBERS, openai::GROUPS)
 }
 
 fn choice(choice: &ToolChoice) -> Value {
