@@ -52,10 +52,8 @@ pub(crate) fn signature(thinking: &str) -> String {
 /// Returns the encrypted content of a reasoning item: opaque to clients, and it can be verified without
 /// state.
 pub(crate) fn encrypted(reasoning: &str) -> String {
-    let sealed: String = reasoning
-        .bytes()
-        .map(|byte| format!("{:02x}", byte ^ 0x5a))
-        .collect();
+    let sealed: Vec<u8> = reasoning.bytes().map(|byte| byte ^ 0x5a).collect();
+    let sealed = hex::encode(sealed);
     let check = Digest::sha256_of_parts(&[b"reasoning", sealed.as_bytes()]).to_hex();
     format!("simulated-{check}-{sealed}")
 }

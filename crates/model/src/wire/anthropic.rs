@@ -20,7 +20,7 @@ use super::{MarkerTime, Rendered, Wire};
 use crate::error::Error;
 use crate::{Format, Message, Parameters};
 
-pub(super) use answer::{reply, reported as usage};
+pub(super) use answer::{reply, reported as usage, stop_reason};
 pub(crate) use for_model::on;
 pub(in crate::wire) use request::{escaped, input, tool};
 pub(in crate::wire) use rules::{ParameterRules, RULES, rules_index};

@@ -124,10 +124,10 @@ pub(super) fn text(param: impl Into<String>, value: Option<&Value>) -> Result<&s
 }
 
 /// Returns a text that may be missing or null.
-pub(super) fn optional_text<'a>(
+pub(super) fn optional_text(
     param: impl Into<String>,
-    value: Option<&'a Value>,
-) -> Result<Option<&'a str>, ApiError> {
+    value: Option<&Value>,
+) -> Result<Option<&str>, ApiError> {
     let value = value.filter(|value| !value.is_null());
     value.map(|value| text(param, Some(value))).transpose()
 }

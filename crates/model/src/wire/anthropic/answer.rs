@@ -50,7 +50,7 @@ pub(super) fn whole(mut fields: Fields, blocks: Vec<Block>) -> Reply {
     }
     Reply {
         message: Message::new(Role::Assistant, blocks),
-        stop: stop_reason(stop.as_ref().and_then(Value::as_str)),
+        stop: stop_reason(stop.as_ref().and_then(Value::as_str), &["refusal"]),
         usage: usage.map(|(usage, _)| usage),
         model: text_of(model).unwrap_or_default(),
         id: text_of(id),
@@ -160,13 +160,13 @@ fn take_count(fields: &mut Fields, name: &str) -> Option<u64> {
     fields.shift_remove(name).as_ref().and_then(Value::as_u64)
 }
 
-fn stop_reason(reason: Option<&str>) -> StopReason {
+pub(in crate::wire) fn stop_reason(reason: Option<&str>, refusals: &[&str]) -> StopReason {
     match reason {
         Some("end_turn") => StopReason::End,
         Some("tool_use") => StopReason::ToolUse,
         Some("max_tokens" | "model_context_window_exceeded") => StopReason::Length,
         Some("stop_sequence") => StopReason::StopText,
-        Some("refusal") => StopReason::Refusal,
+        Some(reason) if refusals.contains(&reason) => StopReason::Refusal,
         Some(other) => StopReason::Other(other.to_owned()),
         None => StopReason::Other("not said".to_owned()),
     }

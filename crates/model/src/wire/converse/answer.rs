@@ -5,8 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::request::CITATIONS_MEMBER;
 use crate::error::{Error, ErrorKind};
+use crate::wire::anthropic::stop_reason;
 use crate::wire::{extra, openai};
-use crate::{Block, Extra, Format, Message, Reasoning, Reply, Role, StopReason, ToolUse, Usage};
+use crate::{Block, Extra, Format, Message, Reasoning, Reply, Role, ToolUse, Usage};
+
+/// Stop reasons that are refusals.
+const REFUSALS: [&str; 2] = ["guardrail_intervened", "content_filtered"];
 
 pub(super) type Fields = Map<String, Value>;
 
@@ -19,10 +23,8 @@ pub(in crate::wire) fn reply(body: &[u8]) -> Result<Reply, Error> {
         Some(Value::Object(output)) => output,
         _ => return Err(malformed("the answer has no `output`")),
     };
-    let content = match output.shift_remove("message") {
-        Some(Value::Object(mut message)) => message.shift_remove("content"),
-        _ => None,
-    };
+    let message = output.get_mut("message").and_then(Value::as_object_mut);
+    let content = message.and_then(|message| message.shift_remove("content"));
     let Some(Value::Array(content)) = content else {
         return Err(malformed("the answer has no `output.message.content`"));
     };
@@ -48,16 +50,12 @@ pub(super) fn whole(mut fields: Fields, blocks: Vec<Block>) -> Reply {
     // Latency of the provider.
     fields.shift_remove("metrics");
     // The model that a router chose.
-    let model = fields
-        .get("trace")
-        .and_then(|trace| trace.get("promptRouter"))
-        .and_then(|router| router.get("invokedModelId"))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
+    let trace = fields.get("trace");
+    let model = trace.and_then(|trace| trace.pointer("/promptRouter/invokedModelId")?.as_str());
+    let model = model.unwrap_or_default().to_owned();
     Reply {
         message: Message::new(Role::Assistant, blocks),
-        stop: stop_reason(stop.as_ref().and_then(Value::as_str)),
+        stop: stop_reason(stop.as_ref().and_then(Value::as_str), &REFUSALS),
         usage: used.as_ref().and_then(usage),
         model,
         id: None,
@@ -75,8 +73,7 @@ pub(super) fn block(block: Value, input: Option<&str>) -> Result<Block, Error> {
     }
     if let Some(reasoning) = fields.get("reasoningContent") {
         let text = reasoning
-            .get("reasoningText")
-            .and_then(|reasoning| reasoning.get("text"))
+            .pointer("/reasoningText/text")
             .and_then(Value::as_str);
         return Ok(Block::Reasoning(Reasoning {
             text: text.unwrap_or_default().to_owned(),
@@ -85,11 +82,12 @@ pub(super) fn block(block: Value, input: Option<&str>) -> Result<Block, Error> {
         }));
     }
     if let Some(cited) = fields.get(CITATIONS_MEMBER) {
-        let parts = cited.get("content").and_then(Value::as_array);
-        let texts = parts
+        let parts = cited
+            .get("content")
+            .and_then(Value::as_array)
             .into_iter()
-            .flatten()
-            .filter_map(|part| part.get("text")?.as_str());
+            .flatten();
+        let texts = parts.filter_map(|part| part.get("text")?.as_str());
         let mut further = Extra::new();
         further.insert(CITATIONS_MEMBER.to_owned(), cited.clone());
         return Ok(Block::Text {
@@ -125,18 +123,6 @@ pub(super) fn block(block: Value, input: Option<&str>) -> Result<Block, Error> {
 /// Returns a text with its citations.
 pub(super) fn cited(text: &str, citations: &[Value]) -> Value {
     json!({CITATIONS_MEMBER: {"content": [{"text": text}], "citations": citations}})
-}
-
-fn stop_reason(reason: Option<&str>) -> StopReason {
-    match reason {
-        Some("end_turn") => StopReason::End,
-        Some("tool_use") => StopReason::ToolUse,
-        Some("max_tokens" | "model_context_window_exceeded") => StopReason::Length,
-        Some("stop_sequence") => StopReason::StopText,
-        Some("guardrail_intervened" | "content_filtered") => StopReason::Refusal,
-        Some(other) => StopReason::Other(other.to_owned()),
-        None => StopReason::Other("not said".to_owned()),
-    }
 }
 
 /// Parses the usage; `None` if it has no token counts. `inputTokens` is the input that was neither read

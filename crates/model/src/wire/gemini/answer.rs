@@ -75,11 +75,8 @@ impl GeminiAnswerBuilder {
         if let Some(usage) = fields.shift_remove("usageMetadata") {
             self.usage = Some(usage);
         }
-        if let Some(reason) = fields
-            .get("promptFeedback")
-            .and_then(|feedback| feedback.get("blockReason"))
-            .and_then(Value::as_str)
-        {
+        let feedback = fields.get("promptFeedback");
+        if let Some(reason) = feedback.and_then(|it| it.get("blockReason")?.as_str()) {
             self.finish = Some(reason.to_owned());
         }
         let candidates = fields.shift_remove("candidates");

@@ -51,18 +51,16 @@ pub(crate) fn provider_error(reported: &Value) -> Error {
         .as_str()
         .or_else(|| text_of(fields, "message"))
         .map_or_else(|| excerpt(&reported.to_string()), excerpt);
-    if let Some(raw) = fields
-        .get("metadata")
-        .and_then(|metadata| metadata.get("raw"))
-    {
+    let metadata = fields.get("metadata");
+    if let Some(raw) = metadata.and_then(|metadata| metadata.get("raw")) {
         let raw = raw.as_str().map_or_else(|| raw.to_string(), str::to_owned);
         message = format!("{message}: {}", excerpt(&raw));
     }
-    let mut kind = kind(
-        status,
-        code.unwrap_or_default(),
-        text_of(fields, "type").unwrap_or_default(),
-    );
+    let named = [code, text_of(fields, "type")];
+    let named = named.into_iter().flatten().find_map(kind_from_code);
+    // An unknown error counts as a failure of the provider.
+    let by_status = || status.map_or(ErrorKind::Unavailable, kind_from_status);
+    let mut kind = named.unwrap_or_else(by_status);
     if kind == ErrorKind::Rejected && is_about_length(code.unwrap_or_default(), &message) {
         kind = ErrorKind::TooLong;
     }
@@ -79,15 +77,6 @@ fn status_of(value: &Value) -> Option<u16> {
         Value::String(text) => text.parse().ok(),
         _ => None,
     }
-}
-
-/// Returns the kind of an error by its code, its type or its status, in this order. An unknown error counts
-/// as a failure of the provider.
-fn kind(status: Option<u16>, code: &str, kind: &str) -> ErrorKind {
-    kind_from_code(code)
-        .or_else(|| kind_from_code(kind))
-        .or_else(|| status.map(kind_from_status))
-        .unwrap_or(ErrorKind::Unavailable)
 }
 
 fn kind_from_code(name: &str) -> Option<ErrorKind> {

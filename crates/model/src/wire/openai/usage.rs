@@ -24,9 +24,7 @@ pub(crate) fn usage(reported: &Value, names: &UsageNames) -> Option<Usage> {
     let reported = reported.as_object()?;
     let input = count(reported, names.input);
     let output = count(reported, names.output);
-    if input.is_none() && output.is_none() {
-        return None;
-    }
+    input.or(output)?;
     let input = input.unwrap_or(0);
     let details = |name: &str| reported.get(name).and_then(Value::as_object);
     let of_input = |name: &str| details(names.input_details).and_then(|object| count(object, name));
@@ -46,12 +44,8 @@ pub(crate) fn usage(reported: &Value, names: &UsageNames) -> Option<Usage> {
     let thought = details(names.output_details)
         .and_then(|object| count(object, "reasoning_tokens"))
         .unwrap_or(0);
-    let output = with_reasoning(
-        input,
-        output.unwrap_or(0),
-        thought,
-        count(reported, "total_tokens"),
-    );
+    let total = count(reported, "total_tokens");
+    let output = with_reasoning(input, output.unwrap_or(0), thought, total);
     Some(Usage {
         uncached_input: input - cache_read - cache_write_other,
         cache_read,
@@ -72,12 +66,8 @@ fn with_reasoning(input: u64, output: u64, reasoning: u64, total: Option<u64>) -
 }
 
 fn first_positive(counts: &[Option<u64>]) -> u64 {
-    counts
-        .iter()
-        .flatten()
-        .copied()
-        .find(|count| *count > 0)
-        .unwrap_or(0)
+    let mut counts = counts.iter().flatten().copied();
+    counts.find(|count| *count > 0).unwrap_or(0)
 }
 
 /// Returns a count; servers in dynamic languages also send `12.0`. Negative counts become 0.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Delta;
-use crate::wire::openai::{self, Object, object, text_of};
+use crate::wire::openai::{self, Object, text_of};
 
 /// Items by their index in the answer.
 #[derive(Default)]
@@ -157,15 +157,10 @@ impl PartialItems {
         let parts = &mut self.items.entry(at).or_default().summary;
         let next = !parts.contains_key(&place) && parts.values().any(|part| !part.is_empty());
         parts.entry(place).or_default().push_str(piece);
-        let shown = if next {
-            format!("\n\n{piece}")
-        } else {
-            piece.to_owned()
-        };
-        if shown.is_empty() {
-            Vec::new()
-        } else {
-            vec![Delta::Reasoning(shown)]
+        match (next, piece) {
+            (true, piece) => vec![Delta::Reasoning(format!("\n\n{piece}"))],
+            (false, "") => Vec::new(),
+            (false, piece) => vec![Delta::Reasoning(piece.to_owned())],
         }
     }
 }
@@ -211,14 +206,10 @@ impl PartialItem {
             return fields;
         }
         if fields.is_empty() {
-            let reasoning = self
-                .parts
-                .values()
-                .all(|part| part.kind == "reasoning_text");
-            let (kind, role) = if reasoning {
-                ("reasoning", None)
-            } else {
-                ("message", Some("assistant"))
+            let mut parts = self.parts.values();
+            let (kind, role) = match parts.all(|part| part.kind == "reasoning_text") {
+                true => ("reasoning", None),
+                false => ("message", Some("assistant")),
             };
             fields.insert("type".into(), kind.into());
             fields.extend(role.map(|role| ("role".to_owned(), role.into())));
@@ -231,12 +222,8 @@ impl PartialItem {
             fields.insert("content".into(), Value::Array(parts));
         }
         if !self.summary.is_empty() {
-            let parts = self.summary.into_values().map(|text| {
-                Value::Object(object([
-                    ("type", Value::from("summary_text")),
-                    ("text", text.into()),
-                ]))
-            });
+            let parts = self.summary.into_values();
+            let parts = parts.map(|text| json!({"type": "summary_text", "text": text}));
             fields.insert("summary".into(), parts.collect());
         }
         if text_of(&fields, "status") == Some("in_progress") {
@@ -248,15 +235,11 @@ impl PartialItem {
 
 impl PartialPart {
     fn finish(self) -> Value {
-        let name = if self.kind == openai::REFUSAL {
-            openai::REFUSAL
-        } else {
-            "text"
+        let name = match self.kind {
+            openai::REFUSAL => openai::REFUSAL,
+            _ => "text",
         };
-        Value::Object(object([
-            ("type", Value::from(self.kind)),
-            (name, self.text.into()),
-        ]))
+        json!({"type": self.kind, name: self.text})
     }
 }
 
