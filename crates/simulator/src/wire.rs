@@ -388,6 +388,12 @@ fn content(frame: impl Into<String>, text: impl Into<String>) -> Content {
     }
 }
 
+/// Returns a text as it is, and other values as JSON.
+fn plain(value: &Value) -> String {
+    let text = value.as_str().map(str::to_owned);
+    text.unwrap_or_else(|| value.to_string())
+}
+
 fn refuse<T>(message: impl Into<String>) -> Result<T, ApiError> {
     Err(ApiError::invalid(message))
 }

@@ -13,7 +13,7 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 use super::openai;
-use super::{ApiError, Format};
+use super::{ApiError, Format, plain};
 use crate::facts;
 
 /// `None` if the schema cannot be compiled, which a test excludes.
@@ -137,63 +137,49 @@ fn distance(errors: &[ValidationError<'_>], at: &str) -> u8 {
 
 /// Converts a validation error to a refusal of the provider.
 fn refusal(format: Format, error: &ValidationError<'_>) -> ApiError {
-    let field = |name: Option<&str>| path(format, error, name);
+    let field = match error.kind() {
+        Kind::AdditionalProperties { unexpected } => unexpected.first().map(String::as_str),
+        Kind::Required { property } if format != Format::Converse => property.as_str(),
+        _ => None,
+    };
+    let at = path(format, error, field);
     match (format, error.kind()) {
-        (Format::Messages, Kind::AdditionalProperties { unexpected }) => {
-            let at = field(unexpected.first().map(String::as_str));
-            ApiError::invalid(format!("{at}: Extra inputs are not permitted"))
-        }
-        (Format::Messages, Kind::Required { property }) => {
-            ApiError::invalid(format!("{}: Field required", field(property.as_str())))
-        }
         (Format::Messages, kind) => {
-            let at = field(None);
-            ApiError::invalid(match kind {
-                Kind::Type { kind } => format!("{at}: Input should be a valid {}", named(kind)),
-                Kind::Enum { options } => {
-                    format!("{at}: Input should be {}", alternatives(options))
-                }
+            let wrong = match kind {
+                Kind::AdditionalProperties { .. } => "Extra inputs are not permitted".to_owned(),
+                Kind::Required { .. } => "Field required".to_owned(),
+                Kind::Type { kind } => format!("Input should be a valid {}", named(kind)),
+                Kind::Enum { options } => format!("Input should be {}", alternatives(options)),
                 Kind::Constant { expected_value } => {
-                    format!("{at}: Input should be {}", quoted(expected_value))
+                    format!("Input should be {}", quoted(expected_value))
                 }
-                _ => format!("{at}: {error}"),
-            })
+                _ => error.to_string(),
+            };
+            ApiError::invalid(format!("{at}: {wrong}"))
         }
-        (Format::Converse, Kind::AdditionalProperties { unexpected }) => {
-            let at = field(unexpected.first().map(String::as_str));
+        (Format::Converse, Kind::AdditionalProperties { .. }) => {
             ApiError::invalid(format!("Unknown parameter in input: \"{at}\""))
         }
-        (Format::Converse, _) => {
-            let at = field(None);
-            ApiError::invalid(format!(
-                "1 validation error detected: Value at '{at}' failed to satisfy constraint: {error}"
-            ))
+        (Format::Converse, _) => ApiError::invalid(format!(
+            "1 validation error detected: Value at '{at}' failed to satisfy constraint: {error}"
+        )),
+        (_, Kind::AdditionalProperties { .. }) => {
+            let message = format!("Unknown parameter: '{at}'.");
+            openai::refusal(at, "unknown_parameter", message)
         }
-        (_, Kind::AdditionalProperties { unexpected }) => {
-            let param = field(unexpected.first().map(String::as_str));
-            ApiError::invalid(format!("Unknown parameter: '{param}'."))
-                .param(param)
-                .code("unknown_parameter")
-        }
-        (_, Kind::Required { property }) => openai::missing(field(property.as_str())),
+        (_, Kind::Required { .. }) => openai::missing(at),
         (_, Kind::Type { kind }) => {
-            openai::wrong_type(field(None), &format!("a {}", named(kind)), error.instance())
+            openai::wrong_type(at, &format!("a {}", named(kind)), error.instance())
         }
         (_, Kind::Enum { options }) => {
-            let found = text(error.instance());
             let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
-            let options: Vec<String> = options.iter().map(text).collect();
-            openai::wrong_value(
-                field(None),
-                &found,
-                &openai::by_model::format_list(&options),
-            )
+            let options: Vec<String> = options.iter().map(plain).collect();
+            let supported = openai::by_model::format_list(&options);
+            openai::wrong_value(at, &plain(error.instance()), &supported)
         }
         (_, _) => {
-            let param = field(None);
-            ApiError::invalid(format!("Invalid '{param}': {error}"))
-                .param(param)
-                .code("invalid_value")
+            let message = format!("Invalid '{at}': {error}");
+            openai::refusal(at, "invalid_value", message)
         }
     }
 }
@@ -231,12 +217,6 @@ fn named(kind: &TypeKind) -> String {
             names.join(" or ")
         }
     }
-}
-
-fn text(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn quoted(value: &Value) -> String {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::generation;
 use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
-use crate::wire::{ApiError, Object, items, refuse, text_of};
+use crate::wire::{ApiError, Object, items, plain, refuse, text_of};
 
 /// Number of tokens of an image: <https://ai.google.dev/gemini-api/docs/tokens>.
 const IMAGE_TOKENS: u64 = 258;
@@ -65,9 +65,7 @@ pub(super) fn text(content: &Value) -> String {
 pub(super) fn read(request: &Object, model: &str) -> Result<Contents, ApiError> {
     let contents = match request.get("contents") {
         Some(Value::Array(contents)) if !contents.is_empty() => contents,
-        _ => {
-            return refuse("* GenerateContentRequest.contents: contents is not specified\n");
-        }
+        _ => return refuse("* GenerateContentRequest.contents: contents is not specified\n"),
     };
     let mut read = Contents {
         dialogue_item: Vec::new(),
@@ -92,9 +90,7 @@ pub(super) fn read(request: &Object, model: &str) -> Result<Contents, ApiError> 
                     );
                 }
             }
-            Some(_) => {
-                return refuse("Please use a valid role: user, model.");
-            }
+            Some(_) => return refuse("Please use a valid role: user, model."),
         }
     }
     if !open.is_empty() {
@@ -256,12 +252,6 @@ fn result(
     })
 }
 
-fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
-}
-
 /// Checks that, in the current turn, the first function call of each step has its signature.
 fn signed(contents: &[Value]) -> Result<(), ApiError> {
     let is_said = |content: &Value| {
@@ -286,9 +276,7 @@ fn signed(contents: &[Value]) -> Result<(), ApiError> {
             }
             Some(text) if NO_SIGNATURES.contains(&text) => {}
             Some(text) if text == signature(&signed_call(call)) => {}
-            Some(_) => {
-                return refuse("Corrupted thought signature.");
-            }
+            Some(_) => return refuse("Corrupted thought signature."),
         }
     }
     Ok(())

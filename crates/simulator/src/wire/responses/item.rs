@@ -107,10 +107,9 @@ pub(super) fn read(
         .collect::<Result<_, _>>()?;
     let ids = items.iter().filter_map(|item| item.id.as_deref());
     if let Some(id) = super::super::check::first_duplicate(ids) {
-        let message = format!(
+        return wrong_input(format!(
             "Duplicate item found with id {id}. Remove duplicate items from your input and try again."
-        );
-        return Err(ApiError::invalid(message).param("input"));
+        ));
     }
     check_tool_pairs(&items)?;
     reasoning(&items, known)?;
@@ -370,6 +369,10 @@ fn thought(param: &str, fields: &Object, known: NamespaceItems<'_>) -> Result<It
     })
 }
 
+fn wrong_input<T>(message: String) -> Result<T, ApiError> {
+    Err(ApiError::invalid(message).param("input"))
+}
+
 fn not_found(id: &str) -> ApiError {
     let message = format!(
         "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again \
@@ -391,23 +394,19 @@ fn check_tool_pairs(items: &[Item]) -> Result<(), ApiError> {
                     answered.insert(id);
                 }
                 None if answered.contains(id.as_str()) => {
-                    let message = format!("Duplicate output for function call {id}.");
-                    return Err(ApiError::invalid(message).param("input"));
+                    return wrong_input(format!("Duplicate output for function call {id}."));
                 }
                 None => {
-                    let message =
-                        format!("No tool call found for function call output with call_id {id}.");
-                    return Err(ApiError::invalid(message).param("input"));
+                    return wrong_input(format!(
+                        "No tool call found for function call output with call_id {id}."
+                    ));
                 }
             },
             Kind::Message | Kind::Reasoning | Kind::Other => {}
         }
     }
     match open.first() {
-        Some(id) => {
-            let message = format!("No tool output found for function call {id}.");
-            Err(ApiError::invalid(message).param("input"))
-        }
+        Some(id) => wrong_input(format!("No tool output found for function call {id}.")),
         None => Ok(()),
     }
 }
@@ -424,10 +423,9 @@ fn reasoning(items: &[Item], known: NamespaceItems<'_>) -> Result<(), ApiError> 
             Kind::Output(_) => false,
         });
         if let (Kind::Reasoning, Some(id), false) = (&item.kind, &item.id, is_followed) {
-            let message = format!(
+            return wrong_input(format!(
                 "Item '{id}' of type 'reasoning' was provided without its required following item."
-            );
-            return Err(ApiError::invalid(message).param("input"));
+            ));
         }
         let needed = item.id.as_deref().and_then(|id| known.reasoning_of(id));
         let before = items[..at].iter().rev();
@@ -440,11 +438,10 @@ fn reasoning(items: &[Item], known: NamespaceItems<'_>) -> Result<(), ApiError> 
                 Kind::ToolCall(_) => "function_call",
                 _ => "message",
             };
-            let message = format!(
+            return wrong_input(format!(
                 "Item '{id}' of type '{kind}' was provided without its required 'reasoning' item: \
                  '{needed}'."
-            );
-            return Err(ApiError::invalid(message).param("input"));
+            ));
         }
     }
     Ok(())
