@@ -264,9 +264,7 @@ impl Models {
     fn defaults_of(&self, name: &str) -> ModelSettings {
         let defaults = &self.configured.defaults;
         let named = name.split_once('/').map(|(provider, _)| provider);
-        let named = named.filter(|provider| {
-            self.configured.provider(provider).is_some() || self.known.provider(provider).is_some()
-        });
+        let named = named.filter(|provider| self.has_provider(provider));
         let theirs = defaults.provider.as_deref();
         let elsewhere = match (named, theirs) {
             (Some(named), theirs) => theirs != Some(named),
@@ -283,15 +281,17 @@ impl Models {
         }
     }
 
+    fn has_provider(&self, name: &str) -> bool {
+        self.configured.provider(name).is_some() || self.known.provider(name).is_some()
+    }
+
     fn look_up(&self, settings: ModelSettings) -> Result<ModelLookup, Error> {
         let (name, model) = self.provider_and_model(&settings)?;
-        let configured = self.configured.provider(&name);
-        let known = self.known.provider(&name);
-        if configured.is_none() && known.is_none() && name != CUSTOM_PROVIDER {
+        if !self.has_provider(&name) && name != CUSTOM_PROVIDER {
             return Err(self.no_provider(&name));
         }
-        let known = known.cloned().unwrap_or_default();
-        let settings = match configured {
+        let known = self.known.provider(&name).cloned().unwrap_or_default();
+        let settings = match self.configured.provider(&name) {
             Some(provider) => settings.over(provider),
             None => settings,
         };
@@ -410,11 +410,8 @@ impl Models {
         if let Some(provider) = &settings.provider {
             return Ok(owned(provider, model));
         }
-        let is_provider = |name: &str| {
-            self.configured.provider(name).is_some() || self.known.provider(name).is_some()
-        };
         if let Some((provider, rest)) = model.split_once('/')
-            && is_provider(provider)
+            && self.has_provider(provider)
             && !rest.is_empty()
         {
             return Ok(owned(provider, rest));
@@ -441,13 +438,12 @@ impl Models {
             Some(cloud) => cloud.complete(url, environment),
             None => Ok(url),
         };
-        let variable = known
-            .base_url_variables
-            .iter()
-            .find_map(|variable| {
-                let value = environment.get(variable)?;
-                (!value.trim().is_empty()).then_some((variable, value))
-            })
+        let mut variables = known.base_url_variables.iter();
+        let set = variables.find_map(|variable| {
+            let value = environment.get(variable)?;
+            (!value.trim().is_empty()).then_some((variable, value))
+        });
+        let variable = set
             .map(|(variable, value)| {
                 let url = address::from_variable(value, known.port, known.base_url_path.as_deref());
                 url.and_then(complete).map_err(|wrong| {
@@ -470,17 +466,12 @@ impl Models {
             let url = address::parse(text).and_then(complete);
             let url = url.map_err(|wrong| invalid("`base_url`", wrong))?;
             // An invalid variable is ignored, because the file does not need it.
-            let known_too = |url: &String| address::parse(url).ok();
-            let also = known.also_base_urls.iter().map(known_too);
-            let own: Vec<Option<url::Url>> =
-                [variable.unwrap_or_default(), usual().unwrap_or_default()]
-                    .into_iter()
-                    .chain(also)
-                    .collect();
-            let is_own = own
-                .iter()
+            let also = known.also_base_urls.iter();
+            let mut own = [variable.unwrap_or_default(), usual().unwrap_or_default()]
+                .into_iter()
                 .flatten()
-                .any(|own| address::is_same_base(own, &url));
+                .chain(also.filter_map(|url| address::parse(url).ok()));
+            let is_own = own.any(|own| address::is_same_base(&own, &url));
             return Ok(ProviderAddress { url, is_own });
         }
         match variable?.map_or_else(usual, |url| Ok(Some(url)))? {

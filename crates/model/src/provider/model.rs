@@ -69,17 +69,12 @@ impl Model {
     /// Returns the wire format of the model, with cache markers if the provider accepts them.
     #[must_use]
     pub fn wire(&self) -> &'static dyn Wire {
-        let ResolvedModel {
-            format,
-            marker_rules,
-            capabilities,
-            cloud,
-            ..
-        } = &*self.shared;
-        match format {
-            Format::Messages => crate::wire::anthropic::on(*cloud, capabilities),
+        let model = &*self.shared;
+        let capabilities = &model.capabilities;
+        match model.format {
+            Format::Messages => crate::wire::anthropic::on(model.cloud, capabilities),
             Format::Gemini => crate::wire::gemini::for_model(self.name()),
-            format => crate::wire::for_model(*format, marker_rules, capabilities),
+            format => crate::wire::for_model(format, model.marker_rules, capabilities),
         }
     }
 
@@ -167,14 +162,9 @@ impl Model {
     /// does not compare, or if the address is neither the provider's own nor this machine.
     #[must_use]
     pub fn comparison(&self) -> Option<ComparisonParameter> {
-        let ResolvedModel {
-            provider,
-            format,
-            marker_rules,
-            is_direct,
-            ..
-        } = &*self.shared;
-        ComparisonParameter::find(provider, *format, marker_rules).filter(|_| *is_direct)
+        let model = &*self.shared;
+        let found = ComparisonParameter::find(&model.provider, model.format, model.marker_rules);
+        found.filter(|_| model.is_direct)
     }
 
     /// Returns the provider's rules for cache markers.
@@ -250,16 +240,11 @@ impl Model {
 
     /// Returns true if requests to both go to the same model, address and format.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
-        let target = |model: &Self| {
-            let ResolvedModel {
-                provider,
-                base,
-                format,
-                ..
-            } = &*model.shared;
-            (provider.clone(), base.clone(), *format)
-        };
-        self.name() == other.name() && target(self) == target(other)
+        let (own, theirs) = (&*self.shared, &*other.shared);
+        self.name() == other.name()
+            && own.provider == theirs.provider
+            && own.base == theirs.base
+            && own.format == theirs.format
     }
 
     /// Returns whether requests to both carry the same key. Providers keep a separate cache for each
@@ -305,19 +290,15 @@ impl Model {
     /// Returns the cost of an answer; [`Cost::UNPRICED`], never 0, if the price is unknown.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Cost {
-        match &self.shared.price {
-            Some(price) => price.cost(usage),
-            None => Cost::UNPRICED,
-        }
+        let price = self.price();
+        price.map_or(Cost::UNPRICED, |price| price.cost(usage))
     }
 
     /// Like [`Model::cost`] for a reply; unpriced if it reports no usage.
     #[must_use]
     pub fn cost_of(&self, reply: &Reply) -> Cost {
-        reply
-            .usage
-            .as_ref()
-            .map_or(Cost::UNPRICED, |usage| self.cost(usage))
+        let usage = reply.usage.as_ref();
+        usage.map_or(Cost::UNPRICED, |usage| self.cost(usage))
     }
 
     /// Returns the part of the configuration that changes answers, for keys: the provider, the base URL,

@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use crate::error::{Error, ErrorKind};
 use crate::wire::Rendered;
 use crate::wire::tail::Merging;
-use crate::{Block, ImageSource};
+use crate::{Block, ImageSource, ToolChoice};
 
 mod failure;
 mod usage;
 
 pub(crate) use failure::{malformed, parse, provider_error};
-pub(crate) use usage::{UsageNames, usage};
+pub(crate) use usage::usage;
 
 /// A JSON object.
 pub(crate) type Object = Map<String, Value>;
@@ -154,6 +154,16 @@ pub(crate) fn never_reasons(model: &str) -> bool {
     ["gpt-3.5", "gpt-4", "chatgpt-4", "gpt-5-chat"]
         .iter()
         .any(|family| name.starts_with(family))
+}
+
+/// Returns the choice of a tool. `named` is the choice of one tool.
+pub(crate) fn tool_choice(choice: &ToolChoice, named: impl FnOnce(&str) -> Value) -> Value {
+    match choice {
+        ToolChoice::Auto => "auto".into(),
+        ToolChoice::None => "none".into(),
+        ToolChoice::Any => "required".into(),
+        ToolChoice::Tool(name) => named(name),
+    }
 }
 
 /// Converts a reasoning budget to an effort, for formats that have only efforts: `low` up to 2,048 tokens,

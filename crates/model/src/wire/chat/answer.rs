@@ -7,20 +7,13 @@ use super::content::PartialContent;
 use super::reasoning::{self, PartialReasoning};
 use crate::error::{Error, ErrorKind};
 use crate::wire::extra;
-use crate::wire::openai::{self, Object, UsageNames, malformed, text_of};
+use crate::wire::openai::{self, Object, malformed, text_of};
 use crate::{Delta, Extra, Format, Message, Reply, Role, StopReason};
 
 /// Returns the usage in an answer's `usage`.
 pub(crate) fn reported(usage: &Value) -> Option<crate::Usage> {
-    openai::usage(usage, &USAGE)
+    openai::usage(usage, "prompt_tokens", "completion_tokens")
 }
-
-const USAGE: UsageNames = UsageNames {
-    input: "prompt_tokens",
-    input_details: "prompt_tokens_details",
-    output: "completion_tokens",
-    output_details: "completion_tokens_details",
-};
 
 /// Fields of a message that are parsed; all others are kept unchanged.
 const PARSED_FIELDS: [&str; 6] = [
@@ -187,10 +180,7 @@ impl ChatAnswerBuilder {
     pub(super) fn reply(self) -> Result<Reply, Error> {
         let stop = self.stop();
         let seed = self.seed();
-        let usage = self
-            .usage
-            .as_ref()
-            .and_then(|usage| openai::usage(usage, &USAGE));
+        let usage = self.usage.as_ref().and_then(reported);
         let mut content: Vec<_> = self.thoughts.into_block().into_iter().collect();
         content.extend(self.content.into_blocks());
         let calls = self.calls.into_uses(&seed).into_iter();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::wire::openai;
 use crate::wire::tail::{number, present, rendered};
-use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
+use crate::{OutputFormat, Parameters, RequestedReasoning};
 
 /// Names of the output limit: the name for OpenAI's models, and the older name, which all other servers
 /// accept.
@@ -33,6 +33,7 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
         .any(|name| extra.contains_key(*name));
     let limit = OUTPUT_LIMIT_NAMES[usize::from(!openai::is_openai_model(model))];
     let (thinking, thought) = reasoning.as_ref().map(|wish| think(model, wish)).unzip();
+    let named = |name: &str| json!({"type": "function", "function": {"name": name}});
     let fields = present([
         ("model", Some(Value::from(model.as_str()))),
         (
@@ -42,7 +43,12 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
         ("temperature", number(*temperature)),
         ("top_p", number(*top_p)),
         ("stop", (!stop.is_empty()).then(|| json!(stop))),
-        ("tool_choice", tool_choice.as_ref().map(choice)),
+        (
+            "tool_choice",
+            tool_choice
+                .as_ref()
+                .map(|choice| openai::tool_choice(choice, named)),
+        ),
         ("parallel_tool_calls", parallel_tool_calls.map(Value::from)),
         ("response_format", output.as_ref().map(response_format)),
         ("prompt_cache_key", cache_key.as_deref().map(Value::from)),
@@ -54,15 +60,6 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
         (thinking.unwrap_or_default(), thought),
     ]);
     rendered(fields, extra, &RESERVED_MEMBERS, openai::GROUPS)
-}
-
-fn choice(choice: &ToolChoice) -> Value {
-    match choice {
-        ToolChoice::Auto => "auto".into(),
-        ToolChoice::None => "none".into(),
-        ToolChoice::Any => "required".into(),
-        ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
-    }
 }
 
 /// Returns the reasoning parameter with its name. An effort is `reasoning_effort`. The format has no token budget: OpenAI's

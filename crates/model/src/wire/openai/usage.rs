@@ -5,29 +5,23 @@ use serde_json::Value;
 use super::Object;
 use crate::Usage;
 
-/// The names of a format's counters.
-pub(crate) struct UsageNames {
-    pub(crate) input: &'static str,
-    pub(crate) input_details: &'static str,
-    pub(crate) output: &'static str,
-    pub(crate) output_details: &'static str,
-}
-
-/// Parses the usage; `None` if none was reported.
+/// Parses the usage; `None` if none was reported. `input` and `output` are the names of its counters, whose
+/// parts are in members with the suffix `_details`.
 ///
 /// The input that these servers report includes the cached input. The input that was read from a cache is
 /// in the details (OpenAI and most), next to the input (`cached_tokens`: Moonshot, StepFun) or in
 /// `prompt_cache_hit_tokens` (DeepSeek, SiliconFlow); the first value that is not zero wins. Contradictory
 /// values are reduced so that the total input is the reported one. If the total shows that the output was
 /// counted without its reasoning (xAI), the reasoning is added.
-pub(crate) fn usage(reported: &Value, names: &UsageNames) -> Option<Usage> {
+pub(crate) fn usage(reported: &Value, input: &str, output: &str) -> Option<Usage> {
     let reported = reported.as_object()?;
-    let input = count(reported, names.input);
-    let output = count(reported, names.output);
+    let details = |name: &str| reported.get(&format!("{name}_details"))?.as_object();
+    let (of_input, of_output) = (details(input), details(output));
+    let input = count(reported, input);
+    let output = count(reported, output);
     input.or(output)?;
     let input = input.unwrap_or(0);
-    let details = |name: &str| reported.get(name).and_then(Value::as_object);
-    let of_input = |name: &str| details(names.input_details).and_then(|object| count(object, name));
+    let of_input = |name: &str| count(of_input?, name);
 
     let read = [
         of_input("cached_tokens"),
@@ -41,9 +35,8 @@ pub(crate) fn usage(reported: &Value, names: &UsageNames) -> Option<Usage> {
     ];
     let cache_write_other = first_positive(&written).min(input - cache_read);
 
-    let thought = details(names.output_details)
-        .and_then(|object| count(object, "reasoning_tokens"))
-        .unwrap_or(0);
+    let thought = of_output.and_then(|details| count(details, "reasoning_tokens"));
+    let thought = thought.unwrap_or(0);
     let total = count(reported, "total_tokens");
     let output = with_reasoning(input, output.unwrap_or(0), thought, total);
     Some(Usage {

@@ -6,20 +6,13 @@ use serde_json::Value;
 use super::ITEM;
 use crate::error::{Error, ErrorKind};
 use crate::wire::extra;
-use crate::wire::openai::{self, Object, UsageNames, malformed, text_of};
+use crate::wire::openai::{self, Object, malformed, text_of};
 use crate::{Block, Format, Message, Reasoning, Reply, Role, StopReason, ToolUse};
 
 /// Returns the usage in an answer's `usage`.
 pub(crate) fn reported(usage: &Value) -> Option<crate::Usage> {
-    openai::usage(usage, &USAGE)
+    openai::usage(usage, "input_tokens", "output_tokens")
 }
-
-const USAGE: UsageNames = UsageNames {
-    input: "input_tokens",
-    input_details: "input_tokens_details",
-    output: "output_tokens",
-    output_details: "output_tokens_details",
-};
 
 /// Parses a response object.
 pub(super) fn reply(mut response: Object) -> Result<Reply, Error> {
@@ -40,9 +33,7 @@ pub(super) fn reply(mut response: Object) -> Result<Reply, Error> {
     let id = text_of(&response, "id").map(str::to_owned);
     let blocks = blocks(items, id.as_deref().unwrap_or_default());
     let stop = stop(&response, &blocks);
-    let usage = response
-        .get("usage")
-        .and_then(|usage| openai::usage(usage, &USAGE));
+    let usage = response.get("usage").and_then(self::reported);
     let model = text_of(&response, "model").unwrap_or_default().to_owned();
     for read in ["id", "object", "model", "status"] {
         response.shift_remove(read);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::wire::openai;
 use crate::wire::tail::{number, present, rendered};
-use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
+use crate::{OutputFormat, Parameters, RequestedReasoning};
 
 /// Names that the user's fields must not have; see [`rendered`].
 const RESERVED_MEMBERS: [&str; 3] = ["tools", "input", "stream"];
@@ -25,6 +25,7 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
         extra,
     } = parameters;
     let include = || json!(["reasoning.encrypted_content"]);
+    let named = |name: &str| json!({"type": "function", "name": name});
     let fields = present([
         ("model", Some(Value::from(model.as_str()))),
         ("store", Some(Value::Bool(false))),
@@ -33,7 +34,12 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
         ("temperature", number(*temperature)),
         ("top_p", number(*top_p)),
         ("stop", (!stop.is_empty()).then(|| json!(stop))),
-        ("tool_choice", tool_choice.as_ref().map(choice)),
+        (
+            "tool_choice",
+            tool_choice
+                .as_ref()
+                .map(|choice| openai::tool_choice(choice, named)),
+        ),
         ("parallel_tool_calls", parallel_tool_calls.map(Value::from)),
         ("reasoning", reasoning.as_ref().map(think)),
         ("text", output.as_ref().map(text_format)),
@@ -41,15 +47,6 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
         ("stream", stream.then_some(Value::Bool(true))),
     ]);
     rendered(fields, extra, &RESERVED_MEMBERS, openai::GROUPS)
-}
-
-fn choice(choice: &ToolChoice) -> Value {
-    match choice {
-        ToolChoice::Auto => "auto".into(),
-        ToolChoice::None => "none".into(),
-        ToolChoice::Any => "required".into(),
-        ToolChoice::Tool(name) => json!({"type": "function", "name": name}),
-    }
 }
 
 /// Returns the reasoning parameter. The format has no token budget; the corresponding effort is sent. No
