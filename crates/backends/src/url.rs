@@ -79,6 +79,17 @@ impl StoreUrl {
     /// encoded: what one of them takes for a path is the password for another.
     fn read(scheme: &str, rest: &str) -> Self {
         let text = format!("{scheme}:{rest}");
+        if scheme == "duckdb" {
+            let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+            return Self {
+                scheme: scheme.to_owned(),
+                location: format!("{scheme}:{path}"),
+                parameters: parameters.to_owned(),
+                has_password: false,
+                fault: None,
+                text,
+            };
+        }
         // A socket is named by a path, with or without an empty host in front of it.
         let authority = rest.strip_prefix("//");
         let is_path = scheme == "unix" && rest.starts_with('/');
@@ -314,6 +325,16 @@ mod tests {
         ] {
             assert!(StoreUrl::recognize(url).is_some(), "{url}");
         }
+    }
+
+    #[test]
+    fn files_of_duckdb_are_told_apart() {
+        let url = |text| StoreUrl::recognize(text).unwrap();
+        let file = url("duckdb:a b@c.db?values=s3://bucket/x");
+        assert_eq!(file.location(), "duckdb:a b@c.db");
+        assert!(!file.has_password());
+        assert_ne!(file.identity(), url("duckdb:a b@c.db").identity());
+        assert_ne!(url("duckdb:a.db").identity(), url("duckdb:b.db").identity());
     }
 
     #[test]
