@@ -8,18 +8,19 @@
 mod client;
 mod document;
 mod find;
+mod leases;
 mod name;
 mod reader;
 mod space;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MIN_LAPSED_LEASE_AGE, check_amend, check_names, check_page, check_put, check_put_all,
-    deduplicate, has_equal_content, label_texts, labels_to_json, lease_end, matches_all,
-    next_erasure, reaches_reservations, signed, time_left, too_new, weight,
+    check_amend, check_names, check_page, check_put, check_put_all, deduplicate, has_equal_content,
+    label_texts, labels_to_json, lease_end, next_erasure, reaches_reservations, signed, time_left,
+    too_new, weight,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
@@ -30,10 +31,10 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use document::{
-    Document, Fields, check_labels, damaged, delete, expiry_order, integer, unless_changed,
-    use_order,
+    Document, Fields, check_labels, check_sum, damaged, delete, expiry_order, integer,
+    unless_changed, use_order,
 };
-use find::{Selection, WITHOUT_VALUE};
+use find::{BATCH, Selection, WITHOUT_VALUE};
 use name::IdRange;
 use reader::{Documents, Query, Reader};
 use space::{LeaseRead, Space, counter_fields, counter_value, ended, transform};
@@ -116,21 +117,22 @@ impl FirestoreStore {
 
     /// Returns a reader outside of transactions, once the layout is known.
     async fn reader(&self) -> Result<Reader, Error> {
-        self.layout.get_or_try_init(|| self.check_layout()).await?;
+        let check = || self.repeat(|| self.check_layout());
+        self.layout.get_or_try_init(check).await?;
         Ok(Reader::new(Arc::clone(&self.server)))
     }
 
+    /// Compares the version of the layout, or writes it. Fails with [`ErrorKind::Busy`] if another process writes it.
     async fn check_layout(&self) -> Result<(), Error> {
         let path = self.server.path("layout");
         let reader = Reader::new(Arc::clone(&self.server));
         let read = reader.get(std::slice::from_ref(&path), None).await?;
         let Some(layout) = read.get(&path) else {
             let write = Fields::default().number("version", LAYOUT).replace(&path);
-            return match reader.commit(&[unless_changed(write, None)]).await {
-                // Another process has written it.
-                Err(error) if error.kind == ErrorKind::Busy => Ok(()),
-                written => written.map(drop),
-            };
+            return reader
+                .commit(&[unless_changed(write, None)])
+                .await
+                .map(drop);
         };
         if layout.number("version")? > LAYOUT {
             return Err(too_new(&self.about.location));
@@ -291,60 +293,38 @@ impl FirestoreStore {
         Ok((writes, revision))
     }
 
-    /// Returns the writes that end leases of a space that match a filter after its key.
-    async fn revocations(
+    /// Returns the writes that erase a page of at most a number of records, and the page.
+    async fn erasure(
+        &self,
         reader: &Reader,
         space: &Space,
         filter: &RecordFilter<'_>,
-        after: Option<&str>,
-    ) -> Result<Vec<Value>, Error> {
-        let all = Query {
+        page: &PageRequest<'_>,
+        most: u32,
+    ) -> Result<(Vec<Value>, RecordPage), Error> {
+        let selection = Selection {
+            reader,
             parent: &space.0,
-            collection: "leases",
-            field: None,
-            descending: false,
-            conditions: Vec::new(),
-            select: &["key", "labels", "current"],
-            limit: 300,
+            filter,
+            request: page,
+            erase: Some(most),
         };
-        let range = IdRange::of(name::id(filter.prefix));
-        let all = all.within(&range, after.map(name::id).as_deref());
+        let selected = selection.page().await?;
         let mut writes = Vec::new();
-        for lease in reader.query_all(&all).await? {
-            if lease.is_true("current") && matches_all(filter.labels, &lease.labels()?) {
-                writes.push(ended(&lease.path));
-            }
+        for (document, record) in &selected.records {
+            writes.push(delete(&document.path));
+            let labels = record.labels.iter();
+            writes.extend(labels.map(|label| delete(&space.label(label, &record.key))));
         }
-        Ok(writes)
-    }
-
-    /// Removes leases that have ended or lapsed long ago.
-    async fn remove_old_leases(&self, space: &Space) -> Result<(), Error> {
-        let reader = self.reader().await?;
-        let read = reader.get(&[space.lease("")], Some(&["fence"])).await?;
-        let moment = self.time(&read) - MIN_LAPSED_LEASE_AGE;
-        let old = Query {
-            parent: &space.0,
-            collection: "leases",
-            field: Some("until"),
-            descending: false,
-            conditions: Vec::new(),
-            select: &["until"],
-            limit: 300,
-        };
-        let old = old.and(
-            "LESS_THAN_OR_EQUAL",
-            json!({"integerValue": moment.to_string()}),
-        );
-        for lease in reader.query(&old, None).await? {
-            let write = unless_changed(delete(&lease.path), Some(&lease));
-            match reader.commit(&[write]).await {
-                // Its holder has renewed it, or another process has removed it.
-                Err(error) if error.kind == ErrorKind::Busy => {}
-                removed => drop(removed?),
-            }
+        if reaches_reservations(filter) {
+            let path = space.counter(counter::ERASED);
+            let read = reader.get(std::slice::from_ref(&path), None).await?;
+            let before = counter_value(&read, space, counter::ERASED)?;
+            let value = next_erasure(before, self.time(&read));
+            writes.push(counter_fields(counter::ERASED, value).replace(&path));
+            writes.extend(leases::revocations(reader, space, filter, page.after).await?);
         }
-        Ok(())
+        Ok((writes, selected.page))
     }
 }
 
@@ -379,7 +359,7 @@ impl Store for FirestoreStore {
             let own = [space, key].into_iter().chain(label_texts(request.labels));
             self.check_names(own.chain(request.counters.iter().copied()))?;
             let paths = &self.space(space);
-            self.conditional(|reader| async move {
+            let result = self.conditional(|reader| async move {
                 let mut documents = Self::get_paths(paths, key, request.counters);
                 documents.push(paths.lease(key));
                 let read = reader.get(&documents, None).await?;
@@ -394,8 +374,12 @@ impl Store for FirestoreStore {
                 let reserved = Some(reserved);
                 let writes = write.into_iter().collect();
                 Ok((writes, GetOrReserveResult { found, reserved }))
-            })
-            .await
+            });
+            let result = result.await?;
+            if let Some(reserved) = &result.reserved {
+                leases::after_reservation(&self.server, paths, reserved, result.found.now);
+            }
+            Ok(result)
         })
     }
 
@@ -449,6 +433,7 @@ impl Store for FirestoreStore {
                 record.labels = deduplicate(std::mem::take(&mut record.labels));
             }
             check_put_all(&self.about, &condition, &records)?;
+            check_sum(records.iter().map(|(_, record)| record))?;
             records
                 .iter()
                 .try_for_each(|(_, record)| check_labels(record))?;
@@ -500,13 +485,15 @@ impl Store for FirestoreStore {
         StoreReply::later(async move {
             self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
             let paths = &self.space(space);
-            self.conditional(|reader| async move {
+            let result = self.conditional(|reader| async move {
                 let read = reader.get(&[paths.lease(key)], None).await?;
                 let (write, reserved) =
                     self.reservation(&read, (paths, space), key, labels, hold)?;
-                Ok((write.into_iter().collect(), reserved))
-            })
-            .await
+                Ok((write.into_iter().collect(), (reserved, self.time(&read))))
+            });
+            let (reserved, now) = result.await?;
+            leases::after_reservation(&self.server, paths, &reserved, now);
+            Ok(reserved)
         })
     }
 
@@ -561,6 +548,7 @@ impl Store for FirestoreStore {
                 parent: &space.0,
                 filter,
                 request: &page,
+                erase: None,
             };
             Ok(selection.page().await?.page)
         })
@@ -575,37 +563,32 @@ impl Store for FirestoreStore {
         StoreReply::later(async move {
             check_page(filter, &page)?;
             self.check_names([space])?;
-            let (space, page) = (&self.space(space), &page);
+            let space = &self.space(space);
             if !reaches_reservations(filter) {
                 // Erases of what has expired are those that clean up.
-                self.remove_old_leases(space).await?;
+                let lease = [space.lease("")];
+                let read = self.reader().await?.get(&lease, Some(&["fence"])).await?;
+                leases::remove_old(Arc::clone(&self.server), space, self.time(&read)).await?;
             }
-            self.transaction(|reader| async move {
-                let selection = Selection {
-                    reader: &reader,
-                    parent: &space.0,
-                    filter,
-                    request: page,
-                };
-                let selected = selection.page().await?;
-                let mut writes = Vec::new();
-                for (document, record) in &selected.records {
-                    writes.push(delete(&document.path));
-                    let labels = record.labels.iter();
-                    writes.extend(labels.map(|label| delete(&space.label(label, &record.key))));
+            let mut most = BATCH;
+            loop {
+                let selected = &AtomicU32::new(0);
+                let erased = self.transaction(|reader| async move {
+                    let (writes, page) = self.erasure(&reader, space, filter, &page, most).await?;
+                    selected.store(page.records.len() as u32, Ordering::Relaxed);
+                    Ok((writes, page))
+                });
+                match erased.await {
+                    // More than was computed.
+                    Err(error)
+                        if error.kind == ErrorKind::TooLarge
+                            && selected.load(Ordering::Relaxed) > 1 =>
+                    {
+                        most = selected.load(Ordering::Relaxed) / 2;
+                    }
+                    erased => return erased,
                 }
-                if reaches_reservations(filter) {
-                    let path = space.counter(counter::ERASED);
-                    let read = reader.get(std::slice::from_ref(&path), None).await?;
-                    let before = counter_value(&read, space, counter::ERASED)?;
-                    let value = next_erasure(before, self.time(&read));
-                    writes.push(counter_fields(counter::ERASED, value).replace(&path));
-                    let leases = Self::revocations(&reader, space, filter, page.after);
-                    writes.extend(leases.await?);
-                }
-                Ok((writes, selected.page))
-            })
-            .await
+            }
         })
     }
 
@@ -654,15 +637,27 @@ impl Store for FirestoreStore {
                 descending: false,
                 conditions: Vec::new(),
                 select: &["name", "count"],
-                limit,
+                limit: limit.min(BATCH),
             };
             let range = IdRange::of(name::id(prefix));
             let named = named.within(&range, after.map(name::id).as_deref());
-            let documents = self.reader().await?.query(&named, None).await?;
-            let counter = |document: &Document| {
-                Ok((document.text("name")?.to_owned(), document.count("count")?))
-            };
-            documents.iter().map(counter).collect()
+            let (reader, mut last) = (self.reader().await?, None);
+            let mut counters = Vec::new();
+            loop {
+                let documents = reader.query(&named, last.as_ref()).await?;
+                for document in &documents {
+                    let count = document.count("count")?;
+                    // One that was raised by nothing is not there.
+                    if count > 0 {
+                        counters.push((document.text("name")?.to_owned(), count));
+                    }
+                }
+                if documents.len() < named.limit as usize || counters.len() >= limit as usize {
+                    counters.truncate(limit as usize);
+                    return Ok(counters);
+                }
+                last = documents.into_iter().next_back();
+            }
         })
     }
 
@@ -670,7 +665,7 @@ impl Store for FirestoreStore {
         StoreReply::later(async move {
             self.check_names([space])?;
             let space = self.space(space);
-            for used in used.chunks(300) {
+            for used in used.chunks(BATCH as usize) {
                 let paths: Vec<_> = used.iter().map(|(key, _)| space.record(key)).collect();
                 let mask = ["use", "order"];
                 let read = self.reader().await?.get(&paths, Some(&mask)).await?;
@@ -689,11 +684,7 @@ impl Store for FirestoreStore {
                     }
                 }
                 let writes: Vec<_> = writes.into_values().map(|(_, write)| write).collect();
-                if !writes.is_empty() {
-                    // Each write succeeds or fails on its own.
-                    let content = json!({"writes": writes});
-                    self.server.call("batchWrite", &content).await?;
-                }
+                self.server.write_each(&writes).await?;
             }
             Ok(())
         })

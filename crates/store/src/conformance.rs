@@ -175,6 +175,7 @@ macro_rules! memory_conformance_checks {
             pages::pages_are_complete,
             pages::pages_of_a_label_are_complete,
             pages::pages_stay_complete_while_records_come_and_go,
+            pages::pages_are_complete_in_every_order,
             pages::keys_only,
             pages::labels_without_values,
             pages::beginnings_of_values,

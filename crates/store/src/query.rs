@@ -143,12 +143,17 @@ impl PageRequest<'_> {
 }
 
 /// A page of matches.
+///
+/// In [`Order::Key`] a page may have fewer matches than its limit although there are more: then it has a `next`. In other
+/// orders [`Store::find`](crate::Store::find) returns as many as the limit allows, and
+/// [`Store::erase`](crate::Store::erase) may erase fewer: the next call returns further ones, and nothing only if there
+/// are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordPage {
     /// The matches.
     pub records: Vec<Record>,
     /// The size of each match's whole value in bytes, regardless of the requested part.
     pub sizes: Vec<u64>,
-    /// The `after` of the next page if there may be one, that is, if this page is full ([`Order::Key`] only).
+    /// The `after` of the next page if there may be one ([`Order::Key`] only).
     pub next: Option<String>,
 }

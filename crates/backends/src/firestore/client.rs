@@ -157,6 +157,15 @@ impl Server {
         }
     }
 
+    /// Executes writes, each of which succeeds or fails on its own: only those fail whose conditions do not hold.
+    pub(super) async fn write_each(&self, writes: &[Value]) -> Result<(), Error> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let content = json!({"writes": writes});
+        self.call("batchWrite", &content).await.map(drop)
+    }
+
     fn failure(&self, method: &str, http: StatusCode, answer: &Value) -> Error {
         let error = match answer {
             Value::Array(parts) => parts.first().unwrap_or(answer),
@@ -171,6 +180,11 @@ impl Server {
             "ABORTED" => true,
             // The condition of a write does not hold.
             "ALREADY_EXISTS" | "FAILED_PRECONDITION" | "NOT_FOUND" => method == "commit",
+            // The server ends transactions that take long, and some others; nothing was written.
+            "INVALID_ARGUMENT" => {
+                message.contains("transaction has expired")
+                    || message.contains("Invalid transaction")
+            }
             _ => false,
         };
         if is_conflict {
@@ -187,8 +201,14 @@ impl Server {
                 ),
             ),
             ("RESOURCE_EXHAUSTED", _) => Error::new(
-                ErrorKind::Full,
-                format!("{location} is over its quota: {message}"),
+                ErrorKind::Unavailable,
+                format!(
+                    "{location} is over its quota or its rate limit: {message}; wait, or enable billing"
+                ),
+            ),
+            ("INVALID_ARGUMENT", _) if message.contains("too big") => Error::new(
+                ErrorKind::TooLarge,
+                format!("{location} refused a change: {message}"),
             ),
             ("INVALID_ARGUMENT", _) => Error::new(
                 ErrorKind::Unsupported,

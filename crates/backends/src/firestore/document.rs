@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 /// Maximum size of what JSON adds to labels, in bytes.
 const LARGEST_LABELS_OVERHEAD: usize = 12 << 10;
 
+/// Maximum size of records that are stored in one step, in bytes. A request has at most 10 MiB.
+const LARGEST_SUM: usize = 15 << 19;
+
 /// A document that was read.
 #[derive(Debug, Clone)]
 pub(super) struct Document {
@@ -111,6 +114,23 @@ pub(super) fn check_labels(record: &Record) -> Result<(), Error> {
         "the record `{:.80}` has too many labels for one document ({})",
         record.key,
         record.labels.len()
+    );
+    Err(Error::new(ErrorKind::TooLarge, message))
+}
+
+/// Fails if records are too large for one request, in which their bytes need a third more space.
+pub(super) fn check_sum<'r>(records: impl Iterator<Item = &'r Record>) -> Result<(), Error> {
+    let size = |record: &Record| {
+        let labels = label_texts(&record.labels).map(str::len).sum::<usize>();
+        let paths = record.labels.len() * (record.key.len() + 200);
+        record.value.len() + 2 * labels + paths + 1000
+    };
+    let sum: usize = records.map(size).sum();
+    if sum <= LARGEST_SUM {
+        return Ok(());
+    }
+    let message = format!(
+        "records of {sum} bytes cannot be stored in one step; this store accepts about {LARGEST_SUM}"
     );
     Err(Error::new(ErrorKind::TooLarge, message))
 }

@@ -2,9 +2,11 @@
 
 use std::cmp::Ordering;
 
-use cachalot_store::implementation::{matches_all, next_cursor};
+use bytes::Bytes;
+use cachalot_store::implementation::{label_texts, matches_all, next_cursor};
 use cachalot_store::{
-    Error, LabelMatch, Millis, Order, PageRequest, Record, RecordFilter, RecordPage, ValuePart,
+    Error, Label, LabelMatch, Millis, Order, PageRequest, Record, RecordFilter, RecordPage,
+    ValuePart,
 };
 use serde_json::json;
 
@@ -18,11 +20,14 @@ pub(super) const WITHOUT_VALUE: [&str; 9] = [
 ];
 
 /// The number of documents that one request reads.
-const BATCH: u32 = 300;
+pub(super) const BATCH: u32 = 300;
 
-/// Maximum number of records of a page, of their labels, and maximum size of their values in bytes, unless it has one
-/// record: an erase of them is one request, which has at most 10 MiB, and names each label.
-const LARGEST_PAGE: (u32, usize, u64) = (300, 4000, 8 << 20);
+/// Maximum size of the values that one request reads, and of the documents and index entries that one erase deletes,
+/// in bytes, unless it is one record. The server allows 10 MiB.
+const LARGEST_BATCH: u64 = 8 << 20;
+
+/// The number of fields of a record, and the size of what they have beside key, labels and value, in bytes.
+const FIELDS: (u64, u64) = (11, 400);
 
 /// A record that matches, without its value.
 struct Match {
@@ -51,6 +56,17 @@ impl Match {
     }
 }
 
+/// Returns the number of records at the beginning that one request may have, by their sizes; at least one.
+fn fitting(matches: &[Match], size: impl Fn(&Match) -> u64) -> usize {
+    let mut bytes = 0;
+    let fits = |found: &&Match| {
+        bytes += size(found);
+        bytes <= LARGEST_BATCH
+    };
+    let fitting = matches.iter().take(BATCH as usize).take_while(fits);
+    fitting.count().max(1).min(matches.len())
+}
+
 /// A page, and the documents of its records.
 pub(super) struct Selected {
     pub(super) page: RecordPage,
@@ -64,12 +80,19 @@ pub(super) struct Selection<'s> {
     pub(super) parent: &'s str,
     pub(super) filter: &'s RecordFilter<'s>,
     pub(super) request: &'s PageRequest<'s>,
+    /// Maximum number of records, if they are to be erased in one step.
+    pub(super) erase: Option<u32>,
 }
 
 impl Selection<'_> {
-    /// Reads a page.
+    /// Reads a page. In other orders than that of keys, only an erase may have fewer records than match.
     pub(super) async fn page(&self) -> Result<Selected, Error> {
-        let limit = self.request.limit.min(LARGEST_PAGE.0);
+        let in_key_order = self.filter.order == Order::Key;
+        let limit = match self.erase {
+            Some(most) => self.request.limit.min(most),
+            None if in_key_order => self.request.limit.min(BATCH),
+            None => self.request.limit,
+        };
         let mut matches = match self.filter.labels {
             _ if limit == 0 => Vec::new(),
             [] => self.of_records(limit).await?,
@@ -78,16 +101,13 @@ impl Selection<'_> {
         matches.truncate(limit as usize);
         let mut is_cut =
             matches.len() < self.request.limit as usize && matches.len() == limit as usize;
-        let (mut labels, mut bytes) = (0, 0);
-        let fits = |found: &&Match| {
-            labels += found.record.labels.len();
-            bytes += match self.request.values {
-                ValuePart::None => 0,
-                ValuePart::First(_) | ValuePart::All => found.size,
-            };
-            labels <= LARGEST_PAGE.1 && bytes <= LARGEST_PAGE.2
+        let fitting = match self.erase {
+            Some(_) => fitting(&matches, |found| self.erase_size(found)),
+            None if in_key_order && self.request.values != ValuePart::None => {
+                fitting(&matches, |found| found.size)
+            }
+            None => matches.len(),
         };
-        let fitting = matches.iter().take_while(fits).count().max(1);
         is_cut |= fitting < matches.len();
         matches.truncate(fitting);
         let keys: Vec<Record> = matches.iter().map(|found| found.record.clone()).collect();
@@ -95,7 +115,7 @@ impl Selection<'_> {
             next: next_cursor(&keys, self.filter, self.request),
             ..RecordPage::default()
         };
-        if is_cut && self.filter.order == Order::Key {
+        if is_cut && in_key_order {
             page.next = keys.last().map(|record| record.key.clone());
         }
         if self.request.values != ValuePart::None {
@@ -117,7 +137,7 @@ impl Selection<'_> {
             records.push((
                 document,
                 Record {
-                    value: bytes::Bytes::new(),
+                    value: Bytes::new(),
                     ..record
                 },
             ));
@@ -125,23 +145,49 @@ impl Selection<'_> {
         Ok(Selected { page, records })
     }
 
+    /// Returns the size of the documents of a record, and of their index entries
+    /// (<https://firebase.google.com/docs/firestore/storage-size>), in bytes: deleting them counts like writing them.
+    fn erase_size(&self, found: &Match) -> u64 {
+        let (parent, path) = (self.parent.len(), found.document.path.len());
+        let record = &found.record;
+        let labels: usize = label_texts(&record.labels).map(str::len).sum();
+        // Two entries of each field, with at most 1,500 bytes of its value.
+        let own = path + 3 * record.key.len() + 3 * labels + 8 * record.labels.len() + 3000;
+        let entries = 2 * FIELDS.0 * (parent + path + 50) as u64;
+        let of_label = |label: &Label| {
+            let path = parent + name::label(&label.name, &label.value, &record.key).len() + 10;
+            3 * path + 2 * parent + 3 * record.key.len() + 200
+        };
+        let of_labels: usize = record.labels.iter().map(of_label).sum();
+        found.size + FIELDS.1 + own as u64 + entries + of_labels as u64
+    }
+
     /// Reads the records again, with their values; without those that do not match any more.
     async fn with_values(&self, matches: Vec<Match>) -> Result<Vec<Match>, Error> {
-        let paths: Vec<_> = matches
-            .iter()
-            .map(|found| found.document.path.clone())
-            .collect();
-        if paths.is_empty() {
-            return Ok(matches);
-        }
-        let read = self.reader.get(&paths, None).await?;
         let mut complete = Vec::new();
-        for path in &paths {
-            if let Some(document) = read.get(path) {
-                let found = Match::read(document.clone())?;
-                if self.matches(&found.record) {
-                    complete.push(found);
+        let mut rest = &matches[..];
+        while !rest.is_empty() {
+            let (batch, others) = rest.split_at(fitting(rest, |found| found.size));
+            rest = others;
+            let paths = batch.iter().map(|found| found.document.path.clone());
+            let paths: Vec<_> = paths.collect();
+            let read = self.reader.get(&paths, None).await?;
+            for path in &paths {
+                let Some(document) = read.get(path) else {
+                    continue;
+                };
+                let mut found = Match::read(document.clone())?;
+                if !self.matches(&found.record) {
+                    continue;
                 }
+                let value = &mut found.record.value;
+                if let ValuePart::First(bytes) = self.request.values
+                    && value.len() > bytes as usize
+                {
+                    // The rest is not kept.
+                    *value = Bytes::copy_from_slice(&value[..bytes as usize]);
+                }
+                complete.push(found);
             }
         }
         Ok(complete)

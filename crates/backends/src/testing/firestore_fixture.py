@@ -3,6 +3,8 @@
 It implements https://firebase.google.com/docs/firestore/reference/rest as far as the tests need it, and refuses what
 the documentation of quotas and indexes says that the service refuses. If the package `google-cloud-firestore` is
 installed, every request also has to be a message of the official types.
+
+Two methods are for tests: `fail` makes the next requests to a collection fail, `count` returns what they have cost.
 """
 
 import json
@@ -31,10 +33,17 @@ MESSAGES = {
     "runQuery": "RunQueryRequest",
 }
 LARGEST_NUMBER = 2**63 - 1
+# Of the documents and index entries that a transaction writes or deletes
+# (https://github.com/firebase/firebase-tools/issues/1036).
+LARGEST_TRANSACTION = 10 << 20
+# Of the request; the service names this number.
+LARGEST_REQUEST = 11534336
 
 lock = threading.RLock()
 documents = {}  # by path: (fields, time of creation, time of the last change)
 transactions = {}  # by id: what was read, as functions and their results
+faults = {}  # by collection: the errors of the next requests
+costs = {}  # by collection: the numbers of requests and of documents that were read
 last_time = 0
 
 
@@ -83,14 +92,30 @@ def size(value):
     }[kind]()
 
 
+def name_size(path):
+    return sum(len(part.encode()) + 1 for part in path.split("/")[5:]) + 16
+
+
+def document_size(path, fields):
+    return name_size(path) + 32 + sum(len(name.encode()) + 1 + size(value) for name, value in fields.items())
+
+
 def check_size(path, fields):
-    total = sum(len(part.encode()) + 1 for part in path.split("/")[5:]) + 16 + 32
     for name, value in fields.items():
         if size(value) > 1_048_487:
             raise invalid(f'The value of property "{name}" is longer than 1048487 bytes.')
-        total += len(name.encode()) + 1 + size(value)
-    if total > 1_048_576:
+    if document_size(path, fields) > 1_048_576:
         raise invalid(f"Document {path!r} cannot be written because its size exceeds 1,048,576 bytes.")
+
+
+def cost(path):
+    """The size of a document and of its index entries: two of each field, with the first 1,500 bytes of its value."""
+    if path not in documents:
+        return 0
+    fields = documents[path][0]
+    names = name_size(path) + name_size(path.rsplit("/", 2)[0])
+    entries = (names + len(name.encode()) + 1 + min(size(value), 1500) + 32 for name, value in fields.items())
+    return document_size(path, fields) + 2 * sum(entries)
 
 
 def number(value):
@@ -170,6 +195,8 @@ def comparable(value):
     kind, content = next(iter(value.items()))
     if kind == "nullValue":
         return (0,)
+    if kind == "booleanValue":
+        return (1, content)
     if kind == "integerValue":
         return (2, int(content))
     if kind == "stringValue":
@@ -180,6 +207,7 @@ def comparable(value):
 
 
 OPERATORS = {
+    "EQUAL": lambda one, two: one == two,
     "LESS_THAN": lambda one, two: one < two,
     "LESS_THAN_OR_EQUAL": lambda one, two: one <= two,
     "GREATER_THAN": lambda one, two: one > two,
@@ -198,7 +226,12 @@ def select(parent, query):
         raise invalid("this stand-in knows no other composition than AND")
     filters = [each["fieldFilter"] for each in filters["filters"]]
     orders = [(order["field"]["fieldPath"], order["direction"]) for order in query.get("orderBy", [])]
-    fields = {each["field"]["fieldPath"] for each in filters}
+    # The index of a field has the order of its values, and of the names of documents within a value: it serves one
+    # equality with a range of names.
+    equal = {each["field"]["fieldPath"] for each in filters if each["op"] == "EQUAL"}
+    fields = {each["field"]["fieldPath"] for each in filters} - equal
+    if equal and (len(equal) > 1 or "__name__" in equal or orders != [("__name__", "ASCENDING")]):
+        raise Refused(400, "FAILED_PRECONDITION", "The query requires an index.")
     if len(fields | {name for name, _ in orders if name != "__name__"}) > 1:
         raise Refused(400, "FAILED_PRECONDITION", "The query requires an index.")
     if fields and orders and orders[0][0] not in fields:
@@ -215,6 +248,8 @@ def select(parent, query):
         for each in filters:
             key = key_of(path, content, each["field"]["fieldPath"])
             other = comparable(each["value"])
+            if key is None:
+                break
             # An inequality holds for values of one type only.
             is_same_type = each["field"]["fieldPath"] == "__name__" or key[0] == other[0]
             if not is_same_type or not OPERATORS[each["op"]](key, other):
@@ -259,17 +294,46 @@ class Handler(BaseHTTPRequestHandler):
         try:
             if self.headers.get("Authorization") != "Bearer owner":
                 raise Refused(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
-            if len(text) > 15 << 20:
-                raise invalid("Request payload size exceeds the limit: 11534336 bytes.")
+            if len(text) > LARGEST_REQUEST:
+                raise invalid(f"Request payload size exceeds the limit: {LARGEST_REQUEST} bytes.")
             request = json.loads(text)
+            if method in ("fail", "count"):
+                with lock:
+                    return self.answer(200, {"fail": fail, "count": count}[method](request))
             check_message(method, path, request)
             with lock:
+                collection = re.search("/documents/([^/\"]+)", path + text.decode())
+                check_faults(collection and collection[1], method, request)
                 result = METHODS[method](path, request)
+                found = sum("document" in part or "found" in part for part in result)
+                requests, read = costs.get(collection and collection[1], (0, 0))
+                costs[collection and collection[1]] = (requests + 1, read + found)
             self.answer(200, result)
         except Refused as error:
             content = {"error": {"code": error.code, "message": str(error), "status": error.status}}
             is_list = method in ("batchGet", "runQuery", "runAggregationQuery")
             self.answer(error.code, [content] if is_list else content)
+
+
+def fail(request):
+    """Makes the next requests to a collection fail."""
+    fault = {name: request[name] for name in ("code", "status", "message", "method")}
+    faults.setdefault(request["collection"], []).extend([fault] * request["times"])
+    return {}
+
+
+def count(request):
+    """Returns what the requests to a collection have cost."""
+    requests, read = costs.pop(request["collection"], (0, 0))
+    return {"requests": requests, "documents": read}
+
+
+def check_faults(collection, method, request):
+    for fault in faults.get(collection, []):
+        if fault["method"] in ("", method):
+            faults[collection].remove(fault)
+            transactions.pop(request.get("transaction"), None)
+            raise Refused(fault["code"], fault["status"], fault["message"])
 
 
 def check_message(method, path, request):
@@ -329,7 +393,12 @@ def commit(_, request):
     before = dict(documents)
     moment = now()
     try:
-        results = [apply(write, moment) for write in request.get("writes", [])]
+        writes = request.get("writes", [])
+        total = sum(cost(write.get("delete", "")) for write in writes)
+        results = [apply(write, moment) for write in writes]
+        total += sum(cost(write["update"]["name"]) for write in writes if "update" in write)
+        if total > LARGEST_TRANSACTION:
+            raise invalid("Transaction too big. Decrease transaction size.")
     except Refused:
         documents.clear()
         documents.update(before)

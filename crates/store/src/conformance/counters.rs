@@ -148,6 +148,11 @@ pub async fn counters_are_listed(subject: Subject) {
     assert_eq!(listed("b:", Some("a"), 1).await, named(&[("b:1", 1)]));
     assert_eq!(listed("b:", Some("c"), 9).await, []);
     assert_eq!(listed("", None, 0).await, []);
+    // Those that were never raised are not there, and do not count.
+    store.raise_to(SPACE, "0", 0).settle().await.unwrap();
+    store.add(SPACE, &[("00", 0)]).settle().await.unwrap();
+    assert_eq!(listed("", None, 1).await, named(&[("a", 7)]));
+    assert_eq!(listed("", None, u32::MAX).await.len(), 5);
 }
 
 /// A counter that has changed refuses the put, with or without a lease, and the lease stays.

@@ -80,6 +80,54 @@ pub async fn pages_are_complete(subject: Subject) {
     );
 }
 
+/// In orders without a cursor, a page has all that it has room for. An erase of it may be in parts.
+pub async fn pages_are_complete_in_every_order(subject: Subject) {
+    const RECORDS: usize = 350;
+    let store = &*subject.store;
+    for index in 0..RECORDS {
+        put(store, SPACE, expiring(&number(index), index as i64)).await;
+    }
+    for order in [
+        Order::Key,
+        Order::Newest,
+        Order::LeastRecentlyUsed,
+        Order::Expiry,
+    ] {
+        let filter = RecordFilter {
+            order,
+            ..RecordFilter::default()
+        };
+        if order == Order::Key {
+            assert_eq!(walk(store, &filter, 500).await.len(), RECORDS);
+            continue;
+        }
+        for page in [
+            PageRequest::keys(500),
+            PageRequest::labels(500),
+            PageRequest::first(500),
+        ] {
+            let found = store.find(SPACE, &filter, page).settle().await.unwrap();
+            assert_eq!(found.records.len(), RECORDS, "{order:?}");
+        }
+    }
+    let filter = RecordFilter {
+        order: Order::Expiry,
+        expired_before: Some(340),
+        ..RecordFilter::default()
+    };
+    let mut erased = 0;
+    loop {
+        let page = store.erase(SPACE, &filter, PageRequest::labels(500));
+        let page = page.settle().await.unwrap();
+        if page.records.is_empty() {
+            break;
+        }
+        erased += page.records.len();
+    }
+    assert_eq!(erased, 340);
+    assert_eq!(keys(store, SPACE, RecordFilter::default()).await.len(), 10);
+}
+
 /// Pages are complete, whichever index leads.
 pub async fn pages_of_a_label_are_complete(subject: Subject) {
     let store = &*subject.store;
