@@ -244,7 +244,7 @@ pub(super) fn leases(space: &str, filter: &RecordFilter<'_>, page: &PageRequest<
 pub(super) fn counters(space: &str, prefix: &str, after: Option<&str>, limit: u32) -> String {
     const WHOLE: &str = "coalesce(c.long_name, c.name)";
     format!(
-        "SELECT {WHOLE} AS name, c.value FROM cachalot_counters c WHERE c.space = {}{}{} ORDER BY c.name LIMIT {limit}",
+        "SELECT {WHOLE} AS name, c.value FROM cachalot_counters c WHERE c.space = {} AND c.value > 0{}{} ORDER BY c.name LIMIT {limit}",
         literal(name::indexed(space)),
         is_in_range("c.name", prefix, after),
         begins_with(WHOLE, prefix)

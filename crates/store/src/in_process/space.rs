@@ -106,6 +106,7 @@ impl Space {
         self.counters
             .range::<str, _>((range_start(prefix, after), Bound::Unbounded))
             .take_while(|(name, _)| name.starts_with(prefix))
+            .filter(|(_, value)| **value > 0)
             .take(limit as usize)
             .map(|(name, value)| (name.clone(), *value))
             .collect()

@@ -139,7 +139,7 @@ pub(super) fn counters(
     limit: u32,
 ) -> rusqlite::Result<Vec<(String, u64)>> {
     let mut statement = connection.prepare_cached(
-        "SELECT name, value FROM counters WHERE space = ?1 AND name >= ?2 \
+        "SELECT name, value FROM counters WHERE space = ?1 AND value > 0 AND name >= ?2 \
          AND (?3 IS NULL OR name < ?3) AND (?4 IS NULL OR name > ?4) ORDER BY name LIMIT ?5",
     )?;
     let rows = statement.query_map(
