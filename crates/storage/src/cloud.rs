@@ -16,8 +16,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::client::{ClientConfigKey, HttpConnector, HttpError, HttpErrorKind};
 use object_store::path::Path;
 use object_store::{
-    ClientOptions, GetOptions, GetResult, ObjectStore, PutMode, PutResult, RetryConfig,
-    UpdateVersion,
+    ClientOptions, GetOptions, GetResult, ObjectStore, ObjectStoreExt as _, PutMode, PutResult,
+    RetryConfig, UpdateVersion,
 };
 use parking_lot::Mutex;
 
@@ -150,6 +150,27 @@ impl Clouds {
             ) => Ok(None),
             // The object was deleted.
             Err(object_store::Error::NotFound { .. }) if expected.is_some() => Ok(None),
+            Err(error) => Err(self.context(uri, object).about(&error)),
+        }
+    }
+
+    /// See [`crate::Storage::write`].
+    pub(crate) async fn write(
+        &self,
+        uri: &str,
+        object: &Object,
+        bytes: Bytes,
+    ) -> Result<(), Error> {
+        let (store, path) = self.open_object(uri, object)?;
+        let written = store.put(&path, bytes.into()).await.map(drop);
+        written.map_err(|error| self.context(uri, object).about(&error))
+    }
+
+    /// See [`crate::Storage::delete`].
+    pub(crate) async fn delete(&self, uri: &str, object: &Object) -> Result<(), Error> {
+        let (store, path) = self.open_object(uri, object)?;
+        match store.delete(&path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.context(uri, object).about(&error)),
         }
     }

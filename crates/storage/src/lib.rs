@@ -1,4 +1,4 @@
-//! Bytes behind URIs: open, stat, streaming hash; and the HTTP client.
+//! Bytes behind URIs: open, stat, streaming hash, write, delete; and the HTTP client.
 //!
 //! [`Storage`] reads plain paths, `file://`, `http(s)://`, `s3://`, `gs://`, `az://` and `abfs(s)://` through
 //! one set of functions with one error type. Connections and clients are created when the first URI needs

@@ -1,7 +1,7 @@
 //! Local files.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,6 +152,48 @@ pub(crate) async fn chunks(
         })
     });
     Ok(stream.boxed())
+}
+
+/// Writes a file, and its folder if it does not exist. They survive a crash of the machine.
+pub(crate) async fn write(shown: String, path: PathBuf, bytes: Bytes) -> Result<(), Error> {
+    let written = blocking_io(move || {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        let mut file = File::create(&path)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        // The name is durable with its folder; on Windows it is with the file.
+        match cfg!(unix) {
+            true => File::open(folder)?.sync_all(),
+            false => Ok(()),
+        }
+    });
+    written
+        .await
+        .map_err(|error| unwritable("write", &shown, error))
+}
+
+/// Deletes a file, if it exists.
+pub(crate) async fn delete(shown: String, path: PathBuf) -> Result<(), Error> {
+    match blocking_io(move || std::fs::remove_file(path)).await {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(unwritable("delete", &shown, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn blocking_io(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+fn unwritable(action: &str, shown: &str, error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+        _ => ErrorKind::Unavailable,
+    };
+    Error::new(kind, format!("cannot {action} `{shown}`: {error}")).with_source(error)
 }
 
 /// Hashes in one blocking task, which stops soon after its caller was dropped.

@@ -186,6 +186,32 @@ impl Storage {
         clouds.write_version(uri, &object, bytes, expected).await
     }
 
+    /// Writes a file, in a folder that is created if it does not exist, or an object of a cloud store. Replaces any other.
+    /// After an error, a part of a file may be there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownScheme`] if `uri` names neither; otherwise the matching kind.
+    pub async fn write(&self, uri: &str, bytes: Bytes) -> Result<(), Error> {
+        match self.locate(uri)? {
+            Location::Local(path) => local::write(uri.to_owned(), path, bytes).await,
+            _ => {
+                let clouds = &self.shared.clouds;
+                clouds.write(uri, &self.object(uri)?, bytes).await
+            }
+        }
+    }
+
+    /// Deletes a file or an object of a cloud store, if it exists.
+    ///
+    /// # Errors
+    /// The errors of [`Storage::write`].
+    pub async fn delete(&self, uri: &str) -> Result<(), Error> {
+        match self.locate(uri)? {
+            Location::Local(path) => local::delete(uri.to_owned(), path).await,
+            _ => self.shared.clouds.delete(uri, &self.object(uri)?).await,
+        }
+    }
+
     fn object(&self, uri: &str) -> Result<Object, Error> {
         match self.locate(uri)? {
             Location::Object(object) => Ok(object),

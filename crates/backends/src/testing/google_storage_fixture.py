@@ -84,6 +84,11 @@ class Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
+    def do_DELETE(self):
+        with lock:
+            found = objects.pop(self.place(), None)
+        return self.refuse(404, "NoSuchKey") if found is None else self.answer(204)
+
 
 # A shell starts background processes with this signal ignored.
 signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -82,6 +82,26 @@ fn hashes_are_those_of_other_programs() {
     }
 }
 
+#[test]
+fn objects_are_replaced_and_deleted() {
+    for server in servers() {
+        let storage = storage(server.environment());
+        let uri = server.fresh_url();
+        runtime().block_on(async {
+            for content in [&b"first"[..], b"second"] {
+                let content = Bytes::from_static(content);
+                storage.write(&uri, content.clone()).await.unwrap();
+                assert_eq!(storage.read(&uri, 100).await.unwrap(), content);
+            }
+            for _ in 0..2 {
+                storage.delete(&uri).await.unwrap();
+                let absent = storage.read(&uri, 100).await.unwrap_err();
+                assert_eq!(absent.kind, ErrorKind::NotFound, "{absent}");
+            }
+        });
+    }
+}
+
 /// A transfer that is cut is an error or continues; its part is never taken for the whole.
 #[test]
 fn cut_transfers_are_never_taken_for_the_whole() {

@@ -293,3 +293,33 @@ async fn dropping_a_hash_stops_it() {
     );
     // Leaving the runtime waits for its blocking tasks: without a stop this test would not end.
 }
+
+#[tokio::test]
+async fn files_are_replaced_and_deleted() {
+    let home = tempfile::tempdir().unwrap();
+    let storage = storage_in(home.path());
+    for content in ["first", "second"] {
+        storage
+            .write("new/folder/file", content.into())
+            .await
+            .unwrap();
+        assert_eq!(storage.read("new/folder/file", 100).await.unwrap(), content);
+    }
+    for _ in 0..2 {
+        storage.delete("new/folder/file").await.unwrap();
+        assert!(!home.path().join("new/folder/file").exists());
+    }
+    let error = storage.write("new/folder", "x".into()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(
+        error.message.contains("cannot write `new/folder`"),
+        "{error}"
+    );
+    let error = storage
+        .write("https://host/x", "x".into())
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind, ErrorKind::UnknownScheme);
+    let error = storage.delete("https://host/x").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::UnknownScheme);
+}
