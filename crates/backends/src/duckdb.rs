@@ -6,27 +6,33 @@
 mod call;
 mod file;
 mod row;
+mod values;
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use cachalot_core::Clock;
+use cachalot_storage::Storage;
 use cachalot_store::implementation::{
     check_amend, check_names, check_page, check_put, check_put_all, deduplicate, has_equal_content,
-    label_texts, labels_from_json, lease_end, matches_all, next_erasure, reaches_reservations,
-    signed, time_left,
+    label_texts, lease_end, matches_all, time_left,
 };
 use cachalot_store::{
-    Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis, PageRequest,
-    PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage, ReserveResult,
-    SpaceUsage, Store, StoreInfo, StoreReply, counter,
+    Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
+    PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
+    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
 };
 use duckdb::types::Value;
 use duckdb::{Connection, params};
+use futures_util::stream::{self, StreamExt as _};
 
-use call::{Call, text};
+use call::{Call, Draft, ObjectChanges, Selected, text};
 use file::{File, Locked};
+use row::Found;
+use values::{CONCURRENT, LargeValues, Object, Unreferenced};
 
 use crate::url::StoreUrl;
 
@@ -40,6 +46,25 @@ const LONGEST_NAME: u64 = 64 << 10;
 pub struct DuckdbStore {
     about: StoreInfo,
     file: File,
+    /// The place of large values; `None`: they are in the file.
+    values: Option<LargeValues>,
+}
+
+/// The result of a call that stores records.
+enum Change<T> {
+    Done(T),
+    /// The records with these numbers need their objects before. Nothing was changed.
+    Needs(Vec<usize>),
+}
+
+fn drafts<'a>(records: impl IntoIterator<Item = (&'a str, Record)>) -> Vec<Draft<'a>> {
+    let draft = |(space, record)| Draft {
+        space,
+        record,
+        is_large: false,
+        object: None,
+    };
+    records.into_iter().map(draft).collect()
 }
 
 impl std::fmt::Debug for DuckdbStore {
@@ -52,14 +77,16 @@ impl std::fmt::Debug for DuckdbStore {
 }
 
 impl DuckdbStore {
-    /// Creates a store in the file that a URL `duckdb:PATH` names; opens it with the first call.
+    /// Creates a store in the file that a URL `duckdb:PATH` names; opens it with the first call. With `?values=PLACE`,
+    /// large values are objects in that place.
     ///
     /// # Errors
-    /// A message, if the URL names no file.
-    pub fn new(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    /// A message, if the URL names no file, or no place.
+    pub fn new(url: &StoreUrl, storage: Storage, clock: Arc<dyn Clock>) -> Result<Self, String> {
         let path = url.text().split_once(':').map_or("", |(_, path)| path);
         let path = path.strip_prefix("//").unwrap_or(path);
-        if path.is_empty() || path.starts_with(':') || path.contains('?') {
+        let (path, parameters) = path.split_once('?').unwrap_or((path, ""));
+        if path.is_empty() || path.starts_with(':') {
             return Err("the URL names no file: write duckdb:PATH".to_owned());
         }
         let is_word = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -72,7 +99,14 @@ impl DuckdbStore {
                 "`{name}:` names an extension of DuckDB; write duckdb:./PATH for a file of that name"
             ));
         }
-        Ok(Self::open(Path::new(path), clock))
+        let mut store = Self::open(Path::new(path), clock);
+        if !parameters.is_empty() {
+            // The rest of the URL, as it is written.
+            let place = parameters.strip_prefix("values=");
+            let place = place.ok_or("`values` is the only parameter")?;
+            store.values = Some(LargeValues::new(place, storage)?);
+        }
+        Ok(store)
     }
 
     /// Creates a store in a file; opens it with the first call.
@@ -91,21 +125,46 @@ impl DuckdbStore {
         Self {
             about,
             file: File::new(path.to_owned(), location, clock),
+            values: None,
         }
     }
 
-    /// Checks, and executes a call in one transaction: at once, if no other call uses the file.
+    /// Checks, and executes a call in one transaction: at once, if no other call uses the file, and if it leaves no
+    /// object to be deleted.
     fn run<'a, T: Send + 'a>(
         &'a self,
         checked: Result<(), Error>,
         work: impl FnOnce(&Call<'_>) -> Result<T, Error> + Send + 'a,
     ) -> StoreReply<'a, T> {
+        match self.transact(checked, work) {
+            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
+            StoreReply::Now(Ok((result, removed))) if removed.is_empty() => {
+                StoreReply::Now(Ok(result))
+            }
+            reply => StoreReply::later(async move {
+                let (result, removed) = reply.settle().await?;
+                removed.delete().await;
+                Ok(result)
+            }),
+        }
+    }
+
+    /// Executes a call like [`Self::run`]; returns the objects to which no record refers any more, too.
+    fn transact<'a, T: Send + 'a>(
+        &'a self,
+        checked: Result<(), Error>,
+        work: impl FnOnce(&Call<'_>) -> Result<T, Error> + Send + 'a,
+    ) -> StoreReply<'a, (T, Unreferenced)> {
         if let Err(error) = checked {
             return StoreReply::Now(Err(error));
         }
+        let execute = |file| {
+            let (result, objects) = self.execute(file, work)?;
+            Ok((result, self.unreferenced(objects.removed)))
+        };
         match self.file.try_lock() {
-            Some(file) => StoreReply::Now(self.execute(file, work)),
-            None => StoreReply::later(async move { self.execute(self.file.lock().await, work) }),
+            Some(file) => StoreReply::Now(execute(file)),
+            None => StoreReply::later(async move { execute(self.file.lock().await) }),
         }
     }
 
@@ -113,14 +172,152 @@ impl DuckdbStore {
         &self,
         file: Locked<'_>,
         work: impl FnOnce(&Call<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    ) -> Result<(T, ObjectChanges), Error> {
         self.file.execute(file, |transaction, now| {
-            work(&Call {
+            let call = Call {
                 transaction,
                 now,
                 location: self.file.location(),
-            })
+                objects: RefCell::default(),
+            };
+            let result = work(&call)?;
+            Ok((result, call.objects.into_inner()))
         })
+    }
+
+    /// Stores records: writes the objects that `work` needs, and executes it again. It changes nothing before.
+    fn change<'a, T: Send + 'a>(
+        &'a self,
+        checked: Result<(), Error>,
+        mut drafts: Vec<Draft<'a>>,
+        work: impl Fn(&Call<'_>, &[Draft<'a>]) -> Result<Change<T>, Error> + Send + Sync + 'a,
+    ) -> StoreReply<'a, T> {
+        for draft in &mut drafts {
+            let size = draft.record.value.len();
+            draft.is_large = self.values.is_some() && LargeValues::is_large(size);
+        }
+        if checked.is_err() || !drafts.iter().any(|draft| draft.is_large) {
+            return self.run(checked, move |call| match work(call, &drafts)? {
+                Change::Done(result) => Ok(result),
+                Change::Needs(_) => Err(self.without_values()),
+            });
+        }
+        StoreReply::later(async move {
+            let mut written = self.unreferenced(Vec::new());
+            loop {
+                let file = self.file.lock().await;
+                let (change, objects) = self.execute(file, |call| work(call, &drafts))?;
+                match change {
+                    Change::Done(result) => {
+                        written.keep(&objects.stored);
+                        let removed = self.unreferenced(objects.removed);
+                        written.delete().await;
+                        removed.delete().await;
+                        return Ok(result);
+                    }
+                    Change::Needs(needed) => {
+                        for index in needed {
+                            let value = drafts[index].record.value.clone();
+                            let object = Object::new(&value)?;
+                            written.add(&object);
+                            self.write(&object, value).await?;
+                            drafts[index].object = Some(object);
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    fn unreferenced(&self, names: Vec<String>) -> Unreferenced {
+        Unreferenced::new(self.values.as_ref(), names)
+    }
+
+    fn without_values(&self) -> Error {
+        let location = self.file.location();
+        Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "a value of {location} is an object in another place: add ?values=PLACE to the URL"
+            ),
+        )
+    }
+
+    async fn write(&self, object: &Object, value: Bytes) -> Result<(), Error> {
+        match &self.values {
+            Some(values) => values.write(object, value).await,
+            None => Err(self.without_values()),
+        }
+    }
+
+    async fn read(&self, object: &Object) -> Result<Bytes, Error> {
+        match &self.values {
+            Some(values) => values.read(object).await,
+            None => Err(self.without_values()),
+        }
+    }
+
+    /// Completes the record of a lookup; `None` if it was replaced or erased meanwhile.
+    async fn complete(
+        &self,
+        space: &str,
+        (mut found, object): (GetResult, Option<Object>),
+    ) -> Result<Option<GetResult>, Error> {
+        if let (Some(record), Some(object)) = (&mut found.record, object) {
+            match self.read(&object).await {
+                Ok(value) => record.value = value,
+                Err(error) if error.kind == ErrorKind::Corrupt => {
+                    let now = self.run(Ok(()), |call| call.record(space, &record.key));
+                    let now = now.settle().await?.and_then(|found| found.object);
+                    return match now == Some(object) {
+                        true => Err(error),
+                        false => Ok(None),
+                    };
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Completes a record of a page; `None` if it does not match any more.
+    async fn complete_match(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: &PageRequest<'_>,
+        (mut record, mut size, mut object): (Record, u64, Option<Object>),
+    ) -> Result<Option<(Record, u64)>, Error> {
+        while let Some(known) = object {
+            let error = match self.read(&known).await {
+                Ok(value) => {
+                    record.value = value;
+                    break;
+                }
+                Err(error) if error.kind == ErrorKind::Corrupt => error,
+                Err(error) => return Err(error),
+            };
+            let now = self.run(Ok(()), |call| call.record(space, &record.key));
+            let Some(now) = now.settle().await? else {
+                return Ok(None);
+            };
+            if now.object.as_ref() == Some(&known) {
+                return Err(error);
+            }
+            let expires = now.record.expires;
+            let is_expired = |moment| expires.is_some_and(|expires| expires < moment);
+            if !matches_all(filter.labels, &now.record.labels)
+                || !filter.expired_before.is_none_or(is_expired)
+            {
+                return Ok(None);
+            }
+            (size, object) = (now.size, now.object_for(page.values));
+            record = now.record;
+            if !page.labels {
+                record.labels.clear();
+            }
+        }
+        Ok(Some((record, size)))
     }
 
     fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
@@ -162,9 +359,22 @@ impl Store for DuckdbStore {
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
         let names = [space, key].into_iter().chain(counters.iter().copied());
-        self.run(self.check_names(names), move |call| {
+        match self.run(self.check_names(names), |call| {
             call.get(space, key, counters)
-        })
+        }) {
+            StoreReply::Now(Ok((found, None))) => StoreReply::Now(Ok(found)),
+            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
+            first => StoreReply::later(async move {
+                let mut read = first.settle().await?;
+                loop {
+                    if let Some(found) = self.complete(space, read).await? {
+                        return Ok(found);
+                    }
+                    let again = self.run(Ok(()), |call| call.get(space, key, counters));
+                    read = again.settle().await?;
+                }
+            }),
+        }
     }
 
     fn get_or_reserve<'a>(
@@ -175,14 +385,42 @@ impl Store for DuckdbStore {
     ) -> StoreReply<'a, GetOrReserveResult> {
         let own = [space, key].into_iter().chain(label_texts(request.labels));
         let names = own.chain(request.counters.iter().copied());
-        self.run(self.check_names(names), move |call| {
-            let found = call.get(space, key, request.counters)?;
+        let get_or_reserve = move |call: &Call<'_>| {
+            let (found, object) = call.get(space, key, request.counters)?;
             let reserved = match request.stale.is_answered_by(&found) {
                 true => None,
                 false => Some(call.reserve(space, key, request.labels, request.hold)?),
             };
-            Ok(GetOrReserveResult { found, reserved })
-        })
+            Ok(((found, object), reserved))
+        };
+        match self.run(self.check_names(names), get_or_reserve) {
+            StoreReply::Now(Ok(((found, None), reserved))) => {
+                StoreReply::Now(Ok(GetOrReserveResult { found, reserved }))
+            }
+            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
+            first => StoreReply::later(async move {
+                let (mut read, mut reserved) = first.settle().await?;
+                loop {
+                    match self.complete(space, read).await {
+                        Ok(Some(found)) => return Ok(GetOrReserveResult { found, reserved }),
+                        Ok(None) => {}
+                        Err(error) => {
+                            if let Some(ReserveResult::Held(lease)) = reserved {
+                                let _ = self.release(lease).settle().await;
+                            }
+                            return Err(error);
+                        }
+                    }
+                    if reserved.is_some() {
+                        let again = self.run(Ok(()), |call| call.get(space, key, request.counters));
+                        read = again.settle().await?;
+                    } else {
+                        let again = self.run(Ok(()), get_or_reserve);
+                        (read, reserved) = again.settle().await?;
+                    }
+                }
+            }),
+        }
     }
 
     fn put<'a>(
@@ -194,22 +432,26 @@ impl Store for DuckdbStore {
     ) -> StoreReply<'a, PutResult> {
         record.labels = deduplicate(record.labels);
         let checked = check_put(&self.about, space, &record, lease, counters);
-        self.run(checked, move |call| {
+        self.change(checked, drafts([(space, record)]), move |call, drafts| {
             if let Some(lease) = lease
                 && !call.is_current(lease)?
             {
-                return Ok(PutResult::LeaseLost);
+                return Ok(Change::Done(PutResult::LeaseLost));
             }
             for (counter, (name, value)) in counters.iter().enumerate() {
                 if call.count(space, name)? != *value {
-                    return Ok(PutResult::CounterChanged { counter });
+                    return Ok(Change::Done(PutResult::CounterChanged { counter }));
                 }
             }
-            if lease.is_some() {
-                call.end_lease(space, &record.key)?;
+            let draft = &drafts[0];
+            if draft.needs_object() {
+                return Ok(Change::Needs(vec![0]));
             }
-            let revision = call.put(space, &record)?;
-            Ok(PutResult::Stored { revision })
+            if lease.is_some() {
+                call.end_lease(space, &draft.record.key)?;
+            }
+            let revision = call.put(draft)?;
+            Ok(Change::Done(PutResult::Stored { revision }))
         })
     }
 
@@ -222,27 +464,45 @@ impl Store for DuckdbStore {
             record.labels = deduplicate(std::mem::take(&mut record.labels));
         }
         let checked = check_put_all(&self.about, &condition, &records);
-        self.run(checked, move |call| {
+        self.change(checked, drafts(records), move |call, drafts| {
             let (space, key) = (condition.space, condition.key);
             if let Some(lease) = call.lease(space, key)?
                 && lease.is_current
                 && lease.until > call.now
             {
                 let left = time_left(lease.until, call.now);
-                return Ok(PutAllResult::Busy { left });
+                return Ok(Change::Done(PutAllResult::Busy { left }));
             }
-            let found = call.record(space, key)?;
-            if found.map(|found| found.record.value) != condition.value {
-                return Ok(PutAllResult::Changed);
+            let is_expected = match (call.record(space, key)?, &condition.value) {
+                (Some(found), Some(expected)) => found.has_value(expected),
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            if !is_expected {
+                return Ok(Change::Done(PutAllResult::Changed));
             }
-            call.end_lease(space, key)?;
-            for (space, record) in &records {
-                let before = call.record(space, &record.key)?;
-                if !before.is_some_and(|found| has_equal_content(&found.record, record)) {
-                    call.put(space, record)?;
+            let mut changed = Vec::new();
+            for (index, draft) in drafts.iter().enumerate() {
+                let mut before = call.record(draft.space, &draft.record.key)?;
+                if let Some(before) = &mut before
+                    && before.has_value(&draft.record.value)
+                {
+                    before.record.value = draft.record.value.clone();
+                }
+                let is_same = |before: &Found| has_equal_content(&before.record, &draft.record);
+                if !before.as_ref().is_some_and(is_same) {
+                    changed.push(index);
                 }
             }
-            Ok(PutAllResult::Stored)
+            let needs_object = |index: &&usize| drafts[**index].needs_object();
+            let needed: Vec<_> = changed.iter().filter(needs_object).copied().collect();
+            if !needed.is_empty() {
+                return Ok(Change::Needs(needed));
+            }
+            call.end_lease(space, key)?;
+            for index in changed {
+                call.put(&drafts[index])?;
+            }
+            Ok(Change::Done(PutAllResult::Stored))
         })
     }
 
@@ -285,7 +545,32 @@ impl Store for DuckdbStore {
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
         let checked = check_page(filter, &page).and_then(|()| self.check_names([space]));
-        self.run(checked, move |call| call.page(space, filter, &page))
+        let selected = self.run(checked, move |call| call.page(space, filter, &page));
+        match selected {
+            StoreReply::Now(Ok(selected)) if !selected.has_objects() => {
+                StoreReply::Now(Ok(selected.page))
+            }
+            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
+            selected => StoreReply::later(async move {
+                let request = page;
+                let Selected { mut page, objects } = selected.settle().await?;
+                let records = std::mem::take(&mut page.records).into_iter();
+                let sizes = std::mem::take(&mut page.sizes);
+                let found = records.zip(sizes).zip(objects);
+                let found = stream::iter(found).map(|((record, size), object)| {
+                    self.complete_match(space, filter, &request, (record, size, object))
+                });
+                let mut found = found.buffered(CONCURRENT);
+                while let Some(found) = found.next().await {
+                    if let Some((record, size)) = found? {
+                        page.records.push(record);
+                        page.sizes.push(size);
+                    }
+                }
+                drop(found);
+                Ok(page)
+            }),
+        }
     }
 
     fn erase<'a>(
@@ -295,30 +580,23 @@ impl Store for DuckdbStore {
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
         let checked = check_page(filter, &page).and_then(|()| self.check_names([space]));
-        self.run(checked, move |call| {
-            let erased = call.page(space, filter, &page)?;
-            for record in &erased.records {
-                call.remove(space, &record.key)?;
+        let erased = self.transact(checked, move |call| call.erase(space, filter, &page));
+        match erased {
+            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
+            StoreReply::Now(Ok((erased, removed))) if removed.is_empty() => {
+                StoreReply::Now(Ok(erased.page))
             }
-            if reaches_reservations(filter) {
-                let before = call.count(space, counter::ERASED)?;
-                call.set_count(space, counter::ERASED, next_erasure(before, call.now))?;
-                let current =
-                    "SELECT key, labels FROM cachalot_leases WHERE space = ? AND is_current";
-                let read = |row: &duckdb::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-                let leases: Vec<(String, String)> = call.many(current, &[text(space)], read)?;
-                for (key, labels) in leases {
-                    let is_after = page.after.is_none_or(|after| *key > *after);
-                    let matches = key.starts_with(filter.prefix)
-                        && is_after
-                        && matches_all(filter.labels, &labels_from_json(&labels)?);
-                    if matches {
-                        call.end_lease(space, &key)?;
+            erased => StoreReply::later(async move {
+                let (Selected { mut page, objects }, removed) = erased.settle().await?;
+                for (record, object) in page.records.iter_mut().zip(objects) {
+                    if let Some(object) = object {
+                        record.value = self.read(&object).await?;
                     }
                 }
-            }
-            Ok(erased)
-        })
+                removed.delete().await;
+                Ok(page)
+            }),
+        }
     }
 
     fn add<'a>(
@@ -381,21 +659,12 @@ impl Store for DuckdbStore {
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         let checked = check_amend(space, &record, self.about.largest_value);
-        self.run(checked, move |call| {
-            let amended = call.execute(
-                "UPDATE cachalot_records SET weight = weight - size + ?, size = ?, value = ?, \
-                 revision = revision + 1 WHERE space = ? AND key = ? AND revision = ? AND updated = ?",
-                params![
-                    signed(record.value.len() as u64),
-                    signed(record.value.len() as u64),
-                    &record.value[..],
-                    space,
-                    record.key,
-                    signed(record.revision),
-                    record.updated,
-                ],
-            )?;
-            Ok((amended > 0).then_some(record.revision + 1))
+        let revision = record.revision + 1;
+        self.change(checked, drafts([(space, record)]), move |call, drafts| {
+            Ok(match call.amend(&drafts[0])? {
+                Some(is_amended) => Change::Done(is_amended.then_some(revision)),
+                None => Change::Needs(vec![0]),
+            })
         })
     }
 
@@ -417,14 +686,18 @@ impl Store for DuckdbStore {
         self.run(Ok(()), move |call| {
             let version = call.one("SELECT version()", [], |row| row.get::<_, String>(0))?;
             let version = format!("DuckDB {}", version.unwrap_or_default());
-            Ok(vec![
+            let values = self.values.as_ref();
+            let values = values.map(|values| Finding::good("large values", values.shown()));
+            let mut findings = vec![
                 Finding::good("version", version),
                 Finding::degraded(
                     "processes",
                     "one at a time",
                     "for several processes, use a SQLite file or a server",
                 ),
-            ])
+            ];
+            findings.extend(values);
+            Ok(findings)
         })
     }
 

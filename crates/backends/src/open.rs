@@ -6,9 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::{Clock, Secret, SystemClock};
-#[cfg(any(feature = "bucket", feature = "firestore", feature = "turso"))]
+#[cfg(any(
+    feature = "bucket",
+    feature = "duckdb",
+    feature = "firestore",
+    feature = "turso"
+))]
 use cachalot_storage::{HttpClient, HttpOptions};
-#[cfg(feature = "bucket")]
+#[cfg(any(feature = "bucket", feature = "duckdb"))]
 use cachalot_storage::{Storage, StorageOptions};
 use cachalot_store::Store;
 
@@ -96,16 +101,9 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         #[cfg(feature = "bucket")]
         Some("blob-sqlite") => {
             use crate::bucket::{BucketStore, MAX_SILENCE, Storages};
-            let storage = |idle_timeout| {
-                Ok(Storage::new(StorageOptions {
-                    directory: std::path::PathBuf::new(),
-                    environment: options.environment.clone(),
-                    http: http_client(options, idle_timeout)?,
-                }))
-            };
             let storages = Storages {
-                reads: storage(MAX_SILENCE)?,
-                writes: storage(HttpOptions::default().idle_timeout)?,
+                reads: storage(options, MAX_SILENCE)?,
+                writes: storage(options, HttpOptions::default().idle_timeout)?,
             };
             let store = BucketStore::new(url, storages, Arc::clone(&options.clock));
             Ok(Arc::new(store.map_err(StoreUrlError::Invalid)?))
@@ -129,7 +127,8 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         }
         #[cfg(feature = "duckdb")]
         Some("duckdb") => {
-            let store = crate::duckdb::DuckdbStore::new(url, Arc::clone(&options.clock));
+            let clock = Arc::clone(&options.clock);
+            let store = crate::duckdb::DuckdbStore::new(url, storage(options, HttpOptions::default().idle_timeout)?, clock);
             Ok(Arc::new(store.map_err(StoreUrlError::Invalid)?))
         }
         Some(backend) => {
@@ -152,7 +151,21 @@ fn followed<S: Store + crate::changes::Subscribe>(
     }
 }
 
-#[cfg(any(feature = "bucket", feature = "firestore", feature = "turso"))]
+#[cfg(any(feature = "bucket", feature = "duckdb"))]
+fn storage(options: &OpenOptions, idle_timeout: Duration) -> Result<Storage, StoreUrlError> {
+    Ok(Storage::new(StorageOptions {
+        directory: std::path::PathBuf::new(),
+        environment: options.environment.clone(),
+        http: http_client(options, idle_timeout)?,
+    }))
+}
+
+#[cfg(any(
+    feature = "bucket",
+    feature = "duckdb",
+    feature = "firestore",
+    feature = "turso"
+))]
 fn http_client(options: &OpenOptions, idle_timeout: Duration) -> Result<HttpClient, StoreUrlError> {
     let client = HttpClient::new(HttpOptions {
         environment: options.environment.clone(),

@@ -1,20 +1,22 @@
 //! Transactions: the statements of calls.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, after_prefix, labels_to_json, lease_end, matches_all,
-    next_cursor, signed, time_left, weight,
+    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, after_prefix, labels_from_json, labels_to_json, lease_end,
+    matches_all, next_cursor, next_erasure, reaches_reservations, signed, time_left, weight,
 };
 use cachalot_store::{
     Error, GetResult, Label, LabelMatch, Lease, Millis, Order, PageRequest, Record, RecordFilter,
-    RecordPage, ReserveResult, ValuePart,
+    RecordPage, ReserveResult, ValuePart, counter,
 };
 use duckdb::types::Value;
 use duckdb::{OptionalExt as _, Transaction, params, params_from_iter};
 
 use super::file::failure;
 use super::row::{self, Found};
+use super::values::{self, Object};
 
 /// A lease that was read.
 pub(super) struct LeaseRead {
@@ -23,12 +25,67 @@ pub(super) struct LeaseRead {
     pub(super) is_current: bool,
 }
 
+/// A record that a call stores.
+pub(super) struct Draft<'d> {
+    pub(super) space: &'d str,
+    pub(super) record: Record,
+    /// True if its value has to be an object.
+    pub(super) is_large: bool,
+    /// The object, once it is written.
+    pub(super) object: Option<Object>,
+}
+
+impl Draft<'_> {
+    /// True if the object of the value has to be written before the record can be stored.
+    pub(super) fn needs_object(&self) -> bool {
+        self.is_large && self.object.is_none()
+    }
+
+    /// The value of the row.
+    fn row_value(&self) -> &[u8] {
+        match self.object {
+            Some(_) => values::head(&self.record.value),
+            None => &self.record.value,
+        }
+    }
+
+    /// The name and the digest of the object.
+    fn object(&self) -> (Option<&str>, Option<&str>) {
+        let object = self.object.as_ref();
+        let name = object.map(|object| &*object.name);
+        (name, object.map(|object| &*object.digest))
+    }
+}
+
+/// The names of objects, as a transaction leaves them.
+#[derive(Default)]
+pub(super) struct ObjectChanges {
+    /// Names to which no record refers any more.
+    pub(super) removed: Vec<String>,
+    /// Names to which a record refers now.
+    pub(super) stored: Vec<String>,
+}
+
+/// The records of a page, and the objects in which the requested parts of their values are.
+pub(super) struct Selected {
+    pub(super) page: RecordPage,
+    pub(super) objects: Vec<Option<Object>>,
+}
+
+impl Selected {
+    /// True if a value is not complete.
+    pub(super) fn has_objects(&self) -> bool {
+        self.objects.iter().any(Option::is_some)
+    }
+}
+
 /// A transaction.
 pub(super) struct Call<'c> {
     pub(super) transaction: &'c Transaction<'c>,
     pub(super) now: Millis,
     /// The location of the file, for messages.
     pub(super) location: &'c str,
+    pub(super) objects: RefCell<ObjectChanges>,
 }
 
 impl Call<'_> {
@@ -104,18 +161,27 @@ impl Call<'_> {
         Ok(value)
     }
 
+    /// Returns the result of a lookup, and the object with the record's value, if it is one.
     pub(super) fn get(
         &self,
         space: &str,
         key: &str,
         counters: &[&str],
-    ) -> Result<GetResult, Error> {
+    ) -> Result<(GetResult, Option<Object>), Error> {
         let counters = counters.iter().map(|name| self.count(space, name));
-        Ok(GetResult {
-            counters: counters.collect::<Result<_, _>>()?,
-            record: self.record(space, key)?.map(|found| found.record),
-            now: self.now,
-        })
+        let counters = counters.collect::<Result<_, _>>()?;
+        let found = self.record(space, key)?;
+        let (record, object) =
+            found.map_or((None, None), |found| (Some(found.record), found.object));
+        let now = self.now;
+        Ok((
+            GetResult {
+                record,
+                counters,
+                now,
+            },
+            object,
+        ))
     }
 
     pub(super) fn lease(&self, space: &str, key: &str) -> Result<Option<LeaseRead>, Error> {
@@ -177,6 +243,9 @@ impl Call<'_> {
     }
 
     pub(super) fn remove(&self, space: &str, key: &str) -> Result<(), Error> {
+        let object = "SELECT object FROM cachalot_records WHERE space = ? AND key = ?";
+        let object = self.one(object, params![space, key], |row| row.get(0))?;
+        self.objects.borrow_mut().removed.extend(object.flatten());
         for table in ["records", "labels"] {
             let delete = format!("DELETE FROM cachalot_{table} WHERE space = ? AND key = ?");
             self.execute(&delete, params![space, key])?;
@@ -185,15 +254,18 @@ impl Call<'_> {
     }
 
     /// Stores a record; returns its revision.
-    pub(super) fn put(&self, space: &str, record: &Record) -> Result<u64, Error> {
+    pub(super) fn put(&self, draft: &Draft<'_>) -> Result<u64, Error> {
+        let (space, record) = (draft.space, &draft.record);
         let key = &record.key;
         let revision = "SELECT revision FROM cachalot_records WHERE space = ? AND key = ?";
         let before = self.one(revision, params![space, key], |row| row.get::<_, i64>(0))?;
         let revision = before.unwrap_or(0) + 1;
         self.remove(space, key)?;
         let size = weight(key, record.value.len(), &record.labels);
+        let (object, digest) = draft.object();
         self.execute(
-            "INSERT INTO cachalot_records VALUES (?, ?, nextval('cachalot_writes'), ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO cachalot_records(space, key, id, revision, updated, used, expires, labels, size, weight, \
+             value, object, digest) VALUES (?, ?, nextval('cachalot_writes'), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             params![
                 space,
                 key,
@@ -204,7 +276,9 @@ impl Call<'_> {
                 labels_to_json(&record.labels),
                 signed(record.value.len() as u64),
                 signed(size),
-                &record.value[..],
+                draft.row_value(),
+                object,
+                digest,
             ],
         )?;
         for label in &record.labels {
@@ -213,7 +287,49 @@ impl Call<'_> {
                 params![space, label.name, label.value, key],
             )?;
         }
+        let stored = object.map(str::to_owned);
+        self.objects.borrow_mut().stored.extend(stored);
         Ok(revision.unsigned_abs())
+    }
+
+    /// Replaces the value of a record, if it was not changed since; `None` if it needs an object before.
+    pub(super) fn amend(&self, draft: &Draft<'_>) -> Result<Option<bool>, Error> {
+        let record = &draft.record;
+        let unchanged = "space = ? AND key = ? AND revision = ? AND updated = ?";
+        let revision = signed(record.revision);
+        let read = format!("SELECT object FROM cachalot_records WHERE {unchanged}");
+        let parameters = params![draft.space, record.key, revision, record.updated];
+        let before = self.one(&read, parameters, |row| row.get::<_, Option<String>>(0))?;
+        let Some(before) = before else {
+            return Ok(Some(false));
+        };
+        if draft.needs_object() {
+            return Ok(None);
+        }
+        let size = signed(record.value.len() as u64);
+        let (object, digest) = draft.object();
+        let update = format!(
+            "UPDATE cachalot_records SET weight = weight - size + ?, size = ?, value = ?, object = ?, digest = ?, \
+             revision = revision + 1 WHERE {unchanged}"
+        );
+        self.execute(
+            &update,
+            params![
+                size,
+                size,
+                draft.row_value(),
+                object,
+                digest,
+                draft.space,
+                record.key,
+                revision,
+                record.updated,
+            ],
+        )?;
+        let mut objects = self.objects.borrow_mut();
+        objects.removed.extend(before);
+        objects.stored.extend(object.map(str::to_owned));
+        Ok(Some(true))
     }
 
     /// Returns the page of the records that match.
@@ -222,9 +338,13 @@ impl Call<'_> {
         space: &str,
         filter: &RecordFilter<'_>,
         page: &PageRequest<'_>,
-    ) -> Result<RecordPage, Error> {
+    ) -> Result<Selected, Error> {
+        let (mut result, mut objects) = (RecordPage::default(), Vec::new());
         if page.limit == 0 {
-            return Ok(RecordPage::default());
+            return Ok(Selected {
+                page: result,
+                objects,
+            });
         }
         let (mut conditions, mut parameters) = (String::new(), vec![text(space)]);
         let range = |column: &str, prefix: &str, parameters: &mut Vec<Value>| {
@@ -281,15 +401,18 @@ impl Call<'_> {
             "SELECT {} FROM cachalot_records WHERE space = ?{conditions} ORDER BY {order}{limit}",
             row::COLUMNS
         );
-        let mut result = RecordPage::default();
         for found in self.many(&select, &parameters, row::read)? {
-            let Found { mut record, size } = found.with_labels()?;
+            let Found {
+                mut record, size, ..
+            } = found.with_labels()?;
+            let mut object = None;
             if !matches_all(labels, &record.labels) {
                 continue;
             }
             if page.values != ValuePart::None
                 && let Some(whole) = self.record(space, &record.key)?
             {
+                object = whole.object_for(page.values);
                 record.value = whole.record.value;
             }
             if !page.labels {
@@ -297,12 +420,46 @@ impl Call<'_> {
             }
             result.records.push(record);
             result.sizes.push(size);
+            objects.push(object);
             if result.records.len() == page.limit as usize {
                 break;
             }
         }
         result.next = next_cursor(&result.records, filter, page);
-        Ok(result)
+        Ok(Selected {
+            page: result,
+            objects,
+        })
+    }
+
+    /// Erases a page of records, and the reservations that match.
+    pub(super) fn erase(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: &PageRequest<'_>,
+    ) -> Result<Selected, Error> {
+        let erased = self.page(space, filter, page)?;
+        for record in &erased.page.records {
+            self.remove(space, &record.key)?;
+        }
+        if reaches_reservations(filter) {
+            let before = self.count(space, counter::ERASED)?;
+            self.set_count(space, counter::ERASED, next_erasure(before, self.now))?;
+            let current = "SELECT key, labels FROM cachalot_leases WHERE space = ? AND is_current";
+            let read = |row: &duckdb::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            let leases: Vec<(String, String)> = self.many(current, &[text(space)], read)?;
+            for (key, labels) in leases {
+                let is_after = page.after.is_none_or(|after| *key > *after);
+                let matches = key.starts_with(filter.prefix)
+                    && is_after
+                    && matches_all(filter.labels, &labels_from_json(&labels)?);
+                if matches {
+                    self.end_lease(space, &key)?;
+                }
+            }
+        }
+        Ok(erased)
     }
 }
 

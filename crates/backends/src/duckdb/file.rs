@@ -10,17 +10,17 @@ use cachalot_store::{Error, ErrorKind, Millis};
 use duckdb::{Config, Connection, Transaction};
 
 /// The version of the tables.
-const LAYOUT: i64 = 1;
+const LAYOUT: i64 = 2;
 
 /// Creates the tables. Their indexes are not unique: DuckDB checks unique ones before the end of a transaction.
 const CREATE: &str = "
     CREATE TABLE IF NOT EXISTS cachalot_layout(version BIGINT NOT NULL);
-    INSERT INTO cachalot_layout VALUES (1);
+    INSERT INTO cachalot_layout VALUES (2);
     CREATE SEQUENCE IF NOT EXISTS cachalot_writes;
     CREATE TABLE IF NOT EXISTS cachalot_records(
         space VARCHAR NOT NULL, key VARCHAR NOT NULL, id BIGINT NOT NULL, revision BIGINT NOT NULL,
         updated BIGINT NOT NULL, used BIGINT NOT NULL, expires BIGINT, labels VARCHAR NOT NULL, size BIGINT NOT NULL,
-        weight BIGINT NOT NULL, value BLOB NOT NULL);
+        weight BIGINT NOT NULL, value BLOB NOT NULL, object VARCHAR, digest VARCHAR);
     CREATE INDEX IF NOT EXISTS cachalot_records_key ON cachalot_records(key);
     CREATE TABLE IF NOT EXISTS cachalot_labels(
         space VARCHAR NOT NULL, name VARCHAR NOT NULL, value VARCHAR NOT NULL, key VARCHAR NOT NULL);
@@ -34,27 +34,32 @@ const CREATE: &str = "
         is_current BOOLEAN NOT NULL, labels VARCHAR NOT NULL);
     CREATE INDEX IF NOT EXISTS cachalot_leases_key ON cachalot_leases(key);";
 
+/// Adds the columns of large values.
+const UPGRADE: &str = "
+    ALTER TABLE cachalot_records ADD COLUMN object VARCHAR;
+    ALTER TABLE cachalot_records ADD COLUMN digest VARCHAR;
+    UPDATE cachalot_layout SET version = 2;";
+
 /// The files that this process has open. DuckDB's lock keeps out other processes only: two connections of one process
 /// overwrite each other.
 static OPEN_FILES: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 
-/// The device and the inode of a file: it may have several names.
-#[cfg(unix)]
-type FileId = (u64, u64);
+/// A file, which may have several names: its device and inode, or its path.
+#[derive(Clone, PartialEq)]
+struct FileId(#[cfg(unix)] (u64, u64), #[cfg(not(unix))] PathBuf);
 
-#[cfg(unix)]
-fn file_id(path: &Path) -> io::Result<FileId> {
-    use std::os::unix::fs::MetadataExt as _;
-    let metadata = std::fs::metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
-}
+impl FileId {
+    #[cfg(unix)]
+    fn of(path: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::MetadataExt as _;
+        let metadata = std::fs::metadata(path)?;
+        Ok(Self((metadata.dev(), metadata.ino())))
+    }
 
-#[cfg(not(unix))]
-type FileId = PathBuf;
-
-#[cfg(not(unix))]
-fn file_id(path: &Path) -> io::Result<FileId> {
-    path.canonicalize()
+    #[cfg(not(unix))]
+    fn of(path: &Path) -> io::Result<Self> {
+        path.canonicalize().map(Self)
+    }
 }
 
 fn open_files() -> MutexGuard<'static, Vec<FileId>> {
@@ -133,7 +138,7 @@ impl File {
     fn open(&self) -> Result<Open, Error> {
         // Held until the file is in the list: it may not exist before.
         let mut open_files = open_files();
-        if file_id(&self.path).is_ok_and(|id| open_files.contains(&id)) {
+        if FileId::of(&self.path).is_ok_and(|id| open_files.contains(&id)) {
             let message = format!("{} is open in this process already", self.location);
             return Err(Error::new(ErrorKind::Busy, message));
         }
@@ -147,7 +152,7 @@ impl File {
         let config = isolated().map_err(failed)?;
         let mut connection = Connection::open_with_flags(path, config).map_err(failed)?;
         self.prepare(&mut connection)?;
-        let id = file_id(&self.path).map_err(unreadable)?;
+        let id = FileId::of(&self.path).map_err(unreadable)?;
         open_files.push(id.clone());
         Ok(Open {
             connection,
@@ -172,8 +177,13 @@ impl File {
         if version > LAYOUT {
             return Err(too_new(&self.location));
         }
-        if version < LAYOUT {
-            transaction.execute_batch(CREATE).map_err(failed)?;
+        let change = match version {
+            0 => CREATE,
+            1 => UPGRADE,
+            _ => "",
+        };
+        if !change.is_empty() {
+            transaction.execute_batch(change).map_err(failed)?;
         }
         transaction.commit().map_err(failed)
     }
