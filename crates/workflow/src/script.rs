@@ -47,13 +47,14 @@ pub struct Script {
 }
 
 /// Result of a block that ended without an error.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScriptResult {
     /// The value that the block returned; null if it returned nothing.
     pub returned: Value,
     /// The output of the block.
     pub printed: String,
     /// The block's changes to `state` itself.
+    #[serde(default)]
     pub changes: Changes,
 }
 
@@ -66,18 +67,34 @@ pub struct Changes {
     pub removed: Vec<String>,
 }
 
+/// A stable identifier of failures. A name of its own, because serde would borrow a `&str` from its input.
+pub type FailureKind = &'static str;
+
 /// Failure of a block.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ScriptFailure {
     /// `script_error`, `script_unsupported`, `script_timeout`, `script_memory`, `script_worker`.
-    pub kind: &'static str,
+    #[serde(deserialize_with = "wire::failure_kind")]
+    pub kind: FailureKind,
     /// The interpreter's error message, and a workaround if there is one.
     pub message: String,
     /// The line of the agent file, from 1.
     pub line: Option<u32>,
     /// The output before the failure.
     pub printed: String,
+}
+
+impl ScriptFailure {
+    /// Creates the failure of a block that printed nothing.
+    fn new(kind: &'static str, message: impl Into<String>, line: Option<u32>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            line,
+            printed: String::new(),
+        }
+    }
 }
 
 /// Runs inline code. The block sees `state` and `variables` under these names.

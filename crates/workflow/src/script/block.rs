@@ -168,29 +168,21 @@ pub(super) fn prepare(source: &str) -> Result<Program, BlockError> {
     let prelude = prelude(&rewritten, function);
     let text = &rewritten.text;
     let (before, lines) = (count_lines(&prelude), count_lines(&source));
-    let program = if function {
+    let (text, lines_before) = if function {
         let parsed = parse(text)?;
-        Program {
-            text: as_function(&prelude, text, parsed.tokens()),
-            lines_before: before + 1,
-            lines,
-            names: false,
-            changes,
-            whitespace,
-        }
+        (as_function(&prelude, text, parsed.tokens()), before + 1)
     } else {
-        let names = assigned_names(parsed.suite());
-        let names = names
-            .into_iter()
-            .filter(|name| !rewritten.deleted.contains(*name));
-        Program {
-            text: as_module(&prelude, text, names),
-            lines_before: before,
-            lines,
-            names: true,
-            changes,
-            whitespace,
-        }
+        let names = assigned_names(parsed.suite()).into_iter();
+        let names = names.filter(|name| !rewritten.deleted.contains(*name));
+        (as_module(&prelude, text, names), before)
+    };
+    let program = Program {
+        text,
+        lines_before,
+        lines,
+        names: !function,
+        changes,
+        whitespace,
     };
     let head = has_results.then(|| branches::head(&rewritten.helpers));
     Ok(with_state(program, prelude.len(), head))

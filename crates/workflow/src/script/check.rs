@@ -88,18 +88,15 @@ fn run_with_stack<T: Send>(
         Ok(worker.join().ok())
     });
     let message = match outcome {
-        Ok(Some(outcome)) => {
-            return outcome;
-        }
+        Ok(Some(outcome)) => return outcome,
         Ok(None) => "the block could not be checked, its reader failed".to_owned(),
         Err(error) => {
             format!("the block could not be checked, no thread could be started: {error}")
         }
     };
-    Err(ScriptFailure {
-        kind: "script_worker",
+    Err(ScriptFailure::new(
+        "script_worker",
         message,
-        line: Some(first_line),
-        printed: String::new(),
-    })
+        Some(first_line),
+    ))
 }

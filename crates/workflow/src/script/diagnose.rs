@@ -33,13 +33,13 @@ pub(super) struct BlockContext<'a> {
 pub(super) fn block_error(block_error: &BlockError, first_line: u32) -> ScriptFailure {
     let of_file = |line: u32| first_line.saturating_add(line.saturating_sub(1));
     match block_error {
-        BlockError::Syntax { message, line } => failure(
+        BlockError::Syntax { message, line } => ScriptFailure::new(
             "script_error",
             format!("SyntaxError: {message}"),
             Some(of_file(*line)),
         ),
         BlockError::Unsupported { what, line } => unsupported(what, Some(of_file(*line))),
-        BlockError::TooLong { bytes } => failure(
+        BlockError::TooLong { bytes } => ScriptFailure::new(
             "script_error",
             format!(
                 "the block is {bytes} bytes long; the limit is {MAX_BYTES}: move data into a file"
@@ -74,15 +74,17 @@ pub(super) fn exception(
     };
     let mut failure = match (raised.exc_type(), limitation) {
         (_, Some(what)) => unsupported(&what, line),
-        (ExcType::TimeoutError, None) if message.starts_with("time limit exceeded") => failure(
-            "script_timeout",
-            limits::timed_out(context.time_limit),
-            line,
-        ),
-        (ExcType::MemoryError, None) if message.starts_with("memory limit exceeded") => {
-            failure("script_memory", format!("MemoryError: {message}"), line)
+        (ExcType::TimeoutError, None) if message.starts_with("time limit exceeded") => {
+            ScriptFailure::new(
+                "script_timeout",
+                limits::timed_out(context.time_limit),
+                line,
+            )
         }
-        _ => failure("script_error", format_exception(raised), line),
+        (ExcType::MemoryError, None) if message.starts_with("memory limit exceeded") => {
+            ScriptFailure::new("script_memory", format!("MemoryError: {message}"), line)
+        }
+        _ => ScriptFailure::new("script_error", format_exception(raised), line),
     };
     failure.printed = context.printed;
     failure
@@ -240,21 +242,22 @@ fn attribute(message: &str) -> Option<String> {
 
 /// Returns an operation between built-in types that Python has and the interpreter lacks.
 fn operation(message: &str) -> Option<Unsupported> {
+    let this_use = || Unsupported::new(format!("this use of Python: {message}"), None);
     if message.ends_with("not supported between instances of 'set' and 'set'") {
-        return Some(Unsupported {
-            what: format!("`{}` between sets", quoted(message)?),
-            instead: Some("`a.issubset(b)` and `a.issuperset(b)` compare sets"),
-        });
+        return Some(Unsupported::new(
+            format!("`{}` between sets", quoted(message)?),
+            Some("`a.issubset(b)` and `a.issuperset(b)` compare sets"),
+        ));
     }
     if let Some(operands) = message.strip_prefix("unsupported operand type(s) for ") {
         let mut kinds = operands.split('\'').skip(1).step_by(2);
         let (left, right) = (kinds.next()?, kinds.next()?);
         let number = |kind| matches!(kind, "bool" | "int" | "float");
         if (left == "bool" || right == "bool") && number(left) && number(right) {
-            return Some(Unsupported {
-                what: "arithmetic with a bool".to_owned(),
-                instead: Some("`int(flag)` makes a number of it"),
-            });
+            return Some(Unsupported::new(
+                "arithmetic with a bool",
+                Some("`int(flag)` makes a number of it"),
+            ));
         }
     }
     if let Some((function, rest)) = message.split_once("() ")
@@ -263,24 +266,21 @@ fn operation(message: &str) -> Option<Unsupported> {
             || rest.starts_with("takes ")
             || rest.starts_with("expected at most"))
     {
-        return Some(Unsupported {
-            what: format!("these arguments of `{function}`"),
-            instead: None,
-        });
+        return Some(Unsupported::new(
+            format!("these arguments of `{function}`"),
+            None,
+        ));
     }
     if message.contains("'datetime.") && message.starts_with("unsupported operand") {
-        return Some(Unsupported {
-            what: format!("this use of Python: {message}"),
-            instead: None,
-        });
+        return Some(this_use());
     }
     if let Some(kind) = message.strip_suffix(" object is not subscriptable")
         && ["'Match'", "'struct_time'"].contains(&kind)
     {
-        return Some(Unsupported {
-            what: format!("an item (`x[…]`) of {kind}"),
-            instead: None,
-        });
+        return Some(Unsupported::new(
+            format!("an item (`x[…]`) of {kind}"),
+            None,
+        ));
     }
     let lacking = [
         "can only concatenate list (not \"tuple\")",
@@ -302,10 +302,7 @@ fn operation(message: &str) -> Option<Unsupported> {
         "a bytes-like object is required",
     ];
     if lacking.iter().any(|it| message.starts_with(it)) {
-        return Some(Unsupported {
-            what: format!("this use of Python: {message}"),
-            instead: None,
-        });
+        return Some(this_use());
     }
     let (what, instead) = if message.starts_with("unsupported operand type(s) for %: 'str' and") {
         (
@@ -334,10 +331,7 @@ fn operation(message: &str) -> Option<Unsupported> {
     } else {
         return None;
     };
-    Some(Unsupported {
-        what: what.to_owned(),
-        instead,
-    })
+    Some(Unsupported::new(what, instead))
 }
 
 /// Returns the failure that names a limitation, its line and a workaround.
@@ -352,18 +346,9 @@ fn unsupported(limitation: &Unsupported, line: Option<u32>) -> ScriptFailure {
     let instead = limitation
         .instead
         .map_or_else(String::new, |instead| format!("; {instead}"));
-    failure(
+    ScriptFailure::new(
         "script_unsupported",
         format!("{said}{instead}; {WORKAROUND}"),
         line,
     )
-}
-
-fn failure(kind: &'static str, message: String, line: Option<u32>) -> ScriptFailure {
-    ScriptFailure {
-        kind,
-        message,
-        line,
-        printed: String::new(),
-    }
 }

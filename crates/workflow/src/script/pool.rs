@@ -13,9 +13,10 @@ use cachalot_process::describe_status;
 
 use super::process::{Launch, Worker, WorkerError};
 use super::wire::{
-    self, Interpreter, MAX_ANSWER_BYTES, MAX_DEPTH, MAX_PRINTED_BYTES, Request, WorkerReply,
+    self, BlockOutcome, Interpreter, MAX_ANSWER_BYTES, MAX_DEPTH, MAX_PRINTED_BYTES, Request,
+    WorkerReply,
 };
-use super::{Script, ScriptFailure, ScriptResult, limits};
+use super::{FailureKind, Script, ScriptFailure, ScriptResult, limits};
 
 /// The time beyond a block's time limit before the parent kills the worker. Workers of an embedded
 /// interpreter check the limit themselves and report the line at which the block was stopped.
@@ -84,12 +85,11 @@ impl Pool {
         }
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let request = self.request(number, script, state, variables, now)?;
-        let _permit = self.permits.acquire().await.map_err(|_| {
-            failure(
-                "script_worker",
-                "the runner of inline code is shut down".to_owned(),
-            )
-        })?;
+        let _permit = self
+            .permits
+            .acquire()
+            .await
+            .map_err(|_| failure("script_worker", "the runner of inline code is shut down"))?;
         let mut worker = self.worker().await?;
         let limit = if self.enforces_time_limit {
             self.time_limit + GRACE
@@ -97,11 +97,16 @@ impl Pool {
             self.time_limit
         };
         let line = match timeout(limit, worker.exchange(&request)).await {
-            Err(_) => return Err(self.time_limit_failure()),
+            Err(_) => {
+                return Err(failure(
+                    "script_timeout",
+                    limits::timed_out(self.time_limit),
+                ));
+            }
             Ok(Err(error)) => return Err(self.worker_failure(error)),
             Ok(Ok(line)) => line,
         };
-        let reply: WorkerReply<Value> = serde_json::from_slice(&line).map_err(|error| {
+        let reply: WorkerReply = serde_json::from_slice(&line).map_err(|error| {
             failure(
                 "script_worker",
                 format!("the worker of the block gave no proper answer: {error}"),
@@ -110,14 +115,16 @@ impl Pool {
         if reply.number != number {
             return Err(failure(
                 "script_worker",
-                "the worker of the block gave the answer of another block and was stopped: an earlier block may have split its process (`os.fork()`); run it again"
-                    .to_owned(),
+                "the worker of the block gave the answer of another block and was stopped: an earlier block may have split its process (`os.fork()`); run it again",
             ));
         }
         if worker.answered <= BLOCKS_PER_WORKER {
             self.idle.lock().push(worker);
         }
-        reply.answer.into_result()
+        match reply.answer {
+            BlockOutcome::Ended(ended) => Ok(ended),
+            BlockOutcome::Failed(failure) => Err(failure),
+        }
     }
 
     fn request(
@@ -163,10 +170,6 @@ impl Pool {
 
     fn take(&self) -> Option<Worker> {
         self.idle.lock().pop()
-    }
-
-    fn time_limit_failure(&self) -> ScriptFailure {
-        failure("script_timeout", limits::timed_out(self.time_limit))
     }
 
     fn start_failure(&self, error: WorkerError) -> ScriptFailure {
@@ -237,11 +240,6 @@ fn describe_exit(status: Option<std::process::ExitStatus>, stderr_tail: &str) ->
     }
 }
 
-fn failure(kind: &'static str, message: String) -> ScriptFailure {
-    ScriptFailure {
-        kind,
-        message,
-        line: None,
-        printed: String::new(),
-    }
+fn failure(kind: FailureKind, message: impl Into<String>) -> ScriptFailure {
+    ScriptFailure::new(kind, message, None)
 }

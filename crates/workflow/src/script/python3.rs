@@ -106,12 +106,10 @@ impl ScriptRunner for Python3Runner {
     ) -> Result<ScriptResult, ScriptFailure> {
         match &self.pool {
             Ok(pool) => pool.run(script, state, variables, 0).await,
-            Err(message) => Err(ScriptFailure {
-                kind: "script_worker",
-                message: message.clone(),
-                line: Some(script.first_line),
-                printed: String::new(),
-            }),
+            Err(message) => {
+                let line = Some(script.first_line);
+                Err(ScriptFailure::new("script_worker", message.as_str(), line))
+            }
         }
     }
 }

@@ -120,11 +120,7 @@ impl<'a> Writer<'a> {
             .as_ref()
             .is_none_or(|(_, earlier)| at < *earlier)
         {
-            let what = Unsupported {
-                what: what.into(),
-                instead,
-            };
-            self.out.refused = Some((what, at));
+            self.out.refused = Some((Unsupported::new(what, instead), at));
         }
     }
 

@@ -51,10 +51,10 @@ fn find_escape(literal: &str) -> Option<(usize, &str)> {
 }
 
 fn limitation(escape: &str) -> Unsupported {
-    Unsupported {
-        what: format!("`{escape}`, half a surrogate pair, which is no character of any text"),
-        instead: Some("write the character itself, or all of its number, as in `\\U0001F600`"),
-    }
+    Unsupported::new(
+        format!("`{escape}`, half a surrogate pair, which is no character of any text"),
+        Some("write the character itself, or all of its number, as in `\\U0001F600`"),
+    )
 }
 
 #[cfg(test)]

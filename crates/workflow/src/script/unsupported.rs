@@ -1,7 +1,7 @@
 //! Constructs that the embedded interpreter does not support, under the names that Python users know.
 
 use ruff_python_ast::visitor::{Visitor, walk_comprehension, walk_expr, walk_stmt};
-use ruff_python_ast::{Comprehension, Expr, Number, Operator, Stmt, StmtClassDef, StmtImport};
+use ruff_python_ast::{Comprehension, Expr, Number, Operator, Stmt, StmtClassDef};
 use ruff_text_size::Ranged;
 
 use super::shims;
@@ -58,7 +58,7 @@ pub(super) struct Unsupported {
 }
 
 impl Unsupported {
-    fn new(what: impl Into<String>, instead: Option<&'static str>) -> Self {
+    pub(super) fn new(what: impl Into<String>, instead: Option<&'static str>) -> Self {
         Self {
             what: what.into(),
             instead,
@@ -110,7 +110,11 @@ impl Search {
                 );
             }
             Stmt::AugAssign(it) => self.operator(it, it.op),
-            Stmt::Import(it) => self.import(it),
+            Stmt::Import(it) => {
+                for alias in &it.names {
+                    self.module(it, alias.name.as_str());
+                }
+            }
             Stmt::ImportFrom(it) => {
                 if it.names.iter().any(|alias| alias.name.as_str() == "*") {
                     self.record(it, "`from … import *`", Some("name what you import"));
@@ -164,12 +168,6 @@ impl Search {
     fn operator(&mut self, at: &impl Ranged, operator: Operator) {
         if operator == Operator::MatMult {
             self.record(at, "matrix multiplication (`@`)", None);
-        }
-    }
-
-    fn import(&mut self, import: &StmtImport) {
-        for alias in &import.names {
-            self.module(import, alias.name.as_str());
         }
     }
 

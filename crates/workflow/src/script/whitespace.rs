@@ -41,11 +41,10 @@ pub(super) fn in_map(map: &Map<String, Value>) -> bool {
 
 /// The limitation, for messages.
 pub(super) fn limitation() -> Unsupported {
-    Unsupported {
-        what: "one of the characters U+001C to U+001F where the block looks for white space"
-            .to_owned(),
-        instead: Some("`split` and `strip` with an argument name what they look for"),
-    }
+    Unsupported::new(
+        "one of the characters U+001C to U+001F where the block looks for white space",
+        Some("`split` and `strip` with an argument name what they look for"),
+    )
 }
 
 fn in_value(value: &Value) -> bool {

@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 
 use cachalot_core::Millis;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Changes, ScriptFailure, ScriptResult};
+use super::{FailureKind, ScriptFailure, ScriptResult};
 
 /// The line that a worker sends when it is ready for blocks.
 pub(super) const READY: &str = "ready";
@@ -39,35 +39,24 @@ pub(super) enum Interpreter {
     Lua,
 }
 
-/// A block to run, as the parent sends it.
-#[derive(Serialize)]
-pub(super) struct Request<'a> {
+/// A block to run, with its source and its mappings: borrowed in the parent, owned in a worker.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Request<S, M> {
     /// The number of the request, unique within its pool; from 1.
     pub(super) number: u64,
     /// Ignored by workers of the user's own Python.
     pub(super) interpreter: Interpreter,
-    pub(super) source: &'a str,
+    pub(super) source: S,
     pub(super) first_line: u32,
-    pub(super) state: &'a Map<String, Value>,
-    pub(super) variables: &'a Map<String, Value>,
+    pub(super) state: M,
+    pub(super) variables: M,
     pub(super) time_limit_ms: u64,
     pub(super) most_printed: usize,
     pub(super) now: Millis,
 }
 
 /// A block to run, as a worker receives it.
-#[derive(Deserialize)]
-pub(super) struct ReceivedRequest {
-    pub(super) number: u64,
-    pub(super) interpreter: Interpreter,
-    pub(super) source: String,
-    pub(super) first_line: u32,
-    pub(super) state: Map<String, Value>,
-    pub(super) variables: Map<String, Value>,
-    pub(super) time_limit_ms: u64,
-    pub(super) most_printed: usize,
-    pub(super) now: Millis,
-}
+pub(super) type ReceivedRequest = Request<String, Map<String, Value>>;
 
 /// The part of a request that workers of every version can read.
 #[derive(Deserialize)]
@@ -78,68 +67,30 @@ pub(super) struct RequestNumber {
 /// An answer of a worker, with the number of its request. A block that forks its process could produce
 /// two answers to one request, and the second would be taken for the answer to the next block.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct WorkerReply<R> {
+pub(super) struct WorkerReply {
     pub(super) number: u64,
-    pub(super) answer: BlockOutcome<R>,
+    pub(super) answer: BlockOutcome,
 }
 
 /// The result of a block, as a worker sends it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum BlockOutcome<R> {
-    Ended {
-        returned: R,
-        printed: String,
-        #[serde(default)]
-        changes: Changes,
-    },
-    Failed {
-        kind: Cow<'static, str>,
-        message: String,
-        line: Option<u32>,
-        printed: String,
-    },
+pub(super) enum BlockOutcome {
+    Ended(ScriptResult),
+    Failed(ScriptFailure),
 }
 
-impl BlockOutcome<Value> {
-    /// Converts the answer to the result type of the trait.
-    pub(super) fn into_result(self) -> Result<ScriptResult, ScriptFailure> {
-        match self {
-            Self::Ended {
-                returned,
-                printed,
-                changes,
-            } => Ok(ScriptResult {
-                returned,
-                printed,
-                changes,
-            }),
-            Self::Failed {
-                kind,
-                message,
-                line,
-                printed,
-            } => Err(ScriptFailure {
-                kind: known_kind(&kind),
-                message,
-                line,
-                printed,
-            }),
-        }
-    }
-}
-
-/// Returns the failure kind if a worker may report it; any other kind is the worker's own failure.
-fn known_kind(kind: &str) -> &'static str {
-    [
+/// Reads the kind of a failure that a worker may report; any other kind is the worker's own failure.
+pub(super) fn failure_kind<'de, D: Deserializer<'de>>(kind: D) -> Result<FailureKind, D::Error> {
+    let kind = Cow::<str>::deserialize(kind)?;
+    let known = [
         "script_error",
         "script_unsupported",
         "script_timeout",
         "script_memory",
-    ]
-    .into_iter()
-    .find(|known_kind| *known_kind == kind)
-    .unwrap_or("script_worker")
+    ];
+    let known = known.into_iter().find(|known| *known == kind);
+    Ok(known.unwrap_or("script_worker"))
 }
 
 /// True if a value nests at most [`MAX_DEPTH`] levels, itself included.

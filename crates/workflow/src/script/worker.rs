@@ -84,7 +84,10 @@ fn run(
             // 0 is never the number of a block.
             let number = serde_json::from_str(line).map_or(0, |RequestNumber { number }| number);
             let message = format!("the worker could not read its block: {error}");
-            return (number, Err(worker_failure(message)));
+            return (
+                number,
+                Err(ScriptFailure::new("script_worker", message, None)),
+            );
         }
     };
     let number = block.number;
@@ -98,21 +101,13 @@ fn run(
         Interpreter::Lua => lua::interpreter::run(block, memory_limit),
     }));
     let result = result.unwrap_or_else(|panic| {
-        Err(worker_failure(format!(
+        let message = format!(
             "the embedded {name} failed: {}",
             panic_message(panic.as_ref())
-        )))
+        );
+        Err(ScriptFailure::new("script_worker", message, None))
     });
     (number, result)
-}
-
-fn worker_failure(message: String) -> ScriptFailure {
-    ScriptFailure {
-        kind: "script_worker",
-        message,
-        line: None,
-        printed: String::new(),
-    }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
@@ -125,26 +120,8 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
 
 fn encode(number: u64, result: Result<ScriptResult, ScriptFailure>) -> Vec<u8> {
     let answer = match result {
-        Ok(ScriptResult {
-            returned,
-            printed,
-            changes,
-        }) => BlockOutcome::Ended {
-            returned,
-            printed,
-            changes,
-        },
-        Err(ScriptFailure {
-            kind,
-            message,
-            line,
-            printed,
-        }) => BlockOutcome::Failed {
-            kind: kind.into(),
-            message,
-            line,
-            printed,
-        },
+        Ok(ended) => BlockOutcome::Ended(ended),
+        Err(failure) => BlockOutcome::Failed(failure),
     };
     // Serialization into memory cannot fail for the values in an answer.
     serde_json::to_vec(&WorkerReply { number, answer }).unwrap_or_default()

@@ -28,7 +28,14 @@ pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     });
     match compiled {
         Err(error) => Err(diagnose::failure(&error, first_line, MEMORY as u64)),
-        Ok(()) if source.len() > MAX_BYTES => Err(too_long(source.len(), first_line)),
+        Ok(()) if source.len() > MAX_BYTES => Err(ScriptFailure::new(
+            "script_error",
+            format!(
+                "the block is {} bytes long; the limit is {MAX_BYTES}: move data into a file",
+                source.len()
+            ),
+            Some(first_line),
+        )),
         Ok(()) => Ok(()),
     }
 }
@@ -40,15 +47,4 @@ pub(super) fn compile(lua: &Lua, source: &str) -> mlua::Result<Function> {
         .set_name(CHUNK)
         .set_mode(ChunkMode::Text)
         .into_function()
-}
-
-fn too_long(bytes: usize, first_line: u32) -> ScriptFailure {
-    ScriptFailure {
-        kind: "script_error",
-        message: format!(
-            "the block is {bytes} bytes long; the limit is {MAX_BYTES}: move data into a file"
-        ),
-        line: Some(first_line),
-        printed: String::new(),
-    }
 }

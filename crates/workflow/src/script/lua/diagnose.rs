@@ -27,12 +27,6 @@ const REMOVED_LIBRARIES: &[(&str, &str)] = &[
 
 /// Returns the failure for an error of Lua. `memory_limit` is in bytes.
 pub(super) fn failure(error: &Error, first_line: u32, memory_limit: u64) -> ScriptFailure {
-    let of = |kind, message, line| ScriptFailure {
-        kind,
-        message,
-        line,
-        printed: String::new(),
-    };
     match error {
         Error::CallbackError { cause, traceback } => {
             let failed = failure(cause, first_line, memory_limit);
@@ -43,7 +37,7 @@ pub(super) fn failure(error: &Error, first_line: u32, memory_limit: u64) -> Scri
                 ..failed
             }
         }
-        Error::MemoryError(_) => of(
+        Error::MemoryError(_) => ScriptFailure::new(
             "script_memory",
             format!(
                 "the block needed more than its memory limit of {} MiB",
@@ -54,14 +48,14 @@ pub(super) fn failure(error: &Error, first_line: u32, memory_limit: u64) -> Scri
         Error::SyntaxError { message, .. } => {
             let (line, message) = split_location(message, first_line);
             let message = with_file_line(message, first_line);
-            of(
+            ScriptFailure::new(
                 "script_error",
                 format!("not Lua: {message}"),
                 line.or(Some(first_line)),
             )
         }
         Error::RuntimeError(message) => runtime(message, first_line),
-        other => of("script_error", other.to_string(), None),
+        other => ScriptFailure::new("script_error", other.to_string(), None),
     }
 }
 
@@ -86,16 +80,12 @@ fn runtime(text: &str, first_line: u32) -> ScriptFailure {
         Some((_, what)) => format!("{message}: inline Lua has no access to {what}"),
         None => message.to_owned(),
     };
-    ScriptFailure {
-        kind: if left_out.is_some() {
-            "script_unsupported"
-        } else {
-            "script_error"
-        },
-        message,
-        line: line.or_else(|| first_location(traceback, first_line)),
-        printed: String::new(),
-    }
+    let kind = match left_out {
+        Some(_) => "script_unsupported",
+        None => "script_error",
+    };
+    let line = line.or_else(|| first_location(traceback, first_line));
+    ScriptFailure::new(kind, message, line)
 }
 
 /// Removes the location of a prelude function that called the failed function.

@@ -84,18 +84,15 @@ impl<'b> Block<'b> {
             })
             .map_err(|error| diagnose::failure(&error, self.block.first_line, self.memory_limit));
         if let Some(line) = self.stopped.get() {
-            return Err(self.failure(
+            return Err(ScriptFailure::new(
                 "script_timeout",
                 limits::timed_out(Duration::from_millis(self.block.time_limit_ms)),
                 line,
             ));
         }
         ended?.map_err(|unrepresentable| {
-            self.failure(
-                "script_error",
-                unrepresentable.message("the returned value"),
-                None,
-            )
+            let message = unrepresentable.message("the returned value");
+            ScriptFailure::new("script_error", message, None)
         })
     }
 
@@ -152,14 +149,5 @@ impl<'b> Block<'b> {
             },
         )?;
         function.call(state)
-    }
-
-    fn failure(&self, kind: &'static str, message: String, line: Option<u32>) -> ScriptFailure {
-        ScriptFailure {
-            kind,
-            message,
-            line,
-            printed: String::new(),
-        }
     }
 }

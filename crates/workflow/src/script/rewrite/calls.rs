@@ -96,17 +96,13 @@ impl<'a> Writer<'a> {
                     }
                 }
                 if CONSUMERS.contains(&name.id.as_str()) {
-                    for argument in &call.arguments.args {
-                        self.consume(argument);
-                    }
+                    self.consume_all(&call.arguments.args);
                 }
                 if LAZY.contains(&name.id.as_str()) && !self.eager.contains(&whole) {
                     // The input of a lazy helper may stay lazy.
                 } else if LAZY.contains(&name.id.as_str()) {
                     let skip = usize::from(matches!(name.id.as_str(), "map" | "filter"));
-                    for argument in call.arguments.args.iter().skip(skip) {
-                        self.consume(argument);
-                    }
+                    self.consume_all(call.arguments.args.get(skip..).unwrap_or_default());
                     for argument in &call.arguments.args {
                         self.visit_expr(argument);
                     }
@@ -121,9 +117,7 @@ impl<'a> Writer<'a> {
                 let name = attribute.attr.as_str();
                 self.part_of_module(attribute);
                 if CONSUMING_METHODS.contains(&name) {
-                    for argument in &call.arguments.args {
-                        self.consume(argument);
-                    }
+                    self.consume_all(&call.arguments.args);
                 }
                 let of_a_module = matches!(&*attribute.value, Expr::Name(owner)
                     if self.aliases.get(owner.id.as_str()).is_some_and(|it| shims::module(it).is_some()));

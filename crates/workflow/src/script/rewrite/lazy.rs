@@ -9,6 +9,11 @@ use super::{Writer, span};
 pub(super) const LAZY: [&str; 5] = ["map", "filter", "zip", "enumerate", "reversed"];
 
 impl<'a> Writer<'a> {
+    /// Marks those of the expressions that are lazy as safe to evaluate eagerly.
+    pub(super) fn consume_all(&mut self, expressions: &'a [Expr]) {
+        expressions.iter().for_each(|it| self.consume(it));
+    }
+
     /// Marks a lazy expression as safe to evaluate eagerly.
     pub(super) fn consume(&mut self, expression: &'a Expr) {
         let lazy = match expression {
