@@ -12,8 +12,8 @@ mod tests;
 
 use std::rc::Rc;
 
-use jmespath::ast::{Ast, KeyValuePair};
-use jmespath::{Context, Expression, JmespathError, Variable, interpret};
+use jmespath::ast::Ast;
+use jmespath::{Context, JmespathError, Variable, interpret};
 use serde_json::Value;
 
 /// Failure of a search.
@@ -39,14 +39,14 @@ pub(super) fn check(expression: &str) -> Result<(), String> {
 /// # Errors
 /// Its syntax error or its evaluation error.
 pub(super) fn search(data: &Value, expression: &str) -> Result<Value, QueryError> {
-    let ast = jmespath::parse(expression)
+    let mut ast = jmespath::parse(expression)
         .map_err(|error| QueryError::Expression(describe_error(&error)))?;
     let runtime = functions::runtime();
-    let compiled = Expression::new(expression, exact(ast), &runtime);
-    let data = Rc::new(variable(data));
+    make_exact(&mut ast);
     let evaluate = |error: JmespathError| QueryError::Evaluation(describe_error(&error));
+    let data = Rc::new(Variable::try_from(data).map_err(evaluate)?);
     let mut context = Context::new(expression, &runtime);
-    let result = interpret(&data, compiled.as_ast(), &mut context).map_err(evaluate)?;
+    let result = interpret(&data, &ast, &mut context).map_err(evaluate)?;
     value(&result).map_err(QueryError::Evaluation)
 }
 
@@ -58,24 +58,6 @@ fn describe_error(error: &JmespathError) -> String {
         error.line + 1,
         error.column + 1
     )
-}
-
-fn variable(value: &Value) -> Variable {
-    match value {
-        Value::Null => Variable::Null,
-        Value::Bool(flag) => Variable::Bool(*flag),
-        Value::Number(number) => Variable::Number(number.clone()),
-        Value::String(text) => Variable::String(text.clone()),
-        Value::Array(items) => {
-            Variable::Array(items.iter().map(|item| Rc::new(variable(item))).collect())
-        }
-        Value::Object(fields) => Variable::Object(
-            fields
-                .iter()
-                .map(|(name, field)| (name.clone(), Rc::new(variable(field))))
-                .collect(),
-        ),
-    }
 }
 
 fn value(variable: &Variable) -> Result<Value, String> {
@@ -101,87 +83,51 @@ fn value(variable: &Variable) -> Result<Value, String> {
 }
 
 /// Replaces every comparison in the tree by a call of an exact one.
-fn exact(ast: Ast) -> Ast {
-    let boxed = |ast: Box<Ast>| Box::new(exact(*ast));
+fn make_exact(ast: &mut Ast) {
     match ast {
-        Ast::Comparison {
-            offset,
-            comparator,
-            lhs,
-            rhs,
-        } => Ast::Function {
-            offset,
-            name: functions::comparison(&comparator).to_owned(),
-            args: vec![exact(*lhs), exact(*rhs)],
-        },
-        Ast::Condition {
-            offset,
-            predicate,
-            then,
-        } => Ast::Condition {
-            offset,
-            predicate: boxed(predicate),
-            then: boxed(then),
-        },
-        Ast::Expref { offset, ast } => Ast::Expref {
-            offset,
-            ast: boxed(ast),
-        },
-        Ast::Flatten { offset, node } => Ast::Flatten {
-            offset,
-            node: boxed(node),
-        },
-        Ast::Function { offset, name, args } => Ast::Function {
-            offset,
-            name,
-            args: args.into_iter().map(exact).collect(),
-        },
-        Ast::MultiList { offset, elements } => Ast::MultiList {
-            offset,
-            elements: elements.into_iter().map(exact).collect(),
-        },
-        Ast::MultiHash { offset, elements } => {
-            let each = |pair: KeyValuePair| KeyValuePair {
-                key: pair.key,
-                value: exact(pair.value),
-            };
-            Ast::MultiHash {
-                offset,
-                elements: elements.into_iter().map(each).collect(),
+        Ast::Comparison { lhs, rhs, .. }
+        | Ast::Projection { lhs, rhs, .. }
+        | Ast::And { lhs, rhs, .. }
+        | Ast::Or { lhs, rhs, .. }
+        | Ast::Subexpr { lhs, rhs, .. }
+        | Ast::Condition {
+            predicate: lhs,
+            then: rhs,
+            ..
+        } => {
+            make_exact(lhs);
+            make_exact(rhs);
+        }
+        Ast::Expref { ast: node, .. }
+        | Ast::Flatten { node, .. }
+        | Ast::Not { node, .. }
+        | Ast::ObjectValues { node, .. } => make_exact(node),
+        Ast::Function { args: parts, .. }
+        | Ast::MultiList {
+            elements: parts, ..
+        } => parts.iter_mut().for_each(make_exact),
+        Ast::MultiHash { elements, .. } => {
+            for pair in elements {
+                make_exact(&mut pair.value);
             }
         }
-        Ast::Not { offset, node } => Ast::Not {
-            offset,
-            node: boxed(node),
-        },
-        Ast::Projection { offset, lhs, rhs } => Ast::Projection {
-            offset,
-            lhs: boxed(lhs),
-            rhs: boxed(rhs),
-        },
-        Ast::ObjectValues { offset, node } => Ast::ObjectValues {
-            offset,
-            node: boxed(node),
-        },
-        Ast::And { offset, lhs, rhs } => Ast::And {
-            offset,
-            lhs: boxed(lhs),
-            rhs: boxed(rhs),
-        },
-        Ast::Or { offset, lhs, rhs } => Ast::Or {
-            offset,
-            lhs: boxed(lhs),
-            rhs: boxed(rhs),
-        },
-        Ast::Subexpr { offset, lhs, rhs } => Ast::Subexpr {
-            offset,
-            lhs: boxed(lhs),
-            rhs: boxed(rhs),
-        },
-        leaf @ (Ast::Identity { .. }
+        Ast::Identity { .. }
         | Ast::Field { .. }
         | Ast::Index { .. }
         | Ast::Literal { .. }
-        | Ast::Slice { .. }) => leaf,
+        | Ast::Slice { .. } => {}
+    }
+    if let Ast::Comparison {
+        offset,
+        comparator,
+        lhs,
+        rhs,
+    } = ast
+    {
+        *ast = Ast::Function {
+            offset: *offset,
+            name: functions::comparison(comparator).to_owned(),
+            args: vec![(**lhs).clone(), (**rhs).clone()],
+        };
     }
 }
