@@ -30,7 +30,7 @@ use crate::Runtime;
 use crate::format::Agent;
 use crate::report::Event;
 use crate::script::ScriptRunner;
-use crate::template::{State, TemplateContext};
+use crate::template::{Prepared, Scope, State, TemplateContext};
 
 pub use failure::RunFailure;
 pub use plan::{Plan, PlannedNode, PlannedOutcome, plan};
@@ -117,6 +117,17 @@ impl Runner<'_> {
 
     fn emit(&self, event: Event) {
         self.runtime.reporter.report(event);
+    }
+
+    /// Renders a value of the node at `path`.
+    async fn render(
+        &self,
+        prepared: &Prepared,
+        path: &str,
+        scope: &Scope,
+    ) -> Result<Value, RunFailure> {
+        let rendered = self.agent.templates.render(prepared, scope).await;
+        rendered.map_err(|failure| RunFailure::from_template(path, failure))
     }
 
     /// Masks secrets in the text.

@@ -28,14 +28,7 @@ impl Runner<'_> {
         let scope = Scope::new(&self.context, state);
         let mut started = Vec::new();
         for branch in branches {
-            let holds = match &branch.condition {
-                None => true,
-                Some(condition) => {
-                    let held = self.agent.templates.holds(condition, &scope).await;
-                    held.map_err(|failure| self.report(RunFailure::from_template(node, failure)))?
-                }
-            };
-            if holds {
+            if self.holds(branch.condition.as_ref(), node, &scope).await? {
                 started.push(branch);
             }
         }
@@ -52,14 +45,7 @@ impl Runner<'_> {
                 }
             });
         }
-        let most = self
-            .agent
-            .settings
-            .max_workers
-            .unwrap_or(DEFAULT_CONCURRENCY);
-        let results: Vec<(usize, Value)> =
-            stream::iter(runs).buffer_unordered(most).collect().await;
-        Ok(in_order(results))
+        Ok(results_of(runs, self.agent.settings.max_workers).await)
     }
 
     /// Runs one branch per item. With `fail_fast`, no branch starts after one has failed; running branches
@@ -125,13 +111,8 @@ impl Runner<'_> {
                 }
             });
         }
-        let most = fan_out
-            .concurrency
-            .or(self.agent.settings.max_workers)
-            .unwrap_or(DEFAULT_CONCURRENCY);
-        let results: Vec<(usize, Value)> =
-            stream::iter(runs).buffer_unordered(most).collect().await;
-        Ok(in_order(results))
+        let most = fan_out.concurrency.or(self.agent.settings.max_workers);
+        Ok(results_of(runs, most).await)
     }
 
     async fn items(
@@ -142,8 +123,7 @@ impl Runner<'_> {
         state: &State,
     ) -> Result<Vec<Value>, RunFailure> {
         let scope = Scope::new(&self.context, state);
-        let items = self.agent.templates.render(&fan_out.items, &scope).await;
-        match items.map_err(|failure| RunFailure::from_template(path, failure))? {
+        match self.render(&fan_out.items, path, &scope).await? {
             Value::Array(items) => Ok(items),
             Value::Null => Ok(Vec::new()),
             other => {
@@ -195,7 +175,14 @@ fn cancelled(branch: &str, index: usize) -> Value {
     })
 }
 
-fn in_order(mut results: Vec<(usize, Value)>) -> Value {
+/// Runs the branches, at most `most` of them at a time. Returns their results in order.
+async fn results_of(
+    branches: Vec<impl Future<Output = (usize, Value)>>,
+    most: Option<usize>,
+) -> Value {
+    let most = most.unwrap_or(DEFAULT_CONCURRENCY);
+    let ended = stream::iter(branches).buffer_unordered(most);
+    let mut results: Vec<(usize, Value)> = ended.collect().await;
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()
 }

@@ -76,19 +76,17 @@ impl Runner<'_> {
             state.set("reflection_best_score", json!(best.1));
             state.set("reflection_errors", errors.clone());
             if valid {
-                return Ok(with_fields_of(
-                    &output,
-                    json!({
-                        "reflection_iteration": round,
-                        "reflection_output": output,
-                        "reflection_errors": [],
-                        "reflection_history": history,
-                        "reflection_best": output,
-                        "reflection_best_score": score,
-                        "success": true,
-                        "valid": true,
-                    }),
-                ));
+                let ended = json!({
+                    "reflection_iteration": round,
+                    "reflection_output": output,
+                    "reflection_errors": [],
+                    "reflection_history": history,
+                    "reflection_best": output,
+                    "reflection_best_score": score,
+                    "success": true,
+                    "valid": true,
+                });
+                return Ok(with_fields_of(&output, ended));
             }
             if let Some(corrector) = reflection.corrector.as_ref().filter(|_| round < max) {
                 let correcting = format!("{path}/corrector[{round}]");
@@ -121,20 +119,18 @@ impl Runner<'_> {
             }
             _ => best.0.clone(),
         };
-        Ok(with_fields_of(
-            &output,
-            json!({
-                "reflection_iteration": max,
-                "reflection_output": output,
-                "reflection_errors": last["errors"],
-                "reflection_history": history,
-                "reflection_best": best.0,
-                "reflection_best_score": best.1,
-                "success": false,
-                "valid": false,
-                "exhausted": true,
-            }),
-        ))
+        let exhausted = json!({
+            "reflection_iteration": max,
+            "reflection_output": output,
+            "reflection_errors": last["errors"],
+            "reflection_history": history,
+            "reflection_best": best.0,
+            "reflection_best_score": best.1,
+            "success": false,
+            "valid": false,
+            "exhausted": true,
+        });
+        Ok(with_fields_of(&output, exhausted))
     }
 
     async fn evaluate(
@@ -147,8 +143,7 @@ impl Runner<'_> {
         let judged = match evaluator {
             Evaluator::Schema(schema) => {
                 let scope = Scope::new(&self.context, state);
-                let schema = self.agent.templates.render(schema, &scope).await;
-                let schema = schema.map_err(|failure| RunFailure::from_template(&path, failure))?;
+                let schema = self.render(schema, &path, &scope).await?;
                 return Ok(Judgement::from_schema(output, &schema));
             }
             Evaluator::Model(ask) => {
@@ -210,11 +205,7 @@ impl Runner<'_> {
             let valid = validated.get("valid").is_some_and(is_true);
             let errors = validated.get("errors").cloned().unwrap_or(json!([]));
             let outcome = |state: State, errors: Value, exhausted: bool| {
-                let mut fields = state.into_own_fields();
-                fields.insert("_retry_count".to_owned(), json!(count));
-                fields.insert("_retry_errors".to_owned(), errors);
-                fields.insert("_retry_result".to_owned(), json!(validated));
-                fields.insert("_retry_exhausted".to_owned(), json!(exhausted));
+                let mut fields = retry_fields(state, count, errors, json!(validated), exhausted);
                 fields.extend(validated.clone());
                 Value::Object(fields)
             };
@@ -291,16 +282,26 @@ fn uncorrected(
         "message": format!("Correction node '{correct}' failed: {}", failure.message),
         "type": "correction_error",
     }));
-    let mut fields = state.into_own_fields();
-    fields.insert("_retry_count".to_owned(), json!(count));
-    fields.insert("_retry_errors".to_owned(), json!(all));
-    fields.insert(
-        "_retry_result".to_owned(),
-        json!({ "valid": false, "errors": errors, "correction_error": failure.message }),
-    );
-    fields.insert("_retry_exhausted".to_owned(), json!(false));
+    let result = json!({ "valid": false, "errors": errors, "correction_error": failure.message });
+    let mut fields = retry_fields(state, count, json!(all), result, false);
     fields.insert("valid".to_owned(), json!(false));
     Value::Object(fields)
+}
+
+/// Returns the fields that a loop has set, with those about its rounds.
+fn retry_fields(
+    state: State,
+    count: u64,
+    errors: Value,
+    result: Value,
+    exhausted: bool,
+) -> Map<String, Value> {
+    let mut fields = state.into_own_fields();
+    fields.insert("_retry_count".to_owned(), json!(count));
+    fields.insert("_retry_errors".to_owned(), errors);
+    fields.insert("_retry_result".to_owned(), result);
+    fields.insert("_retry_exhausted".to_owned(), json!(exhausted));
+    fields
 }
 
 /// The rendered limits of a loop.
@@ -319,8 +320,7 @@ impl<'l> LoopLimits<'l> {
         state: &State,
     ) -> Result<Self, RunFailure> {
         let scope = Scope::new(&runner.context, state);
-        let rendered = runner.agent.templates.render(limits, &scope).await;
-        let rendered = rendered.map_err(|failure| RunFailure::from_template(path, failure))?;
+        let rendered = runner.render(limits, path, &scope).await?;
         Ok(Self {
             fields: match rendered {
                 Value::Object(fields) => fields,

@@ -62,6 +62,14 @@ pub enum PlannedOutcome {
     },
 }
 
+impl PlannedOutcome {
+    fn runs(work: &str) -> Self {
+        Self::Runs {
+            work: work.to_owned(),
+        }
+    }
+}
+
 /// Plans a run. Looks up entries in the cache, but does not run, store or pay for anything.
 pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtime>) -> Plan {
     let context = runtime.template_context(&agent.variables);
@@ -142,18 +150,13 @@ impl<'r> Planner<'r> {
                 let scope =
                     Scope::new(&self.context, state).with_result(result.unwrap_or_default());
                 for rule in rules {
-                    let holds = match &rule.condition {
-                        None => true,
-                        Some(condition) if condition.mentions_result() && !is_known => {
-                            return Err(PlanEnd(format!(
-                                "what comes after `{node}` is known when it has run"
-                            )));
-                        }
-                        Some(condition) => {
-                            self.condition_holds(condition, &scope, node, state).await?
-                        }
-                    };
-                    if holds {
+                    let condition = rule.condition.as_ref();
+                    if !is_known && condition.is_some_and(Condition::mentions_result) {
+                        return Err(PlanEnd(format!(
+                            "what comes after `{node}` is known when it has run"
+                        )));
+                    }
+                    if self.condition_holds(condition, &scope, node, state).await? {
                         return Ok(rule.to);
                     }
                 }
@@ -166,13 +169,8 @@ impl<'r> Planner<'r> {
                 let stops: Vec<usize> = stops.iter().copied().chain([*fan_in]).collect();
                 for branch in branches {
                     let scope = Scope::new(&self.context, state);
-                    let holds = match &branch.condition {
-                        None => true,
-                        Some(condition) => {
-                            self.condition_holds(condition, &scope, node, state).await?
-                        }
-                    };
-                    if holds {
+                    let condition = branch.condition.as_ref();
+                    if self.condition_holds(condition, &scope, node, state).await? {
                         Box::pin(self.walk(&branch.flow, base.branch(), &stops)).await?;
                     }
                 }
@@ -184,11 +182,14 @@ impl<'r> Planner<'r> {
 
     async fn condition_holds(
         &self,
-        condition: &Condition,
+        condition: Option<&Condition>,
         scope: &Scope,
         node: &str,
         state: &State,
     ) -> Result<bool, PlanEnd> {
+        let Some(condition) = condition else {
+            return Ok(true);
+        };
         let holds = self.agent.templates.holds(condition, scope).await;
         if let Some(node_to_run) = state.take_first_read() {
             return Err(PlanEnd(format!(
@@ -208,12 +209,7 @@ impl<'r> Planner<'r> {
         match &node.work {
             Work::Nothing => Ok(Some(Value::Null)),
             Work::Run { script, .. } => {
-                self.record(
-                    path,
-                    PlannedOutcome::Runs {
-                        work: "inline code".to_owned(),
-                    },
-                );
+                self.record(path, PlannedOutcome::runs("inline code"));
                 if may_change_state(&script.source) {
                     state.mark_all_unknown(path);
                 }
@@ -221,16 +217,13 @@ impl<'r> Planner<'r> {
                 Ok(None)
             }
             Work::Reflection(_) | Work::Retries(_) => {
-                let work = match &node.work {
-                    Work::Reflection(_) => "reflection.loop",
-                    _ => "retry.loop",
+                let is_reflection = matches!(node.work, Work::Reflection(_));
+                let work = if is_reflection {
+                    "reflection.loop"
+                } else {
+                    "retry.loop"
                 };
-                self.record(
-                    path,
-                    PlannedOutcome::Runs {
-                        work: work.to_owned(),
-                    },
-                );
+                self.record(path, PlannedOutcome::runs(work));
                 mark_unknown(&node.output, path, state);
                 Ok(None)
             }
@@ -288,7 +281,8 @@ impl<'r> Planner<'r> {
     ) -> Result<(), PlanEnd> {
         for iteration in 0..=most {
             let scope = Scope::new(&self.context, state);
-            if !self.condition_holds(condition, &scope, path, state).await? {
+            let holds = self.condition_holds(Some(condition), &scope, path, state);
+            if !holds.await? {
                 return Ok(());
             }
             for step in body.iter().filter(|_| iteration < most) {
@@ -414,12 +408,7 @@ impl<'r> Planner<'r> {
                 },
                 None,
             ),
-            Ok(Planned::Runs) => (
-                PlannedOutcome::Runs {
-                    work: action.metadata().name.to_string(),
-                },
-                None,
-            ),
+            Ok(Planned::Runs) => (PlannedOutcome::runs(&action.metadata().name), None),
             Err(failure) => fails(&failure.message),
         }
     }

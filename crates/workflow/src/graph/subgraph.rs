@@ -61,8 +61,7 @@ impl Runner<'_> {
         let unchanged = Scope::new(&self.context, &self.inputs);
         let (mut input, mut trusted) = (Map::new(), Map::new());
         for (key, field) in &subgraph.input {
-            let value = templates.render(field, &scope).await;
-            let value = value.map_err(|failure| RunFailure::from_template(path, failure))?;
+            let value = self.render(field, path, &scope).await?;
             if templates.renders_alike(field, &scope, &unchanged) {
                 trusted.insert(key.clone(), value.clone());
             }

@@ -9,23 +9,7 @@ use serde_json::Value;
 use super::node::NodeOutcome;
 use super::{MAX_NODES, RunFailure, Runner};
 use crate::format::{Flow, Rule, Target};
-use crate::template::{Scope, State};
-
-/// Position of the walk.
-#[derive(Debug, Clone, Copy)]
-enum Position {
-    Node(usize),
-    End,
-}
-
-impl From<Target> for Position {
-    fn from(target: Target) -> Self {
-        match target {
-            Target::Node(node) => Self::Node(node),
-            Target::End => Self::End,
-        }
-    }
-}
+use crate::template::{Condition, Scope, State};
 
 impl Runner<'_> {
     /// Walks from `flow` to the end of the run, or to one of the nodes in `stops`, which does not run.
@@ -42,7 +26,7 @@ impl Runner<'_> {
                 .await?;
             let mut executed = 0;
             let mut runs = vec![0_usize; self.agent.nodes.len()];
-            while let Position::Node(index) = at {
+            while let Target::Node(index) = at {
                 if stops.contains(&index) {
                     break;
                 }
@@ -58,7 +42,7 @@ impl Runner<'_> {
                 let (after, next_state) = self.node(node, path.clone(), state).await?;
                 state = next_state;
                 at = match after {
-                    NodeOutcome::Fallback(fallback) => Position::Node(fallback),
+                    NodeOutcome::Fallback(fallback) => Target::Node(fallback),
                     NodeOutcome::Flow(result) => {
                         self.next(&node.flow, &path, &mut state, Some(result), &stops)
                             .await?
@@ -104,16 +88,30 @@ impl Runner<'_> {
         state: &mut State,
         result: Option<Arc<Value>>,
         stops: &[usize],
-    ) -> Result<Position, RunFailure> {
+    ) -> Result<Target, RunFailure> {
         match flow {
-            Flow::To(target) => Ok((*target).into()),
+            Flow::To(target) => Ok(*target),
             Flow::Rules(rules) => self.first_rule(rules, node, state, result).await,
             Flow::Parallel { branches, fan_in } => {
                 let results = self.parallel(branches, *fan_in, node, state, stops).await?;
                 state.set("parallel_results", results);
-                Ok(Position::Node(*fan_in))
+                Ok(Target::Node(*fan_in))
             }
         }
+    }
+
+    /// Returns true if the condition of a rule or branch after `node` holds, or if there is none.
+    pub(super) async fn holds(
+        &self,
+        condition: Option<&Condition>,
+        node: &str,
+        scope: &Scope,
+    ) -> Result<bool, RunFailure> {
+        let Some(condition) = condition else {
+            return Ok(true);
+        };
+        let held = self.agent.templates.holds(condition, scope).await;
+        held.map_err(|failure| self.report(RunFailure::from_template(node, failure)))
     }
 
     async fn first_rule(
@@ -122,22 +120,15 @@ impl Runner<'_> {
         node: &str,
         state: &State,
         result: Option<Arc<Value>>,
-    ) -> Result<Position, RunFailure> {
+    ) -> Result<Target, RunFailure> {
         let scope = Scope::new(&self.context, state);
         let scope = match result {
             Some(result) => scope.with_result(Arc::unwrap_or_clone(result)),
             None => scope,
         };
         for rule in rules {
-            let holds = match &rule.condition {
-                None => true,
-                Some(condition) => {
-                    let held = self.agent.templates.holds(condition, &scope).await;
-                    held.map_err(|failure| self.report(RunFailure::from_template(node, failure)))?
-                }
-            };
-            if holds {
-                return Ok(rule.to.into());
+            if self.holds(rule.condition.as_ref(), node, &scope).await? {
+                return Ok(rule.to);
             }
         }
         let message = "none of the conditions for what comes next holds: add a rule without one";

@@ -101,8 +101,7 @@ impl Runner<'_> {
         state: &State,
     ) -> Result<Arc<Value>, RunFailure> {
         let scope = Scope::new(&self.context, state);
-        let rendered = self.agent.templates.render(with, &scope).await;
-        let given = match rendered.map_err(|failure| RunFailure::from_template(path, failure))? {
+        let given = match self.render(with, path, &scope).await? {
             Value::Object(fields) => fields,
             Value::Null => Map::new(),
             other => {
@@ -244,9 +243,7 @@ impl Runner<'_> {
         let scope = Scope::new(&self.context, state).with_result(result.clone());
         let mut rendered = Map::new();
         for (key, field) in fields {
-            let value = self.agent.templates.render(field, &scope).await;
-            let value = value.map_err(|failure| RunFailure::from_template(path, failure))?;
-            rendered.insert(key.clone(), value);
+            rendered.insert(key.clone(), self.render(field, path, &scope).await?);
         }
         Ok(rendered)
     }
