@@ -115,6 +115,12 @@ pub trait Action: Operation<Context = Runtime, Output = Result<Value, Failure>> 
     }
 }
 
+impl std::fmt::Debug for dyn Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Action({})", self.metadata().name)
+    }
+}
+
 /// Runs a call of an action. If it may write, the caches of the process are notified before and after it.
 pub(crate) async fn announced<T, F: Future<Output = T>>(
     action: &dyn Action,

@@ -330,30 +330,14 @@ fn nodes_of<'a>(
         });
         return &[];
     };
-    match &entry.value.kind {
-        NodeKind::List(nodes) if !nodes.is_empty() => nodes,
-        NodeKind::Null => {
-            problems.push(
-                missing("`nodes` is empty")
-                    .at(&entry.key_place)
-                    .help(NODES_HELP),
-            );
-            &[]
-        }
-        NodeKind::List(_) => {
-            problems.push(
-                missing("`nodes` is empty")
-                    .at(&entry.value.place)
-                    .help(NODES_HELP),
-            );
-            &[]
-        }
-        _ => {
-            let problem = entry.value.wrong_type("`nodes`", "a list");
-            problems.push(problem.help(NODES_HELP));
-            &[]
-        }
-    }
+    let problem = match &entry.value.kind {
+        NodeKind::List(nodes) if !nodes.is_empty() => return nodes,
+        NodeKind::Null => missing("`nodes` is empty").at(&entry.key_place),
+        NodeKind::List(_) => missing("`nodes` is empty").at(&entry.value.place),
+        _ => entry.value.wrong_type("`nodes`", "a list"),
+    };
+    problems.push(problem.help(NODES_HELP));
+    &[]
 }
 
 /// Help text for a file without nodes.
@@ -457,23 +441,14 @@ fn names(nodes: &[tree::Node], problems: &mut Vec<Problem>) -> Vec<String> {
         let name = written.and_then(tree::Node::as_text).unwrap_or_default();
         if let Some(written) = written.filter(|_| !name.is_empty()) {
             if [START, END].contains(&name) {
-                problems.push(
-                    Problem::new(
-                        codes::BAD_VALUE,
-                        format!("a node cannot be called `{name}`"),
-                    )
-                    .at(&written.place)
-                    .help("the name stands for where a run begins or ends"),
-                );
+                let message = format!("a node cannot be called `{name}`");
+                let help = "the name stands for where a run begins or ends";
+                let problem = Problem::new(codes::BAD_VALUE, message);
+                problems.push(problem.at(&written.place).help(help));
             } else if names.iter().any(|known| known == name) {
-                problems.push(
-                    Problem::new(
-                        codes::DUPLICATE_NODE,
-                        format!("a second node is called `{name}`"),
-                    )
-                    .at(&written.place)
-                    .help("give it another name"),
-                );
+                let message = format!("a second node is called `{name}`");
+                let problem = Problem::new(codes::DUPLICATE_NODE, message);
+                problems.push(problem.at(&written.place).help("give it another name"));
             }
         }
         names.push(name.to_owned());

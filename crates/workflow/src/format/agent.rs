@@ -128,6 +128,18 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Creates a node with default error handling, whose result is merged into the state.
+    pub(super) fn new(name: &str, place: &SourceSpan, work: Work) -> Self {
+        Self {
+            name: name.to_owned(),
+            place: place.clone(),
+            work,
+            output: Output::Merge,
+            on_error: OnError::default(),
+            flow: Flow::To(Target::End),
+        }
+    }
+
     fn add_blocks<'a>(&'a self, path: &str, blocks: &mut Vec<Block<'a>>) {
         match &self.work {
             Work::Nothing | Work::Action { .. } => {}
@@ -174,6 +186,7 @@ impl Node {
 }
 
 /// The work of a node.
+#[derive(Debug)]
 pub(crate) enum Work {
     Nothing,
     Run {
@@ -194,22 +207,6 @@ pub(crate) enum Work {
     Subgraph(Box<Subgraph>),
     Reflection(Box<Reflection>),
     Retries(Box<Retries>),
-}
-
-impl std::fmt::Debug for Work {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Nothing => f.write_str("Nothing"),
-            Self::Run { language, .. } => write!(f, "Run({language:?})"),
-            Self::Action { action, .. } => write!(f, "Action({})", action.metadata().name),
-            Self::Steps(steps) => f.debug_tuple("Steps").field(steps).finish(),
-            Self::While { body, .. } => f.debug_tuple("While").field(body).finish(),
-            Self::FanOut(fan_out) => f.debug_tuple("FanOut").field(fan_out).finish(),
-            Self::Subgraph(it) => f.debug_tuple("Subgraph").field(it).finish(),
-            Self::Reflection(it) => f.debug_tuple("Reflection").field(it).finish(),
-            Self::Retries(it) => f.debug_tuple("Retries").field(it).finish(),
-        }
-    }
 }
 
 /// A fan-out: one branch per item.

@@ -229,10 +229,8 @@ impl NodeReader<'_> {
 
     fn rule(&mut self, item: &tree::Node) -> Option<(Rule, SourceSpan)> {
         let values = RULE.read(item, &mut self.problems)?;
-        let condition = values.node("if").map(|node| {
-            self.templates
-                .condition(node, TemplateUse::RESULT, &mut self.problems)
-        });
+        let condition = values.node("if");
+        let condition = condition.map(|node| self.condition(node, TemplateUse::RESULT));
         let to = self.target(values.node("to")?, codes::GOTO_UNDEFINED, "`to`", true)?;
         Some((Rule { condition, to }, item.head()))
     }
@@ -277,10 +275,7 @@ impl NodeReader<'_> {
     fn edge_condition(&mut self, edge: Values<'_>) -> Option<Condition> {
         let when = edge.node("when");
         let Some(condition) = edge.node("condition") else {
-            return when.map(|when| {
-                self.templates
-                    .condition(when, TemplateUse::PLAIN, &mut self.problems)
-            });
+            return when.map(|when| self.condition(when, TemplateUse::PLAIN));
         };
         let written = match &condition.kind {
             NodeKind::Map(_) => EXPRESSION
@@ -288,9 +283,7 @@ impl NodeReader<'_> {
                 .node("value")?,
             _ => condition,
         };
-        let condition = self
-            .templates
-            .condition(written, TemplateUse::PLAIN, &mut self.problems);
+        let condition = self.condition(written, TemplateUse::PLAIN);
         match when.map(|when| (when, when.as_boolean())) {
             None | Some((_, Some(true))) => Some(condition),
             Some((_, Some(false))) => Some(condition.negated()),

@@ -6,12 +6,12 @@ use cachalot_core::tree::{self, NodeKind, Section};
 use serde_json::{Map, Value};
 
 use super::LoadContext;
-use super::agent::{Approval, ErrorMode, Flow, Node, OnError, Output, Target, Work};
+use super::agent::{Approval, ErrorMode, Node, OnError, Output, Target, Work};
 use super::interrupts;
 use super::language::Language;
 use super::node_keys::{self, MODES, ON_ERROR, WORK_KEYS};
 use super::outer_file::OuterFile;
-use crate::template::{TemplateUse, Templates};
+use crate::template::{Condition, Prepared, TemplateUse, Templates};
 use crate::{Registry, codes};
 
 /// Reads nodes and collects their problems.
@@ -89,14 +89,10 @@ impl NodeReader<'_> {
             NodeLevel::Step => self.refuse_goto(&mut section),
         }
         keys.finish(section, &mut self.problems);
-        let name = name.unwrap_or_default().to_owned();
         Some(Node {
-            name,
-            place,
-            work,
             output,
             on_error,
-            flow: Flow::To(Target::End),
+            ..Node::new(name.unwrap_or_default(), &place, work)
         })
     }
 
@@ -124,6 +120,16 @@ impl NodeReader<'_> {
         steps
     }
 
+    /// Checks the templates in a value.
+    pub(super) fn prepared(&mut self, node: &tree::Node, usage: TemplateUse) -> Prepared {
+        self.templates.prepare(node, usage, &mut self.problems)
+    }
+
+    /// Checks a condition.
+    pub(super) fn condition(&mut self, node: &tree::Node, usage: TemplateUse) -> Condition {
+        self.templates.condition(node, usage, &mut self.problems)
+    }
+
     fn output(&mut self, section: &mut Section<'_>, output_key: Option<String>) -> Output {
         if let Some(key) = output_key {
             return Output::Key(key);
@@ -141,11 +147,7 @@ impl NodeReader<'_> {
                 entries
                     .iter()
                     .map(|entry| {
-                        let prepared = self.templates.prepare(
-                            &entry.value,
-                            TemplateUse::RESULT,
-                            &mut self.problems,
-                        );
+                        let prepared = self.prepared(&entry.value, TemplateUse::RESULT);
                         (entry.key.clone(), prepared)
                     })
                     .collect(),

@@ -5,7 +5,7 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::Language;
-use super::agent::{Evaluator, Flow, Node, OnError, Output, Reflection, Retries, Target, Work};
+use super::agent::{Evaluator, Node, Reflection, Retries, Target, Work};
 use super::nodes::NodeReader;
 use crate::actions::check_arguments;
 use crate::actions::reflection::{EVALUATOR_PROMPT, LOOP, RETRY};
@@ -59,10 +59,8 @@ impl NodeReader<'_> {
 
     fn reflection(&mut self, with: &tree::Node, language: Option<&str>) -> Option<Work> {
         let generator = self.part(with.get("generator")?, "generator", language);
-        let corrector = with
-            .get("corrector")
-            .filter(|node| !node.is_null())
-            .map(|node| self.part(node, "corrector", language));
+        let corrector = with.get("corrector").filter(|node| !node.is_null());
+        let corrector = corrector.map(|node| self.part(node, "corrector", language));
         let evaluator = self.evaluator(with.get("evaluator")?, language);
         Some(Work::Reflection(Box::new(Reflection {
             generator: generator?,
@@ -96,14 +94,13 @@ impl NodeReader<'_> {
     /// Prepares the arguments that are rendered when the loop starts.
     fn limits(&mut self, with: &tree::Node, keys: &[&str]) -> Prepared {
         let node = filtered(with, |key| keys.contains(&key));
-        self.templates
-            .prepare(&node, TemplateUse::ARGUMENTS, &mut self.problems)
+        self.prepared(&node, TemplateUse::ARGUMENTS)
     }
 
     /// Creates a step that runs an action.
     fn step_of(&mut self, name: &str, uses: &tree::Node, with: Option<&tree::Node>) -> Node {
         let work = self.action(uses, with);
-        step(name, uses, work)
+        Node::new(name, &uses.place, work)
     }
 
     /// Reads `{action, …}` or `{run, language}`.
@@ -171,7 +168,7 @@ impl NodeReader<'_> {
             },
         };
         let script = self.code(script, language, run);
-        Some(step(name, run, Work::Run { script, language }))
+        Some(Node::new(name, &run.place, Work::Run { script, language }))
     }
 
     fn evaluator(&mut self, node: &tree::Node, language: Option<&str>) -> Option<Evaluator> {
@@ -181,10 +178,9 @@ impl NodeReader<'_> {
         let evaluator = match kind {
             "schema" => {
                 let schema = section.required("schema", &mut self.problems)?;
-                let schema =
-                    self.templates
-                        .prepare(schema, TemplateUse::ARGUMENTS, &mut self.problems);
-                Some(Evaluator::Schema(schema))
+                Some(Evaluator::Schema(
+                    self.prepared(schema, TemplateUse::ARGUMENTS),
+                ))
             }
             "llm" => {
                 section.claim("prompt");
@@ -282,16 +278,5 @@ fn filtered(node: &tree::Node, is_kept: impl Fn(&str) -> bool) -> tree::Node {
                 .cloned()
                 .collect(),
         ),
-    }
-}
-
-fn step(name: &str, written: &tree::Node, work: Work) -> Node {
-    Node {
-        name: name.to_owned(),
-        place: written.place.clone(),
-        work,
-        output: Output::Merge,
-        on_error: OnError::default(),
-        flow: Flow::To(Target::End),
     }
 }

@@ -13,7 +13,7 @@ use cachalot_core::tree::{Node, Section};
 use super::agent::{Approval, Subgraph, Work};
 use super::nodes::NodeReader;
 use super::outer_file::OuterFile;
-use super::{LoadContext, directory_of, load_with_context};
+use super::{Agent, LoadContext, directory_of, load_with_context};
 use crate::actions::cache::agent_segment;
 use crate::codes;
 use crate::template::{Prepared, TemplateUse};
@@ -37,9 +37,9 @@ impl NodeReader<'_> {
         let node = section.node("name").and_then(Node::as_text);
         let node = node.unwrap_or_default();
         match load(written, file, self.file, self.context) {
-            Ok(mut loaded) => {
-                self.problems.append(&mut loaded.agent.warnings);
-                let approvals = std::mem::take(&mut loaded.agent.approvals);
+            Ok((mut agent, scope)) => {
+                self.problems.append(&mut agent.warnings);
+                let approvals = std::mem::take(&mut agent.approvals);
                 self.approvals_inside
                     .extend(approvals.into_iter().map(|approval| Approval {
                         node: format!("{node}/{}", approval.node),
@@ -47,8 +47,8 @@ impl NodeReader<'_> {
                     }));
                 Work::Subgraph(Box::new(Subgraph {
                     file: written.to_owned(),
-                    scope: loaded.scope,
-                    agent: Arc::new(loaded.agent),
+                    scope,
+                    agent: Arc::new(agent),
                     input,
                 }))
             }
@@ -67,9 +67,7 @@ impl NodeReader<'_> {
         entries
             .iter()
             .map(|entry| {
-                let prepared =
-                    self.templates
-                        .prepare(&entry.value, TemplateUse::PLAIN, &mut self.problems);
+                let prepared = self.prepared(&entry.value, TemplateUse::PLAIN);
                 (entry.key.clone(), prepared)
             })
             .collect()
@@ -98,13 +96,8 @@ impl NodeReader<'_> {
     }
 }
 
-struct LoadedSubgraph {
-    agent: super::Agent,
-    /// The agent's name as it appears in handles (escaped).
-    scope: String,
-}
-
-/// Loads the file that `written` names, relative to the outer file.
+/// Loads the file that `written` names, relative to the outer file. Also returns the agent's name as it
+/// appears in handles (escaped).
 ///
 /// # Errors
 /// The problems of the file, with their places in it; or the reason why it is not loaded, at `node`.
@@ -113,7 +106,7 @@ fn load(
     node: &Node,
     file: &OuterFile<'_>,
     context: LoadContext<'_>,
-) -> Result<LoadedSubgraph, Vec<Problem>> {
+) -> Result<(Agent, String), Vec<Problem>> {
     let refused = |code, message: String, help: &str| {
         Err(vec![Problem::new(code, message).at(&node.place).help(help)])
     };
@@ -174,7 +167,7 @@ fn load(
     agent.warnings.retain(is_other);
     let file = std::fs::canonicalize(&path).unwrap_or(path);
     let scope = agent_segment(agent.settings.name.as_deref(), agent.name.as_deref(), &file);
-    Ok(LoadedSubgraph { agent, scope })
+    Ok((agent, scope))
 }
 
 /// Removes `.` from the path.

@@ -6,7 +6,7 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
-use super::agent::{FanOut, Flow, Node, OnError, Output, Target, Work};
+use super::agent::{FanOut, Node, Output, Work};
 use super::language::Language;
 use super::node_keys::{EXPRESSION, LANGUAGES, LUA, TYPES, WORK_KEYS};
 use super::nodes::{NOTHING, NodeLevel, NodeReader};
@@ -49,7 +49,7 @@ impl NodeReader<'_> {
         let kind = section.present("type");
         match (kind.and_then(tree::Node::as_text), level) {
             (None, _) if kind.is_none() => {
-                self.claim_fan_in(section);
+                section.boolean("fan_in", &mut self.problems);
                 self.simple(section, language)
             }
             (Some("while_loop"), NodeLevel::Node) => (self.while_loop(section, language), None),
@@ -64,16 +64,12 @@ impl NodeReader<'_> {
                 self.claim_all(section)
             }
             (Some(name), _) => {
-                let known = matches!(name, "matrix" | "parallel_each" | "subgraph");
-                let code = if known {
-                    codes::UNSUPPORTED
-                } else {
-                    codes::BAD_VALUE
-                };
-                let help = if known {
-                    "`dynamic_parallel` runs a branch per item".to_owned()
-                } else {
-                    did_you_mean(name, TYPES)
+                let (code, help) = match name {
+                    "matrix" | "parallel_each" | "subgraph" => (
+                        codes::UNSUPPORTED,
+                        "`dynamic_parallel` runs a branch per item".to_owned(),
+                    ),
+                    _ => (codes::BAD_VALUE, did_you_mean(name, TYPES)),
                 };
                 self.refuse(
                     kind,
@@ -138,10 +134,6 @@ impl NodeReader<'_> {
                 .problems
                 .push(node.wrong_type("`language`", "`python`, `python3` or `lua`")),
         }
-    }
-
-    fn claim_fan_in(&mut self, section: &mut Section<'_>) {
-        section.boolean("fan_in", &mut self.problems);
     }
 
     /// Reads inline code, an action, or steps.
@@ -411,9 +403,7 @@ impl NodeReader<'_> {
 
     fn while_loop(&mut self, section: &mut Section<'_>, language: Option<&str>) -> Work {
         let condition = match section.required("condition", &mut self.problems) {
-            Some(node) => self
-                .templates
-                .condition(node, TemplateUse::PLAIN, &mut self.problems),
+            Some(node) => self.condition(node, TemplateUse::PLAIN),
             None => Condition::always(false),
         };
         section.required("max_iterations", &mut self.problems);
@@ -464,8 +454,7 @@ impl NodeReader<'_> {
             let problem = node.wrong_type("`items`", "a list or a template of one");
             self.problems.push(problem);
         }
-        self.templates
-            .prepare(node, TemplateUse::PLAIN, &mut self.problems)
+        self.prepared(node, TemplateUse::PLAIN)
     }
 
     /// Reads the work of each branch: `action`, or the same keys as any node.
@@ -491,17 +480,10 @@ impl NodeReader<'_> {
                     .help("give it exactly one of `action`, `steps`, `run`, `uses` and `subgraph`"),
             );
         }
-        let does = |work, output| Node {
-            name: String::new(),
-            place,
-            work,
-            output,
-            on_error: OnError::default(),
-            flow: Flow::To(Target::End),
-        };
+        let does = |work| Node::new("", &place, work);
         if let Some(file) = subgraph {
             let work = self.subgraph(section, file);
-            return does(work, Output::Merge);
+            return does(work);
         }
         if section.has("input")
             && let Some(entry) = section.entry("input")
@@ -515,15 +497,18 @@ impl NodeReader<'_> {
         match action.map(|action| (action, &action.kind)) {
             Some((node, NodeKind::Map(_))) => match self.node(node, NodeLevel::Step, language) {
                 Some(branch) => branch,
-                None => does(Work::Nothing, Output::Merge),
+                None => does(Work::Nothing),
             },
             Some((node, _)) => {
                 let work = self.action(node, section.present("with"));
-                does(work, Output::Merge)
+                does(work)
             }
             None => {
                 let (work, output_key) = self.simple(section, language);
-                does(work, output_key.map_or(Output::Merge, Output::Key))
+                Node {
+                    output: output_key.map_or(Output::Merge, Output::Key),
+                    ..does(work)
+                }
             }
         }
     }
