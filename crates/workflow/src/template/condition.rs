@@ -167,19 +167,18 @@ impl Templates {
             Test::Template {
                 template,
                 is_lenient,
-                waits: false,
-            } => self.evaluate_condition(template, *is_lenient, scope)?,
-            Test::Template {
-                template,
-                is_lenient,
-                waits: true,
+                waits,
             } => {
-                let (templates, template, is_lenient) =
-                    (self.clone(), template.clone(), *is_lenient);
-                self.on_blocking_thread(scope, move |scope| {
-                    templates.evaluate_condition(&template, is_lenient, &scope)
-                })
-                .await?
+                let is_lenient = *is_lenient;
+                if *waits {
+                    let (templates, template) = (self.clone(), template.clone());
+                    self.on_blocking_thread(scope, move |scope| {
+                        templates.evaluate_condition(&template, is_lenient, &scope)
+                    })
+                    .await?
+                } else {
+                    self.evaluate_condition(template, is_lenient, scope)?
+                }
             }
         };
         Ok(holds != condition.is_negated)
@@ -191,10 +190,9 @@ impl Templates {
         is_lenient: bool,
         scope: &Scope,
     ) -> Result<bool, TemplateFailure> {
-        let environment = if is_lenient {
-            self.lenient()
-        } else {
-            self.strict()
+        let environment = match is_lenient {
+            true => &self.shared.lenient,
+            false => &self.shared.strict,
         };
         self.evaluate(environment, template, scope)
             .map(|value| is_true(&value))

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use minijinja::Value;
-use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
+use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, ValueKind};
 use serde_json::{Map, Number, Value as Json};
 
 /// The maximum nesting depth of a result.
@@ -156,41 +156,18 @@ pub(super) fn keys<'a>(keys: impl Iterator<Item = &'a String>) -> Enumerator {
 
 /// Converts a value that is neither a mapping nor a list; `None` for those.
 fn scalar(json: &Json) -> Option<Value> {
-    Some(match json {
-        Json::Null => Value::from(()),
-        Json::Bool(boolean) => Value::from(*boolean),
-        Json::Number(number) => number_in(number),
-        Json::String(text) => Value::from(text.as_str()),
-        Json::Array(_) | Json::Object(_) => return None,
-    })
+    let is_scalar = !json.is_array() && !json.is_object();
+    is_scalar.then(|| copied(json))
 }
 
 /// Copies a whole value.
 pub(super) fn copied(json: &Json) -> Value {
-    match json {
-        Json::Array(items) => items.iter().map(copied).collect(),
-        Json::Object(fields) => Value::from_pairs(
-            fields
-                .iter()
-                .map(|(key, field)| (key.as_str(), copied(field))),
-        ),
-        other => scalar(other).unwrap_or_default(),
-    }
+    Value::from(Serde(json))
 }
 
 /// Returns the text that a template prints for a value.
 pub(crate) fn printed(json: &Json) -> String {
     copied(json).to_string()
-}
-
-fn number_in(number: &Number) -> Value {
-    if let Some(integer) = number.as_i64() {
-        Value::from(integer)
-    } else if let Some(integer) = number.as_u64() {
-        Value::from(integer)
-    } else {
-        Value::from(number.as_f64().unwrap_or(f64::NAN))
-    }
 }
 
 /// Converts a value of the engine to JSON. Undefined values become null, also inside lists and mappings.

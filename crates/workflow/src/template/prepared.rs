@@ -424,9 +424,7 @@ impl Templates {
                 return;
             }
         };
-        let at = |range: &Range<usize>| {
-            source_place::span_of_part(&self.shared.file, &template.place, source, range.clone())
-        };
+        let at = |range: &Range<usize>| self.place_of(&template.place, source, range.clone());
         for (code, kind, ranges, known) in [
             (codes::UNKNOWN_FILTER, "filter", &scan.filters, FILTERS),
             (codes::UNKNOWN_TEST, "test", &scan.tests, TESTS),
@@ -437,7 +435,7 @@ impl Templates {
                     problems.push(
                         Problem::new(code, format!("there is no {kind} `{name}`"))
                             .at(&at(range))
-                            .help(nearest_or_reference(name, known)),
+                            .help(did_you_mean(name, known)),
                     );
                 }
             }
@@ -486,12 +484,7 @@ impl Templates {
         };
         problems.push(
             Problem::new(codes::UNKNOWN_NAME, format!("there is no `{name}` here"))
-                .at(&source_place::span_of_part(
-                    &self.shared.file,
-                    &template.place,
-                    source,
-                    range,
-                ))
+                .at(&self.place_of(&template.place, source, range))
                 .help(help),
         );
     }
@@ -538,11 +531,4 @@ fn find_word(source: &str, word: &str) -> Option<Range<usize>> {
             !source[..at.start].ends_with(|c: char| is_part(c) || c == '.')
                 && !source[at.end..].starts_with(is_part)
         })
-}
-
-fn nearest_or_reference(name: &str, known: &[&str]) -> String {
-    match cachalot_core::suggest::nearest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => did_you_mean(name, known),
-    }
 }

@@ -7,7 +7,7 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json, json};
 
 use super::prepared::{Late, Prepared, Template, Tree};
-use super::{Scope, TemplateFailure, Templates, convert, engine, scan, source_place};
+use super::{Scope, TemplateFailure, Templates, convert, engine, scan};
 
 impl Templates {
     /// Renders a prepared value.
@@ -164,26 +164,13 @@ impl Templates {
 
     pub(super) fn failure(&self, template: &Template, error: &Error) -> TemplateFailure {
         let place = match undefined_in(&template.source, error).or_else(|| error.range()) {
-            Some(range) => source_place::span_of_part(
-                &self.shared.file,
-                &template.place,
-                &template.source,
-                range,
-            ),
+            Some(range) => self.place_of(&template.place, &template.source, range),
             None => template.place.clone(),
         };
         TemplateFailure {
             message: message(error),
             place,
         }
-    }
-
-    pub(super) fn strict(&self) -> &Environment<'static> {
-        &self.shared.strict
-    }
-
-    pub(super) fn lenient(&self) -> &Environment<'static> {
-        &self.shared.lenient
     }
 }
 

@@ -130,29 +130,18 @@ impl State {
 
     /// Marks `key` as unknown, because `node` would set it and did not run.
     pub(crate) fn mark_unknown(&mut self, key: &str, node: &str) {
-        let fields = self.to_map();
-        let known = fields.iter().filter(|(name, _)| *name != key);
-        self.own = Arc::new(
-            known
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
-        );
-        self.inherited = Arc::default();
-        let mut fields = self
-            .unknown
-            .as_ref()
-            .map(|unknown| unknown.fields.clone())
-            .unwrap_or_default();
-        fields.insert(key.to_owned(), node.to_owned());
-        let rest = self
-            .unknown
-            .as_ref()
-            .and_then(|unknown| unknown.rest.clone());
-        self.unknown = Some(Arc::new(Unknown {
-            fields,
-            rest,
-            first_read: Mutex::default(),
-        }));
+        let mut known = Arc::unwrap_or_clone(self.to_map());
+        known.shift_remove(key);
+        let mut unknown = Unknown::default();
+        if let Some(before) = &self.unknown {
+            unknown.fields = before.fields.clone();
+            unknown.rest = before.rest.clone();
+        }
+        unknown.fields.insert(key.to_owned(), node.to_owned());
+        *self = Self {
+            unknown: Some(Arc::new(unknown)),
+            ..Self::new(known)
+        };
     }
 
     /// Marks all fields as unknown, because `node` might set any of them and did not run.
