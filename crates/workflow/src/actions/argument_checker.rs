@@ -31,37 +31,19 @@ impl<'a> ArgumentChecker<'a> {
     }
 
     fn argument(&self, name: &str) -> Option<&'a Node> {
-        match self.with.map(|with| &with.kind) {
-            Some(NodeKind::Map(entries)) => entries
-                .iter()
-                .find(|entry| entry.key == name)
-                .map(|entry| &entry.value),
-            _ => None,
-        }
+        self.with?.get(name)
     }
 
     /// Returns the literal text, if it contains no template.
-    fn text(&self, name: &str) -> Option<(&'a Node, &'a str)> {
-        let node = self.argument(name)?;
-        let text = node.as_text().filter(|text| is_literal(text))?;
-        Some((node, text))
+    fn text(&self, name: &str) -> Option<&'a str> {
+        let text = self.argument(name)?.as_text();
+        text.filter(|text| is_literal(text))
     }
 
     /// Returns the literal number, if it contains no template.
-    fn number(&self, name: &str) -> Option<(&'a Node, f64)> {
-        let node = self.argument(name)?;
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "only compared with small bounds"
-        )]
-        let number = match &node.kind {
-            NodeKind::Integer(number) => *number as f64,
-            NodeKind::Unsigned(number) => *number as f64,
-            NodeKind::Float(number) => *number,
-            NodeKind::Text(text) if is_literal(text) => text.trim().parse().ok()?,
-            _ => return None,
-        };
-        Some((node, number))
+    fn number(&self, name: &str) -> Option<f64> {
+        let number = self.argument(name)?.as_f64();
+        number.or_else(|| self.text(name)?.trim().parse().ok())
     }
 
     /// Checks a list of hosts, which must not contain templates: nothing in a run may decide which hosts
@@ -112,35 +94,41 @@ impl<'a> ArgumentChecker<'a> {
     }
 
     /// Checks a duration in seconds, with the same bounds as at run time.
-    pub(super) fn seconds(mut self, name: &str) -> Self {
+    pub(super) fn seconds(self, name: &str) -> Self {
         const MAX_SECONDS: f64 = 604_800.0;
-        if let Some((_, seconds)) = self.number(name)
-            && !(seconds > 0.0 && seconds <= MAX_SECONDS)
-        {
-            let message = format!("`{name}` is {seconds}");
-            let help = format!("expected seconds, above 0 and at most {MAX_SECONDS}");
-            self.report(codes::OUT_OF_RANGE, name, message, help);
-        }
-        self
+        let help = format!("expected seconds, above 0 and at most {MAX_SECONDS}");
+        self.bounded(codes::OUT_OF_RANGE, name, &help, |seconds| {
+            seconds > 0.0 && seconds <= MAX_SECONDS
+        })
     }
 
     /// Checks a whole number within bounds.
-    pub(super) fn count(mut self, name: &str, range: RangeInclusive<u64>) -> Self {
+    pub(super) fn count(self, name: &str, range: RangeInclusive<u64>) -> Self {
         #[expect(
             clippy::cast_precision_loss,
             reason = "a bound that is off by a little is enough"
         )]
         let (min, max) = (*range.start() as f64, *range.end() as f64);
-        if let Some((_, count)) = self.number(name)
-            && !(min..=max).contains(&count)
-        {
-            let message = format!("`{name}` is {count}");
-            let help = format!(
-                "expected a whole number from {} to {}",
-                range.start(),
-                range.end()
-            );
-            self.report(codes::OUT_OF_RANGE, name, message, help);
+        let help = format!(
+            "expected a whole number from {} to {}",
+            range.start(),
+            range.end()
+        );
+        self.bounded(codes::OUT_OF_RANGE, name, &help, |count| {
+            (min..=max).contains(&count)
+        })
+    }
+
+    /// Checks a number with `is_valid`.
+    pub(super) fn bounded(
+        mut self,
+        code: &'static str,
+        name: &str,
+        help: &str,
+        is_valid: impl Fn(f64) -> bool,
+    ) -> Self {
+        if let Some(number) = self.number(name).filter(|number| !is_valid(*number)) {
+            self.report(code, name, format!("`{name}` is {number}"), help);
         }
         self
     }
@@ -152,7 +140,7 @@ impl<'a> ArgumentChecker<'a> {
         known: &[&str],
         is_known: impl Fn(&str) -> bool,
     ) -> Self {
-        if let Some((_, text)) = self.text(name)
+        if let Some(text) = self.text(name)
             && !is_known(text)
         {
             let message = format!("`{name}` is `{}`", excerpt(text));
@@ -169,7 +157,7 @@ impl<'a> ArgumentChecker<'a> {
         help: &str,
         read: impl FnOnce(&str) -> Result<(), String>,
     ) -> Self {
-        if let Some((_, text)) = self.text(name)
+        if let Some(text) = self.text(name)
             && let Err(what) = read(text)
         {
             self.report(codes::BAD_VALUE, name, format!("`{name}` {what}"), help);

@@ -67,6 +67,7 @@ fn the_examples_of_the_story_load() {
         "action: test.act\nargs: {}\nttl_days: \"{{ state.days }}\"\nttl_seconds: \"30\"\nttl_hours: 0.5",
     );
     is_fine("action: test.act\nargs: {}\nkey_strategy: \"{{ state.strategy }}\"");
+    is_fine("action: test.act\nargs: {}\nscope: \"${scope}\"");
     is_fine("action: actions.json_parse\nargs: {text: '1'}");
     is_fine("action: cache.wrap\nargs:\n  action: test.act\n  args: {x: 1}");
 }

@@ -5,8 +5,10 @@ mod lists;
 use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, suggest};
 
+use crate::actions::argument_checker::ArgumentChecker;
 use crate::actions::arguments::{optional, required};
 use crate::actions::check_arguments;
+use crate::codes::BAD_VALUE;
 use crate::{CacheClass, OperationMetadata, Parameter, ParameterKind, Registry};
 
 /// Names of the strategies.
@@ -106,6 +108,10 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
     ),
 ];
 
+/// Help text for a time to live.
+const LIFETIME_HELP: &str =
+    "a time to live must be a positive number; to store nothing, set `cache_enabled: false`";
+
 /// Returns a text that contains no template, so that its value is known at load time.
 fn literal(node: Option<&Node>) -> Option<&str> {
     match node.map(|node| &node.kind) {
@@ -114,42 +120,45 @@ fn literal(node: Option<&Node>) -> Option<&str> {
     }
 }
 
-fn entry<'a>(with: &'a Node, key: &str) -> Option<&'a Node> {
-    match &with.kind {
-        NodeKind::Map(entries) => entries
-            .iter()
-            .find(|entry| entry.key == key)
-            .map(|entry| &entry.value),
-        _ => None,
-    }
-}
-
 pub(super) fn wrap(with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let Some(with) = with else { return problems };
-    wrapped_action(with, registry, &mut problems);
-    for (key, known) in [
-        ("key_strategy", &STRATEGIES[..]),
-        ("scope", &SCOPES[..]),
-        ("on_error", &ON_ERROR[..]),
-    ] {
-        one_of(with, key, known, &mut problems);
-    }
-    for key in ["ttl_days", "ttl_hours", "ttl_seconds"] {
-        positive(with, key, &mut problems);
-    }
-    probability(with, &mut problems);
-    limit(with, &mut problems);
-    key_source(with, &mut problems);
-    sharing(with, &mut problems);
-    lists::check(with, &mut problems);
+    let Some(arguments) = with else {
+        return problems;
+    };
+    wrapped_action(arguments, registry, &mut problems);
+    let is_lifetime = |time: f64| time > 0.0 && time.is_finite();
+    let checker = ArgumentChecker::new(with)
+        .one_of("key_strategy", &STRATEGIES, |it| STRATEGIES.contains(&it))
+        .one_of("scope", &SCOPES, |it| SCOPES.contains(&it))
+        .one_of("on_error", &ON_ERROR, |it| ON_ERROR.contains(&it))
+        .bounded(BAD_VALUE, "ttl_days", LIFETIME_HELP, is_lifetime)
+        .bounded(BAD_VALUE, "ttl_hours", LIFETIME_HELP, is_lifetime)
+        .bounded(BAD_VALUE, "ttl_seconds", LIFETIME_HELP, is_lifetime)
+        .bounded(
+            BAD_VALUE,
+            "cleanup_probability",
+            "expected 0 to 1",
+            |share| (0.0..=1.0).contains(&share),
+        )
+        .bounded(
+            BAD_VALUE,
+            "cleanup_limit",
+            "expected a whole number from 0",
+            |limit| limit >= 0.0,
+        );
+    problems.extend(checker.problems());
+    key_source(arguments, &mut problems);
+    sharing(arguments, &mut problems);
+    lists::check(arguments, &mut problems);
     problems
 }
 
 /// Rejects `key_prefix: false` with a scope narrower than `global`: the former shares with every agent.
 fn sharing(with: &Node, problems: &mut Vec<Problem>) {
-    let unprefixed = entry(with, "key_prefix").is_some_and(|node| node.as_boolean() == Some(false));
-    let scope = entry(with, "scope");
+    let unprefixed = with
+        .get("key_prefix")
+        .is_some_and(|node| node.as_boolean() == Some(false));
+    let scope = with.get("scope");
     if let (true, Some(node), Some(scope)) = (unprefixed, scope, literal(scope))
         && scope != "global"
     {
@@ -165,7 +174,7 @@ fn sharing(with: &Node, problems: &mut Vec<Problem>) {
 }
 
 fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>) {
-    let node = entry(with, "action");
+    let node = with.get("action");
     let (Some(node), Some(name)) = (node, literal(node)) else {
         return;
     };
@@ -185,7 +194,7 @@ fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>)
         );
         return;
     }
-    let args = entry(with, "args");
+    let args = with.get("args");
     problems.extend(check_arguments(action.metadata(), args, &node.place));
     problems.extend(action.check(args, registry));
 }
@@ -227,88 +236,19 @@ pub(super) fn refusal(metadata: &OperationMetadata) -> Option<Refusal> {
     Some(Refusal { code, why, remedy })
 }
 
-fn one_of(with: &Node, key: &str, known: &[&str], problems: &mut Vec<Problem>) {
-    let node = entry(with, key);
-    if let (Some(node), Some(text)) = (node, literal(node))
-        && !known.contains(&text)
-    {
-        problems.push(
-            Problem::new("bad-value", format!("`{key}` is `{text}`"))
-                .at(&node.place)
-                .help(suggest::did_you_mean(text, known)),
-        );
-    }
-}
-
-/// Returns a literal number, written as a number or as text; `Err` for text that is not a number.
-fn number(node: &Node) -> Option<Result<f64, &str>> {
-    match &node.kind {
-        NodeKind::Integer(number) => Some(Ok(*number as f64)),
-        NodeKind::Unsigned(number) => Some(Ok(*number as f64)),
-        NodeKind::Float(number) => Some(Ok(*number)),
-        NodeKind::Text(_) => literal(Some(node)).map(|text| text.trim().parse().map_err(|_| text)),
-        _ => None,
-    }
-}
-
-fn positive(with: &Node, key: &str, problems: &mut Vec<Problem>) {
-    let Some(node) = entry(with, key) else { return };
-    let wrong = match number(node) {
-        Some(Ok(count)) if count > 0.0 && count.is_finite() => return,
-        Some(Ok(count)) => count.to_string(),
-        // Text that is not a number is reported by the type check of all arguments.
-        Some(Err(_)) | None => return,
-    };
-    problems.push(
-        Problem::new("bad-value", format!("`{key}` is {wrong}"))
-            .at(&node.place)
-            .help("a time to live must be a positive number; to store nothing, set `cache_enabled: false`"),
-    );
-}
-
-fn probability(with: &Node, problems: &mut Vec<Problem>) {
-    let Some(node) = entry(with, "cleanup_probability") else {
-        return;
-    };
-    if let Some(Ok(share)) = number(node)
-        && !(0.0..=1.0).contains(&share)
-    {
-        problems.push(
-            Problem::new("bad-value", format!("`cleanup_probability` is {share}"))
-                .at(&node.place)
-                .help("expected 0 to 1"),
-        );
-    }
-}
-
-fn limit(with: &Node, problems: &mut Vec<Problem>) {
-    let Some(node) = entry(with, "cleanup_limit") else {
-        return;
-    };
-    if let Some(Ok(limit)) = number(node)
-        && limit < 0.0
-    {
-        problems.push(
-            Problem::new("bad-value", format!("`cleanup_limit` is {limit}"))
-                .at(&node.place)
-                .help("expected a whole number from 0"),
-        );
-    }
-}
-
 /// Checks that `custom` has a key, and that `sha256` and `file_content` have an argument to read.
 fn key_source(with: &Node, problems: &mut Vec<Problem>) {
     let is_given =
         |key: &Node| !key.is_null() && key.as_text().is_none_or(|text| !text.trim().is_empty());
-    if entry(with, "key").is_some_and(is_given) {
+    if with.get("key").is_some_and(is_given) {
         return;
     }
-    let strategy_node = entry(with, "key_strategy");
+    let strategy_node = with.get("key_strategy");
     let Some(strategy) = literal(strategy_node) else {
         return;
     };
     let place = strategy_node.map_or(&with.place, |node| &node.place);
-    let source_node = entry(with, "key_source");
+    let source_node = with.get("key_source");
     let source = match (strategy, literal(source_node)) {
         ("custom", _) => {
             problems.push(
@@ -330,7 +270,7 @@ fn key_source(with: &Node, problems: &mut Vec<Problem>) {
         ("file_content", None) if source_node.is_none() => "file",
         _ => return,
     };
-    let Some(NodeKind::Map(args)) = entry(with, "args").map(|args| &args.kind) else {
+    let Some(NodeKind::Map(args)) = with.get("args").map(|args| &args.kind) else {
         return;
     };
     if !args.iter().any(|entry| entry.key == source) {

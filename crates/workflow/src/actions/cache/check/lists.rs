@@ -3,11 +3,11 @@
 use cachalot_core::Problem;
 use cachalot_core::tree::{Node, NodeKind};
 
-use super::{entry, literal};
+use super::literal;
 
 pub(super) fn check(with: &Node, problems: &mut Vec<Problem>) {
     for key in ["tags", "depends_on"] {
-        let Some(node) = entry(with, key) else {
+        let Some(node) = with.get(key) else {
             continue;
         };
         let items = match &node.kind {
