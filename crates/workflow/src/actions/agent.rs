@@ -13,12 +13,11 @@ use cachalot_model::{Budget, Meter};
 use serde_json::{Value, json};
 
 use super::action_tool;
-use super::arguments::{CheckedArguments, optional, required};
+use super::arguments::{CheckedArguments, declared_by, required, text};
 use super::model_error;
 use crate::report::{self, Reporter, current_node};
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Planned, Registry,
-    Runtime, spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, Planned, Registry, Runtime, spending,
 };
 
 pub(super) fn register(registry: &mut Registry) {
@@ -32,15 +31,13 @@ static RUN: OperationMetadata = OperationMetadata::declared(
           No user is asked for approval: a call that would need it is denied. \
           The result has `text`, `stop_reason`, `model_calls`, `tool_calls`, `usage` and `cost`.",
     &[
-        required("input", ParameterKind::Text, "The task of the agent."),
-        optional(
+        required(text("input", "The task of the agent.")),
+        text(
             "agent",
-            ParameterKind::Text,
             "The agent's name in `agents`; the entry (`root`, or the first) by default.",
         ),
-        optional(
+        text(
             "file",
-            ParameterKind::Text,
             "Another agent file (relative to the run's directory); this one by default.",
         ),
     ],
@@ -50,12 +47,7 @@ struct Run;
 
 #[async_trait]
 impl Operation for Run {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &RUN
-    }
+    declared_by!(RUN);
 
     /// Returns the files that make up another agent file. The key contains their content, but they may
     /// change before the agent runs.

@@ -9,23 +9,61 @@ use crate::{Parameter, ParameterKind};
 
 pub(super) use checked::CheckedArguments;
 
-/// Declares a required parameter.
-pub(super) const fn required(
-    name: &'static str,
-    kind: ParameterKind,
-    doc: &'static str,
-) -> Parameter {
-    Parameter::required(name, kind, doc)
+/// Declares an optional parameter that takes a text.
+pub(super) const fn text(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter::optional(name, ParameterKind::Text, doc)
 }
 
-/// Declares an optional parameter.
-pub(super) const fn optional(
-    name: &'static str,
-    kind: ParameterKind,
-    doc: &'static str,
-) -> Parameter {
-    Parameter::optional(name, kind, doc)
+/// Declares an optional parameter that takes a whole number.
+pub(super) const fn integer(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter::optional(name, ParameterKind::Integer, doc)
 }
+
+/// Declares an optional parameter that takes a number.
+pub(super) const fn number(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter::optional(name, ParameterKind::Number, doc)
+}
+
+/// Declares an optional parameter that takes `true` or `false`.
+pub(super) const fn boolean(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter::optional(name, ParameterKind::Boolean, doc)
+}
+
+/// Declares an optional parameter that takes a mapping.
+pub(super) const fn object(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter::optional(name, ParameterKind::Object, doc)
+}
+
+/// Declares an optional parameter that takes a list.
+pub(super) const fn list(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter::optional(name, ParameterKind::List, doc)
+}
+
+/// Declares an optional parameter that takes any value.
+pub(super) const fn any(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter::optional(name, ParameterKind::Any, doc)
+}
+
+/// Makes a declared parameter a required one.
+pub(super) const fn required(parameter: Parameter) -> Parameter {
+    Parameter {
+        required: true,
+        ..parameter
+    }
+}
+
+/// Implements the items of [`Operation`](crate::Operation) that all actions with a static declaration share.
+macro_rules! declared_by {
+    ($about:ident) => {
+        type Context = crate::Runtime;
+        type Output = Result<Value, Failure>;
+
+        fn metadata(&self) -> &OperationMetadata {
+            &$about
+        }
+    };
+}
+pub(super) use declared_by;
 
 /// Joins two lists of parameters, whose lengths must add up to `N`.
 pub(super) const fn concatenated<const N: usize>(
@@ -33,7 +71,7 @@ pub(super) const fn concatenated<const N: usize>(
     second: &[Parameter],
 ) -> [Parameter; N] {
     assert!(first.len() + second.len() == N);
-    let mut all = [Parameter::optional("", ParameterKind::Any, ""); N];
+    let mut all = [any("", ""); N];
     let mut at = 0;
     while at < N {
         all[at] = match at < first.len() {

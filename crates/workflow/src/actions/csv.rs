@@ -8,11 +8,9 @@ use cachalot_core::{Effects, Problem};
 use serde_json::{Value, json};
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, excerpt, optional};
+use super::arguments::{CheckedArguments, boolean, declared_by, excerpt, text};
 use super::location;
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 /// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -26,24 +24,17 @@ static PARSE: OperationMetadata = OperationMetadata::declared(
 &["actions.csv_parse"],
 "Reads comma-separated values; all fields are text.",
 &[
-        optional(
-            "text",
-            ParameterKind::Text,
-            "The text to parse; this or `path` must be given.",
-        ),
-        optional(
+        text("text", "The text to parse; this or `path` must be given."),
+        text(
             "path",
-            ParameterKind::Text,
             "The file to read, or a URI; this or `text` must be given.",
         ),
-        optional(
+        text(
             "delimiter",
-            ParameterKind::Text,
             "The separator of fields, one ASCII character; `,` by default.",
         ),
-        optional(
+        boolean(
             "header",
-            ParameterKind::Boolean,
             "True if the first row names the fields, so that rows become mappings (default). Otherwise rows are lists.",
         )
         .with_aliases(&["has_header"]),
@@ -59,12 +50,7 @@ struct Parse;
 
 #[async_trait]
 impl Operation for Parse {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &PARSE
-    }
+    declared_by!(PARSE);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         Effects::reading_files(location::local_files(runtime, arguments, "path"))

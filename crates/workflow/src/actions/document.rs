@@ -8,11 +8,9 @@ use cachalot_core::Effects;
 use reader_thread::run_in_thread;
 use serde_json::{Value, json};
 
-use super::arguments::{CheckedArguments, required};
+use super::arguments::{CheckedArguments, declared_by, required, text};
 use super::location;
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 /// The maximum size of a document, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -25,11 +23,7 @@ static TEXT: OperationMetadata = OperationMetadata::declared(
 "document.text",
 &["actions.document_text"],
 "The text of a document: PDF, HTML (as Markdown), Markdown, plain text.",
-&[required(
-        "path",
-        ParameterKind::Text,
-        "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
-    )],
+&[required(text("path", "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://."))],
 )
 .read_only();
 
@@ -57,12 +51,7 @@ struct Text;
 
 #[async_trait]
 impl Operation for Text {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &TEXT
-    }
+    declared_by!(TEXT);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         Effects::reading_files(location::local_files(runtime, arguments, "path"))

@@ -8,12 +8,11 @@ use reqwest::{Method, RequestBuilder, Url};
 use serde_json::Value;
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, optional, required};
+use super::arguments::{CheckedArguments, any, declared_by, list, number, object, required, text};
 use super::http_response::{self, RequestLimits, TIMEOUT};
 use super::order;
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Registry,
-    Runtime,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Registry, Runtime,
 };
 
 pub(super) fn register(registry: &mut Registry) {
@@ -21,25 +20,18 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register(Post);
 }
 
-const URL: Parameter = required("url", ParameterKind::Text, "The URL; `http` or `https`.");
-const PARAMS: Parameter = optional(
+const URL: Parameter = required(text("url", "The URL; `http` or `https`."));
+const PARAMS: Parameter = object(
     "params",
-    ParameterKind::Object,
     "Fields of the query, added to those of the URL; a list repeats its field, null leaves it out.",
 );
-const HEADERS: Parameter = optional(
-    "headers",
-    ParameterKind::Object,
-    "Headers of the request; null leaves one out.",
-);
-const ALLOWED_HOSTS: Parameter = optional(
+const HEADERS: Parameter = object("headers", "Headers of the request; null leaves one out.");
+const ALLOWED_HOSTS: Parameter = list(
     "allowed_hosts",
-    ParameterKind::List,
     "The only hosts that are requested, redirects included: names (`*.example.com` for those below one), addresses, networks; written out. By default those that the file, the environment or `--input` names, and public hosts that these redirect to.",
 );
-const TIMEOUT_SECONDS: Parameter = optional(
+const TIMEOUT_SECONDS: Parameter = number(
     "timeout",
-    ParameterKind::Number,
     "Seconds from connecting to the last byte; 30 by default.",
 );
 
@@ -61,13 +53,9 @@ static POST: OperationMetadata = OperationMetadata::declared(
         URL,
         PARAMS,
         HEADERS,
-        optional("json", ParameterKind::Any, "The body, sent as JSON."),
-        optional("body", ParameterKind::Text, "The body, sent as it is."),
-        optional(
-            "form",
-            ParameterKind::Object,
-            "The body, sent as the fields of a form.",
-        ),
+        any("json", "The body, sent as JSON."),
+        text("body", "The body, sent as it is."),
+        object("form", "The body, sent as the fields of a form."),
         ALLOWED_HOSTS,
         TIMEOUT_SECONDS,
     ],
@@ -77,12 +65,7 @@ struct Get;
 
 #[async_trait]
 impl Operation for Get {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &GET
-    }
+    declared_by!(GET);
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         Ok(order::implicit_input(arguments, &["params", "headers"]))
@@ -107,12 +90,7 @@ struct Post;
 
 #[async_trait]
 impl Operation for Post {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &POST
-    }
+    declared_by!(POST);
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         Ok(order::implicit_input(

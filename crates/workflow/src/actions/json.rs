@@ -11,12 +11,10 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, optional, required};
+use super::arguments::{CheckedArguments, any, boolean, declared_by, integer, required, text};
 use super::exact_json;
 use super::order;
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Parse);
@@ -29,15 +27,13 @@ static PARSE: OperationMetadata = OperationMetadata::declared(
 &["actions.json_parse"],
 "Reads JSON text. Whole numbers beyond 64 bits become text of their digits.",
 &[
-        required("text", ParameterKind::Text, "The text to parse."),
-        optional(
+        required(text("text", "The text to parse.")),
+        boolean(
             "strict",
-            ParameterKind::Boolean,
             "Fail if the text is not JSON; true by default. Otherwise `default` replaces invalid text; without `default`, comments and trailing commas are accepted.",
         ),
-        optional(
+        any(
             "default",
-            ParameterKind::Any,
             "With `strict: false`, the data where the text is no JSON; null is as good as none.",
         ),
     ],
@@ -49,16 +45,8 @@ static TRANSFORM: OperationMetadata = OperationMetadata::declared(
     &["actions.json_transform"],
     "Evaluates a JMESPath expression; whole numbers stay exact.",
     &[
-        required(
-            "data",
-            ParameterKind::Any,
-            "The data that the expression is evaluated on.",
-        ),
-        required(
-            "expression",
-            ParameterKind::Text,
-            "The JMESPath expression.",
-        ),
+        required(any("data", "The data that the expression is evaluated on.")),
+        required(text("expression", "The JMESPath expression.")),
     ],
 )
 .read_only();
@@ -68,15 +56,13 @@ static STRINGIFY: OperationMetadata = OperationMetadata::declared(
     &["actions.json_stringify"],
     "Writes data as JSON text.",
     &[
-        required("data", ParameterKind::Any, "The data to format."),
-        optional(
+        required(any("data", "The data to format.")),
+        integer(
             "indent",
-            ParameterKind::Integer,
             "By how many spaces to indent, up to 16; on one line by default.",
         ),
-        optional(
+        boolean(
             "sort_keys",
-            ParameterKind::Boolean,
             "Sort the keys of all mappings; false by default.",
         ),
     ],
@@ -87,12 +73,7 @@ struct Parse;
 
 #[async_trait]
 impl Operation for Parse {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &PARSE
-    }
+    declared_by!(PARSE);
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&PARSE, arguments);
@@ -120,12 +101,7 @@ struct Transform;
 
 #[async_trait]
 impl Operation for Transform {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &TRANSFORM
-    }
+    declared_by!(TRANSFORM);
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&TRANSFORM, arguments);
@@ -165,12 +141,7 @@ struct Stringify;
 
 #[async_trait]
 impl Operation for Stringify {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &STRINGIFY
-    }
+    declared_by!(STRINGIFY);
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         if CheckedArguments::borrowed(&STRINGIFY, arguments).flag("sort_keys", false)? {
@@ -186,9 +157,9 @@ impl Operation for Stringify {
             .ok_or_else(|| given.wrong("data", "is required"))?;
         let indent = given.count("indent", 0, 0..=16)?;
         let text = if given.flag("sort_keys", false)? {
-            text(&sorted(data), indent)
+            formatted(&sorted(data), indent)
         } else {
-            text(data, indent)
+            formatted(data, indent)
         };
         let text = text.map_err(|error| given.failure("transform_error", error))?;
         Ok(json!({ "text": text, "success": true }))
@@ -203,7 +174,7 @@ impl Action for Stringify {
     }
 }
 
-fn text(data: &Value, indent: u64) -> Result<String, String> {
+fn formatted(data: &Value, indent: u64) -> Result<String, String> {
     if indent == 0 {
         return Ok(data.to_string());
     }

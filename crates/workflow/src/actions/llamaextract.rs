@@ -15,12 +15,10 @@ use serde_json::{Value, json};
 use wire::Status;
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, optional, required};
+use super::arguments::{CheckedArguments, boolean, declared_by, number, object, required, text};
 use super::run_settings::{setting, trim_base_url, variable};
 use super::{location, order};
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 /// The maximum size of an upload, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -37,45 +35,34 @@ static EXTRACT: OperationMetadata = OperationMetadata::declared(
 "Extracts structured data from a document with LlamaCloud: uploads it, runs an extraction, waits for the result. \
           The key comes from `settings.llamaextract.api_key` or `LLAMA_CLOUD_API_KEY`.",
 &[
-        required(
+        required(text(
             "file",
-            ParameterKind::Text,
             "The document: a path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
-        ),
-        optional(
+        )),
+        text(
             "agent_name",
-            ParameterKind::Text,
             "The extraction agent, by its name; this, `agent_id` or `schema` must be given.",
         ),
-        optional(
-            "agent_id",
-            ParameterKind::Text,
-            "The extraction agent, by its id.",
-        ),
-        optional(
+        text("agent_id", "The extraction agent, by its id."),
+        object(
             "schema",
-            ParameterKind::Object,
             "The JSON Schema of what to extract: without an agent, or in place of the agent's own.",
         ),
-        optional(
+        number(
             "timeout",
-            ParameterKind::Number,
             "Seconds from uploading to the result; 300 by default.",
         ),
-        optional(
+        number(
             "poll_interval",
-            ParameterKind::Number,
             "Seconds between two looks at the job; 2 by default.",
         )
         .with_aliases(&["polling_interval"]),
-        optional(
+        text(
             "mode",
-            ParameterKind::Text,
             "How thorough an extraction by `schema` is: `FAST`, `BALANCED`, `PREMIUM`, `MULTIMODAL`, in any case; the service's default otherwise. An agent has its own.",
         ),
-        optional(
+        boolean(
             "use_rest",
-            ParameterKind::Boolean,
             "Taken, and without effect: the REST API is always used.",
         )
         .unkeyed(),
@@ -102,12 +89,7 @@ struct Extract;
 
 #[async_trait]
 impl Operation for Extract {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &EXTRACT
-    }
+    declared_by!(EXTRACT);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         Effects::reading_files(location::local_files(runtime, arguments, "file"))

@@ -16,10 +16,10 @@ use program_call::ProgramCall;
 use serde_json::Value;
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, concatenated, optional};
+use super::arguments::{CheckedArguments, any, concatenated, integer, list, number, object, text};
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
-    Registry, Runtime, spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry,
+    Runtime, spending,
 };
 
 pub(super) use choice::default;
@@ -39,102 +39,81 @@ pub(super) fn register(registry: &mut Registry) {
 
 /// Parameters of the question itself.
 const QUESTION_PARAMETERS: [Parameter; 6] = [
-    optional(
+    list(
         "messages",
-        ParameterKind::List,
         "The conversation: mappings with `role` (`system`, `developer`, `user`, `assistant`, `tool`) and `content` (text, or parts as of OpenAI's chat).",
     ),
-    optional(
+    text(
         "prompt",
-        ParameterKind::Text,
         "One message of the user, instead of `messages` or after them.",
     ),
-    optional("system", ParameterKind::Text, "The system prompt."),
-    optional(
+    text("system", "The system prompt."),
+    object(
         "response_format",
-        ParameterKind::Object,
         "The JSON Schema of the answer, or OpenAI's `{type: json_schema, json_schema: {name, schema, strict}}`; the parsed answer is then `data`.",
     ),
-    optional(
+    list(
         "tools",
-        ParameterKind::List,
         "Tools that the model may ask for, as of OpenAI's chat; the calls are in `tool_calls`, nothing is run.",
     ),
-    optional(
+    any(
         "tool_choice",
-        ParameterKind::Any,
         "`auto`, `none`, `required`, or the name of a tool.",
     ),
 ];
 
 /// Parameters of the model, for all actions that ask one.
 pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
-    optional(
+    text(
         "model",
-        ParameterKind::Text,
         "The model: a key of `models`, `provider/model`, or a model's own name; `settings.llm.model` by default.",
     ),
-    optional(
+    text(
         "provider",
-        ParameterKind::Text,
         "The provider, unless the model's name contains it.",
     ),
-    optional(
+    text(
         "shell_provider",
-        ParameterKind::Text,
         "With `provider: shell`: the program that answers, of `settings.llm.shell_providers` or one that is known (`claude`, `codex`, `cursor`, `gemini`, `opencode`, `qwen`).",
     ),
-    optional(
+    text(
         "base_url",
-        ParameterKind::Text,
         "The provider's address. Its key then comes from `token_key` alone.",
     )
     .with_aliases(&["api_base"]),
-    optional(
+    text(
         "token_key",
-        ParameterKind::Text,
         "The environment variable that holds the provider's key.",
     ),
-    optional(
-        "temperature",
-        ParameterKind::Number,
-        "Sampling temperature.",
-    ),
-    optional(
+    number("temperature", "Sampling temperature."),
+    integer(
         "max_tokens",
-        ParameterKind::Integer,
         "The maximum number of tokens of the answer, reasoning included.",
     ),
-    optional("top_p", ParameterKind::Number, "Nucleus sampling."),
-    optional(
+    number("top_p", "Nucleus sampling."),
+    any(
         "stop",
-        ParameterKind::Any,
         "Text, or a list of texts, at which the answer ends.",
     ),
-    optional(
+    text(
         "reasoning_effort",
-        ParameterKind::Text,
         "The reasoning effort, as its provider calls it: `low`, `medium`, `high`.",
     ),
-    optional(
+    object(
         "provider_opts",
-        ParameterKind::Object,
         "Further fields of the request, sent as they are.",
     ),
-    optional(
+    list(
         "fallbacks",
-        ParameterKind::List,
         "Models to ask in this order when the model is overloaded, limits, fails or cannot be reached, and nothing of its answer was shown.",
     ),
-    optional(
+    number(
         "timeout",
-        ParameterKind::Number,
         "Seconds that one try may take, from connecting to the end of the answer; with `provider: shell`, after which the program and what it started are killed. In no key.",
     )
     .unkeyed(),
-    optional(
+    integer(
         "max_retries",
-        ParameterKind::Integer,
         "The maximum number of retries of transient errors, 0 to 10, including timeouts; 2 by default, and then not after a timeout. Not part of the cache key.",
     )
     .unkeyed(),

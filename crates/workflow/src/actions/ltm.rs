@@ -13,12 +13,12 @@ use cachalot_store::{ErrorKind, PageRequest, PutResult, RecordFilter, Store, Sto
 use cachalot_tools::builtin::MEMORY_RESOURCE;
 use serde_json::{Value, json};
 
-use super::arguments::{CheckedArguments, optional, required};
+use super::arguments::{CheckedArguments, any, declared_by, object, required, text};
 use super::order;
 use crate::report::Event;
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
-    Registry, Runtime,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, Registry,
+    Runtime,
 };
 
 pub(super) fn register(registry: &mut Registry) {
@@ -31,11 +31,7 @@ pub(super) fn register(registry: &mut Registry) {
 /// The maximum time of a store operation.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
-const KEY: Parameter = required(
-    "key",
-    ParameterKind::Text,
-    "The key; a number is taken as its text.",
-);
+const KEY: Parameter = required(text("key", "The key; a number is taken as its text."));
 
 static STORE: OperationMetadata = OperationMetadata::declared(
     "ltm.store",
@@ -43,14 +39,9 @@ static STORE: OperationMetadata = OperationMetadata::declared(
     "Remembers a value under a key, in place of what was there.",
     &[
         KEY,
-        required(
-            "value",
-            ParameterKind::Any,
-            "The value to store; any JSON data.",
-        ),
-        optional(
+        required(any("value", "The value to store; any JSON data.")),
+        object(
             "metadata",
-            ParameterKind::Object,
             "Kept with the value; its text, numbers, booleans and nulls can be searched by.",
         ),
     ],
@@ -63,9 +54,8 @@ static RETRIEVE: OperationMetadata = OperationMetadata::declared(
     "The value that is remembered under a key.",
     &[
         KEY,
-        optional(
+        any(
             "default",
-            ParameterKind::Any,
             "The value if nothing is remembered; null by default.",
         ),
     ],
@@ -84,12 +74,7 @@ struct StoreAction;
 
 #[async_trait]
 impl Operation for StoreAction {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &STORE
-    }
+    declared_by!(STORE);
 
     fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
         Effects::writing(vec![EffectTarget::Named(MEMORY_RESOURCE.to_owned())])
@@ -134,12 +119,7 @@ struct Retrieve;
 
 #[async_trait]
 impl Operation for Retrieve {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &RETRIEVE
-    }
+    declared_by!(RETRIEVE);
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         Ok(order::implicit_input(arguments, &["default"]))
@@ -187,12 +167,7 @@ struct Delete;
 
 #[async_trait]
 impl Operation for Delete {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &DELETE
-    }
+    declared_by!(DELETE);
 
     fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
         Effects::writing(vec![EffectTarget::Named(MEMORY_RESOURCE.to_owned())])

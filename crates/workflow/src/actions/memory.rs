@@ -7,11 +7,13 @@ use cachalot_core::{Millis, Problem};
 use serde_json::{Value, json};
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, kind_name, optional, required};
+use super::arguments::{
+    CheckedArguments, any, declared_by, integer, kind_name, number, required, text,
+};
 use super::llm::EmbeddedCall;
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
-    Registry, Runtime, origin,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, Registry,
+    Runtime, origin,
 };
 
 pub(super) fn register(registry: &mut Registry) {
@@ -20,15 +22,10 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register(Summarize);
 }
 
-const KEY: Parameter = required(
-    "key",
-    ParameterKind::Text,
-    "The key. A number counts as its text.",
-);
+const KEY: Parameter = required(text("key", "The key. A number counts as its text."));
 
-const NAMESPACE: Parameter = optional(
+const NAMESPACE: Parameter = text(
     "namespace",
-    ParameterKind::Text,
     "Keys of different namespaces are different; `default` by default.",
 );
 
@@ -41,10 +38,9 @@ static STORE: OperationMetadata = OperationMetadata::declared(
     "Stores a value under a key until the run ends, in place of the earlier value.",
     &[
         KEY,
-        required("value", ParameterKind::Any, "The value; any JSON data."),
-        optional(
+        required(any("value", "The value; any JSON data.")),
+        number(
             "ttl",
-            ParameterKind::Number,
             "Seconds after which the value expires; it does not by default.",
         ),
         NAMESPACE,
@@ -58,9 +54,8 @@ static RETRIEVE: OperationMetadata = OperationMetadata::declared(
     "Returns the value that the run has stored under a key.",
     &[
         KEY,
-        optional(
+        any(
             "default",
-            ParameterKind::Any,
             "The value if nothing is stored, or it has expired; null by default.",
         ),
         NAMESPACE,
@@ -76,21 +71,15 @@ static SUMMARIZE: OperationMetadata = OperationMetadata::declared(
 &["actions.memory_summarize"],
 "Summarizes a conversation in the state with a model, if it is too long. The result has `summary`, `original_count`, `token_estimate`, and `usage` and `cost` of the model.",
 &[
-        required(
+        required(text(
             "messages_key",
-            ParameterKind::Text,
             "The field of the state with the conversation: a list of texts, or of mappings with `role` and `content`.",
-        ),
-        optional(
+        )),
+        integer(
             "max_tokens",
-            ParameterKind::Integer,
             "The length of the summary in tokens of about 4 characters, 1 to 1000000; 1000 by default. A conversation that is not longer is returned as it is.",
         ),
-        optional(
-            "model",
-            ParameterKind::Text,
-            "The model; `settings.llm.model` by default.",
-        ),
+        text("model", "The model; `settings.llm.model` by default."),
     ],
 )
 .read_only()
@@ -103,12 +92,7 @@ struct Store;
 
 #[async_trait]
 impl Operation for Store {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &STORE
-    }
+    declared_by!(STORE);
 
     fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
         // It changes only the memory of the run, which no cache reads.
@@ -143,12 +127,7 @@ struct Retrieve;
 
 #[async_trait]
 impl Operation for Retrieve {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &RETRIEVE
-    }
+    declared_by!(RETRIEVE);
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&RETRIEVE, arguments);
@@ -175,12 +154,7 @@ struct Summarize;
 
 #[async_trait]
 impl Operation for Summarize {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &SUMMARIZE
-    }
+    declared_by!(SUMMARIZE);
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&SUMMARIZE, arguments);

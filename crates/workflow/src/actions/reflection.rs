@@ -5,12 +5,13 @@ use async_trait::async_trait;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
 
-use super::arguments::{CheckedArguments, optional, required};
+use super::arguments::{
+    CheckedArguments, any, declared_by, integer, number, object, required, text,
+};
 use super::json_object;
 use super::truthiness::is_true;
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, ParameterKind, Registry,
-    Runtime,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Registry, Runtime,
 };
 
 pub(super) fn register(registry: &mut Registry) {
@@ -24,29 +25,24 @@ pub(crate) static LOOP: OperationMetadata = OperationMetadata::declared(
 &["actions.reflection_loop"],
 "Generates something, evaluates it, and lets it be corrected until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
 &[
-        required(
+        required(object(
             "generator",
-            ParameterKind::Object,
             "Makes the output: `action` with its arguments (beside it, or in `with`), or `run` with inline code and its `language`.",
-        ),
-        required(
+        )),
+        required(object(
             "evaluator",
-            ParameterKind::Object,
             "Judges the output: `type: schema` with a JSON Schema, `type: llm` with a `prompt`, or `type: custom` with `run`.",
-        ),
-        optional(
+        )),
+        object(
             "corrector",
-            ParameterKind::Object,
             "Runs between two rounds, as `generator`; a mapping that it gives is seen by the next round.",
         ),
-        optional(
+        integer(
             "max_iterations",
-            ParameterKind::Integer,
             "The most rounds, up to 1000; 3 by default.",
         ),
-        optional(
+        text(
             "on_failure",
-            ParameterKind::Text,
             "The result when no round was valid: `return_best` (default), `return_last` or `raise`.",
         ),
     ],
@@ -58,29 +54,24 @@ pub(crate) static RETRY: OperationMetadata = OperationMetadata::declared(
 &["actions.retry_loop"],
 "Calls an action that validates something, and runs a node that corrects it until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
 &[
-        required(
+        required(text(
             "validate",
-            ParameterKind::Text,
             "The action; its result has `valid`, and `errors` if that is false.",
-        ),
-        optional(
+        )),
+        object(
             "validate_args",
-            ParameterKind::Object,
             "Its arguments, rendered anew in each round.",
         ),
-        required(
+        required(text(
             "correct",
-            ParameterKind::Text,
             "The node that runs after a round that was not valid. It sees `state._retry_errors` and `state._retry_count`.",
-        ),
-        optional(
+        )),
+        integer(
             "max_retries",
-            ParameterKind::Integer,
             "How often it is corrected, up to 1000; 1 by default.",
         ),
-        optional(
+        number(
             "retry_delay",
-            ParameterKind::Number,
             "Seconds between a correction and the next round; 0 by default.",
         ),
     ],
@@ -92,17 +83,9 @@ static EVALUATE: OperationMetadata = OperationMetadata::declared(
     &["actions.reflection_evaluate"],
     "Evaluates a value by a JSON Schema. The result has `valid`, `score`, `errors` and `success`.",
     &[
-        required("data", ParameterKind::Any, "The value."),
-        required(
-            "schema",
-            ParameterKind::Object,
-            "The JSON Schema (draft 7).",
-        ),
-        optional(
-            "evaluator_type",
-            ParameterKind::Text,
-            "`schema`, which is the only one here.",
-        ),
+        required(any("data", "The value.")),
+        required(object("schema", "The JSON Schema (draft 7).")),
+        text("evaluator_type", "`schema`, which is the only one here."),
     ],
 );
 
@@ -304,12 +287,7 @@ struct Evaluate;
 
 #[async_trait]
 impl Operation for Evaluate {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &EVALUATE
-    }
+    declared_by!(EVALUATE);
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&EVALUATE, arguments);

@@ -4,11 +4,9 @@ use async_trait::async_trait;
 use cachalot_core::{Effects, tree};
 use serde_json::{Map, Value, json};
 
-use super::arguments::{CheckedArguments, optional, required};
+use super::arguments::{CheckedArguments, boolean, declared_by, list, required, text};
 use super::location;
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 /// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
@@ -22,19 +20,16 @@ static MERGE: OperationMetadata = OperationMetadata::declared(
 &["actions.schema_merge"],
 "Merges JSON Schemas in their order: mappings are merged, anything else is replaced by the later.",
 &[
-        required(
+        required(list(
             "schemas",
-            ParameterKind::List,
             "A list of `{path: FILE}` (a local file of JSON or YAML) and `{inline: SCHEMA}`.",
-        ),
-        optional(
+        )),
+        boolean(
             "validate",
-            ParameterKind::Boolean,
             "Fail if the result is not a JSON Schema (draft 2020-12); false by default.",
         ),
-        optional(
+        text(
             "output_key",
-            ParameterKind::Text,
             "The field of the result that holds the schema; `merged_schema` by default.",
         ),
     ],
@@ -45,12 +40,7 @@ struct Merge;
 
 #[async_trait]
 impl Operation for Merge {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &MERGE
-    }
+    declared_by!(MERGE);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         let local = |path: &str| runtime.storage.local_path(path);

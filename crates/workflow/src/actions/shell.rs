@@ -15,11 +15,11 @@ use cachalot_process::{Error, StartError};
 use serde_json::{Value, json};
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, excerpt, optional, required};
-use super::location;
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+use super::arguments::{
+    CheckedArguments, any, boolean, declared_by, excerpt, integer, list, number, required, text,
 };
+use super::location;
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 pub(super) use job::{Ended, Job};
 
@@ -32,39 +32,29 @@ static RUN: OperationMetadata = OperationMetadata::declared(
     &["actions.shell_run"],
     "Runs a program and waits for it; no shell is involved.",
     &[
-        required(
+        required(list(
             "command",
-            ParameterKind::List,
             "The program and its arguments, each a text of its own.",
-        ),
-        optional(
+        )),
+        number(
             "timeout",
-            ParameterKind::Number,
             "Seconds after which it and what it started are killed; 60 by default.",
         ),
-        optional(
+        integer(
             "output_limit",
-            ParameterKind::Integer,
             "Bytes that it may write to each of stdout and stderr; 1048576 by default.",
         ),
-        optional(
+        text(
             "directory",
-            ParameterKind::Text,
             "The working directory; the run's directory by default.",
         ),
-        optional(
+        any(
             "environment",
-            ParameterKind::Any,
             "A list of names of environment variables to pass on, or a mapping of names to values; beside these it gets PATH, HOME, LANG, LC_* and TMPDIR only.",
         ),
-        optional(
-            "stdin",
-            ParameterKind::Text,
-            "The text on stdin; none by default.",
-        ),
-        optional(
+        text("stdin", "The text on stdin; none by default."),
+        boolean(
             "check",
-            ParameterKind::Boolean,
             "Fail the node if the exit code is not 0; true by default.",
         ),
     ],
@@ -80,12 +70,7 @@ struct Run;
 
 #[async_trait]
 impl Operation for Run {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &RUN
-    }
+    declared_by!(RUN);
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::borrowed(&RUN, arguments);

@@ -7,11 +7,10 @@ use cachalot_storage::{Algorithm, ErrorKind};
 use serde_json::{Value, json};
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, optional, required};
+use super::arguments::{CheckedArguments, declared_by, required, text};
 use super::location;
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-    destination,
+    Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime, destination,
 };
 
 pub(super) fn register(registry: &mut Registry) {
@@ -23,14 +22,12 @@ static HASH: OperationMetadata = OperationMetadata::declared(
 &["actions.storage_hash"],
 "Hashes the content of a file, or of anything else that a URI names, while streaming it.",
 &[
-        required(
+        required(text(
             "path",
-            ParameterKind::Text,
             "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
-        ),
-        optional(
+        )),
+        text(
             "algorithm",
-            ParameterKind::Text,
             "`sha256` (the default), `md5`, or `blake2b` (512 bits).",
         ),
     ],
@@ -41,12 +38,7 @@ struct Hash;
 
 #[async_trait]
 impl Operation for Hash {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &HASH
-    }
+    declared_by!(HASH);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         Effects::reading_files(location::local_files(runtime, arguments, "path"))

@@ -9,12 +9,10 @@ use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{CheckedArguments, kind_name, optional};
+use super::arguments::{CheckedArguments, any, declared_by, kind_name, object};
 use super::truthiness::is_true;
 use crate::template::printed;
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 pub(crate) use schema::{SCHEMA as EXTRACTION_SCHEMA, Schema};
 
@@ -31,30 +29,25 @@ pub(crate) static EXTRACTION: OperationMetadata = OperationMetadata::declared(
 &["actions.validate_extraction"],
 "Checks extracted entities and relationships against an extraction schema. The result has `valid` and `errors`.",
 &[
-        optional(
+        any(
             "entities",
-            ParameterKind::Any,
             "The entities, a list of mappings; `state.entities` if it is left out.",
         ),
-        optional(
+        any(
             "relationships",
-            ParameterKind::Any,
             "The relationships, a list of mappings; `state.relationships` if it is left out.",
         ),
-        optional(
+        object(
             "schema",
-            ParameterKind::Object,
             "The extraction schema; `extraction_schema` of the file if it is left out.",
         ),
-        optional(
+        any(
             "source_text",
-            ParameterKind::Any,
             "Accepted, and without effect: only questions to a model would use it.",
         )
         .unkeyed(),
-        optional(
+        any(
             "agent_name",
-            ParameterKind::Any,
             "Accepted, and without effect: only a log would contain it.",
         )
         .unkeyed(),
@@ -66,12 +59,7 @@ struct Extraction;
 
 #[async_trait]
 impl Operation for Extraction {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &EXTRACTION
-    }
+    declared_by!(EXTRACTION);
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&EXTRACTION, arguments);

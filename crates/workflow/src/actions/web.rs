@@ -7,12 +7,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, optional, required};
+use super::arguments::{CheckedArguments, declared_by, integer, number, required, text};
 use super::http_response::{self, RequestLimits, TIMEOUT};
 use super::run_settings::{setting, trim_base_url, variable};
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Search);
@@ -23,28 +21,21 @@ static SEARCH: OperationMetadata = OperationMetadata::declared(
     &["actions.web_search"],
     "Searches the web through a SearXNG instance.",
     &[
-        required(
-            "query",
-            ParameterKind::Text,
-            "The query, in the syntax of the instance.",
-        ),
-        optional(
+        required(text("query", "The query, in the syntax of the instance.")),
+        integer(
             "limit",
-            ParameterKind::Integer,
             "At most so many results, from 1 to 100; 10 by default.",
         )
         .with_aliases(&["num_results"]),
-        optional(
+        text(
             "language",
-            ParameterKind::Text,
             "A language code such as `en` or `pt-BR`; the instance's default otherwise.",
         ),
-        optional(
+        text(
             "base_url",
-            ParameterKind::Text,
             "The instance; `settings.web.search.base_url` or `SEARXNG_BASE_URL` otherwise.",
         ),
-        optional("timeout", ParameterKind::Number, "Seconds; 30 by default."),
+        number("timeout", "Seconds; 30 by default."),
     ],
 )
 .read_only();
@@ -71,12 +62,7 @@ struct Search;
 
 #[async_trait]
 impl Operation for Search {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &SEARCH
-    }
+    declared_by!(SEARCH);
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         if instance_argument(&CheckedArguments::borrowed(&SEARCH, arguments))?.is_some() {

@@ -6,10 +6,10 @@ use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, suggest};
 
 use crate::actions::argument_checker::ArgumentChecker;
-use crate::actions::arguments::{optional, required};
+use crate::actions::arguments::{any, boolean, integer, number, object, required, text};
 use crate::actions::check_arguments;
 use crate::codes::BAD_VALUE;
-use crate::{CacheClass, OperationMetadata, Parameter, ParameterKind, Registry};
+use crate::{CacheClass, OperationMetadata, Parameter, Registry};
 
 /// Names of the strategies.
 pub(super) const STRATEGIES: [&str; 4] = ["args", "sha256", "file_content", "custom"];
@@ -20,90 +20,46 @@ pub(super) const ON_ERROR: [&str; 2] = ["fail", "return"];
 
 /// Parameters of `cache.wrap`.
 pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
-    required("action", ParameterKind::Text, "The action to wrap."),
-    required(
-        "args",
-        ParameterKind::Object,
-        "The arguments of the wrapped action.",
-    ),
-    optional(
-        "key",
-        ParameterKind::Text,
-        "The cache key; takes the place of any strategy.",
-    ),
-    optional(
+    required(text("action", "The action to wrap.")),
+    required(object("args", "The arguments of the wrapped action.")),
+    text("key", "The cache key; takes the place of any strategy."),
+    text(
         "key_strategy",
-        ParameterKind::Text,
         "The source of the key: `args` (default), `sha256`, `file_content`, `custom`.",
     ),
-    optional(
+    text(
         "key_source",
-        ParameterKind::Text,
         "The argument whose content is keyed: required for `sha256`; for `file_content` the path, `file` by default.",
     ),
-    optional(
+    boolean(
         "key_prefix",
-        ParameterKind::Boolean,
         "`false`: without the agent's name, shared by all agents of this store.",
     ),
-    optional(
+    text(
         "scope",
-        ParameterKind::Text,
         "The sharing scope: `run`, `workspace`, `agent` (default), `user`, `global`.",
     ),
-    optional(
-        "version",
-        ParameterKind::Any,
-        "Part of the key: change it to start afresh.",
-    ),
-    optional(
+    any("version", "Part of the key: change it to start afresh."),
+    any(
         "depends_on",
-        ParameterKind::Any,
         "Files and directories whose change makes the entry stale.",
     ),
-    optional(
-        "tags",
-        ParameterKind::Any,
-        "Tags by which entries are invalidated.",
-    ),
-    optional(
-        "ttl_days",
-        ParameterKind::Number,
-        "Time to live in days; 60 by default.",
-    ),
-    optional(
-        "ttl_hours",
-        ParameterKind::Number,
-        "Time to live in hours; wins over ttl_days.",
-    ),
-    optional(
-        "ttl_seconds",
-        ParameterKind::Number,
-        "Time to live in seconds; wins over both.",
-    ),
-    optional(
-        "skip_cache",
-        ParameterKind::Boolean,
-        "Runs afresh, then stores.",
-    ),
-    optional(
-        "cache_enabled",
-        ParameterKind::Boolean,
-        "`false`: neither looks up nor stores.",
-    ),
-    optional(
+    any("tags", "Tags by which entries are invalidated."),
+    number("ttl_days", "Time to live in days; 60 by default."),
+    number("ttl_hours", "Time to live in hours; wins over ttl_days."),
+    number("ttl_seconds", "Time to live in seconds; wins over both."),
+    boolean("skip_cache", "Runs afresh, then stores."),
+    boolean("cache_enabled", "`false`: neither looks up nor stores."),
+    number(
         "cleanup_probability",
-        ParameterKind::Number,
         "The probability that a miss erases expired entries, from 0 to 1; 0.05 by default.",
     ),
-    optional(
+    integer(
         "cleanup_limit",
-        ParameterKind::Integer,
         "The maximum number of entries that it erases; 5 by default.",
     ),
-    optional(
+    text(
         "on_error",
-        ParameterKind::Text,
         "`fail` (default): a failing action fails the node. `return`: the error is returned.",
     ),
 ];

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::request::own_scopes;
 use super::{CACHE_TYPE, TAG_LABEL, handle};
-use crate::actions::arguments::{optional, required};
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::actions::arguments::{boolean, declared_by, required, text};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
 pub(super) struct Get;
 
@@ -20,19 +20,16 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
 &["actions.cache_get"],
 "Returns the newest entry under a key among those that this run shares, expired or not, without running anything.",
 &[
-        required(
+        required(text(
             "key",
-            ParameterKind::Text,
             "The key, read exactly as `cache.wrap` reads it, or a handle.",
-        ),
-        optional(
+        )),
+        boolean(
             "include_metadata",
-            ParameterKind::Boolean,
             "Return the entry's metadata; false by default.",
         ),
-        optional(
+        boolean(
             "key_prefix",
-            ParameterKind::Boolean,
             "`false`: the key of an entry that is shared by all agents, without the agent's name.",
         ),
     ],
@@ -83,12 +80,7 @@ pub(super) fn filter_by_handle(handle: String) -> EntryFilter {
 
 #[async_trait]
 impl Operation for Get {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &ABOUT
-    }
+    declared_by!(ABOUT);
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let handle = handle_for(&arguments, runtime)?

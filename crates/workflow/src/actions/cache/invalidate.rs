@@ -11,10 +11,8 @@ use serde_json::{Map, Value, json};
 use super::get::{filter_by_handle, handle_for, require_store};
 use super::request::{name_of, texts};
 use super::{CACHE_TYPE, TAG_LABEL, handle};
-use crate::actions::arguments::optional;
-use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, ParameterKind, Runtime,
-};
+use crate::actions::arguments::{any, boolean, declared_by, object, text};
+use crate::{Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Runtime};
 
 pub(super) struct Invalidate;
 
@@ -23,36 +21,24 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
 &["actions.cache_invalidate"],
 "Erases cached entries by key, pattern, metadata or tags; at least one of them.",
 &[
-        optional(
-            "key",
-            ParameterKind::Text,
-            "The key, read exactly as `cache.wrap` reads it.",
-        ),
-        optional(
+        text("key", "The key, read exactly as `cache.wrap` reads it."),
+        text(
             "pattern",
-            ParameterKind::Text,
             "`*` stands for any text; matches whole handles, or, without the agent's name, this agent's own.",
         ),
-        optional(
+        object(
             "metadata_filter",
-            ParameterKind::Object,
             "Select entries of all agents by `_cache_action`, `_cache_key`, `_cache_type`.",
         ),
-        optional(
+        any(
             "tags",
-            ParameterKind::Any,
             "Select entries of all agents that have all these tags.",
         ),
-        optional(
+        boolean(
             "key_prefix",
-            ParameterKind::Boolean,
             "`false`: `key` is that of an entry shared by all agents, without the agent's name.",
         ),
-        optional(
-            "dry_run",
-            ParameterKind::Boolean,
-            "Only reports entries that would be erased.",
-        ),
+        boolean("dry_run", "Only reports entries that would be erased."),
     ],
 )
 .with_cache_class(CacheClass::EffectOnly);
@@ -63,12 +49,7 @@ fn invalid(message: impl std::fmt::Display) -> Failure {
 
 #[async_trait]
 impl Operation for Invalidate {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &ABOUT
-    }
+    declared_by!(ABOUT);
 
     fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
         Effects::reading(Vec::new())

@@ -20,6 +20,7 @@ use super::request::{Request, RequestError, invalid};
 use super::response::{self, DecodedResult, Response};
 use super::{TAG_LABEL, check};
 use crate::action::announced;
+use crate::actions::arguments::declared_by;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Planned, Registry,
     Runtime, spending,
@@ -41,12 +42,7 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
 
 #[async_trait]
 impl Operation for Wrap {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &ABOUT
-    }
+    declared_by!(ABOUT);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         match Request::read(arguments.clone(), runtime) {

@@ -13,25 +13,21 @@ use globset::{GlobBuilder, GlobMatcher};
 use serde_json::{Value, json};
 
 use crate::actions::argument_checker::ArgumentChecker;
-use crate::actions::arguments::{CheckedArguments, excerpt, optional, required};
+use crate::actions::arguments::{CheckedArguments, declared_by, excerpt, required, text};
 use crate::actions::location;
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 static GLOB: OperationMetadata = OperationMetadata::declared(
 "file.glob",
 &["actions.file_glob"],
 "Lists the files whose paths match a pattern, sorted; links to directories are not followed.",
 &[
-        required(
+        required(text(
             "pattern",
-            ParameterKind::Text,
             "`*` and `?` stay within a name, `**` crosses directories, `{a,b}` and `[ab]` choose; names that begin with a dot match only a pattern that has such a name.",
-        ),
-        optional(
+        )),
+        text(
             "directory",
-            ParameterKind::Text,
             "The start directory; the run's directory by default.",
         ),
     ],
@@ -42,12 +38,7 @@ pub(super) struct Glob;
 
 #[async_trait]
 impl Operation for Glob {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &GLOB
-    }
+    declared_by!(GLOB);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         let walk = plan_walk(&CheckedArguments::borrowed(&GLOB, arguments), runtime);

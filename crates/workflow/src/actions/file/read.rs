@@ -7,11 +7,9 @@ use cachalot_core::{Effects, Problem};
 use serde_json::{Value, json};
 
 use crate::actions::argument_checker::ArgumentChecker;
-use crate::actions::arguments::{CheckedArguments, excerpt, optional, required};
+use crate::actions::arguments::{CheckedArguments, declared_by, excerpt, integer, required, text};
 use crate::actions::location;
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 /// The default maximum of bytes to read.
 const DEFAULT_MAX_BYTES: u64 = 64 << 20;
@@ -21,19 +19,16 @@ static READ: OperationMetadata = OperationMetadata::declared(
 &["actions.file_read"],
 "Reads a file, or anything else that a URI names, as text.",
 &[
-        required(
+        required(text(
             "path",
-            ParameterKind::Text,
             "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
-        ),
-        optional(
+        )),
+        text(
             "encoding",
-            ParameterKind::Text,
             "`utf-8` (the default), `latin-1`, or `base64` for the bytes as Base64 text.",
         ),
-        optional(
+        integer(
             "max_bytes",
-            ParameterKind::Integer,
             "A larger file is a failure; 67108864 by default.",
         ),
     ],
@@ -44,12 +39,7 @@ pub(super) struct Read;
 
 #[async_trait]
 impl Operation for Read {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &READ
-    }
+    declared_by!(READ);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         Effects::reading_files(location::local_files(runtime, arguments, "path"))

@@ -9,35 +9,23 @@ use cachalot_core::atomic_file::{self, Access};
 use cachalot_core::{EffectTarget, Effects, disk};
 use serde_json::{Value, json};
 
-use crate::actions::arguments::{CheckedArguments, optional, required};
+use crate::actions::arguments::{CheckedArguments, boolean, declared_by, required, text};
 use crate::actions::location;
-use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, ParameterKind, Runtime,
-};
+use crate::{Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Runtime};
 
 static WRITE: OperationMetadata = OperationMetadata::declared(
     "file.write",
     &["actions.file_write"],
     "Writes text to a local file: the new content appears at once or not at all.",
     &[
-        required(
-            "path",
-            ParameterKind::Text,
-            "The file, relative to the run's directory.",
-        ),
-        required(
-            "content",
-            ParameterKind::Text,
-            "The content, written as UTF-8.",
-        ),
-        optional(
+        required(text("path", "The file, relative to the run's directory.")),
+        required(text("content", "The content, written as UTF-8.")),
+        boolean(
             "append",
-            ParameterKind::Boolean,
             "Append to the file instead of replacing it; false by default.",
         ),
-        optional(
+        boolean(
             "create_directories",
-            ParameterKind::Boolean,
             "Create missing parent directories; false by default.",
         ),
     ],
@@ -48,12 +36,7 @@ pub(super) struct Write;
 
 #[async_trait]
 impl Operation for Write {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &WRITE
-    }
+    declared_by!(WRITE);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         let path = arguments.get("path").and_then(Value::as_str);

@@ -10,30 +10,25 @@ use serde_json::{Value, json};
 
 use super::{await_reply, domain, store};
 use crate::actions::argument_checker::ArgumentChecker;
-use crate::actions::arguments::{CheckedArguments, kind_name, optional};
+use crate::actions::arguments::{CheckedArguments, declared_by, integer, kind_name, object, text};
 use crate::report::Event;
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
-};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 static SEARCH: OperationMetadata = OperationMetadata::declared(
 "ltm.search",
 &["actions.ltm_search"],
 "Searches long-term memory for entries that contain all words of the query and have the given metadata; without a query, returns the newest first.",
 &[
-        optional(
+        text(
             "query",
-            ParameterKind::Text,
             "Words that the key, value or metadata must all hold; a word that ends in `*` stands for all that begin so.",
         ),
-        optional(
+        object(
             "metadata_filter",
-            ParameterKind::Object,
             "Fields that the metadata must have with exactly these values; `1` and `1.0` and `\"1\"` differ.",
         ),
-        optional(
+        integer(
             "limit",
-            ParameterKind::Integer,
             "At most so many results, from 1 to 10000, counted after filtering; 10 by default.",
         ),
     ],
@@ -44,12 +39,7 @@ pub(super) struct Search;
 
 #[async_trait]
 impl Operation for Search {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &SEARCH
-    }
+    declared_by!(SEARCH);
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&SEARCH, arguments);

@@ -6,14 +6,13 @@ use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
 use super::super::argument_checker::ArgumentChecker;
-use super::super::arguments::{CheckedArguments, concatenated, optional, required};
+use super::super::arguments::{CheckedArguments, concatenated, declared_by, list, required, text};
 use super::super::llm;
 use super::calls::{self, ModelCalls};
 use super::{ONE_OBJECT, as_text, take};
 use crate::report::Event;
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
-    Registry, Runtime,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry, Runtime,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
@@ -26,15 +25,13 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 
 const PARAMETERS: [Parameter; 17] = concatenated(
     &[
-        required("problem", ParameterKind::Text, "The problem to solve."),
-        optional(
+        required(text("problem", "The problem to solve.")),
+        text(
             "thinking_format",
-            ParameterKind::Text,
             "The way to think: `step_by_step` (by default), `pros_cons`, `tree` or `first_principles`.",
         ),
-        optional(
+        list(
             "few_shot_examples",
-            ParameterKind::List,
             "Solved problems: mappings with `problem`, `thinking` and `answer`.",
         ),
     ],
@@ -65,12 +62,7 @@ pub(super) struct Cot;
 
 #[async_trait]
 impl Operation for Cot {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &ABOUT
-    }
+    declared_by!(ABOUT);
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         calls::inputs(arguments, None, runtime)

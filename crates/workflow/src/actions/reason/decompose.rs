@@ -6,13 +6,15 @@ use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
 use super::super::argument_checker::ArgumentChecker;
-use super::super::arguments::{CheckedArguments, concatenated, optional, required};
+use super::super::arguments::{
+    CheckedArguments, concatenated, declared_by, integer, required, text,
+};
 use super::super::llm;
 use super::calls::{self, ModelCalls, Reply};
 use super::{ONE_OBJECT, as_text, take};
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
-    Registry, Runtime, spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry,
+    Runtime, spending,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
@@ -25,16 +27,14 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 
 const PARAMETERS: [Parameter; 17] = concatenated(
     &[
-        required("problem", ParameterKind::Text, "The problem to solve."),
-        optional(
+        required(text("problem", "The problem to solve.")),
+        integer(
             "max_depth",
-            ParameterKind::Integer,
             "Accepted without effect: parts are not divided further. In no key.",
         )
         .unkeyed(),
-        optional(
+        text(
             "synthesis_prompt",
-            ParameterKind::Text,
             "How to combine the answers; the model that divides the problem decides by default.",
         ),
     ],
@@ -48,12 +48,7 @@ pub(super) struct Decompose;
 
 #[async_trait]
 impl Operation for Decompose {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &ABOUT
-    }
+    declared_by!(ABOUT);
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         calls::inputs(arguments, None, runtime)

@@ -9,15 +9,17 @@ use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
 use super::super::argument_checker::ArgumentChecker;
-use super::super::arguments::{CheckedArguments, concatenated, optional, required};
+use super::super::arguments::{
+    CheckedArguments, concatenated, declared_by, integer, list, required, text,
+};
 use super::super::llm;
 use super::calls::{self, ModelCalls, message};
 use super::tools::{self, Tools};
 use super::{ONE_OBJECT, as_text, take};
 use crate::report::Event;
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
-    Planned, Registry, Runtime,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, Planned,
+    Registry, Runtime,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
@@ -30,19 +32,16 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 
 const PARAMETERS: [Parameter; 17] = concatenated(
     &[
-        required(
+        required(text(
             "goal",
-            ParameterKind::Text,
             "The goal to reach, or the question to answer.",
-        ),
-        optional(
+        )),
+        list(
             "tools",
-            ParameterKind::List,
             "The actions that the model may run, with arguments of its choice. Written out, without templates.",
         ),
-        optional(
+        integer(
             "max_steps",
-            ParameterKind::Integer,
             "The number of answers of the model, 1 to 100; 10 by default.",
         ),
     ],
@@ -62,12 +61,7 @@ pub(super) struct React;
 
 #[async_trait]
 impl Operation for React {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &ABOUT
-    }
+    declared_by!(ABOUT);
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::borrowed(&ABOUT, &arguments);

@@ -6,13 +6,15 @@ use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
 use super::super::argument_checker::ArgumentChecker;
-use super::super::arguments::{CheckedArguments, concatenated, optional, required};
+use super::super::arguments::{
+    CheckedArguments, concatenated, declared_by, integer, required, text,
+};
 use super::super::llm;
 use super::calls::{self, ModelCalls};
 use super::{ONE_OBJECT, as_text, take, take_list};
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
-    Registry, Runtime, origin, spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry,
+    Runtime, origin, spending,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
@@ -25,25 +27,21 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 
 const PARAMETERS: [Parameter; 19] = concatenated(
     &[
-        required("task", ParameterKind::Text, "The task."),
-        optional(
+        required(text("task", "The task.")),
+        text(
             "generator_model",
-            ParameterKind::Text,
             "The model that does the task; `model` by default.",
         ),
-        optional(
+        text(
             "critic_model",
-            ParameterKind::Text,
             "The model that reviews the output; `model` by default.",
         ),
-        optional(
+        integer(
             "improvement_rounds",
-            ParameterKind::Integer,
             "The number of reviews, 0 to 50; 2 by default.",
         ),
-        optional(
+        text(
             "critic_prompt",
-            ParameterKind::Text,
             "The instruction of the critic. Templates are rendered in each round, with `output` and `task`.",
         )
         .rendered_with(&["output", "task"]),
@@ -61,12 +59,7 @@ pub(super) struct SelfCorrect;
 
 #[async_trait]
 impl Operation for SelfCorrect {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &ABOUT
-    }
+    declared_by!(ABOUT);
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let [generator, critic] = models(arguments);
