@@ -74,12 +74,10 @@ impl Operation for Extraction {
             Schema::from_value(schema).map_err(|problem| given.wrong("schema", problem))?;
         let mut errors = Vec::new();
         for item in items(&given, "entities")? {
-            check_entity(&schema, &item, &mut errors)
-                .map_err(|unreadable| failure(&given, &item, &unreadable))?;
+            check_entity(&schema, &item, &mut errors)?;
         }
         for item in items(&given, "relationships")? {
-            check_relationship(&schema, &item, &mut errors)
-                .map_err(|unreadable| failure(&given, &item, &unreadable))?;
+            check_relationship(&schema, &item, &mut errors)?;
         }
         Ok(json!({ "valid": errors.is_empty(), "errors": errors }))
     }
@@ -100,6 +98,7 @@ impl Action for Extraction {
 
 /// An entity or a relationship, with its position for messages and errors.
 struct Item<'a> {
+    given: &'a CheckedArguments<'a>,
     /// `entities` or `relationships`.
     list: &'static str,
     index: usize,
@@ -109,6 +108,12 @@ struct Item<'a> {
 impl Item<'_> {
     fn path(&self, field: &str) -> String {
         format!("{}[{}].{field}", self.list, self.index)
+    }
+
+    /// Returns the failure for an item that is no mapping.
+    fn unreadable(&self) -> Failure {
+        let path = format!("{}[{}]", self.list, self.index);
+        unreadable(self.given, &path, &self.value, "a mapping")
     }
 }
 
@@ -128,63 +133,37 @@ fn items<'g>(
             .chars()
             .map(|character| owned(character.to_string()))
             .collect(),
-        other => {
-            let what = format_args!("`{list}` is {}: expected a list", kind_name(other));
-            return Err(given.failure(UNREADABLE, what));
-        }
+        other => return Err(unreadable(given, list, other, "a list")),
     };
     let items = values.into_iter().enumerate();
-    Ok(items
-        .map(|(index, value)| Item { list, index, value })
-        .collect())
+    let item = |(index, value)| Item {
+        given,
+        list,
+        index,
+        value,
+    };
+    Ok(items.map(item).collect())
+}
+
+fn unreadable(given: &CheckedArguments<'_>, path: &str, found: &Value, expected: &str) -> Failure {
+    given.failure(
+        UNREADABLE,
+        format_args!("`{path}` is {}: expected {expected}", kind_name(found)),
+    )
 }
 
 fn owned<'a>(text: impl Into<Value>) -> Cow<'a, Value> {
     Cow::Owned(text.into())
 }
 
-/// The reason why an item cannot be checked.
-struct Unreadable {
-    /// The field that cannot be read; `None` for the item itself.
-    field: Option<&'static str>,
-    found: &'static str,
-    expected: &'static str,
-}
-
-impl Unreadable {
-    fn item(value: &Value) -> Self {
-        Self {
-            field: None,
-            found: kind_name(value),
-            expected: "a mapping",
-        }
-    }
-}
-
-fn failure(given: &CheckedArguments<'_>, item: &Item<'_>, unreadable: &Unreadable) -> Failure {
-    let Unreadable {
-        field,
-        found,
-        expected,
-    } = unreadable;
-    let path = match field {
-        Some(field) => item.path(field),
-        None => format!("{}[{}]", item.list, item.index),
-    };
-    given.failure(
-        UNREADABLE,
-        format_args!("`{path}` is {found}: expected {expected}"),
-    )
-}
-
 /// True if an entity lacks a field or has null in it. A text or list lacks a field that it does not contain;
 /// a field that it contains cannot be read.
-fn lacks(entity: &Value, field: &str) -> Result<bool, Unreadable> {
-    match entity {
+fn lacks(item: &Item<'_>, field: &str) -> Result<bool, Failure> {
+    match &*item.value {
         Value::Object(fields) => Ok(is_missing(fields, field)),
         Value::String(text) if !text.contains(field) => Ok(true),
         Value::Array(items) if !items.iter().any(|item| item == field) => Ok(true),
-        other => Err(Unreadable::item(other)),
+        _ => Err(item.unreadable()),
     }
 }
 
@@ -192,13 +171,9 @@ fn is_missing(fields: &Map<String, Value>, field: &str) -> bool {
     fields.get(field).is_none_or(Value::is_null)
 }
 
-fn check_entity(
-    schema: &Schema,
-    item: &Item<'_>,
-    errors: &mut Vec<Value>,
-) -> Result<(), Unreadable> {
+fn check_entity(schema: &Schema, item: &Item<'_>, errors: &mut Vec<Value>) -> Result<(), Failure> {
     for field in &schema.entity_fields {
-        if lacks(&item.value, field)? {
+        if lacks(item, field)? {
             errors.push(json!({
                 "type": "missing_required_field",
                 "path": item.path(field),
@@ -216,9 +191,9 @@ fn check_relationship(
     schema: &Schema,
     item: &Item<'_>,
     errors: &mut Vec<Value>,
-) -> Result<(), Unreadable> {
+) -> Result<(), Failure> {
     let Value::Object(fields) = &*item.value else {
-        return Err(Unreadable::item(&item.value));
+        return Err(item.unreadable());
     };
     let missing = |kind: &str, field: &str, message: String| {
         json!({
@@ -238,11 +213,7 @@ fn check_relationship(
     }
     let written = fields.get("type").unwrap_or(&Value::Null);
     if (written.is_array() || written.is_object()) && is_true(written) {
-        return Err(Unreadable {
-            field: Some("type"),
-            found: kind_name(written),
-            expected: "text",
-        });
+        return Err(unreadable(item.given, &item.path("type"), written, "text"));
     }
     let is_known = schema.types.is_empty() || schema.types.iter().any(|name| written == name);
     if !is_known {
