@@ -8,7 +8,6 @@ pub mod cache;
 mod check_arguments;
 mod csv;
 mod document;
-mod exact_json;
 mod file;
 mod http;
 mod http_response;

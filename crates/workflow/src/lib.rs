@@ -4,6 +4,7 @@ pub mod action;
 pub mod actions;
 pub mod codes;
 mod destination;
+mod exact_json;
 pub mod format;
 pub mod graph;
 mod origin;

@@ -30,10 +30,9 @@ pub(crate) fn check_arguments(
             return problems;
         }
     };
+    let given = arguments.filter(|node| !node.is_null());
+    let place = given.map_or_else(|| place.clone(), Node::head);
     if let Parameters::Schema(schema) = &about.parameters {
-        let place = arguments
-            .filter(|node| !node.is_null())
-            .map_or_else(|| place.clone(), Node::head);
         check_by_schema(about, schema, entries, &place, &mut problems);
         return problems;
     }
@@ -69,9 +68,6 @@ pub(crate) fn check_arguments(
         .iter()
         .filter(|parameter| parameter.required && !is_given(parameter))
     {
-        let place = arguments
-            .filter(|node| !node.is_null())
-            .map_or_else(|| place.clone(), Node::head);
         problems.push(missing(about, parameter.name, parameter.doc, &place));
     }
     problems

@@ -61,14 +61,9 @@ impl Operation for Text {
         let path = arguments.get("path").and_then(Value::as_str);
         let by_name = path.and_then(by_extension).map(Format::name);
         // Stored under a separate name, because it matters even when the content of the file is keyed.
-        let mut implicit = json!({ "format_by_name": by_name });
-        if let (Value::Object(inputs), Value::Object(more)) = (
-            &mut implicit,
-            location::implicit_input(runtime, arguments, "path"),
-        ) {
-            inputs.extend(more);
-        }
-        Ok(implicit)
+        let implicit = json!({ "format_by_name": by_name });
+        let of_path = location::implicit_input(runtime, arguments, "path");
+        Ok(location::joined(implicit, of_path))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

@@ -8,7 +8,7 @@ use reqwest::{Method, RequestBuilder, Url};
 use serde_json::Value;
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, any, declared_by, list, number, object, required, text};
+use super::arguments::{CheckedArguments, any, list, number, object, required, text};
 use super::http_response::{self, RequestLimits, TIMEOUT};
 use super::order;
 use crate::{
@@ -16,8 +16,16 @@ use crate::{
 };
 
 pub(super) fn register(registry: &mut Registry) {
-    registry.register(Get);
-    registry.register(Post);
+    registry.register(Request {
+        about: &GET,
+        method: Method::GET,
+        ordered: &["params", "headers"],
+    });
+    registry.register(Request {
+        about: &POST,
+        method: Method::POST,
+        ordered: &["params", "headers", "json", "form"],
+    });
 }
 
 const URL: Parameter = required(text("url", "The URL; `http` or `https`."));
@@ -61,57 +69,44 @@ static POST: OperationMetadata = OperationMetadata::declared(
     ],
 );
 
-struct Get;
+/// One of the two actions.
+struct Request {
+    about: &'static OperationMetadata,
+    method: Method,
+    /// The arguments in which the order of mappings changes the request.
+    ordered: &'static [&'static str],
+}
 
 #[async_trait]
-impl Operation for Get {
-    declared_by!(GET);
+impl Operation for Request {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
+        self.about
+    }
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(order::implicit_input(arguments, &["params", "headers"]))
+        Ok(order::implicit_input(arguments, self.ordered))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&GET, arguments);
-        send(&given, runtime, Method::GET).await
+        let given = CheckedArguments::new(self.about, arguments);
+        send(&given, runtime, self.method.clone()).await
     }
 }
 
-impl Action for Get {
+impl Action for Request {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
+        let checker = ArgumentChecker::new(with)
             .seconds("timeout")
-            .hosts("allowed_hosts")
-            .problems()
-    }
-}
-
-struct Post;
-
-#[async_trait]
-impl Operation for Post {
-    declared_by!(POST);
-
-    fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(order::implicit_input(
-            arguments,
-            &["params", "headers", "json", "form"],
-        ))
-    }
-
-    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&POST, arguments);
-        send(&given, runtime, Method::POST).await
-    }
-}
-
-impl Action for Post {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
-            .seconds("timeout")
-            .hosts("allowed_hosts")
-            .at_most_one_of("http.post", &["json", "body", "form"], "give one of them")
-            .problems()
+            .hosts("allowed_hosts");
+        let bodies = ["json", "body", "form"];
+        match self.method == Method::POST {
+            true => checker.at_most_one_of("http.post", &bodies, "give one of them"),
+            false => checker,
+        }
+        .problems()
     }
 }
 
@@ -122,7 +117,7 @@ async fn send(
 ) -> Result<Value, Failure> {
     let mut url = http_response::web_url(given, "url", given.required_text("url")?)?;
     add_query(given, &mut url)?;
-    let timeout = given.seconds("timeout", TIMEOUT)?;
+    let timeout = given.seconds("timeout")?.unwrap_or(TIMEOUT);
     let allowed = given.list("allowed_hosts")?;
     let (http, request) = http_response::request(given, runtime, method, &url, allowed)?;
     let request = with_body(given, request)?;
@@ -166,7 +161,7 @@ fn fields(given: &CheckedArguments<'_>, name: &str) -> Result<Vec<(String, Strin
 
 fn with_headers(
     given: &CheckedArguments<'_>,
-    mut request: RequestBuilder,
+    request: RequestBuilder,
 ) -> Result<RequestBuilder, Failure> {
     let mut headers = reqwest::header::HeaderMap::new();
     for (key, value) in given.object("headers")?.into_iter().flatten() {
@@ -191,8 +186,7 @@ fn with_headers(
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    request = request.headers(headers);
-    Ok(request)
+    Ok(request.headers(headers))
 }
 
 fn with_body(

@@ -9,7 +9,7 @@ use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
 
 use super::arguments::{CheckedArguments, excerpt};
-use super::exact_json;
+use crate::exact_json;
 use crate::{Failure, Runtime, destination};
 
 /// The default timeout of a request, from connecting to the last byte.
@@ -145,11 +145,10 @@ pub(super) async fn fetch(
     };
     match tokio::time::timeout(limits.timeout, work).await {
         Ok(reply) => reply,
-        Err(_) => Err(Failure::transient(
+        Err(_) => Err(given.transient(
             "timeout",
-            format!(
-                "{}: {from} did not answer in full within {:?}; raise `timeout`",
-                given.action(),
+            format_args!(
+                "{from} did not answer in full within {:?}; raise `timeout`",
                 limits.timeout
             ),
         )),

@@ -6,14 +6,12 @@ mod relaxed;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
-use serde::Serialize as _;
-use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
 
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, any, boolean, declared_by, integer, required, text};
-use super::exact_json;
 use super::order;
+use crate::exact_json;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
@@ -106,9 +104,7 @@ impl Operation for Transform {
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&TRANSFORM, arguments);
         let expression = given.required_text("expression")?;
-        let data = given
-            .value_of("data")
-            .ok_or_else(|| given.wrong("data", "is required"))?;
+        let data = given.required("data")?;
         let result = jmespath::search(data, expression).map_err(|fault| match fault {
             jmespath::QueryError::Expression(what) => given.wrong(
                 "expression",
@@ -152,12 +148,10 @@ impl Operation for Stringify {
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&STRINGIFY, arguments);
-        let data = given
-            .value_of("data")
-            .ok_or_else(|| given.wrong("data", "is required"))?;
-        let indent = given.count("indent", 0, 0..=16)?;
+        let data = given.required("data")?;
+        let indent = given.count("indent", 0..=16)?.unwrap_or(0);
         let text = if given.flag("sort_keys", false)? {
-            formatted(&sorted(data), indent)
+            formatted(&exact_json::sorted(data), indent)
         } else {
             formatted(data, indent)
         };
@@ -174,30 +168,9 @@ impl Action for Stringify {
     }
 }
 
-fn formatted(data: &Value, indent: u64) -> Result<String, String> {
-    if indent == 0 {
-        return Ok(data.to_string());
-    }
-    let indent = " ".repeat(usize::try_from(indent).unwrap_or_default());
-    let mut bytes = Vec::new();
-    let mut serializer =
-        Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(indent.as_bytes()));
-    data.serialize(&mut serializer)
-        .map_err(|error| error.to_string())?;
-    String::from_utf8(bytes).map_err(|error| error.to_string())
-}
-
-fn sorted(data: &Value) -> Value {
-    match data {
-        Value::Array(items) => items.iter().map(sorted).collect(),
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields
-                .iter()
-                .map(|(name, field)| (name.clone(), sorted(field)))
-                .collect();
-            fields.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-            Value::Object(fields.into_iter().collect())
-        }
-        scalar => scalar.clone(),
+fn formatted(data: &Value, indent: u64) -> serde_json::Result<String> {
+    match usize::try_from(indent) {
+        Ok(0) | Err(_) => Ok(data.to_string()),
+        Ok(width) => exact_json::indented(data, width),
     }
 }

@@ -1,8 +1,7 @@
 //! JSON in the answers of models.
 
+use crate::exact_json;
 use serde_json::{Map, Value};
-
-use super::exact_json;
 
 /// Returns the JSON object in a model's answer: the object that the answer consists of, in a fenced block
 /// or with text around it. `None` if there is none.

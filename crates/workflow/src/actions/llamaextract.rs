@@ -97,42 +97,33 @@ impl Operation for Extract {
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         // The API key is left out: another key of the same account gets the same answer.
-        let mut implicit = serde_json::Map::new();
-        implicit.insert("base_url".to_owned(), base_url(runtime).into());
         // The service evaluates the name of the upload, so it matters even when the content is keyed.
-        let name = arguments
-            .get("file")
-            .and_then(Value::as_str)
-            .map(upload_name);
-        implicit.insert("uploaded_as".to_owned(), name.into());
-        for additional in [
-            location::implicit_input(runtime, arguments, "file"),
-            order::implicit_input(arguments, &["schema"]),
-        ] {
-            if let Value::Object(additional) = additional {
-                implicit.extend(additional);
-            }
-        }
-        Ok(Value::Object(implicit))
+        let name = arguments.get("file").and_then(Value::as_str);
+        let implicit =
+            json!({ "base_url": base_url(runtime), "uploaded_as": name.map(upload_name) });
+        let of_file = location::implicit_input(runtime, arguments, "file");
+        let order = order::implicit_input(arguments, &["schema"]);
+        Ok(location::joined(location::joined(implicit, of_file), order))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&EXTRACT, arguments);
         let file = given.required_text("file")?;
         let options = ExtractionOptions::from_arguments(&given)?;
-        let timeout = given.seconds("timeout", Duration::from_secs(300))?;
-        let interval = given.seconds("poll_interval", Duration::from_secs(2))?;
+        let timeout = given
+            .seconds("timeout")?
+            .unwrap_or(Duration::from_secs(300));
+        let interval = given
+            .seconds("poll_interval")?
+            .unwrap_or(Duration::from_secs(2));
         let client = Client::new(&given, runtime, base_url(runtime), key(&given, runtime)?)?;
         let document = location::read(&given, runtime, file, MAX_BYTES).await?;
         let work = extract(&given, &client, &options, file, document.into(), interval);
         match tokio::time::timeout(timeout, work).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::transient(
+            Err(_) => Err(given.transient(
                 "timeout",
-                format!(
-                    "{}: no result within {timeout:?}; raise `timeout`",
-                    given.action()
-                ),
+                format_args!("no result within {timeout:?}; raise `timeout`"),
             )),
         }
     }
@@ -175,14 +166,7 @@ enum Agent {
 
 impl ExtractionOptions {
     fn from_arguments(given: &CheckedArguments<'_>) -> Result<Self, Failure> {
-        let text = |name| {
-            Ok::<_, Failure>(
-                given
-                    .text(name)?
-                    .filter(|text| !text.is_empty())
-                    .map(str::to_owned),
-            )
-        };
+        let text = |name| given.non_empty_text(name);
         let agent = match (text("agent_id")?, text("agent_name")?) {
             (Some(_), Some(_)) => {
                 return Err(given.failure(
@@ -190,8 +174,8 @@ impl ExtractionOptions {
                     "`agent_id` and `agent_name` exclude each other: give one",
                 ));
             }
-            (Some(id), None) => Some(Agent::Id(id)),
-            (None, Some(name)) => Some(Agent::Name(name)),
+            (Some(id), None) => Some(Agent::Id(id.to_owned())),
+            (None, Some(name)) => Some(Agent::Name(name.to_owned())),
             (None, None) => None,
         };
         let schema = given.object("schema")?.cloned().map(Value::Object);
@@ -203,8 +187,8 @@ impl ExtractionOptions {
             Some(_) if agent.is_some() => {
                 return Err(given.failure("validation_error", MODE_HELP));
             }
-            Some(name) => Some(mode(&name).ok_or_else(|| {
-                let help = suggest::did_you_mean(&name, &MODES);
+            Some(name) => Some(mode(name).ok_or_else(|| {
+                let help = suggest::did_you_mean(name, &MODES);
                 given.wrong("mode", format_args!("is `{name}`: {help}"))
             })?),
         };

@@ -22,15 +22,12 @@ use crate::{
     Runtime, spending,
 };
 
-pub(super) use choice::default;
+pub(super) use choice::{default, with_prefix};
 pub(super) use program_call::unknown_program;
 use provider_call::ProviderCall;
 
 pub(super) fn register(registry: &mut Registry) {
-    registry.register(LlmAction {
-        about: &CALL,
-        shows_stream: false,
-    });
+    registry.register(LlmAction::CALL);
     registry.register(LlmAction {
         about: &STREAM,
         shows_stream: true,
@@ -145,6 +142,13 @@ struct LlmAction {
     shows_stream: bool,
 }
 
+impl LlmAction {
+    const CALL: Self = Self {
+        about: &CALL,
+        shows_stream: false,
+    };
+}
+
 #[async_trait]
 impl Operation for LlmAction {
     type Context = Runtime;
@@ -209,8 +213,8 @@ impl Action for LlmAction {
     }
 }
 
-/// Returns the inputs besides the arguments that change the answer.
-fn inputs(
+/// Returns the inputs besides the arguments that change the answer, for keys.
+pub(super) fn inputs(
     about: &'static OperationMetadata,
     arguments: &Arguments,
     runtime: &Runtime,
@@ -225,7 +229,7 @@ fn inputs(
 }
 
 /// Prepares the question without asking it.
-fn plan(
+pub(super) fn plan(
     about: &'static OperationMetadata,
     arguments: &Arguments,
     runtime: &Runtime,
@@ -237,39 +241,18 @@ fn plan(
     Ok(spending::unwrapped_plan())
 }
 
-/// The question of another action, asked as `llm.call` asks it: with its defaults, retries, fallbacks,
-/// budget and accounting.
-pub(super) struct EmbeddedCall(Arguments);
-
-impl EmbeddedCall {
-    /// Creates the question from the arguments of `llm.call`.
-    pub(super) fn new(arguments: Arguments) -> Self {
-        Self(arguments)
+/// Asks the question of another action as `llm.call` asks it: with its defaults, retries, fallbacks, budget
+/// and accounting. The surrounding wrap does not store the answer of a fallback, because its key names the
+/// model.
+pub(super) async fn ask_embedded(
+    arguments: Arguments,
+    runtime: &Runtime,
+) -> Result<Value, Failure> {
+    let (answer, is_from_fallback) = run(&LlmAction::CALL, arguments, runtime).await?;
+    if is_from_fallback {
+        spending::decline_storing("a fallback of the model answered");
     }
-
-    /// Returns the inputs besides the arguments that change the answer, for the key of the other action.
-    pub(super) fn inputs(&self, runtime: &Runtime) -> Result<Value, Failure> {
-        inputs(&CALL, &self.0, runtime)
-    }
-
-    /// Prepares the question without asking it.
-    pub(super) fn plan(&self, runtime: &Runtime) -> Result<Planned, Failure> {
-        plan(&CALL, &self.0, runtime)
-    }
-
-    /// Asks. The surrounding wrap does not store the answer of a fallback, because its key names the
-    /// model.
-    pub(super) async fn ask(self, runtime: &Runtime) -> Result<Value, Failure> {
-        let call = LlmAction {
-            about: &CALL,
-            shows_stream: false,
-        };
-        let (answer, is_from_fallback) = run(&call, self.0, runtime).await?;
-        if is_from_fallback {
-            spending::decline_storing("a fallback of the model answered");
-        }
-        Ok(answer)
-    }
+    Ok(answer)
 }
 
 /// Adds the load-time checks of the parameters in [`MODEL_PARAMETERS`].

@@ -83,6 +83,14 @@ pub(super) fn implicit_input(runtime: &Runtime, arguments: &Arguments, name: &st
     }
 }
 
+/// Returns implicit inputs, a mapping, with `further` ones, a mapping or null.
+pub(super) fn joined(mut inputs: Value, further: Value) -> Value {
+    if let (Value::Object(inputs), Value::Object(further)) = (&mut inputs, further) {
+        inputs.extend(further);
+    }
+    inputs
+}
+
 fn is_relative(runtime: &Runtime, text: &str) -> bool {
     let is_uri = || {
         text.get(..6)

@@ -84,10 +84,7 @@ impl Operation for StoreAction {
         let given = CheckedArguments::new(&STORE, arguments);
         let key = given.required_text("key")?;
         let stored_value = UserRecord {
-            value: given
-                .value_of("value")
-                .cloned()
-                .ok_or_else(|| given.wrong("value", "is required"))?,
+            value: given.required("value")?.clone(),
             metadata: given.object("metadata")?.cloned(),
         };
         let record = stored_value.to_record(key);

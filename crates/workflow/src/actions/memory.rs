@@ -10,7 +10,7 @@ use super::argument_checker::ArgumentChecker;
 use super::arguments::{
     CheckedArguments, any, declared_by, integer, kind_name, number, required, text,
 };
-use super::llm::EmbeddedCall;
+use super::llm;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, Registry,
     Runtime, origin,
@@ -104,13 +104,8 @@ impl Operation for Store {
         let key = given.required_text("key")?;
         let namespace = namespace(&given)?;
         let value = given.value_of("value").cloned().unwrap_or_default();
-        let ttl = match given.value_of("ttl") {
-            None => None,
-            Some(_) => {
-                let ttl = given.seconds("ttl", std::time::Duration::ZERO)?;
-                Some(Millis::try_from(ttl.as_millis()).unwrap_or(Millis::MAX))
-            }
-        };
+        let ttl = given.seconds("ttl")?;
+        let ttl = ttl.map(|ttl| Millis::try_from(ttl.as_millis()).unwrap_or(Millis::MAX));
         let clock = &*runtime.clock;
         runtime.session.store(namespace, key, value, ttl, clock);
         Ok(json!({ "stored": true, "key": key, "namespace": namespace }))
@@ -158,7 +153,7 @@ impl Operation for Summarize {
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&SUMMARIZE, arguments);
-        let most = given.count("max_tokens", 1_000, SUMMARY_TOKENS)?;
+        let most = given.count("max_tokens", SUMMARY_TOKENS)?.unwrap_or(1_000);
         let messages = conversation(&given)?;
         let text: Vec<String> = messages.iter().map(format_message).collect();
         let text = text.join("\n");
@@ -186,14 +181,11 @@ impl Operation for Summarize {
         if let Some(model) = given.value_of("model") {
             question.insert("model".to_owned(), model.clone());
         }
-        let answer = EmbeddedCall::new(question).ask(runtime).await?;
+        let answer = llm::ask_embedded(question, runtime).await?;
         let summary = answer["content"].as_str().unwrap_or_default().trim();
         if summary.is_empty() {
             let message = "the summary of the model is empty";
-            return Err(Failure {
-                retryable: true,
-                ..given.failure("invalid_answer", message)
-            });
+            return Err(given.transient("invalid_answer", message));
         }
         Ok(result(summary, answer.clone()))
     }

@@ -5,7 +5,7 @@ use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::{Error, ModelSettings, Models, RequestedReasoning};
 use serde_json::Value;
 
-use super::llm::{CALL, STREAM, default, unknown_program};
+use super::llm::{CALL, STREAM, default, unknown_program, with_prefix};
 use super::reason::ALL_ABOUT;
 use crate::template::is_literal;
 
@@ -29,14 +29,8 @@ impl RequestedEffort {
             model, settings, ..
         } = self;
         let name = model.as_deref().or_else(|| default(models));
-        if let (Some(provider), Some(name), None) = (&settings.provider, name, &settings.base_url)
-            && models.configured().model(name).is_none()
-        {
-            let without_provider = ModelSettings {
-                provider: None,
-                ..settings.clone()
-            };
-            return models.refusal(Some(&format!("{provider}/{name}")), &without_provider);
+        if let Some((prefixed, bare)) = with_prefix(models, name, settings) {
+            return models.refusal(Some(&prefixed), &bare);
         }
         models.refusal(name, settings)
     }

@@ -42,6 +42,11 @@ fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     fields.shift_remove(name).filter(|value| !value.is_null())
 }
 
+/// Removes a field and returns it as text; a missing one is the empty text.
+fn take_text(fields: &mut Map<String, Value>, name: &str) -> String {
+    take(fields, name).map_or_else(String::new, |value| as_text(&value))
+}
+
 /// Removes a list; anything else counts as an empty list.
 fn take_list(fields: &mut Map<String, Value>, name: &str) -> Value {
     let list = take(fields, name).filter(Value::is_array);

@@ -148,14 +148,18 @@ fn job(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Job, Failure> 
         directory: directory(given, runtime)?,
         environment: environment(given, runtime)?,
         input: given.text("stdin")?.map(|text| text.as_bytes().to_vec()),
-        timeout: given.seconds("timeout", Duration::from_secs(60))?,
-        output_limit: usize::try_from(given.count("output_limit", 1 << 20, OUTPUT_LIMITS)?)
-            .unwrap_or(usize::MAX),
+        timeout: given.seconds("timeout")?.unwrap_or(Duration::from_secs(60)),
+        output_limit: usize::try_from(
+            given
+                .count("output_limit", OUTPUT_LIMITS)?
+                .unwrap_or(1 << 20),
+        )
+        .unwrap_or(usize::MAX),
     })
 }
 
 fn directory(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<PathBuf, Failure> {
-    match given.text("directory")?.filter(|text| !text.is_empty()) {
+    match given.non_empty_text("directory")? {
         None => Ok(runtime.directory.clone()),
         Some(named) => location::local_path(given, runtime, "directory", named),
     }
@@ -277,7 +281,7 @@ pub(super) fn failure(given: &CheckedArguments<'_>, program: &str, error: Error)
         ),
         Error::Start(StartError::Refused(error)) => given.failure("shell_error", format_args!("`{program}` did not start: {error}")),
         Error::Pipe(error) => given.failure("shell_error", format_args!("`{program}`: {error}")),
-        Error::TimedOut(after) => Failure::transient("timeout", format!("{}: `{program}` did not end within {after:?} and was killed; raise `timeout`", given.action())),
+        Error::TimedOut(after) => given.transient("timeout", format_args!("`{program}` did not end within {after:?} and was killed; raise `timeout`")),
         Error::TooMuchOutput { stream, limit } => {
             let remedy = match given.action() {
                 "shell.run" => "raise `output_limit`, or let it write to a file",

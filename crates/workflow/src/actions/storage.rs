@@ -45,15 +45,10 @@ impl Operation for Hash {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let mut implicit = json!({ "echoed_path": arguments.get("path") });
         // The result contains the path, so another path to the same content is another result.
-        if let (Value::Object(inputs), Value::Object(more)) = (
-            &mut implicit,
-            location::implicit_input(runtime, arguments, "path"),
-        ) {
-            inputs.extend(more);
-        }
-        Ok(implicit)
+        let implicit = json!({ "echoed_path": arguments.get("path") });
+        let of_path = location::implicit_input(runtime, arguments, "path");
+        Ok(location::joined(implicit, of_path))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

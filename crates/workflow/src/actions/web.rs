@@ -65,7 +65,8 @@ impl Operation for Search {
     declared_by!(SEARCH);
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        if instance_argument(&CheckedArguments::borrowed(&SEARCH, arguments))?.is_some() {
+        let given = CheckedArguments::borrowed(&SEARCH, arguments);
+        if given.non_empty_text("base_url")?.is_some() {
             return Ok(Value::Null);
         }
         Ok(
@@ -77,9 +78,10 @@ impl Operation for Search {
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&SEARCH, arguments);
         let query = given.required_text("query")?;
-        let limit = given.count("limit", 10, 1..=100)?;
-        let timeout = given.seconds("timeout", TIMEOUT)?;
-        let instance = instance_argument(&given)?.or_else(|| configured(runtime)).ok_or_else(|| {
+        let limit = given.count("limit", 1..=100)?.unwrap_or(10);
+        let timeout = given.seconds("timeout")?.unwrap_or(TIMEOUT);
+        let named = given.non_empty_text("base_url")?;
+        let instance = named.or_else(|| configured(runtime)).ok_or_else(|| {
             given.failure("configuration_error", format_args!("no SearXNG instance is known: give `base_url`, set `settings.web.search.base_url`, or set the environment variable {VARIABLE}"))
         })?;
         let mut url = http_response::web_url(
@@ -94,7 +96,7 @@ impl Operation for Search {
             url.query_pairs_mut().append_pair("language", language);
         }
         let get = reqwest::Method::GET;
-        let (http, request) = match instance_argument(&given)? {
+        let (http, request) = match named {
             Some(_) => http_response::request(&given, runtime, get, &url, None)?,
             None => {
                 let request = http_response::configured_request(&given, runtime, get, &url)?;
@@ -138,11 +140,6 @@ impl Action for Search {
             .seconds("timeout")
             .problems()
     }
-}
-
-/// Returns the instance that the call names.
-fn instance_argument<'s>(given: &'s CheckedArguments<'_>) -> Result<Option<&'s str>, Failure> {
-    Ok(given.text("base_url")?.filter(|url| !url.is_empty()))
 }
 
 fn configured(runtime: &Runtime) -> Option<&str> {

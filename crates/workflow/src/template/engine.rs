@@ -1,5 +1,6 @@
 //! Configuration of the template engine for agent files.
 
+use cachalot_core::json::{is_beyond_64_bits, numbers};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
@@ -7,6 +8,7 @@ use serde_json::Value as Json;
 
 use super::convert;
 use super::scope::{STORAGE_HASHER, StorageHasher};
+use crate::exact_json;
 
 /// The maximum number of steps of a template.
 pub(super) const FUEL: u64 = 10_000_000;
@@ -190,40 +192,13 @@ fn fromjson(text: &Value) -> Result<Value, Error> {
     };
     let json: Json = serde_json::from_str(text)
         .map_err(|error| invalid(format!("fromjson: the text is no JSON: {error}")))?;
-    match inexact_integer(text) {
+    let mut numbers = numbers(text).map(|range| &text[range]);
+    match numbers.find(|number| is_beyond_64_bits(number)) {
         Some(lexeme) => Err(invalid(format!(
             "fromjson: {lexeme} is a whole number beyond 64 bits: quote it"
         ))),
         None => Ok(convert::copied(&json)),
     }
-}
-
-/// Returns the first integer of a JSON text that does not fit into 64 bits.
-fn inexact_integer(text: &str) -> Option<&str> {
-    let mut rest = text;
-    while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
-        rest = &rest[at..];
-        if let Some(quoted) = rest.strip_prefix('"') {
-            let mut is_escaped = false;
-            let end = quoted.find(|c| {
-                let ends = c == '"' && !is_escaped;
-                is_escaped = c == '\\' && !is_escaped;
-                ends
-            });
-            rest = end.map_or("", |end| &quoted[end + 1..]);
-            continue;
-        }
-        let end = rest
-            .find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c))
-            .unwrap_or(rest.len());
-        let lexeme = &rest[..end];
-        let is_whole = !lexeme.contains(['.', 'e', 'E']);
-        if is_whole && lexeme.parse::<i64>().is_err() && lexeme.parse::<u64>().is_err() {
-            return Some(lexeme);
-        }
-        rest = &rest[end..];
-    }
-    None
 }
 
 /// Serializes a value to JSON without HTML escapes, with keys in their order. `indent` spreads the text
@@ -235,14 +210,7 @@ fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<Strin
     let json = convert::to_json(value).map_err(invalid)?;
     let written = match indent.or(named) {
         None => serde_json::to_string(&json),
-        Some(width) => {
-            let spaces = " ".repeat(width.min(16));
-            let mut out = Vec::new();
-            let formatter = serde_json::ser::PrettyFormatter::with_indent(spaces.as_bytes());
-            let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
-            serde::Serialize::serialize(&json, &mut serializer)
-                .map(|()| String::from_utf8_lossy(&out).into_owned())
-        }
+        Some(width) => exact_json::indented(&json, width.min(16)),
     };
     written.map_err(|error| invalid(error.to_string()))
 }

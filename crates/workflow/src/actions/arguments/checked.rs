@@ -59,9 +59,24 @@ impl<'a> CheckedArguments<'a> {
         Failure::new(kind, format!("{}: {what}", self.action))
     }
 
+    /// Returns a failure like [`failure`](Self::failure) that a retry may help.
+    pub(in crate::actions) fn transient(
+        &self,
+        kind: &'static str,
+        what: impl std::fmt::Display,
+    ) -> Failure {
+        Failure::transient(kind, format!("{}: {what}", self.action))
+    }
+
     /// Returns the argument, of any kind and including null.
     pub(in crate::actions) fn value_of(&self, name: &str) -> Option<&Value> {
         self.arguments.get(name)
+    }
+
+    /// Returns a required argument, of any kind and including null.
+    pub(in crate::actions) fn required(&self, name: &str) -> Result<&Value, Failure> {
+        let value = self.value_of(name);
+        value.ok_or_else(|| self.wrong(name, "is required"))
     }
 
     /// Returns the argument, unless it is null.
@@ -92,6 +107,27 @@ impl<'a> CheckedArguments<'a> {
         self.typed(name, ParameterKind::Text, Value::as_str)
     }
 
+    /// Returns an optional text; the empty text counts as left out.
+    pub(in crate::actions) fn non_empty_text(&self, name: &str) -> Result<Option<&str>, Failure> {
+        Ok(self.text(name)?.filter(|text| !text.is_empty()))
+    }
+
+    /// Returns an optional list of texts; `what` is the phrase for an item of another kind.
+    pub(in crate::actions) fn texts(
+        &self,
+        name: &str,
+        what: &str,
+    ) -> Result<Option<Vec<String>>, Failure> {
+        let Some(items) = self.list(name)? else {
+            return Ok(None);
+        };
+        let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+        match texts.collect::<Option<Vec<_>>>() {
+            Some(texts) => Ok(Some(texts)),
+            None => Err(self.wrong(name, what)),
+        }
+    }
+
     /// Returns a required, non-empty text.
     pub(in crate::actions) fn required_text(&self, name: &str) -> Result<&str, Failure> {
         match self.text(name)? {
@@ -108,18 +144,17 @@ impl<'a> CheckedArguments<'a> {
             .unwrap_or(default))
     }
 
-    /// Returns a whole number within `range`, or `default` if it is left out.
+    /// Returns a whole number within `range`.
     pub(in crate::actions) fn count(
         &self,
         name: &str,
-        default: u64,
         range: std::ops::RangeInclusive<u64>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<Option<u64>, Failure> {
         let Some(value) = self.non_null(name) else {
-            return Ok(default);
+            return Ok(None);
         };
         match value.as_u64() {
-            Some(count) if range.contains(&count) => Ok(count),
+            Some(count) if range.contains(&count) => Ok(Some(count)),
             _ => Err(self.wrong(
                 name,
                 format_args!(
@@ -131,28 +166,24 @@ impl<'a> CheckedArguments<'a> {
         }
     }
 
-    /// Returns a duration given in seconds, or `default` if it is left out; above zero and at most a
-    /// week.
-    pub(in crate::actions) fn seconds(
-        &self,
-        name: &str,
-        default: Duration,
-    ) -> Result<Duration, Failure> {
+    /// Returns a duration given in seconds; above zero and at most a week.
+    pub(in crate::actions) fn seconds(&self, name: &str) -> Result<Option<Duration>, Failure> {
         const MAX_SECONDS: f64 = 604_800.0;
         let Some(value) = self.non_null(name) else {
-            return Ok(default);
+            return Ok(None);
         };
-        value
+        let duration = value
             .as_f64()
             .filter(|seconds| *seconds > 0.0 && *seconds <= MAX_SECONDS)
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .filter(|duration| !duration.is_zero())
-            .ok_or_else(|| {
-                self.wrong(
-                    name,
-                    format_args!("is {value}: expected seconds, above 0 and at most {MAX_SECONDS}"),
-                )
-            })
+            .filter(|duration| !duration.is_zero());
+        match duration {
+            Some(duration) => Ok(Some(duration)),
+            None => Err(self.wrong(
+                name,
+                format_args!("is {value}: expected seconds, above 0 and at most {MAX_SECONDS}"),
+            )),
+        }
     }
 
     /// Returns an optional mapping.
@@ -208,8 +239,8 @@ mod tests {
             json!({"path": 5, "ratio": -1}).as_object().unwrap().clone(),
         );
         assert!(given.required_text("path").is_err());
-        assert!(given.seconds("ratio", Duration::ZERO).is_err());
-        assert!(given.count("ratio", 1, 1..=2).is_err());
+        assert!(given.seconds("ratio").is_err());
+        assert!(given.count("ratio", 1..=2).is_err());
         assert_eq!(given.text("none").unwrap(), None);
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use cachalot_cache::{EntryFilter, EntryInfo, HANDLE_LABEL, LabelCriterion, Scope, StoredEntry};
 use cachalot_core::clock::iso8601;
 use cachalot_store::Label;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::request::own_scopes;
 use super::{CACHE_TYPE, TAG_LABEL, handle};
@@ -103,15 +103,12 @@ impl Operation for Get {
         let Some(stored) = stored else {
             return Ok(json!({"success": true, "found": false, "value": null, "expired": false}));
         };
-        let mut found = Map::new();
-        found.insert("success".into(), true.into());
-        found.insert("found".into(), true.into());
-        found.insert("value".into(), value(&stored).await?);
-        found.insert("expired".into(), stored.entry_info.expired.into());
+        let mut found = json!({"success": true, "found": true, "value": value(&stored).await?});
+        found["expired"] = stored.entry_info.expired.into();
         if with_metadata {
-            found.insert("metadata".into(), metadata(&stored.entry_info));
+            found["metadata"] = metadata(&stored.entry_info);
         }
-        Ok(Value::Object(found))
+        Ok(found)
     }
 }
 

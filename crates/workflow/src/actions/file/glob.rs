@@ -103,8 +103,8 @@ struct Walk {
 
 fn plan_walk(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Walk, Failure> {
     let pattern = given.required_text("pattern")?;
-    let directory = match given.text("directory")? {
-        None | Some("") => runtime.directory.clone(),
+    let directory = match given.non_empty_text("directory")? {
+        None => runtime.directory.clone(),
         Some(named) => {
             let directory = location::local_path(given, runtime, "directory", named)?;
             if !directory.is_dir() {

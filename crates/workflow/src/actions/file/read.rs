@@ -53,7 +53,9 @@ impl Operation for Read {
         let given = CheckedArguments::new(&READ, arguments);
         let path = given.required_text("path")?;
         let decode = decoder(&given)?;
-        let largest = given.count("max_bytes", DEFAULT_MAX_BYTES, 0..=u64::MAX)?;
+        let largest = given
+            .count("max_bytes", 0..=u64::MAX)?
+            .unwrap_or(DEFAULT_MAX_BYTES);
         let bytes = location::read(&given, runtime, path, largest).await?;
         let content = decode(&given, path, bytes.into())?;
         Ok(json!({ "content": content, "success": true }))

@@ -1,7 +1,6 @@
 //! Model and parameters of a call: its arguments take precedence over the configuration.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use cachalot_model::{
     Error, Model, ModelSettings, Models, OutputFormat, RequestedReasoning, Timeouts, ToolChoice,
@@ -11,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::super::arguments::CheckedArguments;
 use super::super::model_error::failure;
-use crate::{Failure, Runtime, destination, origin};
+use crate::{Arguments, Failure, Runtime, destination, origin};
 
 /// Returns the model that a call uses.
 pub(super) fn model(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Model, Failure> {
@@ -29,24 +28,43 @@ pub(in crate::actions) fn default(models: &Models) -> Option<&str> {
     (defaults.provider.is_none() && configured.model(name).is_some()).then_some(name)
 }
 
+/// Returns the arguments of the same question to the model `name`, without the arguments in `left_out`.
+pub(super) fn with_model(arguments: &Arguments, left_out: &[&str], name: &str) -> Arguments {
+    let kept = arguments.iter();
+    let kept = kept.filter(|(key, _)| !left_out.contains(&key.as_str()));
+    kept.map(|(key, value)| (key.clone(), value.clone()))
+        .chain([("model".to_owned(), Value::from(name))])
+        .collect()
+}
+
 /// Returns the model of this name. A separate provider is equivalent to a `provider/` prefix: the address
 /// that `settings.llm` sets for its own provider does not apply to another one.
 fn choose(models: &Models, name: Option<&str>, settings: ModelSettings) -> Result<Model, Error> {
-    if let (Some(provider), Some(name), None) = (&settings.provider, name, &settings.base_url)
-        && models.configured().model(name).is_none()
+    if let Some((prefixed, bare)) = with_prefix(models, name, &settings)
+        && let Ok(model) = models.choose(Some(&prefixed), &bare)
+        && settings.provider.as_deref() == Some(model.provider())
     {
+        return Ok(model);
+    }
+    models.choose(name, &settings)
+}
+
+/// Returns the name with its provider as a prefix, and the settings without a provider; `None` if the file
+/// configures a model of this name, or the settings have an address.
+pub(in crate::actions) fn with_prefix(
+    models: &Models,
+    name: Option<&str>,
+    settings: &ModelSettings,
+) -> Option<(String, ModelSettings)> {
+    let (provider, name) = (settings.provider.as_ref()?, name?);
+    let is_plain = settings.base_url.is_none() && models.configured().model(name).is_none();
+    is_plain.then(|| {
         let bare = ModelSettings {
             provider: None,
             ..settings.clone()
         };
-        let named = models.choose(Some(&format!("{provider}/{name}")), &bare);
-        if let Ok(model) = named
-            && model.provider() == provider
-        {
-            return Ok(model);
-        }
-    }
-    models.choose(name, &settings)
+        (format!("{provider}/{name}"), bare)
+    })
 }
 
 /// The allowed range of `max_retries`.
@@ -54,10 +72,7 @@ pub(super) const RETRIES: RangeInclusive<u64> = 0..=10;
 
 /// Reads the model settings in the arguments.
 fn settings(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<ModelSettings, Failure> {
-    let text = |name| {
-        let text = given.text(name)?.filter(|text| !text.is_empty());
-        Ok::<_, Failure>(text.map(ToOwned::to_owned))
-    };
+    let text = |name| Ok::<_, Failure>(given.non_empty_text(name)?.map(str::to_owned));
     if let Some(base_url) = given.text("base_url")?
         && let Ok(url) = Url::parse(base_url.trim())
     {
@@ -70,35 +85,24 @@ fn settings(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<ModelSett
         ));
     }
     let number = |name: &str| given.value_of(name).and_then(Value::as_f64);
-    let max_tokens = match given.value_of("max_tokens") {
-        None => None,
-        Some(_) => Some(given.count("max_tokens", 1, 1..=u64::MAX)?),
-    };
-    let total = match given.value_of("timeout") {
-        None => None,
-        Some(_) => Some(given.seconds("timeout", Duration::ZERO)?),
-    };
-    let retries = match given.value_of("max_retries") {
-        None => None,
-        Some(_) => u32::try_from(given.count("max_retries", 0, RETRIES)?).ok(),
-    };
+    let retries = given.count("max_retries", RETRIES)?;
     Ok(ModelSettings {
         timeouts: Timeouts {
-            total,
+            total: given.seconds("timeout")?,
             ..Timeouts::default()
         },
-        retries,
+        retries: retries.and_then(|count| u32::try_from(count).ok()),
         provider: text("provider")?,
         base_url: text("base_url")?,
         token_key: text("token_key")?,
         temperature: number("temperature"),
         top_p: number("top_p"),
-        max_tokens,
+        max_tokens: given.count("max_tokens", 1..=u64::MAX)?,
         stop: stop(given)?,
         reasoning: text("reasoning_effort")?.map(RequestedReasoning::Effort),
         structured_output: response_format(given)?,
         provider_opts: given.object("provider_opts")?.cloned().unwrap_or_default(),
-        fallbacks: fallbacks(given)?,
+        fallbacks: given.texts("fallbacks", "holds something that is no name of a model")?,
         ..ModelSettings::default()
     })
 }
@@ -107,26 +111,9 @@ fn stop(given: &CheckedArguments<'_>) -> Result<Option<Vec<String>>, Failure> {
     match given.value_of("stop") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(vec![text.clone()])),
-        Some(Value::Array(texts)) => texts
-            .iter()
-            .map(|text| text.as_str().map(ToOwned::to_owned))
-            .collect::<Option<Vec<_>>>()
-            .map(Some)
-            .ok_or_else(|| given.wrong("stop", "holds something that is no text")),
+        Some(Value::Array(_)) => given.texts("stop", "holds something that is no text"),
         Some(_) => Err(given.wrong("stop", "is neither text nor a list of texts")),
     }
-}
-
-fn fallbacks(given: &CheckedArguments<'_>) -> Result<Option<Vec<String>>, Failure> {
-    let Some(names) = given.list("fallbacks")? else {
-        return Ok(None);
-    };
-    names
-        .iter()
-        .map(|name| name.as_str().map(ToOwned::to_owned))
-        .collect::<Option<Vec<_>>>()
-        .map(Some)
-        .ok_or_else(|| given.wrong("fallbacks", "holds something that is no name of a model"))
 }
 
 /// Reads a JSON Schema, OpenAI's envelope around one, or OpenAI's JSON mode.

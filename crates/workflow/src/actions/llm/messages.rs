@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::super::arguments::{CheckedArguments, kind_name};
 use crate::Failure;
+use crate::exact_json;
 
 /// A conversation: the system prompt, and the messages.
 #[derive(Debug, Default, PartialEq)]
@@ -261,26 +262,11 @@ fn tool_use(call: &Value) -> Option<Block> {
         name: function.get("name")?.as_str()?.to_owned(),
         arguments: match arguments {
             Value::String(text) => text.clone(),
-            other => sorted(other).to_string(),
+            // Two values that have the same cache key must become the same text.
+            other => exact_json::sorted(other).to_string(),
         },
         extra: Extra::new(),
     }))
-}
-
-/// Sorts the fields of all mappings: two values that have the same cache key must become the same text.
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Array(items) => items.iter().map(sorted).collect(),
-        Value::Object(fields) => {
-            let mut fields: Vec<(String, Value)> = fields
-                .iter()
-                .map(|(name, field)| (name.clone(), sorted(field)))
-                .collect();
-            fields.sort_by(|one, other| one.0.cmp(&other.0));
-            fields.into_iter().collect()
-        }
-        other => other.clone(),
-    }
 }
 
 /// Reads tools in the format of OpenAI's chat API, or their functions alone.

@@ -15,6 +15,7 @@ use super::super::arguments::CheckedArguments;
 use super::super::location;
 use super::super::run_settings::setting;
 use super::super::shell::{self, Job};
+use super::choice;
 use super::line_reporter::LineReporter;
 use super::messages;
 use crate::codes;
@@ -120,7 +121,7 @@ pub(super) fn program_name<'g>(
     given: &'g CheckedArguments<'_>,
     runtime: &'g Runtime,
 ) -> Result<Option<&'g str>, Failure> {
-    let text = |name| Ok::<_, Failure>(given.text(name)?.filter(|text| !text.is_empty()));
+    let text = |name| given.non_empty_text(name);
     let (provider, model) = (text("provider")?, text("model")?);
     let by_model = model.and_then(|model| model.strip_prefix(PREFIX));
     let is_meant = match provider {
@@ -166,13 +167,7 @@ pub(super) fn alternatives(arguments: &Arguments, runtime: &Runtime) -> Vec<Argu
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
-        .map(|name| {
-            let kept = arguments.iter();
-            let kept = kept.filter(|(key, _)| !PROGRAM_ARGUMENTS.contains(&key.as_str()));
-            kept.map(|(key, value)| (key.clone(), value.clone()))
-                .chain([("model".to_owned(), Value::from(name))])
-                .collect()
-        })
+        .map(|name| choice::with_model(arguments, &PROGRAM_ARGUMENTS, name))
         .collect()
 }
 
@@ -233,7 +228,7 @@ impl<'a> ProgramCall<'a> {
             return Err(given.wrong(useless, "is not for `provider: shell`: leave it out"));
         }
         let mut program = program(name, &given, runtime)?;
-        program.timeout = given.seconds("timeout", program.timeout)?;
+        program.timeout = given.seconds("timeout")?.unwrap_or(program.timeout);
         let prompt = messages::prompt(&given)?;
         Ok(Self {
             given,
@@ -309,12 +304,9 @@ impl<'a> ProgramCall<'a> {
         if content.is_empty() {
             let output_excerpt = shell::output_excerpt(runtime, &ended.output.stderr);
             let separator = if output_excerpt.is_empty() { "" } else { ": " };
-            return Err(allows_alternatives(Failure::transient(
+            return Err(allows_alternatives(self.given.transient(
                 "malformed_answer",
-                format!(
-                    "{}: `{program}` wrote nothing to stdout{separator}{output_excerpt}",
-                    self.given.action()
-                ),
+                format_args!("`{program}` wrote nothing to stdout{separator}{output_excerpt}"),
             )));
         }
         Ok(json!({

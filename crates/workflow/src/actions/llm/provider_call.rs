@@ -68,14 +68,7 @@ pub(super) fn alternatives(
     };
     let fallbacks = model.fallbacks();
     fallbacks
-        .map(|(name, _)| {
-            let shared = arguments.iter();
-            let shared = shared.filter(|(key, _)| !MODEL_SPECIFIC.contains(&key.as_str()));
-            shared
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .chain([("model".to_owned(), Value::from(name))])
-                .collect()
-        })
+        .map(|(name, _)| choice::with_model(arguments, &MODEL_SPECIFIC, name))
         .collect()
 }
 

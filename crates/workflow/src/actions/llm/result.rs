@@ -5,8 +5,8 @@ use cachalot_model::{Block, Reply, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::super::arguments::CheckedArguments;
-use super::super::exact_json;
 use super::answer_schema::AnswerSchema;
+use crate::exact_json;
 use crate::{Failure, spending};
 
 /// Returns the result of a call. An incomplete answer is marked so that the surrounding wrap does not
@@ -114,11 +114,10 @@ fn data(
         _ => "",
     };
     let wrong = |what: &str, reason: &dyn std::fmt::Display| {
-        Failure::transient(
+        given.transient(
             "invalid_answer",
-            format!(
-                "{}: the answer is not {what} that `response_format` asks for ({reason}){cut}",
-                given.action()
+            format_args!(
+                "the answer is not {what} that `response_format` asks for ({reason}){cut}"
             ),
         )
     };

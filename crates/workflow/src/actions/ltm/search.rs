@@ -43,7 +43,8 @@ impl Operation for Search {
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&SEARCH, arguments);
-        let limit = u32::try_from(given.count("limit", 10, 1..=10_000)?).unwrap_or(u32::MAX);
+        let limit =
+            u32::try_from(given.count("limit", 1..=10_000)?.unwrap_or(10)).unwrap_or(u32::MAX);
         let required_labels = required_labels(&given)?;
         let labels: Vec<LabelMatch<'_>> = required_labels
             .iter()

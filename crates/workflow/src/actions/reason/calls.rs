@@ -3,21 +3,16 @@
 use serde_json::{Map, Value, json};
 
 use super::super::json_object;
-use super::super::llm::{EmbeddedCall, MODEL_PARAMETERS};
+use super::super::llm::{self, MODEL_PARAMETERS};
 use crate::{Arguments, Failure, Planned, Runtime};
 
 /// The model calls of one run of an action: their common arguments, and their usage and cost so far.
 pub(super) struct ModelCalls<'r> {
     runtime: &'r Runtime,
     model: Arguments,
-    usage: UsageSum,
+    /// The usage of all calls; `None` once the usage of one call is unknown.
+    usage: Option<Map<String, Value>>,
     cost: Option<f64>,
-}
-
-/// The usage of all calls; unknown once the usage of one call is.
-enum UsageSum {
-    Known(Map<String, Value>),
-    Unknown,
 }
 
 /// The answer of a model.
@@ -64,11 +59,11 @@ fn model_arguments(arguments: &Arguments, named: Option<&str>) -> Arguments {
     given.chain(named).collect()
 }
 
-/// A question with the arguments of an action, for its key and its plan.
-fn question(arguments: &Arguments, named: Option<&str>) -> EmbeddedCall {
+/// Returns a question with the arguments of an action, for its key and its plan.
+fn question(arguments: &Arguments, named: Option<&str>) -> Arguments {
     let mut question = model_arguments(arguments, named);
     question.insert("prompt".to_owned(), Value::from("?"));
-    EmbeddedCall::new(question)
+    question
 }
 
 /// Returns the inputs besides the arguments that change the answers of a model.
@@ -77,7 +72,7 @@ pub(super) fn inputs(
     named: Option<&str>,
     runtime: &Runtime,
 ) -> Result<Value, Failure> {
-    question(arguments, named).inputs(runtime)
+    llm::inputs(&llm::CALL, &question(arguments, named), runtime)
 }
 
 /// Prepares a question to a model without asking it.
@@ -86,7 +81,7 @@ pub(super) fn plan(
     named: Option<&str>,
     runtime: &Runtime,
 ) -> Result<Planned, Failure> {
-    question(arguments, named).plan(runtime)
+    llm::plan(&llm::CALL, &question(arguments, named), runtime)
 }
 
 impl<'r> ModelCalls<'r> {
@@ -94,7 +89,7 @@ impl<'r> ModelCalls<'r> {
         Self {
             runtime,
             model: model_arguments(arguments, None),
-            usage: UsageSum::Known(Map::new()),
+            usage: Some(Map::new()),
             cost: Some(0.0),
         }
     }
@@ -121,7 +116,7 @@ impl<'r> ModelCalls<'r> {
     ) -> Result<Reply, Failure> {
         let mut arguments = model_arguments(&self.model, model);
         arguments.insert("messages".to_owned(), Value::Array(messages));
-        let answer = EmbeddedCall::new(arguments).ask(self.runtime).await?;
+        let answer = llm::ask_embedded(arguments, self.runtime).await?;
         self.add(&answer);
         Ok(Reply {
             content: answer["content"].as_str().unwrap_or_default().to_owned(),
@@ -138,13 +133,11 @@ impl<'r> ModelCalls<'r> {
     fn add(&mut self, answer: &Value) {
         let cost = answer["cost"].as_f64();
         self.cost = self.cost.zip(cost).map(|(sum, cost)| sum + cost);
-        let UsageSum::Known(sum) = &mut self.usage else {
-            return;
-        };
         let Some(usage) = answer["usage"].as_object() else {
-            self.usage = UsageSum::Unknown;
+            self.usage = None;
             return;
         };
+        let Some(sum) = &mut self.usage else { return };
         for (name, count) in usage {
             let before = sum.get(name).and_then(Value::as_u64).unwrap_or_default();
             let count = count.as_u64().unwrap_or_default();
@@ -155,10 +148,7 @@ impl<'r> ModelCalls<'r> {
     /// Adds `usage` and `cost` of all calls to the result of the action. Each is null if it is unknown for
     /// one of them.
     pub(super) fn totals(self, mut result: Value) -> Value {
-        result["usage"] = match self.usage {
-            UsageSum::Known(sum) => Value::Object(sum),
-            UsageSum::Unknown => Value::Null,
-        };
+        result["usage"] = json!(self.usage);
         result["cost"] = json!(self.cost);
         result
     }

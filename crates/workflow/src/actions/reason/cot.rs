@@ -9,7 +9,7 @@ use super::super::argument_checker::ArgumentChecker;
 use super::super::arguments::{CheckedArguments, concatenated, declared_by, list, required, text};
 use super::super::llm;
 use super::calls::{self, ModelCalls};
-use super::{ONE_OBJECT, as_text, take};
+use super::{ONE_OBJECT, as_text, take, take_text};
 use crate::report::Event;
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry, Runtime,
@@ -85,7 +85,7 @@ impl Operation for Cot {
             .ok_or_else(|| reply.malformed(given.action(), "is no JSON object"))?;
         let answer = take(&mut fields, "answer")
             .ok_or_else(|| reply.malformed(given.action(), "has no `answer`"))?;
-        let thinking = take(&mut fields, "thinking").map_or_else(String::new, |it| as_text(&it));
+        let thinking = take_text(&mut fields, "thinking");
         let trace = json!([
             {
                 "step": "cot_request",

@@ -11,7 +11,7 @@ use super::super::arguments::{
 };
 use super::super::llm;
 use super::calls::{self, ModelCalls, Reply};
-use super::{ONE_OBJECT, as_text, take};
+use super::{ONE_OBJECT, as_text, take, take_text};
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry,
     Runtime, spending,
@@ -95,10 +95,7 @@ impl Operation for Decompose {
             .collect::<Option<Vec<_>>>()
         {
             let message = format!("no part of the problem was solved: {}", as_text(error[0]));
-            return Err(Failure {
-                retryable: true,
-                ..given.failure("invalid_answer", message)
-            });
+            return Err(given.transient("invalid_answer", message));
         }
         let wanted = given.text("synthesis_prompt")?.unwrap_or(&strategy);
         let Combined {
@@ -222,7 +219,7 @@ async fn divide(
     }
     let parts = parts.into_iter().enumerate();
     let parts: Option<Vec<Part>> = parts.map(|(at, part)| Part::read(part, at + 1)).collect();
-    let mut text = |name: &str| take(&mut fields, name).map_or_else(String::new, |it| as_text(&it));
+    let mut text = |name: &str| take_text(&mut fields, name);
     Ok(Plan {
         parts: parts.ok_or_else(|| malformed("has a sub-problem without `description`"))?,
         analysis: text("analysis"),
@@ -334,7 +331,7 @@ async fn combine(
     let mut fields = reply.object().unwrap_or_default();
     let answer = answer_in(&mut fields, "final_answer", &reply)
         .ok_or_else(|| reply.malformed(given.action(), "is empty"))?;
-    let reasoning = take(&mut fields, "reasoning").map_or_else(String::new, |it| as_text(&it));
+    let reasoning = take_text(&mut fields, "reasoning");
     Ok(Combined {
         answer,
         reasoning,

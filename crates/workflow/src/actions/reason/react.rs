@@ -15,7 +15,7 @@ use super::super::arguments::{
 use super::super::llm;
 use super::calls::{self, ModelCalls, message};
 use super::tools::{self, Tools};
-use super::{ONE_OBJECT, as_text, take};
+use super::{ONE_OBJECT, take, take_text};
 use crate::report::Event;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, Planned,
@@ -66,7 +66,7 @@ impl Operation for React {
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::borrowed(&ABOUT, &arguments);
         let goal = given.required_text("goal")?;
-        let most = given.count("max_steps", 10, STEPS)?;
+        let most = given.count("max_steps", STEPS)?.unwrap_or(10);
         let tools = Tools::read(&given, &runtime.actions)?;
         let mut calls = ModelCalls::new(&arguments, runtime);
         let mut messages = vec![
@@ -213,7 +213,7 @@ impl Step {
             return Err("has no `answer` in its `action_input`");
         }
         Ok(Self {
-            thought: take(&mut fields, "thought").map_or_else(String::new, |it| as_text(&it)),
+            thought: take_text(&mut fields, "thought"),
             action,
             input,
             answer,

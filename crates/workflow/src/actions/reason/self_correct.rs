@@ -71,7 +71,7 @@ impl Operation for SelfCorrect {
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::borrowed(&ABOUT, &arguments);
-        let rounds = given.count("improvement_rounds", 2, ROUNDS)?;
+        let rounds = given.count("improvement_rounds", ROUNDS)?.unwrap_or(2);
         let [generator, critic] = models(&arguments);
         let mut work = CorrectionRun {
             task: given.required_text("task")?,

@@ -12,7 +12,7 @@ use jmespath::{
 use serde_json::{Number, Value};
 
 use super::number;
-use crate::actions::exact_json;
+use crate::exact_json;
 
 /// Returns the function that replaces a comparison. No expression can contain its name.
 pub(super) fn comparison(comparator: &Comparator) -> &'static str {

@@ -1,18 +1,22 @@
-//! Parses JSON text without losing digits.
+//! JSON values and their text, without losing digits.
 //!
 //! A value holds signed or unsigned 64-bit whole numbers, and floats. A larger whole number would be
 //! rounded to the nearest float, which is another number; it is kept exactly, as a text of its digits.
 
+use std::collections::BTreeMap;
+
 use cachalot_core::json::{is_beyond_64_bits, numbers};
+use serde::Serialize as _;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use serde_json::ser::{PrettyFormatter, Serializer};
 
 /// Parses one JSON document. Whole numbers beyond 64 bits become text; of duplicate fields the last
 /// counts.
 ///
 /// # Errors
 /// If the text is not JSON, or contains a number beyond the range of a float (`1e400`).
-pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
+pub(crate) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let mut quoted = String::new();
     let mut copied = 0;
     for number in numbers(text) {
@@ -31,6 +35,32 @@ pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str::<IgnoredAny>(text)?;
     quoted.push_str(&text[copied..]);
     serde_json::from_str(&quoted)
+}
+
+/// Formats a value over several lines, with an indentation of `width` spaces per level.
+pub(crate) fn indented(value: &Value, width: usize) -> serde_json::Result<String> {
+    let spaces = " ".repeat(width);
+    let mut text = Vec::new();
+    let formatter = PrettyFormatter::with_indent(spaces.as_bytes());
+    value.serialize(&mut Serializer::with_formatter(&mut text, formatter))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Sorts the fields of all mappings in a value.
+pub(crate) fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let sorted: BTreeMap<&String, Value> =
+                fields.map(|(name, field)| (name, sorted(field))).collect();
+            sorted
+                .into_iter()
+                .map(|(name, field)| (name.clone(), field))
+                .collect()
+        }
+        scalar => scalar.clone(),
+    }
 }
 
 #[cfg(test)]
