@@ -163,19 +163,12 @@ pub(super) fn limitation(kind: ExcType, message: &str, compiling: bool) -> Optio
         ExcType::ImportError => {
             let mut names = message.split('\'').skip(1).step_by(2);
             let (name, module) = (names.next()?, names.next()?);
-            if unsupported::is_module(module) {
-                plain(format!("`{name}` of the module `{module}`"))
-            } else {
-                None
-            }
+            let part = plain(format!("`{name}` of the module `{module}`"));
+            part.filter(|_| unsupported::is_module(module))
         }
         ExcType::NameError => {
             let name = quoted(message)?;
-            if lacks_builtin(name) {
-                plain(format!("the built-in `{name}`"))
-            } else {
-                None
-            }
+            plain(format!("the built-in `{name}`")).filter(|_| lacks_builtin(name))
         }
         ExcType::AttributeError => attribute(message).and_then(plain),
         ExcType::TypeError if message.contains("RegexFlag") => {

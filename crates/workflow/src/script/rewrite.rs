@@ -16,7 +16,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ruff_python_ast::token::{TokenKind, Tokens};
 use ruff_python_ast::visitor::{self, Visitor};
-use ruff_python_ast::{ExceptHandler, Expr, ExprContext, InterpolatedStringElement, Stmt};
+use ruff_python_ast::{
+    ExceptHandler, Expr, ExprContext, ExprDictComp, ExprListComp, InterpolatedStringElement, Stmt,
+};
 use ruff_text_size::Ranged;
 
 use super::nans;
@@ -294,17 +296,14 @@ impl<'a> Visitor<'a> for Writer<'a> {
             {
                 self.builtin(name);
             }
-            Expr::ListComp(it) => {
-                it.generators.iter().for_each(|it| self.consume(&it.iter));
-                visitor::walk_expr(self, expression);
-            }
             Expr::SetComp(it) => {
                 it.generators.iter().for_each(|it| self.consume(&it.iter));
                 self.set(expression);
             }
             Expr::Set(_) => self.set(expression),
-            Expr::DictComp(it) => {
-                it.generators.iter().for_each(|it| self.consume(&it.iter));
+            Expr::ListComp(ExprListComp { generators, .. })
+            | Expr::DictComp(ExprDictComp { generators, .. }) => {
+                generators.iter().for_each(|it| self.consume(&it.iter));
                 visitor::walk_expr(self, expression);
             }
             _ => visitor::walk_expr(self, expression),
