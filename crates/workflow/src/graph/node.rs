@@ -29,12 +29,11 @@ impl Runner<'_> {
         &'s self,
         node: &'s Node,
         path: String,
-        state: State,
+        mut state: State,
     ) -> BoxFuture<'s, Result<(NodeOutcome, State), RunFailure>> {
         Box::pin(async move {
             self.emit(Event::Started { node: path.clone() });
             let began = Instant::now();
-            let mut state = state;
             let mut attempt = 1;
             let failure = loop {
                 // Moves the state if it is not needed after a failure: a state without other owners is
@@ -80,14 +79,13 @@ impl Runner<'_> {
         &self,
         on_error: &OnError,
         failure: RunFailure,
-        state: State,
+        mut state: State,
     ) -> Result<(NodeOutcome, State), RunFailure> {
         let after = match (on_error.fallback, on_error.mode) {
             (Some(fallback), _) => NodeOutcome::Fallback(fallback),
             (None, ErrorMode::Graceful) => NodeOutcome::Flow(Arc::default()),
             (None, ErrorMode::Raise | ErrorMode::Retry) => return Err(failure),
         };
-        let mut state = state;
         state.set(
             "__error__",
             json!({ "node": failure.node, "error": failure.message, "error_type": failure.kind }),

@@ -16,11 +16,10 @@ impl Runner<'_> {
     pub(super) fn walk<'s>(
         &'s self,
         flow: &'s Flow,
-        state: State,
+        mut state: State,
         stops: Vec<usize>,
     ) -> BoxFuture<'s, Result<State, RunFailure>> {
         Box::pin(async move {
-            let mut state = state;
             let mut at = self
                 .next(flow, &self.path("__start__"), &mut state, None, &stops)
                 .await?;
