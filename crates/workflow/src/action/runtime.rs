@@ -97,6 +97,7 @@ impl Default for ToolServices {
 }
 
 /// Dependencies of a run that its steps share.
+#[derive(Clone)]
 pub struct Runtime {
     /// Unique identifier of this run.
     pub run: String,
@@ -154,27 +155,12 @@ impl Runtime {
         actions: &Arc<Registry>,
     ) -> Self {
         Self {
-            run: self.run.clone(),
             agent: agent.to_owned(),
-            directory: self.directory.clone(),
-            environment: self.environment.clone(),
             settings: settings.clone(),
-            clock: Arc::clone(&self.clock),
-            random: Arc::clone(&self.random),
-            storage: self.storage.clone(),
-            store: self.store.clone(),
-            cache: self.cache.clone(),
-            mode: self.mode,
-            secret_set: Arc::clone(&self.secret_set),
-            secrets: self.secrets.clone(),
             models: self.models.with_configuration(models.clone()),
-            meter: self.meter.clone(),
-            team: None,
-            agent_host: self.agent_host.clone(),
-            session: self.session.clone(),
             actions: Arc::clone(actions),
-            tools: self.tools.clone(),
-            reporter: Arc::clone(&self.reporter),
+            team: None,
+            ..self.clone()
         }
     }
 
