@@ -379,20 +379,18 @@ impl ToolCall {
     fn check_command(&self, access: &ResourceAccess) -> Result<(), Failure> {
         let is_line = |command: &Command| matches!(command.text, CommandText::Line(_));
         let depends_on_state = || origin::current().is_some_and(|origin| !origin.is_trusted());
-        let is_refused = access.commands.iter().any(is_line)
-            && !origin::is_chosen_by_model()
-            && depends_on_state();
-        match is_refused {
-            true => Err(Failure::new(
-                "command_not_allowed",
-                format!(
-                    "`{}` is not called: the command line depends on the state, and a shell would run what \
-                     a model or a page wrote there; write `command` as a list of the program and its arguments",
-                    self.tool.metadata().name
-                ),
-            )),
-            false => Ok(()),
+        if !access.commands.iter().any(is_line)
+            || origin::is_chosen_by_model()
+            || !depends_on_state()
+        {
+            return Ok(());
         }
+        let message = format!(
+            "`{}` is not called: the command line depends on the state, and a shell would run what \
+             a model or a page wrote there; write `command` as a list of the program and its arguments",
+            self.tool.metadata().name
+        );
+        Err(Failure::new("command_not_allowed", message))
     }
 
     /// Returns the hosts that redirects of the call may lead to; `None`: any.

@@ -61,12 +61,14 @@ pub(super) fn handle_for(
     if key.trim().is_empty() {
         return Err(Failure::new("validation_error", "the key is empty"));
     }
-    let prefixed = arguments
-        .get("key_prefix")
-        .and_then(Value::as_bool)
-        .unwrap_or(true);
-    let agent = prefixed.then_some(runtime.agent.as_str());
+    let agent = flag(arguments, "key_prefix", true).then_some(runtime.agent.as_str());
     Ok(Some(handle::for_key(key, agent, &runtime.secret_set)))
+}
+
+/// Returns a boolean argument, or `default` if it is left out.
+pub(super) fn flag(arguments: &Arguments, name: &str, default: bool) -> bool {
+    let flag = arguments.get(name).and_then(Value::as_bool);
+    flag.unwrap_or(default)
 }
 
 /// Returns a filter for the entries with this handle.
@@ -85,10 +87,7 @@ impl Operation for Get {
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let handle = handle_for(&arguments, runtime)?
             .ok_or_else(|| Failure::new("validation_error", "cache.get needs `key`"))?;
-        let with_metadata = arguments
-            .get("include_metadata")
-            .and_then(Value::as_bool)
-            .unwrap_or(false);
+        let with_metadata = flag(&arguments, "include_metadata", false);
         require_store(runtime)?;
         // In a shared store, other users may have entries under the same key, so the search is limited to
         // the run's own scopes and to the agent that the handle names.

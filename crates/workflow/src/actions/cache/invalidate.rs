@@ -8,7 +8,7 @@ use cachalot_core::Effects;
 use cachalot_store::Label;
 use serde_json::{Map, Value, json};
 
-use super::get::{filter_by_handle, handle_for, require_store};
+use super::get::{filter_by_handle, flag, handle_for, require_store};
 use super::request::{name_of, texts};
 use super::{CACHE_TYPE, TAG_LABEL, handle};
 use crate::actions::arguments::{any, boolean, declared_by, object, text};
@@ -58,10 +58,7 @@ impl Operation for Invalidate {
     async fn run(&self, mut arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let filters = filters(&mut arguments, runtime)?;
         require_store(runtime)?;
-        let dry_run = arguments
-            .get("dry_run")
-            .and_then(Value::as_bool)
-            .unwrap_or(false);
+        let dry_run = flag(&arguments, "dry_run", false);
         let mut erased: Vec<ErasedEntry> = Vec::new();
         let mut told = HashSet::new();
         for filter in &filters {
