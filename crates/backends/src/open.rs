@@ -128,7 +128,11 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         #[cfg(feature = "duckdb")]
         Some("duckdb") => {
             let clock = Arc::clone(&options.clock);
-            let store = crate::duckdb::DuckdbStore::new(url, storage(options, HttpOptions::default().idle_timeout)?, clock);
+            let store = crate::duckdb::DuckdbStore::new(
+                url,
+                storage(options, HttpOptions::default().idle_timeout)?,
+                clock,
+            );
             Ok(Arc::new(store.map_err(StoreUrlError::Invalid)?))
         }
         Some(backend) => {

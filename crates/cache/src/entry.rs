@@ -115,7 +115,9 @@ impl EntryHead {
     }
 
     fn decode(value: &Bytes) -> Result<(Self, Bytes), String> {
-        let (&format, rest) = value.split_first().ok_or("it is empty, or encrypted with another secret")?;
+        let (&format, rest) = value
+            .split_first()
+            .ok_or("it is empty, or encrypted with another secret")?;
         let checksum = match format {
             FORMAT => fast_checksum,
             FORMAT_WITH_SHA256 => sha256_checksum,
