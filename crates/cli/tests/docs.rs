@@ -19,6 +19,8 @@ mod files;
 mod home;
 #[path = "docs/hooks.rs"]
 mod hooks;
+#[path = "docs/links.rs"]
+mod links;
 #[path = "docs/transcript.rs"]
 mod transcript;
 #[path = "docs/yaml.rs"]
