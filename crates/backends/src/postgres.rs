@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    check_amend, check_names, check_page, check_put, check_put_all, deduplicate, label_texts,
-    next_cursor, reaches_reservations, signed,
+    check_amend, check_names, check_page, check_put, check_put_all, label_texts, next_cursor,
+    reaches_reservations, signed, sort_and_deduplicate,
 };
 use cachalot_store::{
     Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
@@ -260,7 +260,7 @@ impl Store for PostgresStore {
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
         StoreReply::later(async move {
-            record.labels = deduplicate(record.labels);
+            record.labels = sort_and_deduplicate(record.labels);
             check_put(&self.about, space, &record, lease, counters)?;
             let labels = LabelColumns::new(&record.labels);
             let names = indexed_all(counters.iter().map(|(name, _)| *name));
@@ -303,7 +303,7 @@ impl Store for PostgresStore {
     ) -> StoreReply<'a, PutAllResult> {
         StoreReply::later(async move {
             for (_, record) in &mut records {
-                record.labels = deduplicate(std::mem::take(&mut record.labels));
+                record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
             }
             check_put_all(&self.about, &condition, &records)?;
             let all: Vec<Label> = records

@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, check_amend, check_names, check_page, check_put, check_put_all, deduplicate,
-    label_texts, reaches_reservations,
+    MAX_COUNTER, check_amend, check_names, check_page, check_put, check_put_all, label_texts,
+    reaches_reservations, sort_and_deduplicate,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
@@ -385,7 +385,7 @@ impl Store for RedisStore {
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
         StoreReply::later(async move {
-            record.labels = deduplicate(record.labels);
+            record.labels = sort_and_deduplicate(record.labels);
             check_put(&self.about, space, &record, lease, counters)?;
             let mut call = self
                 .call("put", &self.shard(space, &record.key))
@@ -415,7 +415,7 @@ impl Store for RedisStore {
     ) -> StoreReply<'a, PutAllResult> {
         StoreReply::later(async move {
             for (_, record) in &mut records {
-                record.labels = deduplicate(std::mem::take(&mut record.labels));
+                record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
             }
             check_put_all(&self.about, &condition, &records)?;
             let shard = self.shard(condition.space, condition.key);

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use cachalot_store::implementation::{
     MAX_COUNTER, MIN_LAPSED_LEASE_AGE, check_amend, check_names, check_page, check_put,
-    check_put_all, deduplicate, fts5_expression, label_texts, reaches_reservations, signed,
-    too_new, weight,
+    check_put_all, fts5_expression, label_texts, reaches_reservations, signed,
+    sort_and_deduplicate, too_new, weight,
 };
 use cachalot_store::{
     Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
@@ -407,7 +407,7 @@ impl Store for TursoStore {
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
         StoreReply::later(async move {
-            record.labels = deduplicate(record.labels);
+            record.labels = sort_and_deduplicate(record.labels);
             check_put(&self.about, space, &record, lease, counters)?;
             let mut statements = Vec::new();
             if let Some(lease) = lease {
@@ -446,7 +446,7 @@ impl Store for TursoStore {
     ) -> StoreReply<'a, PutAllResult> {
         StoreReply::later(async move {
             for (_, record) in &mut records {
-                record.labels = deduplicate(std::mem::take(&mut record.labels));
+                record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
             }
             check_put_all(&self.about, &condition, &records)?;
             let (space, key) = (condition.space, condition.key);

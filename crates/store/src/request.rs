@@ -20,6 +20,13 @@ pub fn deduplicate(labels: Vec<Label>) -> Vec<Label> {
     kept
 }
 
+/// Removes repeated labels and sorts the others, for stores that compare labels as bytes.
+pub fn sort_and_deduplicate(mut labels: Vec<Label>) -> Vec<Label> {
+    labels.sort_unstable();
+    labels.dedup();
+    labels
+}
+
 /// The contribution of a record to [`crate::SpaceUsage::bytes`].
 pub fn weight(key: &str, value: usize, labels: &[Label]) -> u64 {
     let labels: usize = labels
@@ -174,8 +181,12 @@ pub fn labels_from_json(text: &str) -> Result<Vec<Label>, Error> {
 pub fn has_equal_content(one: &Record, other: &Record) -> bool {
     one.value == other.value
         && one.expires == other.expires
-        && one.labels.len() == other.labels.len()
-        && one.labels.iter().all(|label| other.labels.contains(label))
+        && has_equal_labels(&one.labels, &other.labels)
+}
+
+/// True if two lists have the same labels; each label once, in any order.
+pub fn has_equal_labels(one: &[Label], other: &[Label]) -> bool {
+    one.len() == other.len() && one.iter().all(|label| other.contains(label))
 }
 
 /// Fails in the space with the text index, which is not amended, and if the record is too large.

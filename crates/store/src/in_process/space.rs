@@ -66,7 +66,7 @@ impl Space {
     pub(super) fn contains(&self, record: &Record) -> bool {
         self.records.get(record.key.as_str()).is_some_and(|stored| {
             stored.expires == record.expires
-                && stored.labels == record.labels
+                && request::has_equal_labels(&stored.labels, &record.labels)
                 && stored.value == record.value
         })
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use crate::request::{reaches_reservations, weight};
+use crate::request::{has_equal_labels, reaches_reservations, weight};
 use crate::slots::slot;
 use crate::{
     GetOrReserve, GetOrReserveResult, Label, Lease, Millis, PageRequest, PutAllResult,
@@ -170,7 +170,7 @@ impl<'c> WriteTransaction<'c> {
             let is_identical = previous.as_ref().is_some_and(|previous| {
                 previous.has_value
                     && previous.expires == record.expires
-                    && previous.labels == record.labels
+                    && has_equal_labels(&previous.labels, &record.labels)
             });
             if !is_identical {
                 self.replace(of, record, previous)?;
