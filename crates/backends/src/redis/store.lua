@@ -43,6 +43,18 @@ local function is_less(one, other)
     return one < other
 end
 
+-- True if a text is before another one in the order of their bytes, in which sets are. That of Lua's operators depends on
+-- the locale of the server.
+local function is_before(one, other)
+    for at = 1, math.min(#one, #other) do
+        local byte, other_byte = string.byte(one, at), string.byte(other, at)
+        if byte ~= other_byte then
+            return byte < other_byte
+        end
+    end
+    return #one < #other
+end
+
 local incarnations = {}
 
 -- Returns the number of a space's incarnation, 0 for the first one. Begins another one if the server process is not
@@ -320,7 +332,7 @@ end
 
 -- Returns the bounds of the names that begin with `prefix` and come after `after`. No text in UTF-8 has the byte 255.
 local function bounds(prefix, after)
-    local low = after and after >= prefix and '(' .. after or '[' .. prefix
+    local low = after and not is_before(after, prefix) and '(' .. after or '[' .. prefix
     return low, '[' .. prefix .. '\255'
 end
 
@@ -380,7 +392,7 @@ local function sort_in_order(P, records, order)
         return one.id < other.id
     end
     if order == 'key' then
-        table.sort(records, function(one, other) return one.key < other.key end)
+        table.sort(records, function(one, other) return is_before(one.key, other.key) end)
     elseif order == 'newest' then
         table.sort(records, function(one, other) return by_id(other, one) end)
     else
@@ -406,7 +418,7 @@ local function select(P, filter)
     -- All that match are taken from an index whose order is not that of the filter.
     local most = filter.limit
     local function take(key)
-        if string.sub(key, 1, #filter.prefix) ~= filter.prefix or (filter.after and key <= filter.after) then
+        if string.sub(key, 1, #filter.prefix) ~= filter.prefix or (filter.after and not is_before(filter.after, key)) then
             return false
         end
         local record = read_record(P, key)
@@ -441,7 +453,7 @@ local function select(P, filter)
     elseif leading.kind == 'is' then
         name = name .. END
         local low = bounds(name, filter.after and name .. filter.after)
-        if filter.prefix ~= '' and not (filter.after and filter.after >= filter.prefix) then
+        if filter.prefix ~= '' and (not filter.after or is_before(filter.after, filter.prefix)) then
             low = '[' .. name .. filter.prefix
         end
         if filter.order ~= 'key' then

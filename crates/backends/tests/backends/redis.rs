@@ -6,8 +6,8 @@ use cachalot_backends::redis::{RedisStore, Server};
 use cachalot_backends::testing::{PASSWORD, RedisServer};
 use cachalot_store::conformance::Subject;
 use cachalot_store::{
-    Error, ErrorKind, GetResult, PageRequest, PutResult, RecordFilter, ReserveResult, Store as _,
-    counter, space,
+    Error, ErrorKind, GetResult, Label, LabelMatch, PageRequest, PutResult, RecordFilter,
+    ReserveResult, Store as _, counter, space,
 };
 
 use crate::{parse, record, runtime, subject};
@@ -188,6 +188,67 @@ fn full_server_says_so() {
         let erased = store.erase("space", &all, PageRequest::keys(100));
         assert!(!erased.settle().await.unwrap().records.is_empty());
         put(&store, "space", "key").await;
+    });
+}
+
+/// The order of names is that of their bytes on every server, also on one that has another order for text.
+#[test]
+fn order_of_names_does_not_depend_on_the_locale() {
+    let Some(server) = RedisServer::start_in_english() else {
+        return;
+    };
+    let names = ["Alpha", "Beta", "Gamma", "alpha", "beta", "delta", "z1"];
+    let by = |kind: &str| -> Vec<LabelMatch<'static>> {
+        let name = "tag";
+        match kind {
+            "is" => vec![LabelMatch::Is { name, value: "x" }],
+            "starts" => vec![LabelMatch::Starts { name, prefix: "x" }],
+            "glob" => {
+                let pattern = "*x";
+                vec![LabelMatch::Glob { name, pattern }]
+            }
+            _ => Vec::new(),
+        }
+    };
+    runtime().block_on(async {
+        for kind in ["all", "is", "starts", "glob", "expired"] {
+            for erases in [false, true] {
+                let store = open(&server.fresh_url());
+                for name in names {
+                    let labels = vec![Label::new("tag", "x")];
+                    let mut new = record(name.to_owned(), Vec::new(), labels);
+                    new.expires = Some(1);
+                    store
+                        .put(space::USER, new, None, &[])
+                        .settle()
+                        .await
+                        .unwrap();
+                }
+                let labels = by(kind);
+                let filter = RecordFilter {
+                    labels: &labels,
+                    expired_before: (kind == "expired").then_some(2),
+                    ..RecordFilter::default()
+                };
+                let mut found: Vec<String> = Vec::new();
+                loop {
+                    let page = PageRequest {
+                        after: found.last().map(String::as_str),
+                        ..PageRequest::keys(2)
+                    };
+                    let page = match erases {
+                        true => store.erase(space::USER, &filter, page).settle().await,
+                        false => store.find(space::USER, &filter, page).settle().await,
+                    };
+                    let page = page.unwrap().records;
+                    if page.is_empty() {
+                        break;
+                    }
+                    found.extend(page.into_iter().map(|record| record.key));
+                }
+                assert_eq!(found, names, "{kind}, erases: {erases}");
+            }
+        }
     });
 }
 
