@@ -1,13 +1,14 @@
 //! A store in a Redis or Valkey server, version 6.2 or later, shared by any number of machines; or in several servers
 //! with sentinels, or in a cluster.
 //!
-//! A lookup is one `MGET` beside `TIME`; every other call is one execution of the script `store.lua`, which is atomic.
-//! The times are those of the server. A server that starts again, or a replica that takes over, may have lost writes;
-//! `store.lua` describes what follows from that.
+//! A lookup is one `MGET` beside `TIME` and `INFO`; every other call is one execution of the script `store.lua`, which is
+//! atomic. The times are those of the server. A server that starts again, or a replica that takes over, may have lost
+//! writes; `store.lua` describes what follows from that.
 //!
 //! In a cluster, a space has several shards, each in one slot. A call for a key is atomic, other calls ask all shards:
 //! a counter has a value in each shard, and what is stored under a counter depends on the value in its own shard.
 
+mod births;
 mod call;
 mod connection;
 mod nodes;
@@ -19,9 +20,9 @@ mod server_info;
 mod shard;
 mod subscription;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
@@ -31,11 +32,12 @@ use cachalot_store::implementation::{
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
     PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
-    ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply,
+    ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, space,
 };
 use futures_util::future::try_join_all;
 use redis::Value;
 
+use births::Births;
 use call::Call;
 use nodes::Nodes;
 use page::Row;
@@ -54,15 +56,16 @@ const LARGEST_VALUE: u64 = 64 << 20;
 /// Maximum length of a name, in bytes.
 const LONGEST_NAME: u64 = 64 << 10;
 
+/// Maximum number of times that a call reads a record, because the server was emptied or replaced meanwhile.
+const MAX_LOOKUPS: u32 = 4;
+
 /// A store in a Redis server. See the [module](self).
 pub struct RedisStore {
     about: StoreInfo,
     nodes: Nodes,
     /// Added to the server's time, in milliseconds. Zero but in tests.
     shift: Arc<AtomicI64>,
-    /// The shards that have been read, by the prefix of their keys. One of them that is empty later has lost its
-    /// counters.
-    used: Mutex<HashSet<String>>,
+    births: Births,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -98,14 +101,7 @@ impl RedisStore {
             about,
             nodes: Nodes::new(server),
             shift,
-            used: Mutex::default(),
-        }
-    }
-
-    fn note_use(&self, shard: &Shard) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if !used.contains(&shard.prefix) {
-            used.insert(shard.prefix.clone());
+            births: Births::default(),
         }
     }
 
@@ -123,23 +119,48 @@ impl RedisStore {
 
     /// Begins an execution of the script in a shard.
     fn call(&self, operation: &str, shard: &Shard) -> Call {
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let call = Call {
             shard: shard.clone(),
+            birth: self.births.get(shard),
             arguments: Vec::new(),
         };
-        call.flag(used.contains(&shard.prefix))
-            .arg(operation)
-            .number(self.shift())
-            .arg(&shard.prefix)
+        call.arg(operation).number(self.shift()).arg(&shard.prefix)
     }
 
     async fn run(&self, call: Call) -> Result<Value, Error> {
-        self.nodes.run(&call).await
+        let reply = self.nodes.run(&call).await?;
+        self.result(&call, reply)
     }
 
     async fn run_all(&self, calls: &[Call]) -> Result<Vec<Value>, Error> {
-        try_join_all(calls.iter().map(|call| self.nodes.run(call))).await
+        let replies = try_join_all(calls.iter().map(|call| self.nodes.run(call))).await?;
+        self.results(calls, replies)
+    }
+
+    /// Executes the script several times, and waits for replicas.
+    async fn run_confirmed(&self, calls: &[Call]) -> Result<Vec<Value>, Error> {
+        let replies = self.nodes.run_confirmed(calls).await?;
+        self.results(calls, replies)
+    }
+
+    fn results(&self, calls: &[Call], replies: Vec<Value>) -> Result<Vec<Value>, Error> {
+        let results = calls.iter().zip(replies);
+        results
+            .map(|(call, reply)| self.result(call, reply))
+            .collect()
+    }
+
+    /// Takes the birth of the shard from the reply of the script.
+    fn result(&self, call: &Call, reply: Value) -> Result<Value, Error> {
+        let [birth, result] =
+            <[Value; 2]>::try_from(record::array(reply)?).map_err(|_| damaged("a reply"))?;
+        match self
+            .births
+            .accept(&call.shard, call.birth, record::count(birth)?)
+        {
+            true => Ok(result),
+            false => Err(unsettled()),
+        }
     }
 
     /// Returns the first records that match, in order.
@@ -191,7 +212,7 @@ impl RedisStore {
         if reaches_reservations(filter) {
             // Nothing that is computed now is stored after the erase.
             let calls: Vec<Call> = shards.iter().map(|shard| call(shard, true, &[])).collect();
-            self.nodes.run_confirmed(&calls).await?;
+            self.run_confirmed(&calls).await?;
         }
         let keys = PageRequest {
             values: cachalot_store::ValuePart::None,
@@ -205,7 +226,7 @@ impl RedisStore {
         let calls = by_shard
             .iter()
             .map(|(number, keys)| call(&shards[*number], false, keys));
-        let replies = self.nodes.run_confirmed(&calls.collect::<Vec<_>>()).await?;
+        let replies = self.run_confirmed(&calls.collect::<Vec<_>>()).await?;
         let mut erased = Vec::new();
         for (number, reply) in by_shard.into_keys().zip(replies) {
             erased.extend(page::rows(reply, number)?);
@@ -227,7 +248,7 @@ impl RedisStore {
         };
         let calls: Vec<Call> = shards.iter().map(call).collect();
         let mut most: Vec<u64> = counters.iter().map(|(_, value)| *value).collect();
-        for counts in self.nodes.run_confirmed(&calls).await? {
+        for counts in self.run_confirmed(&calls).await? {
             for (most, count) in most.iter_mut().zip(record::array(counts)?) {
                 *most = record::count(count)?.max(*most);
             }
@@ -238,6 +259,14 @@ impl RedisStore {
     fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
         check_names(&self.about, names)
     }
+}
+
+/// The error of a call during which the server was emptied or replaced.
+fn unsettled() -> Error {
+    Error::new(
+        ErrorKind::Busy,
+        "the Redis server was emptied or replaced during a call: repeat it",
+    )
 }
 
 /// True if records of a space may be outdated once writes may have been lost.
@@ -282,7 +311,11 @@ impl Subscribe for RedisStore {
     type Subscription = Subscription;
 
     async fn subscribe(&self, changes: &Arc<Changes>) -> Result<Subscription, Error> {
-        Subscription::open(self.nodes.server(), changes).await
+        let process = self
+            .nodes
+            .last_process(&self.shard(space::CACHE, ""))
+            .await?;
+        Subscription::open(self.nodes.server(), changes, process).await
     }
 }
 
@@ -301,24 +334,22 @@ impl Store for RedisStore {
             self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
             let shard = self.shard(space, key);
             let prefix = &shard.prefix;
-            let mut names = vec![format!("{prefix}i"), format!("{prefix}r:{key}")];
+            let mut names: Vec<_> = ["i", "ib"].map(|name| format!("{prefix}{name}")).into();
+            names.push(format!("{prefix}r:{key}"));
             names.extend(counters.iter().map(|name| format!("{prefix}c:{name}")));
-            let mut is_met = false;
-            loop {
-                let mut command = redis::cmd("MGET");
-                command.arg(&names);
+            let mut command = redis::cmd("MGET");
+            command.arg(&names);
+            for _ in 0..MAX_LOOKUPS {
                 let read = self.nodes.read(&shard, &command).await?;
                 let mut found = record::array(read.reply)?.into_iter();
                 let incarnation = record::incarnation(found.next(), &read.identity)?;
+                let birth = record::count(found.next().unwrap_or(Value::Nil))?;
+                let incarnation =
+                    incarnation.filter(|_| birth != 0 && self.births.accept(&shard, None, birth));
                 let Some(incarnation) = incarnation else {
-                    if is_met {
-                        return Err(damaged("an incarnation"));
-                    }
                     self.run(self.call("meet", &shard)).await?;
-                    is_met = true;
                     continue;
                 };
-                self.note_use(&shard);
                 let record = record::optional(found.next(), key)?;
                 let count = |value| match value {
                     Value::Nil => Ok(incarnation),
@@ -330,6 +361,7 @@ impl Store for RedisStore {
                     now: record::time(read.time)? + self.shift(),
                 });
             }
+            Err(unsettled())
         })
     }
 
@@ -362,7 +394,6 @@ impl Store for RedisStore {
             let mut next = || result.next().unwrap_or(Value::Nil);
             let now = integer(next())?;
             let incarnation = record::count(next())?;
-            self.note_use(&shard);
             let record = record::optional(Some(next()), key)?;
             let reserved = reserve_result(next(), space, key)?;
             let counters = result.map(record::count).collect::<Result<_, _>>()?;
@@ -519,7 +550,7 @@ impl Store for RedisStore {
                 .flag(reaches_reservations(filter))
                 .number(-1)
                 .filter(filter, &page);
-            let erased = self.nodes.run_confirmed(&[call]).await?;
+            let erased = self.run_confirmed(&[call]).await?;
             let rows = erased.into_iter().map(|rows| page::rows(rows, 0));
             let rows = rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten();
             Ok(page::page(rows.collect(), filter, &page))
@@ -552,7 +583,7 @@ impl Store for RedisStore {
                 call = call.arg(*name).number(count).number(least);
             }
             let mut counts = Vec::new();
-            for value in self.nodes.run_confirmed(&[call]).await? {
+            for value in self.run_confirmed(&[call]).await? {
                 let values = record::array(value)?.into_iter().map(record::count);
                 counts = values.collect::<Result<Vec<_>, _>>()?;
             }

@@ -4,9 +4,12 @@ use cachalot_store::{LabelMatch, Order, PageRequest, RecordFilter, ValuePart};
 
 use super::shard::Shard;
 
-/// The arguments of an execution of the script, behind the identity of the server process.
+/// The arguments of an execution of the script, behind the `run_id` of the server process.
 pub(super) struct Call {
     pub(super) shard: Shard,
+    /// The birth of the shard that this client knows.
+    pub(super) birth: Option<u64>,
+    /// Those behind the birth.
     pub(super) arguments: Vec<Vec<u8>>,
 }
 

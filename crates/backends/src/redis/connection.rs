@@ -1,7 +1,7 @@
 //! The connections of a store. Calls share them: they are sent one after another without waiting for replies, and the
 //! future of a call can be dropped at any time.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cachalot_store::implementation::too_new;
@@ -16,7 +16,7 @@ use super::call::Call;
 use super::record;
 use super::sentinel;
 use super::server::{Server, Topology, connect};
-use super::server_info::ServerInfo;
+use super::server_info::{ServerInfo, replication};
 use crate::liveness::Liveness;
 
 /// Maximum time to connect.
@@ -32,11 +32,14 @@ const PRIMARY_VALIDITY: Duration = Duration::from_secs(1);
 /// The operations that write, as a script.
 static SCRIPT: &str = include_str!("store.lua");
 
-/// An open connection, and the identity of the server process that it leads to.
+/// The `run_id` of the server process that a connection leads to, or was the last one to lead to.
+pub(super) type LastProcess = Arc<std::sync::Mutex<Option<Arc<str>>>>;
+
+/// An open connection, and the `run_id` of the server process that it leads to.
 #[derive(Clone)]
 struct Open {
     connection: MultiplexedConnection,
-    identity: Arc<str>,
+    run_id: Arc<str>,
     liveness: Liveness,
 }
 
@@ -55,6 +58,7 @@ pub(super) struct Connection {
     /// The address of the server; `None` if the sentinels name it.
     address: Option<ConnectionAddr>,
     current: Mutex<Option<Current>>,
+    last_process: LastProcess,
 }
 
 struct Current {
@@ -72,7 +76,7 @@ pub(super) struct Executed {
 impl Executed {
     /// True if both were executed on the same open connection.
     pub(super) fn has_connection_of(&self, other: &Executed) -> bool {
-        Arc::ptr_eq(&self.open.identity, &other.open.identity)
+        Arc::ptr_eq(&self.open.run_id, &other.open.run_id)
     }
 }
 
@@ -82,8 +86,8 @@ pub(super) struct Read {
     pub(super) time: Value,
     /// The reply to the command.
     pub(super) reply: Value,
-    /// The identity of the server process that answered.
-    pub(super) identity: Arc<str>,
+    /// The identity of the server that answered.
+    pub(super) identity: String,
 }
 
 impl Connection {
@@ -97,10 +101,16 @@ impl Connection {
             name,
             address,
             current: Mutex::default(),
+            last_process: LastProcess::default(),
         }
     }
 
-    /// Executes the script with arguments, behind the identity of the server process.
+    /// The server process that calls go to.
+    pub(super) fn last_process(&self) -> &LastProcess {
+        &self.last_process
+    }
+
+    /// Executes the script with arguments, behind the `run_id` of the server process.
     pub(super) async fn run(&self, call: &Call) -> Result<Executed, Error> {
         let mut open = self.get().await?;
         let command = self.command(&open, call);
@@ -120,9 +130,7 @@ impl Connection {
     pub(super) async fn confirm(&self, executed: &Executed) -> Result<(), Error> {
         // Redis waits for the writes of one connection.
         let mut open = executed.open.clone();
-        let mut info = redis::cmd("INFO");
-        info.arg("replication");
-        let info = self.finish(open.send(&info).await).await?;
+        let info = self.finish(open.send(&replication()).await).await?;
         let replicas = ServerInfo::read(info)?.replicas();
         if replicas == 0 {
             return Ok(());
@@ -150,23 +158,32 @@ impl Connection {
         self.finish(open.send(command).await).await
     }
 
-    /// Executes `TIME` and a command in one round trip.
+    /// Executes `TIME` and a command in one round trip, on a primary.
     pub(super) async fn read(&self, command: &Cmd) -> Result<Read, Error> {
         let mut open = self.get().await?;
         let mut pipeline = redis::pipe();
         pipeline.cmd("TIME").add_command(command.clone());
-        let sent = open.connection.send_packed_commands(&pipeline, 0, 2);
+        pipeline.add_command(replication());
+        let sent = open.connection.send_packed_commands(&pipeline, 0, 3);
         let replies = open.liveness.watch(sent).await;
         let mut replies = match replies {
             Ok(replies) => replies.into_iter(),
             Err(error) => return Err(self.failed(error).await),
         };
         let mut next = || replies.next().unwrap_or(Value::Nil).extract_error();
-        let (time, reply) = (next(), next());
+        let (time, reply, info) = (next(), next(), next());
+        let time = self.finish(time).await?;
+        // A node of a cluster that is a replica says in its reply which one is the primary.
+        let reply = self.finish(reply).await?;
+        let info = ServerInfo::read(self.finish(info).await?)?;
+        if let Err(error) = info.check_role(&self.name) {
+            *self.current.lock().await = None;
+            return Err(error);
+        }
         Ok(Read {
-            time: self.finish(time).await?,
-            reply: self.finish(reply).await?,
-            identity: open.identity,
+            time,
+            reply,
+            identity: info.identity(&open.run_id),
         })
     }
 
@@ -189,6 +206,11 @@ impl Connection {
             (None, _) => (self.server.addresses[0].clone(), None),
         };
         let open = self.connect(address).await?;
+        let run_id = Some(Arc::clone(&open.run_id));
+        *self
+            .last_process
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = run_id;
         let new = current.insert(Current { open, named });
         Ok(new.open.clone())
     }
@@ -217,30 +239,31 @@ impl Connection {
         let info = server.connection_info(address);
         let connection = connect(info, CONNECT_TIMEOUT).await;
         let mut connection = connection.map_err(|error| self.failure(error))?;
-        let mut select = redis::cmd("SELECT");
-        select.arg(server.database);
-        let mut layout = redis::cmd("GET");
-        layout.arg("cachalot:layout");
-        let mut replies = Vec::new();
-        for command in [redis::cmd("INFO"), select, layout] {
+        let mut send = async |command: Cmd| {
             let done = connection.send_packed_command(&command).await;
             let done = done.and_then(Value::extract_error);
-            replies.push(done.map_err(|error| self.failure(error))?);
-            if is_cluster {
-                // A cluster has one database, and the layout of each record in the record.
-                break;
-            }
-        }
-        let mut replies = replies.into_iter();
-        let info = ServerInfo::read(replies.next().unwrap_or(Value::Nil))?;
+            done.map_err(|error| self.failure(error))
+        };
+        let info = ServerInfo::read(send(redis::cmd("INFO")).await?)?;
         info.check_mode(location, is_cluster)?;
-        info.check(location)?;
-        if replies.nth(1).map_or(Ok(0), record::count)? > record::VERSION.into() {
-            return Err(too_new(location));
+        info.check_role(location)?;
+        info.check_eviction(location)?;
+        // A cluster has one database, and the layout of each record in the record.
+        if !is_cluster {
+            if server.database != 0 {
+                let mut select = redis::cmd("SELECT");
+                select.arg(server.database);
+                send(select).await?;
+            }
+            let mut layout = redis::cmd("GET");
+            layout.arg("cachalot:layout");
+            if record::count(send(layout).await?)? > record::VERSION.into() {
+                return Err(too_new(location));
+            }
         }
         Ok(Open {
             connection,
-            identity: info.identity(location)?.into(),
+            run_id: info.run_id(location)?.into(),
             liveness: Liveness::default(),
         })
     }
@@ -256,7 +279,9 @@ impl Connection {
             true => command.arg(1).arg(&call.shard.prefix),
             false => command.arg(0),
         };
-        command.arg(&*open.identity);
+        command.arg(&*open.run_id);
+        let birth = call.birth.map(|birth| birth.to_string());
+        command.arg(birth.unwrap_or_default());
         for argument in &call.arguments {
             command.arg(argument);
         }

@@ -10,7 +10,7 @@ use redis::{Cmd, ConnectionAddr, RedisError, Value};
 use tokio::sync::Mutex;
 
 use super::call::Call;
-use super::connection::{Connection, Read, failure, redirection};
+use super::connection::{Connection, LastProcess, Read, failure, redirection};
 use super::record::{array, damaged, integer, text};
 use super::server::{Server, Topology, connect};
 use super::server_info::ServerInfo;
@@ -73,6 +73,12 @@ impl Nodes {
 
     pub(super) fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// Returns the server process that calls for a shard go to.
+    pub(super) async fn last_process(&self, shard: &Shard) -> Result<LastProcess, Error> {
+        let node = self.node(shard).await?;
+        Ok(Arc::clone(node.connection.last_process()))
     }
 
     pub(super) fn is_cluster(&self) -> bool {

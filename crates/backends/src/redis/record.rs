@@ -62,7 +62,7 @@ pub(super) fn time(value: Value) -> Result<Millis, Error> {
     Ok(next()? * 1000 + next()? / 1000)
 }
 
-/// Reads the number of a space's incarnation; `None` if the space was not used with this server process.
+/// Reads the number of a space's incarnation; `None` if the space was not used with the server of this identity.
 pub(super) fn incarnation(value: Option<Value>, identity: &str) -> Result<Option<u64>, Error> {
     let Some(value) = value.filter(|value| *value != Value::Nil) else {
         return Ok(None);

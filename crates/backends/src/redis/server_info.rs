@@ -1,9 +1,16 @@
 //! What a server says about itself: its version, its process, its replication, and its eviction policy.
 
 use cachalot_store::{Error, ErrorKind, Finding};
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::record::text;
+
+/// Returns the command for the part of `INFO` that has the role and the replication ID.
+pub(super) fn replication() -> Cmd {
+    let mut info = redis::cmd("INFO");
+    info.arg("replication");
+    info
+}
 
 /// The lines of a reply to `INFO`.
 pub(super) struct ServerInfo(String);
@@ -30,20 +37,24 @@ impl ServerInfo {
         count.and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
-    /// Returns a text that is another one after each start of the server, and after each failover: writes may be lost
-    /// with either.
+    /// Returns a text that is another one after each start of the server.
     ///
     /// # Errors
     /// If the server does not report it.
-    pub(super) fn identity(&self, location: &str) -> Result<String, Error> {
-        let run = self.field("run_id").unwrap_or_default();
-        let replication = self.field("master_replid").unwrap_or_default();
-        if run.is_empty() {
-            return Err(unsupported(format!(
+    pub(super) fn run_id(&self, location: &str) -> Result<&str, Error> {
+        let run = self.field("run_id").filter(|run| !run.is_empty());
+        run.ok_or_else(|| {
+            unsupported(format!(
                 "{location} does not report its `run_id`: lost writes could not be noticed"
-            )));
-        }
-        Ok(format!("{run}:{replication}"))
+            ))
+        })
+    }
+
+    /// Returns a text that is another one after each start of a server, and each time it becomes the primary: writes may
+    /// be lost with either. `store.lua` forms the same text.
+    pub(super) fn identity(&self, run_id: &str) -> String {
+        let replication = self.field("master_replid").unwrap_or_default();
+        format!("{run_id}:{replication}")
     }
 
     /// The version, and the settings that matter for what a store can promise.
@@ -112,14 +123,20 @@ impl ServerInfo {
     }
 
     /// # Errors
-    /// If the server is a replica, or evicts keys of any kind.
-    pub(super) fn check(&self, location: &str) -> Result<(), Error> {
-        if self.field("role") == Some("slave") {
-            return Err(Error::new(
+    /// If the server is a replica.
+    pub(super) fn check_role(&self, location: &str) -> Result<(), Error> {
+        match self.field("role") {
+            Some("master") => Ok(()),
+            _ => Err(Error::new(
                 ErrorKind::Unavailable,
                 format!("{location} is a replica: name the primary server"),
-            ));
+            )),
         }
+    }
+
+    /// # Errors
+    /// If the server evicts keys of any kind.
+    pub(super) fn check_eviction(&self, location: &str) -> Result<(), Error> {
         let policy = self.field("maxmemory_policy").unwrap_or_default();
         if policy.starts_with("allkeys-") {
             return Err(unsupported(format!(

@@ -1,11 +1,24 @@
--- The operations of a store. ARGV: the identity of the server process, `1` if this client has used the space before, the
--- name of an operation, the milliseconds to add to the server's time (tests shift it), the prefix P of a space, and the
--- operation's arguments. A script is atomic. In a cluster, KEYS has the prefix of the shard of a space, which is P.
+-- The operations of a store. ARGV: the `run_id` of the server process, the birth of the space that this client has used
+-- (nothing if it has not used it), the name of an operation, the milliseconds to add to the server's time (tests shift
+-- it), the prefix P of a space, and the operation's arguments. Returns the birth of the space, and the result. A script is
+-- atomic. In a cluster, KEYS has the prefix of the shard of a space, which is P.
 --
--- A server that starts again, or a replica that takes over, may have lost writes: increments of counters, ends of
--- leases, erases. So a space has incarnations: a client that finds another identity than the last one, or that finds a
--- space emptied that it has used, begins a new incarnation, whose number is the server's time. With it, all counters
--- change, leases end, and the caller ignores entries of earlier incarnations.
+-- A server that starts again or becomes the primary may have lost writes: increments of counters, ends of leases, erases.
+-- A server that was emptied has lost all. So a space has incarnations. With a new one, whose number is the server's time,
+-- all counters change, leases end, and the caller ignores entries of earlier incarnations. Invariants:
+--
+--   1. Only a primary answers: each call reads the role together with the data.
+--   2. The identity of a server (`run_id` and `master_replid`, which a server changes when it starts, when it becomes the
+--      primary, and when its first replica connects) is read by the call that compares it. Connections of any age find
+--      the same identity, so one change of it begins one incarnation.
+--   3. Every operation compares the identity before it reads a counter or a lease.
+--   4. A space is born when a client finds it empty. Its first incarnation is 0 (a counter that was never raised is 0);
+--      each later one is a time after the birth. A client that has used the space sends the birth that it knows. If that
+--      is another one, the counters that it has read are of a space that was emptied. They differ from those of a later
+--      incarnation than 0, and the script begins one if there is none.
+--
+-- Together: a count or a lease that a client has read before writes were lost is not current in its next call, also if
+-- other clients, which knew nothing of the space, have used it in between.
 --
 -- Keys of a space begin with its prefix P:
 --   P..'r:'..key   a record: header, labels, value (see `record` below)
@@ -18,12 +31,18 @@
 --   P..'ln'        keys of current leases, by name; P..'lu': the same, by `until`
 --   P..'s'         the last number of the sequence of writes; P..'z': the number of records, and their bytes
 --   cachalot:layout: the version of this layout, not in a cluster
---   P..'i'         the incarnation, a space, and the identity of the server process
+--   P..'i'         the incarnation, a space, and the identity of the server; P..'ib': the birth, in microseconds
 
 local HOUR = 3600000
 local END = '\0\0'
 local HEADER = 50
 local CHUNK = 256
+
+local replication = redis.call('INFO', 'replication')
+if string.match(replication, 'role:(%a+)') ~= 'master' then
+    return redis.error_reply('READONLY this server is a replica')
+end
+local identity = ARGV[1] .. ':' .. (string.match(replication, 'master_replid:([^\r\n]*)') or '')
 
 local clock = redis.call('TIME')
 local shift = tonumber(ARGV[4])
@@ -43,6 +62,12 @@ local function is_less(one, other)
     return one < other
 end
 
+-- Makes the script's writes allowed although the memory is full: Redis refuses only the first one, and only if it takes
+-- memory. What follows frees memory, or must not be lost.
+local function allow_without_memory(P)
+    redis.call('ZREM', P .. 'ln', '')
+end
+
 -- True if a text is before another one in the order of their bytes, in which sets are. That of Lua's operators depends on
 -- the locale of the server.
 local function is_before(one, other)
@@ -57,16 +82,21 @@ end
 
 local incarnations = {}
 
--- Returns the number of a space's incarnation, 0 for the first one. Begins another one if the server process is not
--- the one that the space has been used with, or the space was emptied.
+-- Returns the number of a space's incarnation. Begins another one if the server is not the one that the space has been
+-- used with, or if this client has used the space before it was emptied.
 local function incarnation_of(P)
     if incarnations[P] then
         return incarnations[P]
     end
     local number, last = string.match(redis.call('GET', P .. 'i') or '', '^(%d+) (.*)$')
+    local birth = redis.call('GET', P .. 'ib')
     local incarnation = tonumber(number or '0')
-    if last ~= ARGV[1] then
-        if last or ARGV[2] == '1' then
+    local is_other_birth = P == ARGV[5] and ARGV[2] ~= '' and ARGV[2] ~= birth
+    local is_over = last and last ~= identity or is_other_birth and incarnation == 0
+    if last ~= identity or is_over or not birth then
+        -- Lookups work on a full server.
+        allow_without_memory(P)
+        if is_over then
             incarnation = math.max(incarnation + 1, now)
             for _, name in ipairs(redis.call('ZRANGE', P .. 'cn', 0, -1)) do
                 -- The largest count stays.
@@ -76,7 +106,10 @@ local function incarnation_of(P)
                 end
             end
         end
-        redis.call('SET', P .. 'i', digits(incarnation) .. ' ' .. ARGV[1])
+        redis.call('SET', P .. 'i', digits(incarnation) .. ' ' .. identity)
+        if not last or not birth then
+            redis.call('SET', P .. 'ib', digits(microseconds))
+        end
         if #KEYS == 0 then
             redis.call('SET', 'cachalot:layout', 1)
         end
@@ -209,12 +242,6 @@ end
 local function set_counter(P, name, value)
     redis.call('SET', P .. 'c:' .. name, value)
     redis.call('ZADD', P .. 'cn', 0, name)
-end
-
--- Makes the script's writes allowed although the memory is full: Redis refuses only the first one, and only if it takes
--- memory. What follows frees memory, or must not be lost.
-local function allow_without_memory(P)
-    redis.call('ZREM', P .. 'ln', '')
 end
 
 local function end_lease(P, key)
@@ -501,9 +528,9 @@ end
 
 local operations = {}
 
--- Begins a new incarnation if the server process is another one. Arguments: prefix.
+-- Does nothing but what each call does first. Arguments: prefix.
 function operations.meet()
-    return digits(incarnation_of(ARGV[5]))
+    return 0
 end
 
 -- Arguments: prefix, key, stale (a revision, `0` for none, `-1` for any), hold, labels, `1` if records of earlier
@@ -723,4 +750,5 @@ function operations.amend()
     return record.revision + 1
 end
 
-return operations[ARGV[3]]()
+incarnation_of(ARGV[5])
+return { redis.call('GET', ARGV[5] .. 'ib'), operations[ARGV[3]]() }

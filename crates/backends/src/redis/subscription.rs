@@ -1,15 +1,16 @@
 //! The connection on which the server reports changes of keys
 //! (<https://redis.io/docs/latest/develop/reference/client-side-caching/>, in broadcasting mode).
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use cachalot_store::{Error, ErrorKind, space};
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, Value};
 
-use super::connection::failure;
+use super::connection::{LastProcess, failure};
 use super::server::{Server, Topology};
+use super::server_info::{ServerInfo, replication};
 use super::shard;
 use crate::changes::{self, Changes};
 
@@ -20,12 +21,20 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Subscription {
     connection: MultiplexedConnection,
     location: String,
+    run_id: String,
+    identity: String,
+    /// The server process that lookups ask.
+    process: LastProcess,
 }
 
 impl Subscription {
     /// Opens a connection, and asks for the changes of the cache. Fails for a cluster, whose nodes each report some of
     /// the changes, and for servers with sentinels: one that is not the primary any more would go on to answer.
-    pub(super) async fn open(server: &Server, changes: &Arc<Changes>) -> Result<Self, Error> {
+    pub(super) async fn open(
+        server: &Server,
+        changes: &Arc<Changes>,
+        process: LastProcess,
+    ) -> Result<Self, Error> {
         let location = server.location().to_owned();
         if server.topology != Topology::Single {
             let refused = format!("{location} is not a single server");
@@ -58,22 +67,39 @@ impl Subscription {
         }
         let tracked = connection.send_packed_command(&track).await;
         tracked.and_then(Value::extract_error).map_err(failed)?;
+        let info = connection.send_packed_command(&redis::cmd("INFO")).await;
+        let info = info.and_then(Value::extract_error).map_err(failed)?;
+        let info = ServerInfo::read(info)?;
+        info.check_mode(&location, false)?;
+        info.check_role(&location)?;
+        let run_id = info.run_id(&location)?.to_owned();
         Ok(Self {
+            identity: info.identity(&run_id),
+            run_id,
             connection,
             location,
+            process,
         })
     }
 }
 
 impl changes::Subscription for Subscription {
-    /// The server sends its reports in the order of the changes, and of its answers.
+    /// The server sends its reports in the order of the changes, and of its answers. A server that has become a replica
+    /// goes on to answer, and so does one that the name does not lead to any more.
     async fn ping(&mut self) -> Result<(), Error> {
-        let ping = redis::cmd("PING");
-        let answer = self.connection.send_packed_command(&ping).await;
-        let answer = answer.and_then(Value::extract_error);
-        answer
-            .map(drop)
-            .map_err(|error| failure(&self.location, error))
+        let info = self.connection.send_packed_command(&replication()).await;
+        let info = info.and_then(Value::extract_error);
+        let info = ServerInfo::read(info.map_err(|error| failure(&self.location, error))?)?;
+        info.check_role(&self.location)?;
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_asked = process.as_deref().is_none_or(|run| run == self.run_id);
+        match is_asked && info.identity(&self.run_id) == self.identity {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("{} is another server than before", self.location),
+            )),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub struct FaultProxy {
 /// State that the connections of a proxy share.
 #[derive(Debug)]
 struct Shared {
+    /// The port of the server for new connections.
+    server: AtomicU16,
     fault: Mutex<Fault>,
     /// Bytes of replies that were forwarded.
     replied: AtomicUsize,
@@ -70,6 +72,7 @@ impl FaultProxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
+            server: AtomicU16::new(server),
             fault: Mutex::new(Fault::None),
             replied: AtomicUsize::new(0),
         });
@@ -83,7 +86,8 @@ impl FaultProxy {
                 if shared.fault() == Fault::Refuse {
                     continue;
                 }
-                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", shared.server.load(Ordering::Relaxed)))
+                else {
                     continue;
                 };
                 for stream in [&client, &server] {
@@ -98,6 +102,11 @@ impl FaultProxy {
             }
         });
         proxy
+    }
+
+    /// Leads new connections to another port; those that exist stay.
+    pub fn lead_to(&self, server: u16) {
+        self.shared.server.store(server, Ordering::Relaxed);
     }
 
     /// Sets what happens from now on.

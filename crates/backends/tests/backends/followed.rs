@@ -301,6 +301,74 @@ fn nothing_is_served_for_longer_than_the_staleness() {
     });
 }
 
+/// A server that has become a replica answers, but does not report the changes of the new primary.
+#[test]
+fn replica_confirms_no_stamps() {
+    let Some(server) = RedisServer::start(&[]) else {
+        return;
+    };
+    runtime().block_on(async {
+        let url = server.fresh_url();
+        let store = FollowedStore::new(redis_store(&url), STALENESS);
+        put(&store, "one").await;
+        let before = stamp(&store, "one").await;
+        // Of a server that does not exist, so that nothing is replicated.
+        server.execute(&["REPLICAOF", "127.0.0.1", "1"]);
+        tokio::time::sleep(STALENESS).await;
+        let end = Instant::now() + STALENESS * 3;
+        while Instant::now() < end {
+            assert_eq!(store.stamp("cache", "one"), None);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let findings = store.inspect().settle().await.unwrap();
+        let finding = findings.iter().find(|finding| finding.topic == "staleness");
+        assert!(finding.unwrap().remedy.is_some(), "{findings:?}");
+        server.execute(&["REPLICAOF", "NO", "ONE"]);
+        assert_ne!(stamp(&store, "one").await, before);
+        // It was a replica between two questions.
+        let before = stamp(&store, "one").await;
+        server.execute(&["REPLICAOF", "127.0.0.1", "1"]);
+        server.execute(&["REPLICAOF", "NO", "ONE"]);
+        assert_stamp_ends(&store, "one", before, "was a replica").await;
+    });
+}
+
+/// A name leads to another server than before: lookups go there, and the old one goes on to answer.
+#[test]
+fn server_that_is_not_looked_up_confirms_no_stamps() {
+    let (Some(old), Some(new)) = (RedisServer::start(&[]), RedisServer::start(&[])) else {
+        return;
+    };
+    runtime().block_on(async {
+        let url = old.fresh_url();
+        let proxy = FaultProxy::start(old.port());
+        let store = FollowedStore::new(redis_store(&proxy.url(&url, old.port())), STALENESS);
+        put(&store, "one").await;
+        let before = stamp(&store, "one").await;
+        proxy.lead_to(new.port());
+        // Ends all connections but the one that tracks changes.
+        for client in old.execute(&["CLIENT", "LIST"]).lines() {
+            if client.contains(" flags=N ") {
+                let id = client.split([' ', '=']).nth(1).unwrap();
+                old.execute(&["CLIENT", "KILL", "ID", id]);
+            }
+        }
+        let direct = redis_store(&url.replace(&old.port().to_string(), &new.port().to_string()));
+        // The first lookup finds its connection closed, the second one another server than before.
+        for _ in 0..2 {
+            let _ = store.get("cache", "one", &[]).settle().await;
+        }
+        put(&direct, "one").await;
+        let found = store.get("cache", "one", &[]).settle().await;
+        assert!(found.unwrap().record.is_some());
+        tokio::time::sleep(STALENESS).await;
+        let after = stamp(&store, "one").await;
+        put(&direct, "one").await;
+        assert_stamp_ends(&store, "one", after, "changed on the new server").await;
+        assert_ne!(stamp(&store, "one").await, before);
+    });
+}
+
 /// A pooler does not pass reports on: every hit asks the server.
 #[test]
 fn poolers_are_recognized() {

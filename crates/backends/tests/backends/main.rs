@@ -32,6 +32,7 @@ mod pooler;
 mod postgres;
 mod redis;
 mod redis_cluster;
+mod redis_losses;
 mod redis_sentinel;
 mod turso;
 

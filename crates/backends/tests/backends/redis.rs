@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cachalot_backends::followed::FollowedStore;
 use cachalot_backends::redis::{RedisStore, Server};
 use cachalot_backends::testing::{PASSWORD, RedisServer};
 use cachalot_store::conformance::Subject;
@@ -171,7 +172,8 @@ fn full_server_says_so() {
         return;
     };
     runtime().block_on(async {
-        let store = open(&server.fresh_url());
+        let url = server.fresh_url();
+        let store = open(&url);
         let mut last = Ok(PutResult::LeaseLost);
         for number in 0..20 {
             let new = record(number.to_string(), vec![1; 1 << 20], Vec::new());
@@ -184,10 +186,49 @@ fn full_server_says_so() {
         // Nothing that has to be known to others is lost, and room can be made.
         let added = store.add("space", &[("epoch", 1)]).settle().await;
         assert_eq!(added.unwrap(), [1]);
+        // Lookups work also when the server has another identity, so that a new incarnation begins.
+        server.execute(&["REPLICAOF", "127.0.0.1", "1"]);
+        server.execute(&["REPLICAOF", "NO", "ONE"]);
+        let found = store.get("space", "0", &["epoch"]).settle().await.unwrap();
+        assert!(found.counters[0] > 1);
+        let found = open(&url).get("space", "0", &[]).settle().await;
+        assert!(found.unwrap().record.is_some());
         let all = RecordFilter::default();
         let erased = store.erase("space", &all, PageRequest::keys(100));
         assert!(!erased.settle().await.unwrap().records.is_empty());
         put(&store, "space", "key").await;
+    });
+}
+
+/// A user needs the rights that the documentation names, and no other ones.
+#[test]
+fn documented_rights_are_enough() {
+    let Some(server) = RedisServer::start(&[]) else {
+        return;
+    };
+    let rights = "on >limited ~cachalot:* +@read +@write +info +time +evalsha +script|load +wait";
+    let user = |name: &str, more: &str| {
+        let all = ["ACL", "SETUSER", name].into_iter();
+        let all = all.chain(rights.split(' ')).chain(more.split_whitespace());
+        let set = server.execute(&all.collect::<Vec<_>>());
+        assert_eq!(set.trim(), "OK", "{name}");
+        format!("redis://{name}:limited@127.0.0.1:{}", server.port())
+    };
+    runtime().block_on(async {
+        let store = open(&user("first-database", ""));
+        put(&store, space::CACHE, "key").await;
+        store
+            .add(space::CACHE, &[("epoch", 1)])
+            .settle()
+            .await
+            .unwrap();
+        let url = user("numbered-database", "+select");
+        put(&open(&format!("{url}/1")), space::CACHE, "key").await;
+        let url = user("followed", "+hello +client|tracking");
+        let store = FollowedStore::new(open(&url), Duration::from_secs(1));
+        let findings = store.inspect().settle().await.unwrap();
+        let staleness = findings.iter().find(|one| one.topic == "staleness");
+        assert_eq!(staleness.unwrap().remedy, None, "{staleness:?}");
     });
 }
 
