@@ -86,7 +86,8 @@ impl FaultProxy {
                 if shared.fault() == Fault::Refuse {
                     continue;
                 }
-                let Ok(server) = TcpStream::connect(("127.0.0.1", shared.server.load(Ordering::Relaxed)))
+                let Ok(server) =
+                    TcpStream::connect(("127.0.0.1", shared.server.load(Ordering::Relaxed)))
                 else {
                     continue;
                 };

@@ -103,7 +103,7 @@ impl Space {
             |name: &str| name.starts_with(prefix) && after.is_none_or(|after| name > after);
         self.counters
             .iter()
-            .filter(|(name, _)| listed(name))
+            .filter(|(name, value)| **value > 0 && listed(name))
             .take(limit as usize)
             .map(|(name, value)| (name.clone(), *value))
             .collect()
