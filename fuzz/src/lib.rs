@@ -15,6 +15,7 @@ pub mod patch;
 pub mod prepare;
 pub mod sse;
 pub mod stream;
+pub mod transcripts;
 pub mod yaml_tree;
 
 /// A target: panics if a property does not hold for the input.
@@ -22,7 +23,7 @@ pub type Target = fn(&[u8]);
 
 /// All targets, by name.
 #[rustfmt::skip]
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("anthropic_stream", stream::anthropic_stream),
     ("canonical_json", canonical_json::check),
     ("cassette", cassette::check),
@@ -39,6 +40,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("prepare", prepare::check),
     ("responses_stream", stream::responses_stream),
     ("sse", sse::check),
+    ("transcripts", transcripts::check),
     ("yaml_tree", yaml_tree::check),
 ];
 

@@ -6,6 +6,7 @@
 //! request pays for the same write again, as it does with the providers.
 
 pub mod anthropic;
+pub mod avoidable;
 pub mod openai;
 mod pattern;
 mod rules;

@@ -23,6 +23,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Sum up what coding agents have cost, from the transcripts of Claude Code, Codex and Gemini CLI on this machine.
+    Spend(Spend),
     /// Run an agent file and print the final state as JSON.
     Run(Run),
     /// Chat with an agent. With a question on stdin, print only the answer.
@@ -610,6 +612,54 @@ pub(crate) struct Hash {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Spend {
+    /// Transcripts, or folders of them [default: where Claude Code, Codex, Gemini CLI and Cachalot keep theirs].
+    pub(crate) paths: Vec<PathBuf>,
+    /// Only what was paid since this date (2026-11-20), or within this time (7d).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Only what was paid before this date, or longer ago than this time.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Only projects whose path contains this text.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) project: Option<String>,
+    /// The rows of the table.
+    #[arg(long, value_enum, default_value_t = SpendGroup::Day)]
+    pub(crate) by: SpendGroup,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The rows of the table of `spend`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpendGroup {
+    /// A row per day, in the zone of this machine.
+    Day,
+    /// A row per directory in which an agent worked.
+    Project,
+    /// A row per session.
+    Session,
+    /// A row per model.
+    Model,
+    /// A row per program.
+    Client,
+}
+
+impl SpendGroup {
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Project => "project",
+            Self::Session => "session",
+            Self::Model => "model",
+            Self::Client => "program",
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -12,5 +12,6 @@ pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod sessions;
 pub(crate) mod simulate;
+pub(crate) mod spend;
 pub(crate) mod validate;
 pub(crate) mod why;

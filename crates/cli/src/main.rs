@@ -87,6 +87,11 @@ fn dispatch(command: &Command) -> Result<()> {
             &process_environment,
             warning(),
         )),
+        Command::Spend(spend) => wait_for(commands::spend::spend(
+            spend,
+            &process_environment,
+            warning(),
+        )),
         Command::Hash(hash) => wait_for(commands::hash::hash(hash, &process_environment)),
         Command::Why(why) => commands::why::why(why, &process_environment, warning()),
         Command::Prefix(command) => wait_for(commands::prefix::run(

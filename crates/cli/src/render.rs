@@ -2,6 +2,8 @@
 
 pub(crate) mod excerpt;
 pub(crate) mod explanation;
+pub(crate) mod local_time;
+pub(crate) mod money;
 pub(crate) mod plan;
 pub(crate) mod problems;
 pub(crate) mod progress;
@@ -74,6 +76,19 @@ pub(crate) fn spend(spend: &Spend) -> String {
     }
     if !spend.cost.is_zero() {
         text += &format!(", {}", spend.cost);
+    }
+    text
+}
+
+/// Formats a number with separators between groups of three digits: `1,204,500`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
     }
     text
 }

@@ -4,12 +4,15 @@
 //! - [`request`] reads the request body of any client as a chain of pieces.
 //! - [`log`] reads request logs and finds the conversations in them.
 //! - [`diagnosis`] compares a request with the one before it, and lints one request.
+//! - [`spend`] reads what coding agents leave on disk, and sums up tokens, money and avoidable cost.
 //! - [`PrefixMonitor`] does the same for a conversation that is running.
 
 pub mod diagnosis;
+mod lines;
 pub mod log;
 mod monitor;
 pub mod request;
 mod request_view;
+pub mod spend;
 
 pub use monitor::{PrefixMonitor, SentRequest};

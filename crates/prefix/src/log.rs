@@ -14,28 +14,27 @@ mod order;
 mod relation;
 mod thread;
 mod threads;
-mod timestamp;
+pub(crate) mod timestamp;
 mod transcript;
 mod turns;
 
-use std::io::{self, BufRead, Read as _};
+use std::io::{self, BufRead};
 
 use cachalot_core::Millis;
 use cachalot_core::json::JsonError;
 use cachalot_model::Usage;
 
 use crate::diagnosis::ProviderVerdict;
+use crate::lines::{LineError, Lines};
 use crate::request::{self, NormalForms, Request};
 use cachalot_prompt::Session;
 
+pub use crate::lines::MAX_LINE_BYTES;
 pub use analysis::{Analysis, Analyzer, BreakGroup};
 pub use logged_break::LoggedBreak;
 pub use order::SortedRequests;
 pub use threads::{MAX_OPEN_BYTES, MAX_OPEN_CONVERSATIONS};
 pub use transcript::TranscriptLine;
-
-/// Maximum length of a line in bytes.
-pub const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// A request of a log.
 #[derive(Debug, Clone)]
@@ -109,6 +108,15 @@ pub enum Reason {
     Unreadable(#[from] io::Error),
 }
 
+impl From<LineError> for Reason {
+    fn from(error: LineError) -> Self {
+        match error {
+            LineError::TooLong => Self::TooLong,
+            LineError::Unreadable(error) => Self::Unreadable(error),
+        }
+    }
+}
+
 impl From<JsonError> for Reason {
     fn from(malformed: JsonError) -> Self {
         Self::NotARequest(malformed.into())
@@ -117,9 +125,7 @@ impl From<JsonError> for Reason {
 
 /// Reads a log line by line. Skips empty lines. Holds one line at a time.
 pub struct LogReader<R> {
-    from: R,
-    line: Vec<u8>,
-    number: u64,
+    lines: Lines<R>,
     is_at_end: bool,
     forms: NormalForms,
 }
@@ -128,9 +134,7 @@ impl<R: BufRead> LogReader<R> {
     /// Creates a reader.
     pub fn new(from: R) -> Self {
         Self {
-            from,
-            line: Vec::new(),
-            number: 0,
+            lines: Lines::new(from),
             is_at_end: false,
             forms: NormalForms::default(),
         }
@@ -139,29 +143,6 @@ impl<R: BufRead> LogReader<R> {
     /// Returns an iterator that sorts the requests by the time when they were sent.
     pub fn in_order(self) -> SortedRequests<R> {
         SortedRequests::new(self)
-    }
-
-    /// Returns the next line that is not empty; `None` at the end.
-    fn next_line(&mut self) -> Result<Option<&[u8]>, Reason> {
-        loop {
-            self.line.clear();
-            self.number += 1;
-            let mut bounded = (&mut self.from).take(MAX_LINE_BYTES as u64 + 1);
-            if bounded.read_until(b'\n', &mut self.line)? == 0 {
-                return Ok(None);
-            }
-            if self.line.len() > MAX_LINE_BYTES && self.line.last() != Some(&b'\n') {
-                self.line = Vec::new();
-                pass_line(&mut self.from)?;
-                return Err(Reason::TooLong);
-            }
-            let mark = if self.number == 1 { "\u{feff}" } else { "" };
-            let line = self.line.strip_prefix(mark.as_bytes());
-            let skipped = self.line.len() - line.unwrap_or(&self.line).len();
-            if !self.line[skipped..].trim_ascii().is_empty() {
-                return Ok(Some(&self.line[skipped..]));
-            }
-        }
     }
 }
 
@@ -174,7 +155,7 @@ impl<R: BufRead> Iterator for LogReader<R> {
         }
         // The line borrows from the reader, so the forms are taken out meanwhile.
         let mut forms = std::mem::take(&mut self.forms);
-        let read = match self.next_line() {
+        let read = match self.lines.next_line() {
             Ok(None) => {
                 self.is_at_end = true;
                 return None;
@@ -185,29 +166,14 @@ impl<R: BufRead> Iterator for LogReader<R> {
                     None => reason,
                 })
             }
-            Err(reason) => Err(reason),
+            Err(error) => Err(error.into()),
         };
         self.forms = forms;
         self.is_at_end = matches!(read, Err(Reason::Unreadable(_)));
-        let line = self.number;
+        let line = self.lines.number();
         Some(match read {
             Ok(logged) => Ok(LoggedRequest { line, ..logged }),
             Err(reason) => Err(LogError { line, reason }),
         })
-    }
-}
-
-/// Skips the rest of the line.
-fn pass_line(from: &mut impl BufRead) -> io::Result<()> {
-    loop {
-        let buffer = from.fill_buf()?;
-        let (used, found) = match memchr::memchr(b'\n', buffer) {
-            Some(at) => (at + 1, true),
-            None => (buffer.len(), buffer.is_empty()),
-        };
-        from.consume(used);
-        if found {
-            return Ok(());
-        }
     }
 }

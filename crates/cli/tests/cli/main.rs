@@ -47,6 +47,7 @@ mod secrets;
 mod sessions;
 mod sessions_tree;
 mod simulate;
+mod spend;
 mod store_links;
 mod story;
 mod subgraphs;

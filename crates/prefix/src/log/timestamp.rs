@@ -7,7 +7,7 @@ use cachalot_core::Millis;
 const MAX_SECONDS: f64 = 100_000_000_000.0;
 
 /// Parses seconds or milliseconds since 1970.
-pub(super) fn from_number(number: f64) -> Option<Millis> {
+pub(crate) fn from_number(number: f64) -> Option<Millis> {
     let millis = if number.abs() < MAX_SECONDS {
         number * 1_000.0
     } else {
@@ -23,7 +23,7 @@ pub(super) fn from_number(number: f64) -> Option<Millis> {
 
 /// Parses a number, or ISO 8601: `2026-11-21T02:42:00.123Z`, with an offset (`+02:00`), with a blank instead
 /// of the `T`, without a zone (UTC), or a date alone.
-pub(super) fn parse(text: &str) -> Option<Millis> {
+pub(crate) fn parse(text: &str) -> Option<Millis> {
     let text = text.trim();
     if let Ok(number) = text.parse() {
         return from_number(number);

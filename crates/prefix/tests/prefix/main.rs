@@ -11,6 +11,7 @@ mod log_faults;
 mod monitor;
 mod normalization;
 mod request;
+mod spend;
 mod token_counts;
 mod transcript;
 mod verdict;

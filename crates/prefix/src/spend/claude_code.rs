@@ -1,0 +1,364 @@
+//! Transcripts of Claude Code: `projects/**/*.jsonl`, one line per block of an answer.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use cachalot_accounting::avoidable::{CacheUse, FIVE_MINUTES, ONE_HOUR};
+use cachalot_core::Millis;
+use cachalot_model::Usage;
+use serde::Deserialize;
+
+use super::SpendReader;
+use super::answer::{Client, Loss, LossCause, PaidAnswer};
+use crate::log::timestamp;
+
+/// Maximum loss in tokens that is ignored: counts of the same prefix differ slightly.
+const SLACK: u64 = 128;
+
+/// The model name in answers that no model gave.
+const SYNTHETIC: &str = "<synthetic>";
+
+/// Kinds of lines without usage.
+const KINDS: [&str; 18] = [
+    "agent-name",
+    "ai-title",
+    "attachment",
+    "attribution-snapshot",
+    "custom-title",
+    "file-history-snapshot",
+    "last-prompt",
+    "mode",
+    "permission-mode",
+    "pr-link",
+    "progress",
+    "queue-operation",
+    "saved_hook_context",
+    "summary",
+    "system",
+    "tag",
+    "user",
+    "worktree-state",
+];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    subtype: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    session_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    agent_id: Option<Cow<'a, str>>,
+    #[serde(default)]
+    is_sidechain: Option<bool>,
+    #[serde(borrow, default)]
+    cwd: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    timestamp: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct AnswerLine<'a> {
+    #[serde(borrow)]
+    message: Message<'a>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    usage: Option<ReportedUsage<'a>>,
+    #[serde(borrow, default)]
+    stop_reason: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    diagnostics: Option<Diagnostics<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+struct ReportedUsage<'a> {
+    #[serde(default)]
+    input_tokens: Option<u64>,
+    #[serde(default)]
+    output_tokens: Option<u64>,
+    #[serde(default)]
+    cache_read_input_tokens: Option<u64>,
+    #[serde(default)]
+    cache_creation_input_tokens: Option<u64>,
+    #[serde(default)]
+    cache_creation: Option<CacheCreation>,
+    #[serde(borrow, default)]
+    service_tier: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    speed: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    iterations: Option<Vec<Iteration<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct CacheCreation {
+    #[serde(default)]
+    ephemeral_5m_input_tokens: Option<u64>,
+    #[serde(default)]
+    ephemeral_1h_input_tokens: Option<u64>,
+}
+
+/// A request within an answer. Those of the answer's own model are part of its usage.
+#[derive(Deserialize)]
+struct Iteration<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    model: Option<Cow<'a, str>>,
+    #[serde(default)]
+    input_tokens: Option<u64>,
+    #[serde(default)]
+    output_tokens: Option<u64>,
+    #[serde(default)]
+    cache_read_input_tokens: Option<u64>,
+    #[serde(default)]
+    cache_creation_input_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Diagnostics<'a> {
+    #[serde(borrow, default)]
+    cache_miss_reason: Option<MissReason<'a>>,
+}
+
+#[derive(Deserialize)]
+struct MissReason<'a> {
+    #[serde(borrow, rename = "type", default)]
+    kind: Option<Cow<'a, str>>,
+}
+
+impl ReportedUsage<'_> {
+    fn usage(&self) -> Usage {
+        let written = self.cache_creation_input_tokens.unwrap_or(0);
+        let split = self.cache_creation.as_ref();
+        let write_5m = split
+            .and_then(|it| it.ephemeral_5m_input_tokens)
+            .unwrap_or(0);
+        let write_1h = split
+            .and_then(|it| it.ephemeral_1h_input_tokens)
+            .unwrap_or(0);
+        Usage {
+            uncached_input: self.input_tokens.unwrap_or(0),
+            cache_read: self.cache_read_input_tokens.unwrap_or(0),
+            cache_write_5m: write_5m,
+            cache_write_1h: write_1h,
+            cache_write_other: written.saturating_sub(write_5m.saturating_add(write_1h)),
+            output: self.output_tokens.unwrap_or(0),
+            reasoning: 0,
+        }
+    }
+
+    fn is_unpriced(&self) -> bool {
+        let is_other =
+            |value: &Option<Cow<'_, str>>| value.as_ref().is_some_and(|value| value != "standard");
+        is_other(&self.service_tier) || is_other(&self.speed)
+    }
+}
+
+/// The last answer of a conversation by a model.
+struct LastAnswer {
+    used: CacheUse,
+    at: Option<Millis>,
+    /// The lifetime of its entries.
+    lifetime: Millis,
+}
+
+/// The conversation of a session or of one of its sub-agents.
+#[derive(Default)]
+struct Conversation {
+    last: HashMap<Arc<str>, LastAnswer>,
+    /// The model of the last answer.
+    model: Option<Arc<str>>,
+    is_summarized: bool,
+}
+
+/// The state of a transcript that is being read.
+pub(super) struct Transcript {
+    /// The name of the file, for lines without a session.
+    file: String,
+    /// The last known working directory.
+    project: Option<Arc<str>>,
+    conversations: HashMap<Option<String>, Conversation>,
+    /// The ID of the answer whose lines are being read.
+    current: String,
+}
+
+impl Transcript {
+    pub(super) fn new(path: &Path) -> Self {
+        let file = path.file_stem().unwrap_or_default();
+        Self {
+            file: file.to_string_lossy().into_owned(),
+            project: None,
+            conversations: HashMap::new(),
+            current: String::new(),
+        }
+    }
+
+    /// Reads a line; returns false if it is malformed.
+    pub(super) fn line(&mut self, text: &[u8], reader: &mut SpendReader) -> bool {
+        let Ok(line) = serde_json::from_slice::<Line<'_>>(text) else {
+            return false;
+        };
+        if let Some(cwd) = &line.cwd {
+            self.project = Some(reader.name(cwd));
+        }
+        match line.kind.as_deref() {
+            Some("assistant") => return self.answer(&line, text, reader),
+            Some("system") if line.subtype.as_deref() == Some("compact_boundary") => {
+                self.conversation(&line).is_summarized = true;
+            }
+            Some(kind) if KINDS.contains(&kind) => {}
+            Some(kind) => reader.unknown(Client::ClaudeCode, kind),
+            None => reader.unknown(Client::ClaudeCode, "a line without a type"),
+        }
+        true
+    }
+
+    fn conversation(&mut self, line: &Line<'_>) -> &mut Conversation {
+        let agent = line.agent_id.as_deref().map(str::to_owned);
+        self.conversations.entry(agent).or_default()
+    }
+
+    fn answer(&mut self, line: &Line<'_>, text: &[u8], reader: &mut SpendReader) -> bool {
+        let Ok(AnswerLine { message }) = serde_json::from_slice(text) else {
+            return false;
+        };
+        let (Some(id), Some(model), Some(reported)) = (&message.id, &message.model, &message.usage)
+        else {
+            return true;
+        };
+        if model == SYNTHETIC {
+            return true;
+        }
+        // The name may end with the length of the context: `claude-opus-4-8[1m]`.
+        let model = reader.name(model.split('[').next().unwrap_or(model));
+        let at = line.timestamp.as_deref().and_then(timestamp::parse);
+        let session = reader.name(line.session_id.as_deref().unwrap_or(&self.file));
+        let project = match &self.project {
+            Some(project) => Arc::clone(project),
+            None => reader.name(""),
+        };
+        let is_sidechain = line.is_sidechain == Some(true);
+        let paid = |model: Arc<str>, usage: Usage| PaidAnswer {
+            client: Client::ClaudeCode,
+            project: Arc::clone(&project),
+            session: Arc::clone(&session),
+            model,
+            at,
+            usage,
+            cost: None,
+            is_unpriced: reported.is_unpriced(),
+            is_partial: false,
+            is_sidechain,
+            loss: None,
+        };
+        let usage = reported.usage();
+        // The lines of an answer follow each other.
+        let loss = match self.current == **id {
+            true => None,
+            false => {
+                self.current = id.to_string();
+                self.loss(line, &model, &usage, at, &message, reader)
+            }
+        };
+        let (answer, is_known) =
+            reader.entry(("claude", &**id), || paid(Arc::clone(&model), usage));
+        if is_known {
+            answer.usage.output = answer.usage.output.max(usage.output);
+            answer.at = match (answer.at, at) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            if answer.is_sidechain && !is_sidechain {
+                answer.is_sidechain = false;
+                answer.session = Arc::clone(&session);
+                answer.project = Arc::clone(&project);
+            }
+        } else {
+            answer.loss = loss;
+            answer.is_partial = true;
+        }
+        if message.stop_reason.is_some() {
+            answer.is_partial = false;
+        }
+        for (number, iteration) in reported.iterations.iter().flatten().enumerate() {
+            let Some(advisor) = iteration.model.as_deref() else {
+                continue;
+            };
+            if iteration.kind.as_deref() != Some("advisor_message") {
+                continue;
+            }
+            let advisor = reader.name(advisor);
+            let usage = ReportedUsage {
+                input_tokens: iteration.input_tokens,
+                output_tokens: iteration.output_tokens,
+                cache_read_input_tokens: iteration.cache_read_input_tokens,
+                cache_creation_input_tokens: iteration.cache_creation_input_tokens,
+                ..ReportedUsage::default()
+            };
+            let usage = usage.usage();
+            let (answer, _) = reader.entry(("advisor", &**id, number), || paid(advisor, usage));
+            answer.usage.output = answer.usage.output.max(usage.output);
+        }
+        true
+    }
+
+    /// Returns the tokens that the request of an answer wrote again, and the cause.
+    fn loss(
+        &mut self,
+        line: &Line<'_>,
+        model: &Arc<str>,
+        usage: &Usage,
+        at: Option<Millis>,
+        message: &Message<'_>,
+        reader: &mut SpendReader,
+    ) -> Option<Loss> {
+        // Lines of sub-agents without names may be of several conversations.
+        if line.is_sidechain == Some(true) && line.agent_id.is_none() {
+            return None;
+        }
+        let conversation = self.conversation(line);
+        let is_summarized = std::mem::take(&mut conversation.is_summarized);
+        let before = conversation.model.replace(Arc::clone(model));
+        let used = CacheUse {
+            read: usage.cache_read,
+            written_5m: usage.cache_write_5m.saturating_add(usage.cache_write_other),
+            written_1h: usage.cache_write_1h,
+        };
+        let last = conversation.last.remove(model);
+        let lifetime = match (&last, used.written()) {
+            (Some(last), 0) => last.lifetime,
+            _ if used.written_1h > 0 && used.written_5m == 0 => ONE_HOUR,
+            _ => FIVE_MINUTES,
+        };
+        let now = LastAnswer { used, at, lifetime };
+        conversation.last.insert(Arc::clone(model), now);
+        let last = last?;
+        let tokens = used.lost_since(&last.used);
+        if tokens <= SLACK {
+            return None;
+        }
+        let pause = last.at.zip(at).map(|(before, now)| now - before);
+        let diagnosis = message.diagnostics.as_ref();
+        let diagnosis = diagnosis.and_then(|it| it.cache_miss_reason.as_ref()?.kind.as_deref());
+        let cause = match (diagnosis, pause) {
+            (Some(reason), _) => LossCause::Diagnosed(reader.name(reason)),
+            (None, _) if is_summarized => LossCause::Compaction,
+            (None, _) if before.as_ref() != Some(model) => LossCause::ModelChanged,
+            (None, Some(pause)) if pause > last.lifetime => LossCause::Paused(pause),
+            (None, _) => LossCause::Unexplained,
+        };
+        Some(Loss { tokens, cause })
+    }
+}

@@ -1,0 +1,144 @@
+//! Sums over answers.
+
+use std::collections::BTreeMap;
+
+use cachalot_accounting::avoidable::CacheUse;
+use cachalot_core::Cost;
+use cachalot_model::{Catalog, Price, Usage};
+
+use super::answer::{Client, LossCause, PaidAnswer};
+
+/// The sum of some answers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SpendTotals {
+    /// The number of answers.
+    pub answers: u64,
+    /// The tokens.
+    pub usage: Usage,
+    /// The cost by the prices of the catalog; counts the answers without a price.
+    pub cost: Cost,
+    /// The number of answers whose output may be larger than recorded.
+    pub partial: u64,
+    /// Tokens that were written to Anthropic's cache again, by cause.
+    pub avoidable: BTreeMap<&'static str, Avoidable>,
+    /// The cost of these answers of Anthropic's models, and what it would have been if all entries had lived for an hour.
+    pub with_one_hour: Option<(Cost, Cost)>,
+}
+
+/// Tokens that were written to the cache again for one cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Avoidable {
+    /// The number of requests.
+    pub requests: u64,
+    /// The tokens.
+    pub tokens: u64,
+    /// The cost of writing them again beyond that of reading them.
+    pub cost: Cost,
+}
+
+impl SpendTotals {
+    /// Adds an answer, with the price of its model.
+    pub fn add(&mut self, answer: &PaidAnswer, catalog: &Catalog) {
+        self.answers += 1;
+        self.usage += answer.usage;
+        self.partial += u64::from(answer.is_partial);
+        let price = price(answer, catalog);
+        let cost = match (answer.cost, price) {
+            (Some(cost), _) => cost,
+            (None, Some(price)) => price.cost(&answer.usage),
+            (None, None) => Cost::UNPRICED,
+        };
+        self.cost += cost;
+        let (Client::ClaudeCode, Some(price)) = (answer.client, price) else {
+            return;
+        };
+        if let Some(loss) = &answer.loss
+            && loss.cause.is_avoidable()
+        {
+            let read = with_use(&answer.usage, reading(&answer.usage, loss.tokens));
+            let sum = self.avoidable.entry(name(&loss.cause)).or_default();
+            sum.requests += 1;
+            sum.tokens = sum.tokens.saturating_add(loss.tokens);
+            let otherwise = price.cost(&read).picodollars;
+            sum.cost += Cost::from_picodollars(cost.picodollars.saturating_sub(otherwise));
+        }
+        let lost_in_pause = answer.loss.as_ref().and_then(|loss| match loss.cause {
+            LossCause::Paused(pause) => Some((loss.tokens, pause)),
+            _ => None,
+        });
+        let hour = cache_use(&answer.usage).with_one_hour(lost_in_pause);
+        let hour = price.cost(&with_use(&answer.usage, hour));
+        let (paid, with) = self.with_one_hour.get_or_insert_default();
+        *paid += cost;
+        *with += hour;
+    }
+
+    /// The part of the input that was read from the provider's cache; `None` without input.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "for display only")]
+    pub fn cache_read_ratio(&self) -> Option<f64> {
+        let input = self.usage.total_input();
+        (input > 0).then(|| self.usage.cache_read as f64 / input as f64)
+    }
+
+    /// The avoidable cost of all causes.
+    #[must_use]
+    pub fn avoidable_cost(&self) -> Cost {
+        let mut sum = Cost::default();
+        self.avoidable.values().for_each(|cause| sum += cause.cost);
+        sum
+    }
+}
+
+fn price<'c>(answer: &PaidAnswer, catalog: &'c Catalog) -> Option<&'c Price> {
+    if answer.is_unpriced {
+        return None;
+    }
+    catalog.find_by_name(&answer.model)?.price.as_ref()
+}
+
+fn cache_use(usage: &Usage) -> CacheUse {
+    CacheUse {
+        read: usage.cache_read,
+        written_5m: usage.cache_write_5m.saturating_add(usage.cache_write_other),
+        written_1h: usage.cache_write_1h,
+    }
+}
+
+/// Returns the use if these tokens had been read instead of written.
+fn reading(usage: &Usage, tokens: u64) -> CacheUse {
+    let used = cache_use(usage);
+    let short = tokens.min(used.written_5m);
+    CacheUse {
+        read: used.read.saturating_add(tokens),
+        written_5m: used.written_5m - short,
+        written_1h: used.written_1h.saturating_sub(tokens - short),
+    }
+}
+
+fn with_use(usage: &Usage, used: CacheUse) -> Usage {
+    Usage {
+        cache_read: used.read,
+        cache_write_5m: used.written_5m,
+        cache_write_1h: used.written_1h,
+        cache_write_other: 0,
+        ..*usage
+    }
+}
+
+/// The name of a cause in sums.
+fn name(cause: &LossCause) -> &'static str {
+    match cause {
+        LossCause::Diagnosed(reason) => match &**reason {
+            "model_changed" => "model changed",
+            "tools_changed" => "tools changed",
+            "system_changed" => "system text changed",
+            "messages_changed" => "earlier messages changed",
+            _ => "named by the provider",
+        },
+        LossCause::Compaction => "compaction",
+        LossCause::ModelChanged => "model changed",
+        LossCause::Paused(_) => "pause longer than the cache lives",
+        LossCause::Unexplained => "unexplained",
+    }
+}

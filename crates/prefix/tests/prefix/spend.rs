@@ -1,0 +1,281 @@
+//! Spend of coding agents.
+
+use std::path::{Path, PathBuf};
+
+use cachalot_core::Cost;
+use cachalot_model::{Catalog, Usage};
+use cachalot_prefix::spend::{
+    Client, FileError, LossCause, PaidAnswer, SpendReader, SpendTotals, Spending, find_files,
+};
+
+/// Transcripts that are made from public descriptions of the formats; none is a real one.
+fn transcripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data/transcripts")
+}
+
+fn read(places: &[PathBuf]) -> Spending {
+    let mut reader = SpendReader::default();
+    for path in find_files(places).paths {
+        let file = std::fs::read(&path).unwrap();
+        reader.read(&path, &file[..]).unwrap();
+    }
+    reader.finish()
+}
+
+fn read_text(name: &str, text: &str) -> (Spending, Result<(), FileError>) {
+    let mut reader = SpendReader::default();
+    let read = reader.read(Path::new(name), text.as_bytes());
+    (reader.finish(), read)
+}
+
+fn sum<'a>(answers: impl IntoIterator<Item = &'a PaidAnswer>) -> (u64, Usage) {
+    let mut count = 0;
+    let mut usage = Usage::default();
+    for answer in answers {
+        count += 1;
+        usage += answer.usage;
+    }
+    (count, usage)
+}
+
+fn of(spending: &Spending, client: Client) -> Vec<&PaidAnswer> {
+    let answers = spending.answers.iter();
+    answers.filter(|answer| answer.client == client).collect()
+}
+
+#[test]
+fn answers_count_once_however_often_they_were_written() {
+    let spending = read(&[transcripts()]);
+    // Nine answers: one of them in two lines, two also in a resumed session, one of a sub-agent.
+    let (count, usage) = sum(of(&spending, Client::ClaudeCode));
+    let expected = Usage {
+        uncached_input: 4 + 6 + 9 + 7 + 5 + 5 + 8 + 8 + 3,
+        cache_read: 18_200 + 21_700 + 12_000 + 21_300,
+        cache_write_5m: 18_200 + 2_600 + 21_700 + 1_400 + 6_400 + 19_000 + 21_300 + 400 + 5_200,
+        output: 212 + 640 + 880 + 1_100 + 300 + 420 + 95 + 150 + 90,
+        ..Usage::default()
+    };
+    assert_eq!((count, usage), (9, expected));
+    // Two answers, and one of a fork that replays them; repeated totals are the same answer.
+    let (count, usage) = sum(of(&spending, Client::Codex));
+    let expected = Usage {
+        uncached_input: 14_000 + 1_500 + 1_100,
+        cache_read: 13_600 + 15_100,
+        output: 300 + 400 + 200,
+        reasoning: 120 + 120 + 60,
+        ..Usage::default()
+    };
+    assert_eq!((count, usage), (3, expected));
+    // The input includes what was cached, and thoughts are output.
+    let (count, usage) = sum(of(&spending, Client::GeminiCli));
+    let expected = Usage {
+        uncached_input: 9_100 + 1_200,
+        cache_read: 8_700,
+        output: 420 + 310 + 200 + 90,
+        reasoning: 310 + 90,
+        ..Usage::default()
+    };
+    assert_eq!((count, usage), (2, expected));
+    assert!(spending.unknown.is_empty(), "{:?}", spending.unknown);
+}
+
+#[test]
+fn answers_have_projects_models_and_times() {
+    let spending = read(&[transcripts()]);
+    let claude = of(&spending, Client::ClaudeCode);
+    assert!(claude.iter().all(|it| &*it.project == "/home/ada/shop"));
+    let haiku = claude.iter().find(|it| it.model.contains("haiku")).unwrap();
+    assert_eq!(haiku.at, Some(1_795_096_830_000));
+    let codex = of(&spending, Client::Codex);
+    assert!(codex.iter().all(|it| &*it.model == "gpt-5-codex"));
+    assert!(codex.iter().all(|it| &*it.project == "/home/ada/api"));
+    let gemini = of(&spending, Client::GeminiCli);
+    assert!(gemini.iter().all(|it| &*it.project == "3f1c"));
+    assert!(gemini.iter().all(|it| &*it.model == "gemini-2.5-pro"));
+}
+
+#[test]
+fn losses_have_the_first_cause_that_fits() {
+    let spending = read(&[transcripts()]);
+    let mut losses: Vec<_> = spending
+        .answers
+        .iter()
+        .filter_map(|it| it.loss.clone())
+        .collect();
+    losses.sort_by_key(|loss| (loss.tokens, loss.cause.clone()));
+    let found: Vec<_> = losses
+        .iter()
+        .map(|loss| (loss.tokens, &loss.cause))
+        .collect();
+    let day = 104_395_000;
+    assert_eq!(
+        found,
+        [
+            (6_400, &LossCause::Compaction),
+            (20_800, &LossCause::Paused(1_855_000)),
+            (20_800, &LossCause::Paused(day)),
+        ]
+    );
+}
+
+/// The prices are those of the catalog; the amounts are computed by hand from the tokens.
+#[test]
+fn money_follows_from_tokens_and_prices() {
+    let catalog = Catalog::built_in();
+    let price = |model: &str| catalog.find_by_name(model).unwrap().price.clone().unwrap();
+    let sonnet = price("claude-sonnet-4-5-20250929").rates;
+    let spending = read(&[transcripts()]);
+    let mut totals = SpendTotals::default();
+    for answer in of(&spending, Client::ClaudeCode) {
+        totals.add(answer, &catalog);
+    }
+    assert_eq!(totals.cost.unpriced, 0);
+    let lost = 2 * 20_800 * (sonnet.cache_write_5m - sonnet.cache_read);
+    assert_eq!(totals.avoidable_cost(), Cost::from_picodollars(lost));
+    // An hour saves one of the two pauses, and all other writes cost more.
+    let more = |model: &str, written: u64| {
+        let rates = price(model).rates;
+        written * (rates.cache_write_1h - rates.cache_write_5m)
+    };
+    let written = 18_200 + 2_600 + (21_700 - 20_800) + 1_400 + 6_400 + 21_300 + 400;
+    let costs = more("claude-sonnet-4-5-20250929", written)
+        + more("claude-opus-4-8", 19_000)
+        + more("claude-haiku-4-5-20251001", 5_200);
+    let saves = 20_800 * (sonnet.cache_write_5m - sonnet.cache_read);
+    let (paid, with) = totals.with_one_hour.unwrap();
+    assert_eq!(
+        i128::from(with.picodollars) - i128::from(paid.picodollars),
+        i128::from(costs) - i128::from(saves)
+    );
+}
+
+#[test]
+fn links_and_copies_of_folders_count_once() {
+    let once = sum(&read(&[transcripts()]).answers);
+    let claude = transcripts().join("claude");
+    let twice = [
+        transcripts(),
+        claude.clone(),
+        claude.join("projects/../projects"),
+    ];
+    assert_eq!(sum(&read(&twice).answers), once);
+    #[cfg(unix)]
+    {
+        let folder = std::env::temp_dir().join(format!("cachalot-links-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let link = folder.join("link");
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(transcripts(), &link).unwrap();
+        // A folder that contains itself.
+        let _ = std::os::unix::fs::symlink(&folder, folder.join("self"));
+        assert_eq!(sum(&read(&[folder.clone(), transcripts()]).answers), once);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+#[test]
+fn unknown_and_malformed_lines_are_counted() {
+    let text = concat!(
+        r#"{"type":"user","sessionId":"s","uuid":"u"}"#,
+        "\n{\n",
+        r#"{"type":"teleport","sessionId":"s"}"#,
+        "\n",
+        r#"{"type":"assistant","sessionId":"s","message":{"id":"m","model":"claude-sonnet-4-5","usage":{"input_tokens":5,"output_tokens":7}}}"#,
+        "\nnot JSON\n",
+        r#"{"type":"assistant","sessionId":"s","message":{"id":"n","model":"<synthetic>","usage":{"input_tokens":5,"output_tokens":7}}}"#,
+        "\n",
+    );
+    let (spending, read) = read_text("s.jsonl", text);
+    assert_eq!(sum(&spending.answers).1, Usage::from_counts(5, 7));
+    assert!(spending.answers[0].is_partial);
+    assert_eq!(spending.unknown["Claude Code: teleport"], 1);
+    assert!(matches!(
+        read,
+        Err(FileError::Malformed { first: 2, count: 2 })
+    ));
+    for (text, is_unknown) in [("", false), ("{\"a\": 1}\n", true), ("[1]\n", true)] {
+        let (spending, read) = read_text("x.jsonl", text);
+        assert!(spending.answers.is_empty());
+        assert_eq!(
+            matches!(read, Err(FileError::Unknown)),
+            is_unknown,
+            "{text}"
+        );
+    }
+}
+
+/// Codex's newer records, and lines that a sub-agent has from its parent.
+#[test]
+fn records_count_instead_of_totals() {
+    let text = concat!(
+        r#"{"type":"session_meta","ordinal":0,"payload":{"id":"c","source":{"subagent":{"thread_spawn":{"parent_thread_id":"p"}}},"subagent_history_start_ordinal":4}}"#,
+        "\n",
+        r#"{"type":"turn_context","ordinal":1,"payload":{"model":"gpt-5","cwd":"/x"}}"#,
+        "\n",
+        r#"{"type":"token_usage_record","ordinal":2,"payload":{"response_id":"r0","usage":{"input_tokens":900,"output_tokens":9}}}"#,
+        "\n",
+        r#"{"type":"token_usage_record","ordinal":4,"payload":{"response_id":"r1","usage":{"input_tokens":100,"cached_input_tokens":60,"cache_write_input_tokens":30,"output_tokens":5}}}"#,
+        "\n",
+        r#"{"type":"event_msg","ordinal":5,"payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":1000},"last_token_usage":{"input_tokens":100}}}}"#,
+        "\n",
+        r#"{"type":"token_usage_record","ordinal":6,"payload":{"response_id":"r1","usage":{"input_tokens":100,"cached_input_tokens":60,"output_tokens":5}}}"#,
+        "\n",
+    );
+    let (spending, read) = read_text("rollout-c.jsonl", text);
+    read.unwrap();
+    let expected = Usage {
+        uncached_input: 10,
+        cache_read: 60,
+        cache_write_other: 30,
+        output: 5,
+        ..Usage::default()
+    };
+    assert_eq!(sum(&spending.answers), (1, expected));
+}
+
+#[test]
+fn resumed_chats_of_gemini_count_once() {
+    let text = concat!(
+        r#"{"sessionId":"g","projectHash":"h","startTime":"2026-11-20T08:00:00Z"}"#,
+        "\n",
+        r#"{"id":"m1","type":"gemini","model":"gemini-2.5-pro","tokens":{"input":10,"output":1}}"#,
+        "\n",
+        r#"{"$set":{"messages":[{"id":"m1","type":"gemini","model":"gemini-2.5-pro","tokens":{"input":10,"output":2}},{"id":"m2","type":"gemini","model":"gemini-2.5-pro","tokens":{"input":20,"output":3}}]}}"#,
+        "\n",
+        r#"{"$rewindTo":"m1"}"#,
+        "\n",
+    );
+    let (spending, read) = read_text("chat.jsonl", text);
+    read.unwrap();
+    assert_eq!(sum(&spending.answers), (2, Usage::from_counts(30, 5)));
+}
+
+#[test]
+fn advisors_and_service_tiers_have_their_own_prices() {
+    let line = |usage: &str| {
+        format!(
+            r#"{{"type":"assistant","sessionId":"s","message":{{"id":"m","model":"claude-sonnet-4-5","stop_reason":"end_turn","usage":{usage}}}}}"#
+        )
+    };
+    let advised = line(
+        r#"{"input_tokens":5,"output_tokens":7,"iterations":[{"type":"message","input_tokens":5,"output_tokens":7},{"type":"advisor_message","model":"claude-opus-4-8","input_tokens":40,"output_tokens":8}]}"#,
+    );
+    let (spending, _) = read_text("s.jsonl", &advised);
+    let models: Vec<_> = spending
+        .answers
+        .iter()
+        .map(|it| (&*it.model, it.usage))
+        .collect();
+    assert_eq!(
+        models,
+        [
+            ("claude-sonnet-4-5", Usage::from_counts(5, 7)),
+            ("claude-opus-4-8", Usage::from_counts(40, 8))
+        ]
+    );
+    let fast = line(r#"{"input_tokens":5,"output_tokens":7,"speed":"fast"}"#);
+    let (spending, _) = read_text("s.jsonl", &fast);
+    let mut totals = SpendTotals::default();
+    totals.add(&spending.answers[0], &Catalog::built_in());
+    assert_eq!(totals.cost, Cost::UNPRICED);
+}
