@@ -10,7 +10,7 @@ use cachalot_cache::Ledger;
 use cachalot_core::{Cost, Millis};
 use cachalot_model::{Catalog, Usage};
 use cachalot_prefix::spend::{
-    Avoidable, Client, PaidAnswer, SpendReader, SpendTotals, Spending, find_files,
+    Avoidable, Client, FileError, PaidAnswer, SpendReader, SpendTotals, Spending, find_files,
 };
 use cachalot_prompt::SessionFilter;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -129,8 +129,11 @@ fn read_files(places: &[PathBuf], reader: &mut SpendReader, warn: &Warn) -> usiz
             let file = BufReader::with_capacity(BUFFER_BYTES, progress.wrap_read(file));
             reader.read(path, decompressed(path, file)?)
         });
-        if let Err(defect) = read {
-            defects.push((path.clone(), defect.to_string()));
+        match read {
+            // Programs keep other documents beside their transcripts.
+            Err(FileError::Unknown) if is_document(path) && !places.contains(path) => {}
+            Err(defect) => defects.push((path.clone(), defect.to_string())),
+            Ok(()) => {}
         }
     }
     progress.finish_and_clear();
@@ -145,6 +148,11 @@ fn read_files(places: &[PathBuf], reader: &mut SpendReader, warn: &Warn) -> usiz
         warn(&format!("{others} more files cannot be read completely"));
     }
     files.paths.len()
+}
+
+fn is_document(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "json")
 }
 
 fn size(path: &Path) -> u64 {

@@ -102,7 +102,8 @@ fn defective_and_compressed_files_are_read_as_far_as_possible() {
         let packed = compress_to_vec(file, CompressionLevel::Fastest);
         home.write(&format!("logs/{name}.zst"), packed);
     }
-    home.write("logs/notes.json", "{\"a\": 1}\n");
+    home.write("logs/notes.jsonl", "{\"a\": 1}\n");
+    home.write("logs/index.json", "{\"a\": 1}\n");
     home.write("logs/broken.jsonl.zst", "no zstd");
     home.write(
         "logs/cut.jsonl",
@@ -110,7 +111,8 @@ fn defective_and_compressed_files_are_read_as_far_as_possible() {
     );
     let shown = output(&mut home.command(&["spend", "logs", "--json"])).ok();
     assert_eq!(shown.json()["total"]["answers"], 3);
-    for part in ["notes.json", "broken.jsonl.zst", "cut.jsonl: line 2"] {
+    for part in ["notes.jsonl", "broken.jsonl.zst", "cut.jsonl: line 2"] {
         assert_eq!(shown.stderr.matches(part).count(), 1, "{shown}");
     }
+    assert!(!shown.stderr.contains("index.json"), "{shown}");
 }

@@ -287,7 +287,8 @@ impl Transcript {
             }
         } else {
             answer.loss = loss;
-            answer.is_partial = true;
+            // Only the lines of sub-agents may lack the final count.
+            answer.is_partial = is_sidechain || line.agent_id.is_some();
         }
         if message.stop_reason.is_some() {
             answer.is_partial = false;

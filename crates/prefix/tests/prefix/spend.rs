@@ -180,7 +180,7 @@ fn unknown_and_malformed_lines_are_counted() {
         "\n{\n",
         r#"{"type":"teleport","sessionId":"s"}"#,
         "\n",
-        r#"{"type":"assistant","sessionId":"s","message":{"id":"m","model":"claude-sonnet-4-5","usage":{"input_tokens":5,"output_tokens":7}}}"#,
+        r#"{"type":"assistant","sessionId":"s","isSidechain":true,"message":{"id":"m","model":"claude-sonnet-4-5","usage":{"input_tokens":5,"output_tokens":7}}}"#,
         "\nnot JSON\n",
         r#"{"type":"assistant","sessionId":"s","message":{"id":"n","model":"<synthetic>","usage":{"input_tokens":5,"output_tokens":7}}}"#,
         "\n",
