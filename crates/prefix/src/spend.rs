@@ -42,7 +42,7 @@ pub struct SpendReader {
     unknown: BTreeMap<String, u64>,
 }
 
-/// What was read.
+/// The content of all files.
 #[derive(Debug, Default)]
 pub struct Spending {
     /// The distinct answers, in no particular order.
@@ -51,7 +51,7 @@ pub struct Spending {
     pub unknown: BTreeMap<String, u64>,
 }
 
-/// What is wrong with a file.
+/// A defect of a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {

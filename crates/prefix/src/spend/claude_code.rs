@@ -20,6 +20,14 @@ const SLACK: u64 = 128;
 /// The model name in answers that no model gave.
 const SYNTHETIC: &str = "<synthetic>";
 
+/// The differences that Anthropic's comparison of requests names.
+const DIAGNOSES: [&str; 4] = [
+    "messages_changed",
+    "model_changed",
+    "system_changed",
+    "tools_changed",
+];
+
 /// Kinds of lines without usage.
 const KINDS: [&str; 18] = [
     "agent-name",
@@ -354,11 +362,15 @@ impl Transcript {
         let diagnosis = message.diagnostics.as_ref();
         let diagnosis = diagnosis.and_then(|it| it.cache_miss_reason.as_ref()?.kind.as_deref());
         let cause = match (diagnosis, pause) {
-            (Some(reason), _) => LossCause::Diagnosed(reader.name(reason)),
-            (None, _) if is_summarized => LossCause::Compaction,
-            (None, _) if before.as_ref() != Some(model) => LossCause::ModelChanged,
-            (None, Some(pause)) if pause > last.lifetime => LossCause::Paused(pause),
-            (None, _) => LossCause::Unexplained,
+            (Some(reason), _) if DIAGNOSES.contains(&reason) => {
+                LossCause::Diagnosed(reader.name(reason))
+            }
+            (Some("context_compacted"), _) => LossCause::Compaction,
+            // Other results say that nothing was compared.
+            _ if is_summarized => LossCause::Compaction,
+            _ if before.as_ref() != Some(model) => LossCause::ModelChanged,
+            (_, Some(pause)) if pause > last.lifetime => LossCause::Paused(pause),
+            _ => LossCause::Unexplained,
         };
         Some(Loss { tokens, cause })
     }

@@ -162,7 +162,7 @@ pub(super) struct Rollout {
     events: Vec<Answer>,
 }
 
-/// What all files contain.
+/// The sessions of all files.
 #[derive(Default)]
 pub(super) struct Sessions(HashMap<Arc<str>, Rollout>);
 

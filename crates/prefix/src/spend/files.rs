@@ -14,7 +14,7 @@ pub struct Files {
 }
 
 /// Finds the files below directories that may be transcripts: `.jsonl`, `.json`, and compressed (`.jsonl.zst`) where
-/// the file itself is absent. A given file is taken whatever its name is.
+/// the file itself is absent. A given file is taken with any name.
 #[must_use]
 pub fn find_files(places: &[PathBuf]) -> Files {
     let mut found = Files::default();

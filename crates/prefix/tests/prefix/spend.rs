@@ -118,6 +118,34 @@ fn losses_have_the_first_cause_that_fits() {
     );
 }
 
+/// The provider's comparison names the cause only if it has a result.
+#[test]
+fn comparisons_without_a_result_name_no_cause() {
+    let line = |id: &str, reason: &str| {
+        format!(
+            r#"{{"type":"assistant","sessionId":"s","message":{{"id":"{id}","model":"claude-sonnet-4-5","usage":{{"cache_creation_input_tokens":5000}},"diagnostics":{{"cache_miss_reason":{{"type":"{reason}"}}}}}}}}"#
+        )
+    };
+    for (reason, cause) in [
+        ("unavailable", LossCause::Unexplained),
+        (
+            "tools_changed",
+            LossCause::Diagnosed("tools_changed".into()),
+        ),
+        ("context_compacted", LossCause::Compaction),
+    ] {
+        let text = format!("{}\n{}\n", line("a", "unavailable"), line("b", reason));
+        let (spending, _) = read_text("s.jsonl", &text);
+        let losses: Vec<_> = spending
+            .answers
+            .iter()
+            .filter_map(|it| it.loss.clone())
+            .collect();
+        assert_eq!(losses.len(), 1);
+        assert_eq!(losses[0].cause, cause);
+    }
+}
+
 /// The prices are those of the catalog; the amounts are computed by hand from the tokens.
 #[test]
 fn money_follows_from_tokens_and_prices() {
