@@ -34,7 +34,7 @@ const PROTECTED_IN_GIT: [&str; 6] = [
 ];
 
 /// Protected entries of a `.claude` folder, as prefixes of their names.
-const PROTECTED_IN_CLAUDE: [&str; 4] = ["settings", "hooks", "plugins", "managed"];
+const PROTECTED_IN_CLAUDE: [&str; 5] = ["settings", "hooks", "plugins", "managed", "skills"];
 
 /// Programs that write nothing, with any arguments. A command that consists only of these may name a
 /// protected file.
@@ -296,6 +296,7 @@ mod tests {
             ("a/.mcp.json", ".mcp.json"),
             (".claude/settings.local.json", ".claude"),
             (".claude/hooks/x.sh", ".claude"),
+            (".claude/skills/x/SKILL.md", ".claude"),
             (".gemini/settings.json", ".gemini"),
             (".codex/config.toml", ".codex"),
             ("etc/hooks.d/x.yaml", "hooks.d"),

@@ -1,8 +1,8 @@
 //! The tools `skills_list`, `skill_view` and `skill_manage`. A skill is a folder whose SKILL.md gives
 //! instructions for a task.
 //!
-//! Skills of the workspace are in `.cachalot/skills` and `skills`, those of the user in `skills` in the
-//! user's data folder. Among skills of one name, the first in this order is used.
+//! Skills of the workspace are in `.cachalot/skills`, `skills` and `.claude/skills`, those of the user in
+//! `skills` in the user's data folder. Among skills of one name, the first in this order is used.
 
 mod front_matter;
 mod locations;
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use cachalot_cache::Witness;
 use cachalot_core::Effects;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::suggest::nearest;
@@ -22,6 +23,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::run_blocking::run_blocking;
+use crate::workspace::Workspace;
 use cachalot_operation::{
     CacheClass, Failure, OperationMetadata, Tool, ToolContext, ToolOutput, TypedTool,
 };
@@ -106,17 +108,28 @@ impl TypedTool for SkillsList {
 
     async fn run(&self, _: SkillsListArguments, context: &ToolContext) -> ToolOutput {
         let (inner, data) = (context.clone(), self.data.clone());
-        let listed = run_blocking(move |_| list(&inner, data.as_deref())).await;
+        let listed = run_blocking(move |_| {
+            let listed = list_skills(&inner.workspace, data.as_deref(), &inner.witness);
+            listed.unwrap_or_else(|| "There are no skills yet.".to_owned())
+        })
+        .await;
         output(Ok(listed), context)
     }
 }
 
-fn list(context: &ToolContext, data: Option<&Path>) -> String {
+/// Returns the skills of a workspace and of the user, one line each with the description, sorted by name;
+/// `None` if there are none. Directories that cannot be read are named at the end. Witnesses what it reads.
+#[must_use]
+pub fn list_skills(
+    workspace: &Workspace,
+    data: Option<&Path>,
+    witness: &Witness,
+) -> Option<String> {
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut troubles = Vec::new();
-    for root in roots(context, data) {
-        let names = root.names(&context.witness).unwrap_or_else(|why| {
-            context.witness.mark_incomplete(why.clone());
+    for root in roots(workspace, data, witness) {
+        let names = root.names(witness).unwrap_or_else(|why| {
+            witness.mark_incomplete(why.clone());
             troubles.push(why);
             Vec::new()
         });
@@ -124,35 +137,30 @@ fn list(context: &ToolContext, data: Option<&Path>) -> String {
             if lines.iter().any(|(known, _)| *known == name) {
                 continue;
             }
-            match root.skill(&name, &context.witness) {
+            match root.skill(&name, witness) {
                 Ok(None) => {}
-                Ok(Some(skill)) => lines.push((name, describe_skill(&skill, context))),
+                Ok(Some(skill)) => lines.push((name, describe_skill(&skill, witness))),
                 Err(why) => {
-                    context.witness.mark_incomplete(why.clone());
+                    witness.mark_incomplete(why.clone());
                     troubles.push(why);
                 }
             }
         }
     }
     lines.sort();
-    let mut text = match lines.is_empty() {
-        true => "There are no skills yet.".to_owned(),
-        false => lines
-            .iter()
-            .map(|(_, line)| line.as_str())
-            .collect::<Vec<_>>()
-            .join("\n"),
-    };
-    for trouble in troubles {
-        text.push_str(&format!("\n[{trouble}]"));
-    }
-    text
+    let troubles = troubles.into_iter().map(|trouble| format!("[{trouble}]"));
+    let lines: Vec<String> = lines
+        .into_iter()
+        .map(|(_, line)| line)
+        .chain(troubles)
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-fn describe_skill(skill: &Skill, context: &ToolContext) -> String {
+fn describe_skill(skill: &Skill, witness: &Witness) -> String {
     let (name, owner) = (&skill.name, skill.root.owner.name());
     let head = skill
-        .text(SKILL_FILE, &context.witness)
+        .text(SKILL_FILE, witness)
         .and_then(|text| front_matter::read(&text));
     match head {
         Ok(head) => match head.name.filter(|said| said != name) {
@@ -269,7 +277,7 @@ fn view(
 
 /// Returns the skill of a name; the error suggests a similar name.
 fn existing(name: &str, context: &ToolContext, data: Option<&Path>) -> Result<Skill, String> {
-    let roots = roots(context, data);
+    let roots = roots(&context.workspace, data, &context.witness);
     if locations::is_valid_name(name)
         && let Some(skill) = find(&roots, name, &context.witness)?
     {

@@ -42,27 +42,29 @@ pub(super) struct SkillRoot {
 }
 
 /// Directories of skills in a workspace, in order of precedence; new skills are created in the first.
-const WORKSPACE_DIRECTORIES: [&str; 2] = [".cachalot/skills", "skills"];
+const WORKSPACE_DIRECTORIES: [&str; 3] = [".cachalot/skills", "skills", ".claude/skills"];
 
 /// Directory of skills in the user's data folder.
 const DATA_DIRECTORY: &str = "skills";
 
 /// Returns all directories in order of precedence, those of the workspace first. Witnesses that the data
 /// folder does not exist yet.
-pub(super) fn roots(context: &ToolContext, data: Option<&Path>) -> Vec<SkillRoot> {
+pub(super) fn roots(
+    workspace: &Workspace,
+    data: Option<&Path>,
+    witness: &Witness,
+) -> Vec<SkillRoot> {
     let mut roots: Vec<SkillRoot> = WORKSPACE_DIRECTORIES
         .map(|folder| SkillRoot {
             owner: Owner::Workspace,
-            within: Workspace::clone(&context.workspace),
+            within: workspace.clone(),
             folder,
         })
         .into();
     if let Some(data) = data {
         match user_root(data) {
             Ok(root) => roots.push(root),
-            Err(_) => context
-                .witness
-                .observe(Observation::Existence(&data.join(DATA_DIRECTORY))),
+            Err(_) => witness.observe(Observation::Existence(&data.join(DATA_DIRECTORY))),
         }
     }
     roots

@@ -185,7 +185,7 @@ impl ManageCall<'_> {
             front_matter::write(name, description, content)
         };
         let root = self.root()?;
-        for other in roots(self.context, self.data) {
+        for other in roots(&self.context.workspace, self.data, &self.context.witness) {
             if other.owner == root.owner && other.skill(name, &self.context.witness)?.is_some() {
                 return Err(format!(
                     "the skill `{name}` is there already ({}): change it with `edit` or `patch`",
@@ -215,7 +215,7 @@ impl ManageCall<'_> {
             (Some("user"), None) => {
                 Err("skills of the user cannot be changed here: leave `location` out".to_owned())
             }
-            _ => roots(self.context, None)
+            _ => roots(&self.context.workspace, None, &self.context.witness)
                 .into_iter()
                 .find(|root| root.owner == Owner::Workspace)
                 .ok_or_else(|| "the workspace has no place for skills".to_owned()),
