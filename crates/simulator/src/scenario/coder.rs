@@ -1,5 +1,6 @@
 //! A small coding agent: reads the file that the user names, reads it again together with a `grep`, edits
-//! it, reads it again, and quotes the line that it changed.
+//! it, reads it again, and quotes the line that it changed. A question about a file is answered with the
+//! beginning of the file.
 //!
 //! It tests a cache of tool results: the second read may come from the cache, the one after the edit must
 //! not.
@@ -16,16 +17,24 @@ const READ: &str = "read_file";
 const EDIT: &str = "edit_file";
 const GREP: &str = "grep";
 
+/// Maximum number of lines that an answer to a question quotes.
+const MAX_QUOTED_LINES: usize = 5;
+
 /// Returns the next step, if the request has the tools and names a file.
 pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
     if !dialogue.has_tool(READ) || !dialogue.has_tool(EDIT) {
         return None;
     }
-    let path = dialogue.user.iter().find_map(|text| find_file_name(text))?;
+    let (text, path) = dialogue
+        .user
+        .iter()
+        .find_map(|text| Some((text, find_file_name(text)?)))?;
     if let Some(failure) = failure(dialogue) {
         return Some(failure);
     }
+    let is_question = text.trim_end().ends_with('?');
     let reply = match dialogue.step {
+        step if is_question && step > 0 => quote(dialogue, &path),
         0 => ScriptedReply::call(READ, json!({"path": path}))
             .with_lead_text(format!("I look at {path} first.")),
         1 => read_again(dialogue, &path),
@@ -35,6 +44,22 @@ pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
         _ => report(dialogue, &path),
     };
     Some(reply)
+}
+
+/// Answers a question with the first lines of the file.
+fn quote(dialogue: &Dialogue, path: &str) -> ScriptedReply {
+    let lines = last_read(dialogue, |_| true).map(|result| lines_of(&result.text));
+    let lines = lines.unwrap_or_default();
+    let shown = lines.iter().filter(|line| !line.trim().is_empty());
+    let shown: Vec<String> = shown
+        .take(MAX_QUOTED_LINES)
+        .map(|line| format!("> {line}"))
+        .collect();
+    ScriptedReply::text(format!(
+        "[simulated] {path} has {} lines. It begins:\n\n{}",
+        lines.len(),
+        shown.join("\n")
+    ))
 }
 
 fn read_again(dialogue: &Dialogue, path: &str) -> ScriptedReply {
