@@ -399,6 +399,7 @@ pub(crate) async fn load_tools(
     let mut system = vec![
         agent.instruction.trim_end().to_owned(),
         of_toolsets.join("\n\n"),
+        agent.context.trim_end().to_owned(),
     ];
     system.retain(|text| crate::normalized_reply::is_visible(text));
     let agent_prompt = AgentPrompt {

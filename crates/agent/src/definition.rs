@@ -238,6 +238,19 @@ impl Team {
         self.agents.iter().find(|agent| agent.name == name)
     }
 
+    /// Sets the model and the context of an agent ([`AgentDefinition::context`]) where they are given.
+    pub fn adapt(&mut self, agent: &str, model: Option<&str>, context: Option<String>) {
+        let agents = self.agents.iter_mut();
+        for definition in agents.filter(|definition| definition.name == agent) {
+            if let Some(model) = model {
+                model.clone_into(&mut definition.model);
+            }
+            if let Some(context) = &context {
+                definition.context.clone_from(context);
+            }
+        }
+    }
+
     /// Returns problems of `permissions` rules that can never match a call: they name a tool or an argument
     /// that neither a built-in tool nor one of `further` has. Rules about tools of MCP servers are checked
     /// when these are connected.

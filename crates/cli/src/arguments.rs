@@ -27,8 +27,10 @@ pub(crate) enum Command {
     Spend(Spend),
     /// Run an agent file and print the final state as JSON.
     Run(Run),
-    /// Chat with an agent. With a question on stdin, print only the answer.
+    /// Chat with an agent: the built-in one, or one of a file. With a prompt on stdin, print only the answer.
     Chat(Chat),
+    /// Write a commented agent file or workflow to start from.
+    Init(Init),
     /// List, show, export and remove chat sessions.
     #[command(subcommand)]
     Sessions(SessionsCommand),
@@ -148,13 +150,34 @@ impl Python {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("chat_mode"))]
 pub(crate) struct Chat {
-    /// The agent file, with `agents`.
-    pub(crate) file: PathBuf,
-    /// Resume this session; a unique prefix of its ID is enough.
-    #[arg(long, value_name = "ID")]
-    pub(crate) session: Option<String>,
+    /// The agent file, with `agents` [default: the built-in agent]. A text that is no file is the prompt.
+    #[arg(value_name = "FILE")]
+    pub(crate) first: Option<String>,
+    /// The first message.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) second: Option<String>,
+    /// Answer the prompt and exit. Text on stdin is appended to the prompt.
+    #[arg(long, short)]
+    pub(crate) print: bool,
+    /// The model, as `provider/model` [default: that of the file; without a file, that of the provider whose
+    /// key is set].
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Resume the newest session of this directory.
+    #[arg(long = "continue", short = 'c', group = "resumed")]
+    pub(crate) continues: bool,
+    /// Resume this session; a unique prefix of its ID is enough. Without an ID, choose from a list.
+    #[arg(
+        long,
+        visible_alias = "session",
+        value_name = "ID",
+        num_args = 0..=1,
+        default_missing_value = "",
+        group = "resumed"
+    )]
+    pub(crate) resume: Option<String>,
     /// The agent to chat with [default: `root`, else the first in the file].
-    #[arg(long, value_name = "NAME", conflicts_with = "session")]
+    #[arg(long, value_name = "NAME", conflicts_with = "resumed")]
     pub(crate) agent: Option<String>,
     /// Directory of the tools; they cannot access files outside it [default: the current directory].
     #[arg(long, value_name = "DIR")]
@@ -172,15 +195,60 @@ pub(crate) struct Chat {
     /// Run every turn and tool call again and replace cached results.
     #[arg(long, group = "chat_mode")]
     pub(crate) refresh: bool,
-    /// With the question on stdin: print the answer and the report as one JSON document.
-    #[arg(long)]
-    pub(crate) json: bool,
+    /// Form of the answer to one prompt: text, one JSON document, or one JSON document per event.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
+    output_format: OutputFormat,
+    /// The same as `--output-format json`.
+    #[arg(long, conflicts_with = "output_format")]
+    json: bool,
     /// Print only the answer, and warnings and errors on stderr.
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// Also print the model's thinking, the logs of MCP servers, and why each tool call missed the cache.
     #[arg(long, short, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
+}
+
+/// Form of the answer to one prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// The answer.
+    Text,
+    /// One document with the answer and the report.
+    Json,
+    /// One document per event and line, the last one with the answer and the report.
+    StreamJson,
+}
+
+impl Chat {
+    /// Returns the form of the answer to one prompt.
+    pub(crate) fn output_format(&self) -> OutputFormat {
+        match self.json {
+            true => OutputFormat::Json,
+            false => self.output_format,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// The kind of file.
+    #[arg(value_enum, default_value_t = InitKind::Agent)]
+    pub(crate) kind: InitKind,
+    /// The file to write, which must not exist [default: agent.yaml or workflow.yaml].
+    pub(crate) file: Option<PathBuf>,
+    /// The model, as `provider/model` [default: that of the provider whose key is set].
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+}
+
+/// Kinds of files that `cachalot init` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InitKind {
+    /// An agent, for `cachalot chat`.
+    Agent,
+    /// A workflow, for `cachalot run`.
+    Workflow,
 }
 
 /// Hooks from the command line, in addition to those of files.

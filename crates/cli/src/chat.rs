@@ -2,9 +2,12 @@
 
 mod approval;
 mod command;
+mod event_stream;
+pub(crate) mod invocation;
 mod pending_answers;
 pub(crate) mod pipe;
 mod prompt;
+pub(crate) mod resumption;
 mod review;
 pub(crate) mod setup;
 pub(crate) mod show;

@@ -5,6 +5,7 @@ pub(crate) mod chat;
 pub(crate) mod doctor;
 pub(crate) mod hash;
 pub(crate) mod hooks;
+pub(crate) mod init;
 pub(crate) mod ledger;
 pub(crate) mod models;
 pub(crate) mod prefix;

@@ -7,6 +7,8 @@ mod backend;
 mod chat;
 mod command_error;
 mod commands;
+mod default_agent;
+mod default_model;
 mod home;
 mod hooks;
 mod input;
@@ -65,6 +67,7 @@ fn dispatch(command: &Command) -> Result<()> {
     match command {
         Command::Run(run) => wait_for(commands::run::run(run, &process_environment)),
         Command::Chat(chat) => wait_for(commands::chat::chat(chat, &process_environment)),
+        Command::Init(init) => commands::init::init(init, &process_environment),
         Command::Sessions(command) => wait_for(commands::sessions::run(
             command,
             &process_environment,

@@ -48,8 +48,8 @@ pub(crate) struct WorkbenchParts<'a> {
     pub(crate) mode: CacheMode,
     /// Hooks that the command line names.
     pub(crate) hooks: HookFlags,
-    /// File that defines the agents.
-    pub(crate) agent_file: &'a Path,
+    /// File that defines the agents; `None` for the built-in agent.
+    pub(crate) agent_file: Option<&'a Path>,
     pub(crate) warn: Warn,
     /// Receives messages that are not warnings: the figures of a session that ends.
     pub(crate) tell: Warn,
@@ -96,10 +96,10 @@ fn protected(
     process_environment: &ProcessEnvironment,
     home: &Home,
     hooks: &HookFlags,
-    agent_file: &Path,
+    agent_file: Option<&Path>,
 ) -> Vec<PathBuf> {
     let named = hooks.hooks.iter().map(PathBuf::as_path);
-    let named = named.chain([agent_file]);
+    let named = named.chain(agent_file);
     let mut protected: Vec<PathBuf> = named
         .map(|file| process_environment.directory.join(file))
         .collect();
@@ -288,6 +288,11 @@ impl Workbench {
     /// Returns the working directory of the tools.
     pub(crate) fn workspace(&self) -> &Path {
         self.0.context.workspace.root()
+    }
+
+    /// Returns the sessions of the store, or those of this process without a store.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.0.sessions
     }
 
     /// Returns true if sessions outlive the process.

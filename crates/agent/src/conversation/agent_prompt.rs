@@ -7,8 +7,8 @@ use cachalot_model::{Model, ToolDefinition};
 #[derive(Debug, Clone)]
 pub(crate) struct AgentPrompt {
     pub(crate) tools: Vec<ToolDefinition>,
-    /// System text in tiers, the most stable first: the agent's instruction, then the instructions of its
-    /// toolsets. Content that changes from turn to turn is in no tier, but in the newest message.
+    /// System text in tiers, the most stable first: the agent's instruction, the instructions of its
+    /// toolsets, then the text about the place where it works. Content that changes from turn to turn is in no tier, but in the newest message.
     pub(crate) system: Vec<String>,
 }
 

@@ -92,6 +92,10 @@ pub struct AgentDefinition {
     pub description: String,
     /// The first part of the system text.
     pub instruction: String,
+    /// Text about the place where it works, such as the instructions of a project; empty if there is none.
+    /// No key of a file: the program that loads the definition supplies it. It is the last part of the system
+    /// text, and therefore frozen when a session begins.
+    pub context: String,
     /// `toolsets:`, parsed when the toolboxes are created.
     pub toolsets: Option<Node>,
     /// Agents to which it may delegate; no duplicates.
@@ -166,6 +170,7 @@ pub(super) fn read(
         model: model.unwrap_or_default().to_owned(),
         description: values.string("description").unwrap_or_default(),
         instruction: instruction(values, source.directory, problems),
+        context: String::new(),
         toolsets: values.node("toolsets").cloned(),
         sub_agents,
         max_iterations: limit(values, "max_iterations", 1, problems),

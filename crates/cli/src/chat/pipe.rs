@@ -1,11 +1,12 @@
-//! One question from a pipe; stdout receives only its answer.
+//! One prompt from the command line or a pipe; stdout receives only its answer.
 
-use std::io::Read as _;
+use std::io::{IsTerminal as _, Read as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_agent::{
-    Approval, ApprovalRequest, Approver, CancellationToken, ErrorKind, Stop, TurnReport,
+    Approval, ApprovalRequest, Approver, CancellationToken, ErrorKind, Listener, Stop, TurnReport,
     UsageTotals,
 };
 use cachalot_core::Problem;
@@ -13,30 +14,40 @@ use cachalot_hooks::input::PermissionMode;
 use serde_json::{Value, json};
 
 use super::approval::ApproveAll;
+use super::event_stream::{self, EventStream};
 use super::setup::{ChatSetup, close, told};
 use super::show::{Level, Show};
 use super::sum;
 use super::turn::{TurnEnd, UserMessage, end, turn};
 use super::words;
+use crate::arguments::OutputFormat;
 use crate::command_error::{CommandError, Result};
 use crate::interrupts::Interrupts;
 use crate::render;
 use crate::render::style::Style;
 
-/// Answers the question on stdin.
+/// Time without the end of stdin after which the user is informed that the prompt is complete only then.
+const STDIN_NOTICE_TIME: Duration = Duration::from_secs(3);
+
+/// Answers the prompt of the command line and stdin.
 ///
 /// # Errors
-/// There is no question, or it could not be answered completely.
+/// There is no prompt, or it could not be answered completely.
 pub(crate) async fn answer(setup: &ChatSetup<'_>) -> Result<()> {
     let show = Arc::new(Show::new(setup.level(), false)?);
-    let question = question()?;
+    let question = question(setup.prompt).await?;
     let mut interrupts = Interrupts::listen()?;
     let bench = setup.workbench(&show).await?;
     let approver: Arc<dyn Approver> = match setup.arguments.yes {
         true => Arc::new(ApproveAll),
         false => Arc::new(DenyUnattended),
     };
-    let begun = setup.begin(&bench, &show, approver, &mut interrupts);
+    let format = setup.arguments.output_format();
+    let listener: Arc<dyn Listener> = match format {
+        OutputFormat::StreamJson => Arc::new(EventStream::new(Arc::clone(&show))),
+        _ => Arc::clone(&show) as _,
+    };
+    let begun = setup.begin(&bench, &show, listener, approver, &mut interrupts);
     let mut chat = match begun.await {
         Ok(chat) => chat,
         Err(trouble) => {
@@ -54,7 +65,7 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>) -> Result<()> {
     let agent = chat.agent().name.clone();
     let held = show.take_held();
     let answer = PipeAnswer::new(&turned.ended, &held);
-    let as_json = setup.arguments.json;
+    let as_json = format != OutputFormat::Text;
     // Text is printed at once. JSON includes the totals, which are known only when the chat has ended.
     let mut printed = match &answer {
         Some(answer) if !as_json => answer.print(),
@@ -70,7 +81,11 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>) -> Result<()> {
         reviews: show.take_reviews(),
     };
     if let Some(answer) = answer.as_ref().filter(|_| as_json) {
-        printed = answered.print(answer);
+        let document = answered.document(answer);
+        printed = match format {
+            OutputFormat::StreamJson => event_stream::print_done(document),
+            _ => render::json(&document),
+        };
     }
     if setup.level() != Level::Quiet {
         answered.sum_up();
@@ -89,23 +104,55 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>) -> Result<()> {
     ended.and(printed)
 }
 
-/// Reads the question from stdin.
-fn question() -> Result<String> {
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .read_to_end(&mut bytes)
-        .map_err(|error| CommandError::failed(format!("the question on stdin: {error}")))?;
-    let Ok(question) = String::from_utf8(bytes) else {
-        let problem = Problem::new("not-utf8", "the question on stdin is not UTF-8 text");
-        return Err(CommandError::usage(problem));
+/// Returns the prompt of the command line, followed by the text on stdin if that is not a terminal.
+async fn question(prompt: Option<&str>) -> Result<String> {
+    let typed = match std::io::stdin().is_terminal() {
+        true => String::new(),
+        false => read_stdin().await?,
     };
-    if question.trim().is_empty() {
+    let parts = [prompt.unwrap_or_default(), typed.trim_end()];
+    let parts: Vec<&str> = parts
+        .into_iter()
+        .filter(|part| !part.trim().is_empty())
+        .collect();
+    if parts.is_empty() {
         return Err(CommandError::usage(
-            Problem::new("no-question", "there is no question on stdin")
-                .help("write one: `echo 'How deep can it dive?' | cachalot chat FILE`"),
+            Problem::new(
+                "no-question",
+                "there is no prompt, neither as an argument nor on stdin",
+            )
+            .help("write one: `cachalot chat -p \"How deep can it dive?\"`"),
         ));
     }
-    Ok(question.trim_end().to_owned())
+    Ok(parts.join("\n\n"))
+}
+
+/// Reads stdin to its end. Prints a notice if that takes long: a caller may have left a pipe open.
+async fn read_stdin() -> Result<String> {
+    let reading = tokio::task::spawn_blocking(|| {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map(|_| bytes)
+    });
+    tokio::pin!(reading);
+    let read = match tokio::time::timeout(STDIN_NOTICE_TIME, &mut reading).await {
+        Ok(read) => read,
+        Err(_) => {
+            render::err(
+                "waiting for the end of stdin, which is part of the prompt; `< /dev/null` leaves it out",
+            );
+            reading.await
+        }
+    };
+    let bytes = read
+        .map_err(std::io::Error::other)
+        .and_then(|read| read)
+        .map_err(|error| CommandError::failed(format!("the prompt on stdin: {error}")))?;
+    String::from_utf8(bytes).map_err(|_| {
+        CommandError::usage(Problem::new(
+            "not-utf8",
+            "the prompt on stdin is not UTF-8 text",
+        ))
+    })
 }
 
 /// Text of an answer, and its report.
@@ -152,9 +199,10 @@ struct PipeReport {
 }
 
 impl PipeReport {
-    fn print(&self, answer: &PipeAnswer<'_>) -> Result<()> {
+    /// Returns the answer and the report as JSON.
+    fn document(&self, answer: &PipeAnswer<'_>) -> Value {
         let report = answer.report;
-        render::json(&json!({
+        json!({
             "answer": answer.text,
             "ended": report.map_or("conflict", |report| word(&report.stop)),
             "answered_by": report.and_then(|report| report.synthetic.as_ref()).map(words::synthetic),
@@ -163,7 +211,7 @@ impl PipeReport {
             "report": sum::json(&self.total, self.cut_off),
             "reviews": self.reviews,
             "prefix_breaks": report.map_or(&[][..], |report| &report.breaks),
-        }))
+        })
     }
 
     fn sum_up(&self) {

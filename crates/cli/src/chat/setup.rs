@@ -1,7 +1,6 @@
 //! Start and end of a chat, on a terminal and through a pipe.
 
-use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +8,11 @@ use cachalot_agent::{Approver, ErrorKind, Listener, Team};
 use cachalot_cache::{CacheBounds, CacheMode};
 use cachalot_core::Problem;
 
+use super::resumption::Resumption;
 use super::show::{Level, Show};
 use crate::arguments::Chat;
 use crate::command_error::{CommandError, Result};
+use crate::default_agent::{self, bad_workspace};
 use crate::home::Home;
 use crate::interrupts::Interrupts;
 use crate::models;
@@ -25,6 +26,12 @@ pub(crate) struct ChatSetup<'a> {
     pub(crate) process_environment: &'a ProcessEnvironment,
     pub(crate) team: Arc<Team>,
     pub(crate) home: Home,
+    /// The agent file; `None` for the built-in agent.
+    pub(crate) file: Option<&'a Path>,
+    /// The first message, if the command line contains it.
+    pub(crate) prompt: Option<&'a str>,
+    /// True for a chat on a terminal, false for the answer to one prompt.
+    pub(crate) is_interactive: bool,
 }
 
 impl ChatSetup<'_> {
@@ -39,8 +46,11 @@ impl ChatSetup<'_> {
 
     /// Returns the command that resumes a session.
     pub(crate) fn resume_command(&self, session: &str) -> String {
-        let file = self.arguments.file.display();
-        let mut command = format!("cachalot chat {file} --session {session}");
+        let mut command = "cachalot chat".to_owned();
+        if let Some(file) = self.file {
+            command += &format!(" {}", file.display());
+        }
+        command += &format!(" --resume {session}");
         if let Some(store) = &self.arguments.place.db {
             command += &format!(" --db {}", store.display());
         }
@@ -55,26 +65,14 @@ impl ChatSetup<'_> {
         }
     }
 
-    fn workspace(&self) -> PathBuf {
-        let here = &self.process_environment.directory;
-        match &self.arguments.workspace {
-            Some(path) => here.join(path),
-            None => here.clone(),
-        }
-    }
-
     /// Opens the store, tools and models.
     ///
     /// # Errors
     /// The store was written by a newer version, or the workspace is not a directory.
     pub(crate) async fn workbench(&self, show: &Arc<Show>) -> Result<Workbench> {
-        let workspace = self.workspace();
+        let workspace = workspace(self.arguments, self.process_environment);
         if let Err(error) = std::fs::read_dir(&workspace) {
-            let message = format!("the workspace {}: {error}", workspace.display());
-            return Err(CommandError::usage(
-                Problem::new("bad-workspace", message)
-                    .help("--workspace names the directory that the tools work in"),
-            ));
+            return Err(bad_workspace(&workspace, &error));
         }
         let (warn, tell) = (Arc::clone(show), Arc::clone(show));
         let warn: Warn = Arc::new(move |message| warn.warn(message));
@@ -107,7 +105,7 @@ impl ChatSetup<'_> {
             secret_set,
             mode: self.mode(),
             hooks: self.arguments.hook.clone(),
-            agent_file: &self.arguments.file,
+            agent_file: self.file,
             warn,
             tell: Arc::new(move |message| tell.note(message)),
             servers: Arc::clone(show) as _,
@@ -122,34 +120,79 @@ impl ChatSetup<'_> {
         &self,
         bench: &Workbench,
         show: &Arc<Show>,
+        listener: Arc<dyn Listener>,
         approver: Arc<dyn Approver>,
         interrupts: &mut Interrupts,
     ) -> Result<cachalot_agent::Chat> {
-        let listener = Arc::clone(show) as Arc<dyn Listener>;
         let mut dependencies = bench.dependencies_for(&self.team, listener, approver)?;
-        dependencies.human_paced = std::io::stdin().is_terminal();
-        dependencies.single_turn = !dependencies.human_paced;
-        let (team, agent) = (Arc::clone(&self.team), self.arguments.agent.as_deref());
+        dependencies.human_paced = self.is_interactive;
+        dependencies.single_turn = !self.is_interactive;
         let beginning = async {
-            match &self.arguments.session {
-                Some(session) => cachalot_agent::Chat::resume(dependencies, team, session).await,
-                None => cachalot_agent::Chat::begin(dependencies, team, agent).await,
-            }
+            let workspace = bench.workspace().display().to_string();
+            let resumed = Resumption::read(self.arguments)
+                .session(
+                    bench.sessions(),
+                    &self.team,
+                    &workspace,
+                    self.is_interactive,
+                )
+                .await?;
+            let begun = match resumed {
+                Some(session) => {
+                    let team = self.team_for(&session, bench).await;
+                    cachalot_agent::Chat::resume(dependencies, team, &session).await
+                }
+                None => {
+                    let (team, agent) = (Arc::clone(&self.team), self.arguments.agent.as_deref());
+                    cachalot_agent::Chat::begin(dependencies, team, agent).await
+                }
+            };
+            begun.map_err(|error| self.refused(&error))
         };
-        let begun = tokio::select! {
-            begun = beginning => begun,
+        let chat = tokio::select! {
+            begun = beginning => begun?,
             _ = interrupts.next() => {
                 return Err(CommandError::Interrupted("the conversation is empty".to_owned()));
             }
         };
-        let chat = begun.map_err(|error| match error.kind {
-            ErrorKind::Definition => {
-                CommandError::usage(Problem::new("unknown-agent", error.to_string()))
-            }
-            _ => CommandError::failed(told(&error)),
-        })?;
         show.set_context(&chat.agent().name, bench.workspace());
         Ok(chat)
+    }
+
+    /// Returns the team with which a session continues. The built-in agent keeps the model of the session,
+    /// unless the command line names another one: a new model would read the whole conversation anew.
+    async fn team_for(&self, session: &str, bench: &Workbench) -> Arc<Team> {
+        if self.file.is_some() || self.arguments.model.is_some() {
+            return Arc::clone(&self.team);
+        }
+        // An error of the store is reported by the chat that resumes the session.
+        let Ok(Some(session)) = bench.sessions().open(session).await else {
+            return Arc::clone(&self.team);
+        };
+        let model = format!("{}/{}", session.head.provider, session.head.model);
+        let mut team = Team::clone(&self.team);
+        team.adapt(default_agent::NAME, Some(&model), None);
+        Arc::new(team)
+    }
+
+    fn refused(&self, error: &cachalot_agent::Error) -> CommandError {
+        let problem = Problem::new("unknown-agent", error.to_string());
+        match (error.kind, self.file) {
+            (ErrorKind::Definition, None) => CommandError::usage(
+                problem.help("name the agent file: `cachalot chat FILE --resume ID`"),
+            ),
+            (ErrorKind::Definition, Some(_)) => CommandError::usage(problem),
+            _ => CommandError::failed(told(error)),
+        }
+    }
+}
+
+/// Returns the working directory of the tools.
+pub(crate) fn workspace(arguments: &Chat, process_environment: &ProcessEnvironment) -> PathBuf {
+    let here = &process_environment.directory;
+    match &arguments.workspace {
+        Some(path) => here.join(path),
+        None => here.clone(),
     }
 }
 

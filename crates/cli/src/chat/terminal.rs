@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::approval::{ApproveAll, TerminalApprover};
 use super::command::Command;
 use super::prompt::{InputLine, Prompt};
+use super::resumption::Resumption;
 use super::setup::{ChatSetup, close, told};
 use super::show::{Level, Show};
 use super::sum;
@@ -46,7 +47,8 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
             cancel: Arc::clone(&under_way),
         }),
     };
-    let begun = setup.begin(&bench, &show, approver, &mut interrupts);
+    let listener = Arc::clone(&show) as _;
+    let begun = setup.begin(&bench, &show, listener, approver, &mut interrupts);
     let chat = match begun.await {
         Ok(chat) => chat,
         Err(trouble) => {
@@ -60,7 +62,7 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         prompt,
         under_way,
         bench,
-        is_empty: setup.arguments.session.is_none(),
+        is_empty: Resumption::read(setup.arguments) == Resumption::New,
         is_fresh: false,
         chat,
     };
@@ -95,7 +97,14 @@ enum NextStep {
 impl ChatLoop<'_> {
     async fn run_to_end(mut self, interrupts: &mut Interrupts) -> Result<()> {
         self.greet();
-        let ended = self.run_loop(interrupts).await;
+        let begun = match self.setup.prompt {
+            Some(prompt) => self.turn(prompt, false, interrupts).await,
+            None => Ok(NextStep::Continue),
+        };
+        let ended = match begun {
+            Ok(NextStep::Continue) => self.run_loop(interrupts).await,
+            ended => ended.map(|_| ()),
+        };
         self.prompt.restore();
         let session = self.chat.session().to_owned();
         let is_kept = self.bench.keeps_sessions() && !self.is_empty;

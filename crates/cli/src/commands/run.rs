@@ -258,7 +258,7 @@ async fn wire(
         secret_set: Arc::clone(&secret_set),
         mode: mode(arguments),
         hooks: HookFlags::default(),
-        agent_file: &arguments.file,
+        agent_file: Some(&arguments.file),
         warn: Arc::clone(&warn),
         // The run's own report shows the savings.
         tell: Arc::new(|_| {}),

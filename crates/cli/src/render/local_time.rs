@@ -9,6 +9,14 @@ pub(crate) fn day_of(at: Millis) -> String {
     local.map_or_else(String::new, |local| local.format("%Y-%m-%d").to_string())
 }
 
+/// Returns the date and the time of day: `2026-11-21 14:03:07`.
+pub(crate) fn to_second(at: Millis) -> String {
+    let local = Local.timestamp_millis_opt(at).single();
+    local.map_or_else(String::new, |local| {
+        local.format("%Y-%m-%d %H:%M:%S").to_string()
+    })
+}
+
 /// Returns the number of calendar days from one time to another, both included.
 pub(crate) fn days(first: Millis, last: Millis) -> u64 {
     let date = |at| Some(Local.timestamp_millis_opt(at).single()?.date_naive());

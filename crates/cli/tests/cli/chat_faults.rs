@@ -220,7 +220,7 @@ fn invalid_question_is_refused_before_the_store_is_opened() {
         assert!(ran.stderr.contains(code), "{code}: {ran}");
     }
     let ran = home.run(&["chat", "agent.yaml"]).fails(2);
-    assert!(ran.stderr.contains("echo"), "{ran}");
+    assert!(ran.stderr.contains("cachalot chat -p"), "{ran}");
     assert!(!home.database().exists());
 }
 
@@ -402,7 +402,7 @@ fn ctrl_c_ends_a_turn_and_prints_how_to_continue() {
         assert_eq!(ran.stdout, "", "{ran}");
         assert!(
             ran.stderr
-                .contains("interrupted: to continue, cachalot chat agent.yaml --session "),
+                .contains("interrupted: to continue, cachalot chat agent.yaml --resume "),
             "{ran}"
         );
         // Nothing that it started is left.

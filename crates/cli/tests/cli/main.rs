@@ -9,6 +9,7 @@ mod cache_commands;
 mod cassette;
 mod chat;
 mod chat_faults;
+mod default_agent;
 mod digest_key;
 mod doctor;
 #[cfg(unix)]

@@ -57,6 +57,10 @@ impl Provider {
         self.running.as_ref().unwrap().received()
     }
 
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Sets the address for a command.
     pub(crate) fn known_to(&self, command: &mut Command) {
         command

@@ -648,6 +648,6 @@ fn session_continued_elsewhere_includes_those_turns() {
 fn json_output_requires_a_piped_question() {
     let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml", "--json"]);
-    terminal.see("needs the question on stdin");
+    terminal.see("JSON is printed for the answer to one prompt");
     assert_eq!(terminal.ended(), Some(2));
 }

@@ -72,6 +72,7 @@ impl Operation for Run {
             name,
             model,
             instruction,
+            context,
             max_iterations,
             // Irrelevant without tools and delegation: the agent does not loop, and no other agent reads
             // its description.
@@ -95,12 +96,17 @@ impl Operation for Run {
             .find(model)
             .map(|model| model.identity())
             .map_err(|error| given.failure("configuration_error", error))?;
-        Ok(json!({
+        let mut inputs = json!({
             "agent": name,
             "instruction": instruction,
             "max_iterations": max_iterations,
             "model": identity,
-        }))
+        });
+        // Agents of a file have none: their keys stay those of earlier versions.
+        if !context.is_empty() {
+            inputs["context"] = json!(context);
+        }
+        Ok(inputs)
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

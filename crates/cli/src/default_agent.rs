@@ -1,0 +1,119 @@
+//! The built-in agent: the agent of `cachalot chat` without a file.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use cachalot_agent::Team;
+use cachalot_cache::Witness;
+use cachalot_core::Problem;
+use cachalot_tools::Workspace;
+use cachalot_tools::builtin::skills::list_skills;
+
+use crate::agent_file::AgentFile;
+use crate::command_error::{CommandError, Result};
+use crate::render;
+use crate::team;
+use crate::wiring::ProcessEnvironment;
+
+/// The agent file that `cachalot init` writes, which also defines the built-in agent.
+const TEMPLATE: &str = include_str!("../templates/agent.yaml");
+
+/// The name of the built-in agent in sessions.
+pub(crate) const NAME: &str = "cachalot";
+
+/// Names of files with instructions for agents; the first that exists is used.
+const INSTRUCTION_FILES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+
+/// Maximum size of such a file.
+const MAX_INSTRUCTION_BYTES: u64 = 64 << 10;
+
+/// Returns the text of the agent file for a model.
+pub(crate) fn file_text(model: &str) -> String {
+    TEMPLATE.replace("MODEL", model)
+}
+
+/// Returns the team of the built-in agent.
+///
+/// # Errors
+/// There is no such model.
+pub(crate) fn team(model: &str, process_environment: &ProcessEnvironment) -> Result<Team> {
+    let text = file_text(model).replace("  root:", &format!("  {NAME}:"));
+    let source = AgentFile {
+        name: "the built-in agent".to_owned(),
+        path: process_environment.directory.join("agent.yaml"),
+        text,
+    };
+    let root = match source.parse() {
+        Ok(root) => root,
+        Err(problems) => return Err(source.wrong(problems)),
+    };
+    team::read(source, &root, process_environment)
+}
+
+/// Returns the text about a workspace for the system text: the instructions of the project, and the skills.
+/// `data` is the user's data directory, which contains skills. Empty if there are none of both.
+pub(crate) fn context(workspace: &Path, data: Option<&Path>) -> Result<String> {
+    let opened = Workspace::open(workspace).map_err(|error| bad_workspace(workspace, &error))?;
+    let skills = list_skills(&opened, data, &Witness::default());
+    let skills = skills.map(|list| format!("Skills, to be read with skill_view:\n{list}"));
+    let parts: Vec<String> = instructions(workspace).into_iter().chain(skills).collect();
+    Ok(parts.join("\n\n"))
+}
+
+/// Returns the error for a workspace that cannot be read.
+pub(crate) fn bad_workspace(workspace: &Path, error: &std::io::Error) -> CommandError {
+    let message = format!("the workspace {}: {error}", workspace.display());
+    CommandError::usage(
+        Problem::new("bad-workspace", message)
+            .help("--workspace names the directory that the tools work in"),
+    )
+}
+
+/// Returns the instruction file of the workspace. In a git repository, the nearest file between the workspace
+/// and the root of the repository is used; directories above it may belong to others.
+fn instructions(workspace: &Path) -> Option<String> {
+    let depth = workspace
+        .ancestors()
+        .position(|directory| directory.join(".git").exists())
+        .unwrap_or_default();
+    let mut directories = workspace.ancestors().take(depth + 1);
+    directories.find_map(|directory| {
+        INSTRUCTION_FILES.into_iter().find_map(|name| {
+            let path = directory.join(name);
+            match read(&path) {
+                Ok(text) => {
+                    let text = text?;
+                    Some(format!(
+                        "<file name=\"{name}\">\n{}\n</file>",
+                        text.trim_end()
+                    ))
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) => {
+                    render::err(&format!("warning: {} is left out: {error}", path.display()));
+                    None
+                }
+            }
+        })
+    })
+}
+
+/// Returns the text of a file, cut off at the maximum size; `None` if it is blank.
+fn read(path: &Path) -> std::io::Result<Option<String>> {
+    // A pipe would block.
+    if !path.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(MAX_INSTRUCTION_BYTES + 1)
+        .read_to_end(&mut bytes)?;
+    let is_cut = bytes.len() as u64 > MAX_INSTRUCTION_BYTES;
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    if is_cut {
+        text.truncate(text.floor_char_boundary(MAX_INSTRUCTION_BYTES as usize));
+        text.push_str("\n[the rest of the file is left out]");
+    }
+    Ok(Some(text).filter(|text| !text.trim().is_empty()))
+}
