@@ -52,22 +52,47 @@ pub const MAX_NODES: usize = 10_000;
 /// The maximum number of concurrent branches if the file sets no limit.
 pub const DEFAULT_CONCURRENCY: usize = 16;
 
+/// Returns the state of a run before its first node: `initial_state` of the file, and `input` over it.
+#[must_use]
+pub fn initial_state(agent: &Agent, input: Map<String, Value>) -> State {
+    let mut fields = agent.initial_state.clone();
+    fields.extend(input);
+    State::new(fields)
+}
+
 /// Runs an agent file from its start. Returns the final state.
 ///
 /// # Errors
-/// The failure of the node that ended the run, with secrets masked; or `needs_approval` before the first
-/// node, if nodes need an approval that [`Agent::approve`] has not given.
+/// The errors of [`run_in`].
 pub async fn run(
     agent: &Agent,
     input: Map<String, Value>,
     runtime: &Arc<Runtime>,
     scripts: &Scripts,
 ) -> Result<Map<String, Value>, RunFailure> {
+    let mut state = initial_state(agent, input);
+    run_in(agent, &mut state, runtime, scripts).await?;
+    Ok(state.into_fields())
+}
+
+/// Runs an agent file from its start, with a state from [`initial_state`]. If the run fails or its future is
+/// dropped, `state` has the fields that were set until then.
+///
+/// # Errors
+/// The failure of the node that ended the run, with secrets masked; or `needs_approval` before the first
+/// node, if nodes need an approval that [`Agent::approve`] has not given.
+pub async fn run_in(
+    agent: &Agent,
+    state: &mut State,
+    runtime: &Arc<Runtime>,
+    scripts: &Scripts,
+) -> Result<(), RunFailure> {
     if let Some(failure) = unapproved(agent) {
         return Err(failure);
     }
-    let context = runtime.template_context(&agent.variables);
-    let state = initial_state(agent, input);
+    let context = runtime
+        .template_context(&agent.variables)
+        .with_inputs(state);
     let runner = Runner {
         agent,
         runtime,
@@ -76,8 +101,7 @@ pub async fn run(
         inputs: state.clone(),
         prefix: String::new(),
     };
-    let ended = runner.walk(&agent.start, state, Vec::new()).await?;
-    Ok(ended.into_fields())
+    runner.walk(&agent.start, state, Vec::new()).await
 }
 
 /// Returns the failure of a run that lacks approvals.
@@ -89,12 +113,6 @@ fn unapproved(agent: &Agent) -> Option<RunFailure> {
         place: problem.place,
         ..failure
     })
-}
-
-fn initial_state(agent: &Agent, input: Map<String, Value>) -> State {
-    let mut fields = agent.initial_state.clone();
-    fields.extend(input);
-    State::new(fields)
 }
 
 /// State of one run.

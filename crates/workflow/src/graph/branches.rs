@@ -36,11 +36,11 @@ impl Runner<'_> {
         let stops: Vec<usize> = stops.iter().copied().chain([fan_in]).collect();
         let mut runs = Vec::with_capacity(started.len());
         for (index, branch) in started.into_iter().enumerate() {
-            let walked = self.walk(&branch.flow, base.branch(), stops.clone());
+            let (mut state, stops) = (base.branch(), stops.clone());
             let name = self.agent.nodes[branch.head].name.as_str();
             runs.push(async move {
-                match walked.await {
-                    Ok(state) => (index, succeeded(name, index, state, None)),
+                match self.walk(&branch.flow, &mut state, stops).await {
+                    Ok(()) => (index, succeeded(name, index, state, None)),
                     Err(failure) => (index, failed(name, index, &failure, json!({}))),
                 }
             });
@@ -75,12 +75,12 @@ impl Runner<'_> {
             // The reported state of a branch that fails: only its item and index.
             let began = state.clone().into_own_fields();
             let name = format!("{path}[{index}]");
-            let ran = self.node(&fan_out.branch, name.clone(), state);
             let (done, is_cancelled) = (&done, &is_cancelled);
             runs.push(async move {
                 if is_cancelled.load(Ordering::Relaxed) {
                     return (index, cancelled(&name, index));
                 }
+                let ran = self.node(&fan_out.branch, name.clone(), &mut state);
                 let ran = ran.await;
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                 self.emit(Event::Progress {
@@ -89,7 +89,7 @@ impl Runner<'_> {
                     total,
                 });
                 match ran {
-                    Ok((NodeOutcome::Flow(result), state)) => {
+                    Ok(NodeOutcome::Flow(result)) => {
                         let outcome = match &fan_out.branch.work {
                             Work::Subgraph(subgraph) => {
                                 subgraph_result(&name, index, state, began, subgraph)
@@ -101,9 +101,7 @@ impl Runner<'_> {
                         };
                         (index, outcome)
                     }
-                    Ok((NodeOutcome::Fallback(_), state)) => {
-                        (index, succeeded(&name, index, state, None))
-                    }
+                    Ok(NodeOutcome::Fallback(_)) => (index, succeeded(&name, index, state, None)),
                     Err(failure) => {
                         is_cancelled.fetch_or(fan_out.fail_fast, Ordering::Relaxed);
                         (index, failed(&name, index, &failure, Value::Object(began)))

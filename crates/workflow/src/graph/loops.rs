@@ -217,8 +217,9 @@ impl Runner<'_> {
                 return Ok(outcome(state, errors, true));
             }
             let correcting = format!("{path}/{}[{}]", correct.name, count + 1);
-            match self.node(correct, correcting, state.clone()).await {
-                Ok((_, corrected)) => state = corrected,
+            let mut corrected = state.clone();
+            match self.node(correct, correcting, &mut corrected).await {
+                Ok(_) => state = corrected,
                 Err(failure) if is_recorded(&failure) => {
                     return Ok(uncorrected(state, count, &errors, &correct.name, &failure));
                 }
@@ -236,7 +237,7 @@ impl Runner<'_> {
         path: String,
         state: &State,
     ) -> Result<Value, RunFailure> {
-        let (after, _) = self.node(part, path, state.clone()).await?;
+        let after = self.node(part, path, &mut state.clone()).await?;
         Ok(match after {
             NodeOutcome::Flow(result) => Arc::unwrap_or_clone(result),
             NodeOutcome::Fallback(_) => Value::Null,

@@ -24,31 +24,32 @@ pub(super) enum NodeOutcome {
 }
 
 impl Runner<'_> {
-    /// Runs a node with its retries. `path` is the node's name in events.
+    /// Runs a node with its retries. `path` is the node's name in events. A node that ends the run leaves
+    /// the fields in `state` that its steps have set.
     pub(super) fn node<'s>(
         &'s self,
         node: &'s Node,
         path: String,
-        mut state: State,
-    ) -> BoxFuture<'s, Result<(NodeOutcome, State), RunFailure>> {
+        state: &'s mut State,
+    ) -> BoxFuture<'s, Result<NodeOutcome, RunFailure>> {
         Box::pin(async move {
             self.emit(Event::Started { node: path.clone() });
             let began = Instant::now();
             let mut attempt = 1;
             let failure = loop {
-                // Moves the state if it is not needed after a failure: a state without other owners is
-                // changed in place instead of copied.
-                let given = match needs_state_after_failure(&node.on_error) {
-                    true => state.clone(),
-                    false => std::mem::take(&mut state),
-                };
-                match self.work(node, &path, given).await {
-                    Ok(done) => {
+                // A state without other owners is changed in place instead of copied.
+                let before = needs_state_after_failure(&node.on_error).then(|| state.clone());
+                let worked = self.work(node, &path, state).await;
+                if let (Err(_), Some(before)) = (&worked, before) {
+                    *state = before;
+                }
+                match worked {
+                    Ok(result) => {
                         self.emit(Event::Finished {
                             node: path,
                             time: began.elapsed(),
                         });
-                        return Ok((NodeOutcome::Flow(done.result), done.state));
+                        return Ok(NodeOutcome::Flow(result));
                     }
                     Err(failure) if is_retried(&node.on_error, &failure, attempt) => {
                         let after = delay(&node.on_error, attempt);
@@ -79,8 +80,8 @@ impl Runner<'_> {
         &self,
         on_error: &OnError,
         failure: RunFailure,
-        mut state: State,
-    ) -> Result<(NodeOutcome, State), RunFailure> {
+        state: &mut State,
+    ) -> Result<NodeOutcome, RunFailure> {
         let after = match (on_error.fallback, on_error.mode) {
             (Some(fallback), _) => NodeOutcome::Fallback(fallback),
             (None, ErrorMode::Graceful) => NodeOutcome::Flow(Arc::default()),
@@ -90,7 +91,7 @@ impl Runner<'_> {
             "__error__",
             json!({ "node": failure.node, "error": failure.message, "error_type": failure.kind }),
         );
-        Ok((after, state))
+        Ok(after)
     }
 
     /// Masks secrets in the failure's message.

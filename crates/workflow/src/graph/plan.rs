@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::work::merged;
+use super::work::merge;
 use super::{MAX_NODES, initial_state};
 use crate::format::{Agent, FanOut, Flow, Node, Output, Subgraph, Target, Work};
 use crate::script::may_change_state;
@@ -73,16 +73,15 @@ impl PlannedOutcome {
 /// Plans a run. Looks up entries in the cache, but does not run, store or pay for anything.
 pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtime>) -> Plan {
     let context = runtime.template_context(&agent.variables);
+    let state = initial_state(agent, input);
     let mut planner = Planner {
         agent,
         runtime,
-        context,
+        context: context.with_inputs(&state),
         prefix: String::new(),
         plan: Plan::default(),
     };
-    let ends = planner
-        .walk(&agent.start, initial_state(agent, input), &[])
-        .await;
+    let ends = planner.walk(&agent.start, state, &[]).await;
     planner.plan.ends = ends.err().map(|ends| runtime.masked(&ends.0));
     planner.plan
 }
@@ -231,7 +230,7 @@ impl<'r> Planner<'r> {
                 let (outcome, result) = self.action(&**action, with, state).await;
                 self.record(path, outcome);
                 match &result {
-                    Some(result) => *state = merged(&node.output, state.clone(), result),
+                    Some(result) => merge(&node.output, state, result),
                     None => mark_unknown(&node.output, path, state),
                 }
                 self.output(&node.output, path, state, result.as_ref())
@@ -361,7 +360,7 @@ impl<'r> Planner<'r> {
         let mut planner = Planner {
             agent: &subgraph.agent,
             runtime: &runtime,
-            context,
+            context: context.with_inputs(&state),
             prefix: format!("{path}/"),
             plan: std::mem::take(&mut self.plan),
         };

@@ -34,18 +34,18 @@ impl Runner<'_> {
     ) -> Result<State, RunFailure> {
         let (input, trusted) = self.input(subgraph, path, state).await?;
         let agent = &*subgraph.agent;
+        let mut state = initial_state(agent, input);
         let (runtime, context) = subgraph.dependencies(self.runtime);
         let runner = Runner {
             agent,
             runtime: &runtime,
             scripts: self.scripts,
-            context,
+            context: context.with_inputs(&state),
             inputs: initial_state(agent, trusted),
             prefix: format!("{path}/"),
         };
-        let state = initial_state(agent, input);
-        let outcome = runner.walk(&agent.start, state, Vec::new()).await?;
-        Ok(State::new(outcome.into_fields()))
+        runner.walk(&agent.start, &mut state, Vec::new()).await?;
+        Ok(state.flattened())
     }
 
     /// Returns the fields of `input`, and those of them that do not depend on changes that the run made to

@@ -12,16 +12,17 @@ use crate::format::{Flow, Rule, Target};
 use crate::template::{Condition, Scope, State};
 
 impl Runner<'_> {
-    /// Walks from `flow` to the end of the run, or to one of the nodes in `stops`, which does not run.
+    /// Walks from `flow` to the end of the run, or to one of the nodes in `stops`, which does not run. The
+    /// nodes change `state`; after a failure it is as the failed node left it.
     pub(super) fn walk<'s>(
         &'s self,
         flow: &'s Flow,
-        mut state: State,
+        state: &'s mut State,
         stops: Vec<usize>,
-    ) -> BoxFuture<'s, Result<State, RunFailure>> {
+    ) -> BoxFuture<'s, Result<(), RunFailure>> {
         Box::pin(async move {
             let mut at = self
-                .next(flow, &self.path("__start__"), &mut state, None, &stops)
+                .next(flow, &self.path("__start__"), state, None, &stops)
                 .await?;
             let mut executed = 0;
             let mut runs = vec![0_usize; self.agent.nodes.len()];
@@ -38,17 +39,15 @@ impl Runner<'_> {
                     return Err(self.report(failure));
                 }
                 runs[index] += 1;
-                let (after, next_state) = self.node(node, path.clone(), state).await?;
-                state = next_state;
-                at = match after {
+                at = match self.node(node, path.clone(), state).await? {
                     NodeOutcome::Fallback(fallback) => Target::Node(fallback),
                     NodeOutcome::Flow(result) => {
-                        self.next(&node.flow, &path, &mut state, Some(result), &stops)
+                        self.next(&node.flow, &path, state, Some(result), &stops)
                             .await?
                     }
                 };
             }
-            Ok(state)
+            Ok(())
         })
     }
 

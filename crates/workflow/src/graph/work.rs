@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::node::NodeOutcome;
 use super::{RunFailure, Runner};
+use crate::Failure;
 use crate::action::{Action, announced};
 use crate::format::{Language, Node, Output, Work};
 use crate::origin::Origin;
@@ -14,52 +15,34 @@ use crate::report::{Event, NODE};
 use crate::script::{Script, ScriptResult};
 use crate::template::{Condition, Prepared, Scope, State};
 
-/// The outcome of a node that succeeded.
-pub(super) struct NodeResult {
-    pub(super) state: State,
-    pub(super) result: Arc<Value>,
-}
-
-impl NodeResult {
-    fn new(state: State, result: Value) -> Self {
-        let result = Arc::new(result);
-        Self { state, result }
-    }
-}
-
 impl Runner<'_> {
-    /// Runs the work of a node once.
+    /// Runs the work of a node once, and sets the fields of its result. Returns the result.
     pub(super) fn work<'s>(
         &'s self,
         node: &'s Node,
         path: &'s str,
-        state: State,
-    ) -> BoxFuture<'s, Result<NodeResult, RunFailure>> {
+        state: &'s mut State,
+    ) -> BoxFuture<'s, Result<Arc<Value>, RunFailure>> {
         Box::pin(async move {
-            let done = match &node.work {
-                Work::Nothing => NodeResult::new(state, Value::Null),
+            let result = match &node.work {
+                Work::Nothing => Arc::default(),
                 Work::Run { script, language } => {
                     let ScriptResult {
                         returned: result,
                         changes,
                         printed: _,
-                    } = self.script(script, *language, node, path, &state).await?;
-                    let mut state = state;
+                    } = self.script(script, *language, node, path, state).await?;
                     changes.removed.iter().for_each(|key| state.remove(key));
                     state.merge(changes.set);
-                    let state = if result.is_null() {
-                        state
-                    } else {
-                        merged(&node.output, state, &result)
-                    };
-                    NodeResult::new(state, result)
+                    if !result.is_null() {
+                        merge(&node.output, state, &result);
+                    }
+                    Arc::new(result)
                 }
                 Work::Action { action, with } => {
-                    let result = self.action(&**action, with, node, path, &state).await?;
-                    NodeResult {
-                        state: merged(&node.output, state, &result),
-                        result,
-                    }
+                    let result = self.action(&**action, with, node, path, state).await?;
+                    merge(&node.output, state, &result);
+                    result
                 }
                 Work::Steps(steps) => self.steps(steps, path, state).await?,
                 Work::While {
@@ -71,24 +54,27 @@ impl Runner<'_> {
                         .await?
                 }
                 Work::Reflection(reflection) => {
-                    let result = self.reflect(reflection, node, path, &state).await?;
-                    NodeResult::new(merged(&node.output, state, &result), result)
+                    let result = self.reflect(reflection, node, path, state).await?;
+                    merge(&node.output, state, &result);
+                    Arc::new(result)
                 }
                 Work::Retries(retries) => {
-                    let result = self.retry(retries, node, path, &state).await?;
-                    NodeResult::new(merged(&node.output, state, &result), result)
+                    let result = self.retry(retries, node, path, state).await?;
+                    merge(&node.output, state, &result);
+                    Arc::new(result)
                 }
                 Work::Subgraph(subgraph) => {
-                    NodeResult::new(self.subgraph(subgraph, path, &state).await?, Value::Null)
+                    *state = self.subgraph(subgraph, path, state).await?;
+                    Arc::default()
                 }
                 Work::FanOut(fan_out) => {
-                    let results = self.fan_out(fan_out, node, path, &state).await?;
-                    let mut state = state;
+                    let results = self.fan_out(fan_out, node, path, state).await?;
                     state.set("parallel_results", results.clone());
-                    NodeResult::new(state, results)
+                    Arc::new(results)
                 }
             };
-            self.output(&node.output, path, done).await
+            self.output(&node.output, path, state, &result).await?;
+            Ok(result)
         })
     }
 
@@ -109,8 +95,11 @@ impl Runner<'_> {
                 return Err(RunFailure::new(path, "validation_error", message).at(&node.place));
             }
         };
-        let failed = |failure| RunFailure::from_action(path, failure, &node.place);
-        let arguments = action.metadata().check(given).map_err(failed)?;
+        let failed = {
+            let scope = scope.clone();
+            move |failure| self.action_failure(failure, with, node, path, &scope)
+        };
+        let arguments = action.metadata().check(given).map_err(&failed)?;
         let origin = Origin {
             templates: self.agent.templates.clone(),
             with: with.clone(),
@@ -122,6 +111,29 @@ impl Runner<'_> {
             origin.run_call(action.run_shared(arguments, self.runtime))
         });
         NODE.scope(path.to_owned(), running).await.map_err(failed)
+    }
+
+    /// Converts the failure of an action. If required arguments look up something undefined, the message
+    /// names it, and the place is that of the first template.
+    fn action_failure(
+        &self,
+        mut failure: Failure,
+        with: &Prepared,
+        node: &Node,
+        path: &str,
+        scope: &Scope,
+    ) -> RunFailure {
+        let mut place = None;
+        if failure.kind == "validation_error" {
+            for name in required_parameters(&failure.message.clone()) {
+                let undefined = self.agent.templates.undefined_argument(with, name, scope);
+                if let Some((message, at)) = undefined {
+                    failure.message = format!("{}: {message}", failure.message);
+                    place.get_or_insert(at);
+                }
+            }
+        }
+        RunFailure::from_action(path, failure, place.as_ref().unwrap_or(&node.place))
     }
 
     async fn script(
@@ -167,20 +179,17 @@ impl Runner<'_> {
         &self,
         steps: &[Node],
         path: &str,
-        state: State,
-    ) -> Result<NodeResult, RunFailure> {
-        let mut done = NodeResult::new(state, Value::Null);
+        state: &mut State,
+    ) -> Result<Arc<Value>, RunFailure> {
+        let mut last = Arc::default();
         for step in steps {
-            let (after, state) = self
-                .node(step, format!("{path}/{}", step.name), done.state)
-                .await?;
-            let result = match after {
+            let path = format!("{path}/{}", step.name);
+            last = match self.node(step, path, state).await? {
                 NodeOutcome::Flow(result) => result,
                 NodeOutcome::Fallback(_) => Arc::default(),
             };
-            done = NodeResult { state, result };
         }
-        Ok(done)
+        Ok(last)
     }
 
     async fn repeat(
@@ -190,21 +199,21 @@ impl Runner<'_> {
         body: &[Node],
         node: &Node,
         path: &str,
-        state: State,
-    ) -> Result<NodeResult, RunFailure> {
-        let mut done = NodeResult::new(state, Value::Null);
+        state: &mut State,
+    ) -> Result<Arc<Value>, RunFailure> {
+        let mut last = Arc::default();
         for iteration in 0..=most {
             // The scope shares the state and must be dropped before the body changes it; otherwise the
             // change would copy the state.
             let holds = {
-                let scope = Scope::new(&self.context, &done.state);
+                let scope = Scope::new(&self.context, state);
                 self.agent.templates.holds(condition, &scope).await
             };
             if !holds.map_err(|failure| RunFailure::from_template(path, failure))? {
-                return Ok(done);
+                return Ok(last);
             }
             if iteration < most {
-                done = self.steps(body, path, done.state).await?;
+                last = self.steps(body, path, state).await?;
             }
         }
         let message = format!(
@@ -219,18 +228,18 @@ impl Runner<'_> {
         &self,
         output: &Output,
         path: &str,
-        done: NodeResult,
-    ) -> Result<NodeResult, RunFailure> {
-        let NodeResult { mut state, result } = done;
+        state: &mut State,
+        result: &Value,
+    ) -> Result<(), RunFailure> {
         match output {
             Output::Merge => {}
-            Output::Key(key) => state.set(key.as_str(), Value::clone(&result)),
+            Output::Key(key) => state.set(key.as_str(), result.clone()),
             Output::Map(fields) => {
-                let rendered = self.render_output(fields, path, &state, &result).await?;
+                let rendered = self.render_output(fields, path, state, result).await?;
                 state.merge(rendered);
             }
         }
-        Ok(NodeResult { state, result })
+        Ok(())
     }
 
     async fn render_output(
@@ -249,14 +258,22 @@ impl Runner<'_> {
     }
 }
 
+/// Returns the names of parameters that a message reports as missing.
+fn required_parameters(message: &str) -> impl Iterator<Item = &str> {
+    let parts = message.split("parameter `").skip(1);
+    parts.filter_map(|part| {
+        let (name, rest) = part.split_once('`')?;
+        rest.starts_with(" is required").then_some(name)
+    })
+}
+
 /// Merges a result into the state if no `output` is set.
-pub(super) fn merged(output: &Output, mut state: State, result: &Value) -> State {
+pub(super) fn merge(output: &Output, state: &mut State, result: &Value) {
     match (output, result) {
         (Output::Merge, Value::Object(fields)) => state.merge(fields.clone()),
         (Output::Merge, other) => state.set("result", other.clone()),
         _ => {}
     }
-    state
 }
 
 pub(super) fn kind_name(value: &Value) -> &'static str {

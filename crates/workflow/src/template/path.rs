@@ -1,6 +1,8 @@
 //! Expressions that only look up a value: `state.a.b[0]['c']`. They are the most common expressions in
 //! agent files, and are evaluated without the engine and without conversions.
 
+use std::fmt;
+
 use serde_json::Value as Json;
 
 use super::scope::{NAMES, Scope};
@@ -8,15 +10,36 @@ use super::scope::{NAMES, Scope};
 /// The parts of a lookup: a name, a key, and further keys and indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Path {
-    name: String,
-    key: String,
-    rest: Vec<Step>,
+    pub(super) name: String,
+    pub(super) key: String,
+    pub(super) rest: Vec<Step>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Key(String),
     Index(usize),
+}
+
+impl Step {
+    pub(super) fn follow<'a>(&self, json: &'a Json) -> Option<&'a Json> {
+        match self {
+            Self::Key(key) => json.as_object()?.get(key),
+            Self::Index(index) => json.as_array()?.get(*index),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) if take_name(&mut key.as_str()) == Some(key.as_str()) => {
+                write!(f, ".{key}")
+            }
+            Self::Key(key) => write!(f, "['{key}']"),
+            Self::Index(index) => write!(f, "[{index}]"),
+        }
+    }
 }
 
 impl Path {
@@ -43,13 +66,10 @@ impl Path {
     /// Returns the value of the lookup; `None` if a step does not exist. The engine then reports the
     /// reason.
     pub(super) fn follow<'a>(&self, scope: &'a Scope) -> Option<&'a Json> {
-        self.rest.iter().try_fold(
-            scope.json(&self.name, &self.key)?,
-            |json, step| match step {
-                Step::Key(key) => json.as_object()?.get(key),
-                Step::Index(index) => json.as_array()?.get(*index),
-            },
-        )
+        let mut steps = self.rest.iter();
+        steps.try_fold(scope.json(&self.name, &self.key)?, |json, step| {
+            step.follow(json)
+        })
     }
 }
 

@@ -418,7 +418,7 @@ impl Templates {
         let names = match compiled_names(&self.shared.strict, template, false) {
             Ok(names) => names,
             Err(error) => {
-                let failure = self.failure(template, &error);
+                let failure = self.failure(template, &error, None);
                 problems
                     .push(Problem::new(codes::BAD_TEMPLATE, failure.message).at(&failure.place));
                 return;

@@ -7,7 +7,7 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json, json};
 
 use super::prepared::{Late, Prepared, Template, Tree};
-use super::{Scope, TemplateFailure, Templates, convert, engine, scan};
+use super::{Scope, TemplateFailure, Templates, convert, engine, scan, undefined};
 
 impl Templates {
     /// Renders a prepared value.
@@ -159,16 +159,22 @@ impl Templates {
                 .render_str(source, scope.root())
                 .map(Value::from),
         };
-        evaluated.map_err(|error| self.failure(template, &error))
+        evaluated.map_err(|error| self.failure(template, &error, Some(scope)))
     }
 
-    pub(super) fn failure(&self, template: &Template, error: &Error) -> TemplateFailure {
+    /// Converts an error of the engine. With `scope`, the message about an undefined value lists what is there.
+    pub(super) fn failure(
+        &self,
+        template: &Template,
+        error: &Error,
+        scope: Option<&Scope>,
+    ) -> TemplateFailure {
         let place = match undefined_in(&template.source, error).or_else(|| error.range()) {
             Some(range) => self.place_of(&template.place, &template.source, range),
             None => template.place.clone(),
         };
         TemplateFailure {
-            message: message(error),
+            message: message(error, scope),
             place,
         }
     }
@@ -186,14 +192,16 @@ fn gather_strings(json: &Json, texts: &mut Vec<String>) {
     }
 }
 
-fn message(error: &Error) -> String {
+fn message(error: &Error, scope: Option<&Scope>) -> String {
     let detail = error.detail().unwrap_or_default();
     match error.kind() {
         ErrorKind::UndefinedError if detail.is_empty() => {
             "the template uses something that is undefined".to_owned()
         }
         ErrorKind::UndefinedError => {
-            format!("{detail}: set it before, or give it a value with `| default(…)`")
+            let described = scope.and_then(|scope| undefined::describe(error, scope));
+            let described = described.as_deref().unwrap_or(detail);
+            format!("{described}: set it before, or give it a value with `| default(…)`")
         }
         ErrorKind::OutOfFuel => {
             format!(
@@ -210,11 +218,7 @@ fn message(error: &Error) -> String {
 
 /// Returns the range of the expression that the error reports as undefined.
 fn undefined_in(source: &str, error: &Error) -> Option<Range<usize>> {
-    let expression = error
-        .detail()?
-        .split('`')
-        .nth(1)
-        .filter(|_| error.kind() == ErrorKind::UndefinedError)?;
+    let expression = undefined::undefined_expression(error)?;
     let until = error.range().map_or(source.len(), |range| range.end);
     let at = source.get(..until)?.rfind(expression)?;
     Some(at..at + expression.len())

@@ -27,6 +27,8 @@ pub struct TemplateContext {
     secrets: Arc<BTreeMap<String, Secret<String>>>,
     secret_set: Arc<SecretSet>,
     storage: Option<Storage>,
+    /// The fields of the state at the beginning of the run, for messages.
+    inputs: Option<State>,
 }
 
 impl fmt::Debug for TemplateContext {
@@ -53,6 +55,7 @@ impl TemplateContext {
             secrets: Arc::default(),
             secret_set: Arc::new(SecretSet::empty()),
             storage: None,
+            inputs: None,
         }
     }
 
@@ -80,6 +83,19 @@ impl TemplateContext {
             storage: Some(storage),
             ..self
         }
+    }
+
+    /// Adds the state at the beginning of the run, so that messages distinguish its inputs from other fields.
+    #[must_use]
+    pub(crate) fn with_inputs(self, inputs: &State) -> Self {
+        Self {
+            inputs: Some(inputs.clone()),
+            ..self
+        }
+    }
+
+    pub(super) fn inputs(&self) -> Option<&State> {
+        self.inputs.as_ref()
     }
 
     pub(super) fn secret_set(&self) -> &SecretSet {
@@ -134,6 +150,18 @@ impl Scope {
 
     pub(super) fn context(&self) -> &TemplateContext {
         &self.context
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns the value of a name besides `state` and `secrets`.
+    pub(super) fn whole(&self, name: &str) -> Option<&Json> {
+        let additional = self.additional.as_ref();
+        additional
+            .and_then(|additional| additional.get(name))
+            .or_else(|| self.context.fixed.get(name))
     }
 
     /// Looks up a value without the engine. Always `None` for secrets.

@@ -64,6 +64,13 @@ impl State {
         found
     }
 
+    /// Returns the keys of all fields.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &String> {
+        let own = self.own.keys();
+        let inherited = self.inherited.keys();
+        inherited.chain(own.filter(|key| !self.inherited.contains_key(*key)))
+    }
+
     /// Sets `key`.
     pub fn set(&mut self, key: impl Into<String>, value: Json) {
         Arc::make_mut(&mut self.own).insert(key.into(), value);
@@ -194,13 +201,6 @@ impl Object for State {
                     .or_else(|| unknown.fields.values().next()),
             );
         }
-        let inherited = self.inherited.keys();
-        convert::keys(
-            inherited.chain(
-                self.own
-                    .keys()
-                    .filter(|key| !self.inherited.contains_key(*key)),
-            ),
-        )
+        convert::keys(self.keys())
     }
 }

@@ -131,3 +131,49 @@ nodes:
     assert!(!reported.contains("hunter2"), "{reported}");
     assert!(reported.contains("[secret]"), "{reported}");
 }
+
+#[tokio::test]
+async fn undefined_input_is_named_with_the_inputs_that_were_given() {
+    let text = "
+initial_state: {language: en}
+nodes:
+  - {name: one, uses: test.echo, with: {value: 1}, output: first}
+  - {name: two, uses: test.echo, with: {value: 'a {{ state.file_path }}'}}
+";
+    let failure = fails(text, json!({"file": "x"})).await;
+    assert_eq!(
+        failure.message,
+        "`state.file_path` is undefined; inputs given: `language`, `file`; set since: `first`: set it before, or give it a value with `| default(…)`"
+    );
+    let text = "nodes: [{name: one, uses: test.echo, with: {value: 'a {{ state.file_path }}'}}]";
+    let failure = fails(text, json!({})).await;
+    assert!(
+        failure
+            .message
+            .starts_with("`state.file_path` is undefined; no inputs given: "),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
+async fn failed_run_leaves_the_fields_that_were_set_until_then() {
+    let text = "
+initial_state: {a: 1}
+nodes:
+  - {name: one, uses: test.echo, with: {value: 2}, output: b}
+  - name: two
+    steps:
+      - {name: three, uses: test.echo, with: {value: 3}, output: c}
+      - {name: four, uses: test.echo, with: {value: 4, fails: 1}, output: d}
+  - {name: five, uses: test.echo, with: {value: 5}, output: e}
+";
+    let (ended, state) = Fixture::new().run_in(text, json!({"input": 0})).await;
+    assert_eq!(ended.unwrap_err().node, "two/four");
+    assert_eq!(state, json!({"a": 1, "input": 0, "b": 2, "c": 3}));
+    // A failure that the file handles restores the state from before its node.
+    let text = text.replace("    steps:", "    on_error: {mode: graceful}\n    steps:");
+    let (ended, state) = Fixture::new().run_in(&text, json!({})).await;
+    assert!(ended.is_ok());
+    assert_eq!(state["e"], 5);
+    assert_eq!(state.get("c"), None);
+}

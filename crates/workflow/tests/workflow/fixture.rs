@@ -25,6 +25,8 @@ use cachalot_workflow::{
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
+use crate::rendering::object;
+
 /// The events of a run.
 #[derive(Default)]
 pub(crate) struct EventLog {
@@ -361,25 +363,30 @@ impl Fixture {
     }
 
     pub(crate) async fn run_agent(&self, agent: &Agent, input: Value) -> Result<Value, RunFailure> {
-        let scripts = Scripts {
-            python: Arc::new(JsonRunner),
-            lua: Arc::new(JsonRunner),
-            python3: Arc::new(JsonRunner),
-        };
-        let Value::Object(input) = input else {
-            panic!("the input is a mapping")
-        };
-        graph::run(agent, input, &self.runtime, &scripts)
+        graph::run(agent, object(input), &self.runtime, &json_scripts())
             .await
             .map(Value::Object)
     }
 
+    /// Runs a file. Returns the state also if the run fails.
+    pub(crate) async fn run_in(&self, text: &str, input: Value) -> (Result<(), RunFailure>, Value) {
+        let agent = self.load(text);
+        let mut state = graph::initial_state(&agent, object(input));
+        let ended = graph::run_in(&agent, &mut state, &self.runtime, &json_scripts()).await;
+        (ended, Value::Object(state.into_fields()))
+    }
+
     pub(crate) async fn plan(&self, text: &str, input: Value) -> Plan {
         let agent = self.load(text);
-        let Value::Object(input) = input else {
-            panic!("the input is a mapping")
-        };
-        graph::plan(&agent, input, &self.runtime).await
+        graph::plan(&agent, object(input), &self.runtime).await
+    }
+}
+
+fn json_scripts() -> Scripts {
+    Scripts {
+        python: Arc::new(JsonRunner),
+        lua: Arc::new(JsonRunner),
+        python3: Arc::new(JsonRunner),
     }
 }
 

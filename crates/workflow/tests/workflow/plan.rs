@@ -103,7 +103,7 @@ nodes:
             "each[0] pays cache:x (no entry)",
             "each[1] pays cache:x (no entry)",
             "join/one unknown until each",
-            "join/two fails: `state.nothing` is undefined: set it before, or give it a value with `| default(…)`",
+            "join/two fails: `state.nothing` is undefined; inputs given: `items`: set it before, or give it a value with `| default(…)`",
         ]
     );
     assert!(plan.ends.unwrap().contains("`join/two` has run"));

@@ -116,6 +116,40 @@ fn missing_values_are_undefined() {
 }
 
 #[test]
+fn undefined_attribute_lists_what_the_value_has() {
+    fails(
+        "a {{ state.nested.gone }}",
+        "`state.nested.gone` is undefined; `state.nested` has `a`, `items`, `with space`: set it before, or give it a value with `| default(…)`",
+    );
+    fails(
+        "{{ state.nested['with spaces'] | upper }}",
+        "`state.nested['with spaces']` is undefined; `state.nested` has `a`,",
+    );
+    fails(
+        "a {{ state.list[7] }}",
+        "`state.list[7]` is undefined; `state.list` is a list of 3 values:",
+    );
+    fails(
+        "a {{ state.nested.a.b[0].d }}",
+        "`state.nested.a.b[0].d` is undefined; `state.nested.a.b[0]` has `c`:",
+    );
+    fails(
+        "a {{ state.name.first }}",
+        "`state.name.first` is undefined; `state.name` is text:",
+    );
+    fails(
+        "a {{ result.gone }}",
+        "`result.gone` is undefined; `result` has `data`, `name`:",
+    );
+    fails(
+        "a {{ state.gone }}",
+        "`state.gone` is undefined; `state` has `name`, `empty`, `five`, `count`, `zero`, `big`, `largest`, `smallest`, `half`, `one`, `yes`, `no`, 7 more:",
+    );
+    // Variables of the environment are not listed.
+    fails("a {{ env.GONE }}", "`env.GONE` is undefined: set");
+}
+
+#[test]
 fn text_is_rendered_as_by_python_without_escaping() {
     renders(
         "{{ state.none }} {{ state.yes }} {{ state.one }} {{ state.half }}",
