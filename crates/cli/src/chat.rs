@@ -2,7 +2,7 @@
 
 mod approval;
 mod command;
-mod event_stream;
+pub(crate) mod event_stream;
 pub(crate) mod invocation;
 mod pending_answers;
 pub(crate) mod pipe;

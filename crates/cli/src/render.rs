@@ -2,6 +2,7 @@
 
 pub(crate) mod excerpt;
 pub(crate) mod explanation;
+pub(crate) mod failure;
 pub(crate) mod local_time;
 pub(crate) mod money;
 pub(crate) mod plan;

@@ -39,7 +39,7 @@ impl Listener for EventStream {
 ///
 /// # Errors
 /// Stdout accepts no more output.
-pub(super) fn print_done(document: Value) -> Result<()> {
+pub(crate) fn print_done(document: Value) -> Result<()> {
     let mut done = json!({"event": "done"});
     if let (Value::Object(done), Value::Object(fields)) = (&mut done, document) {
         done.extend(fields);

@@ -14,7 +14,7 @@ use cachalot_hooks::input::PermissionMode;
 use serde_json::{Value, json};
 
 use super::approval::ApproveAll;
-use super::event_stream::{self, EventStream};
+use super::event_stream::EventStream;
 use super::setup::{ChatSetup, close, told};
 use super::show::{Level, Show};
 use super::sum;
@@ -29,11 +29,12 @@ use crate::render::style::Style;
 /// Time without the end of stdin after which the user is informed that the prompt is complete only then.
 const STDIN_NOTICE_TIME: Duration = Duration::from_secs(3);
 
-/// Answers the prompt of the command line and stdin.
+/// Answers the prompt of the command line and stdin. With an output format other than text, `document` gets
+/// the report, also after most errors.
 ///
 /// # Errors
 /// There is no prompt, or it could not be answered completely.
-pub(crate) async fn answer(setup: &ChatSetup<'_>) -> Result<()> {
+pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Result<()> {
     let show = Arc::new(Show::new(setup.level(), false)?);
     let question = question(setup.prompt).await?;
     let mut interrupts = Interrupts::listen()?;
@@ -67,7 +68,7 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>) -> Result<()> {
     let answer = PipeAnswer::new(&turned.ended, &held);
     let as_json = format != OutputFormat::Text;
     // Text is printed at once. JSON includes the totals, which are known only when the chat has ended.
-    let mut printed = match &answer {
+    let printed = match &answer {
         Some(answer) if !as_json => answer.print(),
         _ => Ok(()),
     };
@@ -80,12 +81,8 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>) -> Result<()> {
         cut_off: show.cut_off(),
         reviews: show.take_reviews(),
     };
-    if let Some(answer) = answer.as_ref().filter(|_| as_json) {
-        let document = answered.document(answer);
-        printed = match format {
-            OutputFormat::StreamJson => event_stream::print_done(document),
-            _ => render::json(&document),
-        };
+    if as_json {
+        *document = answered.json(answer.as_ref(), &turned.ended);
     }
     if setup.level() != Level::Quiet {
         answered.sum_up();
@@ -199,12 +196,16 @@ struct PipeReport {
 }
 
 impl PipeReport {
-    /// Returns the answer and the report as JSON.
-    fn document(&self, answer: &PipeAnswer<'_>) -> Value {
-        let report = answer.report;
+    fn json(&self, answer: Option<&PipeAnswer<'_>>, ended: &TurnEnd) -> Value {
+        let report = answer.and_then(|answer| answer.report);
         json!({
-            "answer": answer.text,
-            "ended": report.map_or("conflict", |report| word(&report.stop)),
+            "answer": answer.map(|answer| answer.text),
+            "ended": match ended {
+                TurnEnd::Report(report) => word(&report.stop),
+                TurnEnd::Failed(error) if error.kind == ErrorKind::Conflict => "conflict",
+                TurnEnd::Failed(_) => "error",
+                TurnEnd::Left => "interrupted",
+            },
             "answered_by": report.and_then(|report| report.synthetic.as_ref()).map(words::synthetic),
             "agent": self.agent,
             "session": self.session,

@@ -6,17 +6,20 @@ use std::sync::Arc;
 use cachalot_agent::Team;
 use cachalot_core::{Problem, SecretSet};
 use cachalot_model::ModelConfiguration;
+use serde_json::{Value, json};
 
 use crate::arguments::{Chat, OutputFormat};
 use crate::chat::invocation::Invocation;
 use crate::chat::setup::{ChatSetup, workspace};
-use crate::chat::{pipe, terminal};
+use crate::chat::{event_stream, pipe, terminal};
 use crate::command_error::{CommandError, Result};
 use crate::default_agent;
 use crate::default_model::default_model;
 use crate::home::Home;
 use crate::models::models;
 use crate::permissions;
+use crate::render;
+use crate::render::failure::error_json;
 use crate::team;
 use crate::wiring::ProcessEnvironment;
 
@@ -26,6 +29,36 @@ use crate::wiring::ProcessEnvironment;
 /// # Errors
 /// The file or the command line is invalid, or the prompt could not be answered.
 pub(crate) async fn chat(arguments: &Chat, process_environment: &ProcessEnvironment) -> Result<()> {
+    let mut document = json!({});
+    let ended = talk(arguments, process_environment, &mut document).await;
+    if let Err(error) = &ended {
+        document = failed(error, document);
+    }
+    let printed = match arguments.output_format() {
+        OutputFormat::Text => Ok(()),
+        OutputFormat::Json => render::json(&document),
+        OutputFormat::StreamJson => event_stream::print_done(document),
+    };
+    ended.and(printed)
+}
+
+/// Returns the document of a chat that failed: `error`, `state` and `report`, and what is known of the answer.
+fn failed(error: &CommandError, document: Value) -> Value {
+    let state = document
+        .get("agent")
+        .map(|agent| json!({"agent": agent, "session": document["session"]}));
+    let mut failed = json!({"error": error_json(error), "state": state, "report": null});
+    if let (Value::Object(failed), Value::Object(known)) = (&mut failed, document) {
+        failed.extend(known);
+    }
+    failed
+}
+
+async fn talk(
+    arguments: &Chat,
+    process_environment: &ProcessEnvironment,
+    document: &mut Value,
+) -> Result<()> {
     let Invocation { file, prompt } = Invocation::read(arguments, &process_environment.directory)?;
     let is_interactive = !arguments.print && std::io::stdin().is_terminal();
     if is_interactive && arguments.output_format() != OutputFormat::Text {
@@ -57,7 +90,7 @@ pub(crate) async fn chat(arguments: &Chat, process_environment: &ProcessEnvironm
     };
     match is_interactive {
         true => terminal::run_chat(&setup).await,
-        false => pipe::answer(&setup).await,
+        false => pipe::answer(&setup, document).await,
     }
 }
 

@@ -24,14 +24,52 @@ use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
 use crate::interrupts::Interrupts;
 use crate::random::RandomNumbers;
+use crate::render::failure::error_json;
 use crate::render::progress::{Level, Progress, Sum};
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
 use crate::{input, models, render, team};
 
+/// Everything that a run needs.
+struct PreparedRun {
+    agent: Agent,
+    initial: Map<String, Value>,
+    runtime: Arc<Runtime>,
+    bench: Workbench,
+    scripts: Scripts,
+    sources: Sources,
+}
+
 pub(crate) async fn run(arguments: &Run, process_environment: &ProcessEnvironment) -> Result<()> {
     // Fails before anything is paid for.
     render::stdout::open()?;
+    let progress = Arc::new(Progress::new(level(arguments), arguments.ndjson));
+    let prepared = match prepare(arguments, process_environment, &progress).await {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            print_failure(arguments, &error, Value::Null, Value::Null)?;
+            return Err(error);
+        }
+    };
+    let ended = if arguments.plan {
+        let plan = graph::plan(&prepared.agent, prepared.initial.clone(), &prepared.runtime).await;
+        if arguments.json || arguments.ndjson {
+            render::json(&render::plan::json(&plan))
+        } else {
+            render::out(&render::plan::render(&plan))
+        }
+    } else {
+        run_to_the_end(arguments, &prepared, &progress).await
+    };
+    prepared.bench.close().await;
+    ended
+}
+
+async fn prepare(
+    arguments: &Run,
+    process_environment: &ProcessEnvironment,
+    progress: &Arc<Progress>,
+) -> Result<PreparedRun> {
     let registry = actions::builtin();
     let LoadedWorkflow {
         mut agent,
@@ -66,55 +104,53 @@ pub(crate) async fn run(arguments: &Run, process_environment: &ProcessEnvironmen
         arguments.secrets_env.as_deref(),
         &process_environment.environment,
     )?;
-    let progress = Arc::new(Progress::new(level(arguments), arguments.ndjson));
     let (runtime, bench) = wire(
         arguments,
         process_environment,
         (&agent, backend),
         secrets,
-        &progress,
+        progress,
         &sources,
     )
     .await?;
     let scripts = scripts(&agent, process_environment)?;
-    let ended = if arguments.plan {
-        let plan = graph::plan(&agent, initial, &runtime).await;
-        if arguments.json || arguments.ndjson {
-            render::json(&render::plan::json(&plan))
-        } else {
-            render::out(&render::plan::render(&plan))
-        }
-    } else {
-        run_to_the_end(
-            arguments, &agent, initial, &runtime, &scripts, &progress, &sources,
-        )
-        .await
-    };
-    bench.close().await;
-    ended
+    Ok(PreparedRun {
+        agent,
+        initial,
+        runtime,
+        bench,
+        scripts,
+        sources,
+    })
 }
 
 async fn run_to_the_end(
     arguments: &Run,
-    agent: &Agent,
-    initial: Map<String, Value>,
-    runtime: &Arc<Runtime>,
-    scripts: &Scripts,
+    prepared: &PreparedRun,
     progress: &Progress,
-    sources: &Sources,
 ) -> Result<()> {
+    let PreparedRun {
+        agent,
+        initial,
+        runtime,
+        bench: _,
+        scripts,
+        sources,
+    } = prepared;
     let mut interrupts = Interrupts::listen()?;
+    let mut state = graph::initial_state(agent, initial.clone());
     let ended = tokio::select! {
-        ended = graph::run(agent, initial, runtime, scripts) => {
+        ended = graph::run_in(agent, &mut state, runtime, scripts) => {
             ended.map_err(|failure| command_error(failure, sources))
         }
         // Dropping the run cancels all work in progress; stored results are kept.
         how = interrupted(&mut interrupts, runtime) => Err(CommandError::Interrupted(how)),
     };
     let sum = progress.finish();
+    let (state, report) = (Value::Object(state.into_fields()), report(&sum));
     let printed = match &ended {
-        Ok(state) => print(arguments, state, &sum),
-        Err(_) => Ok(()),
+        Ok(()) => print(arguments, state, report),
+        Err(error) => print_failure(arguments, error, state, report),
     };
     progress.close(&sum);
     ended.and(printed)
@@ -136,22 +172,36 @@ async fn interrupted(interrupts: &mut Interrupts, runtime: &Runtime) -> String {
     how
 }
 
-fn print(arguments: &Run, state: &Map<String, Value>, sum: &Sum) -> Result<()> {
-    let report = || {
-        json!({
-            "steps": sum.steps,
-            "paid": render::spend_json(&sum.paid),
-            "failed": render::spend_json(&sum.failed),
-            "saved": render::spend_json(&sum.saved),
-        })
-    };
+fn report(sum: &Sum) -> Value {
+    json!({
+        "steps": sum.steps,
+        "paid": render::spend_json(&sum.paid),
+        "failed": render::spend_json(&sum.failed),
+        "saved": render::spend_json(&sum.saved),
+    })
+}
+
+fn print(arguments: &Run, state: Value, report: Value) -> Result<()> {
     if arguments.ndjson {
-        let done = json!({"event": "done", "state": state, "report": report()});
+        let done = json!({"event": "done", "state": state, "report": report});
         render::out(&format!("{done}\n"))
     } else if arguments.json {
-        render::json(&json!({"state": state, "report": report()}))
+        render::json(&json!({"state": state, "report": report}))
     } else {
-        render::json(state)
+        render::json(&state)
+    }
+}
+
+/// Prints the document or the last event of a run that failed. Without `--json` and `--ndjson`, prints nothing.
+fn print_failure(arguments: &Run, error: &CommandError, state: Value, report: Value) -> Result<()> {
+    let error = error_json(error);
+    if arguments.ndjson {
+        let failed = json!({"event": "error", "error": error, "state": state, "report": report});
+        render::out(&format!("{failed}\n"))
+    } else if arguments.json {
+        render::json(&json!({"error": error, "state": state, "report": report}))
+    } else {
+        Ok(())
     }
 }
 

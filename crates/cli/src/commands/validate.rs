@@ -12,6 +12,7 @@ use crate::agent_file::{AgentFile, Kind};
 use crate::arguments::Validate;
 use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
+use crate::render::failure::problem_json;
 use crate::wiring::ProcessEnvironment;
 use crate::{hooks, render, team};
 
@@ -197,16 +198,4 @@ pub(crate) fn validate(
         }
         Err(other) => Err(other),
     }
-}
-
-/// Returns a problem as JSON.
-pub(crate) fn problem_json(problem: &Problem) -> Value {
-    json!({
-        "code": problem.code,
-        "message": problem.message,
-        "help": problem.help,
-        "file": problem.place.as_ref().map(|place| &*place.file),
-        "line": problem.place.as_ref().map(|place| place.line),
-        "column": problem.place.as_ref().map(|place| place.column),
-    })
 }

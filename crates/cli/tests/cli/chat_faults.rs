@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
 use crate::support::{CommandOutput, Home};
 
@@ -70,6 +72,42 @@ fn every_provider_error_is_reported_with_a_remedy() {
         .ask_with(&provider, &["agent.yaml"], b"simulate slow", with_key)
         .ok();
     assert!(slow.stdout.contains("asked to go wrong"), "{slow}");
+}
+
+#[test]
+fn failure_is_a_document_on_stdout_with_json() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    home.write("agent.yaml", PLAIN);
+    let ran = home.ask(&provider, &["agent.yaml", "--json"], "simulate 404");
+    let failed = ran.fails(1).json();
+    let error = &failed["error"];
+    assert_eq!(error["code"], "failed", "{failed}");
+    assert!(
+        error["message"].as_str().unwrap().contains("status 404"),
+        "{failed}"
+    );
+    assert_eq!(failed["state"]["agent"], "root");
+    assert_eq!(failed["state"]["session"], failed["session"]);
+    assert_eq!(failed["report"]["model_calls"], 0);
+    assert_eq!(
+        (&failed["answer"], &failed["ended"]),
+        (&Value::Null, &json!("error"))
+    );
+    // Before the chat begins.
+    for (arguments, code) in [
+        (&["gone.yaml", "--json"][..], "unreadable-file"),
+        (
+            &["agent.yaml", "--json", "--agent", "other"],
+            "unknown-agent",
+        ),
+    ] {
+        let failed = home.ask(&provider, arguments, "hello").fails(2).json();
+        assert_eq!(failed["error"]["code"], code, "{failed}");
+        assert_eq!(
+            (&failed["state"], &failed["report"]),
+            (&Value::Null, &Value::Null)
+        );
+    }
 }
 
 #[test]

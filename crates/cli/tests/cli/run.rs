@@ -1,6 +1,6 @@
 //! `cachalot run`: twice, and what is said where.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{CommandOutput, Home, MARKING, Server};
 
@@ -161,6 +161,81 @@ fn failing_step_is_reported_with_its_place_and_exit_code_1() {
         ran.stderr.contains("boom") && ran.stderr.contains("oops"),
         "{ran}"
     );
+}
+
+#[test]
+fn failure_is_a_document_on_stdout_with_json() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        "name: failing\nnodes:\n  - {name: first, uses: shell.run, with: {command: [echo, hi]}, output: said}\n  - {name: boom, uses: shell.run, with: {command: [sh, -c, 'echo oops >&2; exit 3']}}\n",
+    );
+    let ran = home.run(&["run", "agent.yaml", "-i", "a=1", "--json"]);
+    let failed = ran.fails(1).json();
+    let error = &failed["error"];
+    assert_eq!(
+        (&error["file"], &error["line"]),
+        (&json!("agent.yaml"), &json!(4))
+    );
+    assert!(error["code"].is_string(), "{failed}");
+    assert!(
+        error["message"].as_str().unwrap().contains("oops"),
+        "{failed}"
+    );
+    assert_eq!(failed["state"]["a"], "1");
+    assert_eq!(failed["state"]["said"]["stdout"], "hi\n");
+    assert_eq!(failed["report"]["steps"][1]["outcome"], "failed");
+    let ran = home.run(&["run", "agent.yaml", "--ndjson"]).fails(1);
+    let last = serde_json::from_str::<Value>(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "error");
+    assert_eq!(last["error"]["code"], error["code"]);
+    assert_eq!(last["state"]["said"]["stdout"], "hi\n");
+    assert_eq!(last["report"]["steps"][0]["node"], "first");
+}
+
+#[test]
+fn file_with_problems_is_a_failure_document() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        "nodes:\n  - {name: a, uses: no.such}\n  - {name: b, uses: nor.this}\n",
+    );
+    let failed = home.run(&["run", "agent.yaml", "--json"]).fails(2).json();
+    assert_eq!(failed["error"]["code"], "unknown-action");
+    assert_eq!(failed["error"]["problems"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&failed["state"], &failed["report"]),
+        (&Value::Null, &Value::Null)
+    );
+    let ran = home.run(&["run", "gone.yaml", "--ndjson"]).fails(2);
+    assert_eq!(ran.json()["event"], "error", "{ran}");
+    let plain = home.run(&["run", "gone.yaml"]).fails(2);
+    assert_eq!(plain.stdout, "");
+}
+
+#[test]
+fn missing_input_of_a_required_argument_is_named() {
+    let home = Home::new();
+    for node in [
+        "uses: document.text, with: {path: '{{ state.file_path }}'}",
+        "uses: cache.wrap, with: {action: document.text, args: {path: '{{ state.file_path }}'}}",
+    ] {
+        home.write(
+            "agent.yaml",
+            format!("nodes:\n  - {{name: read, {node}}}\n"),
+        );
+        let failed = home.run(&["run", "agent.yaml", "-i", "file=x", "--json"]);
+        let error = &failed.fails(1).json()["error"];
+        assert_eq!(
+            error["message"],
+            "node `read` failed: document.text: parameter `path` is required: `state.file_path` is undefined; inputs given: `file`"
+        );
+        assert_eq!(error["line"], 2);
+        assert!(
+            error["column"].as_u64().unwrap() > 50,
+            "the place of the template: {error}"
+        );
+    }
 }
 
 #[test]

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use crate::agent_file::{AgentFile, in_order, unreadable};
 use crate::arguments::PrefixLint;
 use crate::command_error::{CommandError, Result, Sources};
-use crate::commands::validate::problem_json;
 use crate::models::catalog;
 use crate::render;
+use crate::render::failure::problem_json;
 use crate::wiring::ProcessEnvironment;
 
 /// Checks an agent file or one request.
