@@ -18,7 +18,9 @@ use crate::chat_state::ChatState;
 use crate::conversation::{AgentPrompt, Conversation, Retracted};
 use crate::definition::AgentDefinition;
 use crate::delegate::{Delegation, TransferTask};
+use crate::event::Event;
 use crate::fork_point::{CurrentForkPoint, ForkPoint};
+use crate::handoff::{Handoff, HandoffRequest};
 use crate::hook_emitter::{HookContext, HookEmitter};
 use crate::prefix_warmup::{PrefixWarmup, WarmupGuard};
 use crate::{Error, ErrorKind};
@@ -40,6 +42,10 @@ pub(crate) struct ActiveSession {
     pub(crate) delegation: Arc<dyn Delegation>,
     /// The point from which forks of a turn start.
     pub(crate) current_fork_point: CurrentForkPoint,
+    /// The handoff that the running calls request.
+    pub(crate) handoff_request: HandoffRequest,
+    /// The number of delegations above this session.
+    depth: u32,
     /// In a fork, the usage of the parent's last request: a lower bound for its first request.
     inherited: Option<Usage>,
     /// Set in a fork until its first request is answered. The inherited conversation is sent unchanged once
@@ -60,6 +66,8 @@ pub(crate) struct AgentTools {
     pub(crate) agent_prompt: AgentPrompt,
     delegation: Arc<dyn Delegation>,
     current_fork_point: CurrentForkPoint,
+    pub(crate) handoff_request: HandoffRequest,
+    depth: u32,
 }
 
 impl ActiveSession {
@@ -118,6 +126,8 @@ impl ActiveSession {
             agent_prompt,
             delegation,
             current_fork_point,
+            handoff_request,
+            depth,
         } = agent_tools;
         hook_emitter.set_transcript(conversation.transcript());
         Self {
@@ -130,6 +140,8 @@ impl ActiveSession {
             compaction_failed: false,
             delegation,
             current_fork_point,
+            handoff_request,
+            depth,
             inherited: None,
             awaits_first_answer: false,
             prefix_warmup: None,
@@ -266,7 +278,17 @@ impl ActiveSession {
             agent_prompt,
             delegation: _,
             current_fork_point,
-        } = load_tools(shared, agent, &self.delegation, &self.hook_emitter, &id, 0).await?;
+            handoff_request,
+            depth: _,
+        } = load_tools(
+            shared,
+            agent,
+            &self.delegation,
+            &self.hook_emitter,
+            &id,
+            self.depth,
+        )
+        .await?;
         let changes = self.conversation.changed_tools(&agent_prompt);
         if changes.is_some() {
             self.conversation.replace_prompt(&agent_prompt).await?;
@@ -277,11 +299,69 @@ impl ActiveSession {
         }
         // Tools with the same names may come from servers that were restarted.
         (self.toolbox, self.current_fork_point) = (toolbox, current_fork_point);
+        self.handoff_request = handoff_request;
         let Some(changes) = changes else {
             return Ok(None);
         };
         self.publish_fingerprint(shared, agent);
         Ok(Some(changes))
+    }
+
+    /// Continues the session with another agent: its tools, its prompt, its model and its hooks. `kind` is
+    /// the kind of switch in hook events. On an error the session is unchanged.
+    pub(crate) async fn switch(
+        &mut self,
+        shared: &ChatState,
+        agent: &AgentDefinition,
+        kind: &'static str,
+    ) -> Result<(), Error> {
+        let id = self.conversation.id().to_owned();
+        let from = self.conversation.agent().to_owned();
+        let parent = self.conversation.parent().map(str::to_owned);
+        let hook_emitter = Arc::new(HookEmitter::new(shared, agent, &id, parent.as_deref())?);
+        hook_emitter.continue_turn_of(&self.hook_emitter);
+        let AgentTools {
+            toolbox,
+            agent_prompt,
+            delegation: _,
+            current_fork_point,
+            handoff_request,
+            depth: _,
+        } = load_tools(
+            shared,
+            agent,
+            &self.delegation,
+            &hook_emitter,
+            &id,
+            self.depth,
+        )
+        .await?;
+        self.conversation
+            .switch(&shared.dependencies, agent, &agent_prompt)
+            .await?;
+        hook_emitter.set_transcript(self.conversation.transcript());
+        let before = std::mem::replace(&mut self.hook_emitter, hook_emitter);
+        self.toolbox = toolbox;
+        self.agent_prompt = agent_prompt;
+        self.current_fork_point = current_fork_point;
+        self.handoff_request = handoff_request;
+        // The usage of the last request does not predict that of the next one.
+        self.reset_usage();
+        if let Some(setup) = &shared.dependencies.hooks {
+            setup.agent_directory.remove_fingerprint(&from, &id);
+        }
+        self.publish_fingerprint(shared, agent);
+        before.emit_agent_switch(&from, &agent.name, kind).await;
+        shared
+            .dependencies
+            .listener
+            .on_event(&Event::AgentSwitched {
+                agent: &agent.name,
+                from: &from,
+            });
+        // The agent begins here: its hooks may add context, as they do for a new session.
+        self.emit_session_start("startup").await;
+        Ok(())
     }
 
     /// Removes the end of the conversation; hooks then read the rest.
@@ -379,7 +459,9 @@ pub(crate) async fn load_tools(
         &current_fork_point,
         depth,
     );
-    let own: Vec<Arc<dyn Tool>> = transfer_task.into_iter().collect();
+    let handoff_request = HandoffRequest::default();
+    let handoff = Handoff::for_agent(agent, shared, &handoff_request);
+    let own: Vec<Arc<dyn Tool>> = transfer_task.into_iter().chain(handoff).collect();
     let warnings = Mutex::new(Vec::new());
     let warn = |message: &str| {
         shared.warn(&agent.name, message);
@@ -411,6 +493,8 @@ pub(crate) async fn load_tools(
         agent_prompt,
         delegation: Arc::clone(delegation),
         current_fork_point,
+        handoff_request,
+        depth,
     })
 }
 

@@ -193,8 +193,9 @@ impl Chat {
         fresh: bool,
         cancel: &CancellationToken,
     ) -> Result<TurnReport, Error> {
-        // Usage of an earlier turn whose future was dropped.
+        // Usage and handoffs of an earlier turn whose future was dropped.
         self.total += self.shared.take_totals();
+        self.adopt_agent();
         let input = TurnInput {
             text,
             from_agent: false,
@@ -202,6 +203,7 @@ impl Chat {
         };
         let turn = Turn::new(&self.shared, &self.agent, &mut self.active_session, input);
         let ended = turn.run_until(cancel).await;
+        self.adopt_agent();
         let sum = self.shared.take_totals();
         self.total += sum;
         if let Ok(ended) = &ended
@@ -217,6 +219,40 @@ impl Chat {
             synthetic: ended.synthetic,
             breaks: ended.breaks,
         })
+    }
+
+    /// Continues the chat with another agent of the team, in the same session: the next request has that
+    /// agent's instruction, tools and model, followed by the conversation so far. The provider reads it anew
+    /// from its beginning. Nothing happens if the agent is the current one. A review that runs continues.
+    ///
+    /// # Errors
+    /// The agent does not exist, its model cannot be found, its tools cannot be initialized, or the session
+    /// cannot be stored; the chat continues with the current agent.
+    pub async fn switch_agent(&mut self, name: &str) -> Result<(), Error> {
+        self.total += self.shared.take_totals();
+        self.adopt_agent();
+        let team = Arc::clone(&self.shared.team);
+        let agent = find_agent(&team, name, String::new)?;
+        if agent.name == self.agent.name {
+            return Ok(());
+        }
+        self.active_session
+            .switch(&self.shared, &agent, "user")
+            .await?;
+        self.adopt_agent();
+        Ok(())
+    }
+
+    /// Adopts the agent to which the session was handed off.
+    fn adopt_agent(&mut self) {
+        let name = self.active_session.conversation.agent();
+        if name == self.agent.name {
+            return;
+        }
+        if let Some(agent) = self.shared.team.agent(name) {
+            self.agent = agent.clone();
+            self.reviews.reset();
+        }
     }
 
     /// Summarizes the conversation and restarts it with the summary, with which the next message begins.

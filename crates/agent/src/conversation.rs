@@ -2,6 +2,7 @@
 
 mod agent_prompt;
 mod breakpoints;
+mod calls_as_text;
 mod canonical_prompt;
 mod changed_mark;
 mod changes;
@@ -36,6 +37,7 @@ use crate::dependencies::Dependencies;
 use crate::{Error, ErrorKind, Inherit, media};
 use agent_prompt::RenderedPrompt;
 use breakpoints::BreakpointPlanner;
+use calls_as_text::calls_as_text;
 use changed_mark::is_marked_changed;
 use head::{head, is_repeated, parameters, routing_key, shorten, title, workspace};
 
@@ -228,12 +230,7 @@ impl Conversation {
         session: Session,
         model: Model,
     ) -> Self {
-        let plan_context = PlanContext {
-            // A delegating agent does not pause between requests as a human does.
-            human_paced: dependencies.human_paced && session.head.parent.is_none(),
-            keep: agent.prefix.keep,
-            ..PlanContext::default()
-        };
+        let plan_context = plan_context(dependencies, agent, &session);
         let mut this = Self {
             has_tools: snapshot::has_tools(&session.prompt),
             calls: BTreeSet::new(),
@@ -292,6 +289,11 @@ impl Conversation {
 
     pub(crate) fn agent(&self) -> &str {
         &self.session.head.agent
+    }
+
+    /// The session that delegated to this one, or from which it was forked.
+    pub(crate) fn parent(&self) -> Option<&str> {
+        self.session.head.parent.as_deref()
     }
 
     pub(crate) fn prompt(&self) -> &Prompt {
@@ -392,6 +394,13 @@ impl Conversation {
     /// Holds the newest message until it is sent.
     pub(crate) fn hold(&mut self, message: Option<Message>) {
         self.held = message;
+    }
+
+    /// Adds text to the held message, if there is one.
+    pub(crate) fn add_to_held(&mut self, text: String) {
+        if let Some(held) = &mut self.held {
+            held.content.push(Block::text(text));
+        }
     }
 
     /// The held message.
@@ -567,6 +576,59 @@ impl Conversation {
         self.session.rerender(model.wire(), target).await?;
         self.model = model;
         self.has_tools = !frozen.tools.is_empty();
+        Ok(())
+    }
+
+    /// Continues with another agent: its tools, its system text and its model. The messages are kept, and the
+    /// next request begins a prefix of its own.
+    ///
+    /// # Errors
+    /// The model cannot be found, or the session cannot be stored; it is unchanged.
+    pub(crate) async fn switch(
+        &mut self,
+        dependencies: &Dependencies,
+        agent: &AgentDefinition,
+        agent_prompt: &AgentPrompt,
+    ) -> Result<(), Error> {
+        let model = model(dependencies, agent)?.for_tools(!agent_prompt.tools.is_empty())?;
+        let format = model.wire().format();
+        let frozen = agent_prompt.rendered(&model);
+        let said = self.session.prompt.messages().into_iter();
+        let mut said: Vec<Message> = said.map(Arc::unwrap_or_clone).collect();
+        let mut held = self.held.clone();
+        if frozen.tools.is_empty() && needs_tools_for_calls(format) {
+            said = said.into_iter().map(calls_as_text).collect();
+            held = held.map(calls_as_text);
+        }
+        // Another provider may accept fewer media.
+        let mut said = media::fit_to_limits(said, Vec::new, model.media()).await;
+        prepare(format, &[], &mut said);
+        let target = Target {
+            provider: model.provider(),
+            model: model.name(),
+            base_url: Some(model.base_url()),
+            tools: &frozen.tools,
+            system: &frozen.system,
+        };
+        let prompt = Prompt::begin(&frozen.tools, &frozen.system);
+        let head = self.session.head.clone();
+        let namespace = self.session.namespace.take();
+        self.session.head.agent.clone_from(&agent.name);
+        self.session.head.routing_key = routing_key(dependencies, &model, &prompt);
+        if let Err(error) = self.session.rerender_as(said, model.wire(), target).await {
+            (self.session.head, self.session.namespace) = (head, namespace);
+            return Err(error.into());
+        }
+        self.has_tools = !frozen.tools.is_empty();
+        self.held = held;
+        let plan_context = plan_context(dependencies, agent, &self.session);
+        self.planner = BreakpointPlanner::new(&model, plan_context);
+        self.monitor = PrefixMonitor::default();
+        self.rules = diagnosis::Rules::for_model(&model);
+        self.is_counted = true;
+        self.is_compared = agent.prefix.diagnostics && model.comparison().is_some();
+        self.model = model;
+        self.rebuild_indexes();
         Ok(())
     }
 
@@ -769,6 +831,20 @@ fn resumed_monitor(session: &Session, planner: &BreakpointPlanner) -> PrefixMoni
         // slightly earlier.
         at: Some(session.saved_at()),
     })
+}
+
+/// The occasion on which a session plans its cache breakpoints.
+fn plan_context(
+    dependencies: &Dependencies,
+    agent: &AgentDefinition,
+    session: &Session,
+) -> PlanContext {
+    PlanContext {
+        // A delegating agent does not pause between requests as a human does.
+        human_paced: dependencies.human_paced && session.head.parent.is_none(),
+        keep: agent.prefix.keep,
+        ..PlanContext::default()
+    }
 }
 
 /// The agent's model, checked to be ready for calls.

@@ -67,6 +67,16 @@ pub(crate) const DELEGATION_PARAMETERS: &[Parameter] = &[
     key("expected_output", Kind::Text, "What the answer should look like."),
 ];
 
+/// The name of the tool by which an agent gives the conversation to another agent.
+pub(crate) const HANDOFF_TOOL: &str = "handoff";
+
+/// The parameters of that tool.
+#[rustfmt::skip]
+pub(crate) const HANDOFF_PARAMETERS: &[Parameter] = &[
+    // The names of the agents are in its schema.
+    required("agent", Kind::Text, "The agent that continues."),
+];
+
 /// A team: agents, and the settings that they share.
 #[derive(Debug, Clone)]
 pub struct Team {
@@ -202,6 +212,7 @@ impl Team {
         let names: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
         for agent in &agents {
             check_delegation(agent, &names, problems);
+            check_handoffs(agent, &names, problems);
         }
         let warnings = agents.iter_mut().flat_map(|agent| agent.warnings.drain(..));
         let warnings = warnings.collect();
@@ -258,13 +269,8 @@ impl Team {
     pub fn check_permissions(&self, further: Vec<ToolSignature>) -> Vec<Problem> {
         let mut tools = cachalot_tools::builtin::signatures();
         tools.extend(further);
-        tools.push(ToolSignature {
-            name: DELEGATION_TOOL.to_owned(),
-            arguments: DELEGATION_PARAMETERS
-                .iter()
-                .map(|parameter| parameter.name.to_owned())
-                .collect(),
-        });
+        tools.push(signature(DELEGATION_TOOL, DELEGATION_PARAMETERS));
+        tools.push(signature(HANDOFF_TOOL, HANDOFF_PARAMETERS));
         let has_servers = self.mcps.is_some() || self.names_servers();
         self.permissions.check(&tools, has_servers)
     }
@@ -303,6 +309,14 @@ impl Team {
     }
 }
 
+fn signature(name: &str, parameters: &[Parameter]) -> ToolSignature {
+    let arguments = parameters.iter();
+    ToolSignature {
+        name: name.to_owned(),
+        arguments: arguments.map(|it| it.name.to_owned()).collect(),
+    }
+}
+
 fn no_agents(place: &SourceSpan) -> Problem {
     Problem::new("no-agents", "the file has no agents")
         .at(place)
@@ -336,6 +350,28 @@ fn check_delegation(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Prob
                 )
                 .at(place)
                 .help(did_you_mean(sub_agent, names)),
+            );
+        }
+    }
+}
+
+fn check_handoffs(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Problem>) {
+    let name = &agent.definition.name;
+    let named = agent.definition.handoffs.iter().zip(&agent.handoffs);
+    for (other, place) in named {
+        if other == name {
+            let message = format!("agent `{name}` hands off to itself");
+            problems.push(
+                Problem::new("delegates-to-itself", message)
+                    .at(place)
+                    .help("take it out: the agent continues anyway"),
+            );
+        } else if !names.contains(&other.as_str()) {
+            let message = format!("agent `{name}` hands off to `{other}`, which is not there");
+            problems.push(
+                Problem::new("unknown-agent", message)
+                    .at(place)
+                    .help(did_you_mean(other, names)),
             );
         }
     }

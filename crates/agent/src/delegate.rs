@@ -5,8 +5,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_core::spec::tool_schema;
 use cachalot_core::{EffectTargets, Effects};
-use cachalot_hooks::Event as When;
-use cachalot_hooks::input::Switch;
 use cachalot_tools::{
     OperationMetadata, ResourceAccess, Tool, ToolContext, ToolOutput, TypedTool, WithOriginal,
 };
@@ -118,27 +116,11 @@ impl TransferTask {
         let known = known.find(|known| known.name == name)?;
         Some((self.shared.team.agent(name)?, known.fork))
     }
-
-    /// Emits `on_agent_switch`: another agent continues.
-    async fn emit_agent_switch(&self, from: &str, to: &str, kind: &'static str) {
-        let told = self.hook_emitter.emit(When::OnAgentSwitch, |input| {
-            input.switch = Some(Switch {
-                from_agent: from.to_owned(),
-                to_agent: to.to_owned(),
-                kind,
-            });
-        });
-        told.await;
-    }
 }
 
 /// Describes a sub-agent for the model, in one line.
 fn describe(sub_agent: &SubAgent, shared: &ChatState) -> Option<String> {
-    let agent = shared.team.agent(&sub_agent.name)?;
-    Some(match agent.description.trim() {
-        "" => format!("- {}", agent.name),
-        description => format!("- {}: {description}", agent.name),
-    })
+    Some(shared.team.agent(&sub_agent.name)?.described())
 }
 
 /// Describes for the model which sub-agents see the conversation.
@@ -215,7 +197,9 @@ impl TypedTool for TransferTask {
             "" => arguments.task,
             expected => format!("{}\n\nExpected output: {expected}", arguments.task),
         };
-        self.emit_agent_switch(&self.delegator.name, name, "transfer_task")
+        let emitter = &self.hook_emitter;
+        emitter
+            .emit_agent_switch(&self.delegator.name, name, "transfer_task")
             .await;
         let task = DelegatedTask {
             shared: self.shared.with_gate(context.gate.as_ref()),
@@ -229,7 +213,8 @@ impl TypedTool for TransferTask {
         };
         // Cancelling the turn that made this call drops this future and everything within it.
         let ended = self.delegation.run(task).await;
-        self.emit_agent_switch(name, &self.delegator.name, "transfer_task_return")
+        emitter
+            .emit_agent_switch(name, &self.delegator.name, "transfer_task_return")
             .await;
         match ended {
             Ok(ended) => match ended.stop.notice() {

@@ -73,6 +73,13 @@ pub enum Event<'a> {
         /// The origin of the answer, and the amount saved.
         provenance: &'a Provenance,
     },
+    /// Another agent continues the conversation.
+    AgentSwitched {
+        /// The agent that continues.
+        agent: &'a str,
+        /// The agent in whose place it continues.
+        from: &'a str,
+    },
     /// The conversation was summarized and continues from the summary.
     Compacted {
         /// The agent.

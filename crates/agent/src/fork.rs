@@ -400,6 +400,7 @@ impl Fork {
             self.depth,
         )
         .await?;
+        agent_tools.handoff_request.refuse();
         let gate = self.gate(&agent_tools.agent_prompt);
         active_session::check_server_tools(&shared, &agent, gate.as_ref())?;
         shared.dependencies.tools.gate.clone_from(&gate);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::Digest;
-use cachalot_hooks::input::{Notification, ToolUse};
+use cachalot_hooks::input::{Notification, Switch, ToolUse};
 use cachalot_hooks::{Event as When, Hooks, Input, Transcript, Verdict};
 use parking_lot::Mutex;
 
@@ -63,6 +63,24 @@ impl HookEmitter {
     pub(crate) fn set_transcript(&self, transcript: &Transcript) {
         let mut own = self.transcript.lock();
         *own = Some(transcript.clone());
+    }
+
+    /// Continues the turn of another agent's emitter.
+    pub(crate) fn continue_turn_of(&self, other: &Self) {
+        let turn_state = other.turn_state.lock().clone();
+        self.set(|own| *own = turn_state);
+    }
+
+    /// Emits `on_agent_switch`: another agent continues.
+    pub(crate) async fn emit_agent_switch(&self, from: &str, to: &str, kind: &'static str) {
+        let told = self.emit(When::OnAgentSwitch, |input| {
+            input.switch = Some(Switch {
+                from_agent: from.to_owned(),
+                to_agent: to.to_owned(),
+                kind,
+            });
+        });
+        told.await;
     }
 
     /// Records that a turn begins.

@@ -29,6 +29,7 @@ pub mod event;
 mod fork;
 mod fork_limits;
 mod fork_point;
+mod handoff;
 mod hook_emitter;
 mod inherit;
 mod media;

@@ -377,6 +377,7 @@ impl<'a> Turn<'a> {
             .with(|progress| std::mem::take(&mut progress.changed));
         let message = result_message(&ids, &made.answers, &changed.unwrap_or_default());
         self.session.conversation.hold(Some(message));
+        Box::pin(self.hand_off()).await;
         self.context.shared.count_answers(&made.answers);
         drop(self.progress.take());
         self.hook_calls.extend(made.calls);
@@ -385,6 +386,32 @@ impl<'a> Turn<'a> {
             Some(why) => Err(Stop::Hook(why)),
             None => Ok(()),
         }
+    }
+
+    /// Continues with the agent to which the calls have handed off, if there was a handoff. If that agent
+    /// cannot begin, the current one continues and is told why.
+    async fn hand_off(&mut self) {
+        let Some(name) = self.session.handoff_request.take() else {
+            return;
+        };
+        let shared = self.context.shared;
+        let Some(agent) = shared.team.agent(&name) else {
+            return;
+        };
+        let switched = self.session.switch(shared, agent, "handoff").await;
+        if let Err(error) = switched {
+            let failed = format!("The handoff to `{name}` failed, and you continue: {error}");
+            self.context.warn(&failed).await;
+            self.session.conversation.add_to_held(failed);
+            return;
+        }
+        self.context.agent = agent;
+        self.context.hook_emitter = Arc::clone(&self.session.hook_emitter);
+        let started = std::mem::take(&mut self.session.session_start_output);
+        for paragraph in started.paragraphs {
+            self.session.conversation.add_to_held(paragraph);
+        }
+        self.message.record_appended_by(started.by);
     }
 
     /// Answers the user's message with a hook's answer: stores both, without a model call.

@@ -187,7 +187,7 @@ pub struct Switch {
     pub from_agent: String,
     /// The agent that takes over.
     pub to_agent: String,
-    /// `transfer_task`, `transfer_task_return`.
+    /// `transfer_task`, `transfer_task_return`, `handoff`, or `user` for a switch by the user.
     pub kind: &'static str,
 }
 

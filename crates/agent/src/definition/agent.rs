@@ -52,6 +52,7 @@ pub static AGENT: Table = Table::new(
             })),
             "Agents that it may delegate to.",
         ),
+        key("handoffs", Kind::Texts, "Agents to which it may give the conversation: they continue it in its place."),
         key("max_iterations", COUNT, "The maximum model calls of a turn; 0 for no limit.")
             .default(Literal::Integer(DEFAULT_ITERATIONS as u64)),
         key("max_consecutive_tool_calls", COUNT, "The number of identical consecutive batches of calls that ends a turn; 0 for no limit.")
@@ -100,6 +101,8 @@ pub struct AgentDefinition {
     pub toolsets: Option<Node>,
     /// Agents to which it may delegate; no duplicates.
     pub sub_agents: Vec<SubAgent>,
+    /// Agents to which it may hand off the conversation; no duplicates.
+    pub handoffs: Vec<String>,
     /// Maximum model calls per turn.
     pub max_iterations: u32,
     /// Number of identical consecutive batches of calls at which a turn ends.
@@ -120,6 +123,14 @@ pub struct AgentDefinition {
 }
 
 impl AgentDefinition {
+    /// Describes the agent for the model of another agent, in one line.
+    pub(crate) fn described(&self) -> String {
+        match self.description.trim() {
+            "" => format!("- {}", self.name),
+            description => format!("- {}: {description}", self.name),
+        }
+    }
+
     /// Returns the value of a key that belongs to a builtin.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<&Node> {
@@ -145,6 +156,8 @@ pub(super) struct ParsedAgent {
     pub(super) model: SourceSpan,
     /// The places of the sub-agent names.
     pub(super) sub_agents: Vec<SourceSpan>,
+    /// The places of the names in `handoffs`.
+    pub(super) handoffs: Vec<SourceSpan>,
     /// Valid hook settings that have no effect.
     pub(super) warnings: Vec<Problem>,
 }
@@ -158,6 +171,7 @@ pub(super) fn read(
     let values = AGENT.read(&entry.value, problems)?;
     let model = values.text("model");
     let (sub_agents, places) = sub_agents(values, problems).into_iter().unzip();
+    let (handoffs, handoff_places) = handoffs(values).into_iter().unzip();
     let hooks = match values.node("hooks") {
         Some(node) => {
             let file = &node.place.file;
@@ -173,6 +187,7 @@ pub(super) fn read(
         context: String::new(),
         toolsets: values.node("toolsets").cloned(),
         sub_agents,
+        handoffs,
         max_iterations: limit(values, "max_iterations", 1, problems),
         max_repetitions: limit(values, "max_consecutive_tool_calls", 2, problems),
         recall: values.integer("recall").unwrap_or_default(),
@@ -193,6 +208,7 @@ pub(super) fn read(
         definition,
         model: values.place("model"),
         sub_agents: places,
+        handoffs: handoff_places,
         warnings: hooks.warnings,
     })
 }
@@ -222,6 +238,20 @@ fn sub_agents(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<(SubAgent,
                 .at(&place)
                 .help("name it once"),
             ),
+        }
+    }
+    named
+}
+
+/// Reads `handoffs`: distinct names, with their places.
+fn handoffs(values: Values<'_>) -> Vec<(String, SourceSpan)> {
+    let mut named: Vec<(String, SourceSpan)> = Vec::new();
+    for item in values.list("handoffs").unwrap_or_default() {
+        let Some(name) = item.as_text() else {
+            continue;
+        };
+        if !named.iter().any(|(known, _)| known == name) {
+            named.push((name.to_owned(), item.place.clone()));
         }
     }
     named

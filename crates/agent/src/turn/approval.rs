@@ -8,7 +8,7 @@ use cachalot_tools::{Origin, Preparation};
 use super::candidate::Candidate;
 use super::context::TurnContext;
 use crate::chat_state::ChatPermission;
-use crate::definition::DELEGATION_TOOL;
+use crate::definition::{DELEGATION_TOOL, HANDOFF_TOOL};
 use crate::event::{Approval, ApprovalRequest, Concern, ConcernKind};
 use crate::protected;
 
@@ -57,8 +57,8 @@ pub(super) fn approval_reason(
     let kind = concern.as_ref().map(|concern| concern.kind);
     let is_harmless = operation.read_only && kind.is_none();
     let operation = AccessRequest {
-        // A delegation only gives a task: the sub-agent's calls are approved one by one.
-        read_only: is_harmless || name == DELEGATION_TOOL,
+        // A delegation or a handoff only gives a task: the calls of the other agent are approved one by one.
+        read_only: is_harmless || [DELEGATION_TOOL, HANDOFF_TOOL].contains(&name),
         ..operation
     };
     let reason = match permissions.judge(&operation, workspace) {

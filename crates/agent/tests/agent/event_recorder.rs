@@ -25,6 +25,7 @@ pub(crate) enum Note {
     Warning(String, String),
     Synthetic(Provenance),
     Compacted(u64, String),
+    Switched(String, String),
     Reviewed(Box<ReviewReport>),
     Fork(String, Box<Note>),
 }
@@ -122,6 +123,7 @@ fn note(event: &Event<'_>) -> Note {
             text: text_of(answer),
         }),
         Event::Synthetic { provenance, .. } => Note::Synthetic((*provenance).clone()),
+        Event::AgentSwitched { agent, from } => Note::Switched(owned(from), owned(agent)),
         Event::Compacted {
             tokens, summary, ..
         } => Note::Compacted(*tokens, owned(summary)),

@@ -24,6 +24,7 @@ mod fallbacks;
 mod faults;
 mod fork;
 mod gemini;
+mod handoff;
 mod hooks;
 mod interruptions;
 mod limits;

@@ -112,6 +112,9 @@ fn document(event: &Event<'_>) -> Option<Value> {
         } => json!({
             "event": "compacted", "agent": agent, "tokens": tokens, "summary": summary,
         }),
+        Event::AgentSwitched { agent, from } => {
+            json!({"event": "agent_switched", "agent": agent, "from": from})
+        }
         Event::Warning { agent, message } => {
             json!({"event": "warning", "agent": agent, "message": message})
         }

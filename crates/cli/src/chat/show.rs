@@ -45,6 +45,8 @@ pub(crate) struct Show {
     style: Style,
     /// Name of the agent that the user talks to, and working directory of its tools.
     about: OnceLock<(String, String)>,
+    /// Name of the agent that continues in the place of that agent.
+    switched_to: Mutex<Option<String>>,
     /// Width of the terminal in characters; 0 if unknown.
     width: AtomicUsize,
     interject: OnceLock<Interject>,
@@ -91,6 +93,7 @@ impl Show {
             terminal: std::io::stdout().is_terminal(),
             style,
             about: OnceLock::new(),
+            switched_to: Mutex::new(None),
             width: AtomicUsize::new(0),
             interject: OnceLock::new(),
             state: Mutex::new(State {
@@ -131,7 +134,7 @@ impl Show {
     /// names; paths are shown relative to the workspace.
     pub(crate) fn set_context(&self, agent: &str, workspace: &Path) {
         let workspace = workspace.to_string_lossy().into_owned();
-        // Set once: a chat has one agent.
+        // Set once: `switched` follows the chat to other agents.
         let _ = self.about.set((agent.to_owned(), workspace));
     }
 
@@ -329,7 +332,19 @@ impl Show {
     }
 
     fn is_own(&self, agent: &str) -> bool {
+        if let Some(own) = &*self.switched_to.lock() {
+            return own == agent;
+        }
         self.about.get().is_none_or(|(own, _)| own == agent)
+    }
+
+    /// Processes a switch to another agent, of the chat or of a sub-agent.
+    fn switched(&self, from: &str, agent: &str) {
+        let note = format!("{} continues the conversation", on_one_line(agent));
+        self.note(&self.owned(from, &note));
+        if self.is_own(from) {
+            *self.switched_to.lock() = Some(agent.to_owned());
+        }
     }
 
     /// Prefixes output of other agents than the one the user talks to with their names.
@@ -498,6 +513,7 @@ impl Listener for Show {
                 self.answered();
                 self.note(&self.owned(agent, &words::synthetic(provenance)));
             }
+            Event::AgentSwitched { agent, from } => self.switched(from, agent),
             Event::Compacted { agent, tokens, .. } => {
                 let what = format!("the conversation ({tokens} tokens) was summarized");
                 self.note(&self.owned(agent, &what));

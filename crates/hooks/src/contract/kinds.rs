@@ -160,7 +160,7 @@ pub static INPUT_KEYS: &[Key] = &[
     text("to_agent", "The agent that continues."),
     text(
         "agent_switch_kind",
-        "`transfer_task`, `transfer_task_return`.",
+        "`transfer_task`, `transfer_task_return`, `handoff`, or `user` for a switch by the user.",
     ),
     text(
         "parent_session_id",

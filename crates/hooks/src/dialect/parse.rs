@@ -234,7 +234,7 @@ impl InputParser<'_> {
     }
 
     fn switch(&self) -> Result<Option<Switch>, Problem> {
-        let kinds = ["transfer_task", "transfer_task_return"];
+        let kinds = ["transfer_task", "transfer_task_return", "handoff", "user"];
         let kind = self.one_of("agent_switch_kind", &kinds)?;
         let agents = (self.text("from_agent")?, self.text("to_agent")?);
         Ok((agents != (None, None)).then(|| Switch {

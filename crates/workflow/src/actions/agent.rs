@@ -80,6 +80,7 @@ impl Operation for Run {
             description: _,
             toolsets: _,
             sub_agents: _,
+            handoffs: _,
             // A single turn is not compacted.
             compaction_threshold: _,
             recall: _,
@@ -233,7 +234,7 @@ async fn account(given: &CheckedArguments<'_>, name: &str, sum: &UsageTotals, ru
 
 /// Returns the reason why a whole run of this agent must not be answered from an earlier run.
 fn why_not_memoizable(agent: &AgentDefinition, adds_hooks: bool) -> Option<&'static str> {
-    if agent.toolsets.is_some() || !agent.sub_agents.is_empty() {
+    if agent.toolsets.is_some() || !agent.sub_agents.is_empty() || !agent.handoffs.is_empty() {
         Some("the agent has tools or sub-agents, whose effects a hit would swallow")
     } else if agent.recall > 0 {
         Some("the agent reads long-term memory, which changes")
