@@ -474,6 +474,9 @@ pub(crate) struct Simulate {
     /// Replies (YAML) [default: built-in replies].
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
+    /// Time to the first byte of each answer, such as `2s` [default: that of the script, else none].
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) latency: Option<Duration>,
 }
 
 #[derive(Debug, Args)]

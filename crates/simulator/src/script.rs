@@ -192,6 +192,13 @@ impl Script {
         self
     }
 
+    /// Sets the time to the first byte of each answer.
+    #[must_use]
+    pub fn with_latency(mut self, latency: Duration) -> Self {
+        self.pace.first_byte = latency;
+        self
+    }
+
     /// Sets the models that exist: those that match one of `names` (`*` matches any text).
     #[must_use]
     pub fn with_models<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {

@@ -29,6 +29,10 @@ pub(crate) async fn simulate(
             })?
         }
     };
+    let script = match arguments.latency {
+        Some(latency) => script.with_latency(latency),
+        None => script,
+    };
     let mut interrupts = Interrupts::listen()?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
     let running = Simulator::start(SimulatorOptions {

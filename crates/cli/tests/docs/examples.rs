@@ -23,6 +23,7 @@ const TRIED: &[&str] = &[
     "examples/story/cache_management.yaml",
     "examples/story/cached_llm_agent.yaml",
     "examples/story/document_extraction.yaml",
+    "examples/summarize.yaml",
     "examples/tool_in_workflow.yaml",
     "examples/translate_cached.yaml",
     "examples/while_loop_lua.yaml",
@@ -210,6 +211,18 @@ fn translation_is_paid_once() {
         );
         assert_eq!(home.model_calls(), 1);
     }
+}
+
+#[test]
+fn summary_is_paid_once() {
+    let home = Home::new();
+    let file = "examples/summarize.yaml";
+    let (first, said) = run(&home, file, &[]);
+    assert!(said.contains("paid 1 call"), "{said}");
+    let (second, said) = run(&home, file, &[]);
+    assert!(said.contains("paid 0 calls"), "{said}");
+    assert_eq!(second["summary"]["result"], first["summary"]["result"]);
+    assert_eq!(home.model_calls(), 1);
 }
 
 /// The coder of the examples reads, edits and looks again.
