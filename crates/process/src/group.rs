@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::process::{Child, Command};
@@ -18,7 +19,42 @@ use crate::StartError;
 #[derive(Debug)]
 pub struct ProcessGroup {
     child: Child,
+    killer: GroupKiller,
 }
+
+/// Kills a process group from another task, without waiting. Has no effect once [`ProcessGroup::wait`] was
+/// called: from then on the system may give the process ID to another process. Clones share the group.
+///
+/// Does nothing on platforms other than Unix.
+#[derive(Debug, Clone)]
+pub struct GroupKiller(Arc<Mutex<Option<u32>>>);
+
+impl GroupKiller {
+    /// Kills the program and its descendants.
+    pub fn kill(&self) {
+        // Locked during the kill, so that the process ID stays valid.
+        let leader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(leader) = *leader {
+            kill_group(leader);
+        }
+    }
+
+    fn disarm(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+#[cfg(unix)]
+fn kill_group(leader: u32) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    if let Some(leader) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        // Fails if the group has ended in the meantime.
+        let _ = kill_process_group(leader, Signal::KILL);
+    }
+}
+
+#[cfg(not(unix))]
+fn kill_group(_leader: u32) {}
 
 impl ProcessGroup {
     /// Starts a program. Takes the command by value, because a command keeps the child's pipe ends open.
@@ -36,7 +72,10 @@ impl ProcessGroup {
         #[cfg(unix)]
         command.process_group(0);
         match command.spawn() {
-            Ok(child) => Ok(Self { child }),
+            Ok(child) => Ok(Self {
+                killer: GroupKiller(Arc::new(Mutex::new(child.id()))),
+                child,
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let program = command.as_std().get_program();
                 Err(StartError::NoProgram(
@@ -52,12 +91,19 @@ impl ProcessGroup {
         &mut self.child
     }
 
+    /// Returns a handle that kills the group from another task.
+    #[must_use]
+    pub fn killer(&self) -> GroupKiller {
+        self.killer.clone()
+    }
+
     /// Waits for the end of the program, not of its descendants, and returns the exit status. Cancellation
     /// safe. The group can no longer be killed afterwards.
     ///
     /// # Errors
     /// If the system does not report the status.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.killer.disarm();
         self.child.wait().await
     }
 
@@ -113,9 +159,8 @@ impl ProcessGroup {
 
     /// Kills the program and its descendants. Does nothing after [`ProcessGroup::wait`].
     pub fn kill(&mut self) {
-        if let Some(leader) = self.leader() {
-            // Fails if the group has ended in the meantime.
-            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        if let Some(leader) = self.child.id() {
+            kill_group(leader);
         }
     }
 }
@@ -142,5 +187,6 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
+        self.killer.disarm();
     }
 }

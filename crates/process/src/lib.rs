@@ -13,8 +13,8 @@ mod status;
 mod stream;
 
 pub use error::{Error, StartError};
-pub use group::ProcessGroup;
-pub use run::{Ended, Lingering, Output, Run};
+pub use group::{GroupKiller, ProcessGroup};
+pub use run::{Ended, Lingering, Output, Run, StartedRun};
 pub use shell::shell_command;
 pub use status::{describe_status, exit_code};
 pub use stream::{Stream, Streams};

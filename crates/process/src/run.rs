@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{ChildStdin, Command};
 
-use crate::{Error, ProcessGroup, StartError, Stream, Streams};
+use crate::{Error, GroupKiller, ProcessGroup, StartError, Stream, Streams};
 use outputs::Outputs;
 
 /// The policy for processes that the program has started and that hold an output open when it has ended. A
@@ -21,6 +21,8 @@ pub enum Lingering {
     /// The run lasts until they have closed the outputs: what they write belongs to the result. The timeout
     /// kills them.
     Wait,
+    /// The same, and then the rest of the process group is killed: nothing outlives the run.
+    WaitThenKill,
     /// They are killed once they stop writing, at the latest one second after the program.
     Kill,
     /// They continue, and what they write once they stopped writing, at the latest one second after the
@@ -73,6 +75,15 @@ pub struct Run {
     pub lingering: Lingering,
 }
 
+/// A program that [`Run::start`] has started. Dropping it kills the whole process group.
+pub struct StartedRun {
+    group: ProcessGroup,
+    outputs: Outputs,
+    input: Option<Vec<u8>>,
+    timeout: Option<Duration>,
+    lingering: Lingering,
+}
+
 impl Run {
     /// Runs the program and passes its output to `sink`, in chunks. The whole process group is killed if the
     /// future is dropped, the timeout expires, or an output exceeds its limit; `sink` then has received the
@@ -80,7 +91,15 @@ impl Run {
     ///
     /// # Errors
     /// If the program is not started, a pipe fails, or a limit is exceeded.
-    pub async fn run(mut self, mut sink: impl FnMut(Stream, &[u8])) -> Result<Ended, Error> {
+    pub async fn run(self, sink: impl FnMut(Stream, &[u8])) -> Result<Ended, Error> {
+        self.start()?.run_until(std::future::pending(), sink).await
+    }
+
+    /// Starts the program. Its outputs are read by [`StartedRun::run_until`].
+    ///
+    /// # Errors
+    /// If the program is not started, or a pipe fails.
+    pub fn start(mut self) -> Result<StartedRun, Error> {
         self.command.stdin(match self.input {
             Some(_) => Stdio::piped(),
             None => Stdio::null(),
@@ -88,14 +107,48 @@ impl Run {
         let merged =
             outputs::connect(&mut self.command, self.streams).map_err(StartError::Refused)?;
         let mut group = ProcessGroup::start(self.command)?;
-        let stdin = group.child().stdin.take();
-        let mut outputs =
+        let outputs =
             Outputs::new(group.child(), merged, self.output_limit).map_err(Error::Pipe)?;
+        Ok(StartedRun {
+            group,
+            outputs,
+            input: self.input,
+            timeout: self.timeout,
+            lingering: self.lingering,
+        })
+    }
+}
 
+impl StartedRun {
+    /// Returns a handle that kills the program and its descendants from another task.
+    #[must_use]
+    pub fn killer(&self) -> GroupKiller {
+        self.group.killer()
+    }
+
+    /// Runs the program like [`Run::run`]. When `stop` completes, the process group is killed, and the run
+    /// ends like that of a program that a signal ended.
+    ///
+    /// # Errors
+    /// If a pipe fails, or a limit is exceeded.
+    pub async fn run_until(
+        self,
+        stop: impl Future<Output = ()>,
+        mut sink: impl FnMut(Stream, &[u8]),
+    ) -> Result<Ended, Error> {
+        let Self {
+            mut group,
+            mut outputs,
+            input,
+            timeout,
+            lingering,
+        } = self;
+        let stdin = group.child().stdin.take();
+        let waits = matches!(lingering, Lingering::Wait | Lingering::WaitThenKill);
         let running = async {
             let exchange = async {
                 tokio::try_join!(
-                    feed(stdin, self.input.as_deref().unwrap_or_default()),
+                    feed(stdin, input.as_deref().unwrap_or_default()),
                     outputs.read_to_end(&mut sink)
                 )
             };
@@ -106,29 +159,36 @@ impl Run {
                     group.ended().await;
                     Ok::<(), Error>(())
                 }
-                () = group.ended(), if self.lingering != Lingering::Wait => Ok(()),
+                () = group.ended(), if !waits => Ok(()),
             }
         };
-        match self.timeout {
-            None => running.await?,
-            Some(timeout) => {
-                if let Ok(ran) = tokio::time::timeout(timeout, running).await {
-                    ran?;
-                } else {
-                    group.kill();
-                    // A failure to read the remaining output is ignored: the timeout is the cause.
-                    let _ = outputs.drain(&mut sink).await;
-                    return Err(Error::TimedOut(timeout));
+        let time_is_over = async {
+            match timeout {
+                Some(timeout) => {
+                    tokio::time::sleep(timeout).await;
+                    timeout
                 }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            ran = running => ran?,
+            () = stop => group.kill(),
+            timeout = time_is_over => {
+                group.kill();
+                // A failure to read the remaining output is ignored: the timeout is the cause.
+                let _ = outputs.drain(&mut sink).await;
+                return Err(Error::TimedOut(timeout));
             }
         }
         let is_open = outputs.drain(&mut sink).await?;
-        if is_open && self.lingering == Lingering::Kill {
+        if (is_open && lingering == Lingering::Kill) || lingering == Lingering::WaitThenKill {
             group.kill();
         }
         Ok(Ended {
             status: group.wait().await.map_err(Error::Pipe)?,
-            left_running: is_open && self.lingering == Lingering::Leave,
+            left_running: is_open && lingering == Lingering::Leave,
         })
     }
 }

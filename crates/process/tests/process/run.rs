@@ -181,3 +181,54 @@ async fn a_process_that_closed_both_outputs_is_neither_waited_for_nor_killed() {
         rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
     }
 }
+
+#[tokio::test]
+async fn stopped_run_ends_with_its_whole_group() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("child");
+    let line = format!(
+        "sh -c 'echo $$ > {0}.new; mv {0}.new {0}; sleep 60' & echo out; wait",
+        file.display()
+    );
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let started = shell(&line, Lingering::WaitThenKill).start().unwrap();
+    let mut output = Output::default();
+    let run = started.run_until(
+        async {
+            let _ = stopped.await;
+        },
+        |stream, bytes| output.push(stream, bytes),
+    );
+    let child = async {
+        loop {
+            if let Ok(id) = std::fs::read_to_string(&file) {
+                drop(stop);
+                return id;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let (ended, child) = tokio::join!(run, child);
+    assert_eq!(describe_status(ended.unwrap().status), "ended by signal 9");
+    assert_eq!(output.stdout, b"out\n");
+    gone(child.trim()).await;
+}
+
+#[tokio::test]
+async fn killer_ends_a_run_from_elsewhere_and_is_harmless_afterwards() {
+    let started = shell("sleep 60", Lingering::WaitThenKill).start().unwrap();
+    let killer = started.killer();
+    killer.kill();
+    let ended = started.run_until(std::future::pending(), |_, _| {}).await;
+    assert_eq!(describe_status(ended.unwrap().status), "ended by signal 9");
+    killer.kill();
+}
+
+/// A process without an output of the run is killed at its end.
+#[tokio::test]
+async fn nothing_outlives_a_run_that_waits_and_kills() {
+    let line = "sleep 60 > /dev/null 2>&1 & echo $!";
+    let (ended, stdout, _) = ran(shell(line, Lingering::WaitThenKill)).await;
+    assert!(ended.unwrap().status.success());
+    gone(stdout.trim()).await;
+}
