@@ -359,6 +359,8 @@ impl Fork {
         dependencies.approver = Arc::new(ForkApprover(listed.unwrap_or_default()));
         // Context sources react to messages of the user, and the message of a fork is not from the user.
         dependencies.context.clear();
+        // A fork runs beside others, so it asks the user nothing.
+        dependencies.tools.user = None;
         let account = match self.owner {
             ForkOwner::Chat(_) => self.shared.forks().inner(),
             ForkOwner::Turn => self.shared.account().inner(),

@@ -46,7 +46,10 @@ mod turn;
 mod typed_urls;
 
 pub use agent_directory::AgentDirectory;
-pub use cachalot_operation::{Permissions, permissions};
+pub use cachalot_operation::{
+    AnswerField, AnswerKind, Permissions, UserAnswer, UserPrompter, UserQuestion, choice_label,
+    permissions,
+};
 pub use cancellation::CancellationToken;
 pub use chat::Chat;
 pub use context::ContextSource;

@@ -152,6 +152,7 @@ impl Workbench {
             http: process_environment.http()?,
             store: store.clone(),
             secret_set: Arc::clone(&secret_set),
+            user: None,
             gate: None,
             rules: Arc::default(),
             witness: cachalot_cache::Witness::default(),

@@ -17,6 +17,7 @@ pub mod resource_access;
 mod shell;
 mod tool;
 mod typed_tool;
+mod user_prompt;
 pub mod workspace;
 pub mod write_notifier;
 
@@ -31,6 +32,9 @@ pub use permissions::{AccessRequest, PermissionDecision, Permissions};
 pub use resource_access::{Command, CommandText, ResourceAccess};
 pub use tool::{Tool, ToolContext, ToolOutput};
 pub use typed_tool::{TypedTool, WithOriginal};
+pub use user_prompt::{
+    AnswerField, AnswerKind, UserAnswer, UserPrompter, UserQuestion, choice_label,
+};
 pub use workspace::Workspace;
 pub use write_notifier::WriteNotifier;
 

@@ -10,10 +10,10 @@ use cachalot_model::Block;
 use cachalot_storage::HttpClient;
 use cachalot_store::Store;
 
-use crate::Gate;
 use crate::operation::Operation;
 use crate::permissions::Permissions;
 use crate::workspace::{PathError, Workspace};
+use crate::{Gate, UserPrompter};
 
 /// An [`Operation`] that a model may call. A failure of a call is an output with [`ToolOutput::is_error`].
 pub trait Tool: Operation<Context = ToolContext, Output = ToolOutput> {}
@@ -37,6 +37,8 @@ pub struct ToolContext {
     pub store: Option<Arc<dyn Store>>,
     /// The secrets that must be redacted.
     pub secret_set: Arc<SecretSet>,
+    /// Asks the user questions; `None` if no user can be asked.
+    pub user: Option<Arc<dyn UserPrompter>>,
     /// The allow-list of tools; `None`: all tools. Code that runs a call or passes it on must check it first,
     /// before hooks, permissions, and anything that could answer in the tool's place.
     pub gate: Option<Gate>,

@@ -203,6 +203,7 @@ fn batch(root: &Path) -> BatchContext {
             http: HttpClient::new(HttpOptions::default()).unwrap(),
             store: None,
             secret_set: Arc::new(SecretSet::empty()),
+            user: None,
             gate: None,
             rules: Arc::default(),
             witness: Witness::default(),

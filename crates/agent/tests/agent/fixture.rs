@@ -286,6 +286,7 @@ impl Fixture {
                 http: HttpClient::new(HttpOptions::default()).unwrap(),
                 store: None,
                 secret_set: Arc::clone(&secret_set),
+                user: None,
                 gate: None,
                 rules: Arc::default(),
                 witness: Witness::default(),

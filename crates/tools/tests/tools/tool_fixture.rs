@@ -33,6 +33,7 @@ pub(crate) fn context(workspace: Workspace) -> ToolContext {
         http: HttpClient::new(HttpOptions::default()).unwrap(),
         store: None,
         secret_set: Arc::new(SecretSet::empty()),
+        user: None,
         gate: None,
         rules: Arc::default(),
         witness: Witness::default(),

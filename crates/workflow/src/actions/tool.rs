@@ -311,6 +311,7 @@ impl ToolCall {
             http: runtime.storage.http().clone(),
             store: runtime.store.clone(),
             secret_set: Arc::clone(&runtime.secret_set),
+            user: None,
             gate: None,
             rules: Arc::clone(&self.rules),
             witness: witness.clone(),

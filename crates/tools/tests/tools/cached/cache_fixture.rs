@@ -339,6 +339,7 @@ impl CacheFixture {
                 http: self.http.clone(),
                 store: None,
                 secret_set: Arc::clone(&self.secret_set),
+                user: None,
                 gate: None,
                 rules: Arc::default(),
                 witness: Witness::default(),

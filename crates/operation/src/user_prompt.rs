@@ -1,0 +1,357 @@
+//! Questions that a tool asks the user, and their answers.
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+
+/// A question to the user.
+#[derive(Debug, Clone)]
+pub struct UserQuestion<'a> {
+    /// A heading.
+    pub title: Option<&'a str>,
+    /// The question.
+    pub message: &'a str,
+    /// The values to ask for, one after the other; at least one.
+    pub fields: &'a [AnswerField],
+}
+
+/// The answer to a [`UserQuestion`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum UserAnswer {
+    /// The user answered: the values by the names of their fields.
+    Accept(Map<String, Value>),
+    /// The user refused to answer.
+    Decline,
+    /// The question was withdrawn, or the user cannot be asked; with the reason, if it helps the model.
+    Cancel(Option<String>),
+}
+
+/// Asks the user questions.
+#[async_trait]
+pub trait UserPrompter: Send + Sync {
+    /// Asks a question. Questions are asked one at a time, never beside a request for approval. Input from
+    /// before the question appears is not an answer. Dropping the future withdraws the question.
+    async fn ask(&self, question: &UserQuestion<'_>) -> UserAnswer;
+}
+
+/// A value that the user is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AnswerField {
+    /// The name in the answer.
+    pub name: String,
+    /// The name for the user, if it is another one.
+    pub title: Option<String>,
+    /// Explains the value.
+    pub description: Option<String>,
+    /// The kind of value.
+    pub kind: AnswerKind,
+    /// True if the field cannot be left empty.
+    pub required: bool,
+    /// The value of an empty answer.
+    pub default: Option<Value>,
+    /// The JSON Schema that a value must match.
+    schema: Value,
+}
+
+/// The name of the only field of a question without a schema.
+const TEXT_FIELD: &str = "response";
+
+/// The name of the only field of a question with the schema of a single value.
+const VALUE_FIELD: &str = "value";
+
+impl AnswerField {
+    /// Returns the fields of a question: one per property of the JSON Schema of an object, one for the schema
+    /// of a single value, and one for any text without a schema.
+    ///
+    /// # Errors
+    /// The schema is invalid; a message for the model.
+    pub fn from_schema(schema: Option<&Value>) -> Result<Vec<Self>, String> {
+        let text = || Ok(vec![Self::new(TEXT_FIELD, &Value::Bool(true), true)?]);
+        let Some(schema) = schema else {
+            return text();
+        };
+        let Some(properties) = schema.get("properties") else {
+            return match schema.get("type").and_then(Value::as_str) {
+                None | Some("object") if schema.get("enum").is_none() => text(),
+                _ => Ok(vec![Self::new(VALUE_FIELD, schema, true)?]),
+            };
+        };
+        let properties = properties
+            .as_object()
+            .ok_or("`properties` of `schema` must be an object")?;
+        if properties.is_empty() {
+            return text();
+        }
+        let listed = schema.get("required").and_then(Value::as_array);
+        let is_required = |name: &str| {
+            let mut listed = listed.into_iter().flatten();
+            listed.any(|required| required == name)
+        };
+        properties
+            .iter()
+            .map(|(name, schema)| Self::new(name, schema, is_required(name)))
+            .collect()
+    }
+
+    fn new(name: &str, schema: &Value, required: bool) -> Result<Self, String> {
+        compile(schema).map_err(|error| format!("the schema of `{name}` is invalid: {error}"))?;
+        let text = |key: &str| schema.get(key).and_then(Value::as_str).map(str::to_owned);
+        Ok(Self {
+            name: name.to_owned(),
+            title: text("title"),
+            description: text("description"),
+            kind: AnswerKind::from_schema(schema),
+            required,
+            default: schema.get("default").cloned(),
+            schema: schema.clone(),
+        })
+    }
+
+    /// Reads the text of an answer. `None` for an empty answer to a field that may be left empty.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn parse(&self, text: &str) -> Result<Option<Value>, String> {
+        if text.is_empty() {
+            return match (&self.default, self.required) {
+                (Some(default), _) => Ok(Some(default.clone())),
+                (None, false) => Ok(None),
+                (None, true) => Err("an answer is required".to_owned()),
+            };
+        }
+        let value = self.kind.parse(text)?;
+        let validator = compile(&self.schema)?;
+        let violation = validator.iter_errors(&value).next();
+        match violation {
+            None => Ok(Some(value)),
+            Some(error) => Err(format!("not accepted: {error}")),
+        }
+    }
+}
+
+fn compile(schema: &Value) -> Result<jsonschema::Validator, String> {
+    let compiled = jsonschema::options().offline().build(schema);
+    compiled.map_err(|error| error.to_string())
+}
+
+/// The values that a field accepts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnswerKind {
+    /// Any text.
+    Text,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Number,
+    /// Yes or no.
+    Boolean,
+    /// One of these values.
+    Choice(Vec<Value>),
+    /// A value in JSON.
+    Json,
+}
+
+impl AnswerKind {
+    /// Returns the kind of value that a JSON Schema describes.
+    fn from_schema(schema: &Value) -> Self {
+        let list = |key: &str| schema.get(key).and_then(Value::as_array);
+        if let Some(values) = list("enum").filter(|values| !values.is_empty()) {
+            return Self::Choice(values.clone());
+        }
+        let constants = list("oneOf").or(list("anyOf")).and_then(|choices| {
+            let constants = choices.iter().map(|choice| choice.get("const").cloned());
+            constants.collect::<Option<Vec<Value>>>()
+        });
+        if let Some(values) = constants.filter(|values| !values.is_empty()) {
+            return Self::Choice(values);
+        }
+        let name = match schema.get("type") {
+            Some(Value::Array(names)) => names.iter().find(|name| *name != "null"),
+            name => name,
+        };
+        match name.and_then(Value::as_str) {
+            Some("integer") => Self::Integer,
+            Some("number") => Self::Number,
+            Some("boolean") => Self::Boolean,
+            Some("array" | "object") => Self::Json,
+            _ => Self::Text,
+        }
+    }
+
+    /// Describes the accepted answers; `None` for any text.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Text => return None,
+            Self::Integer => "a whole number".to_owned(),
+            Self::Number => "a number".to_owned(),
+            Self::Boolean => "yes or no".to_owned(),
+            Self::Choice(values) => {
+                let count = values.len();
+                format!("a number from 1 to {count}, or a value")
+            }
+            Self::Json => "JSON".to_owned(),
+        })
+    }
+
+    /// Reads the text of an answer.
+    ///
+    /// # Errors
+    /// A message for the user.
+    fn parse(&self, text: &str) -> Result<Value, String> {
+        let parsed = match self {
+            Self::Text => Some(Value::from(text)),
+            Self::Integer => text.parse::<i64>().ok().map(Value::from),
+            Self::Number => text
+                .parse::<f64>()
+                .ok()
+                .and_then(serde_json::Number::from_f64)
+                .map(Value::from),
+            Self::Boolean => match text.to_lowercase().as_str() {
+                "y" | "yes" | "true" => Some(Value::Bool(true)),
+                "n" | "no" | "false" => Some(Value::Bool(false)),
+                _ => None,
+            },
+            Self::Choice(values) => choice(values, text),
+            Self::Json => serde_json::from_str(text).ok(),
+        };
+        parsed.ok_or_else(|| {
+            let hint = self.hint().unwrap_or_default();
+            format!("`{text}` is not accepted: enter {hint}")
+        })
+    }
+}
+
+/// Returns the value that a text names: by its own text, or by its number in the list, from 1.
+fn choice(values: &[Value], text: &str) -> Option<Value> {
+    let is_named = |value: &&Value| choice_label(value) == text;
+    let by_number = || {
+        let number: usize = text.parse().ok()?;
+        values.get(number.checked_sub(1)?)
+    };
+    values.iter().find(is_named).or_else(by_number).cloned()
+}
+
+/// Returns the text of a value of a list.
+#[must_use]
+pub fn choice_label(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn answers_are_read_by_kind() {
+        let choice = AnswerKind::Choice(vec![json!("red"), json!("blue"), json!(7)]);
+        for (kind, text, expected) in [
+            (&AnswerKind::Text, "7", json!("7")),
+            (&AnswerKind::Integer, "-7", json!(-7)),
+            (&AnswerKind::Number, "0.5", json!(0.5)),
+            (&AnswerKind::Boolean, "Y", json!(true)),
+            (&AnswerKind::Boolean, "no", json!(false)),
+            (&choice, "2", json!("blue")),
+            (&choice, "red", json!("red")),
+            // A value is taken before a number.
+            (&choice, "7", json!(7)),
+            (&AnswerKind::Json, "[1]", json!([1])),
+        ] {
+            assert_eq!(kind.parse(text), Ok(expected), "{kind:?} {text}");
+        }
+        for (kind, text) in [
+            (&AnswerKind::Integer, "1.5"),
+            (&AnswerKind::Number, "inf"),
+            (&AnswerKind::Boolean, "maybe"),
+            (&choice, "0"),
+            (&choice, "4"),
+            (&AnswerKind::Json, "{"),
+        ] {
+            let refused = kind.parse(text).unwrap_err();
+            assert!(
+                refused.starts_with(&format!("`{text}` is not accepted: enter ")),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn fields_come_from_the_schema() {
+        let schema = json!({
+            "type": "object",
+            "required": ["name", "color"],
+            "properties": {
+                "name": {"type": "string", "title": "Full name", "minLength": 2},
+                "color": {"enum": ["red", "blue"]},
+                "age": {"type": ["integer", "null"], "minimum": 0},
+                "news": {"type": "boolean", "default": false},
+                "level": {"oneOf": [{"const": 1}, {"const": 2}]},
+                "tags": {"type": "array"},
+            },
+        });
+        let fields = AnswerField::from_schema(Some(&schema)).unwrap();
+        let field = |name: &str| fields.iter().find(|field| field.name == name).unwrap();
+        assert_eq!(field("name").title.as_deref(), Some("Full name"));
+        assert_eq!(
+            field("level").kind,
+            AnswerKind::Choice(vec![json!(1), json!(2)])
+        );
+        assert_eq!(field("tags").kind, AnswerKind::Json);
+        for (name, text, expected) in [
+            ("name", "Al", Ok(Some(json!("Al")))),
+            ("color", "2", Ok(Some(json!("blue")))),
+            ("age", "", Ok(None)),
+            ("age", "7", Ok(Some(json!(7)))),
+            ("news", "", Ok(Some(json!(false)))),
+            ("name", "", Err("an answer is required".to_owned())),
+        ] {
+            assert_eq!(field(name).parse(text), expected, "{name} {text:?}");
+        }
+        // Bounds of the schema hold, too.
+        for (name, text) in [("name", "A"), ("age", "-1")] {
+            let refused = field(name).parse(text).unwrap_err();
+            assert!(refused.starts_with("not accepted: "), "{refused}");
+        }
+    }
+
+    #[test]
+    fn questions_without_properties_have_one_field() {
+        for (schema, name, kind) in [
+            (None, "response", AnswerKind::Text),
+            (Some(json!({})), "response", AnswerKind::Text),
+            (
+                Some(json!({"type": "object", "properties": {}})),
+                "response",
+                AnswerKind::Text,
+            ),
+            (
+                Some(json!({"type": "boolean"})),
+                "value",
+                AnswerKind::Boolean,
+            ),
+            (
+                Some(json!({"enum": ["a"]})),
+                "value",
+                AnswerKind::Choice(vec![json!("a")]),
+            ),
+        ] {
+            let fields = AnswerField::from_schema(schema.as_ref()).unwrap();
+            let found: Vec<_> = fields
+                .iter()
+                .map(|it| (it.name.as_str(), &it.kind))
+                .collect();
+            assert_eq!(found, [(name, &kind)], "{schema:?}");
+        }
+        for schema in [
+            json!({"properties": []}),
+            json!({"properties": {"a": {"type": "nonsense"}}}),
+            json!({"properties": {"a": {"$ref": "https://example.com/schema"}}}),
+        ] {
+            assert!(AnswerField::from_schema(Some(&schema)).is_err(), "{schema}");
+        }
+    }
+}
