@@ -421,6 +421,7 @@ impl Chat {
         let mut active_session =
             ActiveSession::begin(&self.shared, &self.agent, &delegation, None, 0).await?;
         self.active_session.end(&self.shared, "clear").await;
+        self.shared.dependencies.toolboxes.reset_team();
         active_session.emit_session_start("clear").await;
         self.active_session = active_session;
         self.reviews.reset();

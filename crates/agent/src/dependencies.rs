@@ -36,6 +36,17 @@ pub trait Toolboxes: Send + Sync {
         let _ = (team, agent);
         Vec::new()
     }
+
+    /// Takes the notices for the model about work that the tools of a session do in the background, one
+    /// paragraph each. Each is returned once. The default is none.
+    fn take_notices(&self, session: &str) -> Vec<String> {
+        let _ = session;
+        Vec::new()
+    }
+
+    /// Drops the state that tools share among the agents of the team, because the chat begins a new
+    /// conversation. The default does nothing.
+    fn reset_team(&self) {}
 }
 
 /// Dependencies of turns.

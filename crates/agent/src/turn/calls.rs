@@ -9,6 +9,7 @@ use cachalot_tools::{BatchContext, CallObserver, CallOutcome, ToolCall, ToolCall
 use super::call_progress::CallProgress;
 use super::candidate::Candidate;
 use super::context::TurnContext;
+use super::message::NOTICE_SOURCE;
 use super::permit::permit;
 use super::results::run_result_hooks;
 use crate::active_session::ActiveSession;
@@ -96,7 +97,16 @@ pub(super) async fn execute(
     };
     let mut answers = session.toolbox.run(prepared, &batch).await;
     let shown = run_result_hooks(context, progress, &mut answers, permitted);
-    let shown = Box::pin(shown).await;
+    let mut shown = Box::pin(shown).await;
+    // Taken last: nothing can end the turn before the results are held.
+    if let Some(answer) = answers.last_mut() {
+        let notices = context.take_notices(session.conversation.id());
+        if let Some(block) = crate::context::block(&notices) {
+            answer.output.content.push(block);
+            progress.with(|progress| progress.record_seen(answer, true));
+            shown.added_by.push(NOTICE_SOURCE.to_owned());
+        }
+    }
     CallsOutcome {
         calls: answers
             .iter()

@@ -25,6 +25,11 @@ impl TurnContext<'_> {
         self.shared.dependencies.listener.on_event(event);
     }
 
+    /// Takes the notices about background work of a session.
+    pub(super) fn take_notices(&self, session: &str) -> Vec<String> {
+        self.shared.dependencies.toolboxes.take_notices(session)
+    }
+
     /// Emits a hook event, unless the turn must end before.
     pub(super) async fn emit(
         &self,

@@ -19,6 +19,9 @@ const RESUMED_MESSAGE_NOTE: &str = "This message is older than the summary above
 /// The name under which hook events report the added summary.
 const SUMMARY_SOURCE: &str = "a summary of a conversation that was too long";
 
+/// The name under which hook events report notices about background work.
+pub(super) const NOTICE_SOURCE: &str = "a notice about background work";
+
 /// The outcome of the user's message.
 pub(super) enum PromptOutcome {
     /// The message is held, to be sent to the model.
@@ -111,6 +114,12 @@ impl<'a> TurnMessage<'a> {
                 added.by.extend(further.by);
             }
             Err(stop) => return PromptOutcome::Stopped(stop),
+        }
+        // Taken last: nothing can end the turn before the message is held.
+        let notices = context.take_notices(session.conversation.id());
+        if !notices.is_empty() {
+            added.paragraphs.extend(notices);
+            added.by.push(NOTICE_SOURCE.to_owned());
         }
         let message = self.build(session, added);
         session.conversation.hold(Some(message));

@@ -30,6 +30,7 @@ mod interruptions;
 mod limits;
 mod media;
 mod no_cache_names;
+mod notices;
 mod odd_answers;
 mod overflow;
 mod permissions;
