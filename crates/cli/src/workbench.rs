@@ -23,6 +23,7 @@ use cachalot_model::Models;
 use cachalot_prompt::Sessions;
 use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
+use cachalot_tools::builtin::SessionStates;
 use cachalot_tools::cached::{CachedTools, WriteNotifier};
 use cachalot_tools::{ToolContext, Workspace};
 use cachalot_workflow::action::runtime::{AgentHost, ToolServices};
@@ -78,6 +79,8 @@ struct WorkbenchInner {
     data: Option<PathBuf>,
     write_notifier: WriteNotifier,
     servers: McpServerPool,
+    /// State that tools keep for sessions.
+    session_states: SessionStates,
     /// Tools of sessions, by session id, for statistics.
     session_tools: Mutex<BTreeMap<String, SessionTools>>,
 }
@@ -176,6 +179,7 @@ impl Workbench {
             tell,
             write_notifier: WriteNotifier::new(),
             servers: McpServerPool::new(),
+            session_states: SessionStates::default(),
             session_tools: Mutex::default(),
         })))
     }
@@ -212,7 +216,7 @@ impl Workbench {
         Ok(Dependencies {
             hooks: Some(self.hook_setup(&models)?),
             models,
-            toolboxes: Arc::new(self.clone()),
+            toolboxes: Arc::new(tools::ChatToolboxes::new(self.clone())),
             tools: inner.context.clone(),
             sessions: inner.sessions.clone(),
             clock: Arc::clone(&inner.context.clock),
@@ -309,6 +313,7 @@ impl Workbench {
 
     /// Ends background work of a chat or a run, and writes pending data to the store and the ledger.
     pub(crate) async fn close(&self) {
+        self.0.session_states.close().await;
         self.0.servers.close().await;
         self.0.cache.close().await;
     }
@@ -325,7 +330,10 @@ impl Workbench {
         }
     }
 
-    fn tool_dependencies(&self) -> settings::ToolDependencies {
+    fn tool_dependencies(
+        &self,
+        built_in: settings::BuiltInDependencies,
+    ) -> settings::ToolDependencies {
         let inner = &self.0;
         settings::ToolDependencies {
             mcp: cachalot_mcp::McpDependencies {
@@ -334,7 +342,7 @@ impl Workbench {
                 secret_set: Arc::clone(&inner.secret_set),
                 reporter: Arc::clone(&inner.reporter),
             },
-            data: inner.data.clone(),
+            built_in,
             servers: inner.servers.clone(),
         }
     }

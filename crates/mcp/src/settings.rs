@@ -5,8 +5,12 @@ mod kinds;
 mod servers;
 mod toolsets;
 
-pub use assemble::{AgentTools, AssembleError, McpServerPool, ToolDependencies, assemble, names};
+pub use assemble::{
+    AgentTools, AssembleError, BuiltInDependencies, McpServerPool, ToolDependencies, assemble,
+    names,
+};
 pub use servers::{SERVER, ServerDefinition, read_servers};
 pub use toolsets::{
-    FETCH, SHELL, TOOLSET, Toolset, ToolsetKind, ToolsetSettings, read_toolsets, toolset_schema,
+    BACKGROUND_JOBS, FETCH, SHELL, TODO, TOOLSET, Toolset, ToolsetKind, ToolsetSettings,
+    read_toolsets, toolset_schema,
 };

@@ -1,19 +1,32 @@
 //! The built-in tools.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use cachalot_operation::permissions::ToolSignature;
-use cachalot_operation::{CacheClass, OperationMetadata};
+use cachalot_operation::{CacheClass, OperationMetadata, Tool, ToolOutput};
 use serde_json::Value;
 
+pub mod background_jobs;
 pub mod files;
 pub mod memory;
+mod session_state;
 pub mod shell;
 pub mod skills;
+pub mod think;
+pub mod todo;
+pub mod user_prompt;
 pub mod web_fetch;
 
+pub use background_jobs::{BackgroundJobsSettings, background_jobs};
 pub use files::files;
 pub use memory::{MEMORY_RESOURCE, MemoryTool};
+pub use session_state::{SessionState, SessionStates};
 pub use shell::{Shell, ShellSettings};
 pub use skills::skills;
+pub use think::ThinkTool;
+pub use todo::todo;
+pub use user_prompt::UserPromptTool;
 pub use web_fetch::{WebFetch, WebFetchSettings};
 
 /// Describes a tool that runs beside others unless it changes something.
@@ -32,19 +45,56 @@ fn metadata(
     }
 }
 
+/// Describes a tool that changes nothing outside of its session, runs alone, and is never answered from the
+/// cache.
+fn harmless_metadata(
+    name: &'static str,
+    description: &'static str,
+    parameters: Value,
+) -> OperationMetadata {
+    OperationMetadata {
+        read_only: true,
+        cache_class: CacheClass::Excluded("depends on its session or its user"),
+        ..OperationMetadata::with_side_effects(name, description, parameters)
+    }
+}
+
+/// Returns a result from which no answer may be built that is replayed later: the same call would have
+/// another result, or an effect on the session.
+fn passing_result(output: ToolOutput) -> ToolOutput {
+    ToolOutput {
+        lifetime: Some(Duration::ZERO),
+        ..output
+    }
+}
+
+/// Returns all built-in tools with the defaults of their settings, to describe them.
+#[must_use]
+pub fn all() -> Vec<Arc<dyn Tool>> {
+    let state = Arc::new(SessionState::default());
+    let mut tools = files();
+    tools.extend(skills(Some(std::path::Path::new("."))));
+    tools.push(Arc::new(MemoryTool::new()));
+    tools.extend(todo(&state));
+    tools.push(Arc::new(UserPromptTool::new()));
+    let shell = Shell::new(ShellSettings::default());
+    tools.extend(shell.map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+    let web_fetch = WebFetch::new(WebFetchSettings::default());
+    tools.extend(web_fetch.map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+    let jobs = background_jobs(
+        BackgroundJobsSettings::default(),
+        &state,
+        &Default::default(),
+    );
+    tools.extend(jobs.into_iter().flatten());
+    tools.push(Arc::new(ThinkTool::new(state)));
+    tools
+}
+
 /// Returns the built-in tools and their arguments, which permission rules may refer to.
 #[must_use]
 pub fn signatures() -> Vec<ToolSignature> {
-    let mut tools = files();
-    tools.extend(skills(Some(std::path::Path::new("."))));
-    tools.push(std::sync::Arc::new(MemoryTool::new()));
-    if let Ok(shell) = Shell::new(ShellSettings::default()) {
-        tools.push(std::sync::Arc::new(shell));
-    }
-    if let Ok(web_fetch) = WebFetch::new(WebFetchSettings::default()) {
-        tools.push(std::sync::Arc::new(web_fetch));
-    }
-    tools
+    all()
         .iter()
         .map(|tool| signature(&tool.metadata().name, &tool.metadata().parameters.schema()))
         .collect()

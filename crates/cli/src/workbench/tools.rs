@@ -8,17 +8,64 @@ use cachalot_agent::definition::Notify;
 use cachalot_agent::{AgentDefinition, Error, ErrorKind, Team, Toolboxes};
 use cachalot_core::Problem;
 use cachalot_mcp::Reporter;
-use cachalot_mcp::settings::{ToolsetSettings, assemble, read_servers, read_toolsets};
+use cachalot_mcp::settings::{
+    BuiltInDependencies, ToolsetSettings, assemble, read_servers, read_toolsets,
+};
+use cachalot_model::ToolDefinition;
+use cachalot_tools::builtin::SessionState;
 use cachalot_tools::cached::{CachedTools, CachedToolsOptions};
-use cachalot_tools::{Registry, Tool, Toolbox};
+use cachalot_tools::{
+    BatchContext, PreparedCall, Registry, Tool, ToolCall, ToolCallResult, Toolbox,
+};
 
 use super::{SessionTools, Workbench};
 use crate::agent_names::REVIEW;
 use crate::team::read_tools;
 use crate::wiring::Warn;
 
+/// The tools of a session. Keeps the state of the session while agents with other tools take it over.
+struct SessionToolbox {
+    tools: Arc<CachedTools>,
+    _state: Arc<SessionState>,
+}
+
 #[async_trait]
-impl Toolboxes for Workbench {
+impl Toolbox for SessionToolbox {
+    fn definitions(&self) -> Vec<ToolDefinition> {
+        self.tools.definitions()
+    }
+
+    fn prepare(&self, call: ToolCall) -> PreparedCall {
+        self.tools.prepare(call)
+    }
+
+    async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {
+        self.tools.run(calls, batch).await
+    }
+
+    async fn reset(&self, session: &str) {
+        self.tools.reset(session).await;
+    }
+}
+
+/// Creates the tools of the agents of one chat.
+pub(super) struct ChatToolboxes {
+    bench: Workbench,
+    /// The state that the agents share.
+    team_state: Arc<SessionState>,
+}
+
+impl ChatToolboxes {
+    pub(super) fn new(bench: Workbench) -> Self {
+        Self {
+            bench,
+            team_state: Arc::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl Toolboxes for ChatToolboxes {
     async fn toolbox(
         &self,
         team: &Team,
@@ -27,7 +74,7 @@ impl Toolboxes for Workbench {
         own: Vec<Arc<dyn Tool>>,
         _warn: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Arc<dyn Toolbox>, Error> {
-        let inner = &self.0;
+        let (bench, inner) = (&self.bench, &self.bench.0);
         let mut problems = Vec::new();
         let toolsets = toolsets(team, agent, &inner.context.environment, &mut problems);
         let settings = read_tools(team.tools.as_ref(), &mut problems);
@@ -36,21 +83,28 @@ impl Toolboxes for Workbench {
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(Error::new(ErrorKind::Definition, told.join("; ")));
         }
-        let process_environment = self.tool_dependencies();
+        let state = inner.session_states.of_session(session);
+        let built_in = BuiltInDependencies {
+            data: inner.data.clone(),
+            session: Arc::clone(&state),
+            team: Arc::clone(&self.team_state),
+            write_notifier: inner.write_notifier.clone(),
+        };
+        let dependencies = bench.tool_dependencies(built_in);
         let missing =
             |error: &dyn std::fmt::Display| Error::new(ErrorKind::Tools, error.to_string());
-        let assembled = assemble(&toolsets, &process_environment)
+        let assembled = assemble(&toolsets, &dependencies)
             .await
             .map_err(|error| missing(&error))?;
         let mut tools = assembled.tools;
-        let actions = self.action_tools(team, &toolsets);
+        let actions = bench.action_tools(team, &toolsets);
         tools.extend(actions.map_err(|error| missing(&error))?);
         tools.extend(own);
         let enabled = settings.enabled;
         let registry = Registry::new(tools).map_err(|error| missing(&error))?;
         // A session that reloads its tools keeps its results and counters: a server or a tool that changed
         // has other keys.
-        let session_tools = match self.tools_of_session(session) {
+        let session_tools = match bench.tools_of_session(session) {
             Some(before) => before.with_registry(&registry),
             None => CachedTools::new(
                 &registry,
@@ -60,7 +114,7 @@ impl Toolboxes for Workbench {
                     ledger: inner.cache.ledger().clone(),
                     clock: Arc::clone(&inner.context.clock),
                     secret_set: Arc::clone(&inner.secret_set),
-                    log: self.labeled_output(agent, session),
+                    log: bench.labeled_output(agent, session),
                     persistent: inner.store.as_ref().map(|_| inner.cache.clone()),
                     // User with whom `scope: user` shares results.
                     user: inner.process_environment.user(),
@@ -82,16 +136,27 @@ impl Toolboxes for Workbench {
                 holder,
             },
         );
-        Ok(session_tools)
+        Ok(Arc::new(SessionToolbox {
+            tools: session_tools,
+            _state: state,
+        }))
     }
 
     fn instructions(&self, team: &Team, agent: &AgentDefinition) -> Vec<String> {
-        let environment = &self.0.context.environment;
+        let environment = &self.bench.0.context.environment;
         toolsets(team, agent, environment, &mut Vec::new())
             .toolsets
             .into_iter()
             .filter_map(|toolset| toolset.instruction)
             .collect()
+    }
+
+    fn take_notices(&self, session: &str) -> Vec<String> {
+        self.bench.0.session_states.take_notices(session)
+    }
+
+    fn reset_team(&self) {
+        self.team_state.clear_todos();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Creates tools from settings.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -10,7 +10,11 @@ use cachalot_core::suggest::did_you_mean;
 
 use super::toolsets::{Toolset, ToolsetKind, ToolsetSettings};
 use crate::{McpDependencies, McpError, McpServer, McpSettings, ServerListing, ToolNames};
-use cachalot_tools::builtin::{MemoryTool, Shell, WebFetch, files, skills};
+use cachalot_tools::builtin::{
+    MemoryTool, SessionState, Shell, ThinkTool, UserPromptTool, WebFetch, background_jobs, files,
+    skills, todo,
+};
+use cachalot_tools::cached::WriteNotifier;
 use cachalot_tools::filter::NameFilter;
 use cachalot_tools::{OperationMetadata, Tool};
 
@@ -19,11 +23,24 @@ use cachalot_tools::{OperationMetadata, Tool};
 pub struct ToolDependencies {
     /// Dependencies of MCP servers.
     pub mcp: McpDependencies,
+    /// Dependencies of built-in tools.
+    pub built_in: BuiltInDependencies,
+    /// The running servers, shared by all agents of a process, so that none is started twice.
+    pub servers: McpServerPool,
+}
+
+/// Dependencies of built-in tools. The default is for tools that only describe themselves.
+#[derive(Clone, Default)]
+pub struct BuiltInDependencies {
     /// The user's data folder, with the user's own skills in `skills`; `None`: only the workspace's skills
     /// are found.
     pub data: Option<PathBuf>,
-    /// The running servers, shared by all agents of a process, so that none is started twice.
-    pub servers: McpServerPool,
+    /// The state of the session.
+    pub session: Arc<SessionState>,
+    /// The state that the agents of the team share.
+    pub team: Arc<SessionState>,
+    /// Notified of the writes of background jobs.
+    pub write_notifier: WriteNotifier,
 }
 
 /// The running MCP servers, and the names of their tools. Cheap to clone; clones share everything. Keeps the
@@ -226,7 +243,7 @@ pub async fn assemble(
                 }
             }
             _ => {
-                for tool in built_in(toolset, dependencies.data.as_deref())? {
+                for tool in built_in(toolset, &dependencies.built_in)? {
                     let name = &tool.metadata().name;
                     if !tools.iter().any(|known| known.metadata().name == *name) {
                         tools.push(tool);
@@ -255,6 +272,7 @@ pub async fn assemble(
 #[must_use]
 pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
     let mut names = Vec::new();
+    let dependencies = BuiltInDependencies::default();
     for toolset in &settings.toolsets {
         if let ToolsetKind::Mcp(_) = toolset.kind {
             return None;
@@ -262,7 +280,7 @@ pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
         if let ToolsetKind::Actions(allowed) = &toolset.kind {
             names.extend(allowed.iter().map(|action| action.replace('.', "_")));
         }
-        let tools = built_in(toolset, None).ok()?;
+        let tools = built_in(toolset, &dependencies).ok()?;
         names.extend(tools.iter().map(|tool| tool.metadata().name.to_string()));
     }
     names.sort_unstable();
@@ -271,7 +289,11 @@ pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
 }
 
 /// Returns the selected built-in tools of a toolset.
-fn built_in(toolset: &Toolset, data: Option<&Path>) -> Result<Vec<Arc<dyn Tool>>, AssembleError> {
+fn built_in(
+    toolset: &Toolset,
+    dependencies: &BuiltInDependencies,
+) -> Result<Vec<Arc<dyn Tool>>, AssembleError> {
+    let session = &dependencies.session;
     let fault = |toolset, reason| AssembleError::ToolCacheSettings { toolset, reason };
     let mut tools: Vec<Arc<dyn Tool>> = match &toolset.kind {
         ToolsetKind::Filesystem => files(),
@@ -286,7 +308,15 @@ fn built_in(toolset: &Toolset, data: Option<&Path>) -> Result<Vec<Arc<dyn Tool>>
             vec![Arc::new(fetch)]
         }
         ToolsetKind::Memory => vec![Arc::new(MemoryTool::new())],
-        ToolsetKind::Skills => skills(data),
+        ToolsetKind::Skills => skills(dependencies.data.as_deref()),
+        ToolsetKind::Think => vec![Arc::new(ThinkTool::new(Arc::clone(session)))],
+        ToolsetKind::Todo { shared: false } => todo(session),
+        ToolsetKind::Todo { shared: true } => todo(&dependencies.team),
+        ToolsetKind::UserPrompt => vec![Arc::new(UserPromptTool::new())],
+        ToolsetKind::BackgroundJobs(settings) => {
+            background_jobs(settings.clone(), session, &dependencies.write_notifier)
+                .map_err(|error| fault("background_jobs", error.to_string()))?
+        }
         // The program that embeds the crate adds actions.
         ToolsetKind::Mcp(_) | ToolsetKind::Actions(_) => Vec::new(),
     };

@@ -6,7 +6,7 @@ use cachalot_core::spec::{Literal, Parameter, ParameterKind as Kind, Table, Valu
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, expand};
 use cachalot_core::{Problem, SourceSpan};
-use cachalot_tools::builtin::{ShellSettings, WebFetchSettings};
+use cachalot_tools::builtin::{BackgroundJobsSettings, ShellSettings, WebFetchSettings};
 use cachalot_tools::filter::NameFilter;
 use serde_json::{Value, json};
 
@@ -49,6 +49,17 @@ pub enum ToolsetKind {
     Memory,
     /// `skills_list`, `skill_view`, `skill_manage`.
     Skills,
+    /// `think`.
+    Think,
+    /// `create_todo`, `create_todos`, `update_todos`, `list_todos`.
+    Todo {
+        /// True for one list of all agents of a team.
+        shared: bool,
+    },
+    /// `user_prompt`.
+    UserPrompt,
+    /// `run_background_job` and the tools for its jobs.
+    BackgroundJobs(BackgroundJobsSettings),
     /// The tools, resources and prompts of an MCP server.
     Mcp(Box<ServerDefinition>),
     /// Actions of workflows, by name.
@@ -85,14 +96,31 @@ const COMMON: &[Parameter] = &[
 /// The keys of a toolset of any type but `actions`; all keys of those without further ones.
 pub static TOOLSET: Table = Table::new(NAME, "", &[COMMON, SELECTION]);
 
+/// The keys of toolsets that run commands.
+#[rustfmt::skip]
+const COMMANDS: &[Parameter] = &[
+    key("max_output", SIZE, "The approximate maximum of output that is shown, in bytes.").default(Literal::Integer(30_000)).with_aliases(&["maxOutput"]),
+    key("env", VARIABLES, "Environment variables for every command.").with_aliases(&["environment"]),
+    key("pass_env", PATTERNS, "Patterns of environment variables that are passed on although they look like credentials.").with_aliases(&["passEnv"]),
+];
+
 /// The keys of a toolset of the type `shell`.
 #[rustfmt::skip]
 pub static SHELL: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
     key("timeout", TIME, "The default timeout of a command.").default(Literal::Text("120s")),
     key("max_timeout", TIME, "The maximum timeout that a call may request; at least `timeout`.").default(Literal::Text("600s")).with_aliases(&["maxTimeout"]),
-    key("max_output", SIZE, "The approximate maximum of output that is shown, in bytes.").default(Literal::Integer(30_000)).with_aliases(&["maxOutput"]),
-    key("env", VARIABLES, "Environment variables for every command.").with_aliases(&["environment"]),
-    key("pass_env", PATTERNS, "Patterns of environment variables that are passed on although they look like credentials.").with_aliases(&["passEnv"]),
+], COMMANDS]);
+
+/// The keys of a toolset of the type `background_jobs`.
+#[rustfmt::skip]
+pub static BACKGROUND_JOBS: Table = Table::new(NAME, "", &[COMMON, SELECTION, COMMANDS, &[
+    key("recall", Kind::Boolean, "Lets a call request that the notice about the end of its job contains the output.").default(Literal::Boolean(false)),
+]]);
+
+/// The keys of a toolset of the type `todo`.
+#[rustfmt::skip]
+pub static TODO: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
+    key("shared", Kind::Boolean, "Shares one list among the agents of the team that set it.").default(Literal::Boolean(false)),
 ]]);
 
 /// The keys of a toolset of the type `fetch`.
@@ -140,12 +168,16 @@ static OWN_SERVER: Table = Table::new(
 );
 
 /// The tables by type. The last type is another word for `fetch`.
-static TYPES: [(&str, &Table); 8] = [
+static TYPES: [(&str, &Table); 12] = [
     ("filesystem", &TOOLSET),
     ("shell", &SHELL),
     ("fetch", &FETCH),
     ("memory", &TOOLSET),
     ("skills", &TOOLSET),
+    ("think", &TOOLSET),
+    ("todo", &TODO),
+    ("user_prompt", &TOOLSET),
+    ("background_jobs", &BACKGROUND_JOBS),
     ("mcp", &OWN_SERVER),
     ("actions", &ACTIONS),
     ("web_fetch", &FETCH),
@@ -221,6 +253,16 @@ fn toolset(
         "fetch" | "web_fetch" => (ToolsetKind::Fetch(fetch(values)), own(&["web_fetch"])),
         "memory" => (ToolsetKind::Memory, own(&["memory"])),
         "skills" => (ToolsetKind::Skills, own(&SKILLS)),
+        "think" => (ToolsetKind::Think, own(&["think"])),
+        "todo" => {
+            let shared = values.boolean("shared").unwrap_or_default();
+            (ToolsetKind::Todo { shared }, own(&TODOS))
+        }
+        "user_prompt" => (ToolsetKind::UserPrompt, own(&["user_prompt"])),
+        "background_jobs" => {
+            let settings = background_jobs(values);
+            (ToolsetKind::BackgroundJobs(settings), own(&JOBS))
+        }
         "actions" => (
             ToolsetKind::Actions(actions(values, problems)),
             NameFilter::default(),
@@ -282,6 +324,14 @@ const FILES: [&str; 7] = [
     "apply_patch",
 ];
 const SKILLS: [&str; 3] = ["skills_list", "skill_view", "skill_manage"];
+const TODOS: [&str; 4] = ["create_todo", "create_todos", "update_todos", "list_todos"];
+const JOBS: [&str; 5] = [
+    "run_background_job",
+    "list_background_jobs",
+    "view_background_job",
+    "stop_background_job",
+    "wait_background_job",
+];
 
 /// Returns the filter of tools with known names; reports a pattern that matches none of them.
 fn own_filter(values: Values<'_>, names: &[&str], problems: &mut Vec<Problem>) -> NameFilter {
@@ -314,6 +364,16 @@ fn shell(values: Values<'_>) -> ShellSettings {
         output_limit: size(values, "max_output").unwrap_or(default.output_limit),
         environment: variables(values, "env"),
         pass: values.texts("pass_env").unwrap_or_default(),
+    }
+}
+
+fn background_jobs(values: Values<'_>) -> BackgroundJobsSettings {
+    let default = BackgroundJobsSettings::default();
+    BackgroundJobsSettings {
+        output_limit: size(values, "max_output").unwrap_or(default.output_limit),
+        environment: variables(values, "env"),
+        pass: values.texts("pass_env").unwrap_or_default(),
+        recall: values.boolean("recall").unwrap_or_default(),
     }
 }
 

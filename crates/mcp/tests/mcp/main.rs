@@ -102,7 +102,7 @@ impl Fixture {
                 secret_set: Arc::new(SecretSet::with_key(DigestKey::new([5; 32]))),
                 reporter: reported.clone(),
             },
-            data: None,
+            built_in: Default::default(),
             servers: McpServerPool::new(),
         };
         Self {

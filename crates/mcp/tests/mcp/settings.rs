@@ -300,6 +300,10 @@ fn toolsets_of_every_type() {
 - { type: mcp, command: /usr/bin/npx }
 - { type: mcp, command: npx, args: [b] }
 - { type: mcp, remote: { url: 'https://api.example/mcp' } }
+- { type: think }
+- { type: todo, shared: true }
+- { type: user_prompt }
+- { type: background_jobs, max_output: 500, env: { A: b }, pass_env: [X], recall: true }
 ");
     assert!(problems.is_empty(), "{}", reported(&problems));
     let kinds: Vec<&ToolsetKind> = settings
@@ -325,6 +329,14 @@ fn toolsets_of_every_type() {
         (1_000, &["GITHUB_*".to_owned()][..])
     );
     assert_eq!(shell.environment["A"].expose(), "example.com");
+    assert_eq!(*kinds[10], ToolsetKind::Think);
+    assert_eq!(*kinds[11], ToolsetKind::Todo { shared: true });
+    assert_eq!(*kinds[12], ToolsetKind::UserPrompt);
+    let ToolsetKind::BackgroundJobs(jobs) = kinds[13] else {
+        panic!()
+    };
+    assert!(jobs.recall && jobs.output_limit == 500 && jobs.pass == ["X"]);
+    assert_eq!(jobs.environment["A"].expose(), "b");
     let ToolsetKind::Fetch(fetch) = kinds[2] else {
         panic!()
     };
@@ -341,7 +353,7 @@ fn toolsets_of_every_type() {
         (kinds[3], kinds[4]),
         (ToolsetKind::Memory, ToolsetKind::Skills)
     ));
-    let names: Vec<&str> = kinds[5..]
+    let names: Vec<&str> = kinds[5..10]
         .iter()
         .map(|kind| match kind {
             ToolsetKind::Mcp(definition) => definition.settings.name.as_str(),
@@ -428,6 +440,11 @@ async fn tools_are_made_from_settings() {
         "apply_patch edit_file glob grep list_dir memory read_file shell skill_manage skill_view skills_list web_fetch write_file"
     );
     assert_eq!(instructions, ["Be careful."]);
+    let (session, _) = names("[{type: think}, {type: todo, tools: ['*', '!create_todo']}, {type: user_prompt}, {type: background_jobs, readonly: true}]").await;
+    assert_eq!(
+        session,
+        "create_todos list_background_jobs list_todos think update_todos user_prompt view_background_job wait_background_job"
+    );
     let (reading, _) = names("[{type: filesystem, readonly: true}, {type: shell, readonly: true}, {type: skills, readonly: true}]").await;
     assert_eq!(
         reading,

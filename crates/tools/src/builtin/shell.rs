@@ -15,14 +15,14 @@ use cachalot_operation::{CommandText, ResourceAccess};
 use cachalot_process::{
     Ended, Error, Lingering, Run, StartError, Streams, describe_status, shell_command,
 };
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::process::Command;
 
 use crate::workspace::{PathKind, Workspace};
 use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
-use capture::Capture;
+pub(super) use capture::{Capture, cut};
+pub(super) use environment::CommandEnvironment;
 
 pub use environment::looks_like_a_credential;
 
@@ -77,7 +77,7 @@ const COMMAND: Kind = Kind::Custom(&Custom::shape(
 pub struct Shell {
     metadata: OperationMetadata,
     settings: ShellSettings,
-    pass_patterns: GlobSet,
+    environment: CommandEnvironment,
 }
 
 impl Shell {
@@ -86,10 +86,6 @@ impl Shell {
     /// # Errors
     /// If an entry of [`ShellSettings::pass`] is not a valid pattern.
     pub fn new(settings: ShellSettings) -> Result<Self, globset::Error> {
-        let mut pass_patterns = GlobSetBuilder::new();
-        for pattern in &settings.pass {
-            pass_patterns.add(Glob::new(pattern)?);
-        }
         let (timeout, longest) = (
             settings.timeout.as_secs_f64(),
             settings.max_timeout.as_secs_f64(),
@@ -100,7 +96,7 @@ impl Shell {
         )
         .into();
         Ok(Self {
-            pass_patterns: pass_patterns.build()?,
+            environment: CommandEnvironment::new(settings.environment.clone(), &settings.pass)?,
             metadata: OperationMetadata::with_side_effects(
                 "shell",
                 "Runs a command and gives its output (stdout and stderr together) and its exit status. Nothing is on its standard input, so it must not ask questions. To keep a program running, start it in the background with its output in a file. Prefer the file tools for reading, searching and editing files.",
@@ -133,14 +129,7 @@ impl Shell {
         let mut command = arguments.command.to_command()?;
         let directory = arguments.working_directory.as_deref();
         command.current_dir(working_directory(&context.workspace, directory)?);
-        command.env_clear().envs(environment::inherited_variables(
-            &context.environment,
-            &self.pass_patterns,
-            &context.secret_set,
-        ));
-        for (name, value) in &self.settings.environment {
-            command.env(name, value.expose());
-        }
+        self.environment.apply(&mut command, context);
         Ok(command)
     }
 
@@ -276,7 +265,10 @@ impl TypedTool for Shell {
 }
 
 /// Returns the working directory of a command: in the workspace after resolving symbolic links.
-fn working_directory(workspace: &Workspace, named: Option<&str>) -> Result<PathBuf, String> {
+pub(super) fn working_directory(
+    workspace: &Workspace,
+    named: Option<&str>,
+) -> Result<PathBuf, String> {
     let Some(named) = named.filter(|named| !named.is_empty()) else {
         return Ok(workspace.root().to_owned());
     };
@@ -292,7 +284,7 @@ fn working_directory(workspace: &Workspace, named: Option<&str>) -> Result<PathB
     }
 }
 
-fn start_error(program: &str, error: &Error) -> String {
+pub(super) fn start_error(program: &str, error: &Error) -> String {
     match error {
         Error::Start(StartError::NoProgram(_)) => format!(
             "there is no program `{program}`: check its name and PATH; shell syntax (pipes, `&&`, variables) needs `command` to be one text"

@@ -7,9 +7,11 @@ mod registry;
 mod tool_fixture;
 mod workspace;
 
+mod background_jobs;
 mod cached;
 mod coherence;
 mod memory;
+mod session_tools;
 mod shell;
 mod skills;
 mod surface;

@@ -4,7 +4,9 @@
 
 use cachalot_agent::definition::{AGENT, REVIEW};
 use cachalot_core::spec::{Row, Table, arguments_schema};
-use cachalot_mcp::settings::{FETCH, SERVER, SHELL, TOOLSET, toolset_schema};
+use cachalot_mcp::settings::{
+    BACKGROUND_JOBS, FETCH, SERVER, SHELL, TODO, TOOLSET, toolset_schema,
+};
 use cachalot_model::{BUDGET, MODEL, PROVIDER};
 use cachalot_tools::cached::TOOL_CACHE;
 use serde_json::{Map, Value, json};
@@ -70,6 +72,12 @@ pub fn reference() -> Vec<ReferenceTable> {
         table(tools, "## Toolsets", TOOLSET.rows("", false)),
         table(tools, "### The type `shell`", of_type(&SHELL)),
         table(tools, "### The type `fetch`", of_type(&FETCH)),
+        table(tools, "### The type `todo`", of_type(&TODO)),
+        table(
+            tools,
+            "### The type `background_jobs`",
+            of_type(&BACKGROUND_JOBS),
+        ),
         table(tools, "## MCP servers", SERVER.rows("", false)),
         table(tools, "## Tool result cache", TOOL_CACHE.rows("", false)),
         table(agents, "## Background review", REVIEW.rows("", false)),

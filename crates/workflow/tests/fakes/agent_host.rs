@@ -120,7 +120,7 @@ impl Toolboxes for TestAgentHost {
                 secret_set: Arc::clone(&self.context.secret_set),
                 reporter: Arc::new(SilentReporter),
             },
-            data: None,
+            built_in: Default::default(),
             servers: McpServerPool::new(),
         };
         let wrong = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Tools, error.to_string());

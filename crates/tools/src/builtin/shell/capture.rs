@@ -9,7 +9,7 @@ use cachalot_core::SecretSet;
 const SECRET_MARGIN: usize = 4 << 10;
 
 /// Keeps the first and the last bytes of an output.
-pub(super) struct Capture {
+pub(in crate::builtin) struct Capture {
     limit: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -19,7 +19,7 @@ pub(super) struct Capture {
 
 impl Capture {
     /// Creates a capture that shows about `limit` bytes: half from the beginning, half from the end.
-    pub(super) fn new(limit: usize) -> Self {
+    pub(in crate::builtin) fn new(limit: usize) -> Self {
         Self {
             limit,
             head: Vec::new(),
@@ -33,7 +33,7 @@ impl Capture {
         self.limit / 2 + SECRET_MARGIN
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(in crate::builtin) fn push(&mut self, bytes: &[u8]) {
         let side = self.side();
         let first = bytes.len().min(side - self.head.len().min(side));
         self.head.extend_from_slice(&bytes[..first]);
@@ -45,17 +45,17 @@ impl Capture {
     }
 
     /// Returns the output with secrets masked; a notice in the middle replaces the part that does not fit.
-    pub(super) fn shown(mut self, secret_set: &SecretSet) -> String {
+    pub(in crate::builtin) fn shown(&self, secret_set: &SecretSet) -> String {
+        let tail: Vec<u8> = self.tail.iter().copied().collect();
         if self.lost == 0 {
-            self.head.extend(self.tail.iter());
-            let whole = String::from_utf8_lossy(&self.head);
+            let whole = [&self.head[..], &tail].concat();
+            let whole = String::from_utf8_lossy(&whole);
             let whole = secret_set.redact(&whole);
             return match whole.len() <= self.limit {
                 true => whole.into_owned(),
                 false => cut(&whole, &whole, self.limit / 2, 0),
             };
         }
-        let tail: Vec<u8> = self.tail.iter().copied().collect();
         let (head, tail) = (
             String::from_utf8_lossy(&self.head),
             String::from_utf8_lossy(&tail),
@@ -71,7 +71,7 @@ impl Capture {
 
 /// Returns the first `half` bytes of `head`, the last `half` of `tail`, and between them the number of
 /// missing bytes: those that are cut here, and `lost`.
-fn cut(head: &str, tail: &str, half: usize, lost: u64) -> String {
+pub(in crate::builtin) fn cut(head: &str, tail: &str, half: usize, lost: u64) -> String {
     let first = &head[..head.floor_char_boundary(half)];
     let last = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(half))..];
     let missing = match lost {

@@ -2,14 +2,56 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_core::SecretSet;
 use cachalot_core::secret::redact_value;
-use globset::GlobSet;
+use cachalot_core::{Secret, SecretSet};
+use cachalot_operation::ToolContext;
+use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::json;
+use tokio::process::Command;
+
+/// The environment of the commands of a toolset.
+pub(in crate::builtin) struct CommandEnvironment {
+    /// Variables that replace inherited ones of the same name.
+    variables: BTreeMap<String, Secret<String>>,
+    /// Names of variables that are passed on although they look like credentials.
+    passed: GlobSet,
+}
+
+impl CommandEnvironment {
+    /// Creates an environment from the settings of a toolset.
+    ///
+    /// # Errors
+    /// If an entry of `pass` is not a valid pattern.
+    pub(in crate::builtin) fn new(
+        variables: BTreeMap<String, Secret<String>>,
+        pass: &[String],
+    ) -> Result<Self, globset::Error> {
+        let mut passed = GlobSetBuilder::new();
+        for pattern in pass {
+            passed.add(Glob::new(pattern)?);
+        }
+        Ok(Self {
+            variables,
+            passed: passed.build()?,
+        })
+    }
+
+    /// Sets the environment of a command.
+    pub(in crate::builtin) fn apply(&self, command: &mut Command, context: &ToolContext) {
+        command.env_clear().envs(inherited_variables(
+            &context.environment,
+            &self.passed,
+            &context.secret_set,
+        ));
+        for (name, value) in &self.variables {
+            command.env(name, value.expose());
+        }
+    }
+}
 
 /// Returns the variables that a command gets: all except those that look like credentials, unless their name
 /// is among `passed`.
-pub(super) fn inherited_variables<'a>(
+fn inherited_variables<'a>(
     environment: &'a BTreeMap<String, String>,
     passed: &GlobSet,
     secret_set: &SecretSet,
@@ -37,7 +79,6 @@ pub fn looks_like_a_credential(name: &str, value: &str, secret_set: &SecretSet) 
 mod tests {
     use super::*;
     use cachalot_core::DigestKey;
-    use globset::{Glob, GlobSetBuilder};
 
     #[test]
     fn credential_variables_are_passed_only_if_named() {

@@ -1,13 +1,10 @@
 //! The documented properties of tools are the declared ones.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use cachalot_tools::builtin::{
-    MemoryTool, Shell, ShellSettings, WebFetch, WebFetchSettings, files, skills,
-};
+use cachalot_tools::CacheClass;
+use cachalot_tools::builtin;
 use cachalot_tools::cached::ToolCacheSettings;
-use cachalot_tools::{CacheClass, Tool};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
 
@@ -32,15 +29,7 @@ fn in_backticks(cell: &str) -> BTreeSet<String> {
 #[test]
 fn every_built_in_tool_is_documented_with_its_cache_class() {
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
-    let data = tempfile::tempdir().unwrap();
-    let mut tools = files();
-    tools.extend(skills(Some(data.path())));
-    tools.push(Arc::new(Shell::new(ShellSettings::default()).unwrap()));
-    tools.push(Arc::new(
-        WebFetch::new(WebFetchSettings::default()).unwrap(),
-    ));
-    tools.push(Arc::new(MemoryTool::new()));
-    for tool in tools as Vec<Arc<dyn Tool>> {
+    for tool in builtin::all() {
         let metadata = tool.metadata();
         let row = row(&document, &metadata.name);
         let properties = metadata.parameters.schema();

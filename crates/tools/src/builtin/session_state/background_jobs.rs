@@ -1,0 +1,200 @@
+//! The background jobs of a session, and the tasks that run them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cachalot_core::EffectTargets;
+use cachalot_operation::domains::raised_domains;
+use cachalot_operation::{ToolContext, WriteNotifier};
+use cachalot_process::{Error, Lingering, Run, Streams};
+use parking_lot::Mutex;
+use tokio::process::Command;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::job::{Job, JobParts};
+use crate::builtin::shell::start_error;
+
+/// Maximum number of running jobs of a session.
+const MAX_RUNNING: usize = 16;
+
+/// Maximum number of jobs of a session whose output is kept; the oldest ones that have ended are dropped.
+const MAX_KEPT: usize = 32;
+
+/// The tasks that run the jobs of all sessions of a process. Clones share them. Dropping the last one kills
+/// the jobs.
+#[derive(Clone, Default)]
+pub(in crate::builtin) struct JobTasks(Arc<Mutex<JoinSet<()>>>);
+
+impl JobTasks {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.0.lock();
+        // Tasks that have ended are dropped.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// Waits until all tasks have ended.
+    pub(in crate::builtin) async fn wait(&self) {
+        let mut tasks = std::mem::take(&mut *self.0.lock());
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// The background jobs of a session. Dropping them kills those that are running.
+pub(in crate::builtin) struct BackgroundJobs {
+    state: Mutex<JobsState>,
+    tasks: JobTasks,
+}
+
+#[derive(Default)]
+struct JobsState {
+    /// The jobs, oldest first.
+    jobs: Vec<Arc<Job>>,
+    /// The number of jobs that were started.
+    started: u64,
+    /// Set when no job may be started any more.
+    is_closed: bool,
+}
+
+/// A job to start.
+pub(in crate::builtin) struct NewJob {
+    /// The command line.
+    pub(in crate::builtin) line: String,
+    /// The command that runs it.
+    pub(in crate::builtin) command: Command,
+    /// The directory as the call gives it.
+    pub(in crate::builtin) directory: Option<PathBuf>,
+    /// Maximum number of bytes of output in the notice of the end; `None`: no output.
+    pub(in crate::builtin) notice_output: Option<usize>,
+}
+
+impl BackgroundJobs {
+    pub(in crate::builtin) fn new(tasks: JobTasks) -> Self {
+        Self {
+            state: Mutex::default(),
+            tasks,
+        }
+    }
+
+    /// Starts a job. The caches are notified of a write before the command starts, and of its end when the
+    /// command has ended.
+    ///
+    /// # Errors
+    /// A message for the model.
+    pub(in crate::builtin) async fn start(
+        &self,
+        new: NewJob,
+        write_notifier: &WriteNotifier,
+        context: &ToolContext,
+    ) -> Result<Arc<Job>, String> {
+        let domains = raised_domains(&EffectTargets::Unknown, context.workspace.root());
+        let write = write_notifier.begin(domains).await;
+        let mut state = self.state.lock();
+        state.make_room()?;
+        let run = Run {
+            command: new.command,
+            input: None,
+            streams: Streams::Merged,
+            output_limit: None,
+            timeout: None,
+            lingering: Lingering::WaitThenKill,
+        };
+        let started = run
+            .start()
+            .map_err(|error: Error| start_error(&new.line, &error))?;
+        state.started += 1;
+        let (stop, stopped) = oneshot::channel();
+        let job = Arc::new(Job::new(JobParts {
+            id: format!("job_{}", state.started),
+            command: new.line,
+            directory: new.directory,
+            secret_set: Arc::clone(&context.secret_set),
+            notice_output: new.notice_output,
+            killer: started.killer(),
+            stop,
+        }));
+        state.jobs.push(Arc::clone(&job));
+        let running = Arc::clone(&job);
+        self.tasks.spawn(async move {
+            let stopped = async {
+                // The sender is dropped to stop the job.
+                let _ = stopped.await;
+            };
+            let ended = started.run_until(stopped, |_, bytes| running.push(bytes));
+            let ended = ended.await;
+            write.end().await;
+            running.record_end(ended);
+        });
+        Ok(job)
+    }
+
+    /// Returns the job with this ID.
+    ///
+    /// # Errors
+    /// A message for the model.
+    pub(in crate::builtin) fn job(&self, id: &str) -> Result<Arc<Job>, String> {
+        let state = self.state.lock();
+        let found = state.jobs.iter().find(|job| job.id == id);
+        found.cloned().ok_or_else(|| {
+            let known: Vec<&str> = state.jobs.iter().map(|job| job.id.as_str()).collect();
+            match known.is_empty() {
+                true => format!("there is no background job `{id}`, nor any other"),
+                false => format!(
+                    "there is no background job `{id}`; the jobs are: {}",
+                    known.join(", ")
+                ),
+            }
+        })
+    }
+
+    /// Returns all jobs, oldest first.
+    pub(in crate::builtin) fn all(&self) -> Vec<Arc<Job>> {
+        self.state.lock().jobs.clone()
+    }
+
+    /// Takes the notices about jobs that have ended since the last call, one paragraph each.
+    pub(in crate::builtin) fn take_notices(&self) -> Vec<String> {
+        let jobs = self.all();
+        jobs.iter().filter_map(|job| job.take_notice()).collect()
+    }
+
+    /// Kills all jobs. No job can be started afterwards.
+    pub(in crate::builtin) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        for job in &state.jobs {
+            job.stop();
+        }
+    }
+}
+
+impl JobsState {
+    /// Makes room for another job.
+    ///
+    /// # Errors
+    /// A message for the model.
+    fn make_room(&mut self) -> Result<(), String> {
+        if self.is_closed {
+            return Err("the session is ending; no job can be started".to_owned());
+        }
+        let running = self.jobs.iter().filter(|job| job.is_running()).count();
+        if running >= MAX_RUNNING {
+            return Err(format!(
+                "{running} background jobs are running, which is the maximum: stop one, or wait for one"
+            ));
+        }
+        if self.jobs.len() >= MAX_KEPT
+            && let Some(oldest) = self.jobs.iter().position(|job| !job.is_running())
+        {
+            self.jobs.remove(oldest);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for BackgroundJobs {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
