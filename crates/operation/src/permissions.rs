@@ -17,7 +17,9 @@
 //! | `url` | every URL that is requested |
 //! | `host` | the host of every URL that is requested, or that a command names |
 //!
-//! Other names stand for the arguments themselves; `…_path` and `working_directory` are paths.
+//! Other names stand for the arguments themselves; `…_path`, `working_directory` and `cwd` are paths.
+//!
+//! Rules for `shell` also apply to `run_background_job`.
 //!
 //! Deny and ask rules match widely, allow rules narrowly:
 //!

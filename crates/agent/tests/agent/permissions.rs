@@ -4,7 +4,7 @@ use cachalot_agent::Approval;
 use cachalot_agent::permissions::{AccessRequest, PermissionDecision, Permissions};
 use cachalot_core::tree;
 use cachalot_simulator::ScriptedReply;
-use cachalot_tools::builtin::{self, Shell, ShellSettings};
+use cachalot_tools::builtin;
 use cachalot_tools::{Arguments, CallOutcome, ResourceAccess, Workspace};
 use serde_json::{Value, json};
 
@@ -61,9 +61,7 @@ impl Rules {
 
 /// The resources of a call: as the built-in tool declares them, or as the arguments show them.
 fn resource_access(tool: &str, arguments: &Arguments, read_only: bool) -> ResourceAccess {
-    let shell = Shell::new(ShellSettings::default()).unwrap();
-    let mut tools = builtin::files();
-    tools.push(std::sync::Arc::new(shell));
+    let tools = builtin::all();
     match tools.iter().find(|known| known.metadata().name == tool) {
         Some(tool) => tool.resource_access(arguments),
         None => ResourceAccess::declared(&Value::Null, arguments, read_only),
@@ -103,6 +101,27 @@ fn deny_overrides_ask_and_ask_overrides_allow() {
         PermissionDecision::Ask(Some(_))
     ));
     assert_eq!(rules.of_reading("public.txt"), ALLOW);
+}
+
+/// Running a command in the background is no way around a rule.
+#[test]
+fn rules_for_the_shell_apply_to_background_jobs() {
+    let rules = Rules::of(
+        "allow: ['shell:cmd=git *', run_background_job:cwd=sub]\ndeny: ['shell:command=git push*', 'shell:path=**/.env']",
+    );
+    std::fs::create_dir(rules.root.path().join("sub")).unwrap();
+    let judge = |arguments| rules.judge("run_background_job", false, arguments);
+    assert_eq!(judge(json!({"cmd": "git log"})), ALLOW);
+    assert!(denied(&judge(json!({"cmd": "cd x && git push"}))));
+    assert!(denied(&judge(json!({"cmd": "cat .env", "cwd": "sub"}))));
+    assert_eq!(judge(json!({"cmd": "make"})), ASK);
+    assert_eq!(judge(json!({"cmd": "make", "cwd": "./sub"})), ALLOW);
+    let rules = Rules::of("deny: [run_background_job]");
+    assert_eq!(
+        rules.of_command("ls"),
+        ASK,
+        "the other way around it does not"
+    );
 }
 
 #[test]

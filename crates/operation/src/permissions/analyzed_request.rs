@@ -41,7 +41,7 @@ impl ArgumentSubject {
             "command" | "cmd" => Self::Commands,
             "host" => Self::Hosts,
             "url" => Self::Urls,
-            "working_directory" => Self::Path,
+            "working_directory" | "cwd" => Self::Path,
             _ if name.ends_with("_path") || name.ends_with("_paths") => Self::Path,
             _ => Self::Text,
         }

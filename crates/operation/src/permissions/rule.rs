@@ -16,6 +16,11 @@ pub(super) struct Rule {
     arguments: Vec<(String, Pattern)>,
 }
 
+/// The tool that runs commands, and the one that runs them in the background. Rules for the first apply to
+/// both: a rule that denies a command must not be avoided by running it in the background.
+const COMMANDS: &str = "shell";
+const BACKGROUND_COMMANDS: &str = "run_background_job";
+
 const EXPECTED_FORM: &str =
     "write a tool (`read_*`), or a tool and arguments (`shell:command=git *`)";
 
@@ -136,9 +141,10 @@ impl Rule {
         self.arguments.iter().map(|(name, _)| name.as_str())
     }
 
-    /// True if it applies to calls of this tool.
+    /// True if it applies to calls of this tool: it names the tool, or for a tool that runs commands in the
+    /// background the tool that runs them at once.
     pub(super) fn applies_to(&self, tool: &str) -> bool {
-        self.tool.matches(tool)
+        self.tool.matches(tool) || (tool == BACKGROUND_COMMANDS && self.tool.matches(COMMANDS))
     }
 
     /// Matches the call widely (deny, ask). A rule with an argument does not match calls without it.
