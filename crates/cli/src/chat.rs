@@ -7,6 +7,7 @@ pub(crate) mod invocation;
 mod pending_answers;
 pub(crate) mod pipe;
 mod prompt;
+mod questions;
 pub(crate) mod resumption;
 mod review;
 pub(crate) mod setup;

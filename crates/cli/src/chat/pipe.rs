@@ -48,7 +48,7 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
         OutputFormat::StreamJson => Arc::new(EventStream::new(Arc::clone(&show))),
         _ => Arc::clone(&show) as _,
     };
-    let begun = setup.begin(&bench, &show, listener, approver, &mut interrupts);
+    let begun = setup.begin(&bench, &show, listener, approver, None, &mut interrupts);
     let mut chat = match begun.await {
         Ok(chat) => chat,
         Err(trouble) => {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_agent::{Approver, ErrorKind, Listener, Team};
+use cachalot_agent::{Approver, ErrorKind, Listener, Team, UserPrompter};
 use cachalot_cache::{CacheBounds, CacheMode};
 use cachalot_core::Problem;
 
@@ -122,9 +122,11 @@ impl ChatSetup<'_> {
         show: &Arc<Show>,
         listener: Arc<dyn Listener>,
         approver: Arc<dyn Approver>,
+        user: Option<Arc<dyn UserPrompter>>,
         interrupts: &mut Interrupts,
     ) -> Result<cachalot_agent::Chat> {
         let mut dependencies = bench.dependencies_for(&self.team, listener, approver)?;
+        dependencies.tools.user = user;
         dependencies.human_paced = self.is_interactive;
         dependencies.single_turn = !self.is_interactive;
         let beginning = async {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::approval::{ApproveAll, TerminalApprover};
 use super::command::Command;
 use super::prompt::{InputLine, Prompt};
+use super::questions::TerminalPrompter;
 use super::resumption::Resumption;
 use super::setup::{ChatSetup, close, told};
 use super::show::{Level, Show};
@@ -47,8 +48,20 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
             cancel: Arc::clone(&under_way),
         }),
     };
+    let user = Arc::new(TerminalPrompter {
+        prompt: Arc::clone(&prompt),
+        show: Arc::clone(&show),
+        cancel: Arc::clone(&under_way),
+    });
     let listener = Arc::clone(&show) as _;
-    let begun = setup.begin(&bench, &show, listener, approver, &mut interrupts);
+    let begun = setup.begin(
+        &bench,
+        &show,
+        listener,
+        approver,
+        Some(user),
+        &mut interrupts,
+    );
     let chat = match begun.await {
         Ok(chat) => chat,
         Err(trouble) => {

@@ -57,6 +57,7 @@ mod talk;
 mod teams;
 mod terminal;
 mod tool_server;
+mod toolsets;
 mod upgrade;
 mod validate;
 mod why;
