@@ -91,12 +91,14 @@ const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
 static TOOLS: [Tool; TOOLS_COUNT] = tools(tool("apply_patch", &["apply_patch"], &[]));
 
 /// The number of tools, of Codex too.
-pub(super) const TOOLS_COUNT: usize = 10;
+pub(super) const TOOLS_COUNT: usize = 11;
 
 /// The tools. Codex differs in the names of `apply_patch`.
 pub(super) const fn tools(apply_patch: Tool) -> [Tool; TOOLS_COUNT] {
     [
         tool("shell", &["Bash"], SHELL),
+        // A guard of the shell guards commands in the background, too.
+        tool("run_background_job", &["Bash"], BACKGROUND),
         tool("read_file", &["Read"], &[FILE]),
         tool("write_file", &["Write"], &[FILE]),
         tool("edit_file", &["Edit", "MultiEdit"], EDIT),
@@ -113,6 +115,8 @@ const SHELL: &[Argument] = &[
     argument("command", "command", Form::Line),
     argument("timeout", "timeout", Form::Milliseconds),
 ];
+
+const BACKGROUND: &[Argument] = &[argument("cmd", "command", Form::Line)];
 
 const EDIT: &[Argument] = &[
     FILE,

@@ -96,10 +96,10 @@ fn matches_argument(with: &str, dialect: Dialect, tool: &ToolUse, input: &Input)
     let text = |key: &str| tool.input.get(key).and_then(Value::as_str);
     match tool.name.as_str() {
         _ if tool.mcp.is_some() => true,
-        "shell" => {
+        "shell" | "run_background_job" => {
             let told = tools::input_arguments(dialect, tool, input);
-            told.get("command")
-                .and_then(Value::as_str)
+            let line = told.get("command").or_else(|| told.get("cmd"));
+            line.and_then(Value::as_str)
                 .is_none_or(|line| matches_command_line(with, line))
         }
         "read_file" | "write_file" | "edit_file" => {
@@ -249,6 +249,27 @@ mod tests {
             "shell",
             &json!({"command": ["rm", "a"]})
         ));
+    }
+
+    #[test]
+    fn guard_of_the_shell_guards_background_jobs() {
+        for (rule, is_for) in [("Bash", true), ("Bash(rm *)", true), ("Bash(git *)", false)] {
+            let is = applies(rule, "run_background_job", &json!({"cmd": "cd a; rm b"}));
+            assert_eq!(is, is_for, "{rule}");
+        }
+        let job = ToolUse {
+            name: "run_background_job".to_owned(),
+            ..ToolUse::default()
+        };
+        for (dialect, name) in [
+            (Dialect::DockerAgent, "shell"),
+            (Dialect::Claude, "Bash"),
+            (Dialect::Codex, "Bash"),
+            (Dialect::Gemini, "run_shell_command"),
+        ] {
+            let matcher = dialect.matcher(name).unwrap();
+            assert!(dialect.matches(&matcher, &job), "{dialect:?}");
+        }
     }
 
     #[test]

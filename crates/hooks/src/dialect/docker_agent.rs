@@ -34,6 +34,8 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
                 argument("working_directory", "cwd", Form::Same),
             ],
         ),
+        // A guard of the shell guards commands in the background, too.
+        tool("run_background_job", &["shell"], &[]),
         tool("list_dir", &["list_directory"], &[]),
         tool(
             "grep",

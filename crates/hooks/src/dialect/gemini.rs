@@ -46,13 +46,22 @@ static EVENTS: [NamedEvent; 10] = [
 const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
 const DIRECTORY: Argument = argument("path", "dir_path", Form::Same);
 
-static TOOLS: [Tool; 9] = [
+static TOOLS: [Tool; 10] = [
     tool(
         "shell",
         &["run_shell_command"],
         &[
             argument("command", "command", Form::Line),
             argument("working_directory", "dir_path", Form::Same),
+        ],
+    ),
+    // A guard of the shell guards commands in the background, too.
+    tool(
+        "run_background_job",
+        &["run_shell_command"],
+        &[
+            argument("cmd", "command", Form::Line),
+            argument("cwd", "dir_path", Form::Same),
         ],
     ),
     tool("read_file", &["read_file"], &[FILE]),
