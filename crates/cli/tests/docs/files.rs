@@ -44,6 +44,16 @@ pub(crate) fn copy(folder: &str, to: &Path) {
     }
 }
 
+/// Links a file of the repository into a folder, under the same path.
+pub(crate) fn link(path: &str, folder: &Path) {
+    let target = folder.join(path);
+    std::fs::create_dir_all(target.parent().expect("it lies in a folder")).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(root().join(path), &target).unwrap();
+    #[cfg(not(unix))]
+    std::fs::copy(root().join(path), &target).unwrap();
+}
+
 /// The files with this extension (with any, if it is empty), sorted. What Cargo builds is left out.
 pub(crate) fn in_folder(folder: &str, extension: &str, deep: bool) -> Vec<String> {
     let mut found = Vec::new();

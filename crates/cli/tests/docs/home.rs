@@ -51,10 +51,9 @@ impl Home {
         for folder in ["home", "programs"] {
             std::fs::create_dir(directory.path().join(folder)).unwrap();
         }
-        // Examples read documents, too.
-        for folder in ["examples", "docs"] {
-            files::copy(folder, &directory.path().join("work").join(folder));
-        }
+        files::copy("examples", &directory.path().join("work/examples"));
+        // An example reads a document.
+        files::link("docs/HOOKS.md", &directory.path().join("work"));
         let invoice = json!({ "invoice_number": "2026-0417", "total": 11_716.26 });
         let found = |title: &str, url: &str| json!({ "title": title, "url": url, "content": format!("About {title}.") });
         let home = Self {
@@ -236,9 +235,14 @@ fn file_with(text: &str, folder: &Path) -> Option<PathBuf> {
         if path.is_dir() {
             return file_with(text, &path);
         }
+        // A link leads to a file of the repository.
+        if path.is_symlink() {
+            return None;
+        }
         let bytes = std::fs::read(&path).unwrap();
-        // The search of the standard library is optimized in a debug build, too.
-        let holds = String::from_utf8_lossy(&bytes).contains(text);
+        let holds = bytes
+            .windows(text.len())
+            .any(|window| window == text.as_bytes());
         holds.then_some(path)
     })
 }
