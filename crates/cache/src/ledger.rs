@@ -214,6 +214,15 @@ impl Ledger {
         self.read(|connection| query::calls_by_key(connection, key_or_handle, limit))
     }
 
+    /// Returns the keys and handles of cacheable calls that begin with `beginning`, in no particular order; at
+    /// most `limit`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn keys(&self, beginning: &str, limit: u32) -> Result<Vec<String>, LedgerError> {
+        self.read(|connection| query::keys(connection, beginning, limit))
+    }
+
     /// Returns the sessions with payments to models whose names begin with `beginning`, most recent payment
     /// first; at most `limit`.
     ///

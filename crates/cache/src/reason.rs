@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cachalot_core::digest::abbreviate;
+
 use crate::Key;
 
 /// The reason why a call was not answered from the cache, or its answer was not stored.
@@ -99,7 +101,7 @@ impl fmt::Display for Reason {
 
 /// The error of a frozen run for a call that the cache cannot answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("frozen: {name} is not answered by the cache ({reason}; key {key})")]
+#[error("frozen: {name} is not answered by the cache ({reason}; key {})", abbreviate(&key.to_string()))]
 pub struct FrozenMiss {
     /// The name of the call.
     pub name: String,

@@ -494,7 +494,8 @@ pub(crate) struct Validate {
 pub(crate) enum CacheCommand {
     /// Print the newest entry under a key or handle.
     Get {
-        /// A handle (`cache:agent:…`), a `key` as written in the agent file, or a key of 64 hex digits.
+        /// A handle (`cache:agent:…`), a `key` as written in the agent file, or the key of an entry. Of a digest,
+        /// a unique prefix is sufficient.
         key: String,
         #[command(flatten)]
         place: StoreArguments,
@@ -506,6 +507,9 @@ pub(crate) enum CacheCommand {
     Ls {
         #[command(flatten)]
         which: EntrySelection,
+        /// Print whole digests.
+        #[arg(long, short)]
+        verbose: bool,
         #[command(flatten)]
         place: StoreArguments,
         /// Print JSON.
@@ -522,6 +526,9 @@ pub(crate) enum CacheCommand {
         /// Print what would be erased; erase nothing.
         #[arg(long)]
         dry_run: bool,
+        /// Print whole digests.
+        #[arg(long, short)]
+        verbose: bool,
         #[command(flatten)]
         place: StoreArguments,
         /// Print JSON.
@@ -585,7 +592,7 @@ pub(crate) enum LedgerCommand {
     /// Erase inputs, keys, handles and reasons of calls; keep their time, name and cost.
     #[command(group = ArgGroup::new("calls").required(true))]
     Rm {
-        /// Calls with this handle (`*` matches any text) or this key of 64 hex digits.
+        /// Calls with this handle (`*` matches any text) or this key; a unique prefix of the digest is sufficient.
         #[arg(value_name = "KEY", group = "calls")]
         key: Option<String>,
         /// Calls of this session and its forks: ID or unique prefix. May be repeated.
@@ -636,9 +643,10 @@ fn age(text: &str) -> Result<Duration, String> {
 }
 
 /// Selects cache entries.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub(crate) struct EntrySelection {
-    /// Handles that match this pattern; `*` matches any text.
+    /// Handles that match this pattern (`*` matches any text), or a key; a unique prefix of the digest is
+    /// sufficient.
     pub(crate) pattern: Option<String>,
     /// Kind of entry: workflow step, tool call, agent answer, or request.
     #[arg(long, value_enum)]
@@ -744,7 +752,7 @@ pub(crate) struct Doctor {
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// A handle, a key, or a session (its last model answer) [default: the last cacheable call].
+    /// A handle, a key, or a session (its last model answer); unique prefixes are sufficient [default: the last cacheable call].
     #[arg(conflicts_with = "last")]
     pub(crate) key: Option<String>,
     /// The last cacheable call.
@@ -752,6 +760,9 @@ pub(crate) struct Why {
     pub(crate) last: bool,
     #[command(flatten)]
     pub(crate) place: StoreArguments,
+    /// Print whole digests.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

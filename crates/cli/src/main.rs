@@ -1,5 +1,6 @@
 //! The `cachalot` command.
 
+mod abbreviation;
 mod agent_file;
 mod agent_names;
 mod arguments;

@@ -4,7 +4,6 @@ pub(crate) mod excerpt;
 pub(crate) mod explanation;
 pub(crate) mod failure;
 pub(crate) mod local_time;
-pub(crate) mod money;
 pub(crate) mod plan;
 pub(crate) mod problems;
 pub(crate) mod progress;
@@ -18,6 +17,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use cachalot_core::Spend;
+pub(crate) use cachalot_core::text::grouped;
 use serde::Serialize;
 
 use crate::command_error::Result;
@@ -66,30 +66,18 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
-/// Formats duration and cost: `1.84 s`, `1.84 s, 1204 tokens in, 34 out, $0.0035`.
+/// Formats duration and cost: `1.84 s`, `1.84 s, 1,204 tokens in, 34 out, $0.03`.
 pub(crate) fn spend(spend: &Spend) -> String {
     let mut text = time(spend.time);
     if spend.input_tokens + spend.output_tokens > 0 {
         text += &format!(
             ", {} tokens in, {} out",
-            spend.input_tokens, spend.output_tokens
+            grouped(spend.input_tokens),
+            grouped(spend.output_tokens)
         );
     }
     if !spend.cost.is_zero() {
         text += &format!(", {}", spend.cost);
-    }
-    text
-}
-
-/// Formats a number with separators between groups of three digits: `1,204,500`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
     }
     text
 }
@@ -128,12 +116,12 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
-/// Formats a count: `1 call`, `2 calls`.
+/// Formats a count: `1 call`, `2,000 calls`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     if number == 1 {
         format!("1 {one}")
     } else {
-        format!("{number} {many}")
+        format!("{} {many}", grouped(number))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Costs of a conversation under other plans: the same requests with other cache markers, charged by the
 //! provider's published rules.
 
+mod recommendation;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use cachalot_simulator::accounting::Rules as Published;
 use cachalot_simulator::{Accountant, Format as Api, InputTokens};
 use serde_json::Value;
 
+pub(crate) use recommendation::Recommendation;
 pub(crate) use steps::{from_log, from_session};
 
 /// A request that was sent, with everything that affects its price.

@@ -57,6 +57,49 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// The number of hex digits of a shown digest.
+const SHOWN_DIGITS: usize = 10;
+
+/// The minimum number of hex digits that stand for a digest in an argument.
+const MIN_DIGITS: usize = 4;
+
+/// Returns the text with 10 hex digits of the digest that it ends with: `cache:sum:json.transform:50e309da65`.
+/// A text without a digest is returned whole.
+#[must_use]
+pub fn abbreviate(text: &str) -> &str {
+    match before_digest(text) {
+        Some(before) => &text[..before.len() + SHOWN_DIGITS],
+        None => text,
+    }
+}
+
+/// True if `short` may stand for `whole`: it is the same, or `whole` ends with a digest and `short` with at
+/// least 4 of its first digits.
+#[must_use]
+pub fn is_abbreviation(short: &str, whole: &str) -> bool {
+    let is_prefix =
+        |before: &str| short.len() >= before.len() + MIN_DIGITS && whole.starts_with(short);
+    short == whole || before_digest(whole).is_some_and(is_prefix)
+}
+
+/// True if the text ends with digits that may stand for a digest.
+#[must_use]
+pub fn may_be_abbreviation(text: &str) -> bool {
+    let digits = text.rsplit(':').next().unwrap_or_default();
+    (MIN_DIGITS..64).contains(&digits.len()) && digits.bytes().all(is_digit)
+}
+
+/// Returns the part of a key or handle before the digest that it ends with.
+fn before_digest(text: &str) -> Option<&str> {
+    let (before, digest) = text.split_at_checked(text.len().checked_sub(64)?)?;
+    let is_whole = before.is_empty() || before.ends_with(':');
+    (is_whole && digest.bytes().all(is_digit)).then_some(before)
+}
+
+fn is_digit(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
+}
+
 /// The error of parsing a text that is not 64 hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a digest: expected 64 hex digits")]
@@ -69,5 +112,39 @@ impl FromStr for Digest {
         let mut bytes = [0; 32];
         hex::decode_to_slice(text, &mut bytes).map_err(|_| InvalidDigest)?;
         Ok(Self(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_at_the_end_are_abbreviated() {
+        let digest = "0123456789abcdef".repeat(4);
+        let handle = format!("cache:a:shell.run:{digest}");
+        assert_eq!(abbreviate(&digest), "0123456789");
+        assert_eq!(abbreviate(&handle), "cache:a:shell.run:0123456789");
+        for other in ["", "cache:a:key", "é", &format!("x{digest}"), &digest[1..]] {
+            assert_eq!(abbreviate(other), other);
+        }
+        for short in ["0123", "0123456789", &digest] {
+            assert!(is_abbreviation(short, &digest), "{short}");
+        }
+        assert!(is_abbreviation("cache:a:shell.run:0123", &handle));
+        assert!(is_abbreviation("cache:a:key", "cache:a:key"));
+        for short in [
+            "012",
+            "1234",
+            "",
+            "cache:a:shell.run:",
+            "cache:a:shell.run:012",
+        ] {
+            assert!(!is_abbreviation(short, &digest), "{short}");
+            assert!(!is_abbreviation(short, &handle), "{short}");
+        }
+        assert!(!is_abbreviation("cache:a:ke", "cache:a:key"));
+        assert!(may_be_abbreviation("cache:a:b:0123") && may_be_abbreviation("beef"));
+        assert!(!may_be_abbreviation("cache:a:key") && !may_be_abbreviation(&digest));
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::grouped;
+
 /// The cost of a run, or the saving by an answer from the cache. Sums with `+=`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spend {
@@ -65,6 +67,9 @@ impl std::ops::AddAssign for Spend {
     }
 }
 
+/// Picodollars in a cent.
+const CENT: u64 = 10_000_000_000;
+
 /// An exact amount of money: a price per million tokens with up to six decimals is a whole number of
 /// picodollars per token. Calls without a known price are counted, and never treated as free.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +106,28 @@ impl Cost {
         self.picodollars as f64 / 1e12
     }
 
+    /// Formats the known amount in dollars and cents: `$1,204.50`; `<$0.01` for less than half a cent.
+    #[must_use]
+    pub fn amount(self) -> String {
+        let cents = self.picodollars / CENT + u64::from(self.picodollars % CENT >= CENT / 2);
+        match (self.picodollars, cents) {
+            (1.., 0) => "<$0.01".to_owned(),
+            _ => format!("${}.{:02}", grouped(cents / 100), cents % 100),
+        }
+    }
+
+    /// Formats the known amount with all its digits, for prices and limits: `$0.50`, `$0.0001`.
+    #[must_use]
+    pub fn exact_amount(self) -> String {
+        let (whole, fraction) = (
+            self.picodollars / (100 * CENT),
+            self.picodollars % (100 * CENT),
+        );
+        let digits = format!("{fraction:012}");
+        let digits = digits.trim_end_matches('0');
+        format!("${}.{digits:0<2}", grouped(whole))
+    }
+
     /// True if nothing was charged and no call is unpriced.
     #[must_use]
     pub fn is_zero(self) -> bool {
@@ -115,23 +142,50 @@ impl std::ops::AddAssign for Cost {
     }
 }
 
-/// Formats like `$0.0123`, `$0.0123 + 2 unpriced calls`, `unpriced`: four decimals from 0.01 cents on, below
-/// that two significant digits.
+/// Formats like `$1,204.50`, `<$0.01`, `$0.12 + 2 unpriced calls`, `unpriced`.
 impl std::fmt::Display for Cost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.picodollars == 0 && self.unpriced > 0 {
             return f.write_str("unpriced");
         }
-        let dollars = self.dollars();
-        match self.picodollars {
-            0 => f.write_str("$0")?,
-            1..100_000_000 => write!(f, "${dollars:.1e}")?,
-            _ => write!(f, "${dollars:.4}")?,
-        }
+        f.write_str(&self.amount())?;
         match self.unpriced {
             0 => Ok(()),
             1 => f.write_str(" + 1 unpriced call"),
-            more => write!(f, " + {more} unpriced calls"),
+            more => write!(f, " + {} unpriced calls", grouped(more)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_cents() {
+        for (picodollars, amount, exact) in [
+            (0, "$0.00", "$0.00"),
+            (1, "<$0.01", "$0.000000000001"),
+            (CENT / 2, "$0.01", "$0.005"),
+            (150 * CENT, "$1.50", "$1.50"),
+            (123_456_789 * CENT, "$1,234,567.89", "$1,234,567.89"),
+            (u64::MAX, "$18,446,744.07", "$18,446,744.073709551615"),
+        ] {
+            let cost = Cost::from_picodollars(picodollars);
+            assert_eq!(
+                (cost.amount().as_str(), cost.exact_amount().as_str()),
+                (amount, exact)
+            );
+        }
+        let cost = |picodollars, unpriced| Cost {
+            picodollars,
+            unpriced,
+        };
+        assert_eq!(cost(0, 2).to_string(), "unpriced");
+        assert_eq!(cost(CENT, 1).to_string(), "$0.01 + 1 unpriced call");
+        assert_eq!(
+            cost(CENT, 1_200).to_string(),
+            "$0.01 + 1,200 unpriced calls"
+        );
     }
 }

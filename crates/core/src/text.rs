@@ -4,6 +4,20 @@
 
 use std::borrow::Cow;
 
+/// Formats a number with separators between groups of three digits: `1,204,500`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Returns the first `max` characters.
 #[must_use]
 pub fn head(text: &str, max: usize) -> &str {

@@ -245,18 +245,18 @@ impl Meter {
             spent, reserved, ..
         } = *counted;
         if let Some(limit) = max_cost {
-            let shown = Cost::from_picodollars(limit);
+            let shown = Cost::from_picodollars(limit).exact_amount();
             if spent.cost.unpriced > 0 {
                 return Err(over_budget(format!(
                     "the budget of {shown} (`max_cost`) cannot be enforced: the price of {} is unknown, beside {} spent. Set `cost: {{input: …, output: …}}` of the model, or remove `max_cost`",
                     calls(spent.cost.unpriced),
-                    Cost::from_picodollars(spent.cost.picodollars)
+                    spent.cost.amount()
                 )));
             }
             if spent.cost.picodollars >= limit {
                 return Err(over_budget(format!(
                     "the budget of {shown} (`max_cost`) is used up: {} spent on {}",
-                    spent.cost,
+                    spent.cost.amount(),
                     calls(spent.calls)
                 )));
             }
@@ -322,7 +322,7 @@ impl Meter {
         match self.shared.budget.max_cost {
             Some(limit) if model.price().is_none() => Err(over_budget(format!(
                 "the budget of {} (`max_cost`) cannot be enforced: the price of the model `{}` of {} is unknown. Set `cost: {{input: …, output: …}}` (0 if free), or remove `max_cost`",
-                Cost::from_picodollars(limit),
+                Cost::from_picodollars(limit).exact_amount(),
                 model.name(),
                 model.provider()
             ))),

@@ -65,6 +65,20 @@ pub(super) fn calls_by_key(
     )
 }
 
+/// See [`super::Ledger::keys`].
+pub(super) fn keys(connection: &Connection, beginning: &str, limit: u32) -> Result<Vec<String>> {
+    let mut statement = connection.prepare(
+        "SELECT key FROM calls
+         WHERE kind <> 'prefix' AND key >= ?1 AND substr(key, 1, length(?1)) = ?1
+         UNION
+         SELECT handle FROM calls
+         WHERE kind <> 'prefix' AND handle >= ?1 AND substr(handle, 1, length(?1)) = ?1
+         LIMIT ?2",
+    )?;
+    let keys = statement.query_map(params![beginning, limit], |row| row.get(0))?;
+    keys.collect()
+}
+
 /// See [`super::Ledger::sessions`].
 pub(super) fn sessions(
     connection: &Connection,

@@ -156,8 +156,8 @@ async fn frozen_answers_from_the_cache_only() {
         ("file.read", question.key(), &Reason::Absent)
     );
     let text = format!(
-        "frozen: file.read is not answered by the cache (not in the cache; key {})",
-        question.key()
+        "frozen: file.read is not answered by the cache (not in the cache; key {:.10})",
+        question.key().to_string()
     );
     assert_eq!(miss.to_string(), text);
 

@@ -12,7 +12,7 @@ use crate::render::visible::on_one_line;
 const MAX_NAME_CHARS: usize = 40;
 
 /// Formats a review on one line: `stored 1 memory · 2400 of the chat's 2400 tokens read from the provider's
-/// cache · $0.0012 · denied: shell`.
+/// cache · <$0.01 · denied: shell`.
 pub(super) fn line(report: &ReviewReport) -> String {
     let denied = match report.denied.as_slice() {
         [] => None,
@@ -137,14 +137,14 @@ mod tests {
         let mut report = report();
         assert_eq!(
             line(&report),
-            "stored 1 memory · 2400 of the chat's 2400 tokens read from the provider's cache · $0.0012 · denied: shell"
+            "stored 1 memory · 2400 of the chat's 2400 tokens read from the provider's cache · <$0.01 · denied: shell"
         );
         report.skills = 2;
         report.denied.clear();
         report.first = report.parent;
         assert_eq!(
             line(&report),
-            "stored 1 memory and 2 skills · 2400 tokens read anew · $0.0012"
+            "stored 1 memory and 2 skills · 2400 tokens read anew · <$0.01"
         );
         // The provider also cached an earlier review's message.
         report.first = Some(Usage {
@@ -178,7 +178,7 @@ mod tests {
             denied: Vec::new(),
             ..report()
         };
-        assert_eq!(line(&report), "nothing to keep · $0.0012");
+        assert_eq!(line(&report), "nothing to keep · <$0.01");
         assert!(details(&report).starts_with("2 model calls, 2 tool calls, "));
     }
 }

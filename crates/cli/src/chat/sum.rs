@@ -4,17 +4,18 @@ use cachalot_agent::UsageTotals;
 use cachalot_core::Cost;
 use serde_json::{Value, json};
 
-use crate::render;
+use crate::render::{self, grouped};
 
-/// `1204 tokens in (1024 of them cached by the provider), 88 out · $0.0031 · saved 2 tool calls, 12 ms`.
+/// `1,204 tokens in (1,024 of them cached by the provider), 88 out · $0.03 · saved 2 tool calls, 12 ms`.
 ///
 /// `cut_off` is the number of incomplete answers, whose usage is unknown.
 pub(crate) fn line(sum: &UsageTotals, cut_off: u32) -> String {
-    let mut line = format!("{} tokens in", sum.usage.total_input());
+    let mut line = format!("{} tokens in", grouped(sum.usage.total_input()));
     if sum.usage.cache_read > 0 {
-        line += &format!(" ({} of them cached by the provider)", sum.usage.cache_read);
+        let cached = grouped(sum.usage.cache_read);
+        line += &format!(" ({cached} of them cached by the provider)");
     }
-    line += &format!(", {} out · {}", sum.usage.output, sum.paid.cost);
+    line += &format!(", {} out · {}", grouped(sum.usage.output), sum.paid.cost);
     if sum.saved.calls > 0 {
         line += &format!(" · saved {}, {}", saved(sum), render::spend(&sum.saved));
     }

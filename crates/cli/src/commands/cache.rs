@@ -1,22 +1,25 @@
 //! `cachalot cache …`.
 
 mod copy;
+mod list;
+mod stats;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufReader;
 use std::path::Path;
 
 use cachalot_cache::{
-    Cache, CacheBounds, CallKind, CassetteError, EntryFilter, EntryInfo, HANDLE_LABEL, Key,
-    LabelCriterion, LedgerLimits, LedgerSelection, LedgerTotals, Scope, StoredEntry,
+    Cache, CacheBounds, CassetteError, EntryFilter, EntryInfo, HANDLE_LABEL, Key, LabelCriterion,
+    LedgerLimits, Scope, StoredEntry,
 };
 use cachalot_core::Problem;
 use cachalot_core::clock::iso8601;
+use cachalot_core::digest::abbreviate;
 use cachalot_store::Label;
 use cachalot_workflow::actions::cache::TAG_LABEL;
 use serde_json::{Value, json};
 
-use crate::arguments::{self, CacheCommand, EntrySelection, StoreArguments};
+use crate::arguments::{CacheCommand, EntrySelection, StoreArguments};
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::output_file::OutputFile;
@@ -61,32 +64,48 @@ impl Inspection<'_> {
             CacheCommand::Get { key, place, json } => {
                 self.get(&self.open(place)?.cache, key, *json).await
             }
-            CacheCommand::Ls { which, place, json } => {
-                ls(&self.open(place)?.cache, which, *json).await
+            CacheCommand::Ls {
+                which,
+                verbose,
+                place,
+                json,
+            } => {
+                let cache = self.open(place)?.cache;
+                let filter = list::filter(&cache, which).await?;
+                match json {
+                    true => list::print_json(&cache, &filter).await,
+                    false => list::print(&cache, &filter, *verbose).await,
+                }
             }
             CacheCommand::Rm {
                 which,
                 all,
                 dry_run,
+                verbose,
                 place,
                 json,
             } => {
-                let filter = filter(which);
-                if !all && filter == EntryFilter::default() {
+                if !all && *which == EntrySelection::default() {
                     return Err(CommandError::usage(
                         Problem::new("nothing-named", "cache rm: nothing is named")
                             .help("give a pattern, --kind, --action, --tag, or --all"),
                     ));
                 }
                 let cache = self.open(place)?.cache;
-                let removal = Removal {
+                let filter = list::filter(&cache, which).await?;
+                let removal = list::Removal {
                     filter: &filter,
                     with_ledger: *all,
                     dry_run: *dry_run,
+                    verbose: *verbose,
                 };
                 removal.run(&cache, *json).await
             }
-            CacheCommand::Stats { place, json } => self.stats(place, *json).await,
+            CacheCommand::Stats { place, json } => {
+                let home = self.home(place)?;
+                let cache = self.opening(&home).for_inspection()?.cache;
+                stats::stats(&cache, &home, *json).await
+            }
             CacheCommand::Sweep { place, json } => sweep(&self.open(place)?.cache, *json).await,
             CacheCommand::Copy { from, to, json } => {
                 let from = self.process_environment.home(Some(from), None)?;
@@ -138,6 +157,10 @@ impl Inspection<'_> {
             Ok(digest) => cache.peek(&digest).await.map_err(CommandError::failed)?,
             Err(_) => self.by_handle(cache, key).await?,
         };
+        let stored = match stored {
+            Some(stored) => Some(stored),
+            None => self.by_abbreviation(cache, key).await?,
+        };
         let Some(stored) = stored else {
             return Err(absent(cache, key).await?);
         };
@@ -150,6 +173,17 @@ impl Inspection<'_> {
             return render::json(&described);
         }
         render::json(&value)
+    }
+
+    /// Returns the newest entry under the only key or handle that `key` abbreviates.
+    async fn by_abbreviation(&self, cache: &Cache, key: &str) -> Result<Option<StoredEntry>> {
+        let Some(whole) = list::whole_name(cache, key).await? else {
+            return Ok(None);
+        };
+        match whole.parse::<Key>() {
+            Ok(digest) => cache.peek(&digest).await.map_err(CommandError::failed),
+            Err(_) => self.by_handle(cache, &whole).await,
+        }
     }
 
     /// Returns the newest entry under a handle in the scopes of this user. The agent's name is added to a key
@@ -180,46 +214,6 @@ impl Inspection<'_> {
                 )))
             }
         }
-    }
-
-    async fn stats(&self, place: &StoreArguments, as_json: bool) -> Result<()> {
-        let home = self.home(place)?;
-        let cache = self.opening(&home).for_inspection()?.cache;
-        let usage = cache.usage().await.map_err(CommandError::failed)?;
-        let totals = cache.ledger().totals().map_err(CommandError::failed)?;
-        let dropped = cache.ledger().dropped().map_err(CommandError::failed)?;
-        // A call whose answer is stored includes the cost of its model, so one sum would count that twice.
-        let (models, calls): (Vec<NamedTotals>, Vec<NamedTotals>) = totals
-            .into_iter()
-            .partition(|(kind, ..)| kind == CallKind::Prefix.as_str());
-        let (sum, of_models) = (all(&calls), all(&models));
-        if as_json {
-            return render::json(&json!({
-                "memory": home.location(), "ledger": home.ledger,
-                "entries": usage.records, "bytes": usage.bytes,
-                "dropped_calls": dropped,
-                "totals": sum, "names": as_json_rows(&calls),
-                "models": { "totals": of_models, "names": as_json_rows(&models) },
-            }));
-        }
-        let mut text = format!(
-            "{}\n{}, {}\n\n",
-            home.location(),
-            render::count(usage.records, "entry", "entries"),
-            render::bytes(usage.bytes)
-        );
-        text += &table("action", &calls, &sum);
-        if !models.is_empty() {
-            text += "\nanswers of models in conversations; saved by the providers' own caches:\n";
-            text += &table("model", &models, &of_models);
-        }
-        if dropped > 0 {
-            let calls = render::count(dropped, "call is", "calls are");
-            text += &format!(
-                "\n{calls} in these sums only: the ledger could not be written for too long\n"
-            );
-        }
-        render::out(&text)
     }
 
     async fn export(
@@ -313,87 +307,11 @@ fn store_digest_key(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) ->
     key.store(&home.digest_key).map_err(CommandError::failed)
 }
 
-/// Kind and name of calls, with their totals.
-type NamedTotals = (String, String, LedgerTotals);
-
-fn all(named: &[NamedTotals]) -> LedgerTotals {
-    let mut sum = LedgerTotals::default();
-    named.iter().for_each(|(_, _, totals)| sum += *totals);
-    sum
-}
-
-fn as_json_rows(named: &[NamedTotals]) -> Vec<Value> {
-    let rows = named.iter();
-    rows.map(|(kind, name, totals)| json!({"kind": kind, "name": name, "totals": totals}))
-        .collect()
-}
-
-/// Formats a table of calls by name, with their sum.
-fn table(what: &str, named: &[NamedTotals], sum: &LedgerTotals) -> String {
-    let heads = [what, "hits", "coalesced", "paid", "failed", "cost", "saved"];
-    let names = named
-        .iter()
-        .map(|(_, name, totals)| (name.as_str(), totals));
-    let rows = names
-        .chain([("all", sum)])
-        .map(|(name, totals)| row(name, totals));
-    let rows: Vec<Vec<String>> = std::iter::once(heads.map(str::to_owned).to_vec())
-        .chain(rows)
-        .collect();
-    render::table::columns(&rows)
-}
-
 /// Converts an error of an export. The reader of the cassette may be gone.
 fn not_exported(error: CassetteError) -> CommandError {
     match error {
         CassetteError::File(error) => error.into(),
         error => CommandError::failed(error),
-    }
-}
-
-fn row(name: &str, totals: &LedgerTotals) -> Vec<String> {
-    vec![
-        name.to_owned(),
-        totals.hits.to_string(),
-        totals.coalesced.to_string(),
-        totals.paid_runs().to_string(),
-        totals.failed.to_string(),
-        render::spend(&totals.paid),
-        render::spend(&totals.saved),
-    ]
-}
-
-fn filter(which: &EntrySelection) -> EntryFilter {
-    let mut criteria: Vec<LabelCriterion> = which
-        .tag
-        .iter()
-        .map(|tag| LabelCriterion::Is(Label::new(TAG_LABEL, tag)))
-        .collect();
-    let mut key = None;
-    if let Some(pattern) = &which.pattern {
-        match pattern.parse::<Key>() {
-            Ok(digest) => key = Some(digest),
-            Err(_) => criteria.push(LabelCriterion::Glob {
-                name: HANDLE_LABEL.to_owned(),
-                pattern: pattern.clone(),
-            }),
-        }
-    }
-    EntryFilter {
-        key,
-        kind: which.kind.map(kind),
-        name: which.action.clone(),
-        criteria,
-        expired_before: None,
-    }
-}
-
-fn kind(named: arguments::Kind) -> CallKind {
-    match named {
-        arguments::Kind::Action => CallKind::Action,
-        arguments::Kind::Tool => CallKind::Tool,
-        arguments::Kind::Turn => CallKind::Turn,
-        arguments::Kind::Request => CallKind::Request,
     }
 }
 
@@ -473,7 +391,8 @@ async fn absent(cache: &Cache, key: &str) -> Result<CommandError> {
         let handle = handles.first().map_or(key, String::as_str);
         cache
             .each(&under(handle), |entry_info| {
-                others.push(format!("{} ({})", entry_info.key, entry_info.scope));
+                let key = entry_info.key.to_string();
+                others.push(format!("{} ({})", abbreviate(&key), entry_info.scope));
             })
             .await
             .map_err(CommandError::failed)?;
@@ -489,114 +408,6 @@ async fn absent(cache: &Cache, key: &str) -> Result<CommandError> {
             more.len()
         ),
     }))
-}
-
-async fn ls(cache: &Cache, which: &EntrySelection, as_json: bool) -> Result<()> {
-    let mut entries = Vec::new();
-    let collect = |entry_info: EntryInfo| {
-        entries.push(if as_json {
-            described(&entry_info)
-        } else {
-            Value::from(line(&entry_info))
-        });
-    };
-    cache
-        .each(&filter(which), collect)
-        .await
-        .map_err(CommandError::failed)?;
-    if as_json {
-        return render::json(&entries);
-    }
-    let mut rows: Vec<Vec<String>> = entries
-        .iter()
-        .map(|line| match line {
-            Value::Array(cells) => cells
-                .iter()
-                .map(|cell| cell.as_str().unwrap_or_default().to_owned())
-                .collect(),
-            _ => Vec::new(),
-        })
-        .collect();
-    rows.sort();
-    render::out(&render::table::columns(&rows))
-}
-
-fn line(entry_info: &EntryInfo) -> Vec<String> {
-    let expires = match (entry_info.expired, entry_info.provenance.expires) {
-        (true, _) => "expired".to_owned(),
-        (false, Some(at)) => format!("until {}", iso8601(at)),
-        (false, None) => "for ever".to_owned(),
-    };
-    let name = handle(entry_info).map_or_else(
-        || {
-            format!(
-                "{}:{} {}",
-                entry_info.kind.as_str(),
-                entry_info.name,
-                entry_info.key
-            )
-        },
-        ToOwned::to_owned,
-    );
-    vec![
-        name,
-        render::bytes(entry_info.bytes),
-        render::time(entry_info.spent.time),
-        expires,
-    ]
-}
-
-/// Parameters of `cache rm`.
-struct Removal<'a> {
-    filter: &'a EntryFilter,
-    /// Set when the ledger also erases the details of its calls.
-    with_ledger: bool,
-    dry_run: bool,
-}
-
-impl Removal<'_> {
-    async fn run(&self, cache: &Cache, as_json: bool) -> Result<()> {
-        let dry_run = self.dry_run;
-        let erased = cache
-            .erase(self.filter, dry_run)
-            .await
-            .map_err(CommandError::failed)?;
-        let calls = if self.with_ledger {
-            let erased = cache.ledger().erase(LedgerSelection::Cacheable, dry_run);
-            erased.map_err(CommandError::failed)?
-        } else {
-            0
-        };
-        let names: Vec<&str> = erased
-            .entries
-            .iter()
-            .map(|entry| {
-                let handle = entry.labels.iter().find(|label| label.name == HANDLE_LABEL);
-                handle.map_or(entry.key.as_str(), |label| &label.value)
-            })
-            .collect();
-        if as_json {
-            return render::json(&json!({
-                "dry_run": dry_run, "count": names.len(), "entries": names,
-                "erased_calls": calls,
-            }));
-        }
-        render::out(
-            &names
-                .iter()
-                .map(|name| format!("{name}\n"))
-                .collect::<String>(),
-        )?;
-        let done = if dry_run { "would erase" } else { "erased" };
-        render::err(&format!(
-            "{done} {}",
-            render::count(names.len() as u64, "entry", "entries")
-        ));
-        if calls > 0 {
-            render::err(&super::ledger::erased(calls, dry_run));
-        }
-        Ok(())
-    }
 }
 
 async fn sweep(cache: &Cache, as_json: bool) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::arguments::Doctor;
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::render;
-use crate::render::table::columns;
+use crate::render::table::{Column, headline, table};
 use crate::render::visible::on_one_line;
 use crate::wiring::{EngineOptions, ProcessEnvironment, Warn, run_id};
 
@@ -42,6 +42,16 @@ enum Status {
     Failed,
 }
 
+impl Status {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// One line of the report.
 #[derive(Debug, Serialize)]
 struct Check {
@@ -58,6 +68,23 @@ struct Report {
 }
 
 impl Report {
+    /// One sentence: `/home/ada/x.db: 8 checks ok, 1 degraded`.
+    fn headline(&self) -> String {
+        let count = |status| self.checks.iter().filter(|it| it.status == status).count() as u64;
+        let mut text = format!(
+            "{}: {} ok",
+            on_one_line(&self.store),
+            render::count(count(Status::Ok), "check", "checks")
+        );
+        for status in [Status::Degraded, Status::Failed] {
+            match count(status) {
+                0 => {}
+                number => text += &format!(", {number} {}", status.name()),
+            }
+        }
+        text
+    }
+
     fn add(&mut self, finding: Finding) {
         let status = match finding.remedy {
             Some(_) => Status::Degraded,
@@ -316,24 +343,28 @@ fn remedy(error: &Error, url: Option<&StoreUrl>) -> Option<String> {
 }
 
 fn as_text(report: &Report) -> String {
-    let mut text = format!("{}\n", on_one_line(&report.store));
+    let columns = [Column::whole(""), Column::whole(""), Column::wrapped("")];
     let rows = report.checks.iter().map(|check| {
-        let status = match check.status {
-            Status::Ok => "ok",
-            Status::Degraded => "degraded",
-            Status::Failed => "failed",
-        };
         vec![
-            status.to_owned(),
+            check.status.name().to_owned(),
             check.topic.clone(),
             on_one_line(&check.state),
         ]
     });
-    text += &columns(&rows.collect::<Vec<_>>());
-    for check in &report.checks {
-        if let Some(remedy) = &check.remedy {
-            text += &format!("\n{}: {remedy}\n", check.topic);
-        }
+    let mut text = headline(&report.headline());
+    text += &table(&columns, &rows.collect::<Vec<_>>());
+    let remedies = report.checks.iter();
+    let remedies: Vec<Vec<String>> = remedies
+        .filter_map(|check| {
+            Some(vec![
+                format!("{}:", check.topic),
+                on_one_line(check.remedy.as_ref()?),
+            ])
+        })
+        .collect();
+    for remedy in remedies {
+        let columns = [Column::whole(""), Column::wrapped("")];
+        text += &format!("\n{}", table(&columns, &[remedy]));
     }
     text
 }

@@ -10,6 +10,7 @@ use cachalot_core::Millis;
 use serde_json::json;
 
 use super::why;
+use crate::abbreviation::{MAX_CANDIDATES, resolve};
 use crate::arguments::{LedgerCommand, StoreArguments};
 use crate::command_error::{CommandError, Result};
 use crate::output_file::OutputFile;
@@ -36,7 +37,11 @@ pub(crate) fn run(
         } => {
             let ledger = open(place, process_environment, warn)?;
             let sessions = sessions(&ledger, session)?;
-            let which = match key {
+            let key = match key {
+                Some(key) => Some(why::whole_key(&ledger, key)?.unwrap_or_else(|| key.clone())),
+                None => None,
+            };
+            let which = match &key {
                 Some(key) => LedgerSelection::Matching(key),
                 None if sessions.is_empty() => LedgerSelection::All,
                 None => LedgerSelection::Sessions(&sessions),
@@ -119,8 +124,8 @@ fn open(
 /// Returns the full ids of sessions.
 fn sessions(ledger: &Ledger, beginnings: &[String]) -> Result<Vec<String>> {
     let whole = |beginning: &String| {
-        let found = ledger.sessions_of_calls(beginning, why::MAX_CANDIDATES + 1);
-        let found = why::resolve_session_id(beginning, found.map_err(CommandError::failed)?)?;
+        let found = ledger.sessions_of_calls(beginning, MAX_CANDIDATES + 1);
+        let found = resolve("sessions", beginning, found.map_err(CommandError::failed)?)?;
         found.ok_or_else(|| {
             CommandError::failed(format!("the ledger knows no session `{beginning}`"))
         })

@@ -1,15 +1,15 @@
 //! `cachalot models`: the catalog of models, with the user's own file over it.
 
-use cachalot_core::Problem;
 use cachalot_core::suggest::nearest;
+use cachalot_core::{Cost, Problem};
 use cachalot_model::{Capabilities, Catalog, CatalogEntry, Price, Rates};
 use serde_json::{Value, json};
 
 use crate::arguments::ModelList;
 use crate::command_error::{CommandError, Result};
-use crate::render;
-use crate::render::table::columns;
+use crate::render::table::{Column, headline, table};
 use crate::render::visible::on_one_line;
+use crate::render::{self, grouped};
 use crate::wiring::ProcessEnvironment;
 
 /// A model of the catalog.
@@ -115,28 +115,41 @@ fn unknown((code, what): (&'static str, &str), name: &str, known: Vec<&str>) -> 
 fn list(entries: &[Entry<'_>]) -> String {
     let mut text = String::new();
     for of_provider in entries.chunk_by(|one, other| one.provider == other.provider) {
-        let head = [of_provider[0].provider, "input", "output", "context"];
-        let mut rows = vec![head.map(str::to_owned).to_vec()];
-        for entry in of_provider {
+        text += &format!("\n{}", provider_table(of_provider));
+    }
+    let providers = entries.chunk_by(|one, other| one.provider == other.provider);
+    let sentence = format!(
+        "{} of {}, with prices per million tokens",
+        render::count(entries.len() as u64, "model", "models"),
+        render::count(providers.count() as u64, "provider", "providers"),
+    );
+    headline(&sentence) + &text + "\n`cachalot models NAME` shows all that is known of a model.\n"
+}
+
+fn provider_table(entries: &[Entry<'_>]) -> String {
+    let columns = [
+        Column::whole(entries[0].provider.to_owned()),
+        Column::number("input"),
+        Column::number("output"),
+        Column::number("context"),
+    ];
+    let rows: Vec<Vec<String>> = entries
+        .iter()
+        .map(|entry| {
             let rates = entry.listed.price.as_ref().map(|price| &price.rates);
             let price = |rate: fn(&Rates) -> u64| {
                 rates.map_or_else(|| "?".to_owned(), |rates| dollars(rate(rates)))
             };
-            rows.push(vec![
+            let context = entry.listed.limits.context;
+            vec![
                 format!("  {}", entry.name),
                 price(|rates| rates.input),
                 price(|rates| rates.output),
-                entry
-                    .listed
-                    .limits
-                    .context
-                    .map_or("?".to_owned(), thousands),
-            ]);
-        }
-        text += &columns(&rows);
-        text.push('\n');
-    }
-    text + "Prices: US dollars per million tokens. `cachalot models NAME` shows a model.\n"
+                context.map_or("?".to_owned(), grouped),
+            ]
+        })
+        .collect();
+    table(&columns, &rows)
 }
 
 /// Formats the catalog's data of a model; `unknown` for missing data.
@@ -156,7 +169,7 @@ fn details(entry: &Entry<'_>) -> String {
     } = capabilities;
     let unknown = || "unknown".to_owned();
     let tokens = |count: Option<u64>| {
-        count.map_or_else(unknown, |count| format!("{} tokens", thousands(count)))
+        count.map_or_else(unknown, |count| format!("{} tokens", grouped(count)))
     };
     let yes_or_no = |value: Option<bool>| match value {
         Some(true) => "yes".to_owned(),
@@ -198,33 +211,37 @@ fn details(entry: &Entry<'_>) -> String {
         .into_iter()
         .map(|(name, value)| vec![format!("  {name}"), value])
         .collect();
-    let prices = price.as_ref().map_or_else(
-        || "  prices: unknown\n".to_owned(),
-        |price| columns(&prices(price)),
-    );
+    let prices = price
+        .as_ref()
+        .map_or_else(|| "  prices: unknown\n".to_owned(), prices);
     format!(
         "{}/{}\n{}\n{prices}",
         entry.provider,
         entry.name,
-        columns(&rows)
+        table(&[Column::whole(""), Column::wrapped("")], &rows)
     )
 }
 
-/// Returns the rows of the price table: one column per tier.
-fn prices(price: &Price) -> Vec<Vec<String>> {
+/// Formats the price table: one column per tier.
+fn prices(price: &Price) -> String {
     let rates = price.rates;
     let above = price.above.as_ref();
-    let mut head = vec!["  $ per million tokens".to_owned(), "price".to_owned()];
-    if let Some((tokens, _)) = above {
-        head.push(format!("above {} tokens in", thousands(*tokens)));
-    }
-    let mut rows = vec![head];
-    for (name, rate) in rate_names(&rates) {
-        let mut row = vec![format!("  {name}"), dollars(rate(&rates))];
-        row.extend(above.iter().map(|(_, rates)| dollars(rate(rates))));
-        rows.push(row);
-    }
-    rows
+    let mut columns = vec![
+        Column::whole("  per million tokens"),
+        Column::number("price"),
+    ];
+    columns.extend(
+        above.map(|(tokens, _)| Column::number(format!("above {} tokens in", grouped(*tokens)))),
+    );
+    let rows: Vec<Vec<String>> = rate_names(&rates)
+        .into_iter()
+        .map(|(name, rate)| {
+            let mut row = vec![format!("  {name}"), dollars(rate(&rates))];
+            row.extend(above.map(|(_, rates)| dollars(rate(rates))));
+            row
+        })
+        .collect();
+    table(&columns, &rows)
 }
 
 type Rate = fn(&Rates) -> u64;
@@ -302,36 +319,18 @@ fn word(value: &impl serde::Serialize) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// Formats a rate in picodollars per token as dollars per million tokens: `2.50`, `0.075`.
+/// Formats a rate in picodollars per token as dollars per million tokens: `$2.50`, `$0.075`.
 fn dollars(rate: u64) -> String {
-    let (whole, fraction) = (rate / 1_000_000, rate % 1_000_000);
-    let digits = format!("{fraction:06}");
-    let cents = digits.trim_end_matches('0');
-    format!("{whole}.{cents:0<2}")
-}
-
-/// Formats a number with thousands separators: `1,050,000`.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    Cost::from_picodollars(rate.saturating_mul(1_000_000)).exact_amount()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{dollars, thousands};
+    use super::dollars;
 
     #[test]
-    fn numbers_are_formatted_for_reading() {
+    fn rates_have_all_their_digits() {
         let rates = [2_500_000, 75_000, 1, 0, 168_000_000].map(dollars);
-        assert_eq!(rates, ["2.50", "0.075", "0.000001", "0.00", "168.00"]);
-        let counts = [0, 512, 1_024, 1_050_000].map(thousands);
-        assert_eq!(counts, ["0", "512", "1,024", "1,050,000"]);
+        assert_eq!(rates, ["$2.50", "$0.075", "$0.000001", "$0.00", "$168.00"]);
     }
 }

@@ -56,7 +56,7 @@ pub(crate) async fn run(arguments: &Run, process_environment: &ProcessEnvironmen
         if arguments.json || arguments.ndjson {
             render::json(&render::plan::json(&plan))
         } else {
-            render::out(&render::plan::render(&plan))
+            render::out(&render::plan::render(&plan, arguments.verbose))
         }
     } else {
         run_to_the_end(arguments, &prepared, &progress).await

@@ -4,10 +4,12 @@ mod export;
 mod show;
 pub(crate) mod tree;
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{CacheBounds, Ledger, LedgerLimits, LedgerSelection};
+use cachalot_core::Cost;
 use cachalot_core::clock::iso8601;
 use cachalot_prompt::{SessionFilter, SessionOverview, SessionSummary, Sessions};
 use serde_json::{Value, json};
@@ -15,9 +17,14 @@ use serde_json::{Value, json};
 use crate::arguments::{SessionsCommand, StoreArguments};
 use crate::chat::sum::dollars;
 use crate::command_error::{CommandError, Result};
-use crate::render;
+use crate::render::local_time::to_second;
+use crate::render::table::{self, Column, table};
 use crate::render::visible::on_one_line;
+use crate::render::{self, cut, grouped};
 use crate::wiring::{EngineOptions, ProcessEnvironment, Warn};
+
+/// The maximum length of a title in the list, in characters.
+const MAX_TITLE_CHARS: usize = 120;
 
 /// Lists, shows, draws, exports and removes sessions.
 ///
@@ -151,16 +158,39 @@ async fn list(sessions: &Sessions, all: bool, as_json: bool) -> Result<()> {
         render::err("there are no sessions: `cachalot chat FILE` begins one");
         return Ok(());
     }
-    let head = [
-        "session", "agent", "model", "messages", "cost", "changed", "about",
+    let columns = [
+        Column::whole("session"),
+        Column::text("agent"),
+        Column::text("model").optional(),
+        Column::number("messages").optional(),
+        Column::number("cost"),
+        Column::whole("changed"),
+        Column::wrapped("about"),
     ];
-    let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
-    rows.extend(found.iter().map(row));
-    render::out(&render::table::columns(&rows))
+    let mut text = String::new();
+    if std::io::stdout().is_terminal() {
+        text += &format!("{}\n", table::headline(&describe(&found)));
+    }
+    let rows: Vec<Vec<String>> = found.iter().map(row).collect();
+    render::out(&(text + &table(&columns, &rows)))
+}
+
+/// One sentence: the number of the sessions, their cost, and the newest.
+fn describe(found: &[SessionSummary]) -> String {
+    let mut cost = Cost::default();
+    for summary in found {
+        if let Ok(overview) = &summary.state {
+            cost += overview.totals.spent.cost;
+        }
+    }
+    let sessions = render::count(found.len() as u64, "session", "sessions");
+    let newest = found.iter().map(|summary| summary.saved).max();
+    let newest = newest.map_or_else(String::new, to_second);
+    format!("{sessions}, {cost}; the newest was changed at {newest}")
 }
 
 fn row(summary: &SessionSummary) -> Vec<String> {
-    let changed = iso8601(summary.saved);
+    let changed = to_second(summary.saved);
     match &summary.state {
         Ok(SessionOverview {
             head,
@@ -171,10 +201,13 @@ fn row(summary: &SessionSummary) -> Vec<String> {
             summary.id.clone(),
             on_one_line(&head.agent),
             on_one_line(&format!("{}/{}", head.provider, head.model)),
-            messages.to_string(),
+            grouped(*messages),
             totals.spent.cost.to_string(),
             changed,
-            on_one_line(head.title.as_deref().unwrap_or_default()),
+            cut(
+                &on_one_line(head.title.as_deref().unwrap_or_default()),
+                MAX_TITLE_CHARS,
+            ),
         ],
         Err(error) => {
             let mut row = vec![summary.id.clone()];

@@ -22,8 +22,7 @@ use crate::commands::sessions;
 use crate::models::catalog;
 use crate::render;
 use crate::render::local_time::{date, day_of, days};
-use crate::render::money::money;
-use crate::render::table::{Column, table};
+use crate::render::table::{Column, headline, table};
 use crate::render::visible::on_one_line;
 use crate::wiring::{ProcessEnvironment, Warn};
 
@@ -326,7 +325,7 @@ impl Report {
     /// One sentence: the cost, the time, the cache, and the avoidable part.
     fn headline(&self) -> String {
         let Self { total, range, .. } = self;
-        let mut text = money(total.cost);
+        let mut text = total.cost.amount();
         if let Some((first, last)) = range {
             let days = days(*first, *last);
             text += &format!(" in {}", render::count(days, "day", "days"));
@@ -338,7 +337,7 @@ impl Report {
         if let Some((name, cause)) = causes.max_by_key(|(_, cause)| cause.cost.picodollars) {
             text += &format!(
                 "; {} avoidable: {}",
-                money(total.avoidable_cost()),
+                total.avoidable_cost().amount(),
                 describe(name, cause)
             );
         }
@@ -346,7 +345,7 @@ impl Report {
     }
 
     fn text(&self, by: SpendGroup) -> String {
-        let mut text = format!("{}\n\n", self.headline());
+        let mut text = headline(&self.headline()) + "\n";
         let columns = [
             Column::text(by.title()),
             Column::number("cost"),
@@ -394,7 +393,7 @@ impl Report {
                         (*name).to_owned(),
                         render::grouped(cause.requests),
                         render::grouped(cause.tokens),
-                        money(cause.cost),
+                        cause.cost.amount(),
                     ]
                 })
                 .collect();
@@ -402,7 +401,7 @@ impl Report {
         }
         if let Some((paid, with)) = self.total.with_one_hour {
             let (paid, with) = (paid.picodollars, with.picodollars);
-            let difference = money(Cost::from_picodollars(paid.abs_diff(with)));
+            let difference = Cost::from_picodollars(paid.abs_diff(with)).amount();
             text += &match with.cmp(&paid) {
                 std::cmp::Ordering::Less => {
                     format!("With 1-hour caching, Claude Code would have cost {difference} less.\n")
@@ -469,7 +468,7 @@ fn row(name: &str, totals: &SpendTotals) -> Vec<String> {
     let ratio = totals.cache_read_ratio();
     vec![
         name.to_owned(),
-        money(totals.cost),
+        totals.cost.amount(),
         render::grouped(usage.uncached_input),
         render::grouped(usage.cache_read),
         render::grouped(usage.cache_write_5m.saturating_add(usage.cache_write_other)),

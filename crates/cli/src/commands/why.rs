@@ -1,14 +1,13 @@
 //! `cachalot why`.
 
 use cachalot_cache::{Explanation, Ledger, LedgerError};
+use cachalot_core::digest::{is_abbreviation, may_be_abbreviation};
 
+use crate::abbreviation::{MAX_CANDIDATES, resolve};
 use crate::arguments::Why;
 use crate::command_error::{CommandError, Result};
 use crate::render;
 use crate::wiring::{ProcessEnvironment, Warn};
-
-/// The maximum number of sessions that are named if an id is ambiguous.
-pub(crate) const MAX_CANDIDATES: u32 = 10;
 
 pub(crate) fn why(
     arguments: &Why,
@@ -36,50 +35,47 @@ pub(crate) fn why(
     if arguments.json {
         render::json(&explanation)
     } else {
-        render::out(&render::explanation::render(&explanation))
+        render::out(&render::explanation::render(
+            &explanation,
+            arguments.verbose,
+        ))
     }
 }
 
-/// Returns the last call under a key or a handle, or of the only session whose id begins with `key`.
+/// Returns the last call under a key or a handle, or under the only one that `key` abbreviates, or of the only
+/// session whose id begins with `key`.
 fn explain_key(ledger: &Ledger, key: &str) -> Result<Option<Explanation>> {
     let explained = ledger.explain(Some(key)).map_err(CommandError::failed)?;
     if explained.is_some() || key.is_empty() {
         return Ok(explained);
     }
-    let sessions = ledger.sessions(key, MAX_CANDIDATES + 1);
-    match resolve_session_id(key, sessions.map_err(CommandError::failed)?)? {
+    let meant = match whole_key(ledger, key)? {
+        Some(whole) => Some(whole),
+        None => {
+            let sessions = ledger.sessions(key, MAX_CANDIDATES + 1);
+            resolve("sessions", key, sessions.map_err(CommandError::failed)?)?
+        }
+    };
+    match meant {
         None => Ok(None),
-        Some(session) => ledger.explain(Some(&session)).map_err(CommandError::failed),
+        Some(meant) => ledger.explain(Some(&meant)).map_err(CommandError::failed),
     }
 }
 
-/// Returns the session with exactly this id, or else the only one of those that begin with it.
+/// Returns the only key or handle in the ledger that `key` abbreviates; `None` if there is none.
 ///
 /// # Errors
-/// Several sessions begin with it.
-pub(crate) fn resolve_session_id(
-    beginning: &str,
-    mut found: Vec<String>,
-) -> Result<Option<String>> {
-    match found.as_slice() {
-        _ if found.iter().any(|session| session == beginning) => Ok(Some(beginning.to_owned())),
-        [] | [_] => Ok(found.pop()),
-        several => Err(ambiguous(beginning, several)),
+/// There are several.
+pub(crate) fn whole_key(ledger: &Ledger, key: &str) -> Result<Option<String>> {
+    if !may_be_abbreviation(key) {
+        return Ok(None);
     }
+    let found = ledger.keys(key, MAX_CANDIDATES + 1);
+    let mut found = found.map_err(CommandError::failed)?;
+    found.retain(|whole| is_abbreviation(key, whole));
+    resolve("keys", key, found)
 }
 
 fn newest_session(ledger: &Ledger) -> std::result::Result<Option<String>, LedgerError> {
     Ok(ledger.sessions("", 1)?.pop())
-}
-
-fn ambiguous(beginning: &str, sessions: &[String]) -> CommandError {
-    let named = sessions.iter().take(MAX_CANDIDATES as usize);
-    let mut named: Vec<String> = named.map(|session| format!("`{session}`")).collect();
-    if sessions.len() > named.len() {
-        named.push("…".to_owned());
-    }
-    let named = named.join(", ");
-    CommandError::failed(format!(
-        "several sessions begin with `{beginning}`: {named}; give more of the name"
-    ))
 }

@@ -1,11 +1,14 @@
 //! Explanations of `cachalot why`, as text.
 
 use cachalot_cache::{CallKind, CallStatus, Difference, Explanation, LedgerRow};
-use cachalot_core::clock::iso8601;
+use cachalot_core::digest::abbreviate;
 use cachalot_core::text::{truncate, window};
 use serde_json::Value;
 
-use super::spend;
+use super::local_time::to_second;
+use super::table::{self, Column, table};
+use super::visible::on_one_line;
+use super::{grouped, spend};
 
 /// The maximum length of a value; longer values are cut.
 const MAX_VALUE_CHARS: usize = 160;
@@ -16,31 +19,36 @@ const CHARS_BEFORE_DIFFERENCE: usize = 30;
 /// Fields of a broken prefix that its reason already contains.
 const FIELDS_IN_REASON: [&str; 4] = ["lost_tokens", "lost_cost", "place", "cause"];
 
-/// Renders the explanation as text.
-pub(crate) fn render(explanation: &Explanation) -> String {
-    let mut lines = vec![headline(&explanation.call)];
-    if explanation.call.erased {
-        lines.push(format!("  at      {}", iso8601(explanation.call.at)));
-        lines.push("  erased  its key, input and reasons: nothing else is known".to_owned());
-        return lines.join("\n") + "\n";
+/// Renders the explanation as text: a sentence, the details of the call, and the differences. Digests are
+/// whole if `verbose` is set.
+pub(crate) fn render(explanation: &Explanation, verbose: bool) -> String {
+    let call = &explanation.call;
+    let mut text = table::headline(&on_one_line(&headline(call)));
+    let mut rows = details(call, verbose);
+    if call.erased {
+        rows.push((
+            "erased",
+            "its key, input and reasons: nothing else is known".to_owned(),
+        ));
+        return text + &details_table(rows);
     }
-    lines.extend(details(&explanation.call));
-    lines.extend(explanation.payment.as_ref().map(paid));
-    if is_payment(&explanation.call) {
-        lines.extend(known_fields(&explanation.call));
-        return lines.join("\n") + "\n";
+    rows.extend(explanation.payment.as_ref().map(paid));
+    text += &details_table(rows);
+    if is_payment(call) {
+        return text + &known_fields(call);
     }
+    let mut lines = Vec::new();
     match (&explanation.same, &explanation.nearest) {
         (Some(same), _) => lines.push(format!(
             "the same call was answered before: {} at {}",
             same.answered.as_str(),
-            iso8601(same.at)
+            to_second(same.at)
         )),
         (None, Some(nearest)) => {
             lines.push(format!(
                 "nearest earlier call: {} at {}",
-                shown_key(nearest),
-                iso8601(nearest.at)
+                shown_key(nearest, verbose),
+                to_second(nearest.at)
             ));
             lines.extend(explanation.differences.iter().map(difference));
             if explanation.hidden_difference {
@@ -49,12 +57,24 @@ pub(crate) fn render(explanation: &Explanation) -> String {
                 lines.push("  their inputs do not differ".to_owned());
             }
         }
-        (None, None) if explanation.call.answered != CallStatus::Hit => {
+        (None, None) if call.answered != CallStatus::Hit => {
             lines.push("there was no earlier call like it".to_owned());
         }
         (None, None) => {}
     }
-    lines.join("\n") + "\n"
+    lines
+        .iter()
+        .for_each(|line| text += &(on_one_line(line) + "\n"));
+    text
+}
+
+fn details_table(rows: Vec<(&str, String)>) -> String {
+    let columns = [Column::text(""), Column::wrapped("")];
+    let rows = rows.into_iter();
+    let rows: Vec<Vec<String>> = rows
+        .map(|(name, value)| vec![format!("  {name}"), on_one_line(value.trim_end())])
+        .collect();
+    table(&columns, &rows)
 }
 
 /// Returns true for a model's answer in a conversation, which no entry could have saved.
@@ -62,8 +82,8 @@ fn is_payment(row: &LedgerRow) -> bool {
     row.kind == CallKind::Prefix.as_str()
 }
 
-/// Returns the details of a payment, one per line.
-fn known_fields(call: &LedgerRow) -> Vec<String> {
+/// Returns the details of a payment.
+fn known_fields(call: &LedgerRow) -> String {
     let fields = call.input.as_ref().and_then(Value::as_object);
     let tokens = |name| {
         let tokens = call.input.as_ref().and_then(|input| input.get(name));
@@ -72,30 +92,35 @@ fn known_fields(call: &LedgerRow) -> Vec<String> {
     // `could_have_read` is an estimate, and irrelevant if at least as much was read.
     let read_it_all = tokens("read_from_its_cache") >= tokens("could_have_read");
     let fields = fields.into_iter().flatten();
-    fields
+    let rows: Vec<Vec<String>> = fields
         .filter(|(name, _)| !FIELDS_IN_REASON.contains(&name.as_str()))
         .filter(|(name, _)| !(read_it_all && *name == "could_have_read"))
         .map(|(name, value)| {
-            let value = match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
+            let value = match (value, value.as_u64()) {
+                (_, Some(number)) => grouped(number),
+                (Value::String(text), _) => on_one_line(text),
+                (other, _) => on_one_line(&other.to_string()),
             };
-            format!("  {:<23} {value}", name.replace('_', " "))
+            vec![format!("  {}", name.replace('_', " ")), value]
         })
-        .collect()
+        .collect();
+    table(&[Column::text(""), Column::wrapped("")], &rows)
 }
 
-fn shown_key(row: &LedgerRow) -> &str {
-    row.handle.as_deref().unwrap_or(&row.key)
+fn shown_key(row: &LedgerRow, verbose: bool) -> &str {
+    let key = row.handle.as_deref().unwrap_or(&row.key);
+    match verbose {
+        true => key,
+        false => abbreviate(key),
+    }
 }
 
 /// Describes the payment behind an answer from the cache.
-fn paid(payment: &LedgerRow) -> String {
-    let (paid, at) = (spend(&payment.paid), iso8601(payment.at));
-    match &payment.reason {
-        Some(reason) => format!("  paid    {paid} at {at}: {reason}"),
-        None => format!("  paid    {paid} at {at}"),
-    }
+fn paid(payment: &LedgerRow) -> (&'static str, String) {
+    let (paid, at) = (spend(&payment.paid), to_second(payment.at));
+    let reason = payment.reason.iter();
+    let reason: String = reason.map(|reason| format!(": {reason}")).collect();
+    ("paid", format!("{paid} at {at}{reason}"))
 }
 
 fn headline(call: &LedgerRow) -> String {
@@ -117,24 +142,25 @@ fn headline(call: &LedgerRow) -> String {
     format!("{} ({}): {how}", call.name, call.kind)
 }
 
-fn details(call: &LedgerRow) -> Vec<String> {
-    let mut lines = vec![
-        format!("  key     {}", shown_key(call)),
-        format!("  scope   {}", call.scope),
-        format!("  at      {}", iso8601(call.at)),
+fn details(call: &LedgerRow, verbose: bool) -> Vec<(&'static str, String)> {
+    let at = ("at", to_second(call.at));
+    if call.erased {
+        return vec![at];
+    }
+    let mut rows = vec![
+        ("key", shown_key(call, verbose).to_owned()),
+        ("scope", call.scope.clone()),
+        at,
     ];
     let optional = [
-        ("why     ", &call.reason),
+        ("why", &call.reason),
         ("not kept", &call.not_stored),
-        ("failed  ", &call.failure),
+        ("failed", &call.failure),
     ];
-    for (what, text) in optional {
-        lines.extend(
-            text.as_ref()
-                .map(|text| format!("  {what} {text}").trim_end().to_owned()),
-        );
+    for (name, text) in optional {
+        rows.extend(text.as_ref().map(|text| (name, text.clone())));
     }
-    lines
+    rows
 }
 
 fn difference(difference: &Difference) -> String {

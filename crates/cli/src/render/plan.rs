@@ -1,14 +1,19 @@
 //! Plans of `--plan`, as text and as JSON.
 
+use cachalot_core::digest::abbreviate;
 use cachalot_workflow::graph::{Plan, PlannedNode, PlannedOutcome};
 use serde_json::{Value, json};
 
 use super::count;
+use super::table::{Column, table};
+use super::visible::on_one_line;
 
-/// Renders the plan as text: one line per node, then a summary.
-pub(crate) fn render(plan: &Plan) -> String {
-    let rows: Vec<Vec<String>> = plan.nodes.iter().map(row).collect();
-    let mut text = super::table::columns(&rows);
+/// Renders the plan as text: one line per node, then a summary. Digests are whole if `verbose` is set.
+pub(crate) fn render(plan: &Plan, verbose: bool) -> String {
+    let nodes = plan.nodes.iter();
+    let rows: Vec<Vec<String>> = nodes.map(|planned| row(planned, verbose)).collect();
+    let columns = [Column::whole(""), Column::whole(""), Column::wrapped("")];
+    let mut text = table(&columns, &rows);
     if let Some(ends) = &plan.ends {
         text.push_str(&format!("the plan ends here: {ends}\n"));
     }
@@ -36,20 +41,28 @@ pub(crate) fn render(plan: &Plan) -> String {
     text
 }
 
-fn row(planned: &PlannedNode) -> Vec<String> {
+fn row(planned: &PlannedNode, verbose: bool) -> Vec<String> {
+    let shown = |handle: &str| match verbose {
+        true => handle.to_owned(),
+        false => abbreviate(handle).to_owned(),
+    };
     let (outcome, detail) = match &planned.outcome {
         PlannedOutcome::Runs { work } => ("runs", work.clone()),
-        PlannedOutcome::Hit { handle } => ("hit", handle.clone()),
+        PlannedOutcome::Hit { handle } => ("hit", shown(handle)),
         PlannedOutcome::Miss { handle, reason } => (
             "pays",
-            format!("{}  ({reason})", handle.as_deref().unwrap_or("-")),
+            format!("{}  ({reason})", shown(handle.as_deref().unwrap_or("-"))),
         ),
         PlannedOutcome::Unknown { node_to_run } => {
             ("unknown", format!("until {node_to_run} has run"))
         }
         PlannedOutcome::Fails { message } => ("fails", message.clone()),
     };
-    vec![planned.node.clone(), outcome.to_owned(), detail]
+    vec![
+        on_one_line(&planned.node),
+        outcome.to_owned(),
+        on_one_line(&detail),
+    ]
 }
 
 /// Returns the plan as JSON.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use cachalot_core::Spend;
+use cachalot_core::digest::abbreviate;
 use cachalot_workflow::report::{Event, FAILED, Memoized, Reporter};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::{Mutex, MutexGuard};
@@ -196,6 +197,10 @@ impl Progress {
             _ => self.style.notable(&outcome),
         };
         let handle = memoized.handle.as_deref().unwrap_or("-");
+        let handle = match self.level {
+            Level::Verbose => handle,
+            _ => abbreviate(handle),
+        };
         let mut line = format!(
             "{node:<24} {outcome} {:>9}  {}",
             time(took),

@@ -1,34 +1,69 @@
 //! Text tables.
 
-use unicode_width::UnicodeWidthStr as _;
+use std::borrow::Cow;
+use std::io::IsTerminal as _;
 
-/// The width of a table that is not shown in a terminal, in columns of text.
-const DEFAULT_WIDTH: usize = 120;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Minimum width to which a column of text is cut.
+/// Minimum width of a column whose text is cut or wrapped.
 const MIN_TEXT_WIDTH: usize = 12;
+
+/// Width to which text is cut or wrapped before an optional column is left out.
+const READABLE_WIDTH: usize = 32;
+
+/// The space between two columns.
+const GAP: usize = 2;
 
 /// A column of a [`table`].
 pub(crate) struct Column {
-    title: &'static str,
-    is_number: bool,
+    title: Cow<'static, str>,
+    fit: Fit,
     is_optional: bool,
 }
 
+/// What happens to the cells of a column if the table is too wide.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    /// The beginning is cut.
+    Cut,
+    /// The text continues on the next line, at a word.
+    Wrap,
+    /// The cell stays as it is, also if the line is then longer than the terminal is wide.
+    Whole,
+    /// The same, aligned at the right.
+    Number,
+}
+
 impl Column {
-    /// A column of text, aligned at the left. It is cut if the table is too wide.
-    pub(crate) fn text(title: &'static str) -> Self {
+    /// A column of paths or names. Their beginning is cut if the table is too wide: the end says more.
+    pub(crate) fn text(title: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            title,
-            is_number: false,
+            title: title.into(),
+            fit: Fit::Cut,
             is_optional: false,
         }
     }
 
-    /// A column of numbers, aligned at the right.
-    pub(crate) fn number(title: &'static str) -> Self {
+    /// A column of sentences, which are wrapped at words if the table is too wide.
+    pub(crate) fn wrapped(title: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            is_number: true,
+            fit: Fit::Wrap,
+            ..Self::text(title)
+        }
+    }
+
+    /// A column of handles and IDs, which users copy: they are never cut.
+    pub(crate) fn whole(title: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            fit: Fit::Whole,
+            ..Self::text(title)
+        }
+    }
+
+    /// A column of numbers, aligned at the right.
+    pub(crate) fn number(title: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            fit: Fit::Number,
             ..Self::text(title)
         }
     }
@@ -40,11 +75,32 @@ impl Column {
             ..self
         }
     }
+
+    fn is_flexible(&self) -> bool {
+        matches!(self.fit, Fit::Cut | Fit::Wrap)
+    }
 }
 
-/// Formats rows under titles, as wide as the terminal at most. Ends with a line break.
+/// Formats rows under titles, as wide as the terminal at most, and as wide as needed elsewhere. Without any
+/// title, there is no line of titles. Ends with a line break.
 pub(crate) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
-    fit(columns, rows, terminal_width().unwrap_or(DEFAULT_WIDTH))
+    fit(columns, rows, width(), true)
+}
+
+/// Formats a list for scripts and for readers: where standard output is not a terminal, only the rows.
+pub(crate) fn list(sentence: &str, columns: &[Column], rows: &[Vec<String>]) -> String {
+    match std::io::stdout().is_terminal() {
+        true => format!("{}\n{}", headline(sentence), table(columns, rows)),
+        false => fit(columns, rows, width(), false),
+    }
+}
+
+/// The width of the terminal: that of `COLUMNS` or of standard output. `usize::MAX` without a terminal.
+fn width() -> usize {
+    let set = std::env::var("COLUMNS").ok();
+    let set = set.and_then(|columns| columns.parse().ok());
+    let width = set.filter(|columns| *columns > 0).or_else(terminal_width);
+    width.unwrap_or(usize::MAX)
 }
 
 fn terminal_width() -> Option<usize> {
@@ -57,61 +113,90 @@ fn terminal_width() -> Option<usize> {
     None
 }
 
-fn fit(columns: &[Column], rows: &[Vec<String>], most: usize) -> String {
-    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
-    let mut shown: Vec<(usize, usize)> = (columns.iter().enumerate())
-        .map(|(number, column)| {
-            let widths = cells(number).map(|cell| cell.width());
-            (number, widths.max().unwrap_or(0).max(column.title.width()))
+fn fit(columns: &[Column], rows: &[Vec<String>], most: usize, with_titles: bool) -> String {
+    let titles: Vec<String> = columns.iter().map(|it| it.title.to_string()).collect();
+    let has_titles = with_titles && titles.iter().any(|title| !title.is_empty());
+    let rows: Vec<&Vec<String>> = has_titles
+        .then_some(&titles)
+        .into_iter()
+        .chain(rows)
+        .collect();
+    let widths = fitted(columns, &rows, most);
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<(&Column, usize, Vec<String>)> = widths
+            .iter()
+            .map(|(number, width)| {
+                let (column, cell) = (&columns[*number], row.get(*number));
+                let cell = cell.map_or("", String::as_str);
+                let lines = match column.fit {
+                    Fit::Wrap => wrapped(cell, *width),
+                    Fit::Cut => vec![cut(cell, *width)],
+                    Fit::Whole | Fit::Number => vec![cell.to_owned()],
+                };
+                (column, *width, lines)
+            })
+            .collect();
+        let height = cells.iter().map(|(_, _, lines)| lines.len()).max();
+        for at in 0..height.unwrap_or(0) {
+            let mut line = String::new();
+            for (place, (column, width, lines)) in cells.iter().enumerate() {
+                let cell = lines.get(at).map_or("", String::as_str);
+                let padding = " ".repeat(width.saturating_sub(cell.width()));
+                if place > 0 {
+                    line.push_str(&" ".repeat(GAP));
+                }
+                match column.fit {
+                    Fit::Number => line.extend([padding.as_str(), cell]),
+                    _ => line.extend([cell, padding.as_str()]),
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Returns the columns that are shown, and their widths.
+fn fitted(columns: &[Column], rows: &[&Vec<String>], most: usize) -> Vec<(usize, usize)> {
+    let mut shown: Vec<(usize, usize)> = (0..columns.len())
+        .map(|number| {
+            let cells = rows.iter().filter_map(|row| row.get(number));
+            (number, cells.map(|cell| cell.width()).max().unwrap_or(0))
         })
         .collect();
-    let width = |shown: &[(usize, usize)]| {
-        shown
-            .iter()
-            .map(|(_, width)| width + 2)
-            .sum::<usize>()
-            .saturating_sub(2)
+    let least =
+        |(number, width): &(usize, usize), least: usize| match columns[*number].is_flexible() {
+            true => least.min(*width),
+            false => *width,
+        };
+    let total = |widths: &mut dyn Iterator<Item = usize>| {
+        let sum: usize = widths.map(|width| width + GAP).sum();
+        sum.saturating_sub(GAP)
     };
-    while width(&shown) > most
+    while total(&mut shown.iter().map(|it| least(it, READABLE_WIDTH))) > most
         && let Some(place) = shown
             .iter()
             .rposition(|(number, _)| columns[*number].is_optional)
     {
         shown.remove(place);
     }
-    let excess = width(&shown).saturating_sub(most);
-    if let Some((_, width)) = shown
-        .iter_mut()
-        .find(|(number, _)| !columns[*number].is_number)
-    {
-        *width = width.saturating_sub(excess).max(MIN_TEXT_WIDTH.min(*width));
+    let mut excess = total(&mut shown.iter().map(|(_, width)| *width)).saturating_sub(most);
+    while excess > 0 {
+        let flexible = shown
+            .iter_mut()
+            .filter(|(number, width)| columns[*number].is_flexible() && *width > MIN_TEXT_WIDTH);
+        let Some((_, width)) = flexible.max_by_key(|(_, width)| *width) else {
+            break;
+        };
+        *width -= 1;
+        excess -= 1;
     }
-    let titles: Vec<String> = columns
-        .iter()
-        .map(|column| column.title.to_owned())
-        .collect();
-    let mut text = String::new();
-    for row in std::iter::once(&titles).chain(rows) {
-        let mut line = String::new();
-        for (number, width) in &shown {
-            let cell = row.get(*number).map_or("", String::as_str);
-            let cell = cut(cell, *width);
-            let padding = " ".repeat(width - cell.width());
-            if !line.is_empty() {
-                line.push_str("  ");
-            }
-            match columns[*number].is_number {
-                true => line.extend([padding.as_str(), &cell]),
-                false => line.extend([&cell, padding.as_str()]),
-            }
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    shown
 }
 
-/// Cuts the beginning of a text, because the end of a path or a name says more.
+/// Cuts the beginning of a text.
 fn cut(text: &str, most: usize) -> String {
     if text.width() <= most {
         return text.to_owned();
@@ -126,27 +211,70 @@ fn cut(text: &str, most: usize) -> String {
     format!("…{}", &text[start..])
 }
 
-/// Formats rows with aligned columns; the last column is not padded. Ends with a line break.
-pub(crate) fn columns(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-    };
-    let widths: Vec<usize> = (0..).map_while(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        for (column, cell) in row.iter().enumerate() {
-            text.push_str(cell);
-            if column + 1 < row.len() {
-                let padding = widths[column] - cell.chars().count() + 2;
-                text.extend(std::iter::repeat_n(' ', padding));
+/// Formats a sentence above a table: wrapped at words to the width of the terminal. Ends with a line break.
+pub(crate) fn headline(sentence: &str) -> String {
+    let lines = sentence.lines().flat_map(|line| wrapped(line, width()));
+    lines.map(|line| line + "\n").collect()
+}
+
+/// Cuts the end of a line that is wider than the terminal.
+pub(crate) fn cut_end(line: &str) -> Cow<'_, str> {
+    cut_end_to(line, width())
+}
+
+fn cut_end_to(line: &str, most: usize) -> Cow<'_, str> {
+    if line.width() <= most {
+        return line.into();
+    }
+    let mut shown = 0;
+    let end = line.char_indices().find(|(_, sign)| {
+        shown += sign.width().unwrap_or(0);
+        shown + 1 > most
+    });
+    let end = end.map_or(line.len(), |(at, _)| at);
+    format!("{}…", &line[..end]).into()
+}
+
+/// Breaks a text into lines at blanks, and between characters that are two columns wide (Chinese, Japanese).
+/// A longer word stays whole.
+fn wrapped(text: &str, most: usize) -> Vec<String> {
+    if text.width() <= most {
+        return vec![text.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    for word in words(text) {
+        let line = lines.len() - 1;
+        let is_full = lines[line].width() + word.trim_end().width() > most;
+        if is_full && !lines[line].is_empty() {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(word);
+        }
+    }
+    lines
+        .iter()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+/// Returns the parts of a text between which a line may end; a part has the blanks that follow it.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let mut signs = rest.char_indices().peekable();
+        let mut end = rest.len();
+        while let (Some((_, sign)), Some((next_at, next))) = (signs.next(), signs.peek().copied()) {
+            let is_wide = |sign: char| sign.width() == Some(2);
+            if (sign == ' ' && next != ' ') || (next != ' ' && (is_wide(sign) || is_wide(next))) {
+                end = next_at;
+                break;
             }
         }
-        text.push('\n');
-    }
-    text
+        let (word, after) = rest.split_at(end);
+        rest = after;
+        (!word.is_empty()).then_some(word)
+    })
 }
 
 #[cfg(test)]
@@ -163,20 +291,66 @@ mod tests {
         let row = |name: &str| vec![name.to_owned(), "$1.50".to_owned(), "1,204".to_owned()];
         let rows = [row("/home/someone/a/long/path/project"), row("日本語")];
         assert_eq!(
-            fit(&columns, &rows, 80),
+            fit(&columns, &rows, 80, true),
             "project                             cost  answers\n\
              /home/someone/a/long/path/project  $1.50    1,204\n\
              日本語                             $1.50    1,204\n"
         );
         assert_eq!(
-            fit(&columns, &rows, 20),
+            fit(&columns, &rows, 20, true),
             "project         cost\n…path/project  $1.50\n日本語         $1.50\n"
         );
         // Narrower than anything useful.
         assert!(
-            fit(&columns, &rows, 3)
+            fit(&columns, &rows, 3, true)
                 .lines()
                 .all(|line| line.width() <= 19)
         );
+    }
+
+    #[test]
+    fn sentences_are_wrapped_and_handles_stay_whole() {
+        let columns = [Column::whole("key"), Column::wrapped("reason")];
+        let handle = "cache:a:shell.run:0123456789";
+        let rows = [vec![
+            handle.to_owned(),
+            "the input differs from that of the earlier call".to_owned(),
+        ]];
+        assert_eq!(
+            fit(&columns, &rows, 50, true),
+            "key                           reason\n\
+             cache:a:shell.run:0123456789  the input differs\n\
+             \u{20}                             from that of the\n\
+             \u{20}                             earlier call\n"
+        );
+        let narrow = fit(&columns, &rows, 10, false);
+        assert!(
+            narrow.starts_with("cache:a:shell.run:0123456789  the input\n"),
+            "{narrow}"
+        );
+        assert_eq!(fit(&columns, &rows, usize::MAX, false).lines().count(), 1);
+        assert_eq!(fit(&columns, &[], 80, false), "");
+    }
+
+    #[test]
+    fn wide_characters_are_wrapped_without_blanks() {
+        assert_eq!(
+            wrapped("日本語のテキスト ok", 8),
+            ["日本語の", "テキスト", "ok"]
+        );
+        assert_eq!(wrapped("a verylongword b", 6), ["a", "verylongword", "b"]);
+        assert_eq!(wrapped("", 6), [""]);
+        assert_eq!(cut_end_to("日本語 text", 5), "日本…");
+        assert_eq!(cut_end_to("text", 4), "text");
+    }
+
+    #[test]
+    fn table_without_titles_has_no_line_of_titles() {
+        let columns = [Column::text(""), Column::number("")];
+        let rows = [
+            vec!["a".to_owned(), "1,000".to_owned()],
+            vec!["bc".to_owned()],
+        ];
+        assert_eq!(fit(&columns, &rows, 80, true), "a   1,000\nbc\n");
     }
 }

@@ -7,13 +7,13 @@ use cachalot_hooks::{Decision, Event, HandlerReport, Output, Verdict};
 use cachalot_model::{Block, Message, Role};
 use serde_json::{Map, Value, json};
 
-use super::table::columns;
+use super::table::{self, Column, table};
 use super::visible::{on_one_line, visible};
 
 /// The key with which handlers rewrite messages.
 const UPDATED_MESSAGES: &str = "updated_messages";
 
-/// Formats a row for each handler and the combined verdict.
+/// Formats the combined verdict and a row for each handler.
 pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
     let mut text = String::new();
     if verdict.reports.is_empty() {
@@ -27,8 +27,10 @@ pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
             on_one_line(&format_handler_verdict(event, report, verdict)),
         ]
     });
-    text += &columns(&rows.collect::<Vec<_>>());
-    let _ = writeln!(text, "{event}: {}", visible(&format_verdict(verdict)));
+    let sentence = format!("{event}: {}", visible(&format_verdict(verdict)));
+    text += &table::headline(&sentence);
+    let columns = [Column::whole(""), Column::number(""), Column::wrapped("")];
+    text += &table(&columns, &rows.collect::<Vec<_>>());
     let is_news = |message: &&String| !faults(verdict).any(|fault| message.ends_with(fault));
     for message in verdict.messages.iter().filter(is_news) {
         let _ = writeln!(text, "  message: {}", visible(message));

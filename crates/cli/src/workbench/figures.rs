@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use cachalot_tools::cached::{CachedTools, Counters};
 
 use crate::render;
+use crate::render::table::{Column, table};
+use crate::render::visible::on_one_line;
 
 /// Formats the figures of a session: the number of calls that were answered without running, a line per tool,
 /// and the reasons why calls ran without a lookup or why results were not stored.
@@ -20,7 +22,7 @@ pub(super) fn figures(tools: &CachedTools, session: &str) -> String {
         stats.eligible,
         stats.hit_rate * 100.0
     );
-    text += &render::table::columns(&rows(&counters));
+    text += &counters_table(&counters);
     for (name, counters) in &counters {
         for (why, times) in reasons(counters) {
             let calls = render::count(times, "call", "calls");
@@ -30,47 +32,51 @@ pub(super) fn figures(tools: &CachedTools, session: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// A column of the table: its name, its figure of a tool, and the format of the figure.
-type Column = (&'static str, fn(&Counters) -> u64, fn(u64) -> String);
+/// A figure in the table: its name, its value of a tool, and the format of the value.
+type Figure = (&'static str, fn(&Counters) -> u64, fn(u64) -> String);
 
-const COLUMNS: [Column; 10] = [
-    ("hits", |tool| tool.hits, plain),
-    ("misses", |tool| tool.misses, plain),
-    ("coalesced", |tool| tool.coalesced, plain),
-    ("bypassed", |tool| tool.bypassed.values().sum(), plain),
-    ("evicted", |tool| tool.evicted, plain),
-    ("invalidated", |tool| tool.invalidated, plain),
-    ("stale prevented", |tool| tool.stale_prevented, plain),
+const FIGURES: [Figure; 10] = [
+    ("hits", |tool| tool.hits, render::grouped),
+    ("misses", |tool| tool.misses, render::grouped),
+    ("coalesced", |tool| tool.coalesced, render::grouped),
+    (
+        "bypassed",
+        |tool| tool.bypassed.values().sum(),
+        render::grouped,
+    ),
+    ("evicted", |tool| tool.evicted, render::grouped),
+    ("invalidated", |tool| tool.invalidated, render::grouped),
+    (
+        "stale prevented",
+        |tool| tool.stale_prevented,
+        render::grouped,
+    ),
     ("served", |tool| tool.bytes_served, render::bytes),
     ("not sent again", |tool| tool.bytes_saved, render::bytes),
-    ("tokens saved", |tool| tool.tokens_saved, plain),
+    ("tokens saved", |tool| tool.tokens_saved, render::grouped),
 ];
 
-/// The number of columns that are always shown.
+/// The number of figures that are always shown.
 const ALWAYS_SHOWN: usize = 2;
 
-fn plain(figure: u64) -> String {
-    figure.to_string()
-}
-
-/// Returns a row per tool. Other columns without a figure above zero are left out.
-fn rows(counters: &BTreeMap<String, Counters>) -> Vec<Vec<String>> {
+/// Formats a row per tool. Other figures that are zero for all tools are left out.
+fn counters_table(counters: &BTreeMap<String, Counters>) -> String {
     let happened = |figure: fn(&Counters) -> u64| counters.values().any(|tool| figure(tool) > 0);
-    let columns: Vec<Column> = COLUMNS
+    let figures: Vec<Figure> = FIGURES
         .into_iter()
         .enumerate()
         .filter(|(at, (_, figure, _))| *at < ALWAYS_SHOWN || happened(*figure))
-        .map(|(_, column)| column)
+        .map(|(_, figure)| figure)
         .collect();
-    let names = columns.iter().map(|(name, _, _)| (*name).to_owned());
-    let mut rows = vec![std::iter::once("tool".to_owned()).chain(names).collect()];
-    rows.extend(counters.iter().map(|(name, tool)| {
-        let figures = columns
+    let names = figures.iter().map(|(name, _, _)| Column::number(*name));
+    let columns: Vec<Column> = std::iter::once(Column::text("tool")).chain(names).collect();
+    let rows = counters.iter().map(|(name, tool)| {
+        let figures = figures
             .iter()
             .map(|(_, figure, written)| written(figure(tool)));
-        std::iter::once(name.clone()).chain(figures).collect()
-    }));
-    rows
+        std::iter::once(on_one_line(name)).chain(figures).collect()
+    });
+    table(&columns, &rows.collect::<Vec<_>>())
 }
 
 fn reasons(counters: &Counters) -> impl Iterator<Item = (String, u64)> {

@@ -1,6 +1,8 @@
 //! `cachalot cache …`.
 
 use crate::support::{CommandOutput, Home, MARKING};
+#[cfg(unix)]
+use crate::terminal::Terminal;
 
 fn home_with(texts: &[&str]) -> Home {
     let home = Home::new();
@@ -120,11 +122,13 @@ fn cache_get_by_handle_hides_entries_of_other_users() {
     // The key of the entry itself finds it.
     let listed = by("ada", &["cache", "ls", "--json"]).ok().json();
     let key = listed[0]["key"].as_str().unwrap();
-    assert!(refused.stderr.contains(key), "{refused}");
-    assert_eq!(
-        by("ada", &["cache", "get", key]).ok().json()["stdout"],
-        "of bob"
-    );
+    let short = &key[..10];
+    assert!(refused.stderr.contains(short), "{refused}");
+    assert!(!refused.stderr.contains(&key[..11]), "{refused}");
+    for key in [key, short, &key[..4]] {
+        let got = by("ada", &["cache", "get", key]).ok().json();
+        assert_eq!(got["stdout"], "of bob", "{key}");
+    }
 }
 
 #[test]
@@ -179,4 +183,64 @@ fn cache_commands_report_a_missing_store() {
         assert!(ran.stderr.contains("there is no store at"), "{ran}");
         assert!(!home.database().exists());
     }
+}
+
+#[test]
+fn abbreviated_handle_selects_one_entry() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    for text in ["text=x", "text=y"] {
+        home.run(&["run", "agent.yaml", "-q", "-i", text]).ok();
+    }
+    let listed = home.run(&["cache", "ls"]).ok().stdout;
+    let names: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.split("  ").next())
+        .collect();
+    assert_eq!(names.len(), 2, "{listed}");
+    let whole = home.run(&["cache", "ls", "-v"]).ok().stdout;
+    for name in &names {
+        let digits = name.strip_prefix("cache:marking:shell.run:").unwrap();
+        assert_eq!(digits.len(), 10, "{listed}");
+        assert!(
+            whole.contains(name) && !whole.contains(&format!("{name} ")),
+            "{whole}"
+        );
+        let one = home.run(&["cache", "ls", name, "--json"]).ok().json();
+        assert_eq!(one.as_array().unwrap().len(), 1);
+        assert!(one[0]["handle"].as_str().unwrap().starts_with(name));
+        let text = home.run(&["cache", "get", name]).ok().json()["stdout"].clone();
+        assert!(text == "x" || text == "y", "{text}");
+    }
+    let erased = home.run(&["ledger", "rm", names[0]]).ok();
+    assert!(erased.stderr.contains(" 1 call;"), "{erased}");
+    let removed = home.run(&["cache", "rm", names[0]]).ok();
+    assert_eq!(removed.stdout, format!("{}\n", names[0]));
+    let left = home.run(&["cache", "ls"]).ok().stdout;
+    assert!(
+        left.starts_with(names[1]) && left.lines().count() == 1,
+        "{left}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn list_at_a_terminal_has_a_headline_and_fits() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    home.run(&["run", "agent.yaml", "-q", "-i", "text=x"]).ok();
+    let mut command = home.command(&["cache", "ls"]);
+    let mut terminal = Terminal::start(command.env("COLUMNS", "60"));
+    terminal
+        .see("1 entry, ")
+        .see("\nentry ")
+        .see("\ncache:marking:shell.run:")
+        .see(" B");
+    assert_eq!(terminal.ended(), Some(0));
+    let shown = terminal.text();
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(
+        lines.iter().all(|line| line.chars().count() <= 60),
+        "{shown}"
+    );
 }

@@ -247,7 +247,8 @@ fn why_shows_cost_and_prefix_of_the_last_answer_of_a_session() {
     let read = reported
         .lines()
         .find(|line| line.contains("read from its cache"));
-    let read: u64 = read.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    let read = read.unwrap().rsplit(' ').next().unwrap().replace(',', "");
+    let read: u64 = read.parse().unwrap();
     assert!(read >= 1_024, "{reported}");
     assert!(
         !reported.contains("could have read"),
@@ -272,7 +273,7 @@ fn why_shows_cost_and_prefix_of_the_last_answer_of_a_session() {
     // What an entry could have answered is something else.
     home.run(&["why"]).fails(1);
     let stats = home.run(&["cache", "stats"]).ok().stdout;
-    let (calls, models) = stats.split_once("answers of models").unwrap();
+    let (calls, models) = stats.split_once("Answers of models").unwrap();
     assert!(
         !calls.contains("openai") && models.contains("openai/gpt-4o-mini"),
         "{stats}"
@@ -299,10 +300,11 @@ fn prefix_analyze_computes_losses_from_the_usage_of_a_transcript() {
     let log = lines.map(|line| format!("{line}\n")).concat();
     let reported = piped(&home, &["prefix", "analyze", "-"], &log).ok();
     for expected in [
-        "2 requests in 1 conversation, 1 session named\n2 requests are known from the answers only",
+        "2 requests in 1 conversation, 1 session named; 1 prefix breaks, 15,000 tokens paid for anew · $0.09\n2 requests are known from the answers only",
+        "  1  tools_changed  unknown           1  15,000  $0.09\n",
         "tools_changed",
         "line 3 after line 2 (s1, claude-opus-4-8, by the provider's own comparison)",
-        "15000 tokens paid for anew",
+        "15,000 tokens paid for anew",
     ] {
         assert!(reported.stdout.contains(expected), "{expected}\n{reported}");
     }

@@ -172,7 +172,17 @@ fn plan_describes_a_session_and_the_example_log() {
         .ok()
         .stdout;
     assert!(
-        reported.contains("as sent: $") && reported.contains("without: $"),
+        reported.starts_with(
+            "anthropic/claude-sonnet-4-5, 8 requests: `as sent` is cheapest, $0.03: keep the markers as they are\n\n"
+        ),
+        "{reported}"
+    );
+    assert!(
+        reported.contains("as sent  $0.03          2,889    8,221         0  cheapest\n"),
+        "{reported}"
+    );
+    assert!(
+        reported.contains("1h       $0.04   +34 %  4,258    6,852         0\n"),
         "{reported}"
     );
     assert!(reported.contains("published rules"), "{reported}");
@@ -348,7 +358,7 @@ fn requests_without_a_price_are_not_free() {
     home.write("log.jsonl", log(&[json!({"model": "claude-sonnet-4-5", "max_tokens": "many", "messages": [{"role": "user", "content": "x"}]})]));
     let reported = home.run(&["prefix", "plan", "log.jsonl"]).ok().stdout;
     assert!(
-        reported.contains("5m: refused") && !reported.contains("$0"),
+        reported.contains("\n5m       refused  ") && !reported.contains("$0"),
         "{reported}"
     );
     let reported = home
@@ -366,7 +376,10 @@ fn requests_without_a_price_are_not_free() {
     let reported = home.run(&["prefix", "plan", "log.jsonl"]).ok();
     assert!(reported.stderr.contains("names no model"), "{reported}");
     assert!(
-        reported.stdout.contains("1 request\n") && !reported.stdout.contains("refused"),
+        reported
+            .stdout
+            .contains(", 1 request: `as sent` is cheapest, ")
+            && !reported.stdout.contains("refused"),
         "{reported}"
     );
 }

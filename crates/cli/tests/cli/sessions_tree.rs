@@ -45,23 +45,23 @@ fn sessions_tree_shows_shared_messages() {
     let drawn = home.run(&["sessions", "tree"]).ok().stdout;
     let reported: Vec<&str> = drawn.lines().collect();
     assert_eq!(reported.len(), 8, "{drawn}");
-    assert!(reported[0].starts_with("tools to system · "), "{drawn}");
-    assert!(reported[0].ends_with(" tokens · 3 sessions"), "{drawn}");
-    assert!(reported[1].starts_with("  messages 1–4 · "), "{drawn}");
     assert!(
-        reported[1].ends_with(" · 2 sessions · \"hello␇\""),
+        reported[0].starts_with("3 sessions, 2 leaves · "),
+        "{drawn}"
+    );
+    assert!(reported[2].starts_with("tools to system · "), "{drawn}");
+    assert!(reported[2].ends_with(" tokens · 3 sessions"), "{drawn}");
+    assert!(reported[3].starts_with("  messages 1–4 · "), "{drawn}");
+    assert!(
+        reported[3].ends_with(" · 2 sessions · \"hello␇\""),
         "{drawn}"
     );
     let inner = format!("{short}  root (openai/gpt-4o), ends after 2 of 4 pieces");
-    assert_eq!(reported[2].trim_start(), inner);
+    assert_eq!(reported[4].trim_start(), inner);
     let leaf = format!("{long}  root (openai/gpt-4o)");
-    assert_eq!(reported[3].trim_start(), leaf);
-    assert!(reported[4].starts_with("  messages 1–2 · "), "{drawn}");
-    assert!(reported[5].trim_start().starts_with(&other), "{drawn}");
-    assert!(
-        reported[7].starts_with("3 sessions, 2 leaves · "),
-        "{drawn}"
-    );
+    assert_eq!(reported[5].trim_start(), leaf);
+    assert!(reported[6].starts_with("  messages 1–2 · "), "{drawn}");
+    assert!(reported[7].trim_start().starts_with(&other), "{drawn}");
 
     let tree = home.run(&["sessions", "tree", "--json"]).ok().json();
     let sessions = home.run(&["sessions", "ls", "--json"]).ok().json();

@@ -60,7 +60,7 @@ fn chat_shows_calls_answers_sums_and_how_to_resume() {
         .prompt()
         .say("/stats")
         .see("1 of 4 calls answered without running (25%)");
-    terminal.see("read_file  1 ").see("tokens in");
+    terminal.see("\nread_file     1  ").see("tokens in");
     // What other tools are taken over for is no reason to forget results.
     terminal
         .prompt()

@@ -302,7 +302,7 @@ fn assistant_is_reviewed_in_the_background() {
     let reported = |part: &str| ended.stderr.contains(part);
     assert!(reported("review: stored 1 memory · "), "{}", ended.stderr);
     assert!(
-        reported(" tokens read from the provider's cache · $"),
+        reported(" tokens read from the provider's cache · <$0.01 · "),
         "{}",
         ended.stderr
     );

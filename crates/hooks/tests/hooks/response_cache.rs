@@ -39,7 +39,7 @@ async fn replay_reports_provenance_and_savings() {
         let replay = fixture.ask(turn, "").await.replayed();
         assert_eq!((replay.content.as_str(), replay.saved), ("2 km", WORTH));
         let key = &replay.metadata["key"];
-        let said = format!("answered before, 3 minutes ago (key {})", &key[..8]);
+        let said = format!("answered before, 3 minutes ago (key {})", &key[..10]);
         assert_eq!(replay.provenance.as_deref(), Some(said.as_str()));
         assert_eq!(*key, row.key);
         assert_eq!(replay.metadata["age_seconds"], "185");

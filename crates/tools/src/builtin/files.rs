@@ -27,6 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_core::spec::{Custom, Parameter, ParameterKind, tool_schema};
+use cachalot_core::text::grouped;
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use serde_json::Value;
 
@@ -85,7 +86,7 @@ fn skipped(count: usize) -> Option<String> {
     let entries = match count {
         0 => return None,
         1 => "1 entry is".to_owned(),
-        count => format!("{} entries are", format_number(count as u64)),
+        count => format!("{} entries are", grouped(count as u64)),
     };
     Some(format!(
         "{entries} left out: permission rules deny reading them, or want it asked about"
@@ -165,20 +166,7 @@ fn tree_reads(directory: &Path) -> Vec<EffectTarget> {
 /// Formats a count with a noun: `1 line`, `12 lines`.
 fn format_count(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", format_number(count as u64))
-}
-
-/// Formats a number with thousands separators: `12,345`.
-fn format_number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    format!("{} {noun}{plural}", grouped(count as u64))
 }
 
 /// The path relative to a directory.

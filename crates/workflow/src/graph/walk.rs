@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use cachalot_core::text::grouped;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
@@ -64,7 +65,7 @@ impl Runner<'_> {
             .take(NAMED)
             .map(|(index, times)| {
                 let name = &self.agent.nodes[*index].name;
-                format!("`{name}` {} times", thousands(*times))
+                format!("`{name}` {} times", grouped(*times as u64))
             })
             .collect();
         if most.len() > NAMED {
@@ -73,7 +74,7 @@ impl Runner<'_> {
         format!(
             "stopped after {} nodes: {} ran in a cycle; see that a condition (`goto`, `edges`) leads \
              out of it, or repeat the steps in a `while_loop` with `max_iterations`",
-            thousands(MAX_NODES),
+            grouped(MAX_NODES as u64),
             named.join(", ")
         )
     }
@@ -131,13 +132,5 @@ impl Runner<'_> {
         }
         let message = "none of the conditions for what comes next holds: add a rule without one";
         Err(self.report(RunFailure::new(node, "no_transition", message)))
-    }
-}
-
-/// Formats a number below 1,000,000 with a thousands separator.
-fn thousands(number: usize) -> String {
-    match (number / 1_000, number % 1_000) {
-        (0, rest) => rest.to_string(),
-        (thousands, rest) => format!("{thousands},{rest:03}"),
     }
 }

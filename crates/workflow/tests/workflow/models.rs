@@ -140,7 +140,7 @@ async fn budget_stops_the_run_before_an_unaffordable_call() {
         for (budget, says) in [
             (
                 "{max_cost: 0.002}",
-                "the budget of $0.0020 (`max_cost`) is used up: $0.0022 spent on 2 calls",
+                "the budget of $0.002 (`max_cost`) is used up: <$0.01 spent on 2 calls",
             ),
             (
                 "{max_tokens: 2000}",

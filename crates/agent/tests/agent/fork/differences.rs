@@ -212,8 +212,8 @@ async fn another_model_inherits_nothing() {
         (sent * 0.7..sent * 1.1).contains(&tokens),
         "{warning}: {sent}"
     );
-    let dollars = format!("${:.4}", tokens * 3e-6);
-    assert!(warning.contains(&dollars), "{warning}: {dollars}");
+    let cost = cachalot_core::Cost::from_picodollars((tokens * 3e6) as u64);
+    assert!(warning.contains(&format!("({cost})")), "{warning}: {cost}");
     for part in [
         InheritedPart::Model,
         InheritedPart::Reasoning,

@@ -17,6 +17,7 @@ use crate::command_error::{CommandError, Result};
 use crate::commands::sessions::{self, tree};
 use crate::models::catalog;
 use crate::render;
+use crate::render::table::{Column, table};
 use crate::render::visible::on_one_line;
 use crate::wiring::{ProcessEnvironment, Warn};
 
@@ -189,6 +190,12 @@ fn text(name: &str, analysis: &Analysis) -> String {
         let failed = render::count(analysis.failed, "request", "requests");
         text += &format!("; {failed} answered with an error, and compared with none");
     }
+    let broken = analysis.breaks.iter().map(|breaks| breaks.count).sum();
+    let broken = render::count(broken, "prefix breaks", "prefixes break");
+    let (tokens, cost) = analysis.lost();
+    if !analysis.breaks.is_empty() {
+        text += &format!("; {broken}, {}", lost(tokens, cost));
+    }
     if analysis.answers_only > 0 {
         let answers = render::count(analysis.answers_only, "request is", "requests are");
         text += &format!(
@@ -211,8 +218,8 @@ fn text(name: &str, analysis: &Analysis) -> String {
         text += &format!(
             "{} report {} input tokens, {} of them read from the provider's cache\n",
             render::count(*reported, "answer", "answers"),
-            usage.total_input(),
-            usage.cache_read,
+            render::grouped(usage.total_input()),
+            render::grouped(usage.cache_read),
         );
     }
     if has_requests {
@@ -221,17 +228,39 @@ fn text(name: &str, analysis: &Analysis) -> String {
     if analysis.breaks.is_empty() {
         return text + "no prefix breaks\n";
     }
-    let broken = analysis.breaks.iter().map(|breaks| breaks.count).sum();
-    let (tokens, cost) = analysis.lost();
-    text += &format!(
-        "{} · {}\n",
-        render::count(broken, "prefix breaks", "prefixes break"),
-        lost(tokens, cost)
-    );
+    text += &format!("{broken} · {}\n\n", lost(tokens, cost));
+    text += &breaks_table(&analysis.breaks);
     for (at, breaks) in analysis.breaks.iter().enumerate() {
         text += &format!("\n{}", format_breaks(at + 1, breaks));
     }
     text
+}
+
+fn breaks_table(breaks: &[BreakGroup]) -> String {
+    let columns = [
+        Column::number("no."),
+        Column::whole("reason"),
+        Column::wrapped("likely cause"),
+        Column::number("times"),
+        Column::number("tokens"),
+        Column::number("cost"),
+    ];
+    let rows: Vec<Vec<String>> = (breaks.iter().enumerate())
+        .map(|(at, breaks)| {
+            vec![
+                (at + 1).to_string(),
+                breaks.reason.to_string(),
+                breaks
+                    .cause
+                    .map_or("unknown", |cause| cause.what())
+                    .to_owned(),
+                render::grouped(breaks.count),
+                render::grouped(breaks.lost_tokens),
+                breaks.lost_cost.to_string(),
+            ]
+        })
+        .collect();
+    table(&columns, &rows)
 }
 
 fn lost(tokens: u64, cost: Cost) -> String {

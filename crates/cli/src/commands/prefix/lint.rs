@@ -37,11 +37,13 @@ pub(super) fn lint(arguments: &PrefixLint, process_environment: &ProcessEnvironm
         let valid = listed.is_empty();
         render::json(&json!({"valid": valid, "problems": listed, "notes": notes}))?;
     } else {
+        let problems = match problems.len() as u64 {
+            0 => "no problems".to_owned(),
+            count => render::count(count, "problem", "problems"),
+        };
+        render::err(&format!("{}: {problems}", source.name));
         for note in &notes {
             render::err(&format!("{}: {note}", source.name));
-        }
-        if problems.is_empty() {
-            render::err(&format!("{}: no problems", source.name));
         }
     }
     match (problems.is_empty(), arguments.json) {

@@ -16,6 +16,7 @@ use crate::chat::sum::dollars;
 use crate::command_error::{CommandError, Result};
 use crate::interrupts::Interrupts;
 use crate::render;
+use crate::render::local_time::to_second;
 use crate::render::visible::on_one_line;
 use crate::wiring::{ProcessEnvironment, Warn};
 
@@ -122,8 +123,8 @@ fn what(row: &LedgerRow) -> Option<&'static str> {
     cause.map(|cause| cause.what())
 }
 
-/// Formats a row: `2026-11-22T21:04:05Z  root  SESSION  openai/gpt-4o  system_changed: … · 1204 tokens paid
-/// for anew · $0.0031`.
+/// Formats a row: `2026-11-22 21:04:05  root  SESSION  openai/gpt-4o  system_changed: … · 1,204 tokens paid
+/// for anew · $0.03`.
 fn line(row: &LedgerRow) -> String {
     let session = row.handle.as_deref().unwrap_or_default();
     // Rows of earlier versions contain only the sentence.
@@ -144,7 +145,7 @@ fn line(row: &LedgerRow) -> String {
     };
     on_one_line(&format!(
         "{}  {}  {session}  {}  {text}",
-        iso8601(row.at),
+        to_second(row.at),
         agent(row),
         row.name,
     ))
@@ -207,8 +208,10 @@ mod tests {
         let row = row(json!({"prefix": "expired", "could_have_read": 2_000}));
         assert_eq!(
             line(&row),
-            "2027-01-15T08:00:00.000Z  root  fork  openai/gpt-4o  the provider could not read what \
-             it had been sent before"
+            format!(
+                "{}  root  fork  openai/gpt-4o  the provider could not read what it had been sent before",
+                to_second(row.at)
+            )
         );
         let document = document(&row);
         assert_eq!(document["reason"], "expired");

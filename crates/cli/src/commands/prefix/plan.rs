@@ -17,8 +17,9 @@ use crate::command_error::{CommandError, Result};
 use crate::commands::sessions;
 use crate::models::catalog;
 use crate::render;
-use crate::render::table::columns;
-use crate::what_if::{Column, Estimate, WhatIf, from_log, from_session};
+use crate::render::table;
+use crate::render::visible::on_one_line;
+use crate::what_if::{Column, Estimate, Recommendation, WhatIf, from_log, from_session};
 use crate::wiring::{ProcessEnvironment, Warn};
 
 /// The maximum number of invalid lines that are named in warnings.
@@ -192,36 +193,78 @@ fn as_text(estimates: &[&Estimate], assumed: Option<u64>) -> String {
     parts.join("\n")
 }
 
-/// Formats an estimate: the costs as `5m: $0.41, 1h: $0.33, without: $2.90`, and a table of the usage.
+/// Formats an estimate: a sentence with the cheapest plan and its setting, and a table of costs and usage.
 fn format_estimate(estimate: &Estimate) -> String {
-    let name = format!("{}/{}", estimate.provider, estimate.model);
-    let requests = render::count(estimate.requests, "request", "requests");
-    let costs: Vec<String> = estimate
+    let recommendation = Recommendation::new(estimate);
+    let columns = [
+        table::Column::whole("plan"),
+        table::Column::number("cost"),
+        table::Column::number("change"),
+        table::Column::number("read").optional(),
+        table::Column::number("written").optional(),
+        table::Column::number("uncached").optional(),
+        table::Column::whole(""),
+    ];
+    let rows: Vec<Vec<String>> = estimate
         .columns
         .iter()
-        .map(|column| format!("{}: {}", column.scheme.name(), cost(column)))
+        .map(|column| row(column, recommendation.as_ref()))
         .collect();
-    let header = ["plan", "cost", "read", "written", "uncached"].map(str::to_owned);
-    let rows = estimate.columns.iter().map(|column| {
-        let usage = &column.usage;
-        vec![
-            column.scheme.name().to_owned(),
-            cost(column),
-            usage.cache_read.to_string(),
-            usage.cache_write().to_string(),
-            usage.uncached_input.to_string(),
-        ]
-    });
-    let rows: Vec<Vec<String>> = std::iter::once(header.to_vec()).chain(rows).collect();
-    let mut text = format!(
-        "{name}, {requests}\n{}\n\n{}",
-        costs.join(", "),
-        columns(&rows)
+    let sentence = format!(
+        "{}/{}, {}{}",
+        on_one_line(&estimate.provider),
+        on_one_line(&estimate.model),
+        render::count(estimate.requests, "request", "requests"),
+        recommendation.as_ref().map_or_else(String::new, describe),
     );
+    let mut text = table::headline(&sentence) + "\n" + &table::table(&columns, &rows);
     for column in &estimate.columns {
         text += &refused(column).unwrap_or_default();
     }
     text
+}
+
+fn describe(recommendation: &Recommendation<'_>) -> String {
+    let Recommendation {
+        cheapest,
+        reference,
+    } = recommendation;
+    let mut text = format!(
+        ": `{}` is cheapest, {}",
+        cheapest.scheme.name(),
+        cost(cheapest)
+    );
+    let difference = recommendation.difference(cheapest);
+    if let Some(difference) = difference.filter(|it| *it < 0.0) {
+        let percent = -difference * 100.0;
+        text += &format!(", {percent:.0} % less than `{}`", reference.scheme.name());
+    }
+    format!("{text}: {}", recommendation.advice())
+}
+
+/// Formats a change: `+34 %`, `0 %`.
+fn percent(change: f64) -> String {
+    match (change * 100.0).round() {
+        0.0 => "0 %".to_owned(),
+        percent => format!("{percent:+} %"),
+    }
+}
+
+fn row(column: &Column, recommendation: Option<&Recommendation<'_>>) -> Vec<String> {
+    let usage = &column.usage;
+    let compared =
+        recommendation.filter(|it| column.charged > 0 && column.scheme != it.reference.scheme);
+    let change = compared.and_then(|it| it.difference(column));
+    let is_cheapest = recommendation.is_some_and(|it| it.cheapest.scheme == column.scheme);
+    vec![
+        column.scheme.name().to_owned(),
+        cost(column),
+        change.map_or_else(String::new, percent),
+        render::grouped(usage.cache_read),
+        render::grouped(usage.cache_write()),
+        render::grouped(usage.uncached_input),
+        if is_cheapest { "cheapest" } else { "" }.to_owned(),
+    ]
 }
 
 fn refused(column: &Column) -> Option<String> {
@@ -257,11 +300,14 @@ fn as_json(estimates: &[&Estimate], assumed: Option<u64>) -> Value {
         .iter()
         .map(|estimate| {
             let plans: Vec<Value> = estimate.columns.iter().map(of_column).collect();
+            let recommendation = Recommendation::new(estimate);
             json!({
                 "provider": estimate.provider,
                 "model": estimate.model,
                 "requests": estimate.requests,
                 "plans": plans,
+                "cheapest": recommendation.as_ref().map(|it| it.cheapest.scheme.name()),
+                "recommendation": recommendation.as_ref().map(Recommendation::advice),
             })
         })
         .collect();

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::chat::{sum, words};
 use crate::command_error::Result;
 use crate::render;
+use crate::render::local_time::to_second;
 use crate::render::visible::{on_one_line, visible};
 
 /// Prints the bytes that were sent to the provider, up to the end of the messages.
@@ -53,7 +54,7 @@ pub(super) fn print_text(session: &Session) -> Result<()> {
         on_one_line(&head.agent),
         on_one_line(&head.provider),
         on_one_line(&head.model),
-        iso8601(head.created),
+        to_second(head.created),
         sum::line(&used(session), 0),
     );
     let mut called: HashMap<&str, &str> = HashMap::new();

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::command_error::{CommandError, Result};
 use crate::render;
+use crate::render::table::{cut_end, headline};
 use crate::render::visible::on_one_line;
 
 /// Prints the tree of all sessions, or of those of one agent.
@@ -40,7 +41,7 @@ pub(super) async fn tree(sessions: &Sessions, agent: Option<&str>, as_json: bool
         render::err("there are no sessions: `cachalot chat FILE` begins one");
         return Ok(());
     }
-    render::out(&(family.drawn(lines()) + "\n" + &family.sum()))
+    render::out(&(headline(&family.sum()) + "\n" + &family.drawn(lines())))
 }
 
 /// Draws the tree of conversations that are not stored sessions.
@@ -107,7 +108,8 @@ impl SessionTree<'_> {
                     (&*below[parent], drawn)
                 }
             };
-            text += &format!("{before}{branch}{}\n", described(run));
+            let line = format!("{before}{branch}{}", described(run));
+            text += &format!("{}\n", cut_end(&line));
             let mine = format!("{before}{after}");
             let bar = match run.children.is_empty() {
                 true => lines.last[1],
@@ -154,7 +156,7 @@ impl SessionTree<'_> {
     fn sum(&self) -> String {
         let sharing = &self.tree.sharing;
         format!(
-            "{}, {} · {} if each is sent by itself, {} stored · {} shared · dedup ratio {:.2}\n",
+            "{}, {} · {} if each is sent by itself, {} stored · {} shared · dedup ratio {:.2}",
             render::count(sharing.prompts, "session", "sessions"),
             render::count(sharing.leaves, "leaf", "leaves"),
             render::bytes(sharing.sent_bytes),
@@ -210,7 +212,7 @@ fn described(run: &TreeRun) -> String {
         render::count(run.tokens, "token", "tokens"),
     );
     if run.prompts > 1 {
-        text += &format!(" · {} sessions", run.prompts);
+        text += &format!(" · {} sessions", render::grouped(run.prompts));
     }
     if let Some(words) = &run.words {
         text += &format!(" · \"{}\"", on_one_line(words));

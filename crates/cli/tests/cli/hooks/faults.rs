@@ -74,7 +74,7 @@ hooks:
         begun.elapsed() < std::time::Duration::from_secs(10),
         "{ran}"
     );
-    assert!(ran.stdout.starts_with("slow  "), "{ran}");
+    assert!(ran.stdout.contains("\nslow  "), "{ran}");
     assert!(ran.stdout.contains("pre_tool_use: deny: "), "{ran}");
     assert!(
         ran.stdout.contains("within 1s"),
@@ -83,7 +83,8 @@ hooks:
     assert_eq!(ran.stdout.matches("within 1s").count(), 1, "once: {ran}");
     let ran = home.try_hooks("post_tool_use", &hooks, RM).ok();
     assert!(
-        ran.stdout.contains("not_there.sh") && ran.stdout.ends_with("post_tool_use: goes ahead\n"),
+        ran.stdout.contains("not_there.sh")
+            && ran.stdout.starts_with("post_tool_use: goes ahead\n"),
         "{ran}"
     );
     let reported = home

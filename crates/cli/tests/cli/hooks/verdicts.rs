@@ -16,10 +16,10 @@ fn the_example_denies_and_reports_each_handler() {
     assert_eq!(lines.len(), 2, "{ran}");
     let reason = "deny: rm -rf is for people; move it to a trash folder instead";
     assert!(
-        lines[0].starts_with("no rm -rf  ") && lines[0].ends_with(reason),
+        lines[1].starts_with("no rm -rf  ") && lines[1].ends_with(reason),
         "{ran}"
     );
-    assert_eq!(lines[1], format!("pre_tool_use: {reason}"));
+    assert_eq!(lines[0], format!("pre_tool_use: {reason}"));
     assert_eq!(ran.stderr, "");
 
     let reported = home
@@ -51,7 +51,10 @@ fn a_call_without_a_denial_proceeds() {
         ])
         .ok();
     assert!(ran.stdout.contains("no output\n"), "{ran}");
-    assert!(ran.stdout.ends_with("pre_tool_use: goes ahead\n"), "{ran}");
+    assert!(
+        ran.stdout.starts_with("pre_tool_use: goes ahead\n"),
+        "{ran}"
+    );
 }
 
 #[test]
@@ -62,9 +65,9 @@ fn hooks_try_prints_a_row_per_handler_and_the_strictest_verdict() {
         .ok();
     let rows: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(rows.len(), 3, "{ran}");
-    assert!(rows[0].contains("guard.sh") && rows[0].contains("deny: rm -rf is not allowed here"));
+    assert!(rows[1].contains("guard.sh") && rows[1].contains("deny: rm -rf is not allowed here"));
     assert!(
-        rows[1].contains("guard_json.sh") && rows[1].contains("deny: the rule of this project")
+        rows[2].contains("guard_json.sh") && rows[2].contains("deny: the rule of this project")
     );
     let pushed = RM.replace("rm -rf build", "git push origin");
     let reported = home
@@ -77,7 +80,7 @@ fn hooks_try_prints_a_row_per_handler_and_the_strictest_verdict() {
     assert!(
         reported
             .stdout
-            .ends_with("pre_tool_use: ask: the rule of this project\n"),
+            .starts_with("pre_tool_use: ask: the rule of this project\n"),
         "{reported}"
     );
 }
@@ -105,7 +108,7 @@ fn hooks_try_prints_output_beside_the_decision() {
         .ok();
     assert!(
         ran.stdout
-            .ends_with("stop: continues: run the tests before you stop\n"),
+            .starts_with("stop: continues: run the tests before you stop\n"),
         "{ran}"
     );
     let home = with_the_examples();
@@ -194,8 +197,8 @@ fn stop_hook_row_and_verdict_have_the_same_text() {
         .ok();
     let rows: Vec<&str> = ran.stdout.lines().collect();
     let reported = "continues: run the tests before you stop";
-    assert!(rows[0].ends_with(&format!("  {reported}")), "{ran}");
-    assert_eq!(rows[1], format!("stop: {reported}"), "{ran}");
+    assert!(rows[1].ends_with(&format!("  {reported}")), "{ran}");
+    assert_eq!(rows[0], format!("stop: {reported}"), "{ran}");
     // Whose dialect cannot send an agent back blocks nothing, and its row does not say so.
     home.write(
         "hooks.yaml",
@@ -205,8 +208,8 @@ fn stop_hook_row_and_verdict_have_the_same_text() {
         .try_hooks("stop", &["--hooks", "hooks.yaml"], stop)
         .ok();
     let rows: Vec<&str> = ran.stdout.lines().collect();
-    assert!(rows[0].ends_with("  wanted to block: not yet"), "{ran}");
-    assert_eq!(rows[1], "stop: goes ahead", "{ran}");
+    assert!(rows[1].ends_with("  wanted to block: not yet"), "{ran}");
+    assert_eq!(rows[0], "stop: goes ahead", "{ran}");
 }
 
 #[test]

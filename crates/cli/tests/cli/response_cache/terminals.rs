@@ -22,7 +22,7 @@ fn fresh_command_requests_a_new_answer() {
         .say("one")
         .see("I was told: one\n")
         .see("answered before, ")
-        .see("0 tokens in, 0 out · $0 · saved 1 ");
+        .see("0 tokens in, 0 out · $0.00 · saved 1 ");
     assert_eq!(fixture.requests(), 1);
     terminal
         .prompt()

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cachalot_cache::{Key, Outcome};
+use cachalot_core::digest::abbreviate;
 use cachalot_core::{Clock, Millis};
 use cachalot_model::OutputFormat;
 
@@ -76,7 +77,7 @@ fn age_since(then: Millis, now: Millis) -> Duration {
 
 fn provenance(age: Option<Duration>, key: &Key) -> String {
     let key = key.to_string();
-    let short = key.get(..8).unwrap_or(&key);
+    let short = abbreviate(&key);
     match age {
         Some(age) => format!("answered before, {} (key {short})", format_age(age)),
         None => format!("answered before (key {short})"),

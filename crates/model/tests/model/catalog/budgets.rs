@@ -75,7 +75,7 @@ fn every_limit_stops_and_reports_the_usage() {
     assert_eq!(error.kind, ErrorKind::OverBudget);
     assert_eq!(
         error.to_string(),
-        "the budget of $0.5000 (`max_cost`) is used up: $0.5000 spent on 2 calls"
+        "the budget of $0.50 (`max_cost`) is used up: $0.50 spent on 2 calls"
     );
     assert!(!error.retryable());
 

@@ -13,7 +13,7 @@ use super::content_kind::ContentKind;
 use super::numbered_lines::line;
 use super::open_path::ensure_file;
 use super::text::{LineEndings, line_at, lines, to_crlf, to_lf};
-use super::{NON_EMPTY, format_count, format_number, near_match, snapshot, writer, writing};
+use super::{NON_EMPTY, format_count, grouped, near_match, snapshot, writer, writing};
 use crate::run_blocking::{AbandonFlag, run_blocking};
 use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
@@ -216,7 +216,7 @@ fn ambiguous(bytes: &[u8], at: &[usize], requested: &EditFileArguments) -> ToolO
     ToolOutput::error(format!(
         "old_text occurs {} times in `{}`, in lines {}; add lines around it to make it unique, or set \
          replace_all",
-        format_number(at.len() as u64),
+        grouped(at.len() as u64),
         requested.path,
         places.join(", ")
     ))

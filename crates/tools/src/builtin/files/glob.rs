@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::open_path::{access_error, open_directory};
 use super::search::Search;
 use super::walk::{Walk, WalkVisitor, format_notices, shown, touched};
-use super::{NON_EMPTY, format_count, format_number, reading};
+use super::{NON_EMPTY, format_count, grouped, reading};
 use crate::run_blocking::AbandonFlag;
 use crate::workspace::{Directory, DirectoryEntry};
 use cachalot_operation::{ToolContext, ToolOutput};
@@ -74,7 +74,7 @@ impl Search for GlobArguments {
             notices.push(format!(
                 "only the first {} of {} are shown; narrow the pattern",
                 format_count(MAX_FILES, "file"),
-                format_number(found.count as u64)
+                grouped(found.count as u64)
             ));
         }
         if found.count == 0 {

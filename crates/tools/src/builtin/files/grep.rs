@@ -245,7 +245,7 @@ impl GrepSearch<'_> {
                 0 => String::new(),
                 count => format!(
                     ", {} of them binary and skipped",
-                    super::format_number(count as u64)
+                    super::grouped(count as u64)
                 ),
             };
             self.notices.insert(

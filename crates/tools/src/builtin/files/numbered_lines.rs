@@ -6,7 +6,7 @@ use std::io::{self, BufRead};
 use cachalot_core::text::truncate;
 use memchr::memchr;
 
-use super::{MAX_RESULT_BYTES, format_count, format_number};
+use super::{MAX_RESULT_BYTES, format_count, grouped};
 
 /// Maximum number of characters of a line that are shown.
 const MAX_LINE_CHARS: usize = 2_000;
@@ -92,7 +92,7 @@ impl NumberedLines {
         match truncate(&text, MAX_LINE_CHARS) {
             Cow::Owned(cut) => format!(
                 "{cut} [cut: the line has {} bytes]",
-                format_number(length.bytes as u64)
+                grouped(length.bytes as u64)
             ),
             Cow::Borrowed(_) => text.into_owned(),
         }

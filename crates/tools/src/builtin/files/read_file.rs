@@ -16,7 +16,7 @@ use super::content_kind::{ContentKind, from_utf16};
 use super::file_content::FileContent;
 use super::numbered_lines::{LineRange, NumberedLines};
 use super::open_path::{access_error, open_file};
-use super::{MAX_IN_MEMORY_BYTES, format_number, readable, reader, reading};
+use super::{MAX_IN_MEMORY_BYTES, grouped, readable, reader, reading};
 use crate::run_blocking::run_blocking;
 use cachalot_operation::{Failure, OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
@@ -138,7 +138,7 @@ fn text_of(requested: &ReadFileArguments, reader: &mut impl BufRead) -> Result<S
 
 /// Returns an image of any size: the code that sends it to a provider scales it down.
 fn picture(kind: &'static str, bytes: &[u8]) -> ToolOutput {
-    let said = format!("{kind}, {} bytes:", format_number(bytes.len() as u64));
+    let said = format!("{kind}, {} bytes:", grouped(bytes.len() as u64));
     let mut output = ToolOutput::text(said);
     output.content.push(Block::Image(Image {
         source: ImageSource::Inline {
@@ -154,7 +154,7 @@ fn too_large(path: &str, kind: &str) -> ToolOutput {
     ToolOutput::error(format!(
         "`{path}` is a picture ({kind}) of more than {} bytes, too large to be shown; make it smaller \
          first",
-        format_number(MAX_IN_MEMORY_BYTES)
+        grouped(MAX_IN_MEMORY_BYTES)
     ))
 }
 

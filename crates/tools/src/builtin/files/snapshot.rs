@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::commit::FileSnapshot;
 use super::open_path::{access_error, unstable_path_error, was_replaced};
-use super::{MAX_IN_MEMORY_BYTES, format_number};
+use super::{MAX_IN_MEMORY_BYTES, grouped};
 use crate::workspace::{FileStamp, PathKind, ResolvedPath};
 use cachalot_operation::ToolOutput;
 
@@ -32,7 +32,7 @@ pub(super) fn read(resolved: &ResolvedPath, path: &str) -> Result<FileSnapshot, 
         Ok(Some(before)) if before.bytes.len() as u64 > MAX_IN_MEMORY_BYTES => {
             Err(ToolOutput::error(format!(
                 "`{path}` has more than {} bytes, too many to be changed here; use a program",
-                format_number(MAX_IN_MEMORY_BYTES)
+                grouped(MAX_IN_MEMORY_BYTES)
             )))
         }
         Ok(Some(before)) => Ok(before),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::commit::{FileChange, commit};
 use super::snapshot;
 use super::text::count_lines;
-use super::{NON_EMPTY, format_count, format_number, writer, writing};
+use super::{NON_EMPTY, format_count, grouped, writer, writing};
 use crate::run_blocking::{AbandonFlag, run_blocking};
 use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
@@ -92,7 +92,7 @@ fn write(
     let size = format!(
         "{}, {} bytes",
         format_count(count_lines(content), "line"),
-        format_number(content.len() as u64)
+        grouped(content.len() as u64)
     );
     Ok(ToolOutput::text(match before {
         None => format!("created `{path}` ({size})"),
