@@ -25,6 +25,12 @@ async fn ttl_arguments_set_the_expiry() {
     for (ttl, lives) in [
         (json!({}), 60 * DAY),
         (json!({"ttl_days": null}), 60 * DAY),
+        (json!({"ttl": null}), 60 * DAY),
+        (json!({"ttl": "1h"}), HOUR),
+        (json!({"ttl": "1h30m"}), HOUR + HOUR / 2),
+        (json!({"ttl": "7d", "ttl_seconds": 1}), 7 * DAY),
+        (json!({"ttl": 90}), 90_000),
+        (json!({"ttl": "90"}), 90_000),
         (json!({"ttl_days": 7}), 7 * DAY),
         (json!({"ttl_days": 0.5}), 12 * HOUR),
         (json!({"ttl_hours": 2, "ttl_days": 7}), 2 * HOUR),
@@ -75,7 +81,7 @@ async fn huge_ttl_never_expires() {
 async fn non_positive_ttl_is_refused() {
     let test_action = TestAction::new();
     let fixture = Fixture::with(test_action.clone());
-    for name in ["ttl_days", "ttl_hours", "ttl_seconds"] {
+    for name in ["ttl", "ttl_days", "ttl_hours", "ttl_seconds"] {
         for wrong in [
             json!(0),
             json!(-1),

@@ -8,7 +8,7 @@ use cachalot_cache::{CacheMode, Domain, Scope};
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use serde_json::Value;
 
-use super::check::{self, ON_ERROR, SCOPES, STRATEGIES};
+use super::check::{self, ON_ERROR, SCOPES, STRATEGIES, TTL_FORM, lifetime};
 use crate::{Action, Arguments, Failure, Registry, Runtime};
 
 /// The default time to live of an entry: 60 days.
@@ -335,7 +335,19 @@ fn ttl(given: &ArgumentList) -> Result<Duration, Failure> {
         ("ttl_hours", 3_600.0),
         ("ttl_days", 86_400.0),
     ];
-    let mut chosen = None;
+    let mut chosen = match given.get("ttl") {
+        None | Some(Value::Null) => None,
+        Some(value) => {
+            let ttl = match value {
+                Value::String(text) => lifetime(text),
+                other => other
+                    .as_f64()
+                    .and_then(|seconds| lifetime(&seconds.to_string())),
+            };
+            let ttl = ttl.ok_or_else(|| invalid(format!("ttl is {value}: {TTL_FORM}")))?;
+            Some(ttl.max(Duration::from_millis(1)))
+        }
+    };
     for (name, seconds) in UNITS {
         let Some(count) = given.number(name) else {
             continue;
