@@ -214,8 +214,8 @@ impl Ledger {
         self.read(|connection| query::calls_by_key(connection, key_or_handle, limit))
     }
 
-    /// Returns the keys and handles of cacheable calls that begin with `beginning`, in no particular order; at
-    /// most `limit`.
+    /// Returns the keys and handles of cacheable calls that begin with `beginning`, and the handles whose last
+    /// 64 characters do, in no particular order; at most `limit`.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -73,12 +73,14 @@ pub fn abbreviate(text: &str) -> &str {
     }
 }
 
-/// True if `short` may stand for `whole`: it is the same, or `whole` ends with a digest and `short` with at
-/// least 4 of its first digits.
+/// True if `short` may stand for `whole`: it is the same, or `whole` ends with a digest, and `short` with at
+/// least 4 of its first digits. The part before the digest is the same, or left out.
 #[must_use]
 pub fn is_abbreviation(short: &str, whole: &str) -> bool {
-    let is_prefix =
-        |before: &str| short.len() >= before.len() + MIN_DIGITS && whole.starts_with(short);
+    let is_prefix = |before: &str| {
+        let digits = short.strip_prefix(before).unwrap_or(short);
+        digits.len() >= MIN_DIGITS && whole[before.len()..].starts_with(digits)
+    };
     short == whole || before_digest(whole).is_some_and(is_prefix)
 }
 
@@ -132,6 +134,7 @@ mod tests {
             assert!(is_abbreviation(short, &digest), "{short}");
         }
         assert!(is_abbreviation("cache:a:shell.run:0123", &handle));
+        assert!(is_abbreviation("0123456789", &handle));
         assert!(is_abbreviation("cache:a:key", "cache:a:key"));
         for short in [
             "012",

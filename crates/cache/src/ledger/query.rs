@@ -72,7 +72,8 @@ pub(super) fn keys(connection: &Connection, beginning: &str, limit: u32) -> Resu
          WHERE kind <> 'prefix' AND key >= ?1 AND substr(key, 1, length(?1)) = ?1
          UNION
          SELECT handle FROM calls
-         WHERE kind <> 'prefix' AND handle >= ?1 AND substr(handle, 1, length(?1)) = ?1
+         WHERE kind <> 'prefix' AND handle IS NOT NULL
+           AND (substr(handle, 1, length(?1)) = ?1 OR substr(handle, -64, length(?1)) = ?1)
          LIMIT ?2",
     )?;
     let keys = statement.query_map(params![beginning, limit], |row| row.get(0))?;

@@ -21,7 +21,7 @@ pub(crate) struct Column {
     is_optional: bool,
 }
 
-/// What happens to the cells of a column if the table is too wide.
+/// The treatment of the cells of a column if the table is too wide.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     /// The beginning is cut.
@@ -266,7 +266,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         let mut end = rest.len();
         while let (Some((_, sign)), Some((next_at, next))) = (signs.next(), signs.peek().copied()) {
             let is_wide = |sign: char| sign.width() == Some(2);
-            if (sign == ' ' && next != ' ') || (next != ' ' && (is_wide(sign) || is_wide(next))) {
+            if next != ' ' && (sign == ' ' || is_wide(sign) || is_wide(next)) {
                 end = next_at;
                 break;
             }

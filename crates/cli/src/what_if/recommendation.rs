@@ -18,7 +18,7 @@ impl<'e> Recommendation<'e> {
             let columns = estimate.columns.iter();
             columns.filter(|it| it.charged > 0 && it.refused == 0 && it.cost.unpriced == 0)
         };
-        // Of equally cheap plans, the one that needs the least change.
+        // Among equally cheap plans, the one that needs the least change wins.
         let rank = |column: &Column| match column.scheme {
             Scheme::AsSent => 0,
             Scheme::Planned(PrefixLifetime::Auto) | Scheme::Automatic => 1,

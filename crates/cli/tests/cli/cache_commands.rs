@@ -209,8 +209,12 @@ fn abbreviated_handle_selects_one_entry() {
         let one = home.run(&["cache", "ls", name, "--json"]).ok().json();
         assert_eq!(one.as_array().unwrap().len(), 1);
         assert!(one[0]["handle"].as_str().unwrap().starts_with(name));
-        let text = home.run(&["cache", "get", name]).ok().json()["stdout"].clone();
-        assert!(text == "x" || text == "y", "{text}");
+        for given in [name, &digits, &&digits[..4]] {
+            let text = home.run(&["cache", "get", given]).ok().json()["stdout"].clone();
+            assert!(text == "x" || text == "y", "{text}");
+            let why = home.run(&["why", given]).ok();
+            assert!(why.stdout.contains(name), "{given}: {why}");
+        }
     }
     let erased = home.run(&["ledger", "rm", names[0]]).ok();
     assert!(erased.stderr.contains(" 1 call;"), "{erased}");

@@ -45,7 +45,8 @@ pub(super) async fn stats(cache: &Cache, home: &Home, as_json: bool) -> Result<(
         text += &format!("\n{}", totals_table("action", &calls, &sum));
     }
     if !models.is_empty() {
-        text += "\nAnswers of models in conversations; saved by the providers' own caches:\n";
+        let title = "Answers of models in conversations; saved by the providers' own caches:";
+        text += &format!("\n{}", headline(title));
         text += &totals_table("model", &models, &of_models);
     }
     if dropped > 0 {

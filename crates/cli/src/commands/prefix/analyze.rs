@@ -17,7 +17,7 @@ use crate::command_error::{CommandError, Result};
 use crate::commands::sessions::{self, tree};
 use crate::models::catalog;
 use crate::render;
-use crate::render::table::{Column, table};
+use crate::render::table::{Column, headline, table};
 use crate::render::visible::on_one_line;
 use crate::wiring::{ProcessEnvironment, Warn};
 
@@ -212,7 +212,7 @@ fn text(name: &str, analysis: &Analysis) -> String {
             render::count(analysis.tree.sharing.leaves, "leaf", "leaves"),
         );
     }
-    text.push('\n');
+    let mut text = headline(&text);
     let (reported, usage) = &analysis.reported;
     if *reported > 0 {
         text += &format!(
