@@ -40,7 +40,7 @@ mod surrogates;
 mod syntax;
 mod tag;
 
-pub use environment::expand;
+pub use environment::{expand, expand_set, unset_variables};
 pub use section::Section;
 
 /// Maximum nesting of lists and mappings, aliases expanded.

@@ -1,5 +1,7 @@
 //! Base URLs and endpoints of providers.
 
+use std::collections::BTreeMap;
+
 use cachalot_storage::masked;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::{Host, Url};
@@ -23,6 +25,36 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
         return Err(format!("is `{shown}`; take out what follows the #"));
     }
     Ok(url)
+}
+
+/// Replaces each `{VARIABLE}` of a built-in base URL by the environment variable. Returns the first variable
+/// that is not set; its name then stands in the URL.
+pub(crate) fn with_variables(
+    url: &str,
+    environment: &BTreeMap<String, String>,
+) -> (String, Option<String>) {
+    let (mut complete, mut unset) = (String::new(), None);
+    let mut rest = url;
+    while let Some((before, (name, after))) = rest
+        .split_once('{')
+        .and_then(|(before, inside)| Some((before, inside.split_once('}')?)))
+    {
+        complete.push_str(before);
+        let value = environment.get(name).map(|value| value.trim());
+        match value.filter(|value| !value.is_empty()) {
+            Some(value) => {
+                let escaped = utf8_percent_encode(value, NON_ALPHANUMERIC);
+                complete.extend(escaped);
+            }
+            None => {
+                complete.push_str(name);
+                unset.get_or_insert_with(|| name.to_owned());
+            }
+        }
+        rest = after;
+    }
+    complete.push_str(rest);
+    (complete, unset)
 }
 
 /// Parses the base URL in an environment variable and completes it with the provider's usual port and path.

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cachalot_core::suggest::{did_you_mean, nearest};
-use cachalot_core::{Clock, DigestKey, SecretSet};
+use cachalot_core::{Clock, DigestKey, Secret, SecretSet};
 use cachalot_storage::{HttpClient, HttpOptions};
 use parking_lot::Mutex;
 
@@ -29,6 +29,7 @@ use crate::{Format, MarkerRules, MediaLimits, Parameters, RequestedReasoning, ad
 mod client;
 mod configuration;
 mod credentials;
+mod docker_options;
 mod header;
 mod key;
 mod model;
@@ -51,6 +52,18 @@ use resolved_model::{ResolvedModel, TimeLimits};
 
 /// Provider of a model that is configured with an address but without a provider.
 const CUSTOM_PROVIDER: &str = "custom";
+
+/// The name of the first model with a key among [`AUTO_MODELS`].
+const AUTO: &str = "auto";
+
+/// The models among which [`AUTO`] chooses. The last one needs no key.
+const AUTO_MODELS: [&str; 5] = [
+    "anthropic/claude-sonnet-5",
+    "openai/gpt-5-mini",
+    "google/gemini-2.5-flash",
+    "mistral/mistral-small-latest",
+    "dmr/ai/qwen3",
+];
 
 /// Default limit of output tokens in the format that requires a limit, for models that are known to support
 /// so many.
@@ -202,6 +215,12 @@ impl Models {
     /// Those of [`Models::find`], also for a fallback; or there is neither a name nor a default.
     pub fn choose(&self, name: Option<&str>, call: &ModelSettings) -> Result<Model, Error> {
         let settings = self.settings(name, call);
+        if let Some(candidates) = &settings.first_available {
+            return self.first_available(candidates, call);
+        }
+        if name == Some(AUTO) && self.configured.model(AUTO).is_none() {
+            return self.first_available(&AUTO_MODELS.map(str::to_owned), call);
+        }
         let names = settings.fallbacks.clone().unwrap_or_default();
         let model = self.resolve(settings)?;
         // Fallbacks of a fallback are ignored.
@@ -219,6 +238,25 @@ impl Models {
             }
         }
         Ok(model.with_fallbacks(fallbacks))
+    }
+
+    /// Returns the first of these models with a key, or the first one if none has a key.
+    fn first_available(&self, candidates: &[String], call: &ModelSettings) -> Result<Model, Error> {
+        let mut first = None;
+        for candidate in candidates {
+            let own = self.configured.model(candidate);
+            if own.is_some_and(|settings| settings.first_available.is_some()) {
+                return Err(configuration(format!(
+                    "`{candidate}` in `first_available` has `first_available` itself: name its models here"
+                )));
+            }
+            let found = self.choose(Some(candidate), call);
+            match found {
+                Ok(model) if model.ready().is_ok() => return Ok(model),
+                other => first.get_or_insert(other),
+            };
+        }
+        first.unwrap_or_else(|| Err(configuration("`first_available` is empty")))
     }
 
     /// Returns the error if a model does not accept its configured format or reasoning effort, or the one
@@ -290,12 +328,31 @@ impl Models {
         if !self.has_provider(&name) && name != CUSTOM_PROVIDER {
             return Err(self.no_provider(&name));
         }
-        let known = self.known.provider(&name).cloned().unwrap_or_default();
-        let settings = match self.configured.provider(&name) {
+        let own = self.configured.provider(&name);
+        let written = own.and_then(|own| own.extends.as_deref()).unwrap_or(&name);
+        let extended = self.known.own_name(written).to_owned();
+        let is_alias = extended != *written;
+        let known = self.known.provider(&extended).cloned().unwrap_or_default();
+        let mut settings = match own {
             Some(provider) => settings.over(provider),
             None => settings,
         };
-        let catalog_provider = settings.prices.clone().unwrap_or_else(|| name.clone());
+        for (header, value) in &known.headers {
+            let has = |(name, _): &(String, _)| name.eq_ignore_ascii_case(header);
+            if !settings.headers.iter().any(has) {
+                let value = Secret::new(value.clone());
+                settings.headers.push((header.clone(), value));
+            }
+        }
+        let name = match own {
+            Some(_) => name,
+            None => extended.clone(),
+        };
+        // Under the name `amazon-bedrock`, models of all makers are called.
+        if is_alias && Cloud::original_name(&model).is_none() {
+            settings.format.get_or_insert(Format::Converse);
+        }
+        let catalog_provider = settings.prices.clone().unwrap_or(extended);
         let catalog = &self.dependencies.catalog;
         let listed_name = match known.cloud {
             // An inference profile has the prices of the model in its name.
@@ -343,6 +400,7 @@ impl Models {
         } = found;
         let place = self.place(&name, &settings, &known)?;
         let key = ProviderKey::find(&settings, &known, &place, &self.dependencies.environment);
+        let unset = settings.unset.first().or(place.unset.as_ref()).cloned();
         let limits = ModelLimits {
             context: settings.context,
             ..ModelLimits::default()
@@ -355,6 +413,10 @@ impl Models {
                 Credentials::choose(cloud, key, &settings, &place, environment, &self.accounts)
             }
             None => (key, None),
+        };
+        let (key, credentials) = match unset {
+            Some(variable) => (ProviderKey::Unset(variable), None),
+            None => (key, credentials),
         };
         let url = |streams| match (known.cloud, format) {
             (Some(cloud), Format::Messages) => cloud.endpoint(&place.url, &model, streams),
@@ -451,11 +513,14 @@ impl Models {
                 })
             })
             .transpose();
+        let expanded = known.base_url.as_deref();
+        let expanded = expanded.map(|url| address::with_variables(url, environment));
+        let (expanded, unset) = expanded.unzip();
         let usual = || {
             let of_cloud = known.cloud.map(|cloud| cloud.base_url(environment));
             of_cloud
                 .as_deref()
-                .or(known.base_url.as_deref())
+                .or(expanded.as_deref())
                 .map(|url| {
                     let url = address::parse(url).and_then(complete);
                     url.map_err(|wrong| invalid("its base URL", wrong))
@@ -472,10 +537,23 @@ impl Models {
                 .flatten()
                 .chain(also.filter_map(|url| address::parse(url).ok()));
             let is_own = own.any(|own| address::is_same_base(&own, &url));
-            return Ok(ProviderAddress { url, is_own });
+            return Ok(ProviderAddress {
+                url,
+                is_own,
+                unset: None,
+            });
         }
-        match variable?.map_or_else(usual, |url| Ok(Some(url)))? {
-            Some(url) => Ok(ProviderAddress { url, is_own: true }),
+        let variable = variable?;
+        let unset = match variable {
+            Some(_) => None,
+            None => unset.flatten(),
+        };
+        match variable.map_or_else(usual, |url| Ok(Some(url)))? {
+            Some(url) => Ok(ProviderAddress {
+                url,
+                is_own: true,
+                unset,
+            }),
             None => {
                 let variables = known.base_url_variables.join(" or ");
                 Err(configuration(format!(
@@ -574,6 +652,8 @@ struct ProviderAddress {
     url: url::Url,
     /// True if the address is the provider's own, or that of its own environment variable.
     is_own: bool,
+    /// An environment variable that the address needs and that is not set.
+    unset: Option<String>,
 }
 
 fn configuration(message: impl Into<String>) -> Error {

@@ -37,6 +37,10 @@ pub(crate) struct BuiltInProvider {
     pub(crate) secret_variables: Vec<String>,
     /// Format of its servers; `None` means Chat Completions.
     pub(crate) format: Option<Format>,
+    /// Headers of every request.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The provider of which this name is another one.
+    same_as: Option<String>,
 }
 
 /// Built-in providers and name prefixes.
@@ -62,6 +66,13 @@ impl ProviderTable {
             .iter()
             .find(|(known, _)| known == name)
             .map(|(_, provider)| provider)
+    }
+
+    /// Returns the provider's own name for another name of it.
+    pub(crate) fn own_name<'a>(&'a self, name: &'a str) -> &'a str {
+        let named = self.provider(name);
+        let same_as = named.and_then(|provider| provider.same_as.as_deref());
+        same_as.unwrap_or(name)
     }
 
     /// Returns the names of the providers.
@@ -106,6 +117,10 @@ mod tests {
     fn built_in_table_is_valid() {
         let known: ProviderTable = table::read("providers.yaml", BUILT_IN).unwrap();
         for (name, provider) in &known.providers {
+            if let Some(same_as) = &provider.same_as {
+                assert!(known.provider(same_as).is_some(), "{name}");
+                continue;
+            }
             if let Some(url) = &provider.base_url {
                 let url = url::Url::parse(url).unwrap();
                 assert!(matches!(url.scheme(), "http" | "https"), "{name}");

@@ -21,25 +21,66 @@ pub fn expand(
     environment: &BTreeMap<String, String>,
     problems: &mut Vec<Problem>,
 ) -> Node {
-    let kind = match &node.kind {
-        NodeKind::Text(text) if text.contains("${") => {
-            expand_text(text, node, source, environment, problems)
+    map_texts(node, &mut |text, node| {
+        let mut unset = Vec::new();
+        let expanded = expand_text(text, node, source, environment, &mut unset, problems);
+        let unset = unset
+            .iter()
+            .map(|name| unset_problem(name, node, environment));
+        problems.extend(unset);
+        expanded
+    })
+}
+
+/// Like [`expand`], for parts of a file that may remain unused: a variable that is not set causes a warning,
+/// and its text remains. [`unset_variables`] returns its name.
+pub fn expand_set(
+    node: &Node,
+    source: Option<&str>,
+    environment: &BTreeMap<String, String>,
+    problems: &mut Vec<Problem>,
+) -> Node {
+    map_texts(node, &mut |text, node| {
+        let mut unset = Vec::new();
+        let expanded = expand_text(text, node, source, environment, &mut unset, problems);
+        if unset.is_empty() {
+            return expanded;
         }
-        NodeKind::List(items) => NodeKind::List(
-            items
-                .iter()
-                .map(|item| expand(item, source, environment, problems))
-                .collect(),
-        ),
-        NodeKind::Map(entries) => NodeKind::Map(
-            entries
-                .iter()
-                .map(|entry| MapEntry {
-                    value: expand(&entry.value, source, environment, problems),
-                    ..entry.clone()
-                })
-                .collect(),
-        ),
+        problems.extend(unset.iter().map(|name| Problem {
+            is_warning: true,
+            ..unset_problem(name, node, environment)
+        }));
+        NodeKind::Text(text.to_owned())
+    })
+}
+
+/// Returns the names of the variables that texts of the tree need and that are not set, each once.
+#[must_use]
+pub fn unset_variables(node: &Node, environment: &BTreeMap<String, String>) -> Vec<String> {
+    let mut names = Vec::new();
+    map_texts(node, &mut |text, node| {
+        expand_text(text, node, None, environment, &mut names, &mut Vec::new())
+    });
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Returns the tree with each text that contains `${` replaced by `expanded`.
+fn map_texts(node: &Node, expanded: &mut dyn FnMut(&str, &Node) -> NodeKind) -> Node {
+    let kind = match &node.kind {
+        NodeKind::Text(text) if text.contains("${") => expanded(text, node),
+        NodeKind::List(items) => {
+            let items = items.iter();
+            NodeKind::List(items.map(|item| map_texts(item, expanded)).collect())
+        }
+        NodeKind::Map(entries) => {
+            let entries = entries.iter().map(|entry| MapEntry {
+                value: map_texts(&entry.value, expanded),
+                ..entry.clone()
+            });
+            NodeKind::Map(entries.collect())
+        }
         other => other.clone(),
     };
     Node {
@@ -48,11 +89,13 @@ pub fn expand(
     }
 }
 
+/// Expands a text. Names of variables that are not set are added to `unset`.
 fn expand_text(
     text: &str,
     node: &Node,
     source: Option<&str>,
     environment: &BTreeMap<String, String>,
+    unset: &mut Vec<String>,
     problems: &mut Vec<Problem>,
 ) -> NodeKind {
     let mut expanded = String::new();
@@ -75,7 +118,7 @@ fn expand_text(
         };
         match value_of(inside, environment) {
             Ok(value) => expanded.push_str(value),
-            Err(name) => problems.push(unset(name, node, environment)),
+            Err(name) => unset.push(name.to_owned()),
         }
         rest = after;
     }
@@ -109,7 +152,7 @@ fn value_of<'a>(
     }
 }
 
-fn unset(name: &str, node: &Node, environment: &BTreeMap<String, String>) -> Problem {
+fn unset_problem(name: &str, node: &Node, environment: &BTreeMap<String, String>) -> Problem {
     let near = nearest(name, environment.keys().map(String::as_str));
     let help = match near {
         Some(near) => {

@@ -1,8 +1,10 @@
 //! Model and provider settings from `models:`, `providers:` and `settings.llm` of an agent file.
 
+use std::collections::BTreeMap;
+
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{MapEntry, Node};
+use cachalot_core::tree::{MapEntry, Node, unset_variables};
 
 use super::settings::{MODEL, ModelSettings, PROVIDER};
 use crate::provider_table::ProviderTable;
@@ -30,8 +32,25 @@ impl ModelConfiguration {
             .iter()
             .filter_map(|entry| {
                 let values = PROVIDER.read(&entry.value, problems)?;
-                let settings = ModelSettings::read_provider(values, problems);
-                if known.provider(&entry.key).is_none() && settings.base_url.is_none() {
+                let settings = ModelSettings {
+                    extends: values.string("provider").filter(|it| *it != entry.key),
+                    ..ModelSettings::read_provider(values, problems)
+                };
+                if let Some(extends) = &settings.extends
+                    && known.provider(extends).is_none()
+                {
+                    let names: Vec<&str> = known.names().collect();
+                    let message = format!("there is no provider `{extends}`");
+                    problems.push(
+                        Problem::new("bad-value", message)
+                            .at(&values.place("provider"))
+                            .help(did_you_mean(extends, &names)),
+                    );
+                }
+                let has_address = settings.base_url.is_some()
+                    || settings.extends.is_some()
+                    || values.node("base_url").is_some();
+                if known.provider(&entry.key).is_none() && !has_address {
                     let problem = Problem::new(
                         "missing-key",
                         format!("the address of the provider `{}` is unknown", entry.key),
@@ -55,6 +74,24 @@ impl ModelConfiguration {
             }
         }
         configured
+    }
+
+    /// Notes the environment variables that the entries name and that are not set. `models` and `providers`
+    /// are the sections as written.
+    pub fn note_unset(
+        &mut self,
+        models: Option<&Node>,
+        providers: Option<&Node>,
+        environment: &BTreeMap<String, String>,
+    ) {
+        let sections = [(models, &mut self.models), (providers, &mut self.providers)];
+        for (section, settings) in sections {
+            for (name, settings) in settings {
+                let written = section.and_then(|section| section.get(name));
+                let unset = written.map(|entry| unset_variables(entry, environment));
+                settings.unset = unset.unwrap_or_default();
+            }
+        }
     }
 
     /// Sets the defaults (`settings.llm`).
@@ -96,15 +133,19 @@ impl ModelConfiguration {
             });
         }
         let values = MODEL.read(&entry.value, problems)?;
-        let settings = ModelSettings::read(values, problems);
+        let settings = ModelSettings::read_entry(values, problems);
         if let Some(provider) = &settings.provider
             && self.provider(provider).is_none()
             && known.provider(provider).is_none()
         {
-            let help = format!(
-                "{} Or set its address under `providers:`",
-                sentence(&did_you_mean(provider, &self.provider_names(known)))
-            );
+            let help = match provider.as_str() {
+                // Requests of this subscription need a sign-in in a browser.
+                "chatgpt" => "write `provider: openai`, whose key is in OPENAI_API_KEY".to_owned(),
+                _ => format!(
+                    "{} Or set its address under `providers:`",
+                    sentence(&did_you_mean(provider, &self.provider_names(known)))
+                ),
+            };
             problems.push(
                 Problem::new("bad-value", format!("there is no provider `{provider}`"))
                     .at(&values.place("provider"))

@@ -22,6 +22,8 @@ pub(crate) enum ProviderKey {
     },
     /// A key is needed, but this variable is empty or not set.
     Missing(String),
+    /// This variable is not set, and the settings or the address of the model need it.
+    Unset(String),
     /// The key and its variable.
     Present {
         variable: String,
@@ -71,6 +73,7 @@ impl ProviderKey {
                 format!("check the key in the environment variable {variable}")
             }
             Self::Missing(variable) => missing(variable),
+            Self::Unset(variable) => unset(variable),
             Self::None {
                 withheld: Some(variable),
             } => format!(
@@ -114,6 +117,11 @@ pub(crate) fn missing(variable: &str) -> String {
     format!(
         "no key: the environment variable {shown} is not set; set it, or name another one with `token_key`"
     )
+}
+
+/// Returns the remedy for a variable that is not set and that other settings than the key need.
+pub(crate) fn unset(variable: &str) -> String {
+    format!("the environment variable {variable} is not set, and the settings of the model need it")
 }
 
 /// Returns the header that carries the key.

@@ -322,6 +322,11 @@ impl Model {
     /// [`ErrorKind::Unauthorized`]: the key's environment variable, which the message names, is not set.
     pub fn ready(&self) -> Result<(), Error> {
         match &self.shared.key {
+            ProviderKey::Unset(variable) => {
+                let mut error = Error::new(ErrorKind::Configuration, key::unset(variable));
+                error.provider = Some(self.shared.provider.clone());
+                Err(error)
+            }
             ProviderKey::Missing(variable) if !self.shared.authorizes_itself() => {
                 let missing = match self.shared.cloud {
                     Some(cloud) => cloud.missing().to_owned(),

@@ -4,13 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 use cachalot_core::spec::{
-    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, required, section, words,
+    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, required,
+    section, words,
 };
 use cachalot_core::tree::MapEntry;
 use cachalot_core::{Problem, Secret};
 use cachalot_storage::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
+use super::docker_options;
 use crate::address;
 use crate::catalog::Price;
 use crate::catalog::price::PRICE_KEYS;
@@ -63,6 +65,14 @@ pub struct ModelSettings {
     pub retries: Option<u32>,
     /// `fallbacks`: names of models that are called in this order when this one fails.
     pub fallbacks: Option<Vec<String>>,
+    /// `first_available`: names of models, of which the first one with a key answers.
+    pub first_available: Option<Vec<String>>,
+    /// `provider` of a provider: the provider whose address, key and format it has, unless it sets its own.
+    pub extends: Option<String>,
+    /// `compaction_threshold`: precedes that of agents with this model.
+    pub compaction_threshold: Option<f64>,
+    /// Environment variables that the settings name and that are not set. The model cannot be called.
+    pub unset: Vec<String>,
 }
 
 /// Timeouts; `None` means the default.
@@ -100,21 +110,51 @@ impl ModelSettings {
         }
     }
 
+    /// Reads the values of an entry of `models`: those of [`MODEL`].
+    pub(crate) fn read_entry(values: Values<'_>, problems: &mut Vec<Problem>) -> Self {
+        let first_available = values.texts("first_available");
+        let first_available = first_available.filter(|candidates| !candidates.is_empty());
+        if first_available.is_none() && values.node("model").is_none() {
+            let problem = Problem::new("missing-key", "a model needs `model`");
+            problems.push(match values.entry("model") {
+                Some(empty) => problem
+                    .at(&empty.key_place)
+                    .help("write a value after the colon"),
+                None => problem.at(&values.mapping().head()).help("add `model: …`"),
+            });
+        }
+        Self {
+            first_available,
+            compaction_threshold: values.number("compaction_threshold"),
+            ..Self::read(values, problems)
+        }
+    }
+
     /// Reads the values of a table with [`PROVIDER_KEYS`].
     pub(crate) fn read_provider(values: Values<'_>, problems: &mut Vec<Problem>) -> Self {
         let trimmed = |key| values.text(key).map(|text| text.trim().to_owned());
         let headers = values.map("headers").iter();
-        let provider_opts = values.map("provider_opts").iter();
+        let mut options = docker_options::read(values, problems);
+        for penalty in ["frequency_penalty", "presence_penalty"] {
+            if let Some(node) = values.node(penalty) {
+                let extra = &mut options.extra;
+                extra.entry(penalty).or_insert_with(|| node.to_value());
+            }
+        }
         Self {
             provider: None,
             model: None,
-            base_url: trimmed("base_url"),
+            base_url: trimmed("base_url").filter(|url| !url.is_empty() && !url.contains("${")),
             token_key: trimmed("token_key").filter(|text| is_variable(text)),
             key_header: trimmed("key_header"),
             headers: headers
                 .filter_map(|entry| read_header(entry).ok())
+                .chain(options.headers)
                 .collect(),
-            format: values.choice("format", &Format::NAMES),
+            format: values
+                .choice("format", &Format::NAMES)
+                .or(values.choice("api_type", &API_TYPES))
+                .or(options.format),
             temperature: values.number("temperature"),
             top_p: values.number("top_p"),
             max_tokens: values.integer("max_tokens"),
@@ -122,20 +162,22 @@ impl ModelSettings {
             reasoning: read_reasoning(values, problems),
             parallel_tool_calls: values.boolean("parallel_tool_calls"),
             structured_output: values.table("structured_output").and_then(read_output),
-            provider_opts: provider_opts
-                .map(|entry| (entry.key.clone(), entry.value.to_value()))
-                .collect(),
+            provider_opts: options.extra,
             cost: values
                 .table("cost")
                 .and_then(|cost| read_cost(cost, problems)),
             prices: values.string("prices"),
-            context: values.integer("context"),
+            context: values.integer("context").or(options.context),
             timeouts: values
                 .table("timeouts")
                 .map(read_timeouts)
                 .unwrap_or_default(),
             retries: values.integer("retries"),
             fallbacks: None,
+            first_available: None,
+            extends: None,
+            compaction_threshold: None,
+            unset: Vec::new(),
         }
     }
 
@@ -193,6 +235,10 @@ impl ModelSettings {
             timeouts: self.timeouts.over(beneath.timeouts),
             retries: self.retries.or(beneath.retries),
             fallbacks: self.fallbacks.or(beneath.fallbacks),
+            first_available: self.first_available.or(beneath.first_available),
+            extends: self.extends.or(beneath.extends),
+            compaction_threshold: self.compaction_threshold.or(beneath.compaction_threshold),
+            unset: [self.unset, beneath.unset].concat(),
         }
     }
 
@@ -254,15 +300,65 @@ pub static MODEL: Table = Table::new(
     &[
         &[
             PROVIDER_NAME,
-            required("model", Kind::Text, MODEL_DOC),
+            key("model", Kind::Text, MODEL_DOC),
             FALLBACKS,
+            key(
+                "first_available",
+                Kind::Texts,
+                "Models of which the first one with a key answers, in place of `model`.",
+            ),
+            key(
+                "compaction_threshold",
+                Kind::NumberIn(0.0, 1.0),
+                "Precedes `compaction_threshold` of agents with this model.",
+            ),
         ],
         PROVIDER_KEYS,
+        MODEL_KEYS_OF_OTHERS,
+        KEYS_OF_OTHERS,
     ],
 );
 
+/// Keys of models in docker-agent that change nothing here.
+#[rustfmt::skip]
+const MODEL_KEYS_OF_OTHERS: &[Parameter] = &[
+    no_effect("bypass_models_gateway", "requests go to the provider directly, or to `base_url`"),
+    no_effect("capabilities", "pictures are sent, unless the catalog says that the model takes none; see `strip_unsupported_modalities` of agents"),
+    no_effect("routing", "the model of this entry answers every message; give other agents the other models, and name them in `handoffs` or `sub_agents`"),
+    no_effect("title_model", "the title of a session is the beginning of its first message"),
+    no_effect("compaction_model", "the agent's own model summarizes: it has the conversation in the provider's cache"),
+];
+
+/// Keys of models and providers in docker-agent that change nothing here.
+#[rustfmt::skip]
+const KEYS_OF_OTHERS: &[Parameter] = &[
+    no_effect("track_usage", "usage is always counted"),
+    no_effect("task_budget", "`max_tokens` limits an answer, and `budget` of the file a whole chat"),
+    no_effect("auth", "requests carry the key in the environment variable that `token_key` names"),
+    no_effect("unload_api", "the `unload` hook takes the address as its argument"),
+];
+
+/// Names of formats in docker-agent.
+const API_TYPES: [(&str, Format); 2] = [
+    ("openai_chatcompletions", Format::Chat),
+    ("openai_responses", Format::Responses),
+];
+const API_TYPE_WORDS: [&str; 2] = words(&API_TYPES);
+
 /// The keys of an entry of `providers`.
-pub static PROVIDER: Table = Table::new("a provider", "A provider.", &[PROVIDER_KEYS]);
+pub static PROVIDER: Table = Table::new(
+    "a provider",
+    "A provider.",
+    &[
+        &[key(
+            "provider",
+            Kind::Text,
+            "The provider whose address, key and format it has, where it sets none of its own.",
+        )],
+        PROVIDER_KEYS,
+        KEYS_OF_OTHERS,
+    ],
+);
 
 /// The keys that providers and models share.
 #[rustfmt::skip]
@@ -272,8 +368,11 @@ pub const PROVIDER_KEYS: &[Parameter] = &[
     key("key_header", Kind::Custom(&KEY_HEADER), "The header that carries the key."),
     key("headers", Kind::Custom(&HEADERS), "Additional headers of every request."),
     key("format", Kind::Word(&FORMAT_WORDS), "The format of requests: `chat`, `responses`, `messages`, `gemini` or `converse`."),
+    key("api_type", Kind::Word(&API_TYPE_WORDS), "The same as `format`: `openai_chatcompletions` is `chat`, `openai_responses` is `responses`."),
     key("temperature", Kind::NumberIn(0.0, 10.0), "The sampling temperature."),
     key("top_p", Kind::NumberIn(0.0, 1.0), "The limit of nucleus sampling."),
+    key("frequency_penalty", Kind::Number, "Reduces the probability of tokens by the number of their occurrences."),
+    key("presence_penalty", Kind::Number, "Reduces the probability of tokens that have occurred."),
     key("max_tokens", COUNT, "The maximum number of tokens of an answer, reasoning included."),
     key("stop", Kind::Texts, "Texts at which an answer ends."),
     key("reasoning_effort", Kind::Text, "The reasoning effort: `minimal`, `low`, `medium`, `high`, …"),
@@ -291,7 +390,11 @@ pub const PROVIDER_KEYS: &[Parameter] = &[
 static BASE_URL: Custom = Custom {
     schema: Some(text_schema),
     check: |entry, problems| {
-        check_text(entry, problems, |text| address::parse(text).map(|_| ()));
+        check_text(entry, problems, |text| match text.contains("${") {
+            // A variable that is not set was reported before.
+            true => Ok(()),
+            false => address::parse(text).map(|_| ()),
+        });
     },
 };
 
@@ -328,13 +431,32 @@ static HEADERS: Custom = Custom {
 };
 
 static THINKING_BUDGET: Custom = Custom {
-    schema: Some(|| json!({ "anyOf": [COUNT.schema(false), { "type": "string" }] })),
+    schema: Some(
+        || json!({ "anyOf": [{ "type": "integer", "minimum": -1 }, { "type": "string" }] }),
+    ),
     check: |entry, problems| {
-        if entry.value.as_text().is_none() {
-            COUNT.check(entry, problems);
+        let is_dynamic = entry.value.to_value() == DYNAMIC_BUDGET;
+        if entry.value.as_text().is_none() && !is_dynamic {
+            Kind::IntegerIn(0, u64::MAX).check(entry, problems);
         }
     },
 };
+
+/// The budget of a model that decides itself how much it thinks, which is the default of such models.
+const DYNAMIC_BUDGET: i64 = -1;
+
+/// The effort of a model that decides itself how much it thinks, unless one follows after a slash.
+const ADAPTIVE: &str = "adaptive";
+const ADAPTIVE_EFFORT: &str = "high";
+
+/// Returns the effort that docker-agent writes in place of a budget: `low`, `adaptive` or `adaptive/low`.
+fn effort_of_budget(text: &str) -> &str {
+    match text.split_once('/') {
+        Some((ADAPTIVE, effort)) => effort,
+        None if text == ADAPTIVE => ADAPTIVE_EFFORT,
+        _ => text,
+    }
+}
 
 const COUNT: Kind = Kind::IntegerIn(1, u64::MAX);
 
@@ -389,7 +511,7 @@ fn is_variable(text: &str) -> bool {
 }
 
 /// Parses a header. Problems do not show its value.
-fn read_header(entry: &MapEntry) -> Result<(String, Secret<String>), Problem> {
+pub(super) fn read_header(entry: &MapEntry) -> Result<(String, Secret<String>), Problem> {
     const RESERVED_HEADERS: [&str; 5] = [
         "host",
         "content-length",
@@ -435,8 +557,13 @@ fn read_reasoning(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Req
         (Some(effort), None) => Some(RequestedReasoning::Effort(effort.to_owned())),
         (None, Some(budget)) => match budget.as_text() {
             // Other runtimes write an effort in this place.
-            Some(effort) => Some(RequestedReasoning::Effort(effort.to_owned())),
-            None => budget.as_u64().map(RequestedReasoning::Budget),
+            Some(effort) => Some(RequestedReasoning::Effort(
+                effort_of_budget(effort).to_owned(),
+            )),
+            None => match budget.as_u64() {
+                Some(0) => Some(RequestedReasoning::Effort("none".to_owned())),
+                budget => budget.map(RequestedReasoning::Budget),
+            },
         },
         (Some(_), Some(budget)) => {
             let what = "`reasoning_effort` and `thinking_budget` exclude each other";
