@@ -4,6 +4,9 @@
 //! literal colon). In patterns, `*` matches any text, `?` any character and `**/` any directories or
 //! none. All other characters match themselves.
 //!
+//! The names of tools are compared without letter case. The names of docker-agent stand for our tools, too
+//! (`list_directory` for `list_dir`).
+//!
 //! Deny rules take precedence over ask rules, and ask rules over allow rules. Without a matching rule,
 //! read-only tools are allowed, and the user is asked about all others.
 //!
@@ -39,10 +42,13 @@ mod grant;
 mod pattern;
 mod rule;
 mod search;
+mod tool_names;
 
-use cachalot_core::Problem;
+use std::path::Path;
+
 use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Table, Values, key};
 use cachalot_core::tree::Node;
+use cachalot_core::{Problem, SourceSpan};
 use serde::Serialize;
 
 use analyzed_request::AnalyzedRequest;
@@ -56,6 +62,7 @@ pub use check::ToolSignature;
 pub use command_pattern::CommandPattern;
 pub use grant::PermissionGrant;
 pub use search::SearchFilter;
+pub use tool_names::own_name;
 
 /// A call, as rules see it.
 #[derive(Debug, Clone, Copy)]
@@ -176,6 +183,57 @@ impl Permissions {
     /// Adds the deny rules of `others`.
     pub fn also_deny(&mut self, others: &Self) {
         self.deny.extend(others.deny.iter().cloned());
+    }
+
+    /// Denies all tools a folder and everything in it.
+    ///
+    /// # Errors
+    /// The path is too long for a pattern.
+    pub fn deny_folder(&mut self, folder: &Path, place: &SourceSpan) -> Result<(), Problem> {
+        let mut path = String::new();
+        for sign in folder.to_string_lossy().chars() {
+            if "*?\\:".contains(sign) {
+                path.push('\\');
+            }
+            path.push(sign);
+        }
+        let path = path.trim_end_matches('/');
+        for pattern in [path.to_owned(), format!("{path}/*")] {
+            self.deny
+                .push(rule::parse(&format!("*:path={pattern}"), place)?);
+        }
+        Ok(())
+    }
+
+    /// Lets rules with the bare name of a tool of an MCP server apply to it: a rule that names none of `known`
+    /// applies to the tool of that name of each server. `prefixes` are those of the servers' tools
+    /// (`mcp_github_`).
+    pub fn name_server_tools(&mut self, prefixes: &[String], known: &[ToolSignature]) {
+        for rules in [&mut self.allow, &mut self.ask, &mut self.deny] {
+            *rules = std::mem::take(rules)
+                .into_iter()
+                .flat_map(|rule| rule.for_servers(prefixes, known))
+                .collect();
+        }
+    }
+
+    /// Returns warnings about `allow` rules for calls that an `ask` rule matches, too: the user is asked about
+    /// them, while docker-agent allows them.
+    #[must_use]
+    pub fn order_warnings(&self) -> Vec<Problem> {
+        let warning = |allow: &Rule| {
+            let ask = self.ask.iter().find(|ask| ask.overlaps(allow))?;
+            let message = format!(
+                "calls that both `{}` under allow and `{}` under ask match are asked about",
+                allow.text(),
+                ask.text()
+            );
+            let warning = Problem::warning("permission-order", message);
+            Some(warning.at(allow.place()).help(
+                "ask precedes allow: narrow the rule under ask, or take it out, because calls that no rule matches are asked about anyway",
+            ))
+        };
+        self.allow.iter().filter_map(warning).collect()
     }
 
     /// The texts of the deny rules, sorted: an input of every result that is stored and given to callers

@@ -29,7 +29,7 @@ const RESOURCE_ARGUMENTS: [&str; 9] = [
 ];
 
 /// The prefix of the names of MCP tools.
-const MCP_PREFIX: &str = "mcp_";
+pub(super) const MCP_PREFIX: &str = "mcp_";
 
 impl Permissions {
     /// Returns problems for rules that can match no call, because they name a tool or an argument that
@@ -60,7 +60,7 @@ impl Permissions {
     pub fn check_server(&self, prefix: &str, tools: &[ToolSignature]) -> Vec<String> {
         let rules = self.allow.iter().chain(&self.ask).chain(&self.deny);
         rules
-            .filter(|rule| rule.tool().literal_start().starts_with(prefix))
+            .filter(|rule| rule.text().starts_with(prefix))
             .filter_map(|rule| {
                 let rule_fault = rule_fault(rule, tools, false)?;
                 Some(format!(

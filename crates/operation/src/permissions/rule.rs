@@ -1,11 +1,14 @@
 //! A permission rule.
 
+use cachalot_core::suggest::nearest;
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
 use serde::{Serialize, Serializer};
 
 use super::analyzed_request::{AnalyzedRequest, ArgumentSubject};
+use super::check::{MCP_PREFIX, ToolSignature};
 use super::pattern::{MatchResult, Pattern};
+use super::tool_names::other_names;
 
 /// A rule: a pattern for tools, and patterns for arguments.
 #[derive(Clone)]
@@ -144,7 +147,45 @@ impl Rule {
     /// True if it applies to calls of this tool: it names the tool, or for a tool that runs commands in the
     /// background the tool that runs them at once.
     pub(super) fn applies_to(&self, tool: &str) -> bool {
-        self.tool.matches(tool) || (tool == BACKGROUND_COMMANDS && self.tool.matches(COMMANDS))
+        self.tool.matches_any_case(tool)
+            || (tool == BACKGROUND_COMMANDS && self.tool.matches_any_case(COMMANDS))
+            || other_names(tool).any(|name| self.tool.matches_any_case(name))
+    }
+
+    /// True if calls of one tool may match both rules, as far as their tools and arguments tell without a
+    /// call.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let share_tool = self.applies_to(other.tool.text()) || other.applies_to(self.tool.text());
+        let is_apart = |(name, pattern): &(String, Pattern)| {
+            let mut others = other.arguments.iter().filter(|(known, _)| known == name);
+            others
+                .any(|(_, known)| !known.matches(pattern.text()) && !pattern.matches(known.text()))
+        };
+        share_tool && !self.arguments.iter().any(is_apart)
+    }
+
+    /// Returns the rule, or if it names none of the `known` tools, its copies for the tools of servers with
+    /// these prefixes.
+    pub(super) fn for_servers(self, prefixes: &[String], known: &[ToolSignature]) -> Vec<Self> {
+        let is_known = known.iter().any(|tool| self.applies_to(&tool.name));
+        // A misspelled name must not become that of a tool that no server has.
+        let is_misspelled =
+            nearest(self.tool.text(), known.iter().map(|tool| &*tool.name)).is_some();
+        if is_known
+            || is_misspelled
+            || prefixes.is_empty()
+            || self.tool.literal_start().starts_with(MCP_PREFIX)
+        {
+            return vec![self];
+        }
+        let named = prefixes.iter().filter_map(|prefix| {
+            let tool = Pattern::new(&format!("{prefix}{}", self.tool.text())).ok()?;
+            Some(Self {
+                tool,
+                ..self.clone()
+            })
+        });
+        named.collect()
     }
 
     /// Matches the call widely (deny, ask). A rule with an argument does not match calls without it.
