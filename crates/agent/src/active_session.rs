@@ -418,11 +418,8 @@ pub(crate) fn check_server_tools(
     let Some(gate) = gate else {
         return Ok(());
     };
-    let options = shared
-        .dependencies
-        .models
-        .find(&agent.model)?
-        .server_tools();
+    let model = agent.find_model(&shared.dependencies.models)?;
+    let options = model.server_tools();
     if options.is_empty() {
         return Ok(());
     }

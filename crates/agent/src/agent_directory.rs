@@ -37,7 +37,7 @@ impl AgentDirectory {
         let listed = team.agents.iter().map(|agent| {
             let listed = DirectoryEntry {
                 definition: agent.clone(),
-                models: models.find(&agent.model).ok().into_iter().collect(),
+                models: agent.find_model(models).ok().into_iter().collect(),
                 fingerprints: Arc::clone(&self.fingerprints),
             };
             (agent.name.clone(), Arc::new(listed))

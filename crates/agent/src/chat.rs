@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use cachalot_core::suggest::did_you_mean;
 use cachalot_hooks::Event as When;
-use cachalot_tools::Toolbox;
+use cachalot_tools::{ToolCall, Toolbox};
+use serde_json::Value;
 
 use crate::active_session::ActiveSession;
 use crate::chat_state::ChatState;
@@ -243,6 +245,42 @@ impl Chat {
         Ok(())
     }
 
+    /// Makes a tool call of a command of the user ([`crate::definition::CommandPart::Call`]) and returns its
+    /// result. It needs the same permission as a call of the model, and its result is not part of the
+    /// conversation.
+    ///
+    /// # Errors
+    /// The agent has no such tool, the call is denied, or it failed.
+    pub async fn call_tool(
+        &mut self,
+        tool: &str,
+        arguments: &Value,
+        cancel: &CancellationToken,
+    ) -> Result<String, Error> {
+        let definitions = self.active_session.toolbox.definitions();
+        let Some(definition) = definitions.iter().find(|known| known.name == tool) else {
+            let known: Vec<&str> = definitions.iter().map(|tool| tool.name.as_str()).collect();
+            let help = match known.is_empty() {
+                true => "it has none".to_owned(),
+                false => did_you_mean(tool, &known),
+            };
+            let message = format!("the agent has no tool `{tool}`: {help}");
+            return Err(Error::new(ErrorKind::Tools, message));
+        };
+        let call = ToolCall {
+            id: "command".to_owned(),
+            name: tool.to_owned(),
+            arguments: for_schema(arguments, &definition.parameters).to_string(),
+        };
+        let input = TurnInput {
+            text: "",
+            from_agent: false,
+            fresh: false,
+        };
+        let turn = Turn::new(&self.shared, &self.agent, &mut self.active_session, input);
+        turn.call_tool(call, cancel).await
+    }
+
     /// Adopts the agent to which the session was handed off.
     fn adopt_agent(&mut self) {
         let name = self.active_session.conversation.agent();
@@ -445,6 +483,20 @@ fn delegation() -> Arc<dyn Delegation> {
     Arc::new(SubAgents)
 }
 
+/// Returns arguments with the names of a tool: docker-agent calls the `command` of its tool `shell` `cmd`.
+fn for_schema(arguments: &Value, schema: &Value) -> Value {
+    let mut arguments = arguments.clone();
+    let has = |name: &str| schema.pointer(&format!("/properties/{name}")).is_some();
+    if let Some(fields) = arguments.as_object_mut()
+        && has("command")
+        && !has("cmd")
+        && let Some(command) = fields.shift_remove("cmd")
+    {
+        fields.insert("command".to_owned(), command);
+    }
+    arguments
+}
+
 /// Returns the agent with this name. `about` is the beginning of the error message.
 fn find_agent(
     team: &Team,
@@ -462,7 +514,7 @@ fn find_agent(
             format!(
                 "{}there is no agent `{name}` in the file; {}",
                 about(),
-                cachalot_core::suggest::did_you_mean(name, &names)
+                did_you_mean(name, &names)
             ),
         )
     })

@@ -849,7 +849,7 @@ fn plan_context(
 
 /// The agent's model, checked to be ready for calls.
 fn model(dependencies: &Dependencies, agent: &AgentDefinition) -> Result<Model, Error> {
-    let model = dependencies.models.find(&agent.model)?;
+    let model = agent.find_model(&dependencies.models)?;
     model.ready()?;
     Ok(model)
 }

@@ -14,6 +14,8 @@
 //! `delegates-to-itself`, `bad-permission`, `conflicting-keys`, `unreadable-instruction`.
 
 mod agent;
+mod command;
+mod groups;
 mod limit;
 mod review;
 
@@ -37,6 +39,8 @@ pub use agent::{
     SubAgent,
 };
 
+pub use command::{CommandDefinition, CommandPart};
+pub use groups::Groups;
 pub use review::{
     DEFAULT_REVIEW_INPUT_TOKENS, DEFAULT_REVIEW_ITERATIONS, DEFAULT_REVIEW_TURNS, LocatedName,
     Notify, REVIEW, ReviewDefinition, ReviewKind,
@@ -45,7 +49,7 @@ pub use review::{
 use agent::ParsedAgent;
 
 /// The keys of an agent file that belong to a team.
-pub const KEYS: [&str; 7] = [
+pub const KEYS: [&str; 10] = [
     "agents",
     "models",
     "providers",
@@ -53,6 +57,9 @@ pub const KEYS: [&str; 7] = [
     "tools",
     "permissions",
     "budget",
+    "toolsets",
+    "commands",
+    "skills",
 ];
 
 /// The name of the tool by which an agent gives a task to a sub-agent.
@@ -141,9 +148,15 @@ impl SourceFile<'_> {
         section: &mut Section<'_>,
         problems: &mut Vec<Problem>,
     ) -> ModelConfiguration {
-        let mut expanded = |key| self.expanded(section, key, problems);
-        let (models, providers) = (expanded("models"), expanded("providers"));
-        ModelConfiguration::read(models.as_ref(), providers.as_ref(), problems)
+        let (models, providers) = (section.present("models"), section.present("providers"));
+        // Models may remain unused; one that is called needs its variables.
+        let mut expanded =
+            |node| tree::expand_set(node, Some(self.text), self.environment, problems);
+        let (own_models, own_providers) = (models.map(&mut expanded), providers.map(&mut expanded));
+        let mut configured =
+            ModelConfiguration::read(own_models.as_ref(), own_providers.as_ref(), problems);
+        configured.note_unset(models, providers, self.environment);
+        configured
     }
 }
 
@@ -161,24 +174,26 @@ impl Team {
                     section.claim(key);
                 }
                 let settings = source.expanded(&mut section, "settings", &mut problems);
-                let team = Self::read(&mut section, source, &mut problems)
+                let team = Self::read(&mut section, root, source, &mut problems)
                     .map(|team| Self { settings, ..team });
                 section.finish(&mut problems);
                 team
             });
+        problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
         match team {
-            Some(team) if problems.is_empty() => Ok(team),
-            _ => {
-                problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
-                Err(problems)
+            Some(mut team) if problems.iter().all(|problem| problem.is_warning) => {
+                team.warnings.extend(problems);
+                Ok(team)
             }
+            _ => Err(problems),
         }
     }
 
-    /// Reads the keys of a team from a file that may hold other keys. Returns `None` if there are no agents
-    /// or an agent is invalid.
+    /// Reads the keys of a team from a file that may hold other keys. `root` is the tree of the file. Returns
+    /// `None` if there are no agents or an agent is invalid.
     pub fn read(
         section: &mut Section<'_>,
+        root: &Node,
         source: &SourceFile<'_>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
@@ -186,14 +201,21 @@ impl Team {
         let configured = source.configured(section, problems);
         let mcps = section.present("mcps").cloned();
         let tools = section.present("tools").cloned();
-        let permissions = section
+        let mut permissions = section
             .present("permissions")
             .map(|node| Permissions::read(node, problems))
             .unwrap_or_default();
+        problems.extend(permissions.order_warnings());
         let budget = section
             .present("budget")
             .map(|node| Budget::read(node, problems))
             .unwrap_or_default();
+        for key in ["toolsets", "commands", "skills"] {
+            // The agents that use them read them.
+            section.map(key, problems);
+        }
+        unsupported_sections(section, problems);
+        let groups = Groups::from_root(root);
         let place = section
             .entry("agents")
             .map_or(place, |entry| entry.key_place.clone());
@@ -207,10 +229,24 @@ impl Team {
         };
         let mut agents: Vec<ParsedAgent> = entries
             .iter()
-            .filter_map(|entry| agent::read(entry, source, problems))
+            .filter_map(|entry| agent::read(entry, source, &groups, problems))
             .collect();
         let names: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
         for agent in &agents {
+            if let Some(toolsets) = &agent.definition.toolsets {
+                deny_listed_folders(toolsets, source.environment, &mut permissions, problems);
+            }
+        }
+        for agent in &mut agents {
+            let definition = &mut agent.definition;
+            let configured = configured.model(&definition.model);
+            if let Some(threshold) = configured.and_then(|model| model.compaction_threshold) {
+                definition.compaction_threshold = threshold;
+            }
+        }
+        check_forced_handoffs(&agents, &names, problems);
+        for agent in &agents {
+            check_commands(agent, &names, problems);
             check_delegation(agent, &names, problems);
             check_handoffs(agent, &names, problems);
         }
@@ -267,12 +303,16 @@ impl Team {
     /// when these are connected.
     #[must_use]
     pub fn check_permissions(&self, further: Vec<ToolSignature>) -> Vec<Problem> {
-        let mut tools = cachalot_tools::builtin::signatures();
-        tools.extend(further);
-        tools.push(signature(DELEGATION_TOOL, DELEGATION_PARAMETERS));
-        tools.push(signature(HANDOFF_TOOL, HANDOFF_PARAMETERS));
+        let tools = own_tools(further);
         let has_servers = self.mcps.is_some() || self.names_servers();
         self.permissions.check(&tools, has_servers)
+    }
+
+    /// Lets permission rules with the bare name of a tool of an MCP server apply to it. `prefixes` are those of
+    /// the servers' tools, `further` the tools of this file.
+    pub fn name_server_tools(&mut self, prefixes: &[String], further: Vec<ToolSignature>) {
+        let tools = own_tools(further);
+        self.permissions.name_server_tools(prefixes, &tools);
     }
 
     /// True if a toolset may be an MCP server.
@@ -289,16 +329,18 @@ impl Team {
     /// request.
     #[must_use]
     pub fn check_models(&self, models: &Models) -> Vec<Problem> {
+        let none = ModelSettings::default();
         let own = self.agents.iter().zip(&self.model_places);
-        let own = own.map(|(agent, place)| (agent, agent.model.as_str(), place));
+        let own =
+            own.map(|(agent, place)| (agent, agent.model.as_str(), &agent.model_settings, place));
         let of_reviews = self.agents.iter().filter_map(|agent| {
             let model = agent.review.as_ref()?.model.as_ref()?;
-            Some((agent, model.name.as_str(), &model.place))
+            Some((agent, model.name.as_str(), &none, &model.place))
         });
         own.chain(of_reviews)
-            .filter_map(|(agent, model, place)| {
-                let error = models.find(model).err()?;
-                let code = match models.refusal(Some(model), &ModelSettings::default()) {
+            .filter_map(|(agent, model, settings, place)| {
+                let error = models.choose(Some(model), settings).err()?;
+                let code = match models.refusal(Some(model), settings) {
                     Some(_) => "bad-value",
                     None => "unknown-model",
                 };
@@ -309,11 +351,84 @@ impl Team {
     }
 }
 
+/// Returns the tools of the program, and `further` ones.
+fn own_tools(further: Vec<ToolSignature>) -> Vec<ToolSignature> {
+    let mut tools = cachalot_tools::builtin::signatures();
+    tools.extend(further);
+    tools.push(signature(DELEGATION_TOOL, DELEGATION_PARAMETERS));
+    tools.push(signature(HANDOFF_TOOL, HANDOFF_PARAMETERS));
+    tools
+}
+
+/// Denies all tools the folders in `deny_list` of the toolsets of the type `filesystem`.
+fn deny_listed_folders(
+    toolsets: &Node,
+    environment: &BTreeMap<String, String>,
+    permissions: &mut Permissions,
+    problems: &mut Vec<Problem>,
+) {
+    let toolsets = tree::expand_set(toolsets, None, environment, &mut Vec::new());
+    let is_filesystem =
+        |toolset: &&Node| toolset.get("type").and_then(Node::as_text) == Some("filesystem");
+    let items = toolsets.as_list().unwrap_or_default().iter();
+    for listed in items
+        .filter(is_filesystem)
+        .filter_map(|it| it.get("deny_list"))
+    {
+        for item in listed.as_list().unwrap_or_default() {
+            let Some(folder) = item.as_text() else {
+                continue;
+            };
+            let home = environment.get("HOME").map_or("~", String::as_str);
+            let folder = match folder.strip_prefix('~') {
+                Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
+                _ => folder.trim_start_matches("./").to_owned(),
+            };
+            let denied = permissions.deny_folder(Path::new(&folder), &item.place);
+            problems.extend(denied.err());
+        }
+    }
+}
+
 fn signature(name: &str, parameters: &[Parameter]) -> ToolSignature {
     let arguments = parameters.iter();
     ToolSignature {
         name: name.to_owned(),
         arguments: arguments.map(|it| it.name.to_owned()).collect(),
+    }
+}
+
+/// Refuses the sections of docker-agent that have no counterpart.
+fn unsupported_sections(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
+    let refused = [
+        (
+            "rag",
+            "search files with `grep` and `glob` of the toolset `filesystem`, or name an MCP server that searches documents under `mcps`",
+        ),
+        (
+            "runtime",
+            "start Cachalot within a container, for instance `docker run -it -v .:/work -w /work IMAGE cachalot chat FILE`, and take `runtime` out",
+        ),
+    ];
+    for (key, help) in refused {
+        if let Some(entry) = section.entry_if_unclaimed(key) {
+            let message = format!("`{key}` in an agent file is not supported");
+            problems.push(
+                Problem::new("unsupported-section", message)
+                    .at(&entry.key_place)
+                    .help(help),
+            );
+        }
+    }
+}
+
+/// The help for the name of an agent that the file does not have.
+fn missing_agent(name: &str, names: &[&str]) -> String {
+    match name.contains('/') {
+        true => format!(
+            "agents of a registry are not fetched: save the file of `{name}`, add its agents to `agents:`, and write their names here"
+        ),
+        false => did_you_mean(name, names),
     }
 }
 
@@ -349,7 +464,7 @@ fn check_delegation(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Prob
                     format!("agent `{name}` delegates to `{sub_agent}`, which is not there"),
                 )
                 .at(place)
-                .help(did_you_mean(sub_agent, names)),
+                .help(missing_agent(sub_agent, names)),
             );
         }
     }
@@ -371,8 +486,58 @@ fn check_handoffs(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Proble
             problems.push(
                 Problem::new("unknown-agent", message)
                     .at(place)
-                    .help(did_you_mean(other, names)),
+                    .help(missing_agent(other, names)),
             );
         }
+    }
+}
+
+/// Reports commands that switch to an agent that is not there.
+fn check_commands(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Problem>) {
+    for command in &agent.definition.commands {
+        let Some(other) = command.agent.as_deref().filter(|it| !names.contains(it)) else {
+            continue;
+        };
+        let (name, command) = (&agent.definition.name, &command.name);
+        let message = format!(
+            "the command `{command}` of agent `{name}` switches to `{other}`, which is not there"
+        );
+        problems.push(
+            Problem::new("unknown-agent", message)
+                .at(&agent.commands)
+                .help(missing_agent(other, names)),
+        );
+    }
+}
+
+/// Reports values of `force_handoff` that name an unknown agent, and those that lead back to their agent.
+fn check_forced_handoffs(agents: &[ParsedAgent], names: &[&str], problems: &mut Vec<Problem>) {
+    let next = |name: &str| {
+        let agent = agents.iter().find(|agent| agent.definition.name == name);
+        agent.and_then(|agent| agent.definition.force_handoff.as_deref())
+    };
+    for agent in agents {
+        let name = agent.definition.name.as_str();
+        let Some(other) = next(name) else {
+            continue;
+        };
+        let mut chain = std::iter::successors(Some(other), |name| next(name)).take(agents.len());
+        let (problem, help) = if !names.contains(&other) {
+            let message = format!("agent `{name}` hands off to `{other}`, which is not there");
+            (
+                Problem::new("unknown-agent", message),
+                missing_agent(other, names),
+            )
+        } else if chain.any(|later| later == name) {
+            let message = format!("`force_handoff` of agent `{name}` leads back to it");
+            let help = "let one agent of the chain end it; `handoffs` lets an agent decide itself";
+            (
+                Problem::new("delegates-to-itself", message),
+                help.to_owned(),
+            )
+        } else {
+            continue;
+        };
+        problems.push(problem.at(&agent.force_handoff).help(help));
     }
 }

@@ -12,7 +12,7 @@ mod listener;
 use std::sync::Arc;
 
 use cachalot_core::Cost;
-use cachalot_model::{Model, Usage};
+use cachalot_model::{Model, ModelSettings, Usage};
 use cachalot_prompt::Namespace;
 use cachalot_tools::Gate;
 use serde_json::Value;
@@ -207,6 +207,7 @@ impl Fork {
             },
             agent: AgentDefinition {
                 model: with.model.clone(),
+                model_settings: with.model_settings.clone(),
                 ..agent.clone()
             },
             shared: shared.clone(),
@@ -240,6 +241,7 @@ impl Fork {
             self.spec.inherit = Inherit::None;
         }
         model.clone_into(&mut self.agent.model);
+        self.agent.model_settings = ModelSettings::default();
         Ok(self)
     }
 

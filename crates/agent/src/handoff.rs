@@ -35,6 +35,11 @@ impl HandoffRequest {
         *self.0.lock() = HandoffState::Refused;
     }
 
+    /// True if the session cannot be handed off.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(*self.0.lock(), HandoffState::Refused)
+    }
+
     /// Takes the name of the agent that continues; `None` if there was no handoff.
     pub(crate) fn take(&self) -> Option<String> {
         let mut state = self.0.lock();
@@ -140,7 +145,7 @@ impl TypedTool for Handoff {
             return ToolOutput::error(format!("There is no agent `{name}` here, but `{known}`."));
         };
         // A model that cannot be called must not get the conversation.
-        let model = self.shared.dependencies.models.find(&agent.model);
+        let model = agent.find_model(&self.shared.dependencies.models);
         if let Err(error) = model.and_then(|model| model.ready()) {
             return ToolOutput::error(format!("`{name}` cannot continue: {error}"));
         }

@@ -46,7 +46,7 @@ impl HookEmitter {
         session: &str,
         parent: Option<&str>,
     ) -> Result<Self, Error> {
-        let model = shared.dependencies.models.find(&agent.model)?;
+        let model = agent.find_model(&shared.dependencies.models)?;
         Ok(Self {
             hooks: shared.hooks(agent)?,
             shared: shared.clone(),

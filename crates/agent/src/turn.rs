@@ -26,8 +26,11 @@ use std::sync::Arc;
 
 use cachalot_hooks::input::{Answer, TurnCall};
 use cachalot_hooks::{Event as When, Synthetic};
-use cachalot_model::{Error as ModelError, ErrorKind as ModelErrorKind, Message, StopReason};
+use cachalot_model::{
+    Block, Error as ModelError, ErrorKind as ModelErrorKind, Message, StopReason,
+};
 use cachalot_prefix::diagnosis::Diagnosis;
+use cachalot_tools::ToolCall;
 
 use crate::active_session::ActiveSession;
 use crate::chat_state::ChatState;
@@ -388,6 +391,46 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Makes a tool call of a command of the user, with the permissions of the agent. Returns the text of its
+    /// result.
+    pub(crate) async fn call_tool(
+        mut self,
+        call: ToolCall,
+        cancel: &CancellationToken,
+    ) -> Result<String, Error> {
+        self.context.cancellation = TurnCancellation::new(cancel, &self.context.shared.meter);
+        let name = call.name.clone();
+        let failed = |why: &str| {
+            let message = format!("the tool `{name}` of the command failed: {why}");
+            Error::new(ErrorKind::Tools, message)
+        };
+        self.progress.begin();
+        let made = calls::execute(
+            &self.context,
+            self.session,
+            &self.progress,
+            vec![(call, None)],
+        );
+        let made = self
+            .context
+            .cancellation
+            .run_until_cancelled(Box::pin(made));
+        let made = made.await.map_err(|stop| {
+            let notice = stop.notice().unwrap_or_default();
+            failed(&notice)
+        })?;
+        drop(self.progress.take());
+        self.context.shared.count_answers(&made.answers);
+        let answers = made.answers.iter();
+        let blocks = answers.clone().flat_map(|answer| &answer.output.content);
+        let text: Vec<&str> = blocks.filter_map(Block::as_text).collect();
+        let text = text.join("\n");
+        match answers.clone().any(|answer| answer.output.is_error) {
+            true => Err(failed(&text)),
+            false => Ok(text),
+        }
+    }
+
     /// Continues with the agent to which the calls have handed off, if there was a handoff. If that agent
     /// cannot begin, the current one continues and is told why.
     async fn hand_off(&mut self) {
@@ -398,13 +441,42 @@ impl<'a> Turn<'a> {
         let Some(agent) = shared.team.agent(&name) else {
             return;
         };
-        let switched = self.session.switch(shared, agent, "handoff").await;
-        if let Err(error) = switched {
+        if let Err(error) = self.switch(agent).await {
             let failed = format!("The handoff to `{name}` failed, and you continue: {error}");
             self.context.warn(&failed).await;
             self.session.conversation.add_to_held(failed);
-            return;
         }
+    }
+
+    /// Continues with the agent that follows this one after each final answer. Returns true if there is one
+    /// and it has begun.
+    async fn forced_handoff(&mut self) -> bool {
+        let shared = self.context.shared;
+        let next = self.context.agent.force_handoff.as_deref();
+        let Some(agent) = next.and_then(|name| shared.team.agent(name)) else {
+            return false;
+        };
+        if self.session.handoff_request.is_refused() {
+            return false;
+        }
+        let (before, name) = (&self.context.agent.name, &agent.name);
+        let message = format!(
+            "The agent `{before}` has completed its part. From here on you are the agent `{name}`: do yours."
+        );
+        self.session.conversation.hold(Some(Message::user(message)));
+        if let Err(error) = self.switch(agent).await {
+            self.session.conversation.hold(None);
+            let failed = format!("the handoff to `{name}` failed: {error}");
+            self.context.warn(&failed).await;
+            return false;
+        }
+        true
+    }
+
+    /// Continues the turn as another agent.
+    async fn switch(&mut self, agent: &'a AgentDefinition) -> Result<(), Error> {
+        let shared = self.context.shared;
+        self.session.switch(shared, agent, "handoff").await?;
         self.context.agent = agent;
         self.context.hook_emitter = Arc::clone(&self.session.hook_emitter);
         let started = std::mem::take(&mut self.session.session_start_output);
@@ -412,6 +484,7 @@ impl<'a> Turn<'a> {
             self.session.conversation.add_to_held(paragraph);
         }
         self.message.record_appended_by(started.by);
+        Ok(())
     }
 
     /// Answers the user's message with a hook's answer: stores both, without a model call.
@@ -442,6 +515,7 @@ impl<'a> Turn<'a> {
     async fn end_unless_continued(&mut self, stop: Stop) -> Next {
         match self.continue_by_hook(&stop).await {
             Ok(true) => Next::Call,
+            Ok(false) if stop == Stop::End && Box::pin(self.forced_handoff()).await => Next::Call,
             Ok(false) => Next::end(RoundOutcome::Finished(self.outcome(stop))),
             Err(stop) => Next::end(RoundOutcome::Finished(self.outcome(stop))),
         }

@@ -1,5 +1,6 @@
 //! Chat on a terminal or through a pipe: output, approvals and input.
 
+mod agent_command;
 mod approval;
 mod command;
 pub(crate) mod event_stream;

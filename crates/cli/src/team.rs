@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use cachalot_agent::definition::Groups;
+use cachalot_agent::permissions::ToolSignature;
 use cachalot_agent::{SourceFile, Team};
 use cachalot_cache::LedgerLimits;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Problem, SecretSet};
-use cachalot_mcp::settings::{ToolsetKind, ToolsetSettings, names, read_servers, read_toolsets};
+use cachalot_mcp::settings::{
+    ToolsetKind, ToolsetSettings, names, read_servers, read_toolsets, server_prefixes, signatures,
+};
 use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_workflow::actions::{self, action_tool};
 use cachalot_workflow::format::read_team_settings;
@@ -43,10 +47,13 @@ pub(crate) fn load(file: &Path, process_environment: &ProcessEnvironment) -> Res
         .help(format!("run it: `cachalot run {name}`"));
         return Err(source.wrong(vec![problem]));
     }
-    read(source, &root, process_environment)
+    let name = source.name.clone();
+    let team = read(source, &root, process_environment)?;
+    warn_briefly_of(&name, &team.warnings);
+    Ok(team)
 }
 
-/// Reads and checks a team.
+/// Reads and checks a team. The caller reports its warnings.
 ///
 /// # Errors
 /// All problems of the file.
@@ -62,21 +69,31 @@ pub(crate) fn read(
         environment: &process_environment.environment,
         builtins: &builtins,
     };
-    let mut problems = problems_of_tools(root, &process_environment.environment);
-    let loaded = Team::load(root, &written);
+    let ToolReport {
+        mut problems,
+        signatures,
+        prefixes,
+    } = read_toolsets_of(root, &process_environment.environment);
+    let further = || [action_tool::signatures(), signatures.clone()].concat();
+    let loaded = Team::load(root, &written).map(|mut team| {
+        team.name_server_tools(&prefixes, further());
+        team
+    });
     // A team with other problems is checked, too.
     let read = Section::from_node(root, "an agent file", &mut Vec::new())
-        .and_then(|mut section| Team::read(&mut section, &written, &mut Vec::new()));
-    if let Some(team) = read {
+        .and_then(|mut section| Team::read(&mut section, root, &written, &mut Vec::new()));
+    if let Some(mut team) = read {
         problems.extend(problems_of_models(&team, process_environment)?);
-        problems.extend(team.check_permissions(action_tool::signatures()));
+        team.name_server_tools(&prefixes, further());
+        problems.extend(team.check_permissions(further()));
     }
     if let Ok(team) = &loaded {
         limits(team, &mut problems);
     }
     match loaded {
-        Ok(team) if problems.is_empty() => {
-            warn_of(&team.warnings);
+        Ok(mut team) if problems.iter().all(|problem| problem.is_warning) => {
+            problems.append(&mut team.warnings);
+            team.warnings = in_order(problems);
             Ok(team)
         }
         Ok(_) => Err(source.wrong(in_order(problems))),
@@ -84,6 +101,24 @@ pub(crate) fn read(
             problems.extend(others);
             Err(source.wrong(in_order(problems)))
         }
+    }
+}
+
+/// Prints warnings on stderr at the start of a chat. Keys without effect are only counted: `validate` lists
+/// them.
+fn warn_briefly_of(name: &str, warnings: &[Problem]) {
+    let is_brief = |warning: &&Problem| warning.code == "no-effect";
+    let (brief, others): (Vec<&Problem>, Vec<&Problem>) = warnings.iter().partition(is_brief);
+    let others: Vec<Problem> = others.into_iter().cloned().collect();
+    warn_of(&others);
+    if !brief.is_empty() {
+        let style = Style::of_stderr();
+        let count = render::count(brief.len() as u64, "key", "keys");
+        let verb = if brief.len() == 1 { "has" } else { "have" };
+        render::err(&format!(
+            "{} {count} of {name} {verb} no effect; `cachalot validate {name}` lists them",
+            style.notable("warning:")
+        ));
     }
 }
 
@@ -100,26 +135,60 @@ pub(crate) fn problems_of_tools(
     root: &Node,
     environment: &BTreeMap<String, String>,
 ) -> Vec<Problem> {
+    read_toolsets_of(root, environment).problems
+}
+
+/// The toolsets of a file, as permission rules and the user see them.
+struct ToolReport {
+    problems: Vec<Problem>,
+    /// The tools that the file itself defines.
+    signatures: Vec<ToolSignature>,
+    /// The prefixes of the tools of MCP servers.
+    prefixes: Vec<String>,
+}
+
+fn read_toolsets_of(root: &Node, environment: &BTreeMap<String, String>) -> ToolReport {
     let mut problems = Vec::new();
+    let (mut all_signatures, mut prefixes) = (Vec::new(), Vec::new());
     let servers = root
         .get("mcps")
         .map(|node| read_servers(node, environment, &mut problems))
         .unwrap_or_default();
+    let groups = Groups::from_root(root);
     let agents = root.get("agents").and_then(Node::as_map);
     for agent in agents.unwrap_or_default() {
         let before = problems.len();
-        let toolsets = match agent.value.get("toolsets") {
-            Some(toolsets) => read_toolsets(toolsets, &servers, environment, &mut problems),
+        let toolsets = match groups.toolsets(&agent.value) {
+            Some(toolsets) => read_toolsets(&toolsets, &servers, environment, &mut problems),
             None => ToolsetSettings::default(),
         };
         problems.extend(problems_of_actions(&toolsets));
+        all_signatures.extend(signatures(&toolsets));
+        prefixes.extend(server_prefixes(&toolsets));
         // The tools of invalid toolsets are unknown.
-        if problems.len() == before {
+        if problems
+            .iter()
+            .skip(before)
+            .all(|problem| problem.is_warning)
+        {
             problems.extend(problems_of_review(&agent.value, &toolsets));
         }
     }
     read_tools(root.get("tools"), &mut problems);
-    problems
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    // Agents that share a toolset have the same problems.
+    let mut distinct: Vec<Problem> = Vec::new();
+    for problem in problems {
+        if !distinct.contains(&problem) {
+            distinct.push(problem);
+        }
+    }
+    ToolReport {
+        problems: distinct,
+        signatures: all_signatures,
+        prefixes,
+    }
 }
 
 /// Returns the problems of the actions that toolsets name.

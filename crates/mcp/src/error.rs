@@ -37,6 +37,14 @@ impl McpError {
         }
     }
 
+    /// Adds what to do.
+    pub(super) fn with_hint(self, hint: &str) -> Self {
+        Self {
+            message: format!("{}; {hint}", self.message),
+            ..self
+        }
+    }
+
     /// Masks secrets in the message.
     pub(super) fn redacted(self, secret_set: &SecretSet) -> Self {
         let masked = mask_credentials(&self.message).into_owned();

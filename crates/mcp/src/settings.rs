@@ -1,16 +1,18 @@
 //! Settings of an agent's tools in YAML or JSON, and the creation of the tools.
 
 mod assemble;
+mod docker_agent;
+mod docker_server;
 mod kinds;
 mod servers;
 mod toolsets;
 
 pub use assemble::{
     AgentTools, AssembleError, BuiltInDependencies, McpServerPool, ToolDependencies, assemble,
-    names,
+    names, server_prefixes, signatures,
 };
 pub use servers::{SERVER, ServerDefinition, read_servers};
 pub use toolsets::{
-    BACKGROUND_JOBS, FETCH, SHELL, TODO, TOOLSET, Toolset, ToolsetKind, ToolsetSettings,
-    read_toolsets, toolset_schema,
+    BACKGROUND_JOBS, FETCH, FILESYSTEM, SHELL, TODO, TOOLSET, Toolset, ToolsetKind,
+    ToolsetSettings, read_toolsets, toolset_schema,
 };

@@ -199,7 +199,7 @@ fn read(
         builtins,
     };
     let team = match section.has("agents") {
-        true => Some(Team::read(&mut section, &written, problems)),
+        true => Some(Team::read(&mut section, tree, &written, problems)),
         false => {
             without_agents(&mut section, problems);
             None

@@ -3,16 +3,20 @@
 use std::path::Path;
 
 use cachalot_core::spec::{
-    Custom, Literal, ParameterKind as Kind, Table, Values, key, required, section,
+    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, required,
+    section,
 };
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_hooks::source::ParsedHooks as Hooks;
 use cachalot_hooks::{Builtins, HookEntry};
+use cachalot_model::{Model, ModelSettings, Models, OutputFormat};
 use cachalot_prompt::{PREFIX, PrefixSettings};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::command::{self, COMMAND, CommandDefinition};
+use super::groups::Groups;
 use super::limit::limit;
 use super::review::{self, REVIEW, ReviewDefinition};
 
@@ -36,7 +40,8 @@ pub static AGENT: Table = Table::new(
         required("model", Kind::Text, "A key of `models`, `provider/model`, or a model's own name."),
         key("description", Kind::Text, "What the agent can do; read by agents that delegate to it."),
         key("instruction", Kind::Text, "The first part of the system text."),
-        key("instruction_file", Kind::Text, "A file with the instruction, relative to the agent file."),
+        key("instruction_file", Kind::Custom(&INSTRUCTION_FILE), "A file with the instruction, relative to the agent file, or several."),
+        key("welcome_message", Kind::Text, "A text that is shown to the user when a chat begins."),
         key(
             "toolsets",
             Kind::Custom(&Custom::shape(
@@ -44,6 +49,8 @@ pub static AGENT: Table = Table::new(
             )),
             "Its tools.",
         ),
+        key("readonly", Kind::Boolean, "Selects only tools that change nothing, in all toolsets.").default(Literal::Boolean(false)),
+        key("skills", Kind::Custom(&Custom::shape(skills_schema)), "`true` for all skills, or a list of names and of skills of this file."),
         key(
             "sub_agents",
             Kind::Custom(&Custom::shape(|| {
@@ -53,6 +60,10 @@ pub static AGENT: Table = Table::new(
             "Agents that it may delegate to.",
         ),
         key("handoffs", Kind::Texts, "Agents to which it may give the conversation: they continue it in its place."),
+        key("force_handoff", Kind::Text, "The agent that continues the conversation after each final answer of this one."),
+        key("commands", Kind::Custom(&Custom::shape(commands_schema)), "Commands by name, which the user sends as `/name`: a message, or `description`, `instruction`, `agent` and `url`."),
+        section("fallback", &FALLBACK),
+        section("structured_output", &STRUCTURED_OUTPUT),
         key("max_iterations", COUNT, "The maximum model calls of a turn; 0 for no limit.")
             .default(Literal::Integer(DEFAULT_ITERATIONS as u64)),
         key("max_consecutive_tool_calls", COUNT, "The number of identical consecutive batches of calls that ends a turn; 0 for no limit.")
@@ -61,6 +72,7 @@ pub static AGENT: Table = Table::new(
             .default(Literal::Integer(0)),
         key("compaction_threshold", Kind::NumberIn(0.0, 1.0), "The part of the model's context window from which on the conversation is summarized; 0 for never.")
             .default(Literal::Number(DEFAULT_COMPACTION_THRESHOLD)),
+        key("session_compaction", Kind::Boolean, "`false`: the conversation is never summarized without a request.").default(Literal::Boolean(true)),
         key(
             "hooks",
             Kind::Custom(&Custom::shape(|| json!({ "type": "object" }))),
@@ -68,9 +80,76 @@ pub static AGENT: Table = Table::new(
         ),
         key("review", Kind::Table(&REVIEW), "Background reviews of its conversations."),
         section("prefix", &PREFIX),
-    ]],
+        key("use_toolsets", Kind::Texts, "Keys of `toolsets` of the file, which follow its own."),
+        key("use_commands", Kind::Texts, "Keys of `commands` of the file, whose commands it has, too."),
+        key("use_skills", Kind::Texts, "Keys of `skills` of the file, whose skills it has, too."),
+    ], KEYS_OF_OTHERS],
 )
 .open();
+
+/// Keys of docker-agent that change nothing here, or are refused.
+#[rustfmt::skip]
+const KEYS_OF_OTHERS: &[Parameter] = &[
+    key("harness", Kind::Custom(&HARNESS), ""),
+    no_effect("code_mode_tools", "the model calls its tools one by one"),
+    no_effect("add_description_parameter", "the approval shows the whole call"),
+    no_effect("num_history_items", "the whole conversation is sent, most of which the provider has read before; `compaction_threshold` limits its length"),
+    no_effect("max_old_tool_call_tokens", "messages that were sent do not change; `compaction_threshold` limits the length of the conversation"),
+    no_effect("max_tool_result_tokens", "the toolsets limit their results: `max_output` of `shell` and of MCP servers; the hook `limit_large_tool_results` limits all of them"),
+];
+
+/// An agent that is another program.
+static HARNESS: Custom = Custom {
+    schema: None,
+    check: |entry, problems| {
+        problems.push(
+            Problem::new("unsupported-harness", "agents that run another coding agent are not supported")
+                .at(&entry.key_place)
+                .help("give the agent a `model` and the toolsets `filesystem` and `shell`, in place of `harness`"),
+        );
+    },
+};
+
+static INSTRUCTION_FILE: Custom = Custom {
+    schema: Some(|| json!({ "anyOf": [{ "type": "string" }, Kind::Texts.schema(false)] })),
+    check: |entry, problems| match entry.value.as_list() {
+        Some(_) => Kind::Texts.check(entry, problems),
+        None => Kind::Text.check(entry, problems),
+    },
+};
+
+fn commands_schema() -> Value {
+    let one = json!({ "anyOf": [{ "type": "string" }, COMMAND.schema(false)] });
+    let all = json!({ "type": "object", "additionalProperties": one });
+    json!({ "anyOf": [all, { "type": "array", "items": all }] })
+}
+
+fn skills_schema() -> Value {
+    json!({ "anyOf": [{ "type": "boolean" }, { "type": "array" }] })
+}
+
+#[rustfmt::skip]
+static FALLBACK: Table = Table::new(
+    "`fallback`",
+    "Models that are asked when the agent's own does not answer.",
+    &[&[
+        key("models", Kind::Texts, "The models, in this order."),
+        key("retries", Kind::IntegerIn(0, 10), "The maximum number of retries of a request."),
+        no_effect("cooldown", "each request asks the agent's own model first"),
+    ]],
+);
+
+#[rustfmt::skip]
+static STRUCTURED_OUTPUT: Table = Table::new(
+    "`structured_output`",
+    "The answers are JSON that matches a schema.",
+    &[&[
+        key("name", Kind::Text, "The name of the shape.").default(Literal::Text("answer")),
+        key("description", Kind::Text, "For readers."),
+        required("schema", Kind::Object, "Its JSON Schema."),
+        key("strict", Kind::Boolean, "Requires the provider to enforce the schema.").default(Literal::Boolean(false)),
+    ]],
+);
 
 #[rustfmt::skip]
 static SUB_AGENT: Table = Table::new(
@@ -89,6 +168,10 @@ pub struct AgentDefinition {
     pub name: String,
     /// The model's name: a key of `models:`, `provider/model`, or a model's own name.
     pub model: String,
+    /// Settings of the model that the agent sets itself: fallbacks and the form of answers.
+    pub model_settings: ModelSettings,
+    /// A text for the user at the beginning of a chat; empty if there is none.
+    pub welcome_message: String,
     /// The agent's abilities; shown to agents that delegate to it.
     pub description: String,
     /// The first part of the system text.
@@ -103,6 +186,10 @@ pub struct AgentDefinition {
     pub sub_agents: Vec<SubAgent>,
     /// Agents to which it may hand off the conversation; no duplicates.
     pub handoffs: Vec<String>,
+    /// The agent that continues after each final answer.
+    pub force_handoff: Option<String>,
+    /// Commands that the user sends by name; distinct names.
+    pub commands: Vec<CommandDefinition>,
     /// Maximum model calls per turn.
     pub max_iterations: u32,
     /// Number of identical consecutive batches of calls at which a turn ends.
@@ -123,6 +210,26 @@ pub struct AgentDefinition {
 }
 
 impl AgentDefinition {
+    /// Finds the model of the agent, with the settings that the agent sets itself.
+    ///
+    /// # Errors
+    /// Those of [`Models::choose`].
+    pub fn find_model(&self, models: &Models) -> Result<Model, cachalot_model::Error> {
+        models.choose(Some(&self.model), &self.model_settings)
+    }
+
+    /// True if another agent may continue its conversation.
+    #[must_use]
+    pub fn hands_off(&self) -> bool {
+        !self.handoffs.is_empty() || self.force_handoff.is_some()
+    }
+
+    /// Returns the command of this name.
+    #[must_use]
+    pub fn command(&self, name: &str) -> Option<&CommandDefinition> {
+        self.commands.iter().find(|command| command.name == name)
+    }
+
     /// Describes the agent for the model of another agent, in one line.
     pub(crate) fn described(&self) -> String {
         match self.description.trim() {
@@ -158,6 +265,10 @@ pub(super) struct ParsedAgent {
     pub(super) sub_agents: Vec<SourceSpan>,
     /// The places of the names in `handoffs`.
     pub(super) handoffs: Vec<SourceSpan>,
+    /// The place of `force_handoff`.
+    pub(super) force_handoff: SourceSpan,
+    /// The place of `commands`.
+    pub(super) commands: SourceSpan,
     /// Valid hook settings that have no effect.
     pub(super) warnings: Vec<Problem>,
 }
@@ -166,10 +277,14 @@ pub(super) struct ParsedAgent {
 pub(super) fn read(
     entry: &MapEntry,
     source: &super::SourceFile<'_>,
+    groups: &Groups<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<ParsedAgent> {
     let values = AGENT.read(&entry.value, problems)?;
+    groups.check(&entry.value, problems);
+    let mut warnings = Vec::new();
     let model = values.text("model");
+    let model = model.map(|model| first_model(model, &values.place("model"), &mut warnings));
     let (sub_agents, places) = sub_agents(values, problems).into_iter().unzip();
     let (handoffs, handoff_places) = handoffs(values).into_iter().unzip();
     let hooks = match values.node("hooks") {
@@ -182,18 +297,25 @@ pub(super) fn read(
     let definition = AgentDefinition {
         name: entry.key.clone(),
         model: model.unwrap_or_default().to_owned(),
+        model_settings: model_settings(values),
+        welcome_message: values.string("welcome_message").unwrap_or_default(),
         description: values.string("description").unwrap_or_default(),
         instruction: instruction(values, source.directory, problems),
         context: String::new(),
-        toolsets: values.node("toolsets").cloned(),
+        toolsets: groups.toolsets(&entry.value),
         sub_agents,
         handoffs,
+        force_handoff: values.string("force_handoff"),
+        commands: command::read(&groups.commands(&entry.value), problems),
         max_iterations: limit(values, "max_iterations", 1, problems),
         max_repetitions: limit(values, "max_consecutive_tool_calls", 2, problems),
         recall: values.integer("recall").unwrap_or_default(),
-        compaction_threshold: values
-            .number("compaction_threshold")
-            .unwrap_or(DEFAULT_COMPACTION_THRESHOLD),
+        compaction_threshold: match values.boolean("session_compaction") {
+            Some(false) => 0.0,
+            _ => values
+                .number("compaction_threshold")
+                .unwrap_or(DEFAULT_COMPACTION_THRESHOLD),
+        },
         review: values
             .table("review")
             .map(|review| review::read(review, model, problems)),
@@ -209,7 +331,9 @@ pub(super) fn read(
         model: values.place("model"),
         sub_agents: places,
         handoffs: handoff_places,
-        warnings: hooks.warnings,
+        force_handoff: values.place("force_handoff"),
+        commands: values.place("commands"),
+        warnings: [warnings, hooks.warnings].concat(),
     })
 }
 
@@ -241,6 +365,36 @@ fn sub_agents(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<(SubAgent,
         }
     }
     named
+}
+
+/// Returns the first model of a list such as `claude,gpt`, between which docker-agent alternates.
+fn first_model<'a>(model: &'a str, place: &SourceSpan, warnings: &mut Vec<Problem>) -> &'a str {
+    let Some((first, _)) = model.split_once(',') else {
+        return model;
+    };
+    let message = format!("`{model}` names several models, and `{first}` gives all answers");
+    warnings.push(Problem::warning("no-effect", message).at(place).help(
+        "name one model; `fallback: {models: […]}` names others that answer when it does not",
+    ));
+    first.trim()
+}
+
+/// Returns `fallback` and `structured_output`.
+fn model_settings(values: Values<'_>) -> ModelSettings {
+    let fallback = values.table("fallback");
+    let output = values.table("structured_output");
+    ModelSettings {
+        fallbacks: fallback.and_then(|fallback| fallback.texts("models")),
+        retries: fallback.and_then(|fallback| fallback.integer("retries")),
+        structured_output: output.and_then(|output| {
+            Some(OutputFormat {
+                name: output.string("name")?,
+                schema: output.node("schema")?.to_value(),
+                strict: output.boolean("strict")?,
+            })
+        }),
+        ..ModelSettings::default()
+    }
 }
 
 /// Reads `handoffs`: distinct names, with their places.
@@ -303,9 +457,10 @@ fn sections(values: Values<'_>, builtins: &Builtins, problems: &mut Vec<Problem>
 /// Returns `instruction`, or the content of `instruction_file`.
 fn instruction(values: Values<'_>, directory: &Path, problems: &mut Vec<Problem>) -> String {
     let text = values.string("instruction");
-    let Some(file) = values.text("instruction_file") else {
+    let Some(node) = values.node("instruction_file") else {
         return text.unwrap_or_default();
     };
+    let files = node.as_list().unwrap_or(std::slice::from_ref(node)).iter();
     let place = values.place("instruction_file");
     if text.is_some() {
         problems.push(
@@ -317,16 +472,27 @@ fn instruction(values: Values<'_>, directory: &Path, problems: &mut Vec<Problem>
             .help("leave one of them out"),
         );
     }
-    let path = directory.join(file);
-    std::fs::read_to_string(&path).unwrap_or_else(|error| {
-        problems.push(
-            Problem::new(
-                "unreadable-instruction",
-                format!("{}: {error}", path.display()),
-            )
-            .at(&place)
-            .help("the path is relative to the agent file, and the file is UTF-8 text"),
-        );
-        String::new()
-    })
+    let texts = files.filter_map(Node::as_text).map(|file| {
+        let path = directory.join(file);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| {
+            problems.push(
+                Problem::new(
+                    "unreadable-instruction",
+                    format!("{}: {error}", path.display()),
+                )
+                .at(&place)
+                .help("the path is relative to the agent file, and the file is UTF-8 text"),
+            );
+            String::new()
+        })
+    });
+    let texts: Vec<String> = texts.collect();
+    match texts.as_slice() {
+        [text] => text.clone(),
+        texts => texts
+            .iter()
+            .map(|text| text.trim_end())
+            .collect::<Vec<_>>()
+            .join("\n\n"),
+    }
 }

@@ -209,7 +209,7 @@ fn every_problem_has_its_code_and_its_place() {
         ),
         (agents("    add_date: sometimes"), "wrong-type", "sometimes"),
         (agents("    recall: a lot"), "wrong-type", "a lot"),
-        (agents("    instruction_file: [a]"), "wrong-type", "[a"),
+        (agents("    instruction_file: {a: b}"), "wrong-type", "{a"),
         (agents("permissions: [a]"), "wrong-type", "[a"),
         (
             agents("permissions: {allowed: [a]}"),
@@ -321,7 +321,7 @@ fn team_is_read_as_part_of_a_larger_file() {
     let root = tree::parse("team.yaml", text).unwrap();
     let mut problems = Vec::new();
     let mut section = tree::Section::from_node(&root, "a file", &mut problems).unwrap();
-    let team = Team::read(&mut section, &written, &mut problems);
+    let team = Team::read(&mut section, &root, &written, &mut problems);
     assert!(team.is_some() && problems.is_empty());
     section.finish(&mut problems);
     assert_eq!(problems.len(), 1);

@@ -3,6 +3,7 @@
 use cachalot_agent::Chat;
 use cachalot_core::suggest::did_you_mean;
 
+use super::agent_command;
 use super::show::Show;
 use crate::render;
 use crate::render::cut;
@@ -82,10 +83,20 @@ impl Command {
         })
     }
 
+    /// True if the chat itself has a command of this name.
+    pub(super) fn is_known(name: &str) -> bool {
+        KNOWN.iter().any(|known| &known[1..] == name) || name == "exit"
+    }
+
     /// Prints the output of commands that only show information. Other commands print nothing here.
     pub(super) fn tell(&self, chat: &Chat, bench: &Workbench, show: &Show) {
         match self {
-            Self::Help => render::err(HELP),
+            Self::Help => {
+                render::err(HELP);
+                for line in agent_command::describe(chat.agent()) {
+                    render::err(&on_one_line(&line));
+                }
+            }
             Self::Session => render::err(chat.session()),
             Self::Stats => render::err(&bench.stats(chat.session())),
             Self::Tools => tools(chat, show.width()),

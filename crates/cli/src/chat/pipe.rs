@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_agent::{
-    Approval, ApprovalRequest, Approver, CancellationToken, ErrorKind, Listener, Stop, TurnReport,
-    UsageTotals,
+    Approval, ApprovalRequest, Approver, CancellationToken, Chat, ErrorKind, Listener, Stop,
+    TurnReport, UsageTotals,
 };
 use cachalot_core::Problem;
 use cachalot_hooks::input::PermissionMode;
 use serde_json::{Value, json};
 
+use super::agent_command;
 use super::approval::ApproveAll;
 use super::event_stream::EventStream;
 use super::setup::{ChatSetup, close, told};
@@ -25,6 +26,7 @@ use crate::command_error::{CommandError, Result};
 use crate::interrupts::Interrupts;
 use crate::render;
 use crate::render::style::Style;
+use crate::render::visible::on_one_line;
 
 /// Time without the end of stdin after which the user is informed that the prompt is complete only then.
 const STDIN_NOTICE_TIME: Duration = Duration::from_secs(3);
@@ -57,8 +59,16 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
         }
     };
     let cancel = CancellationToken::default();
+    let message = match command_message(&mut chat, &question, setup, &cancel).await {
+        Ok(message) => message.unwrap_or(question),
+        Err(trouble) => {
+            end(chat, &show, &mut interrupts).await;
+            close(&bench, &mut interrupts).await;
+            return Err(trouble);
+        }
+    };
     let said = UserMessage {
-        text: &question,
+        text: &message,
         is_fresh: false,
     };
     let turned = turn(&mut chat, said, &cancel, &show, &mut interrupts).await;
@@ -99,6 +109,38 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
         TurnEnd::Left => Err(answered.interrupted(setup)),
     };
     ended.and(printed)
+}
+
+/// Returns the message of the agent's command that the question calls; `None` if it calls none.
+///
+/// # Errors
+/// The command failed, or sends no message.
+async fn command_message(
+    chat: &mut Chat,
+    question: &str,
+    setup: &ChatSetup<'_>,
+    cancel: &CancellationToken,
+) -> Result<Option<String>> {
+    let Some((command, arguments)) = agent_command::find(chat.agent(), question) else {
+        return Ok(None);
+    };
+    let environment = setup.process_environment;
+    let run = agent_command::run(chat, &command, arguments, environment, cancel);
+    let outcome = run
+        .await
+        .map_err(|error| CommandError::failed(told(&error)))?;
+    match (outcome.message, outcome.url) {
+        (Some(message), _) => Ok(Some(message)),
+        (None, Some(url)) => Err(CommandError::failed(format!(
+            "the command `/{}` only opens {}",
+            command.name,
+            on_one_line(&url)
+        ))),
+        (None, None) => Err(CommandError::failed(format!(
+            "the command `/{}` sends no message; write one behind it",
+            command.name
+        ))),
+    }
 }
 
 /// Returns the prompt of the command line, followed by the text on stdin if that is not a terminal.

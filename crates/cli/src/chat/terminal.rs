@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use cachalot_agent::chat::{Reloaded, Retracted};
+use cachalot_agent::definition::CommandDefinition;
 use cachalot_agent::{Approver, CancellationToken, Chat, Stop, UsageTotals};
 use parking_lot::Mutex;
 
+use super::agent_command;
 use super::approval::{ApproveAll, TerminalApprover};
 use super::command::Command;
 use super::prompt::{InputLine, Prompt};
@@ -152,6 +154,10 @@ impl ChatLoop<'_> {
             description => format!(": {}", on_one_line(description)),
         };
         render::err(&format!("{} ({}){description}", agent.name, agent.model));
+        let welcome = agent.welcome_message.trim_end();
+        if !welcome.is_empty() && self.is_empty {
+            render::err(&visible(welcome));
+        }
         self.tell_session();
     }
 
@@ -186,18 +192,57 @@ impl ChatLoop<'_> {
                     NextStep::Continue
                 }
                 InputLine::Text(text) if text.trim().is_empty() => NextStep::Continue,
-                InputLine::Text(text) => match Command::parse(&text) {
-                    Some(command) => self.run_command(&command, interrupts).await?,
-                    None => {
-                        let is_fresh = std::mem::take(&mut self.is_fresh);
-                        self.turn(&text, is_fresh, interrupts).await?
-                    }
-                },
+                InputLine::Text(text) => self.run_line(&text, interrupts).await?,
             };
             was_interrupted = is_interrupted;
             if next == NextStep::Leave {
                 return Ok(());
             }
+        }
+    }
+
+    /// Runs a command, or a turn with a message.
+    async fn run_line(&mut self, text: &str, interrupts: &mut Interrupts) -> Result<NextStep> {
+        if let Some((command, arguments)) = agent_command::find(self.chat.agent(), text) {
+            return self.agent_command(&command, arguments, interrupts).await;
+        }
+        match Command::parse(text) {
+            Some(command) => self.run_command(&command, interrupts).await,
+            None => {
+                let is_fresh = std::mem::take(&mut self.is_fresh);
+                self.turn(text, is_fresh, interrupts).await
+            }
+        }
+    }
+
+    /// Runs a command of the agent, and a turn with its message.
+    async fn agent_command(
+        &mut self,
+        command: &CommandDefinition,
+        arguments: &str,
+        interrupts: &mut Interrupts,
+    ) -> Result<NextStep> {
+        let cancel = CancellationToken::default();
+        *self.under_way.lock() = cancel.clone();
+        let environment = self.setup.process_environment;
+        let run = agent_command::run(&mut self.chat, command, arguments, environment, &cancel);
+        let (outcome, next) = cancellable(Box::pin(run), &cancel, interrupts).await;
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                complain(&error);
+                return Ok(next);
+            }
+        };
+        if let Some(url) = &outcome.url {
+            render::err(&on_one_line(url));
+        }
+        match outcome.message {
+            Some(message) if next == NextStep::Continue => {
+                let is_fresh = std::mem::take(&mut self.is_fresh);
+                self.turn(&message, is_fresh, interrupts).await
+            }
+            _ => Ok(next),
         }
     }
 

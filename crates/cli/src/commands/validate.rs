@@ -92,7 +92,11 @@ fn workflow(
                 problems.extend(team.check_permissions(action_tool::signatures()));
             }
             match Backend::from_settings(&agent.settings.memory) {
-                Ok(backend) if problems.is_empty() => return Ok(Ok((agent, backend))),
+                Ok(backend) if problems.iter().all(|problem| problem.is_warning) => {
+                    let mut agent = agent;
+                    agent.warnings.append(&mut problems);
+                    return Ok(Ok((agent, backend)));
+                }
                 Ok(_) => {}
                 Err(problem) => problems.push(*problem),
             }
@@ -126,11 +130,12 @@ fn check(arguments: &Validate, process_environment: &ProcessEnvironment) -> Resu
     };
     match Kind::from_root(&root) {
         Kind::Team => {
+            let sources = Sources::from([(source.name.clone(), source.text.clone())]);
             let team = team::read(source, &root, process_environment)?;
             Ok(ValidFile {
                 holds: render::count(team.agents.len() as u64, "agent", "agents"),
-                warnings: Vec::new(),
-                sources: Sources::new(),
+                warnings: team.warnings,
+                sources,
             })
         }
         Kind::Workflow => match workflow(

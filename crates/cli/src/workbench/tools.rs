@@ -79,6 +79,7 @@ impl Toolboxes for ChatToolboxes {
         let toolsets = toolsets(team, agent, &inner.context.environment, &mut problems);
         let settings = read_tools(team.tools.as_ref(), &mut problems);
         // The loader of the file has reported these problems with their places.
+        problems.retain(|problem| !problem.is_warning);
         if !problems.is_empty() {
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(Error::new(ErrorKind::Definition, told.join("; ")));

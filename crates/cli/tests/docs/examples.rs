@@ -40,9 +40,73 @@ fn run(home: &Home, file: &str, inputs: &[&str]) -> (Value, String) {
     (state(&ended), ended.stderr)
 }
 
+/// The files of `examples/docker_agent`, without their ends, and the codes of their warnings.
+const DOCKER_AGENT: &[(&str, &[&str])] = &[
+    ("api", &[]),
+    ("commands", &[]),
+    ("docker_mcp", &[]),
+    ("fallback", &[]),
+    ("fetch", &[]),
+    ("filesystem", &[]),
+    ("force_handoff", &[]),
+    ("handoffs", &[]),
+    ("models", &[]),
+    ("permissions", &["permission-order"]),
+    ("script", &["runs-command", "runs-command"]),
+    ("shared_parts", &[]),
+    ("skills", &[]),
+    ("toolsets", &["no-effect"]),
+    ("variables", &["unset-variable"]),
+    ("welcome_message", &[]),
+];
+
 #[test]
 fn every_example_file_has_a_test() {
-    assert_eq!(files::examples(), TRIED);
+    let of_docker_agent = DOCKER_AGENT.iter();
+    let of_docker_agent =
+        of_docker_agent.map(|(name, _)| format!("examples/docker_agent/{name}.yaml"));
+    let tried = TRIED.iter().map(|file| (*file).to_owned());
+    let mut tried: Vec<String> = tried.chain(of_docker_agent).collect();
+    tried.sort();
+    assert_eq!(files::examples(), tried);
+}
+
+#[test]
+fn every_docker_agent_example_is_valid_and_answers() {
+    let home = Home::new();
+    for (name, warnings) in DOCKER_AGENT {
+        let file = format!("examples/docker_agent/{name}.yaml");
+        let checked = home.cachalot(["validate", "--json", &file]);
+        assert_eq!(checked.code, 0, "{file}: {}", checked.stdout);
+        let warned: Value = serde_json::from_str(&checked.stdout).unwrap();
+        let warned = warned["warnings"].as_array().unwrap();
+        let codes: Vec<&str> = warned
+            .iter()
+            .map(|it| it["code"].as_str().unwrap())
+            .collect();
+        assert_eq!(codes, *warnings, "{file}: {}", checked.stdout);
+        if *name == "docker_mcp" && Home::has("docker") {
+            // Docker would fetch the servers.
+            continue;
+        }
+        let question = "How deep can a sperm whale dive?";
+        let ended = home.shell(&format!("echo '{question}' | cachalot chat {file}"));
+        assert_eq!(ended.code, 0, "{file}: {}", ended.stderr);
+        assert!(!ended.stdout.trim().is_empty(), "{file}: {}", ended.stderr);
+        match *name {
+            "docker_mcp" => assert!(
+                ended.stderr.contains("without Docker: `command: uvx`"),
+                "{}",
+                ended.stderr
+            ),
+            "variables" => assert!(
+                ended.stderr.contains("`EXAMPLE_TRACKER_TOKEN` is not set"),
+                "{}",
+                ended.stderr
+            ),
+            _ => {}
+        }
+    }
 }
 
 #[test]

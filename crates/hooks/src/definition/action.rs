@@ -174,11 +174,21 @@ fn command(
     Some(Action::Command { line })
 }
 
+/// The builtin of docker-agent that keeps the files of the workspace before each turn.
+const SNAPSHOT: &str = "snapshot";
+
 fn builtin(context: &mut ParserContext<'_>, values: Values<'_>, event: Event) -> Option<Action> {
     let name = values.text("command")?;
     let place = values.place("command");
     let arguments = values.texts("args").unwrap_or_default();
     let Some(builtin) = context.builtins.get(name) else {
+        if name == SNAPSHOT {
+            let message = format!("the builtin `{name}` has no effect");
+            let warning = Problem::warning("no-effect", message).at(&place);
+            let help = "commit before you start a chat: `git diff` shows what an agent changed, and git takes it back";
+            context.problems.push(warning.help(help));
+            return None;
+        }
         let names: Vec<&str> = context.builtins.iter().map(|known| known.name()).collect();
         context.problems.push(
             Problem::new("unknown-builtin", format!("there is no builtin `{name}`"))

@@ -8,15 +8,18 @@ use parking_lot::Mutex;
 
 use cachalot_core::suggest::did_you_mean;
 
+use super::docker_server;
 use super::toolsets::{Toolset, ToolsetKind, ToolsetSettings};
 use crate::{McpDependencies, McpError, McpServer, McpSettings, ServerListing, ToolNames};
+use cachalot_operation::permissions::ToolSignature;
+use cachalot_tools::builtin::signature;
 use cachalot_tools::builtin::{
-    MemoryTool, SessionState, Shell, ThinkTool, UserPromptTool, WebFetch, background_jobs, files,
-    skills, todo,
+    ApiTool, MemoryTool, OpenUrl, ScriptTool, SessionState, Shell, ThinkTool, UserPromptTool,
+    WebFetch, background_jobs, files, selected_skills, todo,
 };
 use cachalot_tools::cached::WriteNotifier;
 use cachalot_tools::filter::NameFilter;
-use cachalot_tools::{OperationMetadata, Tool};
+use cachalot_tools::{OperationMetadata, Tool, sanitize_name};
 
 /// Dependencies of tools, which would otherwise be global.
 #[derive(Clone)]
@@ -238,9 +241,29 @@ pub async fn assemble(
                     filters: vec![definition.filter.clone(), toolset.filter.clone()],
                     read_only: toolset.read_only,
                 });
+                let unset = definition.unset.iter().chain(&toolset.unset);
+                if let Some(variable) = unset.clone().next() {
+                    let error = McpError::new(
+                        server.name(),
+                        format!("is not started: the environment variable `{variable}` is not set"),
+                    );
+                    if server.settings().required {
+                        return Err(error.into());
+                    }
+                    let reporter = &dependencies.mcp.reporter;
+                    reporter.warning(&format!("{error}; the agent has to do without its tools"));
+                    continue;
+                }
                 if !servers.iter().any(|known| known.name() == server.name()) {
                     servers.push(server);
                 }
+            }
+            _ if !toolset.unset.is_empty() => {
+                let reporter = &dependencies.mcp.reporter;
+                reporter.warning(&format!(
+                    "{}: a toolset is left out, because the environment variable `{}` is not set",
+                    toolset.place, toolset.unset[0]
+                ));
             }
             _ => {
                 for tool in built_in(toolset, &dependencies.built_in)? {
@@ -288,6 +311,36 @@ pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
     Some(names)
 }
 
+/// Returns the tools of the file in these toolsets (commands, requests, addresses), which permission rules may
+/// name.
+#[must_use]
+pub fn signatures(settings: &ToolsetSettings) -> Vec<ToolSignature> {
+    let of_file = settings.toolsets.iter().filter(|toolset| {
+        matches!(
+            toolset.kind,
+            ToolsetKind::Scripts(_) | ToolsetKind::Api(_) | ToolsetKind::OpenUrl(_)
+        )
+    });
+    let dependencies = BuiltInDependencies::default();
+    let tools = of_file.filter_map(|toolset| built_in(toolset, &dependencies).ok());
+    tools
+        .flatten()
+        .map(|tool| signature(&tool.metadata().name, &tool.metadata().parameters.schema()))
+        .collect()
+}
+
+/// Returns the prefixes of the names of the tools of the servers in these toolsets: `mcp_github_`.
+pub fn server_prefixes(settings: &ToolsetSettings) -> impl Iterator<Item = String> {
+    let servers = settings
+        .toolsets
+        .iter()
+        .filter_map(|toolset| match &toolset.kind {
+            ToolsetKind::Mcp(definition) => Some(&definition.settings.name),
+            _ => None,
+        });
+    servers.map(|name| format!("mcp_{}_", sanitize_name(name)))
+}
+
 /// Returns the selected built-in tools of a toolset.
 fn built_in(
     toolset: &Toolset,
@@ -303,12 +356,20 @@ fn built_in(
             vec![Arc::new(shell)]
         }
         ToolsetKind::Fetch(settings) => {
-            let fetch = WebFetch::new(settings.clone())
+            let fetch = WebFetch::new((**settings).clone())
                 .map_err(|error| fault("fetch", error.to_string()))?;
             vec![Arc::new(fetch)]
         }
         ToolsetKind::Memory => vec![Arc::new(MemoryTool::new())],
-        ToolsetKind::Skills => skills(dependencies.data.as_deref()),
+        ToolsetKind::Skills(selection) => selected_skills(dependencies.data.as_deref(), selection),
+        ToolsetKind::Scripts(scripts) => {
+            let scripts = scripts.iter().cloned();
+            scripts
+                .map(|it| Arc::new(ScriptTool::new(it)) as _)
+                .collect()
+        }
+        ToolsetKind::Api(settings) => vec![Arc::new(ApiTool::new((**settings).clone()))],
+        ToolsetKind::OpenUrl(settings) => vec![Arc::new(OpenUrl::new(settings.clone()))],
         ToolsetKind::Think => vec![Arc::new(ThinkTool::new(Arc::clone(session)))],
         ToolsetKind::Todo { shared: false } => todo(session),
         ToolsetKind::Todo { shared: true } => todo(&dependencies.team),
@@ -345,9 +406,12 @@ impl AgentTools {
                     }
                     tools.extend(taken);
                 }
-                Err(error) if server.settings().required => return Err(error.into()),
                 Err(error) => {
-                    reporter.warning(&format!("{error}; the agent has to do without its tools"))
+                    let error = docker_server::with_equivalent(error, server.settings());
+                    if server.settings().required {
+                        return Err(error.into());
+                    }
+                    reporter.warning(&format!("{error}; the agent has to do without its tools"));
                 }
             }
         }

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use cachalot_core::spec::{Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key};
-use cachalot_core::tree::{Node, expand};
+use cachalot_core::spec::{
+    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect,
+};
+use cachalot_core::tree::{Node, expand_set, unset_variables};
 use cachalot_core::{Problem, Secret};
 use cachalot_tools::filter::NameFilter;
 use serde_json::json;
 
+use super::docker_server;
 use super::kinds::{
     PATTERNS, SIZE, TIME, VARIABLES, check_patterns, filter, problem, size, time, variables,
 };
@@ -29,12 +32,12 @@ const TRANSPORT: Kind = Kind::Custom(&Custom {
             _ => "write `stdio` or `http`, or leave it out",
         };
         let message = format!("the transport `{kind}` is not supported");
-        problems.push(problem(
-            &entry.value,
-            "unsupported-transport",
-            message,
-            help,
-        ));
+        let found = problem(&entry.value, "unsupported-transport", message, help);
+        // Most servers of this transport speak the newer one at the same address.
+        problems.push(Problem {
+            is_warning: kind == "sse",
+            ..found
+        });
     },
 });
 
@@ -65,7 +68,9 @@ const URL: Kind = Kind::Custom(&Custom {
 });
 
 fn is_web(url: &str) -> bool {
-    url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+    // A variable that is not set was reported before, and the server is not started.
+    url.contains("${")
+        || url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
 }
 
 pub(super) const ADDRESS: &[Parameter] = &[
@@ -84,6 +89,10 @@ static REMOTE: Table = Table::new(
         ADDRESS,
         &[key("transport_type", TRANSPORT, "The transport: `http`.")
             .with_aliases(&["transportType", "type"])],
+        &[no_effect(
+            "oauth",
+            "a program cannot sign in: give the server a token in `headers`",
+        )],
     ],
 );
 
@@ -174,6 +183,8 @@ static TRUST: Table = Table::new(
 
 #[rustfmt::skip]
 pub(super) const SERVER_KEYS: &[Parameter] = &[
+    no_effect("version", "install the program, so that it is found in PATH: nothing is installed automatically"),
+    no_effect("allow_private_ips", "the address in the file is reached, wherever it is"),
     key("command", Kind::Text, "A program to start; messages are exchanged over its standard input and output."),
     key("args", Kind::Texts, "The arguments of the program.").with_aliases(&["arguments"]),
     key("env", VARIABLES, "Environment variables of the program.").with_aliases(&["environment"]),
@@ -194,7 +205,30 @@ pub(super) const SERVER_KEYS: &[Parameter] = &[
 ];
 
 /// The keys of a server in `mcps`.
-pub static SERVER: Table = Table::new("an MCP server", "An MCP server.", &[ADDRESS, SERVER_KEYS]);
+pub static SERVER: Table = Table::new(
+    "an MCP server",
+    "An MCP server.",
+    &[
+        ADDRESS,
+        SERVER_KEYS,
+        &[key(
+            "ref",
+            Kind::Text,
+            "`docker:NAME`: a server of Docker's MCP catalog, in place of `command` and `url`.",
+        )],
+        OF_OTHERS,
+    ],
+);
+
+/// Keys of servers in docker-agent that change nothing here.
+#[rustfmt::skip]
+const OF_OTHERS: &[Parameter] = &[
+    no_effect("instruction", "write it into the `instruction` of the agents"),
+    no_effect("config", "configure the server with `docker mcp config`, or its `env`"),
+    no_effect("lifecycle", "`startup_timeout` and `required` of a server decide about its start"),
+    no_effect("defer", "the model is shown all tools, which the provider keeps in its cache"),
+    no_effect("toon", "results are shown to the model as the tool returns them"),
+];
 
 /// The definition of a server, and the selection of its tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,6 +237,8 @@ pub struct ServerDefinition {
     pub settings: McpSettings,
     /// Selects its tools, resources and prompts.
     pub filter: NameFilter,
+    /// Environment variables that it needs and that are not set. It is not started.
+    pub unset: Vec<String>,
 }
 
 /// Reads the mapping of MCP servers by name: `mcps` of an agent file, or `mcpServers` in JSON, whose keys are
@@ -221,10 +257,11 @@ pub fn read_servers(
         return servers;
     };
     for entry in entries {
-        let expanded = expand(&entry.value, None, environment, problems);
+        let expanded = expand_set(&entry.value, None, environment, problems);
         if let Some(values) = SERVER.read(&expanded, problems)
-            && let Some(definition) = definition(&entry.key, values, problems)
+            && let Some(mut definition) = definition(&entry.key, values, problems)
         {
+            definition.unset = unset_variables(&entry.value, environment);
             servers.insert(entry.key.clone(), definition);
         }
     }
@@ -238,7 +275,11 @@ pub(super) fn definition(
     problems: &mut Vec<Problem>,
 ) -> Option<ServerDefinition> {
     let filter = selection(values, problems);
-    let mut settings = McpSettings::new(name, transport(values, problems)?);
+    let of_catalog = catalog_server(name, values, problems);
+    let mut settings = match of_catalog {
+        Some(settings) => settings,
+        None => McpSettings::new(name, transport(values, problems)?),
+    };
     settings.timeout = time(values, "timeout").unwrap_or(settings.timeout);
     settings.startup_timeout = time(values, "startup_timeout").unwrap_or(settings.startup_timeout);
     settings.max_timeout = time(values, "max_timeout").unwrap_or(settings.max_timeout);
@@ -248,7 +289,28 @@ pub(super) fn definition(
     settings.resources = offer(values, "resources");
     settings.prompts = offer(values, "prompts");
     settings.trust = trust(values);
-    Some(ServerDefinition { settings, filter })
+    Some(ServerDefinition {
+        settings,
+        filter,
+        unset: Vec::new(),
+    })
+}
+
+/// Returns the server of Docker's catalog that `ref` names. A toolset has no such key here.
+fn catalog_server(
+    name: &str,
+    values: Values<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<McpSettings> {
+    let node = values.mapping().get("ref")?;
+    let server = docker_server::settings(node.as_text()?, variables(values, "env"));
+    if server.is_none() {
+        let message = "`ref` of a server does not begin with `docker:`";
+        let help = "write `docker:NAME`, or the `command` or `url` of the server";
+        problems.push(problem(node, "unknown-server", message, help));
+    }
+    let name = name.to_owned();
+    server.map(|server| McpSettings { name, ..server })
 }
 
 /// Returns the patterns in `tools` or `enabledTools`.

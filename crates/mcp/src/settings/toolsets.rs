@@ -2,14 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_core::spec::{Literal, Parameter, ParameterKind as Kind, Table, Values, key};
+use cachalot_core::spec::{
+    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect,
+};
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{Node, expand};
+use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
-use cachalot_tools::builtin::{BackgroundJobsSettings, ShellSettings, WebFetchSettings};
+use cachalot_tools::builtin::{
+    ApiSettings, BackgroundJobsSettings, OpenUrlSettings, ScriptSettings, ShellSettings,
+    SkillSelection, WebFetchSettings,
+};
 use cachalot_tools::filter::NameFilter;
 use serde_json::{Value, json};
 
+use super::docker_agent::{
+    self, API, INLINE_SKILLS, OF_OTHERS_OF_SERVERS, OPEN_URL, SCRIPT, SKILL_SOURCES,
+};
+use super::docker_server;
 use super::kinds::{PATTERNS, SIZE, TIME, VARIABLES, filter, problem, size, time, variables};
 use super::servers::{ADDRESS, SERVER_KEYS, ServerDefinition, definition};
 use crate::McpTransport;
@@ -32,6 +41,8 @@ pub struct Toolset {
     pub read_only: bool,
     /// An instruction to the agent about the tools, in addition to their descriptions.
     pub instruction: Option<String>,
+    /// Environment variables that the toolset needs and that are not set. Its tools are left out.
+    pub unset: Vec<String>,
     /// The place in the configuration.
     pub place: SourceSpan,
 }
@@ -44,11 +55,17 @@ pub enum ToolsetKind {
     /// `shell`.
     Shell(ShellSettings),
     /// `web_fetch`.
-    Fetch(WebFetchSettings),
+    Fetch(Box<WebFetchSettings>),
     /// `memory`.
     Memory,
     /// `skills_list`, `skill_view`, `skill_manage`.
-    Skills,
+    Skills(SkillSelection),
+    /// Commands of the file, each a tool.
+    Scripts(Vec<ScriptSettings>),
+    /// An HTTP request of the file.
+    Api(Box<ApiSettings>),
+    /// An address of the file, which is opened in the user's browser.
+    OpenUrl(OpenUrlSettings),
     /// `think`.
     Think,
     /// `create_todo`, `create_todos`, `update_todos`, `list_todos`.
@@ -67,10 +84,25 @@ pub enum ToolsetKind {
 }
 
 /// The name of a toolset in messages.
-const NAME: &str = "a toolset";
+pub(super) const NAME: &str = "a toolset";
 
-const TYPE: Parameter = key("type", Kind::Text, "The type.");
-const SELECTION: &[Parameter] = &[
+/// Keys of toolsets in docker-agent that change nothing here.
+#[rustfmt::skip]
+pub(super) const OF_OTHERS: &[Parameter] = &[
+    no_effect("toon", "results are shown to the model as the tool returns them"),
+    no_effect("defer", "the model is shown all tools, which the provider keeps in its cache"),
+    no_effect("model", "the agent's own model reads all results: it has the conversation in the provider's cache"),
+    no_effect("lifecycle", "`startup_timeout` and `required` of a server decide about its start"),
+    no_effect("config", "configure the server with `docker mcp config`, or its `env`"),
+    no_effect("safer", "a command needs an approval, unless a rule under `permissions` allows it"),
+    no_effect("sudo_askpass", "commands have no terminal: configure `sudo` without a password for the commands that need it"),
+    no_effect("ignore_vcs", "`grep` and `glob` skip what `.gitignore` names"),
+    no_effect("post_edit", "run the command in a hook of `post_tool_use` with the matcher `write_file|edit_file|apply_patch`"),
+    no_effect("path", "memories are kept in Cachalot's own store: `cachalot cache stats` shows where"),
+];
+
+pub(super) const TYPE: Parameter = key("type", Kind::Text, "The type.");
+pub(super) const SELECTION: &[Parameter] = &[
     key(
         "readonly",
         Kind::Boolean,
@@ -94,7 +126,30 @@ const COMMON: &[Parameter] = &[
 ];
 
 /// The keys of a toolset of any type but `actions`; all keys of those without further ones.
-pub static TOOLSET: Table = Table::new(NAME, "", &[COMMON, SELECTION]);
+pub static TOOLSET: Table = Table::new(NAME, "", &[COMMON, SELECTION, OF_OTHERS]);
+
+/// The keys of a toolset of the type `filesystem`.
+#[rustfmt::skip]
+pub static FILESYSTEM: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
+    key("allow_list", Kind::Texts, "Folders that the tools may use; has to contain `.`, the workspace, outside of which they use none."),
+    key("deny_list", Kind::Texts, "Folders that no tool may use: the same as `*:path=FOLDER/**` under `permissions.deny`."),
+], OF_OTHERS]);
+
+/// The keys of a toolset of the type `skills`. Those beside the common ones come from `skills` of an agent.
+static SKILLS_OF_AGENT: Table = Table::new(
+    NAME,
+    "",
+    &[
+        COMMON,
+        SELECTION,
+        &[
+            key("local", Kind::Custom(&Custom::hidden()), ""),
+            key("names", Kind::Custom(&Custom::hidden()), ""),
+            key("sources", Kind::Custom(&SKILL_SOURCES), ""),
+            key("inline", Kind::Custom(&INLINE_SKILLS), ""),
+        ],
+    ],
+);
 
 /// The keys of toolsets that run commands.
 #[rustfmt::skip]
@@ -109,19 +164,19 @@ const COMMANDS: &[Parameter] = &[
 pub static SHELL: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
     key("timeout", TIME, "The default timeout of a command.").default(Literal::Text("120s")),
     key("max_timeout", TIME, "The maximum timeout that a call may request; at least `timeout`.").default(Literal::Text("600s")).with_aliases(&["maxTimeout"]),
-], COMMANDS]);
+], COMMANDS, OF_OTHERS]);
 
 /// The keys of a toolset of the type `background_jobs`.
 #[rustfmt::skip]
 pub static BACKGROUND_JOBS: Table = Table::new(NAME, "", &[COMMON, SELECTION, COMMANDS, &[
     key("recall", Kind::Boolean, "Lets a call request that the notice about the end of its job contains the output.").default(Literal::Boolean(false)),
-]]);
+], OF_OTHERS]);
 
 /// The keys of a toolset of the type `todo`.
 #[rustfmt::skip]
 pub static TODO: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
     key("shared", Kind::Boolean, "Shares one list among the agents of the team that set it.").default(Literal::Boolean(false)),
-]]);
+], OF_OTHERS]);
 
 /// The keys of a toolset of the type `fetch`.
 #[rustfmt::skip]
@@ -132,7 +187,11 @@ pub static FETCH: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
     key("ttl", TIME, "How long results may be served from the cache."),
     key("allow", Kind::Texts, "Private hosts and networks that may be fetched from."),
     key("allowed_hosts", Kind::Texts, "The only hosts and networks that may be fetched from.").with_aliases(&["allowedHosts"]),
-]]);
+    key("allowed_domains", Kind::Texts, "Like `allowed_hosts`; a host stands for its subdomains, too."),
+    key("blocked_domains", Kind::Texts, "Hosts, their subdomains and networks that are never fetched from."),
+    key("headers", VARIABLES, "Headers of every request; needs `allowed_hosts` or `allowed_domains`."),
+    key("allow_private_ips", Kind::Boolean, "Private addresses may be fetched from.").default(Literal::Boolean(false)),
+], OF_OTHERS]);
 
 static ACTIONS: Table = Table::new(
     NAME,
@@ -150,7 +209,16 @@ static REFERENCE: Table = Table::new(
     &[
         COMMON,
         SELECTION,
-        &[key("ref", Kind::Text, "A key of `mcps`.")],
+        &[
+            key(
+                "ref",
+                Kind::Text,
+                "A key of `mcps`, or `docker:NAME` for a server of Docker's MCP catalog.",
+            ),
+            key("env", VARIABLES, "Environment variables of the program."),
+        ],
+        OF_OTHERS_OF_SERVERS,
+        OF_OTHERS,
     ],
 );
 
@@ -164,22 +232,26 @@ static OWN_SERVER: Table = Table::new(
         ADDRESS,
         SERVER_KEYS,
         SELECTION,
+        OF_OTHERS,
     ],
 );
 
 /// The tables by type. The last type is another word for `fetch`.
-static TYPES: [(&str, &Table); 12] = [
-    ("filesystem", &TOOLSET),
+static TYPES: [(&str, &Table); 15] = [
+    ("filesystem", &FILESYSTEM),
     ("shell", &SHELL),
     ("fetch", &FETCH),
     ("memory", &TOOLSET),
-    ("skills", &TOOLSET),
+    ("skills", &SKILLS_OF_AGENT),
     ("think", &TOOLSET),
     ("todo", &TODO),
     ("user_prompt", &TOOLSET),
     ("background_jobs", &BACKGROUND_JOBS),
     ("mcp", &OWN_SERVER),
     ("actions", &ACTIONS),
+    ("script", &SCRIPT),
+    ("api", &API),
+    ("open_url", &OPEN_URL),
     ("web_fetch", &FETCH),
 ];
 
@@ -225,9 +297,11 @@ pub fn read_toolsets(
         return settings;
     };
     for item in items {
-        let expanded = expand(item, None, environment, problems);
+        let (expanded, unset) = docker_agent::expanded(item, environment, problems);
         let read = toolset(&expanded, servers, &settings, problems);
-        settings.toolsets.extend(read);
+        settings
+            .toolsets
+            .extend(read.map(|toolset| Toolset { unset, ..toolset }));
     }
     settings
 }
@@ -246,13 +320,29 @@ fn toolset(
         }
     };
     let values = table.read(node, problems)?;
+    docker_agent::check(word, values, problems);
     let mut own = |names| own_filter(values, names, problems);
     let (kind, filter) = match word {
         "filesystem" => (ToolsetKind::Filesystem, own(&FILES)),
         "shell" => (ToolsetKind::Shell(shell(values)), own(&["shell"])),
-        "fetch" | "web_fetch" => (ToolsetKind::Fetch(fetch(values)), own(&["web_fetch"])),
+        "fetch" | "web_fetch" => (
+            ToolsetKind::Fetch(Box::new(fetch(values))),
+            own(&["web_fetch"]),
+        ),
         "memory" => (ToolsetKind::Memory, own(&["memory"])),
-        "skills" => (ToolsetKind::Skills, own(&SKILLS)),
+        "skills" => (ToolsetKind::Skills(skill_selection(values)), own(&SKILLS)),
+        "script" => (
+            ToolsetKind::Scripts(docker_agent::scripts(values, problems)),
+            NameFilter::default(),
+        ),
+        "api" => (
+            ToolsetKind::Api(Box::new(docker_agent::api(values, problems)?)),
+            NameFilter::default(),
+        ),
+        "open_url" => (
+            ToolsetKind::OpenUrl(docker_agent::open_url(values, problems)?),
+            NameFilter::default(),
+        ),
         "think" => (ToolsetKind::Think, own(&["think"])),
         "todo" => {
             let shared = values.boolean("shared").unwrap_or_default();
@@ -279,7 +369,10 @@ fn toolset(
         kind,
         filter,
         read_only: values.boolean("readonly").unwrap_or_default(),
-        instruction: values.string("instruction"),
+        instruction: values
+            .string("instruction")
+            .map(|text| text.replace(docker_agent::ORIGINAL_INSTRUCTIONS, "")),
+        unset: Vec::new(),
         place: node.head(),
     })
 }
@@ -305,12 +398,22 @@ fn table(node: &Node) -> Result<(&'static str, &'static Table), Problem> {
         Some(("mcp", _)) if is_given("ref").is_some() => Ok(("mcp", &REFERENCE)),
         Some(found) => Ok(*found),
         // The other keys cannot be checked without a known type.
+        None if docker_agent::is_dispensable(word) => {
+            let message = format!("a toolset of type `{word}` has no tools here");
+            let help = docker_agent::replacement(word).unwrap_or_default();
+            Err(Problem::warning("no-effect", message)
+                .at(&kind.place)
+                .help(help))
+        }
         None => Err(Problem::new(
             "unknown-toolset",
             format!("there is no toolset of type `{word}`"),
         )
         .at(&kind.place)
-        .help(did_you_mean(word, &types()))),
+        .help(match docker_agent::replacement(word) {
+            Some(replacement) => replacement.to_owned(),
+            None => did_you_mean(word, &types()),
+        })),
     }
 }
 
@@ -335,7 +438,13 @@ const JOBS: [&str; 5] = [
 
 /// Returns the filter of tools with known names; reports a pattern that matches none of them.
 fn own_filter(values: Values<'_>, names: &[&str], problems: &mut Vec<Problem>) -> NameFilter {
-    let (Some(node), Some(filter)) = (values.node("tools"), filter(values, "tools")) else {
+    let node = values.node("tools");
+    let written = values.texts("tools").unwrap_or_default();
+    let patterns: Vec<String> = written
+        .iter()
+        .map(|pattern| docker_agent::own_name(pattern, names))
+        .collect();
+    let (Some(node), Ok(filter)) = (node, NameFilter::new(&patterns)) else {
         return NameFilter::default();
     };
     for pattern in filter.patterns() {
@@ -377,6 +486,23 @@ fn background_jobs(values: Values<'_>) -> BackgroundJobsSettings {
     }
 }
 
+/// Returns the selection of skills that `skills` of an agent makes.
+fn skill_selection(values: Values<'_>) -> SkillSelection {
+    let local = values.node("local").and_then(Node::as_boolean);
+    let names = values.node("names").and_then(Node::as_list);
+    let text = |node: &Node| node.as_text().map(str::to_owned);
+    let inline = values.node("inline").and_then(Node::as_list);
+    SkillSelection {
+        local: local.unwrap_or(true),
+        names: names.map(|names| names.iter().filter_map(text).collect()),
+        inline: inline
+            .unwrap_or_default()
+            .iter()
+            .filter_map(docker_agent::inline_skill)
+            .collect(),
+    }
+}
+
 fn fetch(values: Values<'_>) -> WebFetchSettings {
     let default = WebFetchSettings::default();
     WebFetchSettings {
@@ -384,8 +510,15 @@ fn fetch(values: Values<'_>) -> WebFetchSettings {
         max_chars: size(values, "max_chars").unwrap_or(default.max_chars),
         max_bytes: values.integer("max_bytes").unwrap_or(default.max_bytes),
         lifetime: time(values, "ttl"),
-        allow: values.texts("allow").unwrap_or_default(),
-        allowed_hosts: values.texts("allowed_hosts"),
+        allow: match values.boolean("allow_private_ips") {
+            Some(true) => docker_agent::ALL_NETWORKS.map(str::to_owned).to_vec(),
+            _ => values.texts("allow").unwrap_or_default(),
+        },
+        allowed_hosts: values
+            .texts("allowed_hosts")
+            .or(values.texts("allowed_domains").map(docker_agent::hosts)),
+        blocked_hosts: docker_agent::hosts(values.texts("blocked_domains").unwrap_or_default()),
+        headers: variables(values, "headers"),
     }
 }
 
@@ -409,14 +542,21 @@ fn referenced(
     problems: &mut Vec<Problem>,
 ) -> Option<(ServerDefinition, NameFilter)> {
     let (node, name) = (values.node("ref")?, values.text("ref")?);
+    let filter = filter(values, "tools").unwrap_or_default();
     if let Some(found) = servers.get(name) {
-        let filter = filter(values, "tools").unwrap_or_default();
         return Some((found.clone(), filter));
     }
+    if let Some(server) = docker_server::settings(name, variables(values, "env")) {
+        let definition = ServerDefinition {
+            settings: server,
+            filter: NameFilter::default(),
+            unset: Vec::new(),
+        };
+        return Some((definition, filter));
+    }
     let known: Vec<&str> = servers.keys().map(String::as_str).collect();
-    let help = match name.starts_with("docker:") {
-        true => "catalogues of servers are not supported: define the server under `mcps` with its `command` or `url`".to_owned(),
-        false if known.is_empty() => "define it under `mcps`".to_owned(),
+    let help = match known.is_empty() {
+        true => "define it under `mcps`".to_owned(),
         false => did_you_mean(name, &known),
     };
     let message = format!("there is no MCP server `{name}`");

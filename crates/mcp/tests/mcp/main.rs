@@ -159,10 +159,12 @@ pub(crate) fn toolsets(servers: &[McpSettings]) -> ToolsetSettings {
         kind: ToolsetKind::Mcp(Box::new(ServerDefinition {
             settings: settings.clone(),
             filter: NameFilter::default(),
+            unset: Vec::new(),
         })),
         filter: NameFilter::default(),
         read_only: false,
         instruction: None,
+        unset: Vec::new(),
         place: SourceSpan {
             file: "test".into(),
             line: 1,

@@ -84,7 +84,9 @@ fn http(settings: &McpSettings) -> (&str, BTreeMap<&str, &str>) {
 
 #[test]
 fn program_server_settings_are_read() {
-    let ServerDefinition { settings, filter } = one("
+    let ServerDefinition {
+        settings, filter, ..
+    } = one("
 github:
   command: npx
   args: [-y, server, '${HOST}']
@@ -347,11 +349,12 @@ fn toolsets_of_every_type() {
         lifetime: Some(Duration::from_secs(3_600)),
         allow: vec!["*.example.com".to_owned(), "10.0.0.0/8".to_owned()],
         allowed_hosts: Some(vec!["docs.example.com".to_owned()]),
+        ..WebFetchSettings::default()
     };
-    assert_eq!(*fetch, expected);
+    assert_eq!(**fetch, expected);
     assert!(matches!(
         (kinds[3], kinds[4]),
-        (ToolsetKind::Memory, ToolsetKind::Skills)
+        (ToolsetKind::Memory, ToolsetKind::Skills(_))
     ));
     let names: Vec<&str> = kinds[5..10]
         .iter()
@@ -394,8 +397,12 @@ fn problems_of_a_toolset_are_reported_with_their_place() {
             "there is no MCP server `githb` [unknown-server]; did you mean `github`?",
         ),
         (
-            "- { type: mcp, ref: 'docker:duckduckgo' }",
-            "catalogues of servers are not supported",
+            "- { type: mcp, ref: 'docker:-x' }",
+            "there is no MCP server `docker:-x` [unknown-server]",
+        ),
+        (
+            "- { type: openapi, url: 'https://x.example' }",
+            "describe the requests that the agent needs with `type: api`",
         ),
         (
             "- { type: mcp, ref: github, command: x }",

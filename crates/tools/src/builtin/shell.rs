@@ -133,6 +133,21 @@ impl Shell {
         Ok(command)
     }
 
+    /// Runs a command line like a call of the tool.
+    pub(super) async fn run_line(
+        &self,
+        line: &str,
+        directory: Option<String>,
+        context: &ToolContext,
+    ) -> ToolOutput {
+        let arguments = ShellArguments {
+            command: CommandArgument::Line(line.to_owned()),
+            timeout: None,
+            working_directory: directory,
+        };
+        TypedTool::run(self, arguments, context).await
+    }
+
     /// Returns the result of a command that ended, or that was killed on timeout (`None`).
     fn report(
         &self,

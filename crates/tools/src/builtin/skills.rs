@@ -34,13 +34,89 @@ pub use manage::SkillManage;
 /// Maximum number of files of a skill that are listed.
 const MAX_LISTED_FILES: usize = 200;
 
+/// A skill of an agent file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InlineSkill {
+    /// The name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The instructions.
+    pub text: String,
+}
+
+/// The skills that an agent has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillSelection {
+    /// True for the skills of the workspace and of the user.
+    pub local: bool,
+    /// The names of those that are selected; `None` for all.
+    pub names: Option<Vec<String>>,
+    /// Skills of the agent file, which precede others of the same name.
+    pub inline: Vec<InlineSkill>,
+}
+
+impl Default for SkillSelection {
+    fn default() -> Self {
+        Self {
+            local: true,
+            names: None,
+            inline: Vec::new(),
+        }
+    }
+}
+
+impl SkillSelection {
+    fn inline(&self, name: &str) -> Option<&InlineSkill> {
+        self.inline.iter().find(|skill| skill.name == name)
+    }
+
+    /// True if a skill of the workspace or the user is selected.
+    fn selects(&self, name: &str) -> bool {
+        let named = |names: &Vec<String>| names.iter().any(|known| known == name);
+        self.local && self.names.as_ref().is_none_or(named)
+    }
+
+    /// The inputs of results, which depend on the selection. Absent for the default, as in keys of earlier
+    /// versions.
+    fn key(&self) -> Option<Value> {
+        let inline = self.inline.iter();
+        let inline: Vec<Value> = inline
+            .map(|skill| json!([skill.name, skill.description, skill.text]))
+            .collect();
+        let is_default = self.local && self.names.is_none() && inline.is_empty();
+        let key = json!({ "local": self.local, "names": self.names, "inline": inline });
+        (!is_default).then_some(key)
+    }
+
+    fn implicit_inputs(&self, data: Option<&Path>) -> Value {
+        let mut inputs = json!({ "data": data });
+        if let Some(key) = self.key() {
+            inputs["selection"] = key;
+        }
+        inputs
+    }
+}
+
 /// Creates the three tools. `data` is the user's data folder, if the user's own skills are to be found.
 #[must_use]
 pub fn skills(data: Option<&Path>) -> Vec<Arc<dyn Tool>> {
+    selected_skills(data, &SkillSelection::default())
+}
+
+/// Creates the three tools for selected skills, like [`skills()`].
+#[must_use]
+pub fn selected_skills(data: Option<&Path>, selection: &SkillSelection) -> Vec<Arc<dyn Tool>> {
     let data = data.map(Path::to_owned);
     vec![
-        Arc::new(SkillsList::new(data.clone())),
-        Arc::new(SkillView::new(data.clone())),
+        Arc::new(SkillsList {
+            selection: selection.clone(),
+            ..SkillsList::new(data.clone())
+        }),
+        Arc::new(SkillView {
+            selection: selection.clone(),
+            ..SkillView::new(data.clone())
+        }),
         Arc::new(SkillManage::new(data)),
     ]
 }
@@ -65,6 +141,7 @@ fn output(done: Result<String, String>, context: &ToolContext) -> ToolOutput {
 pub struct SkillsList {
     metadata: OperationMetadata,
     data: Option<PathBuf>,
+    selection: SkillSelection,
 }
 
 impl SkillsList {
@@ -75,6 +152,7 @@ impl SkillsList {
         Self {
             metadata: metadata("skills_list", description, &[]),
             data,
+            selection: SkillSelection::default(),
         }
     }
 }
@@ -103,13 +181,19 @@ impl TypedTool for SkillsList {
     }
 
     fn implicit_inputs(&self, _context: &ToolContext) -> Result<Value, Failure> {
-        Ok(json!({ "data": self.data }))
+        Ok(self.selection.implicit_inputs(self.data.as_deref()))
     }
 
     async fn run(&self, _: SkillsListArguments, context: &ToolContext) -> ToolOutput {
         let (inner, data) = (context.clone(), self.data.clone());
+        let selection = self.selection.clone();
         let listed = run_blocking(move |_| {
-            let listed = list_skills(&inner.workspace, data.as_deref(), &inner.witness);
+            let listed = list(
+                &inner.workspace,
+                data.as_deref(),
+                &inner.witness,
+                &selection,
+            );
             listed.unwrap_or_else(|| "There are no skills yet.".to_owned())
         })
         .await;
@@ -125,16 +209,36 @@ pub fn list_skills(
     data: Option<&Path>,
     witness: &Witness,
 ) -> Option<String> {
-    let mut lines: Vec<(String, String)> = Vec::new();
+    list(workspace, data, witness, &SkillSelection::default())
+}
+
+/// Lists the selected skills like [`list_skills`].
+fn list(
+    workspace: &Workspace,
+    data: Option<&Path>,
+    witness: &Witness,
+    selection: &SkillSelection,
+) -> Option<String> {
+    let inline = selection.inline.iter();
+    let mut lines: Vec<(String, String)> = inline
+        .map(|skill| {
+            let line = format!("- {} (agent): {}", skill.name, skill.description);
+            (skill.name.clone(), line)
+        })
+        .collect();
     let mut troubles = Vec::new();
-    for root in roots(workspace, data, witness) {
+    let roots = match selection.local {
+        true => roots(workspace, data, witness),
+        false => Vec::new(),
+    };
+    for root in roots {
         let names = root.names(witness).unwrap_or_else(|why| {
             witness.mark_incomplete(why.clone());
             troubles.push(why);
             Vec::new()
         });
         for name in names {
-            if lines.iter().any(|(known, _)| *known == name) {
+            if lines.iter().any(|(known, _)| *known == name) || !selection.selects(&name) {
                 continue;
             }
             match root.skill(&name, witness) {
@@ -179,6 +283,7 @@ fn describe_skill(skill: &Skill, witness: &Witness) -> String {
 pub struct SkillView {
     metadata: OperationMetadata,
     data: Option<PathBuf>,
+    selection: SkillSelection,
 }
 
 impl SkillView {
@@ -189,6 +294,7 @@ impl SkillView {
         Self {
             metadata: metadata("skill_view", description, VIEW_PARAMETERS),
             data,
+            selection: SkillSelection::default(),
         }
     }
 }
@@ -236,10 +342,22 @@ impl TypedTool for SkillView {
     }
 
     fn implicit_inputs(&self, _context: &ToolContext) -> Result<Value, Failure> {
-        Ok(json!({ "data": self.data }))
+        Ok(self.selection.implicit_inputs(self.data.as_deref()))
     }
 
     async fn run(&self, arguments: SkillViewArguments, context: &ToolContext) -> ToolOutput {
+        let inline = self.selection.inline(&arguments.name);
+        if let Some(skill) = inline {
+            return output(Ok(skill.text.clone()), context);
+        }
+        if !self.selection.selects(&arguments.name) {
+            let shown = head(&arguments.name, 80);
+            let missing = "; skills_list names those that there are";
+            return output(
+                Err(format!("there is no skill `{shown}`{missing}")),
+                context,
+            );
+        }
         let (inner, data) = (context.clone(), self.data.clone());
         let viewed = run_blocking(move |_| view(&arguments, &inner, data.as_deref())).await;
         output(viewed, context)

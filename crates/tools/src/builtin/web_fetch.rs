@@ -4,13 +4,14 @@ mod markdown;
 mod page;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::text::head;
-use cachalot_core::{EffectTarget, Effects, SecretSet};
+use cachalot_core::{EffectTarget, Effects, Secret, SecretSet};
 use cachalot_operation::permissions::host;
 use cachalot_operation::{
     AccessRequest, PermissionDecision, Permissions, ResourceAccess, Workspace,
@@ -54,6 +55,12 @@ pub struct WebFetchSettings {
     /// subdomains), addresses, networks. Listed addresses, networks and `localhost` may be private; a name
     /// that resolves to a private address has to be in `allow`, too. Default: any host.
     pub allowed_hosts: Option<Vec<String>>,
+    /// Hosts and networks that are never fetched from, written like those of `allowed_hosts`. Networks match
+    /// only hosts that are written as addresses. Default none.
+    pub blocked_hosts: Vec<String>,
+    /// Headers of every request. Sent only if `allowed_hosts` lists the hosts; results are then never
+    /// replayed. Default none.
+    pub headers: BTreeMap<String, Secret<String>>,
 }
 
 impl Default for WebFetchSettings {
@@ -65,9 +72,14 @@ impl Default for WebFetchSettings {
             lifetime: None,
             allow: Vec::new(),
             allowed_hosts: None,
+            blocked_hosts: Vec::new(),
+            headers: BTreeMap::new(),
         }
     }
 }
+
+/// The reason why a URL of a blocked host is not fetched.
+const BLOCKED: &str = "its host is blocked for this tool; do not try it again";
 
 /// Maximum number of characters that a call may request.
 const MAX_CHARS: u64 = 500_000;
@@ -85,6 +97,7 @@ pub struct WebFetch {
     /// Private hosts that the settings allow, in addition to those of the [`ToolContext`]'s client.
     allow: Vec<String>,
     hosts: Option<AllowedHosts>,
+    blocked: AllowedHosts,
 }
 
 impl WebFetch {
@@ -96,6 +109,7 @@ impl WebFetch {
     pub fn new(settings: WebFetchSettings) -> Result<Self, Error> {
         let hosts = settings.allowed_hosts.as_deref();
         let hosts = hosts.map(AllowedHosts::parse).transpose()?;
+        let blocked = AllowedHosts::parse(&settings.blocked_hosts)?;
         let mut allow = settings.allow.clone();
         allow.extend(hosts.iter().flat_map(AllowedHosts::addresses));
         HttpClient::new(HttpOptions {
@@ -108,7 +122,9 @@ impl WebFetch {
             settings.max_chars
         )
         .into();
-        let cache_class = settings.lifetime.map_or(CacheClass::Never, CacheClass::Ttl);
+        // An answer may depend on the credentials in the headers.
+        let lifetime = settings.lifetime.filter(|_| settings.headers.is_empty());
+        let cache_class = lifetime.map_or(CacheClass::Never, CacheClass::Ttl);
         Ok(Self {
             metadata: super::metadata(
                 "web_fetch",
@@ -120,6 +136,7 @@ impl WebFetch {
             settings,
             allow,
             hosts,
+            blocked,
         })
     }
 
@@ -141,6 +158,9 @@ impl WebFetch {
                 masked(url)
             ));
         }
+        if Url::parse(url.trim()).is_ok_and(|url| self.blocked.allows(&url)) {
+            return Err(format!("`{}` was not fetched: {BLOCKED}", masked(url)));
+        }
         let client = match self.allow.is_empty() {
             true => context.http.clone(),
             false => context
@@ -158,10 +178,11 @@ impl WebFetch {
             arguments,
             rules: Arc::clone(&context.rules),
             workspace: Arc::clone(&context.workspace),
+            blocked: self.blocked.clone(),
         };
         let client =
             client.with_redirect_check(Arc::new(move |target: &Url| redirects.judge(target)));
-        let request = client
+        let mut request = client
             .request(Method::GET, url)
             .map_err(|error| error.message)?
             .header(
@@ -169,6 +190,11 @@ impl WebFetch {
                 "text/markdown, text/html;q=0.9, text/plain;q=0.9, application/json;q=0.9, */*;q=0.5",
             )
             .header(header::ACCEPT_ENCODING, "identity");
+        if self.hosts.is_some() {
+            for (name, value) in &self.settings.headers {
+                request = request.header(name.as_str(), value.expose());
+            }
+        }
         let whole = async {
             let response = client.send(request).await.and_then(success);
             self.take(response.map_err(|error| error.message)?).await
@@ -293,7 +319,7 @@ fn resource_access(url: &str, hosts_listed: bool) -> ResourceAccess {
 }
 
 /// True if a URL contains a secret, also percent-encoded several times, as a server may decode it.
-fn holds_secret(url: &str, secret_set: &SecretSet) -> bool {
+pub(super) fn holds_secret(url: &str, secret_set: &SecretSet) -> bool {
     let mut text = Cow::Borrowed(url.as_bytes());
     for _ in 0..4 {
         if secret_set.occurs_in(&text) {
@@ -317,11 +343,15 @@ struct Redirects {
     arguments: Arguments,
     rules: Arc<Permissions>,
     workspace: Arc<Workspace>,
+    blocked: AllowedHosts,
 }
 
 impl Redirects {
     /// Returns the reason if a redirect to `target` must not be followed.
     fn judge(&self, target: &Url) -> Result<(), String> {
+        if self.blocked.allows(target) {
+            return Err(BLOCKED.to_owned());
+        }
         let again = "call this tool with that address if you need it";
         let own = self.requested.urls.first().and_then(|url| host(url));
         let is_same_host = own.is_some() && own == host(target.as_str());
@@ -407,6 +437,9 @@ impl TypedTool for WebFetch {
         // Absent where there is no list, as in keys of earlier versions.
         if let Some(hosts) = &self.settings.allowed_hosts {
             inputs["allowed_hosts"] = json!(hosts);
+        }
+        if !self.settings.blocked_hosts.is_empty() {
+            inputs["blocked_hosts"] = json!(self.settings.blocked_hosts);
         }
         Ok(inputs)
     }

@@ -70,7 +70,8 @@ impl Operation for Run {
         }
         let AgentDefinition {
             name,
-            model,
+            model: _,
+            model_settings: _,
             instruction,
             context,
             max_iterations,
@@ -81,6 +82,10 @@ impl Operation for Run {
             toolsets: _,
             sub_agents: _,
             handoffs: _,
+            force_handoff: _,
+            // For users of chats.
+            welcome_message: _,
+            commands: _,
             // A single turn is not compacted.
             compaction_threshold: _,
             recall: _,
@@ -91,10 +96,9 @@ impl Operation for Run {
             hooks: _,
             sections: _,
         } = agent;
-        let identity = runtime
-            .models
-            .with_configuration(team.configured.clone())
-            .find(model)
+        let models = runtime.models.with_configuration(team.configured.clone());
+        let identity = agent
+            .find_model(&models)
             .map(|model| model.identity())
             .map_err(|error| given.failure("configuration_error", error))?;
         let mut inputs = json!({
@@ -234,7 +238,7 @@ async fn account(given: &CheckedArguments<'_>, name: &str, sum: &UsageTotals, ru
 
 /// Returns the reason why a whole run of this agent must not be answered from an earlier run.
 fn why_not_memoizable(agent: &AgentDefinition, adds_hooks: bool) -> Option<&'static str> {
-    if agent.toolsets.is_some() || !agent.sub_agents.is_empty() || !agent.handoffs.is_empty() {
+    if agent.toolsets.is_some() || !agent.sub_agents.is_empty() || agent.hands_off() {
         Some("the agent has tools or sub-agents, whose effects a hit would swallow")
     } else if agent.recall > 0 {
         Some("the agent reads long-term memory, which changes")

@@ -5,7 +5,7 @@
 use cachalot_agent::definition::{AGENT, REVIEW};
 use cachalot_core::spec::{Row, Table, arguments_schema};
 use cachalot_mcp::settings::{
-    BACKGROUND_JOBS, FETCH, SERVER, SHELL, TODO, TOOLSET, toolset_schema,
+    BACKGROUND_JOBS, FETCH, FILESYSTEM, SERVER, SHELL, TODO, TOOLSET, toolset_schema,
 };
 use cachalot_model::{BUDGET, MODEL, PROVIDER};
 use cachalot_tools::cached::TOOL_CACHE;
@@ -70,6 +70,7 @@ pub fn reference() -> Vec<ReferenceTable> {
             ..table(agents, "## Keys", AGENT.rows("", false))
         },
         table(tools, "## Toolsets", TOOLSET.rows("", false)),
+        table(tools, "### The type `filesystem`", of_type(&FILESYSTEM)),
         table(tools, "### The type `shell`", of_type(&SHELL)),
         table(tools, "### The type `fetch`", of_type(&FETCH)),
         table(tools, "### The type `todo`", of_type(&TODO)),
