@@ -212,7 +212,7 @@ impl Permissions {
         for rules in [&mut self.allow, &mut self.ask, &mut self.deny] {
             *rules = std::mem::take(rules)
                 .into_iter()
-                .flat_map(|rule| rule.for_servers(prefixes, known))
+                .flat_map(|rule| check::for_servers(rule, prefixes, known))
                 .collect();
         }
     }

@@ -98,7 +98,7 @@ const KEYS_OF_OTHERS: &[Parameter] = &[
     no_effect("max_tool_result_tokens", "the toolsets limit their results: `max_output` of `shell` and of MCP servers; the hook `limit_large_tool_results` limits all of them"),
 ];
 
-/// An agent that is another program.
+/// The key of an agent that is another program.
 static HARNESS: Custom = Custom {
     schema: None,
     check: |entry, problems| {

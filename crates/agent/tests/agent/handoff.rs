@@ -197,3 +197,57 @@ agents:
     // The leader's last request continues its first one, not those of the fork.
     fixture.check_from(3);
 }
+
+#[tokio::test]
+async fn forced_handoff_follows_each_final_answer() {
+    const PIPELINE: &str = "
+agents:
+  root:
+    model: test
+    instruction: You extract.
+    force_handoff: editor
+  editor:
+    model: test
+    instruction: You edit.
+";
+    for wire in WIRES {
+        let replies = vec![
+            ScriptedReply::text("Facts."),
+            ScriptedReply::text("A paragraph."),
+        ];
+        let fixture = Fixture::new(wire, PIPELINE, replies).await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "Whales dive.").await;
+        assert_eq!(report.text, "A paragraph.", "{wire:?}");
+        assert_eq!(chat.agent().name, "editor");
+        assert!(system(&fixture.last_body()).contains("You edit."));
+        fixture.check_from(1);
+    }
+}
+
+#[tokio::test]
+async fn tool_call_of_a_command_needs_the_permission_of_a_call() {
+    let file = format!("{TEAM}permissions: {{deny: ['read_file:path=secret']}}\n");
+    let fixture = Fixture::new(Wire::Chat, &file, Vec::new()).await;
+    fixture.write("notes", "Depth: 2,000 m");
+    fixture.write("secret", "x");
+    let mut chat = fixture.chat().await;
+    let cancel = CancellationToken::default();
+    let (notes, secret) = (json!({"path": "notes"}), json!({"path": "secret"}));
+    let missing = chat.call_tool("read_file", &notes, &cancel).await;
+    let missing = missing.unwrap_err();
+    assert!(missing.message.contains("has no tool"), "{missing}");
+    chat.switch_agent("writer").await.unwrap();
+    let read = chat.call_tool("read_file", &notes, &cancel).await;
+    assert!(read.unwrap().contains("2,000 m"));
+    let denied = chat.call_tool("read_file", &secret, &cancel).await;
+    let denied = denied.unwrap_err();
+    assert!(denied.message.contains("denied by the rule"), "{denied}");
+    // A call that changes something is asked about, and the approver of the test refuses.
+    let arguments = json!({"path": "a", "content": "A"});
+    chat.call_tool("write_file", &arguments, &cancel)
+        .await
+        .unwrap_err();
+    assert_eq!(fixture.answers.asked().len(), 1);
+    fixture.check();
+}

@@ -3,7 +3,6 @@
 use cachalot_agent::Chat;
 use cachalot_core::suggest::did_you_mean;
 
-use super::agent_command;
 use super::show::Show;
 use crate::render;
 use crate::render::cut;
@@ -91,12 +90,7 @@ impl Command {
     /// Prints the output of commands that only show information. Other commands print nothing here.
     pub(super) fn tell(&self, chat: &Chat, bench: &Workbench, show: &Show) {
         match self {
-            Self::Help => {
-                render::err(HELP);
-                for line in agent_command::describe(chat.agent()) {
-                    render::err(&on_one_line(&line));
-                }
-            }
+            Self::Help => render::err(HELP),
             Self::Session => render::err(chat.session()),
             Self::Stats => render::err(&bench.stats(chat.session())),
             Self::Tools => tools(chat, show.width()),

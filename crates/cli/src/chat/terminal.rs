@@ -286,6 +286,11 @@ impl ChatLoop<'_> {
             other => {
                 self.show.set_width(self.prompt.width());
                 other.tell(&self.chat, &self.bench, &self.show);
+                if *other == Command::Help {
+                    for line in agent_command::describe(self.chat.agent()) {
+                        render::err(&on_one_line(&line));
+                    }
+                }
                 if *other == Command::Stats {
                     let total = self.chat.total();
                     render::err(&format!("chat: {}", sum::line(&total, self.show.cut_off())));

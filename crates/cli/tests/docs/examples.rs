@@ -110,6 +110,28 @@ fn every_docker_agent_example_is_valid_and_answers() {
 }
 
 #[test]
+fn command_of_an_agent_is_run_by_its_name() {
+    let home = Home::new();
+    let file = "examples/docker_agent/commands.yaml";
+    for (line, code, expected) in [
+        ("/summary in one sentence", 0, ""),
+        (
+            "/plan the next survey",
+            0,
+            "planner continues the conversation",
+        ),
+        ("/docs", 1, "https://example.com/docs?session="),
+        ("/plan", 1, "sends no message"),
+        // The command of the shell needs an approval, and there is no user.
+        ("/changes", 1, "the tool `shell` of the command failed"),
+    ] {
+        let ended = home.shell(&format!("echo '{line}' | cachalot chat {file}"));
+        assert_eq!(ended.code, code, "{line}: {}", ended.stderr);
+        assert!(ended.stderr.contains(expected), "{line}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn invalid_python_is_refused_with_its_line() {
     let home = Home::new();
     let file = "examples/invalid/python_syntax.yaml";

@@ -15,8 +15,7 @@ use cachalot_tools::builtin::{
 };
 use serde_json::{Value, json};
 
-use super::kinds::{SIZE, VARIABLES, problem, size, variables};
-use super::toolsets::{NAME, OF_OTHERS, SELECTION, TYPE};
+use super::kinds::{NAME, OF_OTHERS, SELECTION, SIZE, TYPE, VARIABLES, problem, size, variables};
 
 /// A placeholder in `instruction` for the text of the toolset itself. Toolsets have none here.
 pub(super) const ORIGINAL_INSTRUCTIONS: &str = "{ORIGINAL_INSTRUCTIONS}";

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cachalot_core::duration::{from_node, parse};
-use cachalot_core::spec::{Custom, ParameterKind as Kind, Values};
+use cachalot_core::spec::{
+    Custom, Literal, Parameter, ParameterKind as Kind, Values, key, no_effect,
+};
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, Secret};
 use cachalot_tools::filter::NameFilter;
@@ -112,3 +114,37 @@ pub(super) fn problem(
 ) -> Problem {
     Problem::new(code, message).at(&node.head()).help(help)
 }
+
+/// The name of a toolset in messages.
+pub(super) const NAME: &str = "a toolset";
+
+/// Keys of toolsets in docker-agent that change nothing here.
+#[rustfmt::skip]
+pub(super) const OF_OTHERS: &[Parameter] = &[
+    no_effect("toon", "results are shown to the model as the tool returns them"),
+    no_effect("defer", "the model is shown all tools, which the provider keeps in its cache"),
+    no_effect("model", "the agent's own model reads all results: it has the conversation in the provider's cache"),
+    no_effect("lifecycle", "`startup_timeout` and `required` of a server decide about its start"),
+    no_effect("config", "configure the server with `docker mcp config`, or its `env`"),
+    no_effect("safer", "a command needs an approval, unless a rule under `permissions` allows it"),
+    no_effect("sudo_askpass", "commands have no terminal: configure `sudo` without a password for the commands that need it"),
+    no_effect("ignore_vcs", "`grep` and `glob` skip what `.gitignore` names"),
+    no_effect("post_edit", "run the command in a hook of `post_tool_use` with the matcher `write_file|edit_file|apply_patch`"),
+    no_effect("path", "memories are kept in Cachalot's own store: `cachalot cache stats` shows where"),
+];
+
+pub(super) const TYPE: Parameter = key("type", Kind::Text, "The type.");
+pub(super) const SELECTION: &[Parameter] = &[
+    key(
+        "readonly",
+        Kind::Boolean,
+        "Selects only tools that change nothing.",
+    )
+    .default(Literal::Boolean(false))
+    .with_aliases(&["read_only", "readOnly"]),
+    key(
+        "instruction",
+        Kind::Text,
+        "An instruction to the agent about the tools.",
+    ),
+];

@@ -2,6 +2,7 @@
 //! The client of MCP servers, against servers of our own: programs, and one behind HTTP.
 
 mod behaviour;
+mod docker_agent;
 mod http_server;
 mod http_transport;
 mod messages;

@@ -41,8 +41,12 @@ const OF_BEDROCK: [&str; 6] = [
 ];
 const BEDROCK_REMEDY: &str = "set AWS_REGION, AWS_PROFILE or AWS_ENDPOINT_URL_BEDROCK_RUNTIME in the environment, or `base_url`";
 
-/// Reads `provider_opts`.
-pub(super) fn read(values: Values<'_>, problems: &mut Vec<Problem>) -> ProviderOptions {
+/// Reads `provider_opts`. `read_header` parses a header.
+pub(super) fn read(
+    values: Values<'_>,
+    read_header: impl Fn(&MapEntry) -> Result<(String, Secret<String>), Problem>,
+    problems: &mut Vec<Problem>,
+) -> ProviderOptions {
     let mut options = ProviderOptions::default();
     let provider = values.mapping().get("provider").and_then(Node::as_text);
     let is_bedrock = provider.is_some_and(|provider| provider.contains("bedrock"));
@@ -53,14 +57,13 @@ pub(super) fn read(values: Values<'_>, problems: &mut Vec<Problem>) -> ProviderO
             }
             "http_headers" if entry.value.as_map().is_some() => {
                 let headers = entry.value.as_map().unwrap_or_default().iter();
-                let read =
-                    headers.filter_map(|header| match super::settings::read_header(header) {
-                        Ok(header) => Some(header),
-                        Err(problem) => {
-                            problems.push(problem);
-                            None
-                        }
-                    });
+                let read = headers.filter_map(|header| match read_header(header) {
+                    Ok(header) => Some(header),
+                    Err(problem) => {
+                        problems.push(problem);
+                        None
+                    }
+                });
                 options.headers.extend(read.collect::<Vec<_>>());
             }
             "api_type" => match entry.value.as_text() {

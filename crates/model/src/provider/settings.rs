@@ -134,7 +134,7 @@ impl ModelSettings {
     pub(crate) fn read_provider(values: Values<'_>, problems: &mut Vec<Problem>) -> Self {
         let trimmed = |key| values.text(key).map(|text| text.trim().to_owned());
         let headers = values.map("headers").iter();
-        let mut options = docker_options::read(values, problems);
+        let mut options = docker_options::read(values, read_header, problems);
         for penalty in ["frequency_penalty", "presence_penalty"] {
             if let Some(node) = values.node(penalty) {
                 let extra = &mut options.extra;
@@ -511,7 +511,7 @@ fn is_variable(text: &str) -> bool {
 }
 
 /// Parses a header. Problems do not show its value.
-pub(super) fn read_header(entry: &MapEntry) -> Result<(String, Secret<String>), Problem> {
+fn read_header(entry: &MapEntry) -> Result<(String, Secret<String>), Problem> {
     const RESERVED_HEADERS: [&str; 5] = [
         "host",
         "content-length",

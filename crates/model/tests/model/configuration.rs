@@ -640,3 +640,70 @@ fn fallbacks_are_models_and_not_part_of_the_identity() {
     assert_eq!(error.kind, cachalot_model::ErrorKind::Configuration);
     assert!(error.message.contains("the fallback `nonsense`"), "{error}");
 }
+
+#[test]
+fn provider_extends_a_known_one_under_another_name() {
+    let yaml = "
+providers:
+  mine: {provider: anthropic, token_key: MY_KEY, thinking_budget: adaptive/low}
+  other: {api_type: openai_responses, base_url: 'https://x.example/v1', track_usage: true}
+";
+    let model = find(yaml, "mine/claude-opus-4-6").unwrap();
+    assert_eq!(model.provider(), "mine");
+    assert_eq!(model.wire().format(), Format::Messages);
+    assert_eq!(model.base_url(), "https://api.anthropic.com");
+    assert!(model.price().is_some());
+    let low = RequestedReasoning::Effort("low".to_owned());
+    assert_eq!(model.parameters().reasoning, Some(low));
+    let other = find(yaml, "other/x").unwrap();
+    assert_eq!(other.wire().format(), Format::Responses);
+    let codes: Vec<&str> = problems(yaml).iter().map(|problem| problem.code).collect();
+    assert_eq!(codes, ["no-effect"]);
+    let model = find("{}", "amazon-bedrock/amazon.nova-pro-v1:0").unwrap();
+    assert_eq!(model.provider(), "bedrock");
+    assert_eq!(model.wire().format(), Format::Converse);
+}
+
+#[test]
+fn first_available_is_the_first_model_with_a_key() {
+    let yaml = "
+models:
+  any: {first_available: [anthropic/claude-sonnet-5, openai/gpt-4o-mini]}
+  loop: {first_available: [any]}
+";
+    for (variable, expected) in [
+        ("OPENAI_API_KEY", "openai"),
+        ("ANTHROPIC_API_KEY", "anthropic"),
+        ("NO_KEY", "anthropic"),
+    ] {
+        let model = models(yaml, &[(variable, "sk-test-1234")])
+            .find("any")
+            .unwrap();
+        assert_eq!(model.provider(), expected, "{variable}");
+    }
+    let models = models(yaml, &[]);
+    assert!(models.find("loop").is_err());
+    // The last of `auto` needs no key.
+    assert_eq!(models.find("auto").unwrap().provider(), "dmr");
+}
+
+#[test]
+fn address_that_needs_a_variable_is_known_without_it() {
+    let name = "cloudflare-workers-ai/llama";
+    let model = models("{}", &[("CLOUDFLARE_API_TOKEN", "t")])
+        .find(name)
+        .unwrap();
+    let error = model.ready().unwrap_err();
+    assert!(error.message.contains("CLOUDFLARE_ACCOUNT_ID"), "{error}");
+    let all = [
+        ("CLOUDFLARE_API_TOKEN", "t"),
+        ("CLOUDFLARE_ACCOUNT_ID", "a1"),
+    ];
+    let model = models("{}", &all).find(name).unwrap();
+    model.ready().unwrap();
+    assert!(
+        model.base_url().ends_with("/accounts/a1/ai/v1"),
+        "{}",
+        model.base_url()
+    );
+}

@@ -1,7 +1,7 @@
 //! Detects rules without effect: they name a tool or an argument that does not exist.
 
 use cachalot_core::Problem;
-use cachalot_core::suggest::did_you_mean;
+use cachalot_core::suggest::{did_you_mean, nearest};
 
 use super::Permissions;
 use super::rule::Rule;
@@ -29,7 +29,7 @@ const RESOURCE_ARGUMENTS: [&str; 9] = [
 ];
 
 /// The prefix of the names of MCP tools.
-pub(super) const MCP_PREFIX: &str = "mcp_";
+const MCP_PREFIX: &str = "mcp_";
 
 impl Permissions {
     /// Returns problems for rules that can match no call, because they name a tool or an argument that
@@ -72,6 +72,23 @@ impl Permissions {
             })
             .collect()
     }
+}
+
+/// Returns a rule, or if it names none of the `known` tools, its copies for the tools of servers with these
+/// prefixes.
+pub(super) fn for_servers(rule: Rule, prefixes: &[String], known: &[ToolSignature]) -> Vec<Rule> {
+    let is_known = known.iter().any(|tool| rule.applies_to(&tool.name));
+    // A misspelled name must not become that of a tool that no server has.
+    let names = known.iter().map(|tool| &*tool.name);
+    let is_misspelled = nearest(rule.tool().text(), names).is_some();
+    let is_of_server = rule.tool().literal_start().starts_with(MCP_PREFIX);
+    if is_known || is_misspelled || is_of_server || prefixes.is_empty() {
+        return vec![rule];
+    }
+    let copies = prefixes.iter();
+    copies
+        .filter_map(|prefix| rule.with_tool_prefix(prefix))
+        .collect()
 }
 
 struct RuleFault {

@@ -1,12 +1,10 @@
 //! A permission rule.
 
-use cachalot_core::suggest::nearest;
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
 use serde::{Serialize, Serializer};
 
 use super::analyzed_request::{AnalyzedRequest, ArgumentSubject};
-use super::check::{MCP_PREFIX, ToolSignature};
 use super::pattern::{MatchResult, Pattern};
 use super::tool_names::other_names;
 
@@ -164,28 +162,13 @@ impl Rule {
         share_tool && !self.arguments.iter().any(is_apart)
     }
 
-    /// Returns the rule, or if it names none of the `known` tools, its copies for the tools of servers with
-    /// these prefixes.
-    pub(super) fn for_servers(self, prefixes: &[String], known: &[ToolSignature]) -> Vec<Self> {
-        let is_known = known.iter().any(|tool| self.applies_to(&tool.name));
-        // A misspelled name must not become that of a tool that no server has.
-        let is_misspelled =
-            nearest(self.tool.text(), known.iter().map(|tool| &*tool.name)).is_some();
-        if is_known
-            || is_misspelled
-            || prefixes.is_empty()
-            || self.tool.literal_start().starts_with(MCP_PREFIX)
-        {
-            return vec![self];
-        }
-        let named = prefixes.iter().filter_map(|prefix| {
-            let tool = Pattern::new(&format!("{prefix}{}", self.tool.text())).ok()?;
-            Some(Self {
-                tool,
-                ..self.clone()
-            })
-        });
-        named.collect()
+    /// Returns a copy for the tools whose names begin with this prefix.
+    pub(super) fn with_tool_prefix(&self, prefix: &str) -> Option<Self> {
+        let tool = Pattern::new(&format!("{prefix}{}", self.tool.text())).ok()?;
+        Some(Self {
+            tool,
+            ..self.clone()
+        })
     }
 
     /// Matches the call widely (deny, ask). A rule with an argument does not match calls without it.

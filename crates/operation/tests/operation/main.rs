@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod attacks;
+mod docker_agent_rules;
 mod ineffective_rules;
 mod properties;
 mod remembered_rules;
