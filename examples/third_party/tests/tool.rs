@@ -29,6 +29,7 @@ fn batch(directory: &Path) -> BatchContext {
             gate: None,
             rules: Arc::default(),
             witness: Witness::default(),
+            user: None,
         },
         verbatim: Arc::new(BTreeSet::new()),
         observer: Arc::new(()),
