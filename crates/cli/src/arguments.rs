@@ -481,11 +481,12 @@ pub(crate) struct Simulate {
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
-    /// The agent file.
-    pub(crate) file: PathBuf,
+    /// The agent files.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) python: Python,
-    /// Print the problems as JSON.
+    /// Print the problems as JSON: one document, or a list for several files.
     #[arg(long)]
     pub(crate) json: bool,
 }

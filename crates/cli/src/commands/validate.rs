@@ -122,8 +122,12 @@ struct ValidFile {
     sources: Sources,
 }
 
-fn check(arguments: &Validate, process_environment: &ProcessEnvironment) -> Result<ValidFile> {
-    let source = AgentFile::read(&arguments.file, process_environment)?;
+fn check(
+    file: &Path,
+    arguments: &Validate,
+    process_environment: &ProcessEnvironment,
+) -> Result<ValidFile> {
+    let source = AgentFile::read(file, process_environment)?;
     let root = match source.parse() {
         Ok(root) => root,
         Err(problems) => return Err(source.wrong(problems)),
@@ -160,47 +164,80 @@ fn check(arguments: &Validate, process_environment: &ProcessEnvironment) -> Resu
     }
 }
 
+/// Checks files, and reports the problems of all of them.
+///
+/// # Errors
+/// A file has problems or cannot be read, or the user's own prices cannot be read.
 pub(crate) fn validate(
     arguments: &Validate,
     process_environment: &ProcessEnvironment,
 ) -> Result<()> {
-    let checked = check(arguments, process_environment);
-    if !arguments.json {
-        let valid = checked?;
-        if !valid.warnings.is_empty() {
-            let warnings = render::problems::render(&valid.warnings, &valid.sources);
-            render::err(warnings.trim_end());
+    let mut documents = Vec::new();
+    let mut problems = Vec::new();
+    let mut all_sources = Sources::new();
+    let mut is_valid = true;
+    for file in &arguments.files {
+        let checked = check(file, arguments, process_environment);
+        is_valid &= checked.is_ok();
+        match checked {
+            Ok(valid) if arguments.json => documents.push(document(file, true, &valid.warnings)),
+            Ok(valid) => tell(file, &valid),
+            Err(CommandError::Usage {
+                problems: found, ..
+            }) if arguments.json => documents.push(document(file, false, &found)),
+            Err(CommandError::Usage {
+                problems: found,
+                sources,
+            }) => {
+                problems.extend(found);
+                all_sources.extend(sources);
+            }
+            Err(other) => return Err(other),
         }
-        let told = match valid.warnings.len() {
-            0 => "no problems".to_owned(),
-            some => render::count(some as u64, "warning", "warnings"),
-        };
-        let (name, holds) = (arguments.file.display(), valid.holds);
-        render::err(&format!("{name}: {told}, {holds}"));
-        return Ok(());
     }
-    let listed = |problems: &[Problem], are_warnings: bool| -> Vec<Value> {
+    match (arguments.json, documents.as_mut_slice()) {
+        (true, [only]) => {
+            if let Value::Object(fields) = only {
+                fields.shift_remove("file");
+            }
+            render::json(only)?;
+        }
+        (true, several) => render::json(&several)?,
+        (false, _) => {}
+    }
+    match is_valid {
+        true => Ok(()),
+        // With `--json`, the problems are printed already.
+        false => Err(CommandError::Usage {
+            problems,
+            sources: all_sources,
+        }),
+    }
+}
+
+/// Prints the result for a valid file.
+fn tell(file: &Path, valid: &ValidFile) {
+    if !valid.warnings.is_empty() {
+        let warnings = render::problems::render(&valid.warnings, &valid.sources);
+        render::err(warnings.trim_end());
+    }
+    let told = match valid.warnings.len() {
+        0 => "no problems".to_owned(),
+        some => render::count(some as u64, "warning", "warnings"),
+    };
+    render::err(&format!("{}: {told}, {}", file.display(), valid.holds));
+}
+
+/// Returns the result for a file as JSON.
+fn document(file: &Path, is_valid: bool, problems: &[Problem]) -> Value {
+    let listed = |are_warnings: bool| -> Vec<Value> {
         let listed = problems.iter().filter(|it| it.is_warning == are_warnings);
         listed.map(problem_json).collect()
     };
-    match checked {
-        Ok(valid) => render::json(&json!({
-            "valid": true, "problems": [], "warnings": listed(&valid.warnings, true),
-        })),
-        Err(CommandError::Usage {
-            problems,
-            sources: _,
-        }) => {
-            render::json(&json!({
-                "valid": false,
-                "problems": listed(&problems, false),
-                "warnings": listed(&problems, true),
-            }))?;
-            Err(CommandError::Usage {
-                problems: Vec::new(),
-                sources: Sources::new(),
-            })
-        }
-        Err(other) => Err(other),
-    }
+    json!({
+        "file": file.display().to_string(),
+        "valid": is_valid,
+        "problems": listed(false),
+        "warnings": listed(true),
+    })
 }

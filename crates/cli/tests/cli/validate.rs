@@ -171,3 +171,33 @@ fn code_is_checked_for_its_runner_at_load() {
         }
     }
 }
+
+#[test]
+fn several_files_are_checked_and_all_problems_reported() {
+    let home = Home::new();
+    let agent = |model: &str| format!("agents: {{root: {{model: {model}}}}}\n");
+    home.write("good.yaml", agent("gpt-4o"));
+    home.write("bad.yaml", agent("gpt4o"));
+    home.write("worse.yaml", "agents: {}\n");
+    home.run(&["validate", "good.yaml", "good.yaml"]).ok();
+    let files = ["bad.yaml", "good.yaml", "worse.yaml"];
+    let ran = home.run(&[&["validate"], &files[..]].concat()).fails(2);
+    for expected in ["unknown-model", "good.yaml: no problems", "no-agents"] {
+        assert!(ran.stderr.contains(expected), "{expected}: {ran}");
+    }
+    let ran = home
+        .run(&[&["validate", "--json"], &files[..]].concat())
+        .fails(2);
+    let listed = ran.json();
+    let valid: Vec<bool> = files
+        .iter()
+        .zip(listed.as_array().unwrap())
+        .map(|(file, document)| {
+            assert_eq!(document["file"], *file);
+            document["valid"].as_bool().unwrap()
+        })
+        .collect();
+    assert_eq!(valid, [false, true, false]);
+    home.run(&["validate", "good.yaml", "missing.yaml"])
+        .fails(2);
+}
