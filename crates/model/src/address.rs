@@ -43,8 +43,7 @@ pub(crate) fn with_variables(
         let value = environment.get(name).map(|value| value.trim());
         match value.filter(|value| !value.is_empty()) {
             Some(value) => {
-                let escaped = utf8_percent_encode(value, NON_ALPHANUMERIC);
-                complete.extend(escaped);
+                complete.push_str(&encode_segment(value));
             }
             None => {
                 complete.push_str(name);

@@ -501,7 +501,11 @@ fn documentation_of_model_settings_is_valid() {
             .split('|')
             .map(|cell| cell.trim().trim_matches('`'))
             .collect();
-        let model = models("{}", &[]).find(&format!("{}/x", cells[1])).unwrap();
+        // The name of a variable stands for its value.
+        let variables = ["CLOUDFLARE_ACCOUNT_ID", "CLOUDFLARE_GATEWAY_ID"].map(|name| (name, name));
+        let model = models("{}", &variables)
+            .find(&format!("{}/x", cells[1]))
+            .unwrap();
         assert_eq!(model.base_url().trim_end_matches('/'), cells[2], "{row}");
         let told = model
             .ready()
@@ -651,7 +655,7 @@ providers:
     let model = find(yaml, "mine/claude-opus-4-6").unwrap();
     assert_eq!(model.provider(), "mine");
     assert_eq!(model.wire().format(), Format::Messages);
-    assert_eq!(model.base_url(), "https://api.anthropic.com");
+    assert_eq!(model.base_url(), "https://api.anthropic.com/");
     assert!(model.price().is_some());
     let low = RequestedReasoning::Effort("low".to_owned());
     assert_eq!(model.parameters().reasoning, Some(low));

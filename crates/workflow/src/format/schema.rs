@@ -97,7 +97,7 @@ fn definitions(registry: &Registry) -> Value {
         ("rule", RULE.schema(false)),
         ("on_error", ON_ERROR.schema(false)),
         ("config", CONFIG.schema(false)),
-        ("model", MODEL.schema(true)),
+        ("model", model()),
         ("llm_settings", LLM.schema(true)),
         ("provider", PROVIDER.schema(true)),
         ("agent", agent),
@@ -113,6 +113,13 @@ fn definitions(registry: &Registry) -> Value {
         definitions.insert(definition_of(about), arguments);
     }
     Value::Object(definitions)
+}
+
+/// Schema of a model: it has a name, or candidates.
+fn model() -> Value {
+    let mut model = MODEL.schema(true);
+    model["anyOf"] = json!([{ "required": ["model"] }, { "required": ["first_available"] }]);
+    model
 }
 
 fn definition_of(about: &OperationMetadata) -> String {

@@ -91,7 +91,7 @@ nodes: [{name: a}]
             "a.yaml:4:9: a model needs `model` [missing-key]; add `model: …`",
             "a.yaml:5:37: `temperature` must be from 0 to 10, but it is 11 [out-of-range]; write a number within these bounds",
             "a.yaml:6:9: a model must be a mapping, but this is a list [wrong-type]; write a mapping here",
-            "a.yaml:8:3: the address of the provider `lab` is unknown [missing-key]; add `base_url: …`, or name one that comes with Cachalot: expected one of: openai, anthropic, azure, vertex, bedrock, google, openrouter, deepseek, mistral, groq, xai, together, fireworks, cerebras, moonshot, litellm, ollama, vllm, dmr, lmstudio, llamacpp",
+            "a.yaml:8:3: the address of the provider `lab` is unknown [missing-key]; add `base_url: …`, or name one that comes with Cachalot: expected one of: openai, anthropic, azure, vertex, bedrock, amazon-bedrock, google, openrouter, deepseek, mistral, groq, xai, together, fireworks, cerebras, moonshot, baseten, cloudflare-ai-gateway, cloudflare-workers-ai, github-copilot, huggingface, minimax, nebius, nvidia, opencode-go, opencode-zen, ovhcloud, requesty, vercel, litellm, ollama, vllm, dmr, lmstudio, llamacpp",
             "a.yaml:10:9: unknown key `modle` in `settings.llm` [unknown-key]; did you mean `model`?",
             "a.yaml:10:34: `base_url` is `example.com`, which is not a URL (relative URL without a base) [bad-value]; write one such as https://api.example.com/v1",
             "a.yaml:10:56: `retries` must be at most 10 and not negative, but it is 99 [out-of-range]; write a whole number that is at most 10 and not negative",
