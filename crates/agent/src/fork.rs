@@ -358,7 +358,10 @@ impl Fork {
         let mut dependencies = self.shared.dependencies.clone();
         dependencies.listener = Arc::clone(fork_listener) as _;
         let listed = self.spec.tools.clone().filter(|_| self.spec.approved);
-        dependencies.approver = Arc::new(ForkApprover(listed.unwrap_or_default()));
+        dependencies.approver = Arc::new(ForkApprover {
+            listed: listed.unwrap_or_default(),
+            parent: Arc::clone(&self.shared.dependencies.approver),
+        });
         // Context sources react to messages of the user, and the message of a fork is not from the user.
         dependencies.context.clear();
         // A fork runs beside others, so it asks the user nothing.

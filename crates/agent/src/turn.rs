@@ -12,6 +12,7 @@ mod compact;
 mod context;
 mod end;
 mod message;
+mod mode;
 mod model_call;
 mod overflow;
 mod permit;

@@ -3,8 +3,13 @@
 mod agent_command;
 mod approval;
 mod command;
+mod edit_diff;
 pub(crate) mod event_stream;
 pub(crate) mod invocation;
+mod last_exchange;
+mod messages;
+mod mode;
+mod open_terminal;
 mod pending_answers;
 pub(crate) mod pipe;
 mod prompt;

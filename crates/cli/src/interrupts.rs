@@ -1,5 +1,7 @@
 //! Signals that interrupt or end the process.
 
+use tokio::sync::mpsc::UnboundedReceiver;
+
 use crate::command_error::{CommandError, Result};
 
 /// A request from outside the process.
@@ -15,6 +17,8 @@ pub(crate) enum Signal {
 /// by the next call of `next`.
 pub(crate) struct Interrupts {
     listening: SignalStreams,
+    /// Ctrl-C and Esc of a terminal in raw mode, which sends no signals.
+    keys: Option<UnboundedReceiver<Signal>>,
     /// Set when the process was asked to end.
     is_ending: bool,
 }
@@ -52,6 +56,7 @@ impl Interrupts {
                 terminate: listen(SignalKind::terminate())?,
                 hangup,
             },
+            keys: None,
             is_ending: false,
         })
     }
@@ -64,28 +69,32 @@ impl Interrupts {
     pub(crate) fn listen() -> Result<Self> {
         Ok(Self {
             listening: SignalStreams,
+            keys: None,
             is_ending: false,
         })
     }
 
-    /// Waits for the next signal.
-    #[cfg(unix)]
+    /// Also receives the keys of a terminal.
+    pub(crate) fn add_keys(&mut self, keys: Option<UnboundedReceiver<Signal>>) {
+        self.keys = keys;
+    }
+
+    /// Waits for the next signal or key.
     pub(crate) async fn next(&mut self) -> Signal {
-        let SignalStreams {
-            interrupt,
-            terminate,
-            hangup,
-        } = &mut self.listening;
-        let hung_up = async {
-            match hangup {
-                Some(hangup) => hangup.recv().await,
+        let keys = self.keys.as_mut();
+        let pressed = async {
+            let pressed = match keys {
+                Some(keys) => keys.recv().await,
+                None => None,
+            };
+            match pressed {
+                Some(signal) => signal,
                 None => std::future::pending().await,
             }
         };
         let signal = tokio::select! {
-            _ = interrupt.recv() => Signal::Interrupt,
-            _ = terminate.recv() => Signal::End,
-            _ = hung_up => Signal::End,
+            signal = self.listening.next() => signal,
+            signal = pressed => signal,
         };
         self.is_ending |= signal == Signal::End;
         signal
@@ -94,16 +103,6 @@ impl Interrupts {
     /// Returns true if `next` has returned [`Signal::End`].
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending
-    }
-
-    /// Waits for the next signal.
-    #[cfg(not(unix))]
-    pub(crate) async fn next(&mut self) -> Signal {
-        if tokio::signal::ctrl_c().await.is_err() {
-            // Without a handler, Ctrl-C ends the process by itself.
-            std::future::pending::<()>().await;
-        }
-        Signal::Interrupt
     }
 
     /// Discards Ctrl-C presses from before this call, which were not meant for the next operation. Returns
@@ -119,6 +118,34 @@ impl Interrupts {
                 return pressed.is_some();
             }
         }
+    }
+}
+
+impl SignalStreams {
+    /// Waits for the next signal.
+    #[cfg(unix)]
+    async fn next(&mut self) -> Signal {
+        let hung_up = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => Signal::Interrupt,
+            _ = self.terminate.recv() => Signal::End,
+            _ = hung_up => Signal::End,
+        }
+    }
+
+    /// Waits for the next signal.
+    #[cfg(not(unix))]
+    async fn next(&mut self) -> Signal {
+        if tokio::signal::ctrl_c().await.is_err() {
+            // Without a handler, Ctrl-C ends the process by itself.
+            std::future::pending::<()>().await;
+        }
+        Signal::Interrupt
     }
 }
 

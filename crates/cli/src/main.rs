@@ -20,6 +20,7 @@ mod permissions;
 mod random;
 mod render;
 mod team;
+mod terminal;
 mod what_if;
 mod wiring;
 mod workbench;

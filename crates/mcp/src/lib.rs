@@ -40,6 +40,16 @@ pub trait Reporter: Send + Sync {
     /// A warning to the user in one sentence without secrets; the work continues.
     fn warning(&self, message: &str);
 
+    /// An MCP server is being started or reached, and its tools are listed.
+    fn server_starting(&self, server: &str) {
+        let _ = server;
+    }
+
+    /// The start of an MCP server has ended, also by a failure.
+    fn server_started(&self, server: &str) {
+        let _ = server;
+    }
+
     /// A line that an MCP server wrote to its standard error, or logged; known secrets are masked.
     fn server_output(&self, server: &str, line: &str) {
         let _ = (server, line);

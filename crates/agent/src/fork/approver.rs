@@ -1,5 +1,7 @@
 //! Answers to the approval requests of a fork.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use cachalot_hooks::input::PermissionMode;
 
@@ -7,13 +9,17 @@ use crate::event::{Approval, ApprovalRequest, Approver, ConcernKind, DenyAll};
 
 /// Answers the approval requests of a fork: calls of the listed tools are approved, unless a rule or a hook
 /// requires the user's approval, or the call writes a protected file. `skill_manage` is exempt from the last
-/// condition, because writing such files is its purpose.
-pub(super) struct ForkApprover(pub(super) Vec<String>);
+/// condition, because writing such files is its purpose. In plan mode, no fork may change anything either.
+pub(super) struct ForkApprover {
+    pub(super) listed: Vec<String>,
+    /// The approver of the chat or turn to which the fork belongs.
+    pub(super) parent: Arc<dyn Approver>,
+}
 
 #[async_trait]
 impl Approver for ForkApprover {
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
-        let is_listed = self.0.contains(&question.call.name);
+        let is_listed = self.listed.contains(&question.call.name);
         let is_protected = question
             .concern
             .is_some_and(|concern| concern.kind == ConcernKind::WritesProtected)
@@ -26,6 +32,9 @@ impl Approver for ForkApprover {
     }
 
     fn mode(&self) -> PermissionMode {
-        DenyAll.mode()
+        match self.parent.mode() {
+            PermissionMode::Plan => PermissionMode::Plan,
+            _ => DenyAll.mode(),
+        }
     }
 }

@@ -7,6 +7,7 @@ use cachalot_tools::{Origin, Preparation};
 
 use super::candidate::Candidate;
 use super::context::TurnContext;
+use super::mode;
 use crate::chat_state::ChatPermission;
 use crate::definition::{DELEGATION_TOOL, HANDOFF_TOOL};
 use crate::event::{Approval, ApprovalRequest, Concern, ConcernKind};
@@ -51,6 +52,10 @@ pub(super) fn approval_reason(
         return Ok(None);
     };
     let name = operation.tool;
+    let mode = context.shared.dependencies.approver.mode();
+    if let Some(why) = mode::refusal(mode, candidate) {
+        return Err(why);
+    }
     let workspace = &context.shared.dependencies.tools.workspace;
     let permissions = &context.shared.team.permissions;
     let concern = concern(context, candidate);
@@ -84,6 +89,9 @@ pub(super) fn approval_reason(
         _ if kind == Some(ConcernKind::WritesProtected) => Reason::new(None, concern),
         PermissionDecision::Allow => return Ok(None),
         PermissionDecision::Ask(None) if candidate.is(HookDecision::Allow) => return Ok(None),
+        PermissionDecision::Ask(None) if concern.is_none() && mode::accepts(mode, candidate) => {
+            return Ok(None);
+        }
         PermissionDecision::Ask(None) => Reason::new(None, concern),
     };
     let agent = &context.agent.name;

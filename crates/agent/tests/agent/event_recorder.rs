@@ -9,6 +9,7 @@ use cachalot_agent::{
     ReviewReport,
 };
 use cachalot_core::Cost;
+use cachalot_hooks::input::PermissionMode;
 use cachalot_model::Block;
 use cachalot_tools::{CallOutcome, ToolCallResult};
 
@@ -165,11 +166,16 @@ pub(crate) struct ScriptedApprover {
     cancel: Mutex<Option<CancellationToken>>,
     /// The number of open requests, and its maximum.
     at_once: Mutex<(usize, usize)>,
+    mode: Mutex<PermissionMode>,
 }
 
 impl ScriptedApprover {
     pub(crate) fn give(&self, answers: impl IntoIterator<Item = Approval>) {
         self.next.lock().unwrap().extend(answers);
+    }
+
+    pub(crate) fn set_mode(&self, mode: PermissionMode) {
+        *self.mode.lock().unwrap() = mode;
     }
 
     pub(crate) fn cancel_instead(&self, cancel: &CancellationToken) {
@@ -188,6 +194,10 @@ impl ScriptedApprover {
 
 #[async_trait]
 impl Approver for ScriptedApprover {
+    fn mode(&self) -> PermissionMode {
+        *self.mode.lock().unwrap()
+    }
+
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         self.asked.lock().unwrap().push(Asked {
             agent: question.agent.to_owned(),

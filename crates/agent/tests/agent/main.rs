@@ -29,6 +29,7 @@ mod hooks;
 mod interruptions;
 mod limits;
 mod media;
+mod modes;
 mod no_cache_names;
 mod notices;
 mod odd_answers;

@@ -8,12 +8,14 @@ use cachalot_agent::{Approval, ApprovalRequest, Approver, CancellationToken, Con
 use cachalot_hooks::input::PermissionMode;
 use parking_lot::Mutex;
 
-use super::prompt::{InputLine, Prompt};
+use super::edit_diff::edit_diff;
+use super::prompt::{InputLine, PlainPrompt, Prompt};
 use super::show::Show;
 use super::words;
 use crate::permissions;
 use crate::render::style::Style;
-use crate::render::visible::visible;
+use crate::render::visible::{on_one_line, visible};
+use crate::terminal::{Choice, Console, Question, Reply};
 
 /// Approver for `--yes`: allows every call, except writes of protected files and calls that a deny rule may
 /// deny.
@@ -45,18 +47,22 @@ impl Approver for ApproveAll {
 pub(super) struct TerminalApprover {
     /// File of the user's own permissions; `None` if there is no place for it.
     pub(super) saved: Option<PathBuf>,
-    pub(super) prompt: Arc<Prompt>,
+    pub(super) prompt: Prompt,
+    /// Working directory of the tools.
+    pub(super) workspace: PathBuf,
     pub(super) show: Arc<Show>,
-    /// Cancellation of the current turn, used when the user answers a question with Ctrl-C.
+    /// Cancellation of the current turn, used when the user answers a question with Esc or Ctrl-C.
     pub(super) cancel: Arc<Mutex<CancellationToken>>,
 }
 
 impl TerminalApprover {
+    /// Prints the call and the reason why it needs an approval.
     fn tell(&self, question: &ApprovalRequest<'_>) {
         let style = Style::of_stderr();
         let label = self.show.label(question.agent, question.call);
         self.prompt.tell(&format!("  {}", style.strong(&label)));
-        let arguments = words::arguments(question.call, question.arguments);
+        let diff = edit_diff(question.call, question.arguments, &self.workspace, style);
+        let arguments = diff.unwrap_or_else(|| words::arguments(question.call, question.arguments));
         if !arguments.is_empty() {
             self.prompt.tell(arguments.trim_end());
         }
@@ -70,15 +76,6 @@ impl TerminalApprover {
         if let Some(concern) = question.concern {
             self.prompt
                 .tell(&visible(&format!("  asked because it {concern}")));
-        }
-        if let Some(pattern) = question.pattern {
-            let save = match self.is_saved(question) {
-                true => "; [s]ave allows it in every chat",
-                false => "",
-            };
-            self.prompt.tell(&format!(
-                "  [a]lways allows `{pattern}` until the chat ends{save}"
-            ));
         }
     }
 
@@ -100,26 +97,75 @@ impl TerminalApprover {
         self.prompt.tell(&told);
     }
 
-    fn interrupt(&self) {
+    fn interrupt(&self) -> Approval {
         self.cancel.lock().cancel();
+        Approval::No(None)
     }
-}
 
-#[async_trait]
-impl Approver for TerminalApprover {
-    async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
-        self.show.pause();
-        self.tell(question);
+    /// Asks for one key.
+    async fn ask_key(&self, console: &Console, question: &ApprovalRequest<'_>) -> Approval {
+        let choice = |key, label: &str, asks| Choice {
+            key,
+            label: label.to_owned(),
+            asks,
+        };
+        let mut choices = vec![choice('y', "yes, once", None)];
+        if let Some(pattern) = question.pattern {
+            let label = format!("always `{}` in this chat", on_one_line(pattern));
+            choices.push(choice('a', &label, None));
+        }
+        if self.is_saved(question) {
+            choices.push(choice('s', "in every chat", None));
+        }
+        choices.push(choice('n', "no", None));
+        choices.push(choice('r', "no, with a reason", Some("reason: ")));
+        let asked = Question {
+            text: "allow it?".to_owned(),
+            choices,
+            is_expected: false,
+            answered_by_message: None,
+        };
+        let (approval, told) = match console.ask(asked).await {
+            Reply::Choice('y') => (Approval::Yes, "allowed once"),
+            Reply::Choice('a') => (Approval::Always, "allowed until the chat ends"),
+            Reply::Choice('s') => {
+                self.save(question);
+                (Approval::Always, "allowed in every chat")
+            }
+            Reply::Text(_, reason) if !reason.is_empty() => {
+                (Approval::No(Some(reason)), "not allowed, with a reason")
+            }
+            Reply::Choice(_) | Reply::Text(..) => (Approval::No(None), "not allowed"),
+            Reply::Interrupted => return self.interrupt(),
+        };
+        self.prompt
+            .tell(&Style::of_stderr().dim(&format!("  {told}")));
+        approval
+    }
+
+    /// Asks for a line.
+    async fn ask_line(
+        &self,
+        prompt: &Arc<PlainPrompt>,
+        question: &ApprovalRequest<'_>,
+    ) -> Approval {
+        if let Some(pattern) = question.pattern {
+            let save = match self.is_saved(question) {
+                true => "; [s]ave allows it in every chat",
+                false => "",
+            };
+            self.prompt.tell(&format!(
+                "  [a]lways allows `{pattern}` until the chat ends{save}"
+            ));
+        }
         loop {
             let asked = match question.pattern {
                 Some(_) => "  allow it? [y]es, [a]lways, [n]o, or type what to do instead: ",
                 None => "  allow it? [y]es, [n]o, or type what to do instead: ",
             };
-            let line = Arc::clone(&self.prompt).answer(asked).await;
-            let InputLine::Text(text) = line else {
-                // Ctrl-C, or the terminal is closed.
-                self.interrupt();
-                return Approval::No(None);
+            let InputLine::Text(text) = Arc::clone(prompt).answer(asked).await else {
+                // The terminal is closed.
+                return self.interrupt();
             };
             match text.trim() {
                 "" => {}
@@ -137,6 +183,18 @@ impl Approver for TerminalApprover {
                 "n" | "N" | "no" | "No" => return Approval::No(None),
                 instead => return Approval::No(Some(instead.to_owned())),
             }
+        }
+    }
+}
+
+#[async_trait]
+impl Approver for TerminalApprover {
+    async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
+        self.show.pause();
+        self.tell(question);
+        match &self.prompt {
+            Prompt::Live(console) => self.ask_key(console, question).await,
+            Prompt::Plain(prompt) => self.ask_line(prompt, question).await,
         }
     }
 }

@@ -4,7 +4,6 @@ use cachalot_agent::Chat;
 use cachalot_core::suggest::did_you_mean;
 
 use super::show::Show;
-use crate::render;
 use crate::render::cut;
 use crate::render::visible::on_one_line;
 use crate::workbench::Workbench;
@@ -22,6 +21,12 @@ pub(super) enum Command {
     /// Asks a side question on a fork of the conversation.
     Aside(String),
     Reload,
+    /// Continues with this model; shows the current one without a name.
+    Model(Option<String>),
+    /// Continues with this agent; shows the agents without a name.
+    Agent(Option<String>),
+    /// Continues this session, or one that the user chooses.
+    Resume(Option<String>),
     /// Takes back the last message and everything after it.
     Retract,
     Session,
@@ -32,29 +37,78 @@ pub(super) enum Command {
     Unknown(String),
 }
 
-const KNOWN: [&str; 12] = [
-    "/help", "/new", "/fresh", "/compact", "/retract", "/review", "/btw", "/reload", "/session",
-    "/stats", "/tools", "/quit",
+/// The commands, and what they do.
+pub(super) const COMMANDS: [(&str, &str); 17] = [
+    ("/agent", "continue with another agent of the file"),
+    (
+        "/btw",
+        "a question beside the conversation, which continues without it",
+    ),
+    ("/clear", "the same as /new"),
+    (
+        "/compact",
+        "summarize the conversation and continue from the summary",
+    ),
+    ("/cost", "the same as /stats"),
+    (
+        "/fresh",
+        "a new answer to the message behind it, or to the next one, bypassing the response cache",
+    ),
+    ("/help", "list commands and keys"),
+    (
+        "/model",
+        "continue with another model, which reads the conversation anew",
+    ),
+    ("/new", "end the session and begin a new one"),
+    (
+        "/quit",
+        "end the chat (as Ctrl-D does); the session is kept",
+    ),
+    (
+        "/reload",
+        "use the tools that were added, removed or changed since the session began",
+    ),
+    ("/resume", "continue an earlier session"),
+    (
+        "/retract",
+        "take back your last message and all that follows from it; effects of tools remain",
+    ),
+    (
+        "/review",
+        "review the conversation for what should be remembered; the text behind it is the focus",
+    ),
+    ("/session", "show the session's name"),
+    (
+        "/stats",
+        "show how the session's tool calls were answered, and the cost",
+    ),
+    ("/tools", "list the tools"),
 ];
 
-const HELP: &str = "\
-/new      end the session and begin a new one
-/fresh    a new answer to the message behind it, or to the next one, bypassing the response cache
-/compact  summarize the conversation and continue from the summary
-/retract  remove your last message and all that follows from it, for instance when the provider refuses
-          the conversation because of it; repeat for earlier messages; effects of tools remain
-/review   review the conversation for what should be remembered; the text after the command is
-          the focus
-/btw      a question beside the conversation: its answer is shown, and the conversation continues without it
-/reload   use the tools that were added, removed or changed since the session began
-/session  show the session's name
-/stats    show how the session's tool calls were answered
-/tools    list the tools
-/quit     end the chat (as Ctrl-D does); the session is kept
-A line that ends with \\ continues on the next; \"\"\" begins and ends a text of several lines.
-Ctrl-C interrupts the turn, and then nothing but the turn. A second one does not wait for its end.
-When a tool call needs approval: y allows this one, a allows this tool to this agent until the
-chat ends, n refuses it, and any other text goes to the model instead of the result.";
+const KEYS: &str = "
+Enter sends a message; while a turn runs, it queues the message.
+Alt-Enter, Ctrl-J, or \\ at the end of a line begins a new line; \"\"\" begins and ends a text.
+Tab completes commands and, after @, names of files.
+Up and Down show earlier messages; Ctrl-R searches them.
+Esc or Ctrl-C interrupts the turn, and queued messages return; Ctrl-C twice ends the chat.
+Shift-Tab changes the mode: normal, accept edits, plan. Ctrl-Z suspends the program.
+A tool call that needs approval is answered with a key: y once, a always in this chat,
+s in every chat, n no, r no with a reason. It counts if the input line is empty and no key
+was pressed for 0.7 seconds; otherwise, Tab leads to the question.";
+
+/// Returns the names of all commands.
+fn names() -> Vec<&'static str> {
+    COMMANDS.iter().map(|(name, _)| *name).collect()
+}
+
+/// Returns the text of `/help`.
+fn help() -> String {
+    let commands = COMMANDS.iter();
+    let commands: String = commands
+        .map(|(name, help)| format!("{name:<9} {help}\n"))
+        .collect();
+    commands + KEYS.trim_start()
+}
 
 impl Command {
     /// Parses a command. Returns `None` for a message: a path, or a line that begins with whitespace.
@@ -69,13 +123,16 @@ impl Command {
             ("fresh", text) => Self::Fresh(text),
             ("review", text) => Self::Review(text),
             ("btw", Some(question)) => Self::Aside(question),
+            ("model", name) => Self::Model(name),
+            ("agent", name) => Self::Agent(name),
+            ("resume", id) => Self::Resume(id),
             ("help", None) => Self::Help,
-            ("new", None) => Self::New,
+            ("new" | "clear", None) => Self::New,
             ("compact", None) => Self::Compact,
             ("reload", None) => Self::Reload,
             ("retract", None) => Self::Retract,
             ("session", None) => Self::Session,
-            ("stats", None) => Self::Stats,
+            ("stats" | "cost", None) => Self::Stats,
             ("tools", None) => Self::Tools,
             ("quit" | "exit", None) => Self::Quit,
             _ => Self::Unknown(format!("/{word}")),
@@ -84,27 +141,30 @@ impl Command {
 
     /// True if the chat itself has a command of this name.
     pub(super) fn is_known(name: &str) -> bool {
-        KNOWN.iter().any(|known| &known[1..] == name) || name == "exit"
+        names().iter().any(|known| &known[1..] == name) || name == "exit"
     }
 
     /// Prints the output of commands that only show information. Other commands print nothing here.
     pub(super) fn tell(&self, chat: &Chat, bench: &Workbench, show: &Show) {
         match self {
-            Self::Help => render::err(HELP),
-            Self::Session => render::err(chat.session()),
-            Self::Stats => render::err(&bench.stats(chat.session())),
-            Self::Tools => tools(chat, show.width()),
+            Self::Help => show.tell(&help()),
+            Self::Session => show.tell(chat.session()),
+            Self::Stats => show.tell(&bench.stats(chat.session())),
+            Self::Tools => tools(chat, show),
             Self::Unknown(name) if name == "/btw" => {
-                render::err("/btw takes a question behind it: /btw what was the file called?");
+                show.tell("/btw takes a question behind it: /btw what was the file called?");
             }
-            Self::Unknown(name) if KNOWN.contains(&name.as_str()) => {
-                render::err(&format!("{name} takes nothing behind it"));
+            Self::Unknown(name) if names().contains(&name.as_str()) => {
+                show.tell(&format!("{name} takes nothing behind it"));
             }
-            Self::Unknown(name) => render::err(&format!(
+            Self::Unknown(name) => show.tell(&format!(
                 "there is no command {name}; {} (a blank in front makes it a message)",
-                did_you_mean(name, &KNOWN)
+                did_you_mean(name, &names())
             )),
             Self::New
+            | Self::Model(_)
+            | Self::Agent(_)
+            | Self::Resume(_)
             | Self::Fresh(_)
             | Self::Compact
             | Self::Review(_)
@@ -116,10 +176,11 @@ impl Command {
     }
 }
 
-fn tools(chat: &Chat, width: Option<usize>) {
+fn tools(chat: &Chat, show: &Show) {
+    let width = show.width();
     let tools = chat.toolbox().definitions();
     if tools.is_empty() {
-        render::err("there are no tools");
+        show.tell("there are no tools");
     }
     let widest = tools.iter().map(|tool| tool.name.chars().count()).max();
     let widest = widest.unwrap_or_default().min(32);
@@ -127,8 +188,8 @@ fn tools(chat: &Chat, width: Option<usize>) {
         let sentence = tool.description.split(". ").next().unwrap_or_default();
         let sentence = sentence.lines().next().unwrap_or_default();
         let line = format!("{:<widest$}  {}", tool.name, on_one_line(sentence));
-        let line = width.map_or_else(|| line.clone(), |width| cut(&line, width.saturating_sub(1)));
-        render::err(&line);
+        let line = width.map_or_else(|| line.clone(), |width| cut(&line, width - 1));
+        show.tell(&line);
     }
 }
 
@@ -140,6 +201,11 @@ mod tests {
     fn commands_are_distinguished_from_messages() {
         assert_eq!(Command::parse("/quit"), Some(Command::Quit));
         assert_eq!(Command::parse("/new "), Some(Command::New));
+        assert_eq!(Command::parse("/clear"), Some(Command::New));
+        assert_eq!(Command::parse("/cost"), Some(Command::Stats));
+        let model = Command::Model(Some("openai/gpt-4o".to_owned()));
+        assert_eq!(Command::parse("/model openai/gpt-4o"), Some(model));
+        assert_eq!(Command::parse("/agent"), Some(Command::Agent(None)));
         assert_eq!(Command::parse("/retract"), Some(Command::Retract));
         assert_eq!(Command::parse("/fresh"), Some(Command::Fresh(None)));
         let afresh = Command::Fresh(Some("How deep?\nSay.".to_owned()));

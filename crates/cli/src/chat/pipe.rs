@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::agent_command;
 use super::approval::ApproveAll;
 use super::event_stream::EventStream;
-use super::setup::{ChatSetup, close, told};
+use super::setup::{ChatCallbacks, ChatSetup, close, told};
 use super::show::{Level, Show};
 use super::sum;
 use super::turn::{TurnEnd, UserMessage, end, turn};
@@ -50,7 +50,12 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
         OutputFormat::StreamJson => Arc::new(EventStream::new(Arc::clone(&show))),
         _ => Arc::clone(&show) as _,
     };
-    let begun = setup.begin(&bench, &show, listener, approver, None, &mut interrupts);
+    let callbacks = ChatCallbacks {
+        listener,
+        approver,
+        user: None,
+    };
+    let begun = setup.begin(&bench, &show, &callbacks, None, &mut interrupts);
     let mut chat = match begun.await {
         Ok(chat) => chat,
         Err(trouble) => {

@@ -10,7 +10,7 @@ use cachalot_agent::{
 use parking_lot::Mutex;
 use serde_json::Map;
 
-use super::prompt::{InputLine, Prompt};
+use super::prompt::{AskedBy, Prompt};
 use super::show::Show;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
@@ -23,7 +23,7 @@ const CANCEL: &str = "/cancel";
 
 /// Asks at the terminal, field by field.
 pub(super) struct TerminalPrompter {
-    pub(super) prompt: Arc<Prompt>,
+    pub(super) prompt: Prompt,
     pub(super) show: Arc<Show>,
     /// Cancellation of the current turn, used when the user answers a question with Ctrl-C.
     pub(super) cancel: Arc<Mutex<CancellationToken>>,
@@ -42,7 +42,7 @@ impl UserPrompter for TerminalPrompter {
             self.tell_field(field, question.fields.len() == 1);
             loop {
                 let asked = "  answer (/decline refuses): ";
-                let InputLine::Text(text) = Arc::clone(&self.prompt).answer(asked).await else {
+                let Some(text) = self.prompt.ask(asked, AskedBy::Agent).await else {
                     // Ctrl-C, or the terminal is closed.
                     self.cancel.lock().cancel();
                     return UserAnswer::Cancel(None);

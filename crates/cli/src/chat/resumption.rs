@@ -1,15 +1,14 @@
 //! The session that a chat resumes.
 
-use std::io::Write as _;
-
 use cachalot_agent::Team;
 use cachalot_core::{Millis, Problem};
 use cachalot_prompt::{SessionFilter, SessionOverview, Sessions};
 
+use super::prompt::{AskedBy, Prompt};
 use crate::arguments::Chat;
 use crate::command_error::{CommandError, Result};
+use crate::render::local_time;
 use crate::render::visible::on_one_line;
-use crate::render::{self, local_time};
 
 /// Maximum number of sessions to choose from.
 const MAX_CHOICES: usize = 20;
@@ -38,8 +37,7 @@ impl Resumption {
         }
     }
 
-    /// Returns the ID of the session, or `None` for a new session. A choice is made on the terminal if
-    /// `can_ask` is true.
+    /// Returns the ID of the session, or `None` for a new session. A choice is made through `prompt`.
     ///
     /// # Errors
     /// There is no such session, the store fails, or the user cannot be asked or chooses none.
@@ -48,7 +46,7 @@ impl Resumption {
         sessions: &Sessions,
         team: &Team,
         workspace: &str,
-        can_ask: bool,
+        prompt: Option<&Prompt>,
     ) -> Result<Option<String>> {
         match self {
             Self::New => Ok(None),
@@ -57,23 +55,17 @@ impl Resumption {
                 let newest = list(sessions, team, workspace, 1).await?.pop();
                 Ok(Some(newest.ok_or_else(|| none(workspace))?.1.head.id))
             }
-            Self::Choice if !can_ask => Err(CommandError::usage(
-                Problem::new(
-                    "no-session",
-                    "`--resume` without an ID asks for the session, which needs a terminal",
-                )
-                .help("`--continue` resumes the newest one, and `cachalot sessions ls` lists them"),
-            )),
             Self::Choice => {
+                let prompt = prompt.ok_or_else(cannot_ask)?;
                 let listed = list(sessions, team, workspace, MAX_CHOICES).await?;
                 if listed.is_empty() {
                     return Err(none(workspace));
                 }
-                show(&listed);
-                // Reading blocks; Ctrl-C drops this future.
-                let line = tokio::task::spawn_blocking(read_line).await;
-                let line = line.map_err(CommandError::failed)??;
-                choose(listed, &line).map(Some)
+                show(&listed, prompt);
+                let line = prompt
+                    .ask("number of the session [1]: ", AskedBy::User)
+                    .await;
+                choose(listed, line.as_deref()).map(Some)
             }
         }
     }
@@ -108,11 +100,21 @@ fn none(workspace: &str) -> CommandError {
     ))
 }
 
-/// Lists sessions on stderr with their numbers, and asks for one.
-fn show(sessions: &[(Millis, SessionOverview)]) {
+fn cannot_ask() -> CommandError {
+    CommandError::usage(
+        Problem::new(
+            "no-session",
+            "`--resume` without an ID asks for the session, which needs a terminal",
+        )
+        .help("`--continue` resumes the newest one, and `cachalot sessions ls` lists them"),
+    )
+}
+
+/// Lists sessions with their numbers.
+fn show(sessions: &[(Millis, SessionOverview)], prompt: &Prompt) {
     for (number, (saved, session)) in sessions.iter().enumerate() {
         let title = session.head.title.as_deref().unwrap_or_default();
-        render::err(&format!(
+        prompt.tell(&format!(
             "{:>3}  {}  {:>4} messages  {}",
             number + 1,
             local_time::to_second(*saved),
@@ -120,24 +122,14 @@ fn show(sessions: &[(Millis, SessionOverview)]) {
             on_one_line(title),
         ));
     }
-    let mut stderr = std::io::stderr().lock();
-    // A failure leaves out the question, not the answer.
-    let _ = write!(stderr, "number of the session [1]: ").and_then(|()| stderr.flush());
-}
-
-/// Reads a line from stdin; empty at the end of the input.
-fn read_line() -> std::io::Result<String> {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
-    Ok(line)
 }
 
 /// Returns the ID of the session with the number in a line; the first one for an empty line.
-fn choose(sessions: Vec<(Millis, SessionOverview)>, line: &str) -> Result<String> {
-    let number = match line.trim() {
-        "" if line.is_empty() => None,
-        "" => Some(1),
-        text => text.parse::<usize>().ok(),
+fn choose(sessions: Vec<(Millis, SessionOverview)>, line: Option<&str>) -> Result<String> {
+    let number = match line.map(str::trim) {
+        None => None,
+        Some("") => Some(1),
+        Some(text) => text.parse::<usize>().ok(),
     };
     let chosen = number.and_then(|number| sessions.into_iter().nth(number.checked_sub(1)?));
     let none = || CommandError::Interrupted("no session was chosen".to_owned());

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_agent::{Approver, ErrorKind, Listener, Team, UserPrompter};
+use cachalot_agent::{Approver, Dependencies, ErrorKind, Listener, Team, UserPrompter};
 use cachalot_cache::{CacheBounds, CacheMode};
 use cachalot_core::Problem;
 
+use super::prompt::Prompt;
 use super::resumption::Resumption;
 use super::show::{Level, Show};
 use crate::arguments::Chat;
@@ -32,6 +33,15 @@ pub(crate) struct ChatSetup<'a> {
     pub(crate) prompt: Option<&'a str>,
     /// True for a chat on a terminal, false for the answer to one prompt.
     pub(crate) is_interactive: bool,
+}
+
+/// Receivers of the events and questions of a chat.
+#[derive(Clone)]
+pub(crate) struct ChatCallbacks {
+    pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) approver: Arc<dyn Approver>,
+    /// Answers the questions of agents; `None` if there is no user to ask.
+    pub(crate) user: Option<Arc<dyn UserPrompter>>,
 }
 
 impl ChatSetup<'_> {
@@ -120,24 +130,15 @@ impl ChatSetup<'_> {
         &self,
         bench: &Workbench,
         show: &Arc<Show>,
-        listener: Arc<dyn Listener>,
-        approver: Arc<dyn Approver>,
-        user: Option<Arc<dyn UserPrompter>>,
+        callbacks: &ChatCallbacks,
+        prompt: Option<&Prompt>,
         interrupts: &mut Interrupts,
     ) -> Result<cachalot_agent::Chat> {
-        let mut dependencies = bench.dependencies_for(&self.team, listener, approver)?;
-        dependencies.tools.user = user;
-        dependencies.human_paced = self.is_interactive;
-        dependencies.single_turn = !self.is_interactive;
+        let dependencies = self.dependencies(bench, callbacks)?;
         let beginning = async {
             let workspace = bench.workspace().display().to_string();
             let resumed = Resumption::read(self.arguments)
-                .session(
-                    bench.sessions(),
-                    &self.team,
-                    &workspace,
-                    self.is_interactive,
-                )
+                .session(bench.sessions(), &self.team, &workspace, prompt)
                 .await?;
             let begun = match resumed {
                 Some(session) => {
@@ -159,6 +160,41 @@ impl ChatSetup<'_> {
         };
         show.set_context(&chat.agent().name, bench.workspace());
         Ok(chat)
+    }
+
+    fn dependencies(&self, bench: &Workbench, callbacks: &ChatCallbacks) -> Result<Dependencies> {
+        let ChatCallbacks {
+            listener,
+            approver,
+            user,
+        } = callbacks.clone();
+        let mut dependencies = bench.dependencies_for(&self.team, listener, approver)?;
+        dependencies.tools.user = user;
+        dependencies.human_paced = self.is_interactive;
+        dependencies.single_turn = !self.is_interactive;
+        Ok(dependencies)
+    }
+
+    /// Resumes a session, with `model` in place of its model if that is given.
+    ///
+    /// # Errors
+    /// The session, its agent, the model or a tool is missing.
+    pub(crate) async fn reopen(
+        &self,
+        bench: &Workbench,
+        callbacks: &ChatCallbacks,
+        session: &str,
+        model: Option<&str>,
+    ) -> Result<cachalot_agent::Chat> {
+        let dependencies = self.dependencies(bench, callbacks)?;
+        let mut team = self.team_for(session, bench).await;
+        let opened = bench.sessions().open(session).await;
+        // An error of the store is reported by the chat that resumes the session.
+        if let (Some(model), Ok(Some(opened))) = (model, opened) {
+            Arc::make_mut(&mut team).adapt(&opened.head.agent, Some(model), None);
+        }
+        let chat = cachalot_agent::Chat::resume(dependencies, team, session).await;
+        chat.map_err(|error| self.refused(&error))
     }
 
     /// Returns the team with which a session continues. The built-in agent keeps the model of the session,

@@ -2,20 +2,21 @@
 
 use std::io::{IsTerminal as _, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use cachalot_agent::definition::Notify;
+use cachalot_agent::event::AnsweredRequest;
 use cachalot_agent::{Event, Listener, ReviewReport};
+use cachalot_core::Cost;
 use cachalot_mcp::Reporter;
+use cachalot_model::Usage;
 use cachalot_tools::{CallOutcome, ToolCall, ToolCallResult};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::pending_answers::{PendingAnswers, Waiter};
 use super::review;
-use super::status::Status;
+use super::status::ChatStatus;
 use super::words;
 use crate::agent_names::{DELEGATION, REVIEW};
 use crate::command_error::{CommandError, Result};
@@ -23,6 +24,7 @@ use crate::render::cut;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
 use crate::render::{self, time};
+use crate::terminal::Console;
 
 /// Verbosity of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,9 @@ pub(crate) enum Level {
     Verbose,
 }
 
+/// ID of the wait for a model among running work.
+const MODEL: &str = "";
+
 /// Prints turns.
 pub(crate) struct Show {
     level: Level,
@@ -42,19 +47,21 @@ pub(crate) struct Show {
     growing: bool,
     /// True if stdout is a terminal: stderr shares it, and control characters have to be escaped.
     terminal: bool,
+    stderr_is_terminal: bool,
     style: Style,
     /// Name of the agent that the user talks to, and working directory of its tools.
     about: OnceLock<(String, String)>,
     /// Name of the agent that continues in the place of that agent.
     switched_to: Mutex<Option<String>>,
-    /// Width of the terminal in characters; 0 if unknown.
-    width: AtomicUsize,
-    interject: OnceLock<Interject>,
+    /// Terminal in raw mode, through which everything is shown that goes to a terminal.
+    console: OnceLock<Console>,
+    windows: OnceLock<Windows>,
+    status: Mutex<ChatStatus>,
     state: Mutex<State>,
 }
 
-/// Prints a line above the input. Returns false if nothing is being typed.
-type Interject = Box<dyn Fn(&str) -> bool + Send + Sync>;
+/// Returns the maximum number of tokens of the conversations of a provider's model.
+type Windows = Box<dyn Fn(&str, &str) -> Option<u64> + Send + Sync>;
 
 struct State {
     stdout: Box<dyn Write + Send>,
@@ -63,7 +70,6 @@ struct State {
     /// Set when the last text on stdout did not end with a line break.
     open: bool,
     line_buffer: LineBuffer,
-    status: Status,
     /// Tool calls in progress, as id and label.
     running: Vec<(String, String)>,
     pending_answers: PendingAnswers,
@@ -91,43 +97,24 @@ impl Show {
             level,
             growing,
             terminal: std::io::stdout().is_terminal(),
+            stderr_is_terminal: std::io::stderr().is_terminal(),
             style,
             about: OnceLock::new(),
             switched_to: Mutex::new(None),
-            width: AtomicUsize::new(0),
-            interject: OnceLock::new(),
+            console: OnceLock::new(),
+            windows: OnceLock::new(),
+            status: Mutex::default(),
             state: Mutex::new(State {
                 stdout: Box::new(render::stdout::open()?),
                 lost: None,
                 open: false,
                 line_buffer: LineBuffer::default(),
-                status: Status::new(style),
                 running: Vec::new(),
                 pending_answers: PendingAnswers::default(),
                 held: String::new(),
                 reviews: Vec::new(),
             }),
         })
-    }
-
-    /// Shows and updates a status line until the output is dropped.
-    pub(crate) fn animate(self: &Arc<Self>) {
-        if !self.style.rewrites() || self.level == Level::Quiet {
-            return;
-        }
-        let show = Arc::downgrade(self);
-        tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(Duration::from_millis(100));
-            loop {
-                ticks.tick().await;
-                let Some(show) = show.upgrade() else { return };
-                let mut state = show.state();
-                // Not in the middle of an answer on the same terminal.
-                if !(state.open && show.terminal) {
-                    state.status.draw(show.width());
-                }
-            }
-        });
     }
 
     /// Sets the agent that the user talks to and the workspace. Output of other agents is labeled with their
@@ -138,31 +125,118 @@ impl Show {
         let _ = self.about.set((agent.to_owned(), workspace));
     }
 
-    /// Sets the function that prints lines above the input. It returns true if the user was typing.
-    pub(crate) fn interject_with(&self, interject: impl Fn(&str) -> bool + Send + Sync + 'static) {
+    /// Shows everything through a terminal in raw mode.
+    pub(crate) fn set_console(&self, console: Console) {
+        if self.level == Level::Quiet {
+            console.hide_work();
+        }
         // Set once: a chat has one terminal.
-        let _ = self.interject.set(Box::new(interject));
+        let _ = self.console.set(console);
     }
 
-    /// Sets the width of the terminal.
-    pub(crate) fn set_width(&self, width: Option<usize>) {
-        self.width.store(width.unwrap_or(0), Ordering::Relaxed);
+    /// Sets the function that finds the maximum number of tokens of a model's conversations.
+    pub(crate) fn set_windows(
+        &self,
+        windows: impl Fn(&str, &str) -> Option<u64> + Send + Sync + 'static,
+    ) {
+        // Set once: a chat has one catalog.
+        let _ = self.windows.set(Box::new(windows));
     }
 
+    /// Sets the agent that the user talks to, and its model.
+    pub(crate) fn set_agent(&self, agent: &str, model: &str) {
+        *self.switched_to.lock() = Some(agent.to_owned());
+        self.change_status(|status| {
+            agent.clone_into(&mut status.agent);
+            model.clone_into(&mut status.model);
+        });
+    }
+
+    /// Sets the name of the mode in the status line.
+    pub(crate) fn set_mode(&self, mode: &'static str) {
+        self.change_status(|status| status.mode = mode);
+    }
+
+    /// Forgets the size of the conversation: another one begins.
+    pub(crate) fn forget_context(&self) {
+        self.change_status(ChatStatus::forget_context);
+    }
+
+    fn change_status(&self, change: impl FnOnce(&mut ChatStatus)) {
+        let Some(console) = self.console.get().filter(|_| self.level != Level::Quiet) else {
+            return;
+        };
+        let mut status = self.status.lock();
+        change(&mut status);
+        console.set_status(&status.line());
+    }
+
+    /// Adds a model call to the status line. `agent` is the one that called; `None` for a fork.
+    fn count_call(
+        &self,
+        agent: Option<&str>,
+        usage: Option<&Usage>,
+        cost: Cost,
+        request: &AnsweredRequest<'_>,
+    ) {
+        let Some(usage) = usage else { return };
+        if !agent.is_some_and(|agent| self.is_own(agent)) {
+            self.change_status(|status| status.add_beside(usage, cost));
+            return;
+        }
+        let windows = self.windows.get();
+        let window = windows.and_then(|find| find(request.provider, request.model));
+        self.change_status(|status| {
+            status.model = format!("{}/{}", request.provider, request.model);
+            status.add(usage, cost, window);
+        });
+    }
+
+    /// Returns the width of the terminal in characters, if it is known.
     pub(crate) fn width(&self) -> Option<usize> {
-        Some(self.width.load(Ordering::Relaxed)).filter(|width| *width > 0)
+        self.console.get().map(Console::width)
+    }
+
+    /// Returns true if answers are shown on the terminal.
+    pub(crate) fn is_on_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Returns the terminal if the answer is shown on it.
+    fn answer_console(&self) -> Option<&Console> {
+        self.console.get().filter(|_| self.terminal)
+    }
+
+    fn begin_work(&self, id: &str, label: &str) {
+        if let Some(console) = self.console.get() {
+            console.begin_work(id, label);
+        }
+    }
+
+    fn end_work(&self, id: &str) {
+        if let Some(console) = self.console.get() {
+            console.end_work(id);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Ends the status line and the current line, at the end of a turn or before a question.
+    /// Ends the wait for the model and the current line, at the end of a turn or before a question.
     pub(crate) fn pause(&self) {
         let mut state = self.state();
         self.flush_line_buffer(&mut state);
-        state.status.done();
-        state.end_line();
+        self.end_work(MODEL);
+        self.end_answer(&mut state);
+    }
+
+    /// Ends the current line of the answer.
+    fn end_answer(&self, state: &mut State) {
+        match self.answer_console() {
+            Some(console) => console.end_text(),
+            None => state.end_line(),
+        }
     }
 
     /// Ends a turn and returns the number of answers that were cut off in it. An incomplete answer counts if
@@ -170,7 +244,9 @@ impl Show {
     pub(super) fn end_turn(&self, under_way: bool) -> u32 {
         self.pause();
         let mut state = self.state();
-        state.running.clear();
+        for (id, _) in state.running.drain(..) {
+            self.end_work(&id);
+        }
         state.pending_answers.ended(Waiter::Turn, under_way)
     }
 
@@ -204,6 +280,11 @@ impl Show {
             Some(error) => Err(CommandError::from(error)),
             None => Ok(()),
         }
+    }
+
+    /// Prints a line.
+    pub(crate) fn tell(&self, line: &str) {
+        self.line(&mut self.state(), line);
     }
 
     /// Prints an informational line, unless only the answer is shown.
@@ -254,7 +335,15 @@ impl Show {
         match event {
             Event::ModelCallStarted { .. } => self.state().pending_answers.asked(waiting),
             Event::Text { .. } | Event::Reasoning { .. } => self.heard(waiting),
-            Event::ModelCallEnded { .. } => self.state().pending_answers.answered(waiting),
+            Event::ModelCallEnded {
+                usage,
+                cost,
+                request,
+                ..
+            } => {
+                self.state().pending_answers.answered(waiting);
+                self.count_call(None, *usage, *cost, request);
+            }
             Event::Fork { event, .. } => self.beside(holder, event),
             Event::Warning { message, .. } => {
                 self.warn(&format!("{}: {message}", on_one_line(holder)));
@@ -267,9 +356,9 @@ impl Show {
         }
     }
 
-    /// Shows `what` in the status line until an answer arrives.
+    /// Shows `what` as running until an answer arrives.
     pub(crate) fn wait_for(&self, what: &str) {
-        self.state().status.wait_for(what);
+        self.begin_work(MODEL, what);
     }
 
     /// Prints a part of the answer, or collects it if answers are not streamed.
@@ -283,12 +372,12 @@ impl Show {
             return;
         }
         self.flush_line_buffer(&mut state);
-        state.status.done();
-        let shown = match self.terminal {
-            true => visible(text),
-            false => text.into(),
-        };
-        state.write(&shown);
+        self.end_work(MODEL);
+        match self.answer_console() {
+            Some(console) => console.text(&visible(text)),
+            None if self.terminal => state.write(&visible(text)),
+            None => state.write(text),
+        }
     }
 
     /// Prints text beside the answer, line by line.
@@ -320,15 +409,15 @@ impl Show {
 
     /// Prints a line on stderr, never in the middle of a line on the same terminal.
     fn line(&self, state: &mut State, line: &str) {
-        let interject = self.interject.get();
-        if interject.is_some_and(|interject| interject(line)) {
-            return;
+        match self.console.get().filter(|_| self.stderr_is_terminal) {
+            Some(console) => console.print(line),
+            None => {
+                if self.terminal {
+                    self.end_answer(state);
+                }
+                render::err(line);
+            }
         }
-        state.status.clear();
-        if self.terminal {
-            state.end_line();
-        }
-        render::err(line);
     }
 
     fn is_own(&self, agent: &str) -> bool {
@@ -344,6 +433,7 @@ impl Show {
         self.note(&self.owned(from, &note));
         if self.is_own(from) {
             *self.switched_to.lock() = Some(agent.to_owned());
+            self.change_status(|status| agent.clone_into(&mut status.agent));
         }
     }
 
@@ -367,7 +457,7 @@ impl Show {
             state.held.clear();
         }
         let what = self.owned(agent, "waiting for the model");
-        state.status.wait_for(&what);
+        self.begin_work(MODEL, &what);
     }
 
     fn heard(&self, waiting: Waiter<'_>) {
@@ -378,15 +468,15 @@ impl Show {
         let mut state = self.state();
         state.pending_answers.answered(Waiter::Turn);
         self.flush_line_buffer(&mut state);
-        state.status.done();
+        self.end_work(MODEL);
         // The next text belongs to another answer.
-        state.end_line();
+        self.end_answer(&mut state);
     }
 
     fn began(&self, agent: &str, call: &ToolCall) {
         let label = self.label(agent, call);
         let mut state = self.state();
-        state.status.wait_for(&label);
+        self.begin_work(&call.id, &label);
         state.running.push((call.id.clone(), label.clone()));
         // Output of the other agent appears between this line and the line for the end of the call.
         if call.name == DELEGATION && self.level != Level::Quiet {
@@ -399,13 +489,15 @@ impl Show {
     fn ended(&self, agent: &str, answer: &ToolCallResult) {
         let mut state = self.state();
         state.running.retain(|(id, _)| *id != answer.call.id);
-        match state.running.last().map(|(_, label)| label.clone()) {
-            Some(label) => state.status.wait_for(&label),
-            None => state.status.done(),
-        }
+        self.end_work(&answer.call.id);
         if self.level != Level::Quiet {
             let line = self.outcome(agent, answer);
             self.line(&mut state, &line);
+            if self.console.get().is_some() {
+                for line in words::output(answer) {
+                    self.line(&mut state, &self.style.dim(&line));
+                }
+            }
         }
     }
 
@@ -473,6 +565,15 @@ impl Reporter for Show {
         }
     }
 
+    fn server_starting(&self, server: &str) {
+        let label = format!("starting the MCP server `{}`", on_one_line(server));
+        self.begin_work(&format!("server {server}"), &label);
+    }
+
+    fn server_started(&self, server: &str) {
+        self.end_work(&format!("server {server}"));
+    }
+
     fn progress(&self, tool: &str, text: &str) {
         let mut state = self.state();
         let text = on_one_line(text);
@@ -480,10 +581,10 @@ impl Reporter for Show {
             let line = format!("  {} | {text}", on_one_line(tool));
             self.line(&mut state, &self.style.dim(&line));
         }
-        let running = state.running.iter().rev();
-        let label = running.map(|(_, label)| label).find(|it| it.contains(tool));
-        if let Some(label) = label.cloned() {
-            state.status.update_text(&format!("{label} · {text}"));
+        let mut running = state.running.iter().rev();
+        let work = running.find(|(_, label)| label.contains(tool));
+        if let (Some((id, label)), Some(console)) = (work, self.console.get()) {
+            console.label_work(id, &format!("{label} · {text}"));
         }
     }
 }
@@ -506,7 +607,16 @@ impl Listener for Show {
                     self.line_buffer(&self.owned(agent, "thinking"), text);
                 }
             }
-            Event::ModelCallEnded { .. } => self.answered(),
+            Event::ModelCallEnded {
+                agent,
+                usage,
+                cost,
+                request,
+                ..
+            } => {
+                self.answered();
+                self.count_call(Some(agent), *usage, *cost, request);
+            }
             Event::ToolStarted { agent, call } => self.began(agent, call),
             Event::ToolEnded { agent, answer } => self.ended(agent, answer),
             Event::Synthetic { agent, provenance } => {

@@ -1,79 +1,111 @@
-//! Status line on the terminal: shows an operation while the chat waits for it.
+//! Status of a chat in one line: agent, model, context, cost and prompt cache.
 
-use std::io::Write as _;
-use std::time::{Duration, Instant};
+use cachalot_core::Cost;
+use cachalot_model::Usage;
 
-use crate::render::cut;
-use crate::render::style::Style;
+use crate::render::grouped;
+use crate::render::visible::on_one_line;
 
-/// Delay before the line is shown.
-const STATUS_DELAY: Duration = Duration::from_millis(400);
-const SPINNER_FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
-/// Assumed width of a terminal with unknown width, in characters.
-const DEFAULT_WIDTH: usize = 80;
-
-/// The status line.
-pub(crate) struct Status {
-    style: Style,
-    waiting: Option<(String, Instant)>,
-    drawn: bool,
+/// Status of a chat.
+#[derive(Debug, Default)]
+pub(super) struct ChatStatus {
+    pub(super) agent: String,
+    /// `provider/model`.
+    pub(super) model: String,
+    /// The mode of the chat; empty for the normal one.
+    pub(super) mode: &'static str,
+    /// Tokens of the conversation.
+    context: u64,
+    /// The maximum number of tokens of the conversation, if it is known.
+    window: Option<u64>,
+    /// Usage and cost of all calls.
+    usage: Usage,
+    cost: Cost,
 }
 
-impl Status {
-    pub(crate) fn new(style: Style) -> Self {
-        Self {
-            style,
-            waiting: None,
-            drawn: false,
+impl ChatStatus {
+    /// Adds a call of the model. `window` is its maximum number of tokens.
+    pub(super) fn add(&mut self, usage: &Usage, cost: Cost, window: Option<u64>) {
+        self.usage += *usage;
+        self.cost += cost;
+        self.context = usage.total_input().saturating_add(usage.output);
+        self.window = window;
+    }
+
+    /// Adds a call beside the conversation.
+    pub(super) fn add_beside(&mut self, usage: &Usage, cost: Cost) {
+        self.usage += *usage;
+        self.cost += cost;
+    }
+
+    /// Forgets the conversation: another one begins.
+    pub(super) fn forget_context(&mut self) {
+        self.context = 0;
+    }
+
+    /// Formats the status: `coder · openai/gpt-4o · context 12% of 128,000 · $0.04 · cache 97%`.
+    pub(super) fn line(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.mode.is_empty() {
+            parts.push(self.mode.to_owned());
         }
-    }
-
-    /// Starts to wait for `what`.
-    pub(crate) fn wait_for(&mut self, what: &str) {
-        self.clear();
-        self.waiting = Some((what.to_owned(), Instant::now()));
-    }
-
-    /// Replaces the text, if an operation is waited for.
-    pub(crate) fn update_text(&mut self, what: &str) {
-        if let Some((waiting, _)) = &mut self.waiting {
-            what.clone_into(waiting);
+        parts.push(on_one_line(&self.agent));
+        parts.push(on_one_line(&self.model));
+        match (self.context, self.window) {
+            (0, _) => {}
+            (tokens, Some(window)) if window > 0 => {
+                let share = tokens.saturating_mul(100) / window;
+                parts.push(format!("context {share}% of {}", grouped(window)));
+            }
+            (tokens, _) => parts.push(format!("context {} tokens", grouped(tokens))),
         }
-    }
-
-    /// Stops waiting.
-    pub(crate) fn done(&mut self) {
-        self.clear();
-        self.waiting = None;
-    }
-
-    /// Erases the line, so that other output can be written there.
-    pub(crate) fn clear(&mut self) {
-        if std::mem::take(&mut self.drawn) {
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        if self.cost.picodollars > 0 {
+            parts.push(self.cost.amount());
         }
+        let read = self.usage.cache_read.saturating_mul(100);
+        if let Some(share) = read.checked_div(self.usage.total_input()) {
+            parts.push(format!("cache {share}%"));
+        }
+        parts.retain(|part| !part.is_empty());
+        parts.join(" · ")
     }
+}
 
-    /// Draws the line after the initial delay. The cursor must be on an empty line.
-    pub(crate) fn draw(&mut self, width: Option<usize>) {
-        let Some((what, since)) = &self.waiting else {
-            return;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_names_what_is_known() {
+        let mut status = ChatStatus {
+            agent: "root".to_owned(),
+            model: "openai/gpt-4o".to_owned(),
+            ..ChatStatus::default()
         };
-        let elapsed = since.elapsed();
-        if elapsed < STATUS_DELAY || !self.style.rewrites() {
-            return;
-        }
-        let turned = (elapsed.as_millis() / 100) as usize % SPINNER_FRAMES.len();
-        let room = width.unwrap_or(DEFAULT_WIDTH).saturating_sub(12);
-        let line = format!(
-            "{} {} {} s",
-            SPINNER_FRAMES[turned],
-            cut(what, room),
-            elapsed.as_secs()
+        assert_eq!(status.line(), "root · openai/gpt-4o");
+        let usage = Usage {
+            uncached_input: 2_000,
+            cache_read: 8_000,
+            output: 500,
+            ..Usage::default()
+        };
+        let cent = Cost::from_picodollars(10_000_000_000);
+        status.add(&usage, cent, None);
+        assert_eq!(
+            status.line(),
+            "root · openai/gpt-4o · context 10,500 tokens · $0.01 · cache 80%"
         );
-        let mut stderr = std::io::stderr().lock();
-        let _ = write!(stderr, "\r\x1b[K{}", self.style.dim(&line));
-        let _ = stderr.flush();
-        self.drawn = true;
+        status.add(&usage, cent, Some(21_000));
+        status.add_beside(&usage, cent);
+        status.mode = "plan";
+        assert_eq!(
+            status.line(),
+            "plan · root · openai/gpt-4o · context 50% of 21,000 · $0.03 · cache 80%"
+        );
+        status.forget_context();
+        assert_eq!(
+            status.line(),
+            "plan · root · openai/gpt-4o · $0.03 · cache 80%"
+        );
     }
 }

@@ -2,18 +2,24 @@
 
 use std::sync::Arc;
 
-use cachalot_agent::chat::{Reloaded, Retracted};
 use cachalot_agent::definition::CommandDefinition;
 use cachalot_agent::{Approver, CancellationToken, Chat, Stop, UsageTotals};
+use cachalot_hooks::input::PermissionMode;
 use parking_lot::Mutex;
 
 use super::agent_command;
 use super::approval::{ApproveAll, TerminalApprover};
-use super::command::Command;
+use super::command::{COMMANDS, Command};
+use super::last_exchange::LastExchange;
+use super::messages::{
+    advise, complain, describe_reload, describe_retraction, list_agents, plan_question, sum_up,
+};
+use super::mode::{ChatMode, ModeApprover};
+use super::open_terminal::{open_terminal, windows};
 use super::prompt::{InputLine, Prompt};
 use super::questions::TerminalPrompter;
 use super::resumption::Resumption;
-use super::setup::{ChatSetup, close, told};
+use super::setup::{ChatCallbacks, ChatSetup, close};
 use super::show::{Level, Show};
 use super::sum;
 use super::turn::{TurnEnd, UserMessage, end, is_truncated, turn};
@@ -22,9 +28,9 @@ use crate::command_error::Result;
 use crate::interrupts::{Interrupts, Signal};
 use crate::permissions;
 use crate::render;
-use crate::render::cut;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
+use crate::terminal::{CommandHint, Completer, Reply};
 use crate::workbench::Workbench;
 
 /// Runs turns until the user leaves.
@@ -33,37 +39,54 @@ use crate::workbench::Workbench;
 /// The chat cannot be started, or stdout accepts no more output.
 pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
     let show = Arc::new(Show::new(setup.level(), true)?);
-    let prompt = Arc::new(Prompt::new(setup.home.history.clone())?);
-    let typing = Arc::clone(&prompt);
-    show.interject_with(move |line| typing.interject(line));
-    show.set_width(prompt.width());
-    show.animate();
     let mut interrupts = Interrupts::listen()?;
+    let mut terminal = open_terminal(setup);
+    let prompt = match &mut terminal {
+        Some(terminal) => {
+            show.set_console(terminal.console().clone());
+            show.set_windows(windows(setup));
+            interrupts.add_keys(terminal.signals());
+            Prompt::Live(terminal.console().clone())
+        }
+        None => Prompt::Plain(Arc::default()),
+    };
     let bench = setup.workbench(&show).await?;
     let under_way = Arc::new(Mutex::new(CancellationToken::default()));
     let approver: Arc<dyn Approver> = match setup.arguments.yes {
         true => Arc::new(ApproveAll),
         false => Arc::new(TerminalApprover {
             saved: permissions::file(setup.process_environment),
-            prompt: Arc::clone(&prompt),
+            prompt: prompt.clone(),
+            workspace: bench.workspace().to_owned(),
             show: Arc::clone(&show),
             cancel: Arc::clone(&under_way),
         }),
     };
-    let user = Arc::new(TerminalPrompter {
-        prompt: Arc::clone(&prompt),
+    let user = TerminalPrompter {
+        prompt: prompt.clone(),
         show: Arc::clone(&show),
         cancel: Arc::clone(&under_way),
+    };
+    let mode = ChatMode::default();
+    let approver: Arc<dyn Approver> = Arc::new(ModeApprover {
+        next: approver,
+        mode: mode.clone(),
     });
-    let listener = Arc::clone(&show) as _;
-    let begun = setup.begin(
-        &bench,
-        &show,
-        listener,
+    if let Prompt::Live(console) = &prompt {
+        let (mode, show) = (mode.clone(), Arc::downgrade(&show));
+        console.on_next_mode(move || {
+            mode.next();
+            if let Some(show) = show.upgrade() {
+                show.set_mode(mode.label());
+            }
+        });
+    }
+    let callbacks = ChatCallbacks {
+        listener: Arc::clone(&show) as _,
         approver,
-        Some(user),
-        &mut interrupts,
-    );
+        user: Some(Arc::new(user)),
+    };
+    let begun = setup.begin(&bench, &show, &callbacks, Some(&prompt), &mut interrupts);
     let chat = match begun.await {
         Ok(chat) => chat,
         Err(trouble) => {
@@ -79,23 +102,30 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         bench,
         is_empty: Resumption::read(setup.arguments) == Resumption::New,
         is_fresh: false,
+        callbacks,
+        mode,
+        earlier: UsageTotals::default(),
         chat,
     };
     chat_loop.run_to_end(&mut interrupts).await
 }
 
-/// The maximum number of characters that are shown of a message that is taken back.
-const MAX_SHOWN_CHARS: usize = 60;
+/// The message that accepts a plan.
+const ACCEPTANCE: &str = "The plan is accepted. Carry it out.";
 
 /// A running chat.
 struct ChatLoop<'a> {
     setup: &'a ChatSetup<'a>,
     show: Arc<Show>,
-    prompt: Arc<Prompt>,
+    prompt: Prompt,
     /// Cancellation of the current turn.
     under_way: Arc<Mutex<CancellationToken>>,
     bench: Workbench,
     chat: Chat,
+    callbacks: ChatCallbacks,
+    mode: ChatMode,
+    /// Usage of the chats that `chat` has replaced.
+    earlier: UsageTotals,
     /// True until the first message in the session.
     is_empty: bool,
     /// Set when the next message bypasses the response cache.
@@ -112,15 +142,20 @@ enum NextStep {
 impl ChatLoop<'_> {
     async fn run_to_end(mut self, interrupts: &mut Interrupts) -> Result<()> {
         self.greet();
+        if !self.is_empty {
+            self.show_last_exchange().await;
+        }
         let begun = match self.setup.prompt {
-            Some(prompt) => self.turn(prompt, false, interrupts).await,
+            Some(prompt) => {
+                self.prompt.show_message(prompt);
+                self.turn(prompt, false, interrupts).await
+            }
             None => Ok(NextStep::Continue),
         };
         let ended = match begun {
             Ok(NextStep::Continue) => self.run_loop(interrupts).await,
             ended => ended.map(|_| ()),
         };
-        self.prompt.restore();
         let session = self.chat.session().to_owned();
         let is_kept = self.bench.keeps_sessions() && !self.is_empty;
         if self.is_empty {
@@ -130,12 +165,13 @@ impl ChatLoop<'_> {
             self.show
                 .note("the review is still running; Ctrl-C ends it");
         }
-        let total = end(self.chat, &self.show, interrupts).await;
+        let mut total = self.earlier;
+        total += end(self.chat, &self.show, interrupts).await;
         close(&self.bench, interrupts).await;
         if self.setup.level() != Level::Quiet {
-            sum_up(&total, self.show.cut_off());
+            sum_up(&total, &self.show);
             if is_kept {
-                render::err(&format!(
+                self.show.tell(&format!(
                     "to continue: {}",
                     self.setup.resume_command(&session)
                 ));
@@ -145,6 +181,7 @@ impl ChatLoop<'_> {
     }
 
     fn greet(&self) {
+        self.follow_agent();
         if self.setup.level() == Level::Quiet {
             return;
         }
@@ -153,12 +190,42 @@ impl ChatLoop<'_> {
             "" => String::new(),
             description => format!(": {}", on_one_line(description)),
         };
-        render::err(&format!("{} ({}){description}", agent.name, agent.model));
+        self.show
+            .tell(&format!("{} ({}){description}", agent.name, agent.model));
         let welcome = agent.welcome_message.trim_end();
         if !welcome.is_empty() && self.is_empty {
-            render::err(&visible(welcome));
+            self.show.tell(&visible(welcome));
         }
         self.tell_session();
+    }
+
+    /// Shows the agent of the chat and its model, and completes commands for it.
+    fn follow_agent(&self) {
+        let agent = self.chat.agent();
+        self.show.set_agent(&agent.name, &agent.model);
+        let Prompt::Live(console) = &self.prompt else {
+            return;
+        };
+        let agents = || {
+            self.setup
+                .team
+                .agents
+                .iter()
+                .map(|it| it.name.clone())
+                .collect()
+        };
+        let commands = COMMANDS.iter().map(|&(name, help)| CommandHint {
+            name,
+            help,
+            values: match name {
+                "/agent" => agents(),
+                _ => Vec::new(),
+            },
+        });
+        console.set_completer(Completer {
+            commands: commands.collect(),
+            root: self.bench.workspace().to_owned(),
+        });
     }
 
     fn tell_session(&self) {
@@ -166,14 +233,35 @@ impl ChatLoop<'_> {
             true => format!("session {} · ", self.chat.session()),
             false => String::new(),
         };
-        render::err(&format!(
+        self.show.tell(&format!(
             "{session}/help lists the commands, Ctrl-D ends the chat"
         ));
     }
 
+    /// Shows the end of the conversation that is resumed.
+    async fn show_last_exchange(&self) {
+        if self.setup.level() == Level::Quiet {
+            return;
+        }
+        // The chat has opened it before.
+        let Ok(Some(session)) = self.bench.sessions().open(self.chat.session()).await else {
+            return;
+        };
+        let messages = session.prompt.messages();
+        let count = render::count(messages.len() as u64, "message", "messages");
+        self.show.note(&format!("resumed after {count}"));
+        let last = LastExchange::find(messages.iter().map(|message| &**message));
+        if let Some(question) = last.question {
+            self.prompt.show_message(&question);
+        }
+        // Only what is answered now goes to stdout if that is redirected.
+        if let Some(answer) = last.answer.filter(|_| self.show.is_on_terminal()) {
+            self.show.say(&answer);
+        }
+    }
+
     /// Runs turns until the chat ends.
     async fn run_loop(&mut self, interrupts: &mut Interrupts) -> Result<()> {
-        let mut was_interrupted = false;
         loop {
             let told = tokio::select! {
                 () = self.chat.notify_waiting_for_user() => None,
@@ -182,19 +270,11 @@ impl ChatLoop<'_> {
             if told == Some(Signal::End) {
                 return Ok(());
             }
-            let line = self.listen(interrupts).await;
-            let is_interrupted = line == InputLine::Interrupted;
-            let next = match line {
+            let next = match self.listen(interrupts).await {
                 InputLine::End => NextStep::Leave,
-                InputLine::Interrupted if was_interrupted => NextStep::Leave,
-                InputLine::Interrupted => {
-                    render::err("Ctrl-C again, Ctrl-D or /quit ends the chat");
-                    NextStep::Continue
-                }
                 InputLine::Text(text) if text.trim().is_empty() => NextStep::Continue,
                 InputLine::Text(text) => self.run_line(&text, interrupts).await?,
             };
-            was_interrupted = is_interrupted;
             if next == NextStep::Leave {
                 return Ok(());
             }
@@ -230,12 +310,12 @@ impl ChatLoop<'_> {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
-                complain(&error);
+                complain(&self.show, &error);
                 return Ok(next);
             }
         };
         if let Some(url) = &outcome.url {
-            render::err(&on_one_line(url));
+            self.show.tell(&on_one_line(url));
         }
         match outcome.message {
             Some(message) if next == NextStep::Continue => {
@@ -251,7 +331,7 @@ impl ChatLoop<'_> {
         if interrupts.forget().await {
             return InputLine::End;
         }
-        let reading = Arc::clone(&self.prompt).message();
+        let reading = self.prompt.message();
         tokio::pin!(reading);
         loop {
             tokio::select! {
@@ -259,7 +339,7 @@ impl ChatLoop<'_> {
                 signal = interrupts.next() => match signal {
                     Signal::End => return InputLine::End,
                     // From a terminal without line editing, or from elsewhere; reading continues.
-                    Signal::Interrupt => render::err("\nCtrl-D or /quit ends the chat"),
+                    Signal::Interrupt => self.show.tell("\nCtrl-D or /quit ends the chat"),
                 }
             }
         }
@@ -277,27 +357,148 @@ impl ChatLoop<'_> {
             Command::Review(focus) => self.review(focus.as_deref()),
             Command::Aside(question) => return self.aside(question, interrupts).await,
             Command::Reload => return Ok(self.reload(interrupts).await),
+            Command::Model(None) => {
+                let model = on_one_line(&self.chat.agent().model);
+                self.show
+                    .tell(&format!("{model}; /model PROVIDER/MODEL changes it"));
+            }
+            Command::Model(Some(model)) => {
+                let session = self.chat.session().to_owned();
+                return Ok(self.reopen(&session, Some(model), interrupts).await);
+            }
+            Command::Agent(None) => list_agents(&self.setup.team, &self.chat, &self.show),
+            Command::Agent(Some(name)) => return Ok(self.switch_agent(name, interrupts).await),
+            Command::Resume(id) => return Ok(self.resume(id.as_deref(), interrupts).await),
             Command::Retract => return Ok(self.retract(interrupts).await),
             Command::Fresh(None) => {
                 self.is_fresh = true;
-                render::err("the next message gets a new answer");
+                self.show.tell("the next message gets a new answer");
             }
             Command::Fresh(Some(text)) => return self.turn(text, true, interrupts).await,
             other => {
-                self.show.set_width(self.prompt.width());
                 other.tell(&self.chat, &self.bench, &self.show);
                 if *other == Command::Help {
                     for line in agent_command::describe(self.chat.agent()) {
-                        render::err(&on_one_line(&line));
+                        self.show.tell(&on_one_line(&line));
                     }
                 }
                 if *other == Command::Stats {
-                    let total = self.chat.total();
-                    render::err(&format!("chat: {}", sum::line(&total, self.show.cut_off())));
+                    let total = self.total();
+                    self.show
+                        .tell(&format!("chat: {}", sum::line(&total, self.show.cut_off())));
                 }
             }
         }
         Ok(NextStep::Continue)
+    }
+
+    /// Continues with another agent. On failure, the current one continues.
+    async fn switch_agent(&mut self, name: &str, interrupts: &mut Interrupts) -> NextStep {
+        let switched = tokio::select! {
+            switched = self.chat.switch_agent(name) => switched,
+            signal = interrupts.next() => match signal {
+                Signal::End => return NextStep::Leave,
+                Signal::Interrupt => {
+                    self.show.tell("interrupted; the agent is the one that it was");
+                    return NextStep::Continue;
+                }
+            }
+        };
+        match switched {
+            Ok(()) => {
+                self.follow_agent();
+                let agent = self.chat.agent();
+                self.show
+                    .tell(&format!("{} ({}) continues", agent.name, agent.model));
+            }
+            Err(error) => complain(&self.show, &error),
+        }
+        NextStep::Continue
+    }
+
+    /// Continues an earlier session, which the user chooses if no ID is given.
+    async fn resume(&mut self, id: Option<&str>, interrupts: &mut Interrupts) -> NextStep {
+        let resumption = match id {
+            Some(id) => Resumption::Session(id.to_owned()),
+            None => Resumption::Choice,
+        };
+        let workspace = self.bench.workspace().display().to_string();
+        let sessions = self.bench.sessions();
+        let team = &self.setup.team;
+        let chosen = tokio::select! {
+            chosen = resumption.session(sessions, team, &workspace, Some(&self.prompt)) => chosen,
+            signal = interrupts.next() => match signal {
+                Signal::End => return NextStep::Leave,
+                Signal::Interrupt => return NextStep::Continue,
+            }
+        };
+        match chosen {
+            Ok(Some(session)) => self.reopen(&session, None, interrupts).await,
+            Ok(None) => NextStep::Continue,
+            Err(error) => {
+                self.show.tell(&error.to_string());
+                NextStep::Continue
+            }
+        }
+    }
+
+    /// Continues a session in place of the current one. On failure, the current one continues.
+    async fn reopen(
+        &mut self,
+        session: &str,
+        model: Option<&String>,
+        interrupts: &mut Interrupts,
+    ) -> NextStep {
+        let model = model.map(String::as_str);
+        if self.chat.is_reviewing() {
+            self.show.tell("a review is running; wait for its end");
+            return NextStep::Continue;
+        }
+        let opening = (self.setup).reopen(&self.bench, &self.callbacks, session, model);
+        let opened = tokio::select! {
+            opened = opening => opened,
+            signal = interrupts.next() => match signal {
+                Signal::End => return NextStep::Leave,
+                Signal::Interrupt => {
+                    self.show.tell("interrupted; the session continues");
+                    return NextStep::Continue;
+                }
+            }
+        };
+        let chat = match opened {
+            Ok(chat) => chat,
+            Err(error) => {
+                self.show.tell(&error.to_string());
+                return NextStep::Continue;
+            }
+        };
+        let before = self.chat.session().to_owned();
+        let old = std::mem::replace(&mut self.chat, chat);
+        self.earlier += old.close().await;
+        let is_same = before == self.chat.session();
+        if !is_same {
+            if std::mem::replace(&mut self.is_empty, false) {
+                self.bench.forget(&before).await;
+            }
+            self.mode.forget_announcement();
+            self.show.forget_context();
+            self.show_last_exchange().await;
+            self.tell_session();
+        }
+        self.follow_agent();
+        if model.is_some() {
+            let agent = self.chat.agent();
+            self.show
+                .tell(&format!("{} continues with {}", agent.name, agent.model));
+        }
+        NextStep::Continue
+    }
+
+    /// Returns the usage of the chat since the program was started.
+    fn total(&self) -> UsageTotals {
+        let mut total = self.earlier;
+        total += self.chat.total();
+        total
     }
 
     /// Replaces the conversation with a summary. On failure, the conversation is unchanged.
@@ -312,7 +513,7 @@ impl ChatLoop<'_> {
                 self.account("so far ", &total, self.show.cut_off());
             }
             Ok(_) => {}
-            Err(error) => complain(&error),
+            Err(error) => complain(&self.show, &error),
         }
         next
     }
@@ -321,7 +522,7 @@ impl ChatLoop<'_> {
     fn review(&mut self, focus: Option<&str>) {
         match self.chat.review(focus) {
             Ok(()) => self.show.note("the review runs in the background"),
-            Err(error) => complain(&error),
+            Err(error) => complain(&self.show, &error),
         }
     }
 
@@ -345,12 +546,13 @@ impl ChatLoop<'_> {
             Ok(report) => {
                 self.show.say(&report.text);
                 if let Some(notice) = report.stop.notice() {
-                    render::err(&Style::of_stderr().notable(&visible(&notice)));
+                    self.show
+                        .tell(&Style::of_stderr().notable(&visible(&notice)));
                 }
                 self.account("", &report.sum, cut_off);
             }
             Err(error) => {
-                complain(&error);
+                complain(&self.show, &error);
                 if cut_off > 0 {
                     self.account("so far ", &self.chat.total(), self.show.cut_off());
                 }
@@ -367,15 +569,15 @@ impl ChatLoop<'_> {
             signal = interrupts.next() => match signal {
                 Signal::End => return NextStep::Leave,
                 Signal::Interrupt => {
-                    render::err("interrupted; the tools are those that they were");
+                    self.show.tell("interrupted; the tools are those that they were");
                     return NextStep::Continue;
                 }
             }
         };
         match reloaded {
-            Ok(None) => render::err("the tools are those that the session has"),
-            Ok(Some(reloaded)) => render::err(&describe_reload(&reloaded)),
-            Err(error) => complain(&error),
+            Ok(None) => self.show.tell("the tools are those that the session has"),
+            Ok(Some(reloaded)) => self.show.tell(&describe_reload(&reloaded)),
+            Err(error) => complain(&self.show, &error),
         }
         NextStep::Continue
     }
@@ -387,15 +589,15 @@ impl ChatLoop<'_> {
             signal = interrupts.next() => match signal {
                 Signal::End => return NextStep::Leave,
                 Signal::Interrupt => {
-                    render::err("interrupted; /retract again takes the message back");
+                    self.show.tell("interrupted; /retract again takes the message back");
                     return NextStep::Continue;
                 }
             }
         };
         match retracted {
-            Ok(None) => render::err("there is no message to take back"),
-            Ok(Some(retracted)) => render::err(&describe_retraction(&retracted)),
-            Err(error) => complain(&error),
+            Ok(None) => self.show.tell("there is no message to take back"),
+            Ok(Some(retracted)) => self.show.tell(&describe_retraction(&retracted)),
+            Err(error) => complain(&self.show, &error),
         }
         NextStep::Continue
     }
@@ -408,7 +610,7 @@ impl ChatLoop<'_> {
             signal = interrupts.next() => match signal {
                 Signal::End => return NextStep::Leave,
                 Signal::Interrupt => {
-                    render::err("interrupted; the session continues");
+                    self.show.tell("interrupted; the session continues");
                     return NextStep::Continue;
                 }
             }
@@ -418,9 +620,11 @@ impl ChatLoop<'_> {
                 if std::mem::replace(&mut self.is_empty, true) {
                     self.bench.forget(&before).await;
                 }
+                self.mode.forget_announcement();
+                self.show.forget_context();
                 self.tell_session();
             }
-            Err(error) => complain(&error),
+            Err(error) => complain(&self.show, &error),
         }
         NextStep::Continue
     }
@@ -434,47 +638,89 @@ impl ChatLoop<'_> {
     ) -> Result<NextStep> {
         let cancel = CancellationToken::default();
         self.under_way.lock().clone_from(&cancel);
-        self.show.set_width(self.prompt.width());
         self.is_empty = false;
         let answers_before = self.chat.total().model_calls;
-        let said = UserMessage { text, is_fresh };
+        let was_planning = self.mode.get() == PermissionMode::Plan;
+        let announced = self.mode.announce(text);
+        let said = UserMessage {
+            text: &announced,
+            is_fresh,
+        };
         let turned = turn(&mut self.chat, said, &cancel, &self.show, interrupts).await;
         let style = Style::of_stderr();
         match &turned.ended {
             TurnEnd::Report(report) => {
                 if let Some(notice) = report.stop.notice() {
-                    render::err(&style.notable(&visible(&notice)));
+                    self.show.tell(&style.notable(&visible(&notice)));
                 }
                 self.account("", &report.sum, turned.cut_off);
             }
             TurnEnd::Failed(error) => {
-                complain(error);
-                advise(error);
+                complain(&self.show, error);
+                advise(&self.show, error);
                 let total = self.chat.total();
                 if total.model_calls > answers_before || turned.cut_off > 0 {
                     self.account("so far ", &total, self.show.cut_off());
                 }
             }
             TurnEnd::Left => {
-                render::err(&style.notable("interrupted; what had come of the turn may be lost"));
+                self.show
+                    .tell(&style.notable("interrupted; what had come of the turn may be lost"));
             }
+        }
+        let is_complete = matches!(
+            &turned.ended,
+            TurnEnd::Report(report) if report.stop != Stop::Interrupted
+        );
+        if !is_complete {
+            // The next message may not be what the user wants now.
+            self.prompt.return_queue();
         }
         if self.prompt.is_asking() && !turned.leave {
             // A time budget, or a signal from elsewhere, ended the turn while its question was open.
-            render::err("the question is no longer open: press Enter to continue");
+            self.show
+                .tell("the question is no longer open: press Enter to continue");
         }
         self.show.stdout()?;
-        Ok(match turned.leave {
-            true => NextStep::Leave,
-            false => NextStep::Continue,
-        })
+        if turned.leave {
+            return Ok(NextStep::Leave);
+        }
+        self.follow_agent();
+        let is_plan = matches!(&turned.ended, TurnEnd::Report(report) if report.stop == Stop::End);
+        match was_planning && is_plan && self.mode.get() == PermissionMode::Plan {
+            true => self.offer_plan(interrupts).await,
+            false => Ok(NextStep::Continue),
+        }
+    }
+
+    /// Asks if the plan is to be carried out, which ends plan mode and sends the acceptance.
+    async fn offer_plan(&mut self, interrupts: &mut Interrupts) -> Result<NextStep> {
+        let Prompt::Live(console) = &self.prompt else {
+            return Ok(NextStep::Continue);
+        };
+        let reply = tokio::select! {
+            reply = console.ask(plan_question()) => reply,
+            signal = interrupts.next() => match signal {
+                Signal::End => return Ok(NextStep::Leave),
+                Signal::Interrupt => Reply::Interrupted,
+            }
+        };
+        let mode = match reply {
+            Reply::Choice('y') => PermissionMode::Default,
+            Reply::Choice('e') => PermissionMode::AcceptEdits,
+            _ => return Ok(NextStep::Continue),
+        };
+        self.mode.set(mode);
+        self.show.set_mode(self.mode.label());
+        self.prompt.show_message(ACCEPTANCE);
+        Box::pin(self.turn(ACCEPTANCE, false, interrupts)).await
     }
 
     /// Prints usage in one line.
     fn account(&self, what: &str, sum: &UsageTotals, cut_off: u32) {
         if self.setup.level() != Level::Quiet {
             let line = format!("{what}{}", sum::line(sum, cut_off));
-            render::err(&Style::of_stderr().dim(&line));
+            self.show.tell(&Style::of_stderr().dim(&line));
         }
     }
 }
@@ -497,53 +743,5 @@ async fn cancellable<T>(
                 cancel.cancel();
             }
         }
-    }
-}
-
-/// Describes the new tools and their cost.
-fn describe_reload(reloaded: &Reloaded) -> String {
-    let changes = on_one_line(&reloaded.changes);
-    match reloaded.tokens {
-        0 => changes,
-        tokens => format!(
-            "{changes}; the provider reads about {tokens} tokens of this session anew with the next message"
-        ),
-    }
-}
-
-/// Describes the messages that were taken back.
-fn describe_retraction(retracted: &Retracted) -> String {
-    let text = on_one_line(&retracted.text);
-    let behind = match retracted.others {
-        0 => String::new(),
-        1 => " and 1 message behind it".to_owned(),
-        others => format!(" and {others} messages behind it"),
-    };
-    format!(
-        "taken back: \"{}\"{behind}; what tools did is not undone",
-        cut(&text, MAX_SHOWN_CHARS)
-    )
-}
-
-/// Prints how to continue a session that its provider refuses; nothing for other errors.
-fn advise(error: &cachalot_agent::Error) {
-    let is_refused = (error.model.as_ref())
-        .is_some_and(|error| error.kind == cachalot_model::ErrorKind::Rejected);
-    if is_refused {
-        render::err(
-            "  help: if the provider refuses the next messages, too, /retract takes back the last one with what came of it",
-        );
-    }
-}
-
-fn complain(error: &cachalot_agent::Error) {
-    let error_word = Style::of_stderr().error("error:");
-    render::err(&format!("{error_word} {}", visible(&told(error))));
-}
-
-fn sum_up(total: &UsageTotals, cut_off: u32) {
-    if total.model_calls > 0 || total.saved.calls > 0 || cut_off > 0 {
-        let line = format!("in all {}", sum::line(total, cut_off));
-        render::err(&Style::of_stderr().strong(&line));
     }
 }

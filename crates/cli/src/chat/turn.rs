@@ -43,6 +43,7 @@ pub(super) async fn turn(
 ) -> TurnResult {
     let mut leave = false;
     let mut interrupted = false;
+    // The announcement of a mode, which is part of the text, names no URL.
     chat.allow_typed_urls(said.text);
     let ended = {
         let turn = async {

@@ -7,24 +7,51 @@ use std::io::IsTerminal as _;
 pub(crate) struct Style {
     /// True if stderr is a terminal that is not dumb, and `NO_COLOR` is not set.
     colour: bool,
-    /// True if stderr is a terminal that can overwrite its output.
-    rewrites: bool,
 }
 
 impl Style {
     pub(crate) fn of_stderr() -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let rewrites = std::io::stderr().is_terminal() && !dumb;
+        let can_paint = std::io::stderr().is_terminal() && !dumb;
         Self {
-            colour: rewrites && !set("NO_COLOR"),
-            rewrites,
+            colour: can_paint && !set("NO_COLOR"),
         }
     }
 
-    /// Returns true if a line can be overwritten.
-    pub(crate) fn rewrites(self) -> bool {
-        self.rewrites
+    /// Returns the sequence that begins a color or a style; empty if there is no color.
+    pub(crate) fn begin(self, code: &str) -> String {
+        match self.colour {
+            true => format!("\x1b[{code}m"),
+            false => String::new(),
+        }
+    }
+
+    /// Returns the sequence that ends all colors and styles.
+    pub(crate) fn end(self) -> String {
+        self.begin("0")
+    }
+
+    /// Returns source code within a text.
+    pub(crate) fn code(self, text: &str) -> String {
+        self.paint("36", text)
+    }
+
+    /// Returns text in a color.
+    pub(crate) fn color(self, code: &str, text: &str) -> String {
+        self.paint(code, text)
+    }
+
+    /// Returns a style with color.
+    #[cfg(test)]
+    pub(crate) fn all() -> Self {
+        Self { colour: true }
+    }
+
+    /// Returns a style without color.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        Self { colour: false }
     }
 
     fn paint(self, code: &str, text: &str) -> String {

@@ -228,6 +228,14 @@ impl Reporter for ToolReporter {
         (self.warn)(message);
     }
 
+    fn server_starting(&self, server: &str) {
+        self.servers.server_starting(server);
+    }
+
+    fn server_started(&self, server: &str) {
+        self.servers.server_started(server);
+    }
+
     fn server_output(&self, server: &str, line: &str) {
         self.servers.server_output(server, line);
     }

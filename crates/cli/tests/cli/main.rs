@@ -28,6 +28,8 @@ mod inline_code;
 mod input;
 mod ledger;
 mod live;
+#[cfg(unix)]
+mod live_region;
 mod local_copies;
 mod loops;
 mod memory;

@@ -311,9 +311,9 @@ mod on_a_terminal {
         terminal
             .prompt()
             .say("/help")
-            .see("/review")
             .see("/btw")
-            .see("/reload");
+            .see("/reload")
+            .see("/review");
         terminal.prompt().leave();
         let asked = provider.received();
         let asked: Vec<String> = asked

@@ -78,7 +78,7 @@ fn chat_shows_calls_answers_sums_and_how_to_resume() {
     let text = terminal.text();
     let long = text.lines().find(|line| line.contains("Searches files"));
     let long = long.unwrap();
-    assert_eq!(long.chars().count(), 100, "it ends at the edge: {long}");
+    assert_eq!(long.chars().count(), 99, "it ends at the edge: {long}");
     let text = terminal.prompt().leave();
     assert!(text.contains("in all "), "{text}");
     let go_on = text
@@ -98,16 +98,20 @@ fn chat_shows_calls_answers_sums_and_how_to_resume() {
 fn calls_need_approval_on_the_terminal() {
     let (home, provider) = with_scripted_model();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
-    let asked = "allow it? [y]es, [a]lways, [n]o, or type what to do instead: ";
+    let asked = "allow it?  [y] yes, once  [a] always";
     terminal.prompt().say("run touch one; echo one");
     terminal.see("  shell touch one; echo one\n").see(asked);
     assert!(
         !home.join("one").exists(),
         "nothing runs before it is allowed"
     );
-    terminal.say("y").see("ran").see("It said: one");
+    terminal.answer("y").see("ran").see("It said: one");
     assert!(home.join("one").exists());
-    terminal.prompt().say("run touch two").see(asked).say("n");
+    terminal
+        .prompt()
+        .say("run touch two")
+        .see(asked)
+        .answer("n");
     terminal
         .see("refused")
         .see("did not allow")
@@ -116,17 +120,18 @@ fn calls_need_approval_on_the_terminal() {
         .prompt()
         .say("run touch two")
         .see(asked)
+        .answer("r")
+        .see("reason: ")
         .say("look first");
     terminal
         .see("did not allow this call of `shell`: look first")
         .see("It said: ");
-    // An empty line is no answer.
+    // Neither Enter nor another key is an answer.
     terminal
         .prompt()
         .say("run touch two")
         .see(asked)
-        .say("")
-        .see(asked)
+        .answer("\rx")
         .press(CTRL_C);
     terminal.see("interrupted");
     assert!(!home.join("two").exists());
@@ -134,11 +139,12 @@ fn calls_need_approval_on_the_terminal() {
         .prompt()
         .say("run echo three")
         .see(asked)
-        .say("a")
+        .answer("a")
         .see("It said: three");
     terminal.prompt().say("run echo four").see("It said: four");
     let text = terminal.prompt().leave();
-    assert_eq!(text.matches(asked).count(), 6, "{text}");
+    assert_eq!(text.matches("  allowed ").count(), 2, "{text}");
+    assert_eq!(text.matches("  not allowed").count(), 2, "{text}");
 }
 
 /// A saved rule applies in later chats, and only to matching calls.
@@ -154,9 +160,9 @@ fn an_answer_can_be_saved() {
     let mut terminal = begin();
     terminal.prompt().say("run echo one");
     terminal
-        .see("[a]lways allows `shell:command=echo *` until the chat ends; [s]ave allows it in every chat")
         .see("allow it?")
-        .say("s")
+        .see("[a] always `shell:command=echo *` in this chat  [s] in every chat")
+        .answer("s")
         .see("saved in ")
         .see("It said: one");
     terminal.prompt().leave();
@@ -168,11 +174,11 @@ fn an_answer_can_be_saved() {
         .prompt()
         .say("run echo three; touch made")
         .see("allow it?")
-        .say("n")
+        .answer("n")
         .see("It said: ");
     assert!(!home.join("made").exists());
     let text = terminal.prompt().leave();
-    assert_eq!(text.matches("allow it?").count(), 1, "{text}");
+    assert_eq!(text.matches("allowed").count(), 1, "{text}");
 }
 
 #[test]
@@ -195,7 +201,7 @@ fn approval_of_a_sub_agent_names_it() {
         .see("  helper: shell echo one\n");
     terminal
         .see("allow it?")
-        .say("a")
+        .answer("a")
         .see("  helper: shell echo one")
         .see("ran");
     terminal
@@ -208,7 +214,7 @@ fn approval_of_a_sub_agent_names_it() {
         .say("delegate echo two")
         .see("Helper said: It said: two");
     let text = terminal.prompt().leave();
-    assert_eq!(text.matches("allow it?").count(), 1, "{text}");
+    assert_eq!(text.matches("  allowed ").count(), 1, "{text}");
 }
 
 #[test]
@@ -224,11 +230,11 @@ fn approval_shows_the_complete_call() {
     terminal
         .see("…\n")
         .see("    command: echo xxx")
-        .see("; echo hidden");
+        .see("echo hidden\n");
     terminal
         .see("asked because of the rule `shell:command=*hidden*`")
         .see("allow it?");
-    terminal.say("n").see("It said: ").prompt().leave();
+    terminal.answer("n").see("It said: ").prompt().leave();
 }
 
 #[test]
@@ -242,9 +248,9 @@ fn input_typed_before_an_approval_is_not_its_answer() {
         .see("allow it?");
     std::thread::sleep(Duration::from_millis(300));
     assert!(!home.join("made").exists(), "{}", terminal.text());
-    // It may be said next, or be let go, but is never an answer.
-    terminal.say("n").see("refused").see("It said: ");
-    terminal.say("the end").see("I was told: the end");
+    // It is queued as messages, and is never an answer.
+    terminal.answer("n").see("refused").see("It said: ");
+    terminal.see("I was told: y").see("I was told: y");
     terminal.prompt().leave();
 }
 
@@ -254,11 +260,7 @@ fn turn_can_end_during_an_open_approval() {
     home.write("agent.yaml", format!("{SHELL}budget: {{max_time: 1}}\n"));
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal.prompt().say("run touch made").see("allow it?");
-    terminal
-        .see("stopped: ")
-        .see("press Enter to continue")
-        .say("y");
-    // What was answered too late is no message either.
+    terminal.see("stopped: ");
     terminal.prompt().say("/session").see("\n").prompt().leave();
     assert!(!home.join("made").exists());
     assert_eq!(provider.received().len(), 1);
@@ -284,7 +286,7 @@ fn approval_is_shown_on_the_terminal_when_stderr_is_redirected() {
         .say("run touch made")
         .see("  shell touch made\n")
         .see("allow it?");
-    terminal.say("n").see("It said: ").prompt().leave();
+    terminal.answer("n").see("It said: ").prompt().leave();
     let reported = std::fs::read_to_string(home.join("told.txt")).unwrap();
     assert!(
         reported.contains("refused") && reported.contains("to continue: "),
@@ -366,7 +368,7 @@ fn messages_may_have_several_lines_and_are_kept_in_the_history() {
         .prompt()
         .say("one \\")
         .say("two")
-        .see("I was told: one \ntwo\n");
+        .see("I was told: one\ntwo\n");
     terminal
         .prompt()
         .say("\"\"\"")

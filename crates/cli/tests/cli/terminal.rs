@@ -15,8 +15,46 @@ use rustix::termios::{Winsize, tcsetwinsize};
 /// The time limit of every wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The output so far, and whether it can continue.
-type Screen = Arc<(Mutex<(Vec<u8>, bool)>, Condvar)>;
+/// The output so far.
+struct Output {
+    bytes: Vec<u8>,
+    /// The start of a character that is not complete.
+    incomplete: Vec<u8>,
+    /// The terminal that shows it.
+    shown: avt::Terminal,
+    has_ended: bool,
+}
+
+type Screen = Arc<(Mutex<Output>, Condvar)>;
+
+impl Output {
+    fn new(columns: usize, rows: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            incomplete: Vec::new(),
+            shown: avt::Terminal::with_scrollback(columns, rows, None).unwrap(),
+            has_ended: false,
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.incomplete.extend_from_slice(bytes);
+        let length = match std::str::from_utf8(&self.incomplete) {
+            Ok(text) => text.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        let rest = self.incomplete.split_off(length);
+        let text = String::from_utf8(std::mem::replace(&mut self.incomplete, rest)).unwrap();
+        self.shown.feed(text.as_str());
+    }
+
+    /// What the terminal shows, with the scrollback.
+    fn text(&self) -> String {
+        let text = self.shown.screen().text().join("\n");
+        text.trim_end().to_owned() + "\n"
+    }
+}
 
 /// A terminal with a command that runs at it.
 pub(crate) struct Terminal {
@@ -25,33 +63,33 @@ pub(crate) struct Terminal {
     child: Child,
     /// The length of the text that was matched.
     seen: usize,
+    /// Set when keys were pressed since the last prompt.
+    pressed: bool,
 }
 
 impl Terminal {
-    /// Starts the command at a terminal of its own, 100 characters wide. What of its input and output
+    /// Starts the command at a terminal of its own, 100 characters wide and 40 high. What of its input and output
     /// was led elsewhere by the command itself stays there.
     pub(crate) fn start(command: &mut Command) -> Self {
+        Self::sized(command, 100, 40)
+    }
+
+    /// The same at a terminal of this size.
+    pub(crate) fn sized(command: &mut Command, columns: u16, rows: u16) -> Self {
         let controller =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
-        let size = Winsize {
-            ws_row: 40,
-            ws_col: 100,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&controller, size).unwrap();
+        tcsetwinsize(&controller, winsize(columns, rows)).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
         let open = || {
             let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
             File::from(rustix::fs::open(&name, flags, Mode::empty()).unwrap())
         };
-        command
-            .env("TERM", "xterm-256color")
-            .stdin(open())
-            .stdout(open())
-            .stderr(open());
+        if !command.get_envs().any(|(name, _)| name == "TERM") {
+            command.env("TERM", "xterm-256color");
+        }
+        command.stdin(open()).stdout(open()).stderr(open());
         #[expect(
             unsafe_code,
             reason = "a new session has to be made in the new process"
@@ -69,7 +107,8 @@ impl Terminal {
         let child = command.spawn().unwrap();
         // Its ends of the terminal are closed with the command that has them.
         *command = Command::new("true");
-        let screen = Screen::default();
+        let output = Output::new(columns.into(), rows.into());
+        let screen: Screen = Arc::new((Mutex::new(output), Condvar::new()));
         let mut output = File::from(controller.try_clone().unwrap());
         let written = Arc::clone(&screen);
         std::thread::spawn(move || {
@@ -78,8 +117,8 @@ impl Terminal {
                 let read = output.read(&mut bytes).unwrap_or(0);
                 let (text, changed) = &*written;
                 let mut text = text.lock().unwrap();
-                text.0.extend_from_slice(&bytes[..read]);
-                text.1 |= read == 0;
+                text.add(&bytes[..read]);
+                text.has_ended |= read == 0;
                 changed.notify_all();
                 if read == 0 {
                     return;
@@ -91,18 +130,47 @@ impl Terminal {
             screen,
             child,
             seen: 0,
+            pressed: false,
         }
     }
 
-    /// The output without control sequences.
+    /// What the terminal shows, with the scrollback.
     pub(crate) fn text(&self) -> String {
-        plain(&self.raw())
+        self.screen.0.lock().unwrap().text()
+    }
+
+    /// Gives the terminal another size.
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) -> &mut Self {
+        let mut output = self.screen.0.lock().unwrap();
+        output.shown.resize(columns.into(), rows.into());
+        tcsetwinsize(&self.keyboard, winsize(columns, rows)).unwrap();
+        drop(output);
+        self
+    }
+
+    /// Waits until the terminal shows what is expected.
+    #[track_caller]
+    pub(crate) fn shows(&mut self, expected: impl Fn(&str) -> bool) -> &mut Self {
+        let deadline = Instant::now() + TIMEOUT;
+        let (text, changed) = &*self.screen;
+        let mut written = text.lock().unwrap();
+        while !expected(&written.text()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                !written.has_ended && !left.is_zero(),
+                "it is not shown:\n{}",
+                written.text()
+            );
+            written = changed.wait_timeout(written, left).unwrap().0;
+        }
+        drop(written);
+        self
     }
 
     /// The output, byte for byte.
     pub(crate) fn raw(&self) -> String {
         let text = self.screen.0.lock().unwrap();
-        String::from_utf8_lossy(&text.0).into_owned()
+        String::from_utf8_lossy(&text.bytes).into_owned()
     }
 
     /// Waits until this is written behind what was waited for last.
@@ -112,14 +180,14 @@ impl Terminal {
         let (text, changed) = &*self.screen;
         let mut written = text.lock().unwrap();
         loop {
-            let shown = plain(&String::from_utf8_lossy(&written.0));
+            let shown = plain(&String::from_utf8_lossy(&written.bytes));
             if let Some(at) = shown[self.seen..].find(expected) {
                 self.seen += at + expected.len();
                 break;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(
-                !written.1 && !left.is_zero(),
+                !written.has_ended && !left.is_zero(),
                 "{expected:?} is not behind\n{}\n--- in\n{}",
                 &shown[..self.seen],
                 &shown[self.seen..]
@@ -130,10 +198,42 @@ impl Terminal {
         self
     }
 
-    /// Waits until a line can be typed.
+    /// Waits until the chat waits for a message.
     #[track_caller]
     pub(crate) fn prompt(&mut self) -> &mut Self {
-        self.see("> ")
+        let deadline = Instant::now() + TIMEOUT;
+        let (text, changed) = &*self.screen;
+        let mut written = text.lock().unwrap();
+        loop {
+            let shown = plain(&String::from_utf8_lossy(&written.bytes));
+            let mut at = 0;
+            let ends = shown.split_inclusive(FRAME_END).filter_map(|frame| {
+                at += frame.len();
+                (frame.ends_with(FRAME_END) && is_idle(frame)).then_some(at)
+            });
+            let seen = self.seen;
+            let is_new = |end: &usize| *end > seen || (*end == seen && !self.pressed);
+            if let Some(end) = ends.last().filter(is_new) {
+                self.seen = end;
+                break;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                !written.has_ended && !left.is_zero(),
+                "there is no prompt behind\n{}\n--- in\n{}",
+                &shown[..self.seen],
+                &shown[self.seen..]
+            );
+            written = changed.wait_timeout(written, left).unwrap().0;
+        }
+        drop(written);
+        self.pressed = false;
+        self
+    }
+
+    /// Answers a question with a key.
+    pub(crate) fn answer(&mut self, key: &str) -> &mut Self {
+        self.press("\t").press(key)
     }
 
     /// Types a line.
@@ -144,6 +244,7 @@ impl Terminal {
     /// Presses keys.
     pub(crate) fn press(&mut self, keys: &str) -> &mut Self {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
+        self.pressed = true;
         self
     }
 
@@ -190,14 +291,32 @@ impl Terminal {
         let deadline = Instant::now() + TIMEOUT;
         let (text, changed) = &*self.screen;
         let mut written = text.lock().unwrap();
-        while !written.1 && Instant::now() < deadline {
+        while !written.has_ended && Instant::now() < deadline {
             written = changed
                 .wait_timeout(written, Duration::from_millis(50))
                 .unwrap()
                 .0;
         }
-        plain(&String::from_utf8_lossy(&written.0))
+        written.text()
     }
+}
+
+fn winsize(columns: u16, rows: u16) -> Winsize {
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+/// Stands for the end of a frame in plain text.
+const FRAME_END: char = '\u{e000}';
+
+/// Returns true if the chat waits for a message in a frame, and none is being typed.
+fn is_idle(frame: &str) -> bool {
+    let is_empty = |line: &str| line.trim_end_matches(FRAME_END) == "> ";
+    frame.lines().any(is_empty) && !frame.contains("Esc interrupts")
 }
 
 impl Drop for Terminal {
@@ -208,7 +327,11 @@ impl Drop for Terminal {
 }
 
 pub(crate) const CTRL_C: &str = "\u{3}";
+pub(crate) const CTRL_R: &str = "\u{12}";
+pub(crate) const BACK_TAB: &str = "\u{1b}[Z";
+pub(crate) const CTRL_Z: &str = "\u{1a}";
 pub(crate) const CTRL_D: &str = "\u{4}";
+pub(crate) const ESCAPE: &str = "\u{1b}";
 pub(crate) const UP: &str = "\u{1b}[A";
 
 /// The text without escape sequences and carriage returns.
@@ -220,7 +343,11 @@ fn plain(text: &str) -> String {
             // ESC [ parameters, up to a letter.
             '\u{1b}' if signs.as_str().starts_with('[') => {
                 signs.next();
+                let rest = signs.as_str();
                 signs.by_ref().find(|sign| ('@'..='~').contains(sign));
+                if rest.starts_with("?2026l") {
+                    plain.push(FRAME_END);
+                }
             }
             '\r' => {}
             sign => plain.push(sign),

@@ -119,7 +119,7 @@ fn thoughts_are_returned_without_an_approval() {
 fn todos_last_for_the_session() {
     let (home, provider) = with_toolset("{type: todo}", "");
     let mut terminal = chat(&home, &provider, &[]);
-    terminal.prompt().say("plan tea").see("It said: ");
+    terminal.prompt().say("plan tea").see("It said:");
     terminal.see(r#""reminder":"These todos are open"#);
     terminal.prompt().say("/reload").see("the tools are those");
     terminal.prompt().say("show the list");
@@ -137,9 +137,9 @@ fn shared_todos_are_seen_by_the_whole_team_until_a_new_session() {
     };
     let (home, provider) = with_toolset("{type: todo, shared: true}", &team(", shared: true"));
     let mut terminal = chat(&home, &provider, &[]);
-    terminal.prompt().say("both").see("In the end: It said: ");
+    terminal.prompt().say("both").see("In the end: It said:");
     terminal.see(r#""description":"shopping","status":"pending""#);
-    terminal.prompt().say("show the list").see("It said: ");
+    terminal.prompt().say("show the list").see("It said:");
     terminal.see(r#""description":"shopping""#);
     terminal.prompt().say("/new").prompt().say("show the list");
     terminal.see(r#"{"todos":[]}"#).prompt().leave();
@@ -158,31 +158,31 @@ fn question_is_answered_at_the_terminal() {
         .see("  Question")
         .see("  How\n")
         .see("  \u{241b}[31mdeep?");
-    terminal.see("answer (/decline refuses): ");
-    std::thread::sleep(Duration::from_millis(300));
-    terminal.say("").see("an answer is required");
+    terminal.see("answer (/decline refuses):");
+    terminal.press("\t").say("").see("an answer is required");
     terminal
         .say("very deep")
         .see(r#"It said: {"action":"accept","content":{"response":"very deep"}}"#);
     let shown = terminal.text();
     assert!(!shown.contains("allow it?"), "{shown}");
-    terminal.press("\u{15}").say("/new");
+    terminal.see("I was told: too early").prompt();
     terminal
-        .prompt()
         .say("ask me")
-        .see("refuses): ")
+        .see("refuses):")
+        .press("\t")
         .say("/decline");
     terminal.see(r#"It said: Error: {"action":"decline"}"#);
     terminal
         .prompt()
         .say("ask me")
-        .see("refuses): ")
+        .see("refuses):")
+        .press("\t")
         .say("/cancel");
     terminal.see(r#"It said: Error: {"action":"cancel"}"#);
     terminal
         .prompt()
         .say("ask me")
-        .see("refuses): ")
+        .see("refuses):")
         .press(CTRL_C);
     terminal
         .see("interrupted")
@@ -205,8 +205,9 @@ fn form_is_asked_field_by_field_and_validated() {
     terminal
         .see("    1. red")
         .see("    2. blue")
-        .see("refuses): ");
+        .see("refuses):");
     terminal
+        .press("\t")
         .say("green")
         .see("`green` is not accepted")
         .see("refuses): ");
@@ -223,7 +224,7 @@ fn form_is_asked_field_by_field_and_validated() {
         .say("")
         .see("  note (may be left empty)")
         .see("refuses): ");
-    terminal.say("").see("It said: ");
+    terminal.say("").see("It said:");
     terminal.see(r#"{"action":"accept","content":{"color":"blue","count":3,"gift":false}}"#);
     terminal.prompt().leave();
 }
@@ -286,7 +287,7 @@ fn job_needs_approval_and_its_end_is_announced_with_the_next_message() {
     terminal.see("allow it?");
     assert!(!home.join("made").exists());
     terminal
-        .say("y")
+        .answer("y")
         .see("Started: The background job job_1 is running.");
     terminal
         .prompt()

@@ -394,8 +394,14 @@ impl AgentTools {
         mut self,
         dependencies: &ToolDependencies,
     ) -> Result<Self, AssembleError> {
-        let listed = join_all(self.servers.iter().map(McpServer::list)).await;
         let reporter = &dependencies.mcp.reporter;
+        let listed = join_all(self.servers.iter().map(async |server| {
+            reporter.server_starting(server.name());
+            let listed = server.list().await;
+            reporter.server_started(server.name());
+            listed
+        }))
+        .await;
         let mut tools = Vec::new();
         for (server, listed) in self.servers.iter().zip(listed) {
             match listed {

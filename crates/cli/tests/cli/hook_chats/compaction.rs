@@ -96,7 +96,11 @@ fn hook_can_block_or_supply_a_summary() {
     // A conversation after compaction starts a new prefix.
     let provider = Provider::scripted(SCRIPTED_MODEL).accepting_anything();
     for (hook, seen, is_summarized) in [
-        ("echo 'keep all of it' >&2; exit 2", "keep all of it", false),
+        (
+            "echo 'keep it' >&2; exit 2",
+            "a hook does not want it: keep",
+            false,
+        ),
         (
             "echo '{\"hook_specific_output\": {\"summary\": \"By a script.\"}}'",
             "was summarized",

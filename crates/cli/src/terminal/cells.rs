@@ -1,0 +1,289 @@
+//! Text in the cells of a terminal: width, wrapping and truncation.
+//!
+//! The only control sequences in such text are colors and styles (`ESC [ … m`), which take no cells.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// The sequence that ends all colors and styles.
+const RESET: &str = "\x1b[0m";
+/// Number of spaces in place of a tab.
+const TAB: &str = "    ";
+
+/// A part of a text.
+enum Piece<'a> {
+    /// A color or style.
+    Code(&'a str),
+    /// A grapheme cluster: what a reader sees as one character.
+    Cluster(&'a str),
+}
+
+/// Splits a text.
+fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if let Some(code) = rest.strip_prefix("\x1b[") {
+            let end = code.find(|sign| ('@'..='~').contains(&sign));
+            let length = end.map_or(rest.len(), |end| 2 + end + 1);
+            let (code, others) = rest.split_at(length);
+            rest = others;
+            return Some(Piece::Code(code));
+        }
+        let cluster = rest.graphemes(true).next()?;
+        rest = &rest[cluster.len()..];
+        Some(Piece::Cluster(cluster))
+    })
+}
+
+/// Returns the text without colors and styles.
+pub(crate) fn plain(text: &str) -> String {
+    pieces(text)
+        .filter_map(|piece| match piece {
+            Piece::Code(_) => None,
+            Piece::Cluster(cluster) => Some(cluster),
+        })
+        .collect()
+}
+
+/// Returns the number of cells of a text.
+pub(crate) fn width(text: &str) -> usize {
+    pieces(text)
+        .map(|piece| match piece {
+            Piece::Code(_) => 0,
+            Piece::Cluster(cluster) => cluster.width(),
+        })
+        .sum()
+}
+
+/// Returns the largest number of cells that a terminal may use for a cluster. Terminals disagree about
+/// clusters of several characters, such as families of emoji.
+pub(crate) fn widest(cluster: &str) -> usize {
+    let by_sign: usize = cluster.chars().filter_map(|sign| sign.width()).sum();
+    cluster.width().max(by_sign)
+}
+
+/// Returns the number of rows that a row takes after the terminal was narrowed to `columns`.
+pub(crate) fn rows_at(row: &str, columns: usize) -> usize {
+    let (mut rows, mut column) = (1, 0);
+    for cluster in plain(row).trim_end().graphemes(true) {
+        let cells = cluster.width();
+        if column + cells > columns.max(1) {
+            rows += 1;
+            column = 0;
+        }
+        column += cells;
+    }
+    rows
+}
+
+/// Truncates a text to a number of cells, with `…` at the end if something is missing.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    let all: usize = plain(text).graphemes(true).map(widest).sum();
+    if all <= most {
+        return text.to_owned();
+    }
+    let (mut kept, mut cells, mut styled) = (String::new(), 0, false);
+    for piece in pieces(text) {
+        match piece {
+            Piece::Code(code) => {
+                kept.push_str(code);
+                styled = code != RESET;
+            }
+            Piece::Cluster(cluster) => {
+                cells += widest(cluster);
+                if cells + 1 > most {
+                    break;
+                }
+                kept.push_str(cluster);
+            }
+        }
+    }
+    if most > 0 {
+        kept.push('…');
+    }
+    if styled {
+        kept.push_str(RESET);
+    }
+    kept
+}
+
+/// Replaces tabs with spaces.
+pub(crate) fn without_tabs(text: &str) -> String {
+    text.replace('\t', TAB)
+}
+
+/// Row that is being filled.
+struct Row {
+    text: String,
+    cells: usize,
+    /// The number of cells of the indentation, after which at least one cluster is placed.
+    start: usize,
+    /// The colors and styles in effect.
+    style: String,
+    /// The last place where the row can be broken.
+    gap: Option<Gap>,
+}
+
+/// A place where a row can be broken.
+struct Gap {
+    /// Offset in the text of the row.
+    at: usize,
+    cells: usize,
+    style: String,
+}
+
+impl Row {
+    fn new(indent: usize, style: String) -> Self {
+        Self {
+            text: format!("{}{style}", " ".repeat(indent)),
+            cells: indent,
+            start: indent,
+            style,
+            gap: None,
+        }
+    }
+
+    fn code(&mut self, code: &str) {
+        self.text.push_str(code);
+        match code {
+            RESET | "\x1b[m" => self.style.clear(),
+            code => self.style.push_str(code),
+        }
+    }
+
+    fn cluster(&mut self, cluster: &str, cells: usize) {
+        self.text.push_str(cluster);
+        self.cells += cells;
+        // A line of Chinese or Japanese can be broken between any two characters.
+        if matches!(cluster, " " | "-" | "/") || cells > 1 {
+            self.gap = Some(Gap {
+                at: self.text.len(),
+                cells: self.cells,
+                style: self.style.clone(),
+            });
+        }
+    }
+
+    /// Ends the row at its last gap, or here if there is none. Returns the text of the row and the next row.
+    fn broken(mut self, indent: usize) -> (String, Self) {
+        match self.gap.take().filter(|gap| gap.cells > self.start) {
+            Some(gap) => {
+                let rest = self.text.split_off(gap.at);
+                let mut next = Self::new(indent, gap.style.clone());
+                next.text.push_str(&rest);
+                next.cells += self.cells - gap.cells;
+                next.style = self.style;
+                (ended(self.text, &gap.style), next)
+            }
+            None => {
+                let next = Self::new(indent, self.style.clone());
+                (ended(self.text, &self.style), next)
+            }
+        }
+    }
+}
+
+/// Ends the colors and styles of a row.
+fn ended(mut text: String, style: &str) -> String {
+    text.truncate(text.trim_end_matches(' ').len());
+    if !style.is_empty() {
+        text.push_str(RESET);
+    }
+    text
+}
+
+/// Wraps a text without line breaks into rows of at most `width` cells, between words if possible. Rows after
+/// the first one are indented.
+pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let width = width.max(2);
+    let indent = indent.min(width / 2);
+    let mut rows = Vec::new();
+    let mut row = Row::new(0, String::new());
+    for piece in pieces(text) {
+        let cluster = match piece {
+            Piece::Code(code) => {
+                row.code(code);
+                continue;
+            }
+            Piece::Cluster(cluster) => cluster,
+        };
+        let cells = widest(cluster);
+        while row.cells + cells > width && row.cells > row.start {
+            if cluster == " " {
+                row.gap = None;
+            }
+            let (full, next) = row.broken(indent);
+            rows.push(full);
+            row = next;
+        }
+        // A space at which the text was broken.
+        if cluster == " " && !rows.is_empty() && row.cells == row.start {
+            continue;
+        }
+        row.cluster(cluster, cells);
+    }
+    let open = !row.style.is_empty();
+    rows.push(match open {
+        true => row.text + RESET,
+        false => row.text,
+    });
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn rows_break_between_words_and_keep_their_style() {
+        assert_eq!(wrap("one two three", 8, 0), ["one two", "three"]);
+        assert_eq!(wrap("one two three", 8, 2), ["one two", "  three"]);
+        assert_eq!(wrap("abcdefghij", 4, 0), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrap("  indented text", 10, 0), ["  indented", "text"]);
+        assert_eq!(wrap("鯨は海に住む", 5, 0), ["鯨は", "海に", "住む"]);
+        assert_eq!(
+            wrap("\x1b[1mone two\x1b[0m three", 4, 0),
+            ["\x1b[1mone\x1b[0m", "\x1b[1mtwo\x1b[0m", "thre", "e"]
+        );
+        assert_eq!(wrap("", 10, 0), [""]);
+    }
+
+    #[test]
+    fn texts_are_cut_to_cells() {
+        assert_eq!(cut("short", 5), "short");
+        assert_eq!(cut("longer", 5), "long…");
+        assert_eq!(cut("鯨は海に", 5), "鯨は…");
+        assert_eq!(cut("\x1b[2mlonger\x1b[0m", 5), "\x1b[2mlong…\x1b[0m");
+        assert_eq!(width("\x1b[2m鯨a\x1b[0m"), 3);
+    }
+
+    #[test]
+    fn rows_are_counted_as_a_narrower_terminal_shows_them() {
+        assert_eq!(rows_at("abcdef", 6), 1);
+        assert_eq!(rows_at("abcdefg", 6), 2);
+        assert_eq!(rows_at("abcdef   ", 6), 1);
+        // A wide character does not fit in the last cell.
+        assert_eq!(rows_at("a鯨鯨", 4), 2);
+        assert_eq!(rows_at("", 4), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn no_row_is_too_wide_and_no_word_is_lost(
+            text in "([a-z鯨é👨‍👩‍👧 ]|\x1b\\[1m|\x1b\\[0m){0,80}",
+            width in 4_usize..40,
+            indent in 0_usize..4,
+        ) {
+            let rows = wrap(&text, width, indent);
+            for row in &rows {
+                let cells: usize = plain(row).graphemes(true).map(widest).sum();
+                // One cluster may be wider than a narrow row.
+                prop_assert!(cells <= width.max(8), "{row:?}");
+            }
+            let words = |text: &str| plain(text).replace(' ', "");
+            prop_assert_eq!(words(&rows.concat()), words(&text));
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Thread of the terminal: it alone reads keys and writes frames.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossterm::event::Event;
+use tokio::sync::{mpsc, oneshot};
+
+use super::completion::Completer;
+use super::history::History;
+use super::keys::Key;
+use super::mode::{self, Mode};
+use super::question::{Choice, Question, Reply};
+use super::ui::{Effect, Input, Ui};
+use crate::interrupts::Signal;
+use crate::render::style::Style;
+
+/// The time between two frames while something is running.
+const FRAME: Duration = Duration::from_millis(100);
+/// The longest time without a look at the state.
+const REST: Duration = Duration::from_secs(3_600);
+
+/// Changes to the next mode of the program.
+type NextMode = Box<dyn FnMut() + Send>;
+
+/// A message to the thread.
+enum Message {
+    Event(Event),
+    KeysEnded,
+    HideWork,
+    Print(String),
+    Text(String),
+    EndText,
+    BeginWork(String, String),
+    LabelWork(String, String),
+    EndWork(String),
+    Status(String),
+    Listen(oneshot::Sender<Input>),
+    ShowMessage(String),
+    Completer(Completer),
+    OnNextMode(NextMode),
+    ReturnQueue,
+    Ask(u64, Question, oneshot::Sender<Reply>),
+    CloseQuestion(u64),
+    /// The process was continued.
+    Resume,
+    Close,
+}
+
+/// The terminal in raw mode. It is restored when this is dropped.
+pub(crate) struct Terminal {
+    console: Console,
+    thread: Option<JoinHandle<()>>,
+    /// Ctrl-C and Esc.
+    signals: Option<mpsc::UnboundedReceiver<Signal>>,
+}
+
+/// Sends output to the terminal and receives input from it. Clones share the terminal.
+#[derive(Clone)]
+pub(crate) struct Console {
+    messages: Sender<Message>,
+    width: Arc<AtomicUsize>,
+    questions: Arc<AtomicU64>,
+}
+
+impl Terminal {
+    /// Takes over the terminal. `history` is the file of earlier messages.
+    ///
+    /// # Errors
+    /// The terminal cannot be used.
+    pub(crate) fn open(style: Style, history: PathBuf) -> std::io::Result<Self> {
+        let device = mode::device()?;
+        let mode = Mode::new()?;
+        let (messages, received) = channel();
+        let (interrupt, signals) = mpsc::unbounded_channel();
+        let size = mode::size();
+        let width = Arc::new(AtomicUsize::new(size.room()));
+        let history = History::read(history);
+        let ui = Ui::new(device, size, style, history, Instant::now());
+        let keys = messages.clone();
+        std::thread::spawn(move || read_keys(&keys));
+        let shown = Arc::clone(&width);
+        let thread = std::thread::spawn(move || {
+            Driver {
+                ui,
+                mode,
+                interrupt,
+                width: shown,
+                resumed: Instant::now(),
+                next_mode: None,
+            }
+            .run(&received);
+        });
+        Ok(Self {
+            console: Console {
+                messages,
+                width,
+                questions: Arc::default(),
+            },
+            thread: Some(thread),
+            signals: Some(signals),
+        })
+    }
+
+    pub(crate) fn console(&self) -> &Console {
+        &self.console
+    }
+
+    /// Takes the receiver of Ctrl-C and Esc, which exists once.
+    pub(crate) fn signals(&mut self) -> Option<mpsc::UnboundedReceiver<Signal>> {
+        self.signals.take()
+    }
+
+    /// Erases the region and restores the terminal. Later output is lost.
+    pub(crate) fn close(&mut self) {
+        self.console.send(Message::Close);
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported by its hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Console {
+    /// Sends a message. A terminal that is closed shows nothing.
+    fn send(&self, message: Message) {
+        let _ = self.messages.send(message);
+    }
+
+    /// Returns the number of cells of a line.
+    pub(crate) fn width(&self) -> usize {
+        self.width.load(Ordering::Relaxed)
+    }
+
+    /// Shows no running work from now on.
+    pub(crate) fn hide_work(&self) {
+        self.send(Message::HideWork);
+    }
+
+    /// Prints lines above the region.
+    pub(crate) fn print(&self, text: &str) {
+        self.send(Message::Print(text.to_owned()));
+    }
+
+    /// Adds text of an answer that is streaming. It has no control characters.
+    pub(crate) fn text(&self, text: &str) {
+        self.send(Message::Text(text.to_owned()));
+    }
+
+    /// Ends the text of an answer.
+    pub(crate) fn end_text(&self) {
+        self.send(Message::EndText);
+    }
+
+    /// Shows work as running. A label replaces the work with the same ID.
+    pub(crate) fn begin_work(&self, id: &str, label: &str) {
+        self.send(Message::BeginWork(id.to_owned(), label.to_owned()));
+    }
+
+    /// Replaces the label of running work.
+    pub(crate) fn label_work(&self, id: &str, label: &str) {
+        self.send(Message::LabelWork(id.to_owned(), label.to_owned()));
+    }
+
+    /// Ends running work.
+    pub(crate) fn end_work(&self, id: &str) {
+        self.send(Message::EndWork(id.to_owned()));
+    }
+
+    /// Sets the status line.
+    pub(crate) fn set_status(&self, status: &str) {
+        self.send(Message::Status(status.to_owned()));
+    }
+
+    /// Waits for the next message of the user.
+    pub(crate) async fn listen(&self) -> Input {
+        let (listener, input) = oneshot::channel();
+        self.send(Message::Listen(listener));
+        input.await.unwrap_or(Input::End)
+    }
+
+    /// Returns queued messages to the input line.
+    pub(crate) fn return_queue(&self) {
+        self.send(Message::ReturnQueue);
+    }
+
+    /// Sets the sources of completions.
+    pub(crate) fn set_completer(&self, completer: Completer) {
+        self.send(Message::Completer(completer));
+    }
+
+    /// Sets the function that Shift-Tab calls.
+    pub(crate) fn on_next_mode(&self, next: impl FnMut() + Send + 'static) {
+        self.send(Message::OnNextMode(Box::new(next)));
+    }
+
+    /// Prints a message of the user that was not typed here.
+    pub(crate) fn show_message(&self, text: &str) {
+        self.send(Message::ShowMessage(text.to_owned()));
+    }
+
+    /// Asks for a text, which may be empty. Returns `None` if the user gives none. If the user does not expect
+    /// the question, keys count as the answer under the same conditions as for other questions.
+    pub(crate) async fn ask_text(&self, label: &'static str, is_expected: bool) -> Option<String> {
+        let text = Choice {
+            key: '\0',
+            label: String::new(),
+            asks: Some(label),
+        };
+        let question = Question {
+            text: String::new(),
+            choices: vec![text],
+            is_expected,
+            answered_by_message: None,
+        };
+        match self.ask(question).await {
+            Reply::Text(_, text) => Some(text),
+            Reply::Choice(_) | Reply::Interrupted => None,
+        }
+    }
+
+    /// Asks a question. It is closed when the future is dropped.
+    pub(crate) async fn ask(&self, question: Question) -> Reply {
+        /// Closes the question when the turn ends.
+        struct Open<'a>(&'a Console, u64);
+        impl Drop for Open<'_> {
+            fn drop(&mut self) {
+                self.0.send(Message::CloseQuestion(self.1));
+            }
+        }
+        let id = self.questions.fetch_add(1, Ordering::Relaxed);
+        let (reply, replied) = oneshot::channel();
+        let _open = Open(self, id);
+        self.send(Message::Ask(id, question, reply));
+        replied.await.unwrap_or(Reply::Interrupted)
+    }
+
+    /// Takes the terminal over again after the process was continued.
+    pub(crate) fn resume(&self) {
+        self.send(Message::Resume);
+    }
+}
+
+/// Reads keys until the terminal is closed.
+fn read_keys(messages: &Sender<Message>) {
+    while let Ok(event) = crossterm::event::read() {
+        if messages.send(Message::Event(event)).is_err() {
+            return;
+        }
+    }
+    let _ = messages.send(Message::KeysEnded);
+}
+
+/// State of the thread.
+struct Driver<W> {
+    ui: Ui<W>,
+    mode: Mode,
+    interrupt: mpsc::UnboundedSender<Signal>,
+    width: Arc<AtomicUsize>,
+    /// The time when the terminal was taken over last.
+    resumed: Instant,
+    next_mode: Option<NextMode>,
+}
+
+impl<W: std::io::Write> Driver<W> {
+    fn run(mut self, messages: &Receiver<Message>) {
+        loop {
+            let wait = match self.ui.is_animated() {
+                true => FRAME,
+                false => REST,
+            };
+            let mut next = match messages.recv_timeout(wait) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Message::Close),
+            };
+            // One frame for everything that has arrived.
+            while let Some(message) = next {
+                if matches!(message, Message::Close) {
+                    self.close();
+                    return;
+                }
+                self.receive(message);
+                next = messages.try_recv().ok();
+            }
+            let now = Instant::now();
+            self.ui.tick(now);
+            self.paint(now);
+        }
+    }
+
+    fn receive(&mut self, message: Message) {
+        let (ui, now) = (&mut self.ui, Instant::now());
+        match message {
+            Message::Event(Event::Key(event)) => {
+                let effect = Key::from_event(event).and_then(|key| ui.key(key, now));
+                if let Some(effect) = effect {
+                    self.run_effect(effect);
+                }
+            }
+            Message::Event(Event::Paste(text)) => ui.paste(&text, now),
+            // The size is read before each frame.
+            Message::Event(_) => {}
+            Message::KeysEnded => ui.end_input(now),
+            Message::HideWork => ui.hide_work(),
+            Message::Print(text) => ui.print(&text),
+            Message::Text(text) => ui.text(&text),
+            Message::EndText => ui.end_text(),
+            Message::BeginWork(id, label) => ui.begin_work(id, label, now),
+            Message::LabelWork(id, label) => ui.label_work(&id, label),
+            Message::EndWork(id) => ui.end_work(&id),
+            Message::Status(status) => ui.set_status(status),
+            Message::Listen(listener) => ui.listen(listener, now),
+            Message::Completer(completer) => ui.set_completer(completer),
+            Message::OnNextMode(next) => self.next_mode = Some(next),
+            Message::ShowMessage(text) => ui.show_message(&text),
+            Message::ReturnQueue => ui.return_queue(),
+            Message::Ask(id, question, reply) => ui.ask(id, question, reply, now),
+            Message::CloseQuestion(id) => ui.close_question(id),
+            Message::Resume => {
+                // The signal also follows Ctrl-Z, after which the terminal is taken over at once.
+                if now.duration_since(self.resumed) > FRAME {
+                    self.resume();
+                }
+            }
+            Message::Close => {}
+        }
+    }
+
+    fn run_effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::Interrupt => {
+                let _ = self.interrupt.send(Signal::Interrupt);
+            }
+            Effect::End => {
+                let _ = self.interrupt.send(Signal::End);
+            }
+            Effect::Suspend if cfg!(unix) => {
+                let _ = self.ui.screen().clear(mode::size());
+                self.mode.leave();
+                mode::stop();
+                self.resume();
+            }
+            Effect::Suspend => {}
+            Effect::NextMode => {
+                if let Some(next) = &mut self.next_mode {
+                    next();
+                }
+            }
+        }
+    }
+
+    /// Takes over the terminal, on which others may have written.
+    fn resume(&mut self) {
+        // Without raw mode, keys still arrive, line by line.
+        let _ = self.mode.enter();
+        let _ = self.ui.screen().forget();
+        self.resumed = Instant::now();
+    }
+
+    fn paint(&mut self, now: Instant) {
+        if !self.mode.is_raw() {
+            self.resume();
+        }
+        let size = mode::size();
+        self.width.store(size.room(), Ordering::Relaxed);
+        // A terminal that is gone ends the chat by a signal.
+        let _ = self.ui.paint(size, now);
+    }
+
+    fn close(&mut self) {
+        self.ui.end_text();
+        self.paint(Instant::now());
+        let _ = self.ui.screen().clear(mode::size());
+        self.mode.leave();
+    }
+}

@@ -1,0 +1,126 @@
+//! Mode of the terminal: raw while the terminal is in use, restored on every way out.
+
+use std::io::{IsTerminal as _, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::screen::Size;
+
+/// Reports pasted text as such.
+const ENTER: &str = "\x1b[?2004h";
+/// The same off, the cursor visible, and no open frame.
+const LEAVE: &str = "\x1b[?2004l\x1b[?25h\x1b[?2026l";
+/// Assumed size of a terminal that does not report one.
+const DEFAULT_SIZE: Size = Size {
+    columns: 80,
+    rows: 24,
+};
+
+/// Opens the terminal for writing: through stdout or stderr, or directly if both are redirected.
+///
+/// # Errors
+/// There is no terminal.
+pub(super) fn device() -> std::io::Result<Box<dyn Write + Send>> {
+    if std::io::stdout().is_terminal() {
+        return unbuffered(std::io::stdout());
+    }
+    if std::io::stderr().is_terminal() {
+        return unbuffered(std::io::stderr());
+    }
+    let terminal = std::fs::File::options().write(true).open("/dev/tty")?;
+    Ok(Box::new(terminal))
+}
+
+#[cfg(unix)]
+fn unbuffered(stream: impl std::os::fd::AsFd) -> std::io::Result<Box<dyn Write + Send>> {
+    let descriptor = stream.as_fd().try_clone_to_owned()?;
+    Ok(Box::new(std::fs::File::from(descriptor)))
+}
+
+#[cfg(not(unix))]
+fn unbuffered(stream: impl Write + Send + 'static) -> std::io::Result<Box<dyn Write + Send>> {
+    Ok(Box::new(stream))
+}
+
+/// Returns the current size of the terminal.
+pub(super) fn size() -> Size {
+    match crossterm::terminal::size() {
+        Ok((columns, rows)) if columns > 0 && rows > 0 => Size {
+            columns: columns.into(),
+            rows: rows.into(),
+        },
+        _ => DEFAULT_SIZE,
+    }
+}
+
+/// Raw mode of the terminal. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Mode(Arc<AtomicBool>);
+
+impl Mode {
+    /// Enters raw mode, which a panic leaves.
+    ///
+    /// # Errors
+    /// The terminal does not allow it.
+    pub(super) fn new() -> std::io::Result<Self> {
+        let mode = Self::default();
+        mode.enter()?;
+        let (on_panic, previous) = (mode.clone(), std::panic::take_hook());
+        std::panic::set_hook(Box::new(move |panic| {
+            on_panic.leave();
+            previous(panic);
+        }));
+        Ok(mode)
+    }
+
+    /// Enters raw mode, also if another process has changed the mode.
+    ///
+    /// # Errors
+    /// The terminal does not allow it.
+    pub(super) fn enter(&self) -> std::io::Result<()> {
+        crossterm::terminal::disable_raw_mode()?;
+        crossterm::terminal::enable_raw_mode()?;
+        keep_line_ends();
+        self.0.store(true, Ordering::SeqCst);
+        device()?.write_all(ENTER.as_bytes())
+    }
+
+    /// Restores the mode from before. Failures are ignored: a closed terminal needs no mode.
+    pub(super) fn leave(&self) {
+        if self.0.swap(false, Ordering::SeqCst) {
+            let _ = device().and_then(|mut device| device.write_all(LEAVE.as_bytes()));
+            let _ = crossterm::terminal::disable_raw_mode();
+        }
+    }
+
+    /// Returns true in raw mode; false after a panic.
+    pub(super) fn is_raw(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Lets the terminal still begin a new line at `\n`, for output that does not come from the screen.
+#[cfg(unix)]
+fn keep_line_ends() {
+    use rustix::termios::{OptionalActions, OutputModes, tcgetattr, tcsetattr};
+    if let Ok(mut mode) = tcgetattr(std::io::stdin()) {
+        mode.output_modes |= OutputModes::OPOST | OutputModes::ONLCR;
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &mode);
+    }
+}
+
+#[cfg(not(unix))]
+fn keep_line_ends() {}
+
+/// Stops the process, as Ctrl-Z does in a terminal that is not raw. Returns when it continues.
+#[cfg(unix)]
+pub(super) fn stop() {
+    use rustix::process::{Signal, kill_current_process_group};
+    // The whole group, so that the shell sees a pipeline stop.
+    let _ = kill_current_process_group(Signal::TSTP);
+    // Another thread may receive the signal. This one must not go on before the process is stopped.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+}
+
+#[cfg(not(unix))]
+pub(super) fn stop() {}

@@ -1,0 +1,341 @@
+//! Writer of a terminal: finished lines go into the scrollback, and the region is repainted below them.
+//!
+//! Invariants:
+//! - Only relative movements are used: the position of the cursor is never read and no scroll region is set.
+//! - Every row of the region is narrower than the terminal, so that one row is one line of the terminal until
+//!   it is resized. After that, the rows that the terminal made of it are counted.
+//! - Between two calls, the cursor is in the region.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use super::cells;
+
+/// Starts a frame: the terminal shows it when it is complete.
+const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[?25l";
+const END_FRAME: &str = "\x1b[?25h\x1b[?2026l";
+/// Erases everything below the cursor.
+const ERASE_BELOW: &str = "\x1b[J";
+/// Erases the rest of the line.
+const ERASE_LINE: &str = "\x1b[K";
+
+/// Size of a terminal in cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+}
+
+impl Size {
+    /// Returns the number of cells of a row: one less than the terminal has, so that no row is wrapped.
+    pub(crate) fn room(self) -> usize {
+        self.columns.saturating_sub(1).max(2)
+    }
+}
+
+/// Rows at the bottom of the terminal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub(crate) rows: Vec<String>,
+    /// Row and column of the cursor.
+    pub(crate) cursor: (usize, usize),
+}
+
+/// Screen of a terminal.
+pub(crate) struct Screen<W> {
+    out: W,
+    size: Size,
+    region: Region,
+}
+
+impl<W: Write> Screen<W> {
+    /// Creates a screen. The cursor of the terminal is at the beginning of an empty line.
+    pub(crate) fn new(out: W, size: Size) -> Self {
+        Self {
+            out,
+            size,
+            region: Region::default(),
+        }
+    }
+
+    /// Returns the size at the last frame.
+    pub(crate) fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Writes finished lines above the region and paints the region anew. `size` is the current size of the
+    /// terminal.
+    ///
+    /// # Errors
+    /// The terminal accepts no output.
+    pub(crate) fn paint(
+        &mut self,
+        size: Size,
+        finished: &[String],
+        region: Region,
+    ) -> std::io::Result<()> {
+        let is_resized = size != self.size;
+        if finished.is_empty() && !is_resized && region == self.region {
+            return Ok(());
+        }
+        let mut frame = String::from(BEGIN_FRAME);
+        self.to_top(&mut frame, size.columns);
+        if is_resized || !finished.is_empty() {
+            frame.push_str(ERASE_BELOW);
+        }
+        for line in finished {
+            frame.push_str(line);
+            frame.push_str(ERASE_LINE);
+            frame.push_str("\r\n");
+        }
+        for (place, row) in region.rows.iter().enumerate() {
+            if place > 0 {
+                frame.push_str("\r\n");
+            }
+            frame.push_str(row);
+            frame.push_str(ERASE_LINE);
+        }
+        frame.push_str(ERASE_BELOW);
+        let (row, column) = region.cursor;
+        let below = region.rows.len().saturating_sub(row + 1);
+        move_by(&mut frame, below, 'A');
+        frame.push('\r');
+        move_by(&mut frame, column, 'C');
+        frame.push_str(END_FRAME);
+        self.size = size;
+        self.region = region;
+        self.write(&frame)
+    }
+
+    /// Erases the region. The cursor is then at the beginning of an empty line.
+    ///
+    /// # Errors
+    /// The terminal accepts no output.
+    pub(crate) fn clear(&mut self, size: Size) -> std::io::Result<()> {
+        let mut frame = String::from(BEGIN_FRAME);
+        self.to_top(&mut frame, size.columns);
+        frame.push_str(ERASE_BELOW);
+        frame.push_str(END_FRAME);
+        self.size = size;
+        self.region = Region::default();
+        self.write(&frame)
+    }
+
+    /// Forgets the region: something else has written to the terminal. The next frame begins on a new line.
+    ///
+    /// # Errors
+    /// The terminal accepts no output.
+    pub(crate) fn forget(&mut self) -> std::io::Result<()> {
+        self.region = Region::default();
+        self.write("\r\n")
+    }
+
+    /// Writes a control sequence.
+    ///
+    /// # Errors
+    /// The terminal accepts no output.
+    pub(crate) fn write(&mut self, text: &str) -> std::io::Result<()> {
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// Moves to the first cell of the region, which the terminal may have wrapped for a new width.
+    fn to_top(&self, frame: &mut String, columns: usize) {
+        let (row, column) = self.region.cursor;
+        let columns = columns.max(1);
+        let above = self.region.rows.iter().take(row);
+        let above: usize = above.map(|row| cells::rows_at(row, columns)).sum();
+        // The cursor stays in the last of the rows that its row was wrapped into.
+        let within = self.region.rows.get(row).map_or(0, |text| {
+            (column / columns).min(cells::rows_at(text, columns) - 1)
+        });
+        frame.push('\r');
+        move_by(frame, above + within, 'A');
+    }
+}
+
+fn move_by(frame: &mut String, cells: usize, direction: char) {
+    if cells > 0 {
+        // Writing to a string does not fail.
+        let _ = write!(frame, "\x1b[{cells}{direction}");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use avt::Terminal;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A terminal in memory.
+    struct Shown {
+        terminal: Terminal,
+        screen: Screen<Vec<u8>>,
+    }
+
+    impl Shown {
+        fn new(columns: usize, rows: usize) -> Self {
+            Self {
+                terminal: Terminal::with_scrollback(columns, rows, None).unwrap(),
+                screen: Screen::new(Vec::new(), Size { columns, rows }),
+            }
+        }
+
+        fn paint(&mut self, finished: &[&str], rows: &[&str], cursor: (usize, usize)) {
+            let (columns, height) = self.terminal.size();
+            let size = Size {
+                columns,
+                rows: height,
+            };
+            let finished: Vec<String> = finished.iter().map(|&line| line.to_owned()).collect();
+            let region = Region {
+                rows: rows
+                    .iter()
+                    .map(|&row| cells::cut(row, size.room()))
+                    .collect(),
+                cursor,
+            };
+            self.screen.paint(size, &finished, region).unwrap();
+            self.feed();
+        }
+
+        fn feed(&mut self) {
+            let written = std::mem::take(&mut self.screen.out);
+            self.terminal
+                .feed(String::from_utf8(written).unwrap().as_str());
+        }
+
+        fn resize(&mut self, columns: usize, rows: usize) {
+            self.terminal.resize(columns, rows);
+        }
+
+        /// Resizes the terminal. Returns false if rows of the region are then in the scrollback, where no
+        /// program can erase them.
+        fn resize_in_view(&mut self, columns: usize, rows: usize) -> bool {
+            let cursor = self.terminal.cursor_position();
+            let (row, _) = self.screen.region.cursor;
+            let top = avt::Position {
+                col: 0,
+                row: cursor.row - isize::try_from(row).unwrap(),
+                ..cursor
+            };
+            let top = self.terminal.anchor_at(top).unwrap();
+            self.terminal.resize(columns, rows);
+            self.terminal.resolve(&top).is_some_and(|top| top.row >= 0)
+        }
+
+        /// Everything in the scrollback and on the screen, without empty lines at the end.
+        fn text(&self) -> Vec<String> {
+            let mut text = self.terminal.screen().text();
+            while text.last().is_some_and(|line| line.is_empty()) {
+                text.pop();
+            }
+            text
+        }
+    }
+
+    #[test]
+    fn region_stays_below_finished_lines() {
+        let mut shown = Shown::new(20, 5);
+        shown.paint(&[], &["> "], (0, 2));
+        shown.paint(&["one"], &["working", "> typed", "status"], (1, 7));
+        assert_eq!(shown.text(), ["one", "working", "> typed", "status"]);
+        let cursor = shown.terminal.cursor();
+        assert_eq!((cursor.col, cursor.row), (7, 2));
+        shown.paint(&["two", "three", "four", "five"], &["> "], (0, 2));
+        assert_eq!(
+            shown.text(),
+            ["one", "two", "three", "four", "five", "> "].map(str::trim_end)
+        );
+        shown.screen.clear(shown.screen.size()).unwrap();
+        shown.feed();
+        assert_eq!(shown.text(), ["one", "two", "three", "four", "five"]);
+    }
+
+    #[test]
+    fn wrapped_rows_are_erased_after_a_resize() {
+        let mut shown = Shown::new(40, 20);
+        let wide = "x".repeat(39);
+        let printed = ["line"; 30];
+        shown.paint(&printed, &[&wide, "> some input", &wide], (1, 12));
+        for columns in [10, 25, 12, 40] {
+            shown.resize(columns, 20);
+            shown.paint(&[], &[&wide, "> some input", &wide], (1, 8));
+            let rows = [&wide, "> some input", &wide].map(|row| cells::cut(row, columns - 1));
+            let text = shown.text();
+            let (lines, region) = text.split_at(printed.len());
+            assert_eq!(lines, printed, "{columns}");
+            assert_eq!(region, rows, "{columns}");
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Print(Vec<String>),
+        Paint(Vec<String>, usize),
+        Resize(usize, usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let text = "[a-z鯨 ]{0,50}";
+        let row = "[a-z鯨]{0,30}";
+        let step = prop_oneof![
+            prop::collection::vec(text, 1..4).prop_map(Step::Print),
+            (prop::collection::vec(row, 1..4), 0_usize..3)
+                .prop_map(|(rows, cursor)| Step::Paint(rows, cursor)),
+            (12_usize..80, 14_usize..30).prop_map(|(columns, rows)| Step::Resize(columns, rows)),
+        ];
+        prop::collection::vec(step, 1..24)
+    }
+
+    proptest! {
+        /// Whatever happens, the terminal shows all finished lines once, and the region once.
+        #[test]
+        fn no_row_is_stale_or_missing_at_any_width(steps in steps()) {
+            let mut shown = Shown::new(60, 20);
+            let mut printed: Vec<String> = Vec::new();
+            let mut region: Vec<String> = vec!["> ".to_owned()];
+            let mut cursor = (0, 0);
+            for step in steps {
+                let mut finished = Vec::new();
+                match step {
+                    Step::Print(lines) => {
+                        let room = shown.terminal.size().0 - 1;
+                        for line in lines {
+                            finished.extend(cells::wrap(&line, room, 0));
+                        }
+                    }
+                    Step::Paint(rows, at) => {
+                        cursor = (at.min(rows.len() - 1), 0);
+                        region = rows;
+                    }
+                    Step::Resize(columns, rows) => {
+                        if !shown.resize_in_view(columns, rows) {
+                            return Ok(());
+                        }
+                    }
+                }
+                printed.extend(finished.iter().cloned());
+                let finished: Vec<&str> = finished.iter().map(String::as_str).collect();
+                let rows: Vec<&str> = region.iter().map(String::as_str).collect();
+                let room = shown.terminal.size().0 - 1;
+                let at = (cursor.0, cells::width(&cells::cut(rows[cursor.0], room)));
+                shown.paint(&finished, &rows, at);
+                let mut expected = printed.clone();
+                expected.extend(rows.iter().map(|row| cells::cut(row, room)));
+                // A terminal puts a space where a wide character did not fit.
+                let squeezed = |lines: Vec<String>| {
+                    let mut lines: Vec<String> =
+                        lines.iter().map(|line| line.replace(' ', "")).collect();
+                    while lines.last().is_some_and(|line| line.is_empty()) {
+                        lines.pop();
+                    }
+                    lines
+                };
+                prop_assert_eq!(squeezed(shown.text()), squeezed(expected));
+            }
+        }
+    }
+}
