@@ -40,7 +40,7 @@ enum Message {
     EndWork(String),
     Status(String),
     Listen(oneshot::Sender<Input>),
-    ShowMessage(String),
+    Echo(String),
     Completer(Completer),
     OnNextMode(NextMode),
     ReturnQueue,
@@ -206,7 +206,7 @@ impl Console {
 
     /// Prints a message of the user that was not typed here.
     pub(crate) fn show_message(&self, text: &str) {
-        self.send(Message::ShowMessage(text.to_owned()));
+        self.send(Message::Echo(text.to_owned()));
     }
 
     /// Asks for a text, which may be empty. Returns `None` if the user gives none. If the user does not expect
@@ -323,7 +323,7 @@ impl<W: std::io::Write> Driver<W> {
             Message::Listen(listener) => ui.listen(listener, now),
             Message::Completer(completer) => ui.set_completer(completer),
             Message::OnNextMode(next) => self.next_mode = Some(next),
-            Message::ShowMessage(text) => ui.show_message(&text),
+            Message::Echo(text) => ui.show_message(&text),
             Message::ReturnQueue => ui.return_queue(),
             Message::Ask(id, question, reply) => ui.ask(id, question, reply, now),
             Message::CloseQuestion(id) => ui.close_question(id),
