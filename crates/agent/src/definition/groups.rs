@@ -114,7 +114,7 @@ impl<'a> Groups<'a> {
         let has_all = all.iter().any(|skills| skills.as_boolean() == Some(true));
         let is_inline = |item: &&&Node| item.as_map().is_some();
         let (inline, named): (Vec<&Node>, Vec<&Node>) =
-            items.iter().partition(|item| is_inline(&item));
+            items.iter().partition(|item| is_inline(item));
         let (sources, names): (Vec<&Node>, Vec<&Node>) = named
             .into_iter()
             .partition(|item| item.as_text().is_none_or(is_source));
