@@ -157,8 +157,8 @@ fn concern(context: &TurnContext<'_>, candidate: &Candidate) -> Option<Concern> 
     })
 }
 
-/// True if the call sends only URLs that the user typed. Calls of MCP tools never qualify, because the
-/// server receives all arguments.
+/// True if the call sends only URLs that the user typed. Only `web_fetch` qualifies: a server of MCP receives
+/// all arguments, and an `api` tool of a file sends headers of the file.
 fn sends_only_typed_urls(context: &TurnContext<'_>, candidate: &Candidate) -> bool {
     let Preparation::Ready {
         origin: Origin::BuiltIn,
@@ -168,6 +168,9 @@ fn sends_only_typed_urls(context: &TurnContext<'_>, candidate: &Candidate) -> bo
     else {
         return false;
     };
+    if candidate.prepared.call.name != "web_fetch" {
+        return false;
+    }
     let mut urls = resource_access.urls.iter();
     !resource_access.urls.is_empty() && urls.all(|url| context.shared.typed_urls.contains(url))
 }

@@ -65,7 +65,7 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
     };
     let cancel = CancellationToken::default();
     let message = match command_message(&mut chat, &question, setup, &cancel).await {
-        Ok(message) => message.unwrap_or(question),
+        Ok(message) => message.unwrap_or_else(|| question.clone()),
         Err(trouble) => {
             end(chat, &show, &mut interrupts).await;
             close(&bench, &mut interrupts).await;
@@ -74,6 +74,7 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
     };
     let said = UserMessage {
         text: &message,
+        typed: &question,
         is_fresh: false,
     };
     let turned = turn(&mut chat, said, &cancel, &show, &mut interrupts).await;

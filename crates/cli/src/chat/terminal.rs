@@ -148,7 +148,7 @@ impl ChatLoop<'_> {
         let begun = match self.setup.prompt {
             Some(prompt) => {
                 self.prompt.show_message(prompt);
-                self.turn(prompt, false, interrupts).await
+                self.turn(prompt, prompt, false, interrupts).await
             }
             None => Ok(NextStep::Continue),
         };
@@ -290,7 +290,7 @@ impl ChatLoop<'_> {
             Some(command) => self.run_command(&command, interrupts).await,
             None => {
                 let is_fresh = std::mem::take(&mut self.is_fresh);
-                self.turn(text, is_fresh, interrupts).await
+                self.turn(text, text, is_fresh, interrupts).await
             }
         }
     }
@@ -320,7 +320,7 @@ impl ChatLoop<'_> {
         match outcome.message {
             Some(message) if next == NextStep::Continue => {
                 let is_fresh = std::mem::take(&mut self.is_fresh);
-                self.turn(&message, is_fresh, interrupts).await
+                self.turn(&message, arguments, is_fresh, interrupts).await
             }
             _ => Ok(next),
         }
@@ -374,7 +374,7 @@ impl ChatLoop<'_> {
                 self.is_fresh = true;
                 self.show.tell("the next message gets a new answer");
             }
-            Command::Fresh(Some(text)) => return self.turn(text, true, interrupts).await,
+            Command::Fresh(Some(text)) => return self.turn(text, text, true, interrupts).await,
             other => {
                 other.tell(&self.chat, &self.bench, &self.show);
                 if *other == Command::Help {
@@ -629,10 +629,12 @@ impl ChatLoop<'_> {
         NextStep::Continue
     }
 
-    /// Runs one turn. Errors of the turn are printed, and the chat continues.
+    /// Runs one turn with a message, of which the user typed the part `typed`. Errors of the turn are printed,
+    /// and the chat continues.
     async fn turn(
         &mut self,
         text: &str,
+        typed: &str,
         is_fresh: bool,
         interrupts: &mut Interrupts,
     ) -> Result<NextStep> {
@@ -644,6 +646,7 @@ impl ChatLoop<'_> {
         let announced = self.mode.announce(text);
         let said = UserMessage {
             text: &announced,
+            typed,
             is_fresh,
         };
         let turned = turn(&mut self.chat, said, &cancel, &self.show, interrupts).await;
@@ -713,7 +716,7 @@ impl ChatLoop<'_> {
         self.mode.set(mode);
         self.show.set_mode(self.mode.label());
         self.prompt.show_message(ACCEPTANCE);
-        Box::pin(self.turn(ACCEPTANCE, false, interrupts)).await
+        Box::pin(self.turn(ACCEPTANCE, ACCEPTANCE, false, interrupts)).await
     }
 
     /// Prints usage in one line.

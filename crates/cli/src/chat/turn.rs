@@ -29,6 +29,9 @@ pub(super) struct TurnResult {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UserMessage<'a> {
     pub(super) text: &'a str,
+    /// The part of the text that the user typed: tools may fetch the URLs in it. A command of an agent assembles
+    /// its message from texts of the file and results of tools.
+    pub(super) typed: &'a str,
     /// Bypasses the response cache.
     pub(super) is_fresh: bool,
 }
@@ -43,8 +46,7 @@ pub(super) async fn turn(
 ) -> TurnResult {
     let mut leave = false;
     let mut interrupted = false;
-    // The announcement of a mode, which is part of the text, names no URL.
-    chat.allow_typed_urls(said.text);
+    chat.allow_typed_urls(said.typed);
     let ended = {
         let turn = async {
             match said.is_fresh {
