@@ -78,10 +78,11 @@ fn instructions(workspace: &Path) -> Option<String> {
         .position(|directory| directory.join(".git").exists())
         .unwrap_or_default();
     let mut directories = workspace.ancestors().take(depth + 1);
+    let root = workspace.ancestors().nth(depth).unwrap_or(workspace);
     directories.find_map(|directory| {
         INSTRUCTION_FILES.into_iter().find_map(|name| {
             let path = directory.join(name);
-            match read(&path) {
+            match read(&path, root) {
                 Ok(text) => {
                     let text = text?;
                     Some(format!(
@@ -99,8 +100,15 @@ fn instructions(workspace: &Path) -> Option<String> {
     })
 }
 
-/// Returns the text of a file, cut off at the maximum size; `None` if it is blank.
-fn read(path: &Path) -> std::io::Result<Option<String>> {
+/// Returns the text of a file, cut off at the maximum size; `None` if it is blank. A link that leads out of
+/// `root` is an error: the author of a repository must not choose files of the user.
+fn read(path: &Path, root: &Path) -> std::io::Result<Option<String>> {
+    let (path, root) = (path.canonicalize()?, root.canonicalize()?);
+    if !path.starts_with(&root) {
+        return Err(std::io::Error::other(
+            "it is a link that leads out of the project",
+        ));
+    }
     // A pipe would block.
     if !path.metadata()?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));

@@ -93,6 +93,61 @@ fn instructions_of_the_repository_apply_in_its_directories_and_not_above() {
     assert!(!system.contains("Above the repository."), "{system}");
 }
 
+#[cfg(unix)]
+#[test]
+fn link_out_of_the_project_is_no_instruction() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    home.write("secrets/key", "the user's key");
+    home.write(
+        "project/source/a.md",
+        "Instructions in a file of the project.",
+    );
+    let link = |target: &str| {
+        let path = home.join("project/AGENTS.md");
+        let _ = std::fs::remove_file(&path);
+        std::os::unix::fs::symlink(target, path).unwrap();
+        home.chat(&provider, &["-p", "hello", "--workspace", "project"])
+            .ok()
+    };
+    let ran = link("../secrets/key");
+    assert!(ran.stderr.contains("leads out of the project"), "{ran}");
+    assert!(!system_text(&provider).contains("the user's key"));
+    link("source/a.md");
+    assert!(system_text(&provider).contains("Instructions in a file of the project."));
+}
+
+#[test]
+fn urls_in_texts_of_a_file_are_not_typed_by_the_user() {
+    let (home, provider) = (Home::new(), Provider::scripted(FETCHING_MODEL));
+    home.write(
+        "agent.yaml",
+        "agents:\n  root:\n    model: openai/gpt-4o\n    toolsets: [{type: fetch}]\n    commands: {look: 'fetch http://127.0.0.1:9/a'}\n",
+    );
+    let ran = home.ask(&provider, &["agent.yaml"], "/look").ok();
+    assert!(
+        ran.stdout.contains("no user is present to approve it"),
+        "{ran}"
+    );
+    let ran = home
+        .ask(&provider, &["agent.yaml"], "/look http://127.0.0.1:9/a")
+        .ok();
+    assert!(
+        !ran.stdout.contains("no user is present to approve it"),
+        "{ran}"
+    );
+}
+
+/// A scripted model that fetches the URL of the user's message.
+const FETCHING_MODEL: &str = r#"
+rules:
+  - user: 'fetch (\S+)'
+    tools: [web_fetch]
+    steps:
+      - tool_calls: [{name: web_fetch, arguments: {url: '{{1}}'}}]
+      - text: 'It said: {{last_result}}'
+otherwise: {text: 'I was told: {{user}}'}
+"#;
+
 #[test]
 fn instructions_are_frozen_when_the_session_begins() {
     let (home, provider) = (project(), Provider::built_in());
