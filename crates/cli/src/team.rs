@@ -25,6 +25,7 @@ use crate::hooks;
 use crate::models::models;
 use crate::render;
 use crate::render::style::Style;
+use crate::render::visible::visible;
 use crate::wiring::ProcessEnvironment;
 
 /// Reads and checks a file that defines a team.
@@ -126,7 +127,12 @@ fn warn_briefly_of(name: &str, warnings: &[Problem]) {
 pub(crate) fn warn_of(warnings: &[Problem]) {
     let style = Style::of_stderr();
     for warning in warnings {
-        render::err(&format!("{} {warning}", style.notable("warning:")));
+        let warning = warning.to_string();
+        render::err(&format!(
+            "{} {}",
+            style.notable("warning:"),
+            visible(&warning)
+        ));
     }
 }
 

@@ -71,7 +71,7 @@ impl TerminalApprover {
                 None => format!("  asked because of the rule `{rule}`"),
                 Some(doubt) => format!("  the rule `{rule}` may deny it: {doubt}"),
             };
-            self.prompt.tell(&why);
+            self.prompt.tell(&visible(&why));
         }
         if let Some(concern) = question.concern {
             self.prompt
@@ -154,6 +154,7 @@ impl TerminalApprover {
                 true => "; [s]ave allows it in every chat",
                 false => "",
             };
+            let pattern = on_one_line(pattern);
             self.prompt.tell(&format!(
                 "  [a]lways allows `{pattern}` until the chat ends{save}"
             ));

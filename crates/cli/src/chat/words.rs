@@ -65,6 +65,7 @@ pub(crate) fn arguments(call: &ToolCall, arguments: &Arguments) -> String {
 }
 
 fn argument(name: &str, text: &str) -> String {
+    let name = on_one_line(name);
     if !text.contains('\n') {
         return format!("    {name}: {text}\n");
     }

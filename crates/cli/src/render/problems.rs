@@ -6,6 +6,7 @@ use cachalot_core::Problem;
 use miette::{Diagnostic, LabeledSpan, Severity, SourceCode};
 
 use super::excerpt::Excerpt;
+use super::visible::visible;
 
 /// A problem as miette renders it.
 struct ProblemReport<'a> {
@@ -21,7 +22,7 @@ impl std::fmt::Debug for ProblemReport<'_> {
 
 impl std::fmt::Display for ProblemReport<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.problem.message)
+        f.write_str(&visible(&self.problem.message))
     }
 }
 
@@ -43,7 +44,7 @@ impl Diagnostic for ProblemReport<'_> {
         self.problem
             .help
             .as_ref()
-            .map(|help| Box::new(help) as Box<dyn std::fmt::Display>)
+            .map(|help| Box::new(visible(help)) as Box<dyn std::fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
