@@ -116,6 +116,12 @@ fn rules_for_the_shell_apply_to_background_jobs() {
     assert!(denied(&judge(json!({"cmd": "cat .env", "cwd": "sub"}))));
     assert_eq!(judge(json!({"cmd": "make"})), ASK);
     assert_eq!(judge(json!({"cmd": "make", "cwd": "./sub"})), ALLOW);
+    let rules = Rules::of("deny: ['shell:working_directory=prod*']");
+    assert!(denied(&rules.judge(
+        "run_background_job",
+        false,
+        json!({"cmd": "make deploy", "cwd": "prod"})
+    )));
     let rules = Rules::of("deny: [run_background_job]");
     assert_eq!(
         rules.of_command("ls"),

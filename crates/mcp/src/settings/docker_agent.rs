@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cachalot_core::Problem;
 use cachalot_core::spec::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, required,
 };
 use cachalot_core::tree::{MapEntry, Node, NodeKind, expand_set, unset_variables};
+use cachalot_core::{Problem, SecretSet};
 use cachalot_operation::permissions::own_name as own_tool_name;
+use cachalot_tools::builtin::shell::looks_like_a_credential;
 use cachalot_tools::builtin::{
     ApiSettings, InlineSkill, OpenUrlSettings, ScriptSettings, signatures,
 };
@@ -269,6 +270,13 @@ pub(super) fn expanded(
         .get("api_config")
         .and_then(|it| it.get("args")?.as_map());
     let mut environment = Cow::Borrowed(environment);
+    if kind == Some("open_url") {
+        // The model is informed of the address.
+        let secrets = SecretSet::empty();
+        environment
+            .to_mut()
+            .retain(|name, value| !looks_like_a_credential(name, value, &secrets));
+    }
     for argument in arguments
         .filter(|_| kind == Some("api"))
         .unwrap_or_default()
@@ -427,7 +435,10 @@ fn check_tool_name(name: &str, node: &Node, problems: &mut Vec<Problem>) {
     let is_own = |tool: &str| tool.eq_ignore_ascii_case(name);
     let is_taken = signatures().iter().any(|tool| is_own(&tool.name))
         || ["transfer_task", "handoff"].into_iter().any(is_own)
-        || name.starts_with("mcp_");
+        || own_tool_name(&name.to_ascii_lowercase()).is_some()
+        || name
+            .get(..4)
+            .is_some_and(|start| start.eq_ignore_ascii_case("mcp_"));
     if !is_name || is_taken {
         let message = format!("a tool of the file cannot be called `{name}`");
         let help = "use letters, digits, `-` and `_`, and a name that no other tool has";

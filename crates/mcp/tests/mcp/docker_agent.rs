@@ -110,7 +110,15 @@ async fn script_runs_its_command_with_arguments_as_variables() {
 
 #[test]
 fn tools_of_the_file_do_not_take_names_of_other_tools() {
-    for name in ["shell", "Read_File", "transfer_task", "mcp_x_y", "a b"] {
+    for name in [
+        "shell",
+        "Read_File",
+        "transfer_task",
+        "mcp_x_y",
+        "Mcp_x_y",
+        "list_directory",
+        "a b",
+    ] {
         let script = format!("- {{type: script, shell: {{'{name}': {{cmd: x}}}}}}");
         let told = found(&script);
         let is_refused = told.iter().any(|it| it.contains("cannot be called"));

@@ -104,7 +104,13 @@ impl<'a> AnalyzedRequest<'a> {
 
     /// Matches an argument of a deny or ask rule, in all possible readings.
     pub(super) fn may_match(&self, name: &str, pattern: &Pattern) -> MatchResult {
-        let value = self.request.arguments.get(name);
+        let arguments = &self.request.arguments;
+        // The two names of the working directory of a command.
+        let value = arguments.get(name).or_else(|| match name {
+            "working_directory" => arguments.get("cwd"),
+            "cwd" => arguments.get("working_directory"),
+            _ => None,
+        });
         let values = value.map(value_texts).unwrap_or_default();
         let matched = |text: &String| MatchResult::from(pattern.matches(text));
         let is_path = |path: &String| {

@@ -1,6 +1,7 @@
 //! A tool that an agent file defines as an HTTP request: the toolset `api`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -117,6 +118,14 @@ impl ApiTool {
             true => Method::POST,
             false => Method::GET,
         };
+        // Rules have judged this address, and the headers are meant for this server.
+        let origin = parsed.origin();
+        let path = parsed.path().to_owned();
+        let stays = move |target: &Url| match target.origin() == origin && target.path() == path {
+            true => Ok(()),
+            false => Err("the server redirects to another address".to_owned()),
+        };
+        let client = client.with_redirect_check(Arc::new(stays));
         let mut request = client.request(method, url).map_err(told)?;
         for (name, value) in &self.settings.headers {
             request = request.header(name.as_str(), value.expose());
@@ -173,6 +182,13 @@ impl TypedTool for ApiTool {
             return ToolOutput::error(
                 "the arguments hold a secret of this run, which must not leave it: leave it out",
             );
+        }
+        let is_path_step = |(name, value): (&String, &Value)| {
+            self.settings.endpoint.contains(&format!("${{{name}}}"))
+                && [".", ".."].map(Some).contains(&value.as_str())
+        };
+        if arguments.iter().any(is_path_step) {
+            return ToolOutput::error("`.` and `..` would lead to another address: give a name");
         }
         let timeout = self.settings.timeout;
         let answer = tokio::time::timeout(timeout, self.send(&url, &arguments, context)).await;
