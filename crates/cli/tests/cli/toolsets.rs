@@ -355,8 +355,12 @@ fn jobs_end_with_the_session_the_chat_and_the_process() {
     assert!(!runs(&third));
     // Through a pipe.
     let ran = home.ask(&provider, &["agent.yaml"], &start).ok();
-    let fourth = process(&home);
-    assert!(!runs(&fourth), "{ran}");
+    // The job may have been killed before it had written its process ID.
+    for name in ["id.new", "id"] {
+        let written = std::fs::read_to_string(home.join(name)).unwrap_or_default();
+        let fourth = written.trim();
+        assert!(fourth.is_empty() || !runs(fourth), "{ran}");
+    }
 }
 
 /// The session goes on, so its jobs do, too.
