@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cachalot_operation::permissions::ToolSignature;
 use cachalot_operation::{CacheClass, OperationMetadata, Tool, ToolOutput};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 mod api;
 pub mod background_jobs;
@@ -63,6 +63,18 @@ fn harmless_metadata(
         cache_class: CacheClass::Excluded("depends on its session or its user"),
         ..OperationMetadata::with_side_effects(name, description, parameters)
     }
+}
+
+/// Returns the parameters of a tool that an agent file defines: names with the JSON Schemas of their values, and
+/// the names that every call must have.
+fn parameters_of_file(arguments: &[(String, Value)], required: &[String]) -> Value {
+    let properties: Map<String, Value> = arguments.iter().cloned().collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
 }
 
 /// Returns a result from which no answer may be built that is replayed later: the same call would have

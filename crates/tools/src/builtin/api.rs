@@ -11,7 +11,7 @@ use cachalot_operation::{
 };
 use cachalot_storage::{AllowedHosts, Method, Url, body, header, masked, success};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// The maximum number of bytes of an answer.
 const MAX_BYTES: u64 = 1 << 20;
@@ -42,8 +42,8 @@ pub struct ApiSettings {
     pub allows_private: bool,
 }
 
-/// An HTTP request of an agent file as a tool. The guard against private addresses applies, and redirects stay
-/// on the host.
+/// An HTTP request of an agent file as a tool. The guard against private addresses applies, and a redirect
+/// to another address is refused.
 pub struct ApiTool {
     metadata: OperationMetadata,
     settings: ApiSettings,
@@ -53,13 +53,7 @@ impl ApiTool {
     /// Creates the tool.
     #[must_use]
     pub fn new(settings: ApiSettings) -> Self {
-        let properties: Map<String, Value> = settings.arguments.iter().cloned().collect();
-        let parameters = json!({
-            "type": "object",
-            "properties": properties,
-            "required": settings.required,
-            "additionalProperties": false,
-        });
+        let parameters = super::parameters_of_file(&settings.arguments, &settings.required);
         let metadata = OperationMetadata::with_side_effects(
             settings.name.clone(),
             settings.description.clone(),

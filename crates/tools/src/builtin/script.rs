@@ -8,7 +8,7 @@ use cachalot_core::{Effects, Secret};
 use cachalot_operation::{
     Command, CommandText, OperationMetadata, ResourceAccess, ToolContext, ToolOutput, TypedTool,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::shell::{Shell, ShellSettings};
 
@@ -42,13 +42,7 @@ impl ScriptTool {
     /// Creates the tool.
     #[must_use]
     pub fn new(settings: ScriptSettings) -> Self {
-        let properties: Map<String, Value> = settings.arguments.iter().cloned().collect();
-        let parameters = json!({
-            "type": "object",
-            "properties": properties,
-            "required": settings.required,
-            "additionalProperties": false,
-        });
+        let parameters = super::parameters_of_file(&settings.arguments, &settings.required);
         Self {
             metadata: OperationMetadata::with_side_effects(
                 settings.name.clone(),
