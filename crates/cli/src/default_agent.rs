@@ -54,10 +54,13 @@ pub(crate) fn team(model: &str, process_environment: &ProcessEnvironment) -> Res
 /// Returns the text about a workspace for the system text: the instructions of the project, and the skills.
 /// `data` is the user's data directory, which contains skills. Empty if there are none of both.
 pub(crate) fn context(workspace: &Path, data: Option<&Path>) -> Result<String> {
-    let opened = Workspace::open(workspace).map_err(|error| bad_workspace(workspace, &error))?;
+    let unusable = |error| bad_workspace(workspace, &error);
+    let opened = Workspace::open(workspace).map_err(unusable)?;
+    // In `a/../b`, the directory `a` is none above `b`.
+    let real = workspace.canonicalize().map_err(unusable)?;
     let skills = list_skills(&opened, data, &Witness::default());
     let skills = skills.map(|list| format!("Skills, to be read with skill_view:\n{list}"));
-    let parts: Vec<String> = instructions(workspace).into_iter().chain(skills).collect();
+    let parts: Vec<String> = instructions(&real).into_iter().chain(skills).collect();
     Ok(parts.join("\n\n"))
 }
 

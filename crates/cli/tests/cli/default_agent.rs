@@ -70,10 +70,12 @@ fn instructions_of_the_repository_apply_in_its_directories_and_not_above() {
     home.write("repository/.git/HEAD", "ref: refs/heads/main\n");
     home.write("repository/CLAUDE.md", "Of the repository.");
     home.write("repository/source/main.c", "int main;");
+    home.write("elsewhere/x", "");
     for (directory, expected) in [
         ("repository/source", Some("Of the repository.")),
         ("repository", Some("Of the repository.")),
         (".", Some("Above the repository.")),
+        ("repository/../elsewhere", None),
     ] {
         home.chat(&provider, &["-p", "hello", "--workspace", directory])
             .ok();
@@ -86,7 +88,6 @@ fn instructions_of_the_repository_apply_in_its_directories_and_not_above() {
             );
         }
     }
-    home.write("elsewhere/x", "");
     home.chat(&provider, &["-p", "hello", "--workspace", "elsewhere"])
         .ok();
     let system = system_text(&provider);
