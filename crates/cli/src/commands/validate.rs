@@ -195,15 +195,10 @@ pub(crate) fn validate(
             Err(other) => return Err(other),
         }
     }
-    match (arguments.json, documents.as_mut_slice()) {
-        (true, [only]) => {
-            if let Value::Object(fields) = only {
-                fields.shift_remove("file");
-            }
-            render::json(only)?;
-        }
-        (true, several) => render::json(&several)?,
-        (false, _) => {}
+    match documents.as_slice() {
+        [] => {}
+        [only] => render::json(only)?,
+        several => render::json(&several)?,
     }
     match is_valid {
         true => Ok(()),
