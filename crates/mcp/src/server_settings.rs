@@ -166,28 +166,44 @@ impl McpSettings {
     /// values so short that masking them would garble every answer.
     pub(super) fn credentials_to_mask(&self, secret_set: &SecretSet) -> Vec<&str> {
         match &self.transport {
-            McpTransport::Stdio { environment, .. } => environment
-                .iter()
-                .map(|(name, value)| (name, value.expose().as_str()))
-                .filter(|(name, value)| {
-                    value.len() >= MIN_CREDENTIAL_CHARS
-                        && looks_like_a_credential(name, value, secret_set)
-                })
-                .map(|(_, value)| value)
-                .collect(),
-            McpTransport::Http { headers, .. } => headers
-                .iter()
-                .map(|(name, value)| (name.to_ascii_lowercase(), without_scheme(value.expose())))
-                .filter(|(name, value)| {
-                    let said = value.len() >= MIN_CREDENTIAL_CHARS
-                        && looks_like_a_credential(name, value, secret_set);
-                    said || (value.len() >= CREDENTIAL_HEADER_CHARS
-                        && !is_known_public_header(name))
-                })
-                .map(|(_, value)| value)
-                .collect(),
+            McpTransport::Stdio { environment, .. } => {
+                environment_credentials(environment, secret_set)
+            }
+            McpTransport::Http { headers, .. } => header_credentials(headers, secret_set),
         }
     }
+}
+
+/// Returns the credentials among the environment variables of a program.
+pub(crate) fn environment_credentials<'a>(
+    environment: &'a BTreeMap<String, Secret<String>>,
+    secret_set: &SecretSet,
+) -> Vec<&'a str> {
+    environment
+        .iter()
+        .map(|(name, value)| (name, value.expose().as_str()))
+        .filter(|(name, value)| {
+            value.len() >= MIN_CREDENTIAL_CHARS && looks_like_a_credential(name, value, secret_set)
+        })
+        .map(|(_, value)| value)
+        .collect()
+}
+
+/// Returns the credentials among the headers of a request.
+pub(crate) fn header_credentials<'a>(
+    headers: &'a BTreeMap<String, Secret<String>>,
+    secret_set: &SecretSet,
+) -> Vec<&'a str> {
+    headers
+        .iter()
+        .map(|(name, value)| (name.to_ascii_lowercase(), without_scheme(value.expose())))
+        .filter(|(name, value)| {
+            let said = value.len() >= MIN_CREDENTIAL_CHARS
+                && looks_like_a_credential(name, value, secret_set);
+            said || (value.len() >= CREDENTIAL_HEADER_CHARS && !is_known_public_header(name))
+        })
+        .map(|(_, value)| value)
+        .collect()
 }
 
 /// Minimum length of a credential.

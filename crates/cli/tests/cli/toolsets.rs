@@ -383,6 +383,77 @@ fn jobs_outlive_a_handoff_and_end_with_the_chat() {
     assert!(!runs(&job));
 }
 
+/// A scripted model that saves a note, and reads a token.
+const NOTE_TAKER: &str = r#"
+rules:
+  - user: 'save (\S+)'
+    tools: [save_note]
+    steps:
+      - tool_calls: [{name: save_note, arguments: {file: '{{1}}', text: it's a note}}]
+      - text: 'It said: {{last_result}}'
+  - user: 'token'
+    tools: [read_token]
+    steps:
+      - tool_calls: [{name: read_token, arguments: {}}]
+      - text: 'It said: {{last_result}}'
+otherwise: {text: 'I was told: {{user}}'}
+"#;
+
+const NOTES: &str = r#"agents:
+  root:
+    model: openai/gpt-4o
+    toolsets:
+      - type: script
+        shell:
+          save_note: {cmd: 'printf %s "$text" > "$file"', args: {file: {type: string}, text: {type: string}}}
+          read_token: {cmd: 'echo "$API_TOKEN"', env: {API_TOKEN: '${env.MY_TOKEN:-none}'}}
+permissions:
+  allow: [save_note, read_token]
+  deny: ['save_note:path=private/*', 'save_note:command=rm *']
+"#;
+
+#[test]
+fn arguments_of_a_script_are_judged_like_a_command() {
+    let (home, provider) = (Home::new(), Provider::scripted(NOTE_TAKER));
+    home.write("agent.yaml", NOTES);
+    home.write(".git/hooks/x", "");
+    home.write("private/x", "");
+    for (file, is_written) in [
+        ("note.txt", true),
+        (".git/hooks/post-checkout", false),
+        ("private/note.txt", false),
+    ] {
+        for approval in ["-q", "--yes"] {
+            let ran = home
+                .ask(
+                    &provider,
+                    &["agent.yaml", approval],
+                    &format!("save {file}"),
+                )
+                .ok();
+            assert_eq!(home.join(file).exists(), is_written, "{file}: {ran}");
+        }
+    }
+    let note = std::fs::read_to_string(home.join("note.txt")).unwrap();
+    assert_eq!(note, "it's a note");
+}
+
+#[test]
+fn credentials_of_a_script_are_masked() {
+    let (home, provider) = (Home::new(), Provider::scripted(NOTE_TAKER));
+    home.write("agent.yaml", NOTES);
+    let ran = home
+        .ask_with(&provider, &["agent.yaml"], b"token", |command| {
+            command.env("MY_TOKEN", "secret-of-the-user-1234");
+        })
+        .ok();
+    assert!(ran.stdout.contains("It said: "), "{ran}");
+    for request in provider.received() {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        assert!(!body.contains("secret-of-the-user"), "{body}");
+    }
+}
+
 #[test]
 fn rules_for_the_shell_hold_for_jobs() {
     let (home, provider) = with_toolset(

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 
+use cachalot_core::SecretSet;
 use cachalot_core::suggest::did_you_mean;
 
 use super::docker_server;
 use super::toolsets::{Toolset, ToolsetKind, ToolsetSettings};
+use crate::server_settings::{environment_credentials, header_credentials};
 use crate::{McpDependencies, McpError, McpServer, McpSettings, ServerListing, ToolNames};
 use cachalot_operation::permissions::ToolSignature;
 use cachalot_tools::builtin::signature;
@@ -228,6 +230,7 @@ pub async fn assemble(
     settings: &ToolsetSettings,
     dependencies: &ToolDependencies,
 ) -> Result<AgentTools, AssembleError> {
+    learn_credentials(settings, &dependencies.mcp.secret_set);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     let (mut servers, mut taken): (Vec<McpServer>, Vec<ServerSelection>) = (Vec::new(), Vec::new());
     for toolset in &settings.toolsets {
@@ -323,10 +326,33 @@ pub fn signatures(settings: &ToolsetSettings) -> Vec<ToolSignature> {
     });
     let dependencies = BuiltInDependencies::default();
     let tools = of_file.filter_map(|toolset| built_in(toolset, &dependencies).ok());
-    tools
-        .flatten()
-        .map(|tool| signature(&tool.metadata().name, &tool.metadata().parameters.schema()))
-        .collect()
+    let signatures = tools.flatten().map(|tool| {
+        let metadata = tool.metadata();
+        let mut signature = signature(&metadata.name, &metadata.parameters.schema());
+        // Rules may be about the command or the address, which are no arguments of the model.
+        let resources = ["command", "url"].map(str::to_owned);
+        signature.arguments.extend(resources);
+        signature
+    });
+    signatures.collect()
+}
+
+/// Adds the credentials of tools of the file to the secrets that are masked.
+fn learn_credentials(settings: &ToolsetSettings, secret_set: &SecretSet) {
+    for toolset in &settings.toolsets {
+        let credentials = match &toolset.kind {
+            ToolsetKind::Scripts(scripts) => scripts
+                .iter()
+                .flat_map(|script| environment_credentials(&script.environment, secret_set))
+                .collect(),
+            ToolsetKind::Api(request) => header_credentials(&request.headers, secret_set),
+            ToolsetKind::Fetch(fetch) => header_credentials(&fetch.headers, secret_set),
+            _ => Vec::new(),
+        };
+        for credential in credentials {
+            secret_set.learn(credential);
+        }
+    }
 }
 
 /// Returns the prefixes of the names of the tools of the servers in these toolsets: `mcp_github_`.

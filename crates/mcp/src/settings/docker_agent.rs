@@ -270,13 +270,6 @@ pub(super) fn expanded(
         .get("api_config")
         .and_then(|it| it.get("args")?.as_map());
     let mut environment = Cow::Borrowed(environment);
-    if kind == Some("open_url") {
-        // The model is informed of the address.
-        let secrets = SecretSet::empty();
-        environment
-            .to_mut()
-            .retain(|name, value| !looks_like_a_credential(name, value, &secrets));
-    }
     for argument in arguments
         .filter(|_| kind == Some("api"))
         .unwrap_or_default()
@@ -284,8 +277,27 @@ pub(super) fn expanded(
         let place = format!("${{{}}}", argument.key);
         environment.to_mut().insert(argument.key.clone(), place);
     }
+    // A model reads instructions and the address of `open_url`: they get no credentials of the user.
+    let mut public = environment.clone().into_owned();
+    let none = SecretSet::empty();
+    public.retain(|name, value| !looks_like_a_credential(name, value, &none));
+    if kind == Some("open_url") {
+        environment = Cow::Owned(public.clone());
+    }
+    let told = |written: Option<&Node>, node: &Node| {
+        map_entry(node, "instruction", &|expanded| {
+            let instruction = written.and_then(|it| it.get("instruction"));
+            instruction.map_or_else(
+                || expanded.clone(),
+                |it| expand_set(it, None, &public, &mut Vec::new()),
+            )
+        })
+    };
     if kind != Some("script") {
-        let expanded = expand_set(item, None, &environment, problems);
+        let expanded = told(Some(item), &expand_set(item, None, &environment, problems));
+        let expanded = map_entry(&expanded, "api_config", &|request| {
+            told(item.get("api_config"), request)
+        });
         return (expanded, unset_variables(item, &environment));
     }
     let nothing = |command: &Node| Node {
@@ -293,7 +305,7 @@ pub(super) fn expanded(
         kind: NodeKind::Null,
     };
     let rest = with_commands(item, &|_, command| nothing(command));
-    let expanded = expand_set(&rest, None, &environment, problems);
+    let expanded = told(Some(item), &expand_set(&rest, None, &environment, problems));
     let written = |name: &str| item.get("shell")?.get(name)?.get("cmd");
     let restored = with_commands(&expanded, &|name, command| {
         written(name).unwrap_or(command).clone()
@@ -390,13 +402,23 @@ pub(super) fn api(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Api
     let (name, endpoint) = (request.string("name")?, request.string("endpoint")?);
     check_tool_name(&name, request.mapping(), problems);
     check_address(&endpoint, request.node("endpoint"), problems);
+    let headers = variables(request, "headers");
+    let host = endpoint.split_once("://").map_or("", |(_, rest)| rest);
+    let host = host.split(['/', '?', '#']).next().unwrap_or_default();
+    if let Some(node) = request.node("endpoint").filter(|_| host.contains("${"))
+        && !headers.is_empty()
+    {
+        let message = "the model chooses the host, which would receive the `headers`";
+        let help = "write the host into the address, or take the headers out";
+        problems.push(problem(node, "bad-value", message, help));
+    }
     let seconds = size(values, "timeout").and_then(|it| u64::try_from(it).ok());
     Some(ApiSettings {
         description: request.string("instruction").unwrap_or_default(),
         is_post: request.text("method") == Some("POST"),
         arguments: arguments(request),
         required: request.texts("required").unwrap_or_default(),
-        headers: variables(request, "headers"),
+        headers,
         timeout: Duration::from_secs(seconds.unwrap_or(30)),
         allows_private: values.boolean("allow_private_ips").unwrap_or_default(),
         name,

@@ -126,6 +126,10 @@ fn tools_of_the_file_do_not_take_names_of_other_tools() {
     }
     let bad = [
         (
+            "- {type: api, api_config: {name: a, endpoint: 'https://${host}/x', headers: {A: b}, args: {host: {}}}}",
+            "the model chooses the host",
+        ),
+        (
             "- {type: open_url, url: 'file:///etc/passwd'}",
             "does not begin with https://",
         ),

@@ -54,6 +54,15 @@ impl ScriptTool {
     }
 }
 
+/// Returns the environment variables for the arguments of a call.
+fn variables(arguments: &Map<String, Value>) -> impl Iterator<Item = (&str, String)> {
+    arguments.iter().filter_map(|(name, value)| match value {
+        Value::Null => None,
+        Value::String(text) => Some((name.as_str(), text.clone())),
+        other => Some((name.as_str(), other.to_string())),
+    })
+}
+
 #[async_trait]
 impl TypedTool for ScriptTool {
     type Arguments = Map<String, Value>;
@@ -66,10 +75,15 @@ impl TypedTool for ScriptTool {
         Effects::UNKNOWN
     }
 
-    fn resource_access(&self, _: &Map<String, Value>) -> ResourceAccess {
+    fn resource_access(&self, arguments: &Map<String, Value>) -> ResourceAccess {
+        // Rules and the guard of protected files see the values of the variables.
+        let mut line: String = variables(arguments)
+            .map(|(name, value)| format!("{name}='{}'; ", value.replace('\'', r"'\''")))
+            .collect();
+        line.push_str(&self.settings.command);
         ResourceAccess {
             commands: vec![Command {
-                text: CommandText::Line(self.settings.command.clone()),
+                text: CommandText::Line(line),
                 directory: self.settings.directory.as_ref().map(PathBuf::from),
             }],
             ..ResourceAccess::default()
@@ -78,17 +92,12 @@ impl TypedTool for ScriptTool {
 
     async fn run(&self, arguments: Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let mut environment = self.settings.environment.clone();
-        for (name, value) in &arguments {
-            let text = match value {
-                Value::String(text) => text.clone(),
-                Value::Null => continue,
-                other => other.to_string(),
-            };
+        for (name, text) in variables(&arguments) {
             if text.contains('\0') {
                 let message = format!("`{name}` holds a NUL character, which no command takes");
                 return ToolOutput::error(message);
             }
-            environment.insert(name.clone(), Secret::new(text));
+            environment.insert(name.to_owned(), Secret::new(text));
         }
         let shell = Shell::new(ShellSettings {
             environment,
