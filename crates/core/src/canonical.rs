@@ -58,7 +58,15 @@ impl Canonical {
     /// # Errors
     /// Text that is not JSON, duplicate keys, lone surrogates, nesting deeper than 128.
     pub fn json(text: &[u8]) -> Result<Self, CanonicalError> {
-        text::encode(text).map(|bytes| Self {
+        Self::json_without(text, &[])
+    }
+
+    /// Encodes like [`Canonical::json`], without the members of the outermost object that are named in `omitted`.
+    ///
+    /// # Errors
+    /// As [`Canonical::json`]; a repeated member is an error even if it is omitted.
+    pub fn json_without(text: &[u8], omitted: &[&str]) -> Result<Self, CanonicalError> {
+        text::encode(text, omitted).map(|bytes| Self {
             bytes: bytes.into(),
             holds_secrets: false,
         })
@@ -179,6 +187,13 @@ impl<'a> ObjectEncoder<'a> {
         fields: impl Iterator<Item = (&'f String, &'f Value)> + Clone,
     ) {
         self.put(name, |sealing, out| encode_fields(fields, sealing, out));
+    }
+
+    /// Adds a field whose value is encoded already.
+    pub fn canonical(&mut self, name: &str, value: &Canonical) {
+        self.put(name, |_, out| out.extend_from_slice(&value.bytes));
+        self.holds_secrets
+            .set(self.holds_secrets.get() || value.holds_secrets);
     }
 
     fn put(&mut self, name: &str, value: impl FnOnce(Option<&Sealing<'_>>, &mut Vec<u8>)) {

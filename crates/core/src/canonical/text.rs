@@ -3,7 +3,8 @@
 use super::{CanonicalError, END, put_delimited};
 use crate::json::{ARRAY, JsonResult, OBJECT, Scanner};
 
-pub(super) fn encode(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
+/// Encodes a text. The members of its object that are named in `omitted` are checked, but not encoded.
+pub(super) fn encode(text: &[u8], omitted: &[&str]) -> Result<Vec<u8>, CanonicalError> {
     let text = std::str::from_utf8(text).map_err(|error| CanonicalError {
         reason: "not UTF-8",
         at: error.valid_up_to(),
@@ -14,7 +15,10 @@ pub(super) fn encode(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
         fields: vec![],
         unescaped: vec![],
     };
-    encoder.value()?;
+    match encoder.scanner.peek() {
+        Some(b'{') => encoder.object(omitted)?,
+        _ => encoder.value()?,
+    }
     encoder.scanner.end()?;
     Ok(encoder.out)
 }
@@ -43,7 +47,7 @@ impl Encoder<'_> {
     fn value(&mut self) -> Result<(), CanonicalError> {
         match self.scanner.peek() {
             Some(b'"') => self.string()?,
-            Some(b'{') => self.object()?,
+            Some(b'{') => self.object(&[])?,
             Some(b'[') => self.array()?,
             _ => match self.scanner.scalar()? {
                 b"true" => self.out.push(b't'),
@@ -72,9 +76,10 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn object(&mut self) -> Result<(), CanonicalError> {
+    fn object(&mut self, omitted: &[&str]) -> Result<(), CanonicalError> {
         self.out.push(b'{');
         let first_field = self.fields.len();
+        let mut found = vec![false; omitted.len()];
         let mut more = self.scanner.open(&OBJECT)?;
         while more {
             let start = self.out.len();
@@ -82,6 +87,15 @@ impl Encoder<'_> {
             put_delimited(b's', key, &mut self.out);
             let key = (self.out.len() - key.len(), self.out.len());
             self.value()?;
+            let name = &self.out[key.0..key.1];
+            if let Some(place) = omitted.iter().position(|it| it.as_bytes() == name) {
+                if std::mem::replace(&mut found[place], true) {
+                    return Err(self.repeated_key());
+                }
+                self.out.truncate(start);
+                more = self.scanner.more(&OBJECT)?;
+                continue;
+            }
             self.fields.push(Field {
                 start,
                 key,
@@ -94,6 +108,13 @@ impl Encoder<'_> {
         Ok(())
     }
 
+    fn repeated_key(&self) -> CanonicalError {
+        CanonicalError {
+            reason: "a key occurs twice in the object that ends",
+            at: self.scanner.at(),
+        }
+    }
+
     /// Sorts the fields of the innermost object, which are already in the output, by their keys.
     fn sort_fields(&mut self, first: usize) -> Result<(), CanonicalError> {
         let out = &self.out;
@@ -104,10 +125,7 @@ impl Encoder<'_> {
             let start = fields[0].start;
             fields.sort_unstable_by(|a, b| key(a).cmp(key(b)));
             if fields.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
-                return Err(CanonicalError {
-                    reason: "a key occurs twice in the object that ends",
-                    at: self.scanner.at(),
-                });
+                return Err(self.repeated_key());
             }
             let mut sorted = Vec::with_capacity(out.len() - start);
             for field in fields.iter() {

@@ -368,3 +368,33 @@ fn strings_of_any_length_are_scanned_to_their_end() {
         }
     }
 }
+
+#[test]
+fn omitted_members_have_no_effect_but_are_checked() {
+    let without = |text: &str| Canonical::json_without(text.as_bytes(), &["stream", "user"]);
+    let expected = Canonical::json(br#"{"a": {"stream": 1}, "b": 2}"#).unwrap();
+    for text in [
+        r#"{"a": {"stream": 1}, "b": 2}"#,
+        r#"{"stream": true, "a": {"stream": 1}, "b": 2}"#,
+        r#"{"b": 2, "user": {"x": [1]}, "a": {"stream": 1}, "stream": false}"#,
+        r#"{"b": 2, "str\u0065am": null, "a": {"stream": 1}}"#,
+    ] {
+        assert_eq!(without(text).unwrap(), expected, "{text}");
+    }
+    assert_ne!(
+        without(r#"{"a": {"stream": 2}, "b": 2}"#).unwrap(),
+        expected
+    );
+    for text in [
+        r#"{"stream": 1, "b": 2, "stream": 1}"#,
+        r#"{"stream": 1, "str\u0065am": 1}"#,
+        r#"{"stream": {"x": 1, "x": 1}}"#,
+        r#"{"stream": }"#,
+        r#"{"stream": true, }"#,
+    ] {
+        assert!(without(text).is_err(), "{text}");
+    }
+    // Only an object has members.
+    let array = without(r#"[{"stream": 1}]"#).unwrap();
+    assert_eq!(array, Canonical::json(br#"[{"stream": 1}]"#).unwrap());
+}
