@@ -5,15 +5,20 @@
 #     cachalot simulate --port 4010 --script tests/sdks/script.yaml &
 #     tests/sdks/run.sh http://127.0.0.1:4010
 #
+# With a second URL, that of a gateway (cachalot serve) in front of another such simulator, the clients of OpenAI and
+# Anthropic are run against it, too.
+#
 # Installs the clients into a temporary folder. What cannot be run for want of Python, Node or the
 # package registries is skipped with a notice; a failing check fails the script.
 set -euo pipefail
 
-if [ $# -ne 1 ]; then
-    echo "usage: $0 URL    (of a simulator with $(dirname "$0")/script.yaml, for instance http://127.0.0.1:4010)" >&2
+if [ $# -ne 1 ] && [ $# -ne 2 ]; then
+    echo "usage: $0 URL [GATEWAY]    (of a simulator with $(dirname "$0")/script.yaml, for instance http://127.0.0.1:4010)" >&2
     exit 2
 fi
 url=${1%/}
+gateway=${2:-}
+gateway=${gateway%/}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -35,6 +40,10 @@ python_checks() {
     fi
     local failed=0
     "$work/venv/bin/python" "$here/check_python.py" "$url" || failed=1
+    if [ -n "$gateway" ]; then
+        echo 'through the gateway:'
+        "$work/venv/bin/python" "$here/check_python.py" "$gateway" || failed=1
+    fi
     "$work/venv/bin/python" "$here/check_clouds.py" "$url" || failed=1
     "$work/venv/bin/python" "$here/check_converse.py" "$url" || failed=1
     return "$failed"
@@ -51,6 +60,10 @@ node_checks() {
         return 0
     fi
     (cd "$work/node" && node check_node.mjs "$url")
+    if [ -n "$gateway" ]; then
+        echo 'through the gateway:'
+        (cd "$work/node" && node check_node.mjs "$gateway")
+    fi
 }
 
 python_checks || failed=1

@@ -1,5 +1,6 @@
 //! Command line definitions for clap.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Sessions(SessionsCommand),
     /// Simulate the model providers locally, to try everything without an API key.
     Simulate(Simulate),
+    /// Answer requests of other clients from the cache, or pass them on to their provider: change only their base URL.
+    Serve(Serve),
     /// Check an agent file and report all problems at once.
     Validate(Validate),
     /// List, show, erase, sweep, export and import cache entries.
@@ -477,6 +480,25 @@ pub(crate) struct Simulate {
     /// Time to the first byte of each answer, such as `2s` [default: that of the script, else none].
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) latency: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Address to listen on; port 0 selects a free port.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4114")]
+    pub(crate) listen: SocketAddr,
+    /// Server that requests are passed on to, in place of the one with this name, or in addition (reached under
+    /// /u/NAME/). Built in: openai, anthropic, gemini. May be repeated.
+    #[arg(long, value_name = "NAME=URL")]
+    pub(crate) upstream: Vec<String>,
+    /// Further host name by which clients address the gateway. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
+    #[command(flatten)]
+    pub(crate) place: StoreArguments,
+    /// Print no line for each request.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ pub(crate) mod models;
 pub(crate) mod prefix;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod simulate;
 pub(crate) mod spend;

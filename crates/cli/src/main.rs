@@ -78,6 +78,11 @@ fn dispatch(command: &Command) -> Result<()> {
         Command::Simulate(simulate) => {
             wait_for(commands::simulate::simulate(simulate, &process_environment))
         }
+        Command::Serve(serve) => wait_for(commands::serve::serve(
+            serve,
+            &process_environment,
+            warning(),
+        )),
         Command::Validate(validate) => commands::validate::validate(validate, &process_environment),
         Command::Cache(command) => {
             let inspection = commands::cache::Inspection {

@@ -75,10 +75,7 @@ pub(super) const TABLE: &[CrateRule] = &[
             "agent",
         ],
     ),
-    crate_rule(
-        "gateway",
-        &["core", "store", "cache", "model", "prompt", "tools"],
-    ),
+    crate_rule("gateway", &["core", "store", "cache", "model"]),
     crate_rule(
         "cli",
         &[

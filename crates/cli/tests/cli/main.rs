@@ -47,6 +47,7 @@ mod response_cache;
 mod review;
 mod run;
 mod secrets;
+mod serve;
 mod sessions;
 mod sessions_tree;
 mod simulate;

@@ -1,27 +1,29 @@
-//! The providers' official clients against the simulator: only if `CACHALOT_TEST_SDKS=1`, because it
-//! installs packages from the registries.
+//! The providers' official clients against the simulator, directly and through the gateway: only if
+//! `CACHALOT_TEST_SDKS=1`, because it installs packages from the registries.
 
 use std::path::Path;
 use std::process::Stdio;
 
-use cachalot_simulator::Script;
-
-use crate::start;
+use crate::support::Setup;
 
 #[tokio::test]
-async fn official_sdks_accept_the_simulator() {
+async fn official_sdks_accept_the_simulator_and_the_gateway() {
     if std::env::var("CACHALOT_TEST_SDKS").as_deref() != Ok("1") {
-        eprintln!(
+        println!(
             "skipped: set CACHALOT_TEST_SDKS=1 to run the official clients (it installs packages)"
         );
         return;
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sdks");
     let script = std::fs::read_to_string(folder.join("script.yaml")).unwrap();
-    let running = start(Script::parse("script.yaml", &script).unwrap()).await;
+    // The prompt caches of the first simulator are warm afterwards.
+    let (direct, setup) = (
+        Setup::scripted(&script).await,
+        Setup::scripted(&script).await,
+    );
     let output = tokio::process::Command::new("bash")
         .arg(folder.join("run.sh"))
-        .arg(running.url())
+        .args([direct.simulator.url(), setup.gateway.url()])
         .stdin(Stdio::null())
         .output()
         .await
@@ -30,6 +32,11 @@ async fn official_sdks_accept_the_simulator() {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    eprintln!("{out}{err}");
+    println!("{out}{err}");
     assert!(output.status.success(), "{out}{err}");
+    let reports = setup.reports.lock();
+    println!("{} requests through the gateway", reports.len());
+    if out.contains("checks passed") {
+        assert!(reports.iter().any(|report| report.answered == "miss"));
+    }
 }

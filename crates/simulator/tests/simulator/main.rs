@@ -19,7 +19,6 @@ mod proxy;
 mod refused_requests;
 mod responses;
 mod scripts;
-mod sdks;
 mod usage;
 
 use std::sync::{Arc, OnceLock};

@@ -1,0 +1,212 @@
+//! Reads an answer while it is passed on: is it complete, and what does it cost?
+
+use cachalot_core::{Cost, Spend};
+use cachalot_model::wire::sse::Decoder;
+use cachalot_model::wire::{self, StreamReader};
+use cachalot_model::{Catalog, Format, StopReason, Usage};
+use http::{HeaderMap, StatusCode, header};
+use serde_json::Value;
+
+use crate::endpoint::Endpoint;
+
+/// The maximum size of a whole answer that is read, in bytes: 64 MiB.
+const MAX_WHOLE: usize = 64 << 20;
+
+/// A reader of one answer.
+pub(crate) struct AnswerReader {
+    endpoint: Endpoint,
+    form: Form,
+}
+
+enum Form {
+    /// One JSON document.
+    Whole(Vec<u8>),
+    /// Events of a model.
+    Events(Decoder, Box<dyn StreamReader>),
+    /// Not read, and why.
+    Unreadable(String),
+}
+
+/// The judgment of an answer that was received to its end.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerReport {
+    /// The reason why it must not be stored.
+    pub(crate) refusal: Option<String>,
+    pub(crate) usage: Option<Usage>,
+    /// The model that answered, under the provider's name.
+    pub(crate) model: Option<String>,
+}
+
+impl AnswerReader {
+    /// Creates a reader for the answer with this head.
+    pub(crate) fn new(endpoint: Endpoint, status: StatusCode, headers: &HeaderMap) -> Self {
+        let form = match Self::unreadable(status, headers) {
+            Some(reason) => Form::Unreadable(reason),
+            None => match (content_type(headers), endpoint.format()) {
+                ("text/event-stream", Some(format)) => {
+                    Form::Events(Decoder::new(), wire::for_format(format).reader())
+                }
+                ("application/json", _) => Form::Whole(Vec::new()),
+                (other, _) => Form::Unreadable(format!("the answer is `{other}`")),
+            },
+        };
+        Self { endpoint, form }
+    }
+
+    /// Returns a reader in place of one that has finished.
+    pub(crate) fn none() -> Self {
+        Self {
+            endpoint: Endpoint::Other,
+            form: Form::Unreadable(String::new()),
+        }
+    }
+
+    fn unreadable(status: StatusCode, headers: &HeaderMap) -> Option<String> {
+        if status != StatusCode::OK {
+            return Some(format!("the upstream answered {}", status.as_u16()));
+        }
+        let coding = headers.get(header::CONTENT_ENCODING)?;
+        (coding.as_bytes() != b"identity").then(|| "the answer is compressed".to_owned())
+    }
+
+    /// Reads bytes of the body.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let fault = match &mut self.form {
+            Form::Whole(whole) if whole.len() + bytes.len() <= MAX_WHOLE => {
+                whole.extend_from_slice(bytes);
+                None
+            }
+            Form::Whole(_) => Some("the answer is too large".to_owned()),
+            Form::Events(decoder, reader) => match decoder.push(bytes) {
+                Ok(events) => {
+                    let mut events = events.iter();
+                    events
+                        .find_map(|event| reader.event(event).err().map(|error| error.to_string()))
+                }
+                Err(error) => Some(error.to_string()),
+            },
+            Form::Unreadable(_) => None,
+        };
+        if let Some(fault) = fault {
+            self.form = Form::Unreadable(fault);
+        }
+    }
+
+    /// Returns true if the last event of a stream has arrived.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(&self.form, Form::Events(_, reader) if reader.complete())
+    }
+
+    /// Judges the answer, whose body has ended.
+    pub(crate) fn finish(self) -> AnswerReport {
+        let refused = |reason: String| AnswerReport {
+            refusal: Some(reason),
+            ..AnswerReport::default()
+        };
+        match (self.form, self.endpoint.format()) {
+            (Form::Unreadable(reason), _) => refused(reason),
+            (Form::Events(_, reader), _) if !reader.complete() => {
+                refused("the stream ended before its last event".into())
+            }
+            (Form::Events(_, reader), _) => report(reader.finish()),
+            (Form::Whole(whole), Some(format)) => whole_reply(format, &whole),
+            (Form::Whole(whole), None) => document(self.endpoint, &whole),
+        }
+    }
+}
+
+/// Judges a whole answer of a model. Gemini streams one as an array of documents, which is passed on only.
+fn whole_reply(format: Format, whole: &[u8]) -> AnswerReport {
+    report(wire::for_format(format).reply(whole))
+}
+
+fn report(reply: Result<cachalot_model::Reply, cachalot_model::Error>) -> AnswerReport {
+    match reply {
+        Err(error) => AnswerReport {
+            refusal: Some(error.to_string()),
+            ..AnswerReport::default()
+        },
+        Ok(reply) => AnswerReport {
+            refusal: unusual_end(&reply.stop),
+            usage: reply.usage,
+            model: Some(reply.model).filter(|model| !model.is_empty()),
+        },
+    }
+}
+
+/// Returns the reason why an answer that ended so is not stored.
+fn unusual_end(stop: &StopReason) -> Option<String> {
+    match stop {
+        StopReason::End | StopReason::ToolUse | StopReason::StopText => None,
+        StopReason::Length => Some("the answer was cut off at its token limit".into()),
+        StopReason::Refusal => Some("the model refused".into()),
+        StopReason::Other(reason) => Some(format!("the answer ended with `{reason}`")),
+    }
+}
+
+/// Judges a document of an endpoint without a model: it must have the member that answers it.
+fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
+    let document: Value = serde_json::from_slice(whole).unwrap_or_default();
+    let answers = match endpoint {
+        Endpoint::Embeddings => document.get("data").is_some_and(Value::is_array),
+        Endpoint::CountTokens => document.get("input_tokens").is_some_and(Value::is_u64),
+        Endpoint::Models => document.get("error").is_none() && document.is_object(),
+        _ => false,
+    };
+    let reported = document
+        .get("usage")
+        .filter(|_| endpoint == Endpoint::Embeddings);
+    let prompt = reported.and_then(|usage| usage.get("prompt_tokens")?.as_u64());
+    AnswerReport {
+        refusal: (!answers).then(|| "the document is no answer of this endpoint".into()),
+        usage: prompt.map(|tokens| Usage::from_counts(tokens, 0)),
+        model: document
+            .get("model")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
+    }
+}
+
+/// Returns the media type without parameters.
+fn content_type(headers: &HeaderMap) -> &str {
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    value.map_or("", |value| value.split(';').next().unwrap_or(value).trim())
+}
+
+/// Returns the charge for an answer. An answer of a model whose price or usage is unknown is counted as unpriced.
+pub(crate) fn charge(
+    catalog: &Catalog,
+    endpoint: Endpoint,
+    upstream: &str,
+    requested: &str,
+    report: &AnswerReport,
+) -> Spend {
+    if matches!(
+        endpoint,
+        Endpoint::CountTokens | Endpoint::Models | Endpoint::Other
+    ) {
+        return Spend::default();
+    }
+    let Some(usage) = report.usage else {
+        return Spend {
+            cost: Cost::UNPRICED,
+            ..Spend::default()
+        };
+    };
+    let names = [Some(requested), report.model.as_deref()];
+    let mut names = names.into_iter().flatten().filter(|name| !name.is_empty());
+    let entry = names.find_map(|model| {
+        catalog
+            .find(upstream, model)
+            .or_else(|| catalog.find_by_name(model))
+    });
+    let price = entry.and_then(|entry| entry.price.as_ref());
+    Spend {
+        input_tokens: usage.total_input(),
+        output_tokens: usage.output,
+        cost: price.map_or(Cost::UNPRICED, |price| price.cost(&usage)),
+        ..Spend::default()
+    }
+}

@@ -1,0 +1,311 @@
+//! The cache key of a request: tenant, upstream, path, headers that can change the answer, body.
+
+use bytes::Bytes;
+use cachalot_cache::{Call, CallKind, Scope};
+use cachalot_core::{Canonical, DigestKey, SecretSet};
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use crate::endpoint::Endpoint;
+use crate::header;
+
+/// What identifies a request.
+pub(crate) struct CallIdentity {
+    scope: Scope,
+    name: String,
+    input: Canonical,
+}
+
+/// Parts of a request that identify it.
+pub(crate) struct CallParts<'a> {
+    pub(crate) endpoint: Endpoint,
+    /// Base URL of the upstream.
+    pub(crate) upstream: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) query: Option<&'a str>,
+    pub(crate) headers: &'a HeaderMap,
+    /// The canonical body, without [`Endpoint::form_member`].
+    pub(crate) body: &'a Canonical,
+    pub(crate) is_streamed: bool,
+    /// The agent whose sampled answers are stored.
+    pub(crate) agent: Option<&'a str>,
+}
+
+/// Parameters of a URL that contain credentials.
+const CREDENTIAL_PARAMETERS: [&str; 2] = ["key", "access_token"];
+
+impl CallIdentity {
+    /// Identifies a request. `ordinal` counts the identical sampled requests of one run.
+    pub(crate) fn new(
+        parts: &CallParts<'_>,
+        ordinal: Option<u32>,
+        key: &DigestKey,
+        secret_set: &SecretSet,
+    ) -> Self {
+        let CallParts {
+            endpoint,
+            upstream,
+            path,
+            query,
+            headers,
+            body,
+            is_streamed,
+            agent,
+        } = *parts;
+        let mut input = cachalot_core::canonical::ObjectEncoder::sealed(secret_set);
+        input.field("agent", &json!(agent));
+        input.canonical("body", body);
+        input.field("form", &json!(if is_streamed { "events" } else { "whole" }));
+        input.field("headers", &headers_in_key(headers, key));
+        input.field("ordinal", &json!(ordinal));
+        input.text("path", path);
+        input.field("query", &json!(query.map(without_credentials)));
+        input.text("upstream", upstream);
+        Self {
+            scope: tenant(headers, query, key),
+            name: endpoint.name().to_owned(),
+            input: input.finish(),
+        }
+    }
+
+    /// The call.
+    pub(crate) fn call(&self) -> Call<'_> {
+        Call {
+            kind: CallKind::Request,
+            scope: &self.scope,
+            name: &self.name,
+            input: &self.input,
+        }
+    }
+
+    /// The tenant, as the digest of its credentials.
+    pub(crate) fn tenant(&self) -> &str {
+        self.scope.parts().1
+    }
+}
+
+/// Returns the scope of the caller: a keyed digest of its credentials, so that two callers share an answer only if
+/// they have the same ones.
+fn tenant(headers: &HeaderMap, query: Option<&str>, key: &DigestKey) -> Scope {
+    let mut credentials = Vec::new();
+    let mut add = |name: &str, value: &[u8]| {
+        for part in [name.as_bytes(), value] {
+            credentials.extend_from_slice(&(part.len() as u64).to_le_bytes());
+            credentials.extend_from_slice(part);
+        }
+    };
+    for name in header::CREDENTIALS {
+        for value in headers.get_all(name) {
+            add(name, value.as_bytes());
+        }
+    }
+    for (name, value) in parameters(query) {
+        if CREDENTIAL_PARAMETERS.contains(&name) {
+            add(name, value.as_bytes());
+        }
+    }
+    let digest = key.digest(&credentials).to_string();
+    Scope::User(digest[..32].to_owned())
+}
+
+fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
+    let parameters = query.unwrap_or_default().split('&');
+    let parameters = parameters.filter(|parameter| !parameter.is_empty());
+    parameters.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")))
+}
+
+fn without_credentials(query: &str) -> String {
+    let others = parameters(Some(query)).filter(|(name, _)| !CREDENTIAL_PARAMETERS.contains(name));
+    let others: Vec<String> = others
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    others.join("&")
+}
+
+/// Returns the headers of the key. A header that is not known to be harmless may be a credential, so its value is a
+/// keyed digest.
+fn headers_in_key(headers: &HeaderMap, key: &DigestKey) -> Value {
+    let in_key = header::in_key(headers).into_iter().map(|(name, values)| {
+        let values = values.into_iter().map(|value| match value.to_str() {
+            Ok(text) if header::is_shown(name) => json!(text),
+            _ => json!({"digest": key.digest(value.as_bytes()).to_string()}),
+        });
+        (name.as_str().to_owned(), values.collect())
+    });
+    Value::Object(in_key.collect())
+}
+
+/// Encodes a body for the key.
+///
+/// # Errors
+/// Why the body has no canonical form.
+pub(crate) fn canonical(endpoint: Endpoint, body: &Bytes) -> Result<Canonical, String> {
+    if body.is_empty() {
+        return Ok(Canonical::value(&Value::Null));
+    }
+    Canonical::json_without(body, endpoint.form_member()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use cachalot_cache::Key;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key_of(
+        headers: &[(&'static str, &str)],
+        query: Option<&str>,
+        body: &str,
+        streamed: bool,
+    ) -> Key {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        let body = canonical(Endpoint::Chat, &Bytes::from(body.to_owned())).unwrap();
+        let parts = CallParts {
+            endpoint: Endpoint::Chat,
+            upstream: "https://a.example",
+            path: "/v1/chat/completions",
+            query,
+            headers: &map,
+            body: &body,
+            is_streamed: streamed,
+            agent: None,
+        };
+        let (digest_key, secret_set) = (DigestKey::new([7; 32]), SecretSet::empty());
+        let identity = CallIdentity::new(&parts, None, &digest_key, &secret_set);
+        Key::for_call(&identity.call())
+    }
+
+    const BODY: &str = r#"{"model": "m", "messages": [], "temperature": 0}"#;
+    const BEARER: (&str, &str) = ("authorization", "Bearer one");
+
+    #[test]
+    fn equal_requests_have_equal_keys() {
+        let base = key_of(&[BEARER], None, BODY, false);
+        for body in [
+            r#"{"messages": [], "temperature": 0, "model": "m"}"#,
+            r#"{"messages":[],"temperature":0,"model":"m","stream":false}"#,
+        ] {
+            assert_eq!(key_of(&[BEARER], None, body, false), base, "{body}");
+        }
+        let telemetry = [
+            BEARER,
+            ("user-agent", "x"),
+            ("x-stainless-retry-count", "2"),
+            ("traceparent", "00-1"),
+            ("idempotency-key", "i"),
+            ("connection", "keep-alive, x-hop"),
+            ("x-hop", "1"),
+        ];
+        assert_eq!(key_of(&telemetry, None, BODY, false), base);
+    }
+
+    #[test]
+    fn requests_that_differ_have_different_keys() {
+        let mut keys = vec![
+            key_of(&[BEARER], None, BODY, false),
+            key_of(&[BEARER], None, BODY, true),
+            key_of(&[("authorization", "Bearer two")], None, BODY, false),
+            key_of(&[("x-api-key", "Bearer one")], None, BODY, false),
+            key_of(&[BEARER, ("cookie", "a=b")], None, BODY, false),
+            key_of(&[], None, BODY, false),
+            key_of(&[BEARER, ("anthropic-beta", "a")], None, BODY, false),
+            key_of(&[BEARER, ("anthropic-beta", "b")], None, BODY, false),
+            key_of(&[BEARER, ("x-unknown", "a")], None, BODY, false),
+            key_of(&[BEARER, ("x-unknown", "b")], None, BODY, false),
+            key_of(
+                &[BEARER, ("x-unknown", "a"), ("x-unknown", "b")],
+                None,
+                BODY,
+                false,
+            ),
+            key_of(&[BEARER], Some("a=1"), BODY, false),
+            key_of(&[BEARER], Some("key=1"), BODY, false),
+            key_of(&[BEARER], Some("key=2"), BODY, false),
+        ];
+        for body in [
+            r#"{"model": "m", "messages": [], "temperature": 0.0}"#,
+            r#"{"model": "m", "messages": [], "temperature": "0"}"#,
+            r#"{"model": "m", "messages": [], "temperature": 0, "seed": 1}"#,
+            r#"{"model": "m", "messages": [], "temperature": 0, "seed": "1"}"#,
+            r#"{"model": "m", "messages": [], "temperature": 0, "x": {"stream": true}}"#,
+            r#"{"model": "m", "messages": [], "temperature": 0, "stop": "a"}"#,
+            r#"{"model": "m", "messages": [], "temperature": 0, "stop": ["a"]}"#,
+        ] {
+            keys.push(key_of(&[BEARER], None, body, false));
+        }
+        let count = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+    }
+
+    #[test]
+    fn credentials_are_not_shown() {
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", "Bearer secret-one".parse().unwrap());
+        headers.insert("x-unknown-token", "secret-two".parse().unwrap());
+        let body = canonical(Endpoint::Chat, &Bytes::from_static(b"{}")).unwrap();
+        let parts = CallParts {
+            endpoint: Endpoint::Chat,
+            upstream: "https://a.example",
+            path: "/v1beta/x",
+            query: Some("key=secret-three&alt=sse"),
+            headers: &headers,
+            body: &body,
+            is_streamed: false,
+            agent: None,
+        };
+        let identity =
+            CallIdentity::new(&parts, None, &DigestKey::new([7; 32]), &SecretSet::empty());
+        let shown = format!("{} {}", identity.input.readable(), identity.tenant());
+        assert!(!shown.contains("secret-"), "{shown}");
+        assert!(shown.contains("alt=sse"), "{shown}");
+    }
+
+    #[test]
+    fn bodies_without_a_canonical_form_are_named() {
+        for body in [
+            r#"{"a": 1, "a": 2}"#,
+            r#"{"stream": true, "stream": false}"#,
+            "{",
+            "\u{feff}{}",
+        ] {
+            assert!(
+                canonical(Endpoint::Chat, &Bytes::from(body.to_owned())).is_err(),
+                "{body}"
+            );
+        }
+    }
+
+    fn json_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            (-1e9_f64..1e9).prop_map(Value::from),
+            "[a-z\"\\\\ é]{0,6}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-d]{0,2}", inner, 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn bodies_that_differ_by_value_have_different_keys(one in json_value(), two in json_value()) {
+            let body = |value: &Value| json!({"model": "m", "x": value}).to_string();
+            let (first, second) = (body(&one), body(&two));
+            let keys = (key_of(&[], None, &first, false), key_of(&[], None, &second, false));
+            prop_assert_eq!(keys.0 == keys.1, first == second, "{} {}", first, second);
+        }
+    }
+}

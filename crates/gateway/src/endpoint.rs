@@ -1,0 +1,347 @@
+//! Endpoints, and whether the answer to a request may be stored.
+
+mod chat;
+mod embeddings;
+mod gemini;
+mod messages;
+mod responses;
+
+use std::time::Duration;
+
+use cachalot_model::Format;
+use http::Method;
+use serde_json::{Map, Value};
+
+/// A JSON object.
+type Object = Map<String, Value>;
+
+/// The time for which an answer is served, unless the client asks for less.
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The same for a list of models.
+const MODELS: Duration = Duration::from_secs(5 * 60);
+
+/// An endpoint, by the API that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Endpoint {
+    /// OpenAI Chat Completions.
+    Chat,
+    /// Creation of a response of OpenAI Responses.
+    Responses,
+    /// OpenAI embeddings.
+    Embeddings,
+    /// Anthropic Messages.
+    Messages,
+    /// Count of the tokens of an Anthropic request.
+    CountTokens,
+    /// Content generation of Gemini, whole or streamed.
+    Gemini,
+    /// List of models, or one model.
+    Models,
+    /// Any other path, which is passed on unchanged.
+    Other,
+}
+
+/// A judgment of a request: may its answer be stored?
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cacheability {
+    /// The same request always has the same answer.
+    Repeatable {
+        /// Time to live.
+        ttl: Duration,
+    },
+    /// The answer is sampled: another one to the same request is as good, but differs. Stored for clients that have
+    /// opted in.
+    Sampled,
+    /// The answer depends on more than the request, and why.
+    Never(String),
+}
+
+impl Endpoint {
+    /// Finds the endpoint by method and path.
+    pub(crate) fn find(method: &Method, path: &str) -> Self {
+        let is_model =
+            |rest: &str| rest.is_empty() || (rest.starts_with('/') && !rest.contains(':'));
+        let is_models = ["/v1/models", "/v1beta/models"]
+            .iter()
+            .any(|list| path.strip_prefix(list).is_some_and(is_model));
+        match (method, path) {
+            (&Method::POST, "/v1/chat/completions") => Self::Chat,
+            (&Method::POST, "/v1/responses") => Self::Responses,
+            (&Method::POST, "/v1/embeddings") => Self::Embeddings,
+            (&Method::POST, "/v1/messages") => Self::Messages,
+            (&Method::POST, "/v1/messages/count_tokens") => Self::CountTokens,
+            (&Method::POST, path)
+                if path.ends_with(":generateContent")
+                    || path.ends_with(":streamGenerateContent") =>
+            {
+                Self::Gemini
+            }
+            (&Method::GET, _) if is_models => Self::Models,
+            _ => Self::Other,
+        }
+    }
+
+    /// The name in handles, statistics and reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Embeddings => "embeddings",
+            Self::Messages => "messages",
+            Self::CountTokens => "count_tokens",
+            Self::Gemini => "gemini",
+            Self::Models => "models",
+            Self::Other => "other",
+        }
+    }
+
+    /// The format of the answers of a model; `None` if no model answers.
+    pub(crate) fn format(self) -> Option<Format> {
+        match self {
+            Self::Chat => Some(Format::Chat),
+            Self::Responses => Some(Format::Responses),
+            Self::Messages => Some(Format::Messages),
+            Self::Gemini => Some(Format::Gemini),
+            Self::Embeddings | Self::CountTokens | Self::Models | Self::Other => None,
+        }
+    }
+
+    /// True if requests have a JSON body.
+    pub(crate) fn has_body(self) -> bool {
+        !matches!(self, Self::Models | Self::Other)
+    }
+
+    /// The member of the body that selects the form of the answer and is no part of the key.
+    pub(crate) fn form_member(self) -> &'static [&'static str] {
+        match self {
+            Self::Chat | Self::Responses | Self::Messages => &["stream"],
+            _ => &[],
+        }
+    }
+
+    /// Returns true if the request asks for a stream of events.
+    pub(crate) fn is_streamed(self, path: &str, query: Option<&str>, body: &Value) -> bool {
+        match self {
+            Self::Gemini => gemini::is_streamed(path, query),
+            _ => body.get("stream") == Some(&Value::Bool(true)),
+        }
+    }
+
+    /// Returns the model of the request, for reports and prices.
+    pub(crate) fn model(self, path: &str, body: &Value) -> String {
+        let named = match self {
+            Self::Gemini => gemini::model(path),
+            _ => body.get("model").and_then(Value::as_str),
+        };
+        named.unwrap_or_default().to_owned()
+    }
+
+    /// Judges a request.
+    pub(crate) fn judge(self, body: &Value) -> Cacheability {
+        let empty = Object::new();
+        let body = body.as_object().unwrap_or(&empty);
+        match self {
+            Self::Chat => chat::judge(body),
+            Self::Responses => responses::judge(body),
+            Self::Messages => messages::judge(body),
+            Self::Gemini => gemini::judge(body),
+            Self::Embeddings => embeddings::judge(body),
+            Self::CountTokens => messages::judge_count(body),
+            Self::Models => Cacheability::Repeatable { ttl: MODELS },
+            Self::Other => Cacheability::Never("the endpoint is passed through".into()),
+        }
+    }
+}
+
+impl Cacheability {
+    fn never(reason: impl Into<String>) -> Self {
+        Self::Never(reason.into())
+    }
+
+    /// A request whose answer is repeatable if its sampling is fixed.
+    fn by_sampling(is_fixed: bool) -> Self {
+        match is_fixed {
+            true => Self::Repeatable { ttl: DAY },
+            false => Self::Sampled,
+        }
+    }
+}
+
+/// Returns true if the member exists and is neither null nor false.
+fn is_set(body: &Object, member: &str) -> bool {
+    !matches!(
+        body.get(member),
+        None | Some(Value::Null | Value::Bool(false))
+    )
+}
+
+/// Returns true if sampling is fixed: by a temperature of zero, or by a seed.
+fn is_fixed(body: &Object) -> bool {
+    let is_zero = |number: &Value| number.as_f64() == Some(0.0);
+    body.get("temperature").is_some_and(is_zero) || is_set(body, "seed")
+}
+
+/// Returns the first tool whose type is not one of these, because a server runs it.
+fn server_tool(body: &Object, run_by_client: impl Fn(&str) -> bool) -> Option<&str> {
+    let tools = body.get("tools")?.as_array()?.iter();
+    let mut kinds = tools.filter_map(|tool| tool.get("type")?.as_str());
+    kinds.find(|kind| !run_by_client(kind))
+}
+
+/// Returns true if any value in the tree, at any depth, satisfies the condition for an object's member.
+fn any_member(value: &Value, is_found: &impl Fn(&str, &Value) -> bool) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(|item| any_member(item, is_found)),
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, value)| is_found(name, value) || any_member(value, is_found)),
+        _ => false,
+    }
+}
+
+/// Returns true for the URL of a file that a provider would fetch.
+fn is_remote(value: &Value) -> bool {
+    let url = value.as_str().unwrap_or_default();
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    !scheme.is_empty()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn is_never(endpoint: Endpoint, body: &Value) -> bool {
+        matches!(endpoint.judge(body), Cacheability::Never(_))
+    }
+
+    #[test]
+    fn chat_is_judged_by_sampling_tools_and_state() {
+        let chat = |body: Value| Endpoint::Chat.judge(&body);
+        let day = Cacheability::Repeatable { ttl: DAY };
+        let function = json!([{"type": "function", "function": {"name": "f"}}]);
+        for body in [
+            json!({"model": "m", "temperature": 0}),
+            json!({"model": "m", "temperature": 0.0, "tools": function}),
+            json!({"model": "m", "seed": 7}),
+            json!({"model": "m", "seed": 7, "store": false}),
+            json!({"model": "m", "seed": 7, "messages": [{"role": "user", "content": [
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}]}),
+        ] {
+            assert_eq!(chat(body.clone()), day, "{body}");
+        }
+        for body in [
+            json!({"model": "m"}),
+            json!({"model": "m", "temperature": 0.1}),
+            json!({"model": "m", "temperature": "0"}),
+            json!({"model": "m", "seed": null}),
+        ] {
+            assert_eq!(chat(body.clone()), Cacheability::Sampled, "{body}");
+        }
+        for body in [
+            json!({"seed": 1, "web_search_options": {}}),
+            json!({"seed": 1, "store": true}),
+            json!({"seed": 1, "n": 2}),
+            json!({"seed": 1, "model": "gpt-4o-search-preview"}),
+            json!({"seed": 1, "tools": [{"type": "web_search"}]}),
+            json!({"seed": 1, "messages": [{"role": "user", "content": [
+                {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}]}]}),
+            json!({"seed": 1, "messages": [{"role": "user", "content": [
+                {"type": "file", "file": {"file_id": "file-1"}}]}]}),
+        ] {
+            assert!(is_never(Endpoint::Chat, &body), "{body}");
+        }
+    }
+
+    #[test]
+    fn responses_with_state_at_the_server_are_never_stored() {
+        let base = json!({"model": "m", "store": false, "temperature": 0});
+        assert_eq!(
+            Endpoint::Responses.judge(&base),
+            Cacheability::Repeatable { ttl: DAY }
+        );
+        for (member, value) in [
+            ("store", json!(true)),
+            ("store", Value::Null),
+            ("previous_response_id", json!("resp_1")),
+            ("conversation", json!("conv_1")),
+            ("background", json!(true)),
+            ("prompt", json!({"id": "pmpt_1"})),
+            ("tools", json!([{"type": "web_search"}])),
+            ("tools", json!([{"type": "mcp"}])),
+            ("input", json!([{"type": "item_reference", "id": "x"}])),
+            (
+                "input",
+                json!([{"content": [{"type": "input_image", "image_url": "https://a.example"}]}]),
+            ),
+            (
+                "input",
+                json!([{"content": [{"type": "input_file", "file_id": "file-1"}]}]),
+            ),
+        ] {
+            let mut body = base.clone();
+            body[member] = value;
+            assert!(is_never(Endpoint::Responses, &body), "{body}");
+        }
+    }
+
+    #[test]
+    fn messages_with_tools_of_the_server_are_never_stored() {
+        let base = json!({"model": "m", "temperature": 0});
+        assert_eq!(
+            Endpoint::Messages.judge(&base),
+            Cacheability::Repeatable { ttl: DAY }
+        );
+        for tools in [
+            json!([{"name": "f", "input_schema": {}}]),
+            json!([{"type": "custom"}]),
+            json!([{"type": "bash_20250124"}]),
+        ] {
+            let mut body = base.clone();
+            body["tools"] = tools;
+            assert!(!is_never(Endpoint::Messages, &body), "{body}");
+        }
+        for (member, value) in [
+            ("tools", json!([{"type": "web_search_20250305"}])),
+            ("tools", json!([{"type": "code_execution_20250522"}])),
+            ("mcp_servers", json!([{"url": "https://a.example"}])),
+            ("container", json!("container_1")),
+            (
+                "messages",
+                json!([{"content": [{"type": "image", "source": {"type": "url", "url": "https://a.example"}}]}]),
+            ),
+            (
+                "messages",
+                json!([{"content": [{"type": "document", "source": {"type": "file", "file_id": "file_1"}}]}]),
+            ),
+        ] {
+            let mut body = base.clone();
+            body[member] = value;
+            assert!(is_never(Endpoint::Messages, &body), "{body}");
+        }
+        assert_eq!(
+            Endpoint::CountTokens.judge(&json!({"model": "m"})),
+            Cacheability::Repeatable { ttl: DAY }
+        );
+    }
+
+    #[test]
+    fn gemini_is_judged_by_its_generation_config() {
+        let fixed = json!({"generationConfig": {"temperature": 0}});
+        assert_eq!(
+            Endpoint::Gemini.judge(&fixed),
+            Cacheability::Repeatable { ttl: DAY }
+        );
+        assert_eq!(Endpoint::Gemini.judge(&json!({})), Cacheability::Sampled);
+        for body in [
+            json!({"tools": [{"googleSearch": {}}]}),
+            json!({"tools": [{"functionDeclarations": []}, {"codeExecution": {}}]}),
+            json!({"cachedContent": "cachedContents/1"}),
+            json!({"contents": [{"parts": [{"fileData": {"fileUri": "https://a.example"}}]}]}),
+        ] {
+            assert!(is_never(Endpoint::Gemini, &body), "{body}");
+        }
+    }
+}

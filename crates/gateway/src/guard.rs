@@ -1,0 +1,182 @@
+//! Refuses requests that a web page may have sent: by another name of this machine (DNS rebinding), or from another
+//! site.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderMap, StatusCode, Uri, header};
+
+use crate::error_body::ErrorBody;
+
+/// Checks the names by which clients address the gateway.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    address: SocketAddr,
+    /// Further names, in lower case.
+    allowed: Vec<String>,
+}
+
+impl Guard {
+    pub(crate) fn new(address: SocketAddr, allowed: &[String]) -> Self {
+        Self {
+            address,
+            allowed: allowed
+                .iter()
+                .map(|name| name.to_ascii_lowercase())
+                .collect(),
+        }
+    }
+
+    /// Checks `Host` and `Origin`.
+    ///
+    /// # Errors
+    /// The response to a request that must not be processed.
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ErrorBody> {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let host = match (hosts.next(), hosts.next()) {
+            (Some(host), None) => host.to_str().unwrap_or_default(),
+            _ => "",
+        };
+        // A request line with a whole URL is one to a proxy.
+        if uri.scheme().is_some() || !self.is_allowed(host) {
+            return Err(ErrorBody::new(
+                StatusCode::FORBIDDEN,
+                "host_not_allowed",
+                format!(
+                    "the host `{host}` is not one of this gateway; start it with --allow-host NAME if it is"
+                ),
+            ));
+        }
+        let origins = headers.get_all(header::ORIGIN).iter();
+        for origin in origins {
+            let origin = origin.to_str().unwrap_or_default();
+            let authority = origin
+                .split_once("://")
+                .map_or("", |(_, authority)| authority);
+            if !self.is_allowed(authority) {
+                return Err(ErrorBody::new(
+                    StatusCode::FORBIDDEN,
+                    "origin_not_allowed",
+                    format!("requests of web pages are refused (Origin: {origin})"),
+                ));
+            }
+        }
+        // Sent by browsers only, without `Origin` for some requests.
+        let site = headers
+            .get("sec-fetch-site")
+            .map(http::HeaderValue::as_bytes);
+        match site {
+            None | Some(b"none" | b"same-origin") => Ok(()),
+            Some(_) => Err(ErrorBody::new(
+                StatusCode::FORBIDDEN,
+                "origin_not_allowed",
+                "requests of web pages are refused (Sec-Fetch-Site)",
+            )),
+        }
+    }
+
+    /// Returns true for an authority (`HOST` or `HOST:PORT`) that names this gateway: an address, since a page cannot
+    /// make the browser send one that it did not load, `localhost`, or an allowed name.
+    fn is_allowed(&self, authority: &str) -> bool {
+        let authority = authority.to_ascii_lowercase();
+        let host = match authority.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').map_or("", |(host, _)| host),
+            None => authority
+                .rsplit_once(':')
+                .map_or(&*authority, |(host, _)| host),
+        };
+        if self
+            .allowed
+            .iter()
+            .any(|name| name == host || *name == authority)
+        {
+            return true;
+        }
+        match host.parse::<IpAddr>() {
+            Ok(address) => {
+                address == self.address.ip()
+                    || address.is_loopback()
+                    // Listening on all addresses of the machine, which are not known here.
+                    || self.address.ip().is_unspecified()
+            }
+            Err(_) => host == "localhost",
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn check(guard: &Guard, host: &str, origin: Option<&str>) -> bool {
+        let mut headers = HeaderMap::new();
+        if !host.is_empty() {
+            headers.insert(header::HOST, host.parse().unwrap());
+        }
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        guard
+            .check(&Uri::from_static("/v1/models"), &headers)
+            .is_ok()
+    }
+
+    #[test]
+    fn only_names_of_the_gateway_are_accepted() {
+        let loopback = Guard::new(
+            "127.0.0.1:4114".parse().unwrap(),
+            &["Gateway.example".into()],
+        );
+        for host in [
+            "127.0.0.1:4114",
+            "localhost:4114",
+            "LOCALHOST",
+            "[::1]:4114",
+            "gateway.example:4114",
+        ] {
+            assert!(check(&loopback, host, None), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "localhost.evil.example:4114",
+        ] {
+            assert!(!check(&loopback, host, None), "{host}");
+        }
+        let any = Guard::new("0.0.0.0:4114".parse().unwrap(), &[]);
+        assert!(check(&any, "10.0.0.1:4114", None));
+        assert!(!check(&any, "gateway.example", None));
+    }
+
+    #[test]
+    fn web_pages_are_refused() {
+        let guard = Guard::new("127.0.0.1:4114".parse().unwrap(), &[]);
+        for origin in [
+            "https://evil.example",
+            "null",
+            "",
+            "http://evil.example:4114",
+            "file://",
+        ] {
+            assert!(!check(&guard, "127.0.0.1:4114", Some(origin)), "{origin}");
+        }
+        assert!(check(
+            &guard,
+            "127.0.0.1:4114",
+            Some("http://localhost:4114")
+        ));
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, "127.0.0.1:4114".parse().unwrap());
+        headers.insert("sec-fetch-site", "cross-site".parse().unwrap());
+        assert!(
+            guard
+                .check(&Uri::from_static("/v1/models"), &headers)
+                .is_err()
+        );
+        let proxied = Uri::from_static("http://127.0.0.1:4114/v1/models");
+        headers.remove("sec-fetch-site");
+        assert!(guard.check(&proxied, &headers).is_err());
+    }
+}

@@ -1,0 +1,551 @@
+//! Handles one request: passes it on, or asks the engine for its answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cachalot_cache::{
+    Cache, CacheMode, CacheStatus, HANDLE_LABEL, Key, OrphanPolicy, Outcome, Policy, Reason,
+    SingleFlight,
+};
+use cachalot_core::{Clock, DigestKey, SecretSet, Spend};
+use cachalot_model::Catalog;
+use cachalot_store::Label;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::body::{self, Body};
+use crate::cache_status;
+use crate::call::{self, CallIdentity, CallParts};
+use crate::client::UpstreamClient;
+use crate::control::Controls;
+use crate::endpoint::{Cacheability, DAY, Endpoint};
+use crate::error_body::ErrorBody;
+use crate::guard::Guard;
+use crate::header;
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::ordinals::{Ordinal, Ordinals, RunName};
+use crate::recorded::FirstChunk;
+use crate::replay::{self, Pace};
+use crate::report::RequestReport;
+use crate::route::{self, Route};
+use crate::run::RunContext;
+use crate::upstream::Upstream;
+use crate::{pass, tunnel};
+
+/// Time for which a run without clients continues.
+const FINISH_WITHIN: Duration = Duration::from_secs(300);
+/// Time that a streaming request waits for the same run in another process.
+const WAIT_FOR_STREAM: Duration = Duration::from_secs(2);
+/// The same for a request for a whole answer.
+const WAIT_FOR_WHOLE: Duration = Duration::from_secs(120);
+
+/// The parts that all requests share.
+pub(crate) struct Handler {
+    pub(crate) guard: Guard,
+    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) client: UpstreamClient,
+    pub(crate) cache: Cache,
+    pub(crate) tenant_key: DigestKey,
+    pub(crate) secret_set: Arc<SecretSet>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limits: Limits,
+    pub(crate) ordinals: Arc<Ordinals>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) observe: Arc<dyn Fn(&RequestReport) + Send + Sync>,
+}
+
+/// A response and what the report says about it.
+struct Answered {
+    response: Response<Body>,
+    answered: &'static str,
+    reason: Option<String>,
+    saved: Spend,
+}
+
+/// A request whose body was read.
+struct ReadRequest<'a> {
+    route: &'a Route<'a>,
+    parts: &'a Parts,
+    bytes: Bytes,
+    body: Value,
+    model: String,
+    is_streamed: bool,
+    controls: Controls,
+}
+
+impl Handler {
+    /// Handles a request.
+    pub(crate) async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let start = Instant::now();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        if let Err(error) = self.guard.check(request.uri(), request.headers()) {
+            return error.response(Endpoint::Other);
+        }
+        match path.as_str() {
+            "/healthz" | "/readyz" => return Response::new(body::full("ok\n")),
+            "/metrics" => return Response::new(body::full(self.metrics.text())),
+            _ => {}
+        }
+        let mut report = RequestReport {
+            method: method.to_string(),
+            path,
+            upstream: String::new(),
+            endpoint: Endpoint::Other.name(),
+            model: String::new(),
+            status: 0,
+            answered: "refused",
+            reason: None,
+            elapsed: Duration::ZERO,
+            saved: Spend::default(),
+        };
+        let response = match route::find(&self.upstreams, &method, &report.path, request.headers())
+        {
+            Err(error) => {
+                report.reason = Some(error.message.clone());
+                error.response(Endpoint::Other)
+            }
+            Ok(route) => {
+                route.upstream.name().clone_into(&mut report.upstream);
+                report.endpoint = route.endpoint.name();
+                match self.answer(&route, request, &mut report).await {
+                    Ok(answered) => {
+                        report.answered = answered.answered;
+                        report.reason = answered.reason;
+                        report.saved = answered.saved;
+                        answered.response
+                    }
+                    Err(error) => {
+                        report.reason = Some(error.message.clone());
+                        error.response(route.endpoint)
+                    }
+                }
+            }
+        };
+        report.status = response.status().as_u16();
+        report.elapsed = start.elapsed();
+        self.metrics.count(&report);
+        (self.observe)(&report);
+        response
+    }
+
+    async fn answer(
+        &self,
+        route: &Route<'_>,
+        request: Request<Incoming>,
+        report: &mut RequestReport,
+    ) -> Result<Answered, ErrorBody> {
+        let headers = request.headers();
+        if tunnel::is_asked_for(headers) {
+            let passed = self.upstream_request(
+                route,
+                request.method().clone(),
+                request.uri().query(),
+                headers,
+                body::full(""),
+            )?;
+            let response = tunnel::open(&self.client, request, passed).await?;
+            return Ok(passed_on(response, "another protocol"));
+        }
+        let coded = headers
+            .get(http_header::CONTENT_ENCODING)
+            .is_some_and(|coding| coding != "identity");
+        if route.endpoint == Endpoint::Other || coded {
+            let reason = match coded {
+                true => "the body is compressed",
+                false => "the endpoint is passed through",
+            };
+            let (parts, incoming) = request.into_parts();
+            let passed = self.upstream_request(
+                route,
+                parts.method,
+                parts.uri.query(),
+                &parts.headers,
+                body::passed(incoming),
+            )?;
+            let response =
+                pass::unread(&self.client, passed, cache_status::of_pass(reason)).await?;
+            return Ok(passed_on(response, reason));
+        }
+        let (parts, incoming) = request.into_parts();
+        if route.endpoint.has_body() {
+            check_content_type(&parts.headers)?;
+        }
+        let bytes = self.read_body(incoming).await?;
+        // Malformed JSON is passed on, so that the client sees the provider's own error.
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let read = ReadRequest {
+            route,
+            model: route.endpoint.model(&route.path, &body),
+            is_streamed: route
+                .endpoint
+                .is_streamed(&route.path, parts.uri.query(), &body),
+            controls: Controls::read(&parts.headers)?,
+            parts: &parts,
+            bytes,
+            body,
+        };
+        report.model.clone_from(&read.model);
+        self.answer_read(&read).await
+    }
+
+    async fn answer_read(&self, read: &ReadRequest<'_>) -> Result<Answered, ErrorBody> {
+        let endpoint = read.route.endpoint;
+        let canonical = match call::canonical(endpoint, &read.bytes) {
+            Ok(canonical) => canonical,
+            Err(reason) => {
+                let passed = self.request_of(read)?;
+                let reason = format!("the body has no canonical form: {reason}");
+                let status = cache_status::of_pass(&reason);
+                let response = pass::unread(&self.client, passed, status).await?;
+                return Ok(passed_on(response, &reason));
+            }
+        };
+        let base = read.route.upstream.base();
+        let parts = CallParts {
+            endpoint,
+            upstream: &base,
+            path: &read.route.path,
+            query: read.parts.uri.query(),
+            headers: &read.parts.headers,
+            body: &canonical,
+            is_streamed: read.is_streamed,
+            agent: read.route.agent.as_deref(),
+        };
+        let identify =
+            |ordinal| CallIdentity::new(&parts, ordinal, &self.tenant_key, &self.secret_set);
+        let identity = identify(None);
+        let (ttl, ordinal) = match endpoint.judge(&read.body) {
+            Cacheability::Never(reason) => return self.unstored(read, &identity, reason).await,
+            Cacheability::Repeatable { ttl } => (ttl, None),
+            Cacheability::Sampled => {
+                let Some(ordinal) = self.ordinal(read.route, &identity) else {
+                    let reason = "the answer is sampled; temperature 0, a seed or the base URL /p/AGENT/ makes it storable";
+                    return self.unstored(read, &identity, reason.to_owned()).await;
+                };
+                (DAY, Some(Arc::new(ordinal)))
+            }
+        };
+        let identity = match &ordinal {
+            Some(ordinal) => identify(Some(ordinal.number())),
+            None => identity,
+        };
+        let mut policy = self.policy(read, &identity, ttl);
+        self.apply_max_age(read, &identity, &mut policy).await;
+        self.stored(read, &identity, policy, ordinal).await
+    }
+
+    /// Returns the ordinal of a sampled request, if its client has opted in.
+    fn ordinal(&self, route: &Route<'_>, identity: &CallIdentity) -> Option<Ordinal> {
+        let run = RunName {
+            tenant: identity.tenant().to_owned(),
+            agent: route.agent.clone()?,
+            run: route.run.clone(),
+        };
+        self.ordinals
+            .next(run, Key::for_call(&identity.call()), Instant::now())
+    }
+
+    fn policy(&self, read: &ReadRequest<'_>, identity: &CallIdentity, ttl: Duration) -> Policy {
+        let key = Key::for_call(&identity.call()).to_string();
+        let (upstream, endpoint) = (read.route.upstream.name(), read.route.endpoint.name());
+        let mut labels = vec![
+            Label::new(
+                HANDLE_LABEL,
+                format!("{upstream}/{endpoint}/{}/{}", read.model, &key[..10]),
+            ),
+            Label::new("upstream", upstream),
+            Label::new("model", read.model.as_str()),
+        ];
+        labels.extend(
+            read.route
+                .agent
+                .iter()
+                .map(|agent| Label::new("agent", agent.as_str())),
+        );
+        labels.extend(
+            read.controls
+                .tags
+                .iter()
+                .map(|tag| Label::new("tag", tag.as_str())),
+        );
+        let wait = match read.is_streamed {
+            true => WAIT_FOR_STREAM,
+            false => WAIT_FOR_WHOLE,
+        };
+        Policy {
+            mode: read.controls.mode,
+            ttl: Some(read.controls.ttl.map_or(ttl, |asked| asked.min(ttl))),
+            join: SingleFlight::AllProcesses { wait },
+            orphan: OrphanPolicy::Finish {
+                within: FINISH_WITHIN,
+            },
+            max_bytes: self.limits.answer_bytes,
+            labels,
+            ..Policy::default()
+        }
+    }
+
+    /// Asks for a fresh answer if the entry is older than the client accepts.
+    async fn apply_max_age(
+        &self,
+        read: &ReadRequest<'_>,
+        identity: &CallIdentity,
+        policy: &mut Policy,
+    ) {
+        let Some(max_age) = read.controls.max_age else {
+            return;
+        };
+        let Ok(found) = self.cache.probe(&identity.call(), policy).await else {
+            return;
+        };
+        let created = found.entry.map_or(0, |entry| entry.created);
+        let age = self.clock.now().saturating_sub(created);
+        if u128::from(age.unsigned_abs()) > max_age.as_millis() && policy.mode == CacheMode::On {
+            policy.mode = CacheMode::Refresh;
+        }
+    }
+
+    /// Passes a request on whose answer is not stored; the ledger gets its row.
+    async fn unstored(
+        &self,
+        read: &ReadRequest<'_>,
+        identity: &CallIdentity,
+        reason: String,
+    ) -> Result<Answered, ErrorBody> {
+        if read.controls.mode == CacheMode::Frozen {
+            return Err(not_cached(&reason));
+        }
+        let policy = self.policy(read, identity, Duration::ZERO);
+        let request = self.request_of(read)?;
+        let reason = Reason::Declined(reason);
+        let ticket = self.cache.bypass(&identity.call(), &policy, reason.clone());
+        let key = Key::for_call(&identity.call());
+        let status = cache_status::of_call(&CacheStatus::Bypass(reason.clone()), &key, None);
+        let text = reason.to_string();
+        let response = pass::read(self.run_context(read), request, ticket, reason, status).await?;
+        Ok(Answered {
+            response,
+            answered: "bypass",
+            reason: Some(text),
+            saved: Spend::default(),
+        })
+    }
+
+    /// Answers from the cache, or from a run whose answer may be stored.
+    async fn stored(
+        &self,
+        read: &ReadRequest<'_>,
+        identity: &CallIdentity,
+        mut policy: Policy,
+        ordinal: Option<Arc<Ordinal>>,
+    ) -> Result<Answered, ErrorBody> {
+        loop {
+            let (head, head_of_run) = oneshot::channel();
+            let (context, request) = (self.run_context(read), self.request_of(read)?);
+            let own_ordinal = ordinal.clone();
+            let work = move |ticket| context.run(ticket, request, head, own_ordinal);
+            let outcome = self.cache.through(&identity.call(), &policy, work).await;
+            let outcome = outcome.map_err(|miss| not_cached(&miss.reason.to_string()))?;
+            let is_own_run = !outcome.status.is_hit() && outcome.status != CacheStatus::Coalesced;
+            match self.respond(read, outcome, head_of_run).await {
+                Some(answered) => {
+                    if let Some(ordinal) = ordinal.filter(|_| !is_own_run) {
+                        ordinal.keep();
+                    }
+                    return answered;
+                }
+                // The run of another request got no answer that can be shared: this request gets its own.
+                None => policy.join = SingleFlight::Off,
+            }
+        }
+    }
+
+    /// Returns the response for an outcome; `None` if a run of another request failed.
+    async fn respond(
+        &self,
+        read: &ReadRequest<'_>,
+        outcome: Outcome,
+        head_of_run: oneshot::Receiver<crate::run::RunHead>,
+    ) -> Option<Result<Answered, ErrorBody>> {
+        let is_shared = outcome.status == CacheStatus::Coalesced;
+        let mut reader = outcome.body.reader();
+        let first = match reader.next().await {
+            Some(Ok(first)) => first,
+            // The upstream did not answer.
+            _ if is_shared => return None,
+            _ => {
+                let fault = head_of_run.await.ok().and_then(Result::err);
+                let fault = fault.unwrap_or_else(|| {
+                    ErrorBody::new(
+                        StatusCode::BAD_GATEWAY,
+                        "upstream_failed",
+                        "the upstream gave no answer",
+                    )
+                });
+                return Some(Err(fault));
+            }
+        };
+        let response = match FirstChunk::decode(&first) {
+            Ok(FirstChunk::Head(head)) if is_shared => {
+                if head.status != StatusCode::OK.as_u16() {
+                    return None;
+                }
+                replay::of_shared_run(&head, &outcome, reader)
+            }
+            Ok(FirstChunk::Head(_)) => match head_of_run.await {
+                Ok(Ok((status, headers))) => replay::of_own_run(status, headers, &outcome, reader),
+                Ok(Err(fault)) => return Some(Err(fault)),
+                Err(_) => return None,
+            },
+            Ok(FirstChunk::Entry(recorded)) => replay::of_entry(
+                recorded,
+                &outcome,
+                pace(&read.parts.headers),
+                self.clock.now(),
+            ),
+            Err(error) => {
+                let message = format!("the stored answer is damaged: {error}");
+                let fault =
+                    ErrorBody::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged_entry", message);
+                return Some(Err(fault));
+            }
+        };
+        let saved = match (&outcome.entry, outcome.status.is_hit()) {
+            (Some(entry), true) => entry.spent,
+            _ => Spend::default(),
+        };
+        Some(Ok(Answered {
+            response,
+            answered: outcome.status.as_str(),
+            reason: outcome.status.reason().map(ToString::to_string),
+            saved,
+        }))
+    }
+
+    fn run_context(&self, read: &ReadRequest<'_>) -> RunContext {
+        RunContext {
+            client: self.client.clone(),
+            catalog: Arc::clone(&self.catalog),
+            metrics: Arc::clone(&self.metrics),
+            endpoint: read.route.endpoint,
+            upstream: read.route.upstream.name().to_owned(),
+            model: read.model.clone(),
+            idle_timeout: self.limits.idle_timeout,
+            max_bytes: self.limits.answer_bytes,
+        }
+    }
+
+    async fn read_body(&self, incoming: Incoming) -> Result<Bytes, ErrorBody> {
+        let limit = self.limits.body_bytes;
+        let collecting = Limited::new(incoming, limit).collect();
+        match tokio::time::timeout(self.limits.body_timeout, collecting).await {
+            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ErrorBody::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "request_too_large",
+                format!("the body is longer than {limit} bytes"),
+            )),
+            Ok(Err(error)) => Err(ErrorBody::new(
+                StatusCode::BAD_REQUEST,
+                "malformed_body",
+                format!("the body cannot be read: {error}"),
+            )),
+            Err(_) => Err(ErrorBody::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "request_timeout",
+                format!(
+                    "the body did not arrive within {} s",
+                    self.limits.body_timeout.as_secs()
+                ),
+            )),
+        }
+    }
+
+    fn request_of(&self, read: &ReadRequest<'_>) -> Result<Request<Body>, ErrorBody> {
+        let parts = read.parts;
+        let body = body::full(read.bytes.clone());
+        self.upstream_request(
+            read.route,
+            parts.method.clone(),
+            parts.uri.query(),
+            &parts.headers,
+            body,
+        )
+    }
+
+    fn upstream_request(
+        &self,
+        route: &Route<'_>,
+        method: http::Method,
+        query: Option<&str>,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Request<Body>, ErrorBody> {
+        let malformed = |error: http::Error| {
+            ErrorBody::new(StatusCode::BAD_REQUEST, "malformed_path", error.to_string())
+        };
+        let uri = route.upstream.uri(&route.path, query).map_err(malformed)?;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .body(body)
+            .map_err(malformed)?;
+        *request.headers_mut() = header::for_upstream(headers);
+        Ok(request)
+    }
+}
+
+fn passed_on(response: Response<Body>, reason: &str) -> Answered {
+    Answered {
+        response,
+        answered: "passed",
+        reason: Some(reason.to_owned()),
+        saved: Spend::default(),
+    }
+}
+
+fn not_cached(reason: &str) -> ErrorBody {
+    ErrorBody::new(
+        StatusCode::GATEWAY_TIMEOUT,
+        "not_cached",
+        format!("only an answer from the cache was asked for: {reason}"),
+    )
+}
+
+/// Checks that a body is JSON: forms that a web page may send without asking are refused.
+fn check_content_type(headers: &HeaderMap) -> Result<(), ErrorBody> {
+    let value = headers
+        .get(http_header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let media = value
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    match media.eq_ignore_ascii_case("application/json") {
+        true => Ok(()),
+        false => Err(ErrorBody::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not_json",
+            format!("Content-Type is `{media}`; expected application/json"),
+        )),
+    }
+}
+
+fn pace(headers: &HeaderMap) -> Pace {
+    match headers
+        .get("x-cachalot-replay")
+        .map(http::HeaderValue::as_bytes)
+    {
+        Some(b"paced") => Pace::Original,
+        _ => Pace::AtOnce,
+    }
+}

@@ -1,0 +1,217 @@
+//! Headers: those of one connection only, those that identify the caller, those that can change an answer.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Headers that belong to one connection (RFC 9110, section 7.6.1), and `Host`, which names the server.
+const HOP_BY_HOP: [&str; 11] = [
+    "connection",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Headers with credentials. They identify the tenant.
+pub(crate) const CREDENTIALS: [&str; 6] = [
+    "api-key",
+    "authorization",
+    "cookie",
+    "proxy-authorization",
+    "x-api-key",
+    "x-goog-api-key",
+];
+
+/// Headers that do not change an answer: about the transport, for tracing, for statistics, and our own. This list is
+/// published in `docs/gateway.md`; every other header is part of the key.
+pub(crate) const WITHOUT_EFFECT: [&str; 25] = [
+    "accept-encoding",
+    "accept-language",
+    "baggage",
+    "cache-control",
+    "content-length",
+    "date",
+    "dnt",
+    "forwarded",
+    "idempotency-key",
+    "origin",
+    "pragma",
+    "priority",
+    "referer",
+    "request-id",
+    "sentry-trace",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "via",
+    "x-client-request-id",
+    "x-correlation-id",
+    "x-real-ip",
+    "x-request-id",
+    "x-session-id",
+    "x-trace-id",
+];
+
+/// Beginnings of the names of further headers that do not change an answer.
+pub(crate) const PREFIXES_WITHOUT_EFFECT: [&str; 5] = [
+    "sec-",
+    "x-b3-",
+    "x-cachalot-",
+    "x-forwarded-",
+    "x-stainless-",
+];
+
+/// Headers of an answer that are stored with it and sent with a hit. Limits of rates, cookies, the organization and
+/// times of processing belong to the request that was paid for.
+const STORED: [&str; 6] = [
+    "content-language",
+    "content-type",
+    "openai-model",
+    "openai-version",
+    "request-id",
+    "x-request-id",
+];
+
+/// Headers whose values the ledger shows; the values of all others are digested.
+const SHOWN: [&str; 8] = [
+    "accept",
+    "anthropic-beta",
+    "anthropic-version",
+    "content-type",
+    "openai-beta",
+    "openai-organization",
+    "openai-project",
+    "x-goog-api-client",
+];
+
+/// Returns true if the header belongs to one connection. `connection` lists further ones.
+fn is_hop_by_hop(name: &HeaderName, listed: &[String]) -> bool {
+    HOP_BY_HOP.contains(&name.as_str()) || listed.iter().any(|it| it == name.as_str())
+}
+
+fn listed_in_connection(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(http::header::CONNECTION).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// Returns the headers that are sent to the upstream: all, without those of the connection and our own. The upstream
+/// is asked for uncompressed answers, because their bytes are read while they are passed on.
+pub(crate) fn for_upstream(headers: &HeaderMap) -> HeaderMap {
+    let listed = listed_in_connection(headers);
+    let mut passed = HeaderMap::with_capacity(headers.len() + 1);
+    for (name, value) in headers {
+        if !is_hop_by_hop(name, &listed) && !name.as_str().starts_with("x-cachalot-") {
+            passed.append(name, value.clone());
+        }
+    }
+    let identity = HeaderValue::from_static("identity");
+    passed.insert(http::header::ACCEPT_ENCODING, identity);
+    passed
+}
+
+/// Returns the headers of an upstream's response that are passed on to the client: all, without those of the
+/// connection.
+pub(crate) fn for_client(headers: &HeaderMap) -> HeaderMap {
+    let listed = listed_in_connection(headers);
+    let mut passed = HeaderMap::with_capacity(headers.len() + 2);
+    for (name, value) in headers {
+        if !is_hop_by_hop(name, &listed) {
+            passed.append(name, value.clone());
+        }
+    }
+    passed
+}
+
+/// Returns the headers that are stored with an answer.
+pub(crate) fn stored(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
+    let stored = headers
+        .iter()
+        .filter(|(name, _)| STORED.contains(&name.as_str()));
+    stored
+        .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()))
+        .collect()
+}
+
+/// Returns true if the header is part of the key.
+pub(crate) fn changes_answers(name: &HeaderName, listed: &[String]) -> bool {
+    let name_text = name.as_str();
+    !is_hop_by_hop(name, listed)
+        && !CREDENTIALS.contains(&name_text)
+        && !WITHOUT_EFFECT.contains(&name_text)
+        && !PREFIXES_WITHOUT_EFFECT
+            .iter()
+            .any(|it| name_text.starts_with(it))
+}
+
+/// Returns the headers that are part of the key, sorted by name, values of one name in their order.
+pub(crate) fn in_key(headers: &HeaderMap) -> Vec<(&HeaderName, Vec<&HeaderValue>)> {
+    let listed = listed_in_connection(headers);
+    let mut names: Vec<&HeaderName> = headers
+        .keys()
+        .filter(|name| changes_answers(name, &listed))
+        .collect();
+    names.sort_unstable_by_key(|name| name.as_str());
+    names
+        .into_iter()
+        .map(|name| (name, headers.get_all(name).iter().collect()))
+        .collect()
+}
+
+/// Returns true if the ledger may show the header's value.
+pub(crate) fn is_shown(name: &HeaderName) -> bool {
+    SHOWN.contains(&name.as_str())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_published() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let lists = [
+            &CREDENTIALS[..],
+            &WITHOUT_EFFECT,
+            &PREFIXES_WITHOUT_EFFECT,
+            &STORED,
+        ];
+        for name in lists.into_iter().flatten() {
+            assert!(text.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
+    #[test]
+    fn headers_of_the_connection_are_not_passed_on() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("host", "a"),
+            ("x-cachalot-run", "1"),
+            ("accept-encoding", "gzip"),
+            ("authorization", "Bearer x"),
+            ("x-end-to-end", "1"),
+        ] {
+            headers.append(name, value.parse().unwrap());
+        }
+        let passed = for_upstream(&headers);
+        let mut names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["accept-encoding", "authorization", "x-end-to-end"]);
+        assert_eq!(passed["accept-encoding"], "identity");
+    }
+}

@@ -1,0 +1,47 @@
+//! HTTP gateway: answers requests of other clients from the cache, or passes them on to their provider.
+//!
+//! A client changes only its base URL. A request travels through these modules, in this order:
+//!
+//! | module | work |
+//! |---|---|
+//! | [`server`] | accepts connections, limits them, ends them |
+//! | `guard` | refuses requests that a web page may have sent |
+//! | `route` | finds the upstream and the endpoint of a request |
+//! | `endpoint` | one file per endpoint: may its answer be stored? |
+//! | `control` | reads the client's cache directives |
+//! | `call` | the cache key: tenant, upstream, path, headers, body |
+//! | `handler` | composes the steps: passes on, or asks the engine |
+//! | `run` | runs a call of the engine: forwards, records, judges the answer |
+//! | `replay` | responds from the engine's answers, as leader, as follower or from an entry |
+//!
+//! Bytes of requests and answers are never changed. Keys, single-flight and stored answers are those of the engine
+//! ([`cachalot_cache`]).
+
+mod answer;
+mod body;
+mod cache_status;
+mod call;
+mod client;
+mod control;
+mod endpoint;
+mod error_body;
+mod guard;
+mod handler;
+mod header;
+mod limits;
+mod metrics;
+mod ordinals;
+mod pass;
+mod recorded;
+mod replay;
+mod report;
+mod route;
+mod run;
+pub mod server;
+mod tunnel;
+mod upstream;
+
+pub use limits::Limits;
+pub use report::RequestReport;
+pub use server::{Gateway, GatewayOptions, RunningGateway};
+pub use upstream::{Upstream, UpstreamError};

@@ -1,0 +1,112 @@
+//! Responses from answers of the engine.
+
+use std::time::Duration;
+
+use cachalot_cache::{BodyReader, CacheStatus, Outcome};
+use cachalot_core::Millis;
+use futures_util::stream;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+
+use crate::body::{self, Body, BodyError};
+use crate::cache_status;
+use crate::recorded::{Recorded, RecordedHead};
+
+/// Pace of a replayed answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Everything at once.
+    AtOnce,
+    /// With the pauses of the original.
+    Original,
+}
+
+/// Returns the response for an answer that this request's run receives: all headers of the upstream. `reader` has
+/// read the head.
+pub(crate) fn of_own_run(
+    status: StatusCode,
+    headers: HeaderMap,
+    outcome: &Outcome,
+    reader: BodyReader,
+) -> Response<Body> {
+    let mut response = Response::new(rest(reader));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    set_cache_status(&mut response, outcome, None);
+    response
+}
+
+/// Returns the response for an answer that another request's run receives. `reader` has read the head.
+pub(crate) fn of_shared_run(
+    head: &RecordedHead,
+    outcome: &Outcome,
+    reader: BodyReader,
+) -> Response<Body> {
+    let mut response = with_head(head, rest(reader));
+    set_cache_status(&mut response, outcome, None);
+    response
+}
+
+/// Returns the response for a whole answer, stored at the time `created` in the entry, if one answers.
+pub(crate) fn of_entry(
+    recorded: Recorded,
+    outcome: &Outcome,
+    pace: Pace,
+    now: Millis,
+) -> Response<Body> {
+    let Recorded { head, chunks, body } = recorded;
+    let length = body.len();
+    let body = match pace {
+        Pace::AtOnce => body::full(body),
+        Pace::Original => {
+            let state = (chunks.into_iter(), body);
+            body::stream(stream::unfold(state, |(mut chunks, mut body)| async move {
+                let mark = chunks.next()?;
+                tokio::time::sleep(Duration::from_millis(mark.after_ms.into())).await;
+                let chunk = body.split_to(body.len().min(mark.bytes as usize));
+                Some((Ok(chunk), (chunks, body)))
+            }))
+        }
+    };
+    let mut response = with_head(&head, body);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_LENGTH, length.into());
+    let ttl = outcome.entry.as_ref().and_then(|entry| entry.expires);
+    let ttl = ttl.map(|expires| expires.saturating_sub(now) / 1_000);
+    if let (Some(entry), CacheStatus::Hit | CacheStatus::LocalHit(_)) =
+        (&outcome.entry, &outcome.status)
+    {
+        let age = now.saturating_sub(entry.created) / 1_000;
+        response.headers_mut().insert(header::AGE, age.into());
+    }
+    set_cache_status(&mut response, outcome, ttl);
+    response
+}
+
+fn with_head(head: &RecordedHead, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    for (name, value) in &head.headers {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response
+}
+
+fn set_cache_status(response: &mut Response<Body>, outcome: &Outcome, ttl: Option<i64>) {
+    let value = cache_status::of_call(&outcome.status, &outcome.key, ttl);
+    response.headers_mut().append("cache-status", value);
+}
+
+/// Returns the rest of an answer that is being received.
+fn rest(reader: BodyReader) -> Body {
+    body::stream(stream::unfold(reader, |mut reader| async move {
+        let chunk = reader.next().await?;
+        Some((
+            chunk.map_err(|failure| BodyError::from(failure.to_string())),
+            reader,
+        ))
+    }))
+}

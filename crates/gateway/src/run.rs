@@ -1,0 +1,213 @@
+//! A run of a call: forwards the request, sends what arrives to all readers, and judges the answer at its end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use cachalot_cache::{Failure, Reason, RunResult, Ticket};
+use cachalot_core::Spend;
+use cachalot_model::Catalog;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+
+use crate::answer::{AnswerReader, AnswerReport, charge};
+use crate::body::Body;
+use crate::client::UpstreamClient;
+use crate::endpoint::Endpoint;
+use crate::error_body::ErrorBody;
+use crate::header;
+use crate::metrics::Metrics;
+use crate::ordinals::Ordinal;
+use crate::recorded::{ChunkMark, Recorded, RecordedHead};
+
+/// What a run needs to send its request and to account for its answer.
+#[derive(Clone)]
+pub(crate) struct RunContext {
+    pub(crate) client: UpstreamClient,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) endpoint: Endpoint,
+    /// Name of the upstream.
+    pub(crate) upstream: String,
+    /// The requested model.
+    pub(crate) model: String,
+    /// Maximum time between two chunks of an answer.
+    pub(crate) idle_timeout: Duration,
+    /// Maximum size of an answer that is read by others than its first client.
+    pub(crate) max_bytes: u64,
+}
+
+/// The beginning of an upstream's answer, for the client whose request it answers.
+pub(crate) type RunHead = Result<(StatusCode, HeaderMap), ErrorBody>;
+
+/// The error of a run whose upstream did not answer to the end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct RunError(pub(crate) String);
+
+impl RunContext {
+    /// Runs the call of a ticket. The head goes to `head`, too, with all headers.
+    pub(crate) async fn run(
+        self,
+        ticket: Ticket,
+        request: Request<Body>,
+        head: oneshot::Sender<RunHead>,
+        ordinal: Option<Arc<Ordinal>>,
+    ) {
+        let response = match self.client.send(request).await {
+            Ok(response) => response,
+            Err(fault) => {
+                let failure = Failure::new(RunError(fault.message.clone()));
+                // The client may have left.
+                let _ = head.send(Err(fault));
+                ticket.fail(failure).await;
+                return;
+            }
+        };
+        let (parts, mut body) = response.into_parts();
+        let recorded = RecordedHead {
+            status: parts.status.as_u16(),
+            headers: header::stored(&parts.headers),
+        };
+        let mut reader = AnswerReader::new(self.endpoint, parts.status, &parts.headers);
+        ticket.emit(recorded.encode());
+        let _ = head.send(Ok((parts.status, header::for_client(&parts.headers))));
+        let mut record = BodyRecord::new();
+        loop {
+            let chunk = match next_chunk(&mut body, self.idle_timeout).await {
+                None => break,
+                Some(Ok(chunk)) => chunk,
+                Some(Err(error)) => {
+                    ticket.charge(self.charge(&AnswerReport::default()));
+                    ticket.fail(Failure::new(error)).await;
+                    return;
+                }
+            };
+            reader.push(&chunk);
+            record.push(&chunk);
+            if record.bytes > self.max_bytes {
+                let message = format!("the answer is longer than {} bytes", self.max_bytes);
+                ticket.charge(self.charge(&AnswerReport::default()));
+                ticket.fail(Failure::new(RunError(message))).await;
+                return;
+            }
+            ticket.emit(chunk);
+        }
+        let report = reader.finish();
+        let spent = Spend {
+            calls: 1,
+            time: ticket.elapsed(),
+            ..match parts.status {
+                StatusCode::OK => self.charge(&report),
+                // Providers do not charge for errors.
+                _ => Spend::default(),
+            }
+        };
+        if !parts.status.is_success() {
+            ticket.mark_error();
+        }
+        self.metrics.pay(&self.upstream, spent);
+        let storable = report
+            .refusal
+            .map_or(Ok(()), |reason| Err(Reason::Declined(reason)));
+        if let Some(ordinal) = ordinal.filter(|_| storable.is_ok()) {
+            ordinal.keep();
+        }
+        let result = RunResult {
+            value: Some(record.finish(recorded)),
+            storable,
+            spent,
+            labels: Vec::new(),
+        };
+        ticket.finish(result).await;
+    }
+
+    /// Returns the charge for an answer.
+    pub(crate) fn charge(&self, report: &AnswerReport) -> Spend {
+        charge(
+            &self.catalog,
+            self.endpoint,
+            &self.upstream,
+            &self.model,
+            report,
+        )
+    }
+}
+
+/// Returns the next bytes of a body; trailers are dropped. `None` at the end.
+pub(crate) async fn next_chunk(
+    body: &mut Incoming,
+    timeout: Duration,
+) -> Option<Result<Bytes, RunError>> {
+    loop {
+        let frame = match tokio::time::timeout(timeout, body.frame()).await {
+            Err(_) => {
+                let message = format!("the upstream sent nothing for {} s", timeout.as_secs());
+                return Some(Err(RunError(message)));
+            }
+            Ok(None) => return None,
+            Ok(Some(Err(error))) => {
+                let message = format!("the upstream's answer was cut off: {error}");
+                return Some(Err(RunError(message)));
+            }
+            Ok(Some(Ok(frame))) => frame,
+        };
+        if let Ok(chunk) = frame.into_data()
+            && !chunk.is_empty()
+        {
+            return Some(Ok(chunk));
+        }
+    }
+}
+
+/// A body as far as it has arrived, with its timing.
+struct BodyRecord {
+    chunks: Vec<Bytes>,
+    marks: Vec<ChunkMark>,
+    bytes: u64,
+    last: Instant,
+}
+
+impl BodyRecord {
+    fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            marks: Vec::new(),
+            bytes: 0,
+            last: Instant::now(),
+        }
+    }
+
+    fn push(&mut self, chunk: &Bytes) {
+        let now = Instant::now();
+        let pause = now.saturating_duration_since(self.last).as_millis();
+        self.last = now;
+        self.bytes += chunk.len() as u64;
+        self.marks.push(ChunkMark {
+            after_ms: u32::try_from(pause).unwrap_or(u32::MAX),
+            bytes: chunk.len() as u32,
+        });
+        self.chunks.push(chunk.clone());
+    }
+
+    fn finish(self, head: RecordedHead) -> Bytes {
+        let body = match self.chunks.as_slice() {
+            [only] => only.clone(),
+            chunks => {
+                let mut body = BytesMut::with_capacity(self.bytes as usize);
+                chunks
+                    .iter()
+                    .for_each(|chunk| body.extend_from_slice(chunk));
+                body.freeze()
+            }
+        };
+        let recorded = Recorded {
+            head,
+            chunks: self.marks,
+            body,
+        };
+        recorded.encode()
+    }
+}

@@ -1,0 +1,61 @@
+//! Connections that change their protocol, such as WebSockets: passed on in both directions.
+
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+
+use crate::body::{self, Body};
+use crate::cache_status;
+use crate::client::UpstreamClient;
+use crate::error_body::ErrorBody;
+
+/// Returns true if the request asks for another protocol.
+pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::UPGRADE)
+}
+
+/// Asks the upstream for the protocol, and connects both sides if it agrees. `upstream_request` has the headers that
+/// are passed on.
+pub(crate) async fn open(
+    client: &UpstreamClient,
+    mut client_request: Request<Incoming>,
+    mut upstream_request: Request<Body>,
+) -> Result<Response<Body>, ErrorBody> {
+    let protocol = client_request.headers().get(header::UPGRADE).cloned();
+    let headers = upstream_request.headers_mut();
+    if let Some(protocol) = protocol {
+        headers.insert(header::UPGRADE, protocol);
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    let mut answer = client.send(upstream_request).await?;
+    let is_agreed = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let mut headers = crate::header::for_client(answer.headers());
+    if is_agreed {
+        for name in [header::UPGRADE, header::CONNECTION] {
+            if let Some(value) = answer.headers().get(&name) {
+                headers.insert(name, value.clone());
+            }
+        }
+    }
+    headers.append("cache-status", cache_status::of_pass("another protocol"));
+    let status = answer.status();
+    let body = match is_agreed {
+        false => body::passed(answer.into_body()),
+        true => {
+            let to_client = hyper::upgrade::on(&mut client_request);
+            let to_upstream = hyper::upgrade::on(&mut answer);
+            tokio::spawn(async move {
+                if let (Ok(client), Ok(upstream)) = tokio::join!(to_client, to_upstream) {
+                    let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
+                    // An error means that one side has left.
+                    let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
+                }
+            });
+            body::full("")
+        }
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    Ok(response)
+}

@@ -1,0 +1,216 @@
+//! Upstreams: the servers that requests are passed on to. They are configured, never taken from a request.
+
+use http::Uri;
+use http::uri::{Authority, PathAndQuery, Scheme};
+
+/// A server that requests are passed on to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upstream {
+    name: String,
+    scheme: Scheme,
+    authority: Authority,
+    /// Path of the base URL, without a slash at its end.
+    path: String,
+}
+
+/// The reason why an upstream is not usable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}`: {reason}")]
+pub struct UpstreamError {
+    /// The text that was given.
+    pub given: String,
+    /// A description of the problem, with the remedy.
+    pub reason: String,
+}
+
+/// Upstreams that need no configuration.
+const BUILT_IN: [(&str, &str); 3] = [
+    ("openai", "https://api.openai.com"),
+    ("anthropic", "https://api.anthropic.com"),
+    ("gemini", "https://generativelanguage.googleapis.com"),
+];
+
+impl Upstream {
+    /// Returns the upstreams that need no configuration: `openai`, `anthropic` and `gemini`.
+    ///
+    /// # Errors
+    /// Never, in fact: the addresses are constants.
+    pub fn built_in() -> Result<Vec<Self>, UpstreamError> {
+        let built_in = BUILT_IN.iter();
+        built_in.map(|(name, url)| Self::new(name, url)).collect()
+    }
+
+    /// Parses `NAME=URL`.
+    ///
+    /// # Errors
+    /// The text has another form, or the URL is not one of a server.
+    pub fn parse(text: &str) -> Result<Self, UpstreamError> {
+        match text.split_once('=') {
+            Some((name, url)) => Self::new(name, url),
+            None => Err(UpstreamError {
+                given: text.to_owned(),
+                reason: "expected NAME=URL, for example openai=https://api.openai.com/v1".into(),
+            }),
+        }
+    }
+
+    /// Creates an upstream. The URL is the base URL that a client of the server would be configured with; whether it
+    /// ends with `/v1` does not matter.
+    ///
+    /// # Errors
+    /// The name has signs other than letters, digits, `-` and `_`, or the URL is not one of a server.
+    pub fn new(name: &str, url: &str) -> Result<Self, UpstreamError> {
+        let fault = |given: &str, reason: &str| UpstreamError {
+            given: given.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let is_plain = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_');
+        if name.is_empty() || !name.chars().all(is_plain) {
+            let reason = "the name of an upstream consists of letters, digits, `-` and `_`";
+            return Err(fault(name, reason));
+        }
+        let expected =
+            "expected an http:// or https:// URL without credentials, query and fragment";
+        let uri: Uri = url.parse().map_err(|_| fault(url, expected))?;
+        let scheme = uri
+            .scheme()
+            .filter(|scheme| **scheme == Scheme::HTTP || **scheme == Scheme::HTTPS);
+        let authority = uri.authority().filter(|it| !it.as_str().contains('@'));
+        match (scheme, authority, uri.query()) {
+            (Some(scheme), Some(authority), None) if !url.contains('#') => Ok(Self {
+                name: name.to_owned(),
+                scheme: scheme.clone(),
+                authority: authority.clone(),
+                path: uri.path().trim_end_matches('/').to_owned(),
+            }),
+            _ => Err(fault(url, expected)),
+        }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The host, with the port if it is given.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        self.authority.as_str()
+    }
+
+    /// Returns the base URL, which identifies the upstream in keys.
+    #[must_use]
+    pub fn base(&self) -> String {
+        format!("{}://{}{}", self.scheme, self.authority, self.path)
+    }
+
+    /// Returns the URI of a request: the base URL, followed by the path and the query. If both the base URL ends with
+    /// a version (`/v1`) and the path begins with the same one, it occurs once.
+    ///
+    /// # Errors
+    /// The result is no URI.
+    pub(crate) fn uri(&self, path: &str, query: Option<&str>) -> Result<Uri, http::Error> {
+        let base = self.path.rsplit_once('/').map_or("", |(_, last)| last);
+        let is_version = base
+            .strip_prefix('v')
+            .is_some_and(|it| it.starts_with(|sign: char| sign.is_ascii_digit()));
+        let own = path.strip_prefix('/').unwrap_or(path);
+        let rest = match own.strip_prefix(base) {
+            Some(rest) if is_version && (rest.is_empty() || rest.starts_with('/')) => {
+                rest.to_owned()
+            }
+            _ => format!("/{own}"),
+        };
+        let mut target = format!("{}{rest}", self.path);
+        if let Some(query) = query {
+            target = format!("{target}?{query}");
+        }
+        let target: PathAndQuery = target.parse()?;
+        Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.clone())
+            .path_and_query(target)
+            .build()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_in_the_path_occurs_once() {
+        let cases = [
+            (
+                "https://a.example",
+                "/v1/models",
+                "https://a.example/v1/models",
+            ),
+            (
+                "https://a.example/v1",
+                "/v1/models",
+                "https://a.example/v1/models",
+            ),
+            (
+                "https://a.example/v1/",
+                "/v1/models",
+                "https://a.example/v1/models",
+            ),
+            (
+                "https://a.example/v1",
+                "/v1beta/x",
+                "https://a.example/v1/v1beta/x",
+            ),
+            (
+                "https://a.example/api/v1",
+                "/v1",
+                "https://a.example/api/v1",
+            ),
+            (
+                "http://a.example:8080/api",
+                "/v1/x",
+                "http://a.example:8080/api/v1/x",
+            ),
+            (
+                "http://a.example/models",
+                "/models/x",
+                "http://a.example/models/models/x",
+            ),
+        ];
+        for (base, path, expected) in cases {
+            let upstream = Upstream::new("a", base).unwrap();
+            assert_eq!(
+                upstream.uri(path, None).unwrap(),
+                *expected,
+                "{base} {path}"
+            );
+        }
+        let upstream = Upstream::new("a", "https://a.example/v1").unwrap();
+        let uri = upstream.uri("/v1/models", Some("limit=2")).unwrap();
+        assert_eq!(uri, "https://a.example/v1/models?limit=2");
+    }
+
+    #[test]
+    fn unusable_upstreams_are_refused() {
+        for text in [
+            "openai",
+            "=https://a.example",
+            "a b=https://a.example",
+            "a=a.example",
+            "a=ftp://a.example",
+            "a=https://user:password@a.example",
+            "a=https://a.example/?key=1",
+            "a=https://a.example/#x",
+            "a=",
+        ] {
+            assert!(Upstream::parse(text).is_err(), "{text}");
+        }
+        let upstream = Upstream::parse("local=http://127.0.0.1:8099/v1").unwrap();
+        assert_eq!(
+            (upstream.name(), upstream.base().as_str()),
+            ("local", "http://127.0.0.1:8099/v1")
+        );
+    }
+}

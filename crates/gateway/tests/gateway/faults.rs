@@ -1,0 +1,149 @@
+//! Faults of upstreams: nothing wrong is stored, and the client sees what the upstream sent.
+
+use cachalot_gateway::Limits;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::support::{Setup, chat, messages, streamed};
+
+const CHAT: &str = "/v1/chat/completions";
+
+#[tokio::test]
+async fn errors_and_incomplete_answers_are_not_stored() {
+    for (fault, body) in [
+        ("{status: 429, retry_after: 1s, times: 1}", chat("x")),
+        ("{status: 500, times: 1}", chat("x")),
+        ("{malformed: true, times: 1}", chat("x")),
+        (
+            "{error_event: {after_events: 2}, times: 1}",
+            streamed(chat("x")),
+        ),
+        ("{cut: {after_events: 2}, times: 1}", streamed(chat("x"))),
+        (
+            "{cut: {after_events: 2}, times: 1}",
+            streamed(messages("x")),
+        ),
+        ("{malformed: true, times: 1}", streamed(messages("x"))),
+    ] {
+        let script = format!(
+            "rules:\n  - user: x\n    steps: [{{text: a b c d, fault: {fault}}}, {{text: a b c d}}]\n"
+        );
+        let setup = Setup::scripted(&script).await;
+        let path = if body.get("max_tokens").is_some() {
+            "/v1/messages"
+        } else {
+            CHAT
+        };
+        let first = setup.post(path, &body).send().await.unwrap();
+        let status = first.headers()["cache-status"].to_str().unwrap();
+        assert!(!status.contains("hit"), "{status}");
+        // The body may be cut off.
+        let _ = first.bytes().await;
+        let second = setup.ask(path, &body).await;
+        assert_eq!(
+            (second.status, second.source()),
+            (200, "miss"),
+            "{fault}: {}",
+            second.cache_status()
+        );
+        assert!(second.body.contains('d'), "{fault}: {}", second.body);
+        let third = setup.ask(path, &body).await;
+        assert_eq!(
+            (third.source(), third.body),
+            ("hit", second.body),
+            "{fault}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn answers_cut_off_at_the_token_limit_are_not_stored() {
+    let setup = Setup::new().await;
+    let mut body = chat("hello, this is a longer text to be repeated");
+    body["max_completion_tokens"] = json!(1);
+    for _ in 0..2 {
+        let answer = setup.ask(CHAT, &body).await;
+        assert_eq!(
+            (answer.status, answer.source()),
+            (200, "miss"),
+            "{}",
+            answer.body
+        );
+        assert_eq!(answer.json()["choices"][0]["finish_reason"], "length");
+    }
+}
+
+#[tokio::test]
+async fn followers_of_a_failed_run_ask_themselves() {
+    let script = "rules:\n  - user: x\n    steps: [{text: a b c d, fault: {status: 429, times: 1}}, {text: a b c d}]\n";
+    let setup = Setup::scripted(script).await;
+    let body = chat("x");
+    let answers = futures_util::future::join_all((0..8).map(|_| setup.ask(CHAT, &body))).await;
+    let failed = answers.iter().filter(|answer| answer.status == 429).count();
+    assert_eq!(failed, 1);
+    for answer in answers.iter().filter(|answer| answer.status != 429) {
+        assert_eq!(answer.json()["choices"][0]["message"]["content"], "a b c d");
+    }
+}
+
+#[tokio::test]
+async fn unreachable_upstream_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let setup = Setup::in_front_of(address, Limits::default()).await;
+    let mut sampled = chat("x");
+    sampled.as_object_mut().unwrap().remove("temperature");
+    for body in [chat("x"), sampled] {
+        let answer = setup.ask(CHAT, &body).await;
+        assert_eq!(answer.status, 502);
+        let message = answer.json()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(message.contains(&address.to_string()), "{message}");
+    }
+    let reports = setup.reports.lock();
+    assert!(
+        reports
+            .iter()
+            .all(|report| report.answered == "refused" && report.status == 502),
+        "{reports:?}"
+    );
+}
+
+#[tokio::test]
+async fn endless_answer_is_cut_off_at_its_limit() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut buffer = [0; 4096];
+                let _ = stream.read(&mut buffer).await;
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+                let _ = stream.write_all(head.as_bytes()).await;
+                let event = format!(
+                    "data: {}\n\n",
+                    json!({"choices": [{"index": 0, "delta": {"content": "x".repeat(1000)}}]})
+                );
+                while stream.write_all(event.as_bytes()).await.is_ok() {}
+            });
+        }
+    });
+    let limits = Limits {
+        answer_bytes: 100_000,
+        ..Limits::default()
+    };
+    let setup = Setup::in_front_of(address, limits).await;
+    let mut response = setup.post(CHAT, &streamed(chat("x"))).send().await.unwrap();
+    let mut bytes = 0;
+    let ended = loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => bytes += chunk.len(),
+            ended => break ended,
+        }
+    };
+    assert!(ended.is_err() && bytes <= 100_000, "{ended:?} {bytes}");
+}

@@ -1,0 +1,198 @@
+//! A gateway in front of a simulator or of a server of the test, and a client.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
+use cachalot_core::{Clock, DigestKey, SecretSet, SystemClock};
+use cachalot_gateway::{Gateway, GatewayOptions, Limits, RequestReport, RunningGateway, Upstream};
+use cachalot_model::Catalog;
+use cachalot_simulator::{RunningSimulator, Script, Simulator, SimulatorOptions};
+use cachalot_store::in_process::InProcessStore;
+use parking_lot::Mutex;
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+
+/// A gateway, the simulator behind it, and what the gateway reported.
+pub(crate) struct Setup {
+    pub(crate) gateway: RunningGateway,
+    pub(crate) simulator: RunningSimulator,
+    pub(crate) cache: Cache,
+    pub(crate) client: reqwest::Client,
+    pub(crate) reports: Arc<Mutex<Vec<RequestReport>>>,
+    _folder: tempfile::TempDir,
+}
+
+/// A response that was read to its end.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn cache_status(&self) -> &str {
+        self.headers
+            .get("cache-status")
+            .map_or("", |it| it.to_str().unwrap())
+    }
+
+    /// `hit`, `collapsed`, `bypass` or `miss`.
+    pub(crate) fn source(&self) -> &'static str {
+        let status = self.cache_status();
+        let kinds = [
+            ("; hit", "hit"),
+            ("; collapsed", "collapsed"),
+            ("fwd=bypass", "bypass"),
+            ("fwd=", "miss"),
+        ];
+        let found = kinds.iter().find(|(part, _)| status.contains(part));
+        found.map_or("none", |(_, source)| source)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body)
+            .unwrap_or_else(|_| panic!("{}: {}", self.status, self.body))
+    }
+}
+
+impl Setup {
+    pub(crate) async fn new() -> Self {
+        Self::with_script(Script::built_in()).await
+    }
+
+    pub(crate) async fn scripted(script: &str) -> Self {
+        Self::with_script(Script::parse("script.yaml", script).unwrap()).await
+    }
+
+    async fn with_script(script: Script) -> Self {
+        let options = SimulatorOptions {
+            script,
+            ..SimulatorOptions::default()
+        };
+        let simulator = Simulator::start(options).await.unwrap();
+        let url = simulator.url();
+        let upstreams =
+            ["openai", "anthropic", "gemini"].map(|name| Upstream::new(name, &url).unwrap());
+        Self::start(simulator, upstreams.to_vec(), Limits::default()).await
+    }
+
+    /// A gateway in front of another server than the simulator.
+    pub(crate) async fn in_front_of(address: SocketAddr, limits: Limits) -> Self {
+        let simulator = Simulator::start(SimulatorOptions::default()).await.unwrap();
+        let upstream = Upstream::new("openai", &format!("http://{address}")).unwrap();
+        Self::start(simulator, vec![upstream], limits).await
+    }
+
+    async fn start(simulator: RunningSimulator, upstreams: Vec<Upstream>, limits: Limits) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([3; 32])));
+        let warn = Arc::new(|message: &str| panic!("warning: {message}"));
+        let ledger = folder.path().join("ledger");
+        let cache = Cache::new(CacheOptions {
+            store: Some(Arc::new(InProcessStore::new(Arc::clone(&clock)))),
+            local: None,
+            ledger: Ledger::with_limits(&ledger, "test", LedgerLimits::default(), warn.clone()),
+            clock: Arc::clone(&clock),
+            secret_set: Arc::clone(&secret_set),
+            bounds: CacheBounds::default(),
+            warn,
+        });
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::clone(&reports);
+        let gateway = Gateway::start(GatewayOptions {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            allowed_hosts: Vec::new(),
+            upstreams,
+            cache: cache.clone(),
+            tenant_key: DigestKey::new([5; 32]),
+            secret_set,
+            catalog: Arc::new(Catalog::built_in()),
+            clock,
+            tls: tls(),
+            limits,
+            observe: Arc::new(move |report| reported.lock().push(report.clone())),
+        });
+        Self {
+            gateway: gateway.await.unwrap(),
+            simulator,
+            cache,
+            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            reports,
+            _folder: folder,
+        }
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> reqwest::RequestBuilder {
+        let url = format!("{}{path}", self.gateway.url());
+        let request = self
+            .client
+            .post(url)
+            .bearer_auth("one")
+            .body(body.to_string());
+        let request = request.header("content-type", "application/json");
+        match path.contains("/messages") {
+            true => request
+                .header("x-api-key", "one")
+                .header("anthropic-version", "2023-06-01"),
+            false => request,
+        }
+    }
+
+    pub(crate) async fn ask(&self, path: &str, body: &Value) -> Answer {
+        read(self.post(path, body)).await
+    }
+
+    /// The number of requests that the simulator has received.
+    pub(crate) fn paid(&self) -> usize {
+        self.simulator.received().len()
+    }
+}
+
+fn tls() -> rustls::ClientConfig {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    rustls::ClientConfig::builder()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+/// Sends a request and reads the response to its end.
+pub(crate) async fn read(request: reqwest::RequestBuilder) -> Answer {
+    let response = request
+        .timeout(Duration::from_secs(20))
+        .send()
+        .await
+        .unwrap();
+    Answer {
+        status: response.status().as_u16(),
+        headers: response.headers().clone(),
+        body: response.text().await.unwrap(),
+    }
+}
+
+/// A chat request whose answer is repeatable.
+pub(crate) fn chat(text: &str) -> Value {
+    json!({
+        "model": "gpt-4o-mini",
+        "temperature": 0,
+        "messages": [{"role": "user", "content": text}],
+    })
+}
+
+/// The same as [`chat`], for Anthropic Messages.
+pub(crate) fn messages(text: &str) -> Value {
+    json!({
+        "model": "claude-3-5-haiku-20241022",
+        "max_tokens": 100,
+        "temperature": 0,
+        "messages": [{"role": "user", "content": text}],
+    })
+}
+
+/// The request with a streamed answer.
+pub(crate) fn streamed(mut body: Value) -> Value {
+    body["stream"] = json!(true);
+    body
+}
