@@ -3,6 +3,8 @@
 use cachalot_cache::{CacheStatus, Key, Reason};
 use http::HeaderValue;
 
+/// Name of the header.
+pub(crate) const HEADER: &str = "cache-status";
 /// Name of the cache in the header.
 const NAME: &str = "cachalot";
 /// Number of digits of the key that identify a call to `cachalot why`.

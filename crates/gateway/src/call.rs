@@ -31,14 +31,25 @@ pub(crate) struct CallParts<'a> {
     pub(crate) agent: Option<&'a str>,
 }
 
+/// The sample that a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sample<'a> {
+    /// Any: equal requests have one answer.
+    Any,
+    /// The number of the request among the equal ones of a run.
+    Ordinal(u32),
+    /// The one of this attempt.
+    Attempt(&'a str),
+}
+
 /// Parameters of a URL that contain credentials.
 const CREDENTIAL_PARAMETERS: [&str; 2] = ["key", "access_token"];
 
 impl CallIdentity {
-    /// Identifies a request. `ordinal` counts the identical sampled requests of one run.
+    /// Identifies a request; `sample` distinguishes sampled answers to equal requests.
     pub(crate) fn new(
         parts: &CallParts<'_>,
-        ordinal: Option<u32>,
+        sample: Sample<'_>,
         key: &DigestKey,
         secret_set: &SecretSet,
     ) -> Self {
@@ -54,10 +65,15 @@ impl CallIdentity {
         } = *parts;
         let mut input = cachalot_core::canonical::ObjectEncoder::sealed(secret_set);
         input.field("agent", &json!(agent));
+        if let Sample::Attempt(attempt) = sample {
+            input.text("attempt", attempt);
+        }
         input.canonical("body", body);
         input.field("form", &json!(if is_streamed { "events" } else { "whole" }));
         input.field("headers", &headers_in_key(headers, key));
-        input.field("ordinal", &json!(ordinal));
+        if let Sample::Ordinal(ordinal) = sample {
+            input.field("ordinal", &json!(ordinal));
+        }
         input.text("path", path);
         input.field("query", &json!(query.map(without_credentials)));
         input.text("upstream", upstream);
@@ -176,7 +192,7 @@ mod tests {
             agent: None,
         };
         let (digest_key, secret_set) = (DigestKey::new([7; 32]), SecretSet::empty());
-        let identity = CallIdentity::new(&parts, None, &digest_key, &secret_set);
+        let identity = CallIdentity::new(&parts, Sample::Any, &digest_key, &secret_set);
         Key::for_call(&identity.call())
     }
 
@@ -260,8 +276,12 @@ mod tests {
             is_streamed: false,
             agent: None,
         };
-        let identity =
-            CallIdentity::new(&parts, None, &DigestKey::new([7; 32]), &SecretSet::empty());
+        let identity = CallIdentity::new(
+            &parts,
+            Sample::Any,
+            &DigestKey::new([7; 32]),
+            &SecretSet::empty(),
+        );
         let shown = format!("{} {}", identity.input.readable(), identity.tenant());
         assert!(!shown.contains("secret-"), "{shown}");
         assert!(shown.contains("alt=sse"), "{shown}");

@@ -14,13 +14,13 @@ use cachalot_store::Label;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::body::{self, Body};
 use crate::cache_status;
-use crate::call::{self, CallIdentity, CallParts};
+use crate::call::{self, CallIdentity, CallParts, Sample};
 use crate::client::UpstreamClient;
 use crate::control::Controls;
 use crate::endpoint::{Cacheability, DAY, Endpoint};
@@ -33,8 +33,9 @@ use crate::ordinals::{Ordinal, Ordinals, RunName};
 use crate::recorded::FirstChunk;
 use crate::replay::{self, Pace};
 use crate::report::RequestReport;
+use crate::retries::{RETRY_WITHIN, Recipient, Retries};
 use crate::route::{self, Route};
-use crate::run::RunContext;
+use crate::run::{Keeping, RunContext, SAMPLED};
 use crate::upstream::Upstream;
 use crate::{pass, tunnel};
 
@@ -57,6 +58,7 @@ pub(crate) struct Handler {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Limits,
     pub(crate) ordinals: Arc<Ordinals>,
+    pub(crate) retries: Arc<Retries>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) observe: Arc<dyn Fn(&RequestReport) + Send + Sync>,
 }
@@ -219,26 +221,40 @@ impl Handler {
             agent: read.route.agent.as_deref(),
         };
         let identify =
-            |ordinal| CallIdentity::new(&parts, ordinal, &self.tenant_key, &self.secret_set);
-        let identity = identify(None);
-        let (ttl, ordinal) = match endpoint.judge(&read.body) {
-            Cacheability::Never(reason) => return self.unstored(read, &identity, reason).await,
-            Cacheability::Repeatable { ttl } => (ttl, None),
-            Cacheability::Sampled => {
+            |sample| CallIdentity::new(&parts, sample, &self.tenant_key, &self.secret_set);
+        let identity = identify(Sample::Any);
+        match endpoint.judge(&read.body) {
+            Cacheability::Never(reason) => self.unstored(read, &identity, reason).await,
+            Cacheability::Repeatable { ttl } => {
+                let policy = self.policy(read, &identity, ttl).await;
+                self.stored(read, &identity, policy, Keeping::Always).await
+            }
+            Cacheability::Sampled if read.route.agent.is_some() => {
                 let Some(ordinal) = self.ordinal(read.route, &identity) else {
-                    let reason = "the answer is sampled; temperature 0, a seed or the base URL /p/AGENT/ makes it storable";
+                    let reason = "too many runs or requests are counted";
                     return self.unstored(read, &identity, reason.to_owned()).await;
                 };
-                (DAY, Some(Arc::new(ordinal)))
+                let identity = identify(Sample::Ordinal(ordinal.number()));
+                let policy = self.policy(read, &identity, DAY).await;
+                self.stored(read, &identity, policy, Keeping::Ordinal(Arc::new(ordinal)))
+                    .await
             }
-        };
-        let identity = match &ordinal {
-            Some(ordinal) => identify(Some(ordinal.number())),
-            None => identity,
-        };
-        let mut policy = self.policy(read, &identity, ttl);
-        self.apply_max_age(read, &identity, &mut policy).await;
-        self.stored(read, &identity, policy, ordinal).await
+            Cacheability::Sampled if read.controls.mode == CacheMode::On => {
+                let request = Key::for_call(&identity.call());
+                let delivery = self.retries.deliver(request, Instant::now());
+                let recipient = Recipient(Arc::clone(&delivery));
+                let identity = identify(Sample::Attempt(delivery.attempt()));
+                let policy = Policy {
+                    // Slots are those of this process.
+                    join: SingleFlight::Process,
+                    ..self.policy(read, &identity, RETRY_WITHIN).await
+                };
+                let keeping = Keeping::IfUndelivered(Arc::clone(&delivery));
+                let answered = self.stored(read, &identity, policy, keeping).await?;
+                Ok(sampled(answered, recipient))
+            }
+            Cacheability::Sampled => self.unstored(read, &identity, SAMPLED.to_owned()).await,
+        }
     }
 
     /// Returns the ordinal of a sampled request, if its client has opted in.
@@ -252,7 +268,24 @@ impl Handler {
             .next(run, Key::for_call(&identity.call()), Instant::now())
     }
 
-    fn policy(&self, read: &ReadRequest<'_>, identity: &CallIdentity, ttl: Duration) -> Policy {
+    /// Returns the policy of a call whose answer may be stored for `ttl`.
+    async fn policy(
+        &self,
+        read: &ReadRequest<'_>,
+        identity: &CallIdentity,
+        ttl: Duration,
+    ) -> Policy {
+        let mut policy = self.policy_of_client(read, identity, ttl);
+        self.apply_max_age(read, identity, &mut policy).await;
+        policy
+    }
+
+    fn policy_of_client(
+        &self,
+        read: &ReadRequest<'_>,
+        identity: &CallIdentity,
+        ttl: Duration,
+    ) -> Policy {
         let key = Key::for_call(&identity.call()).to_string();
         let (upstream, endpoint) = (read.route.upstream.name(), read.route.endpoint.name());
         let mut labels = vec![
@@ -322,7 +355,7 @@ impl Handler {
         if read.controls.mode == CacheMode::Frozen {
             return Err(not_cached(&reason));
         }
-        let policy = self.policy(read, identity, Duration::ZERO);
+        let policy = self.policy_of_client(read, identity, Duration::ZERO);
         let request = self.request_of(read)?;
         let reason = Reason::Declined(reason);
         let ticket = self.cache.bypass(&identity.call(), &policy, reason.clone());
@@ -344,19 +377,19 @@ impl Handler {
         read: &ReadRequest<'_>,
         identity: &CallIdentity,
         mut policy: Policy,
-        ordinal: Option<Arc<Ordinal>>,
+        keeping: Keeping,
     ) -> Result<Answered, ErrorBody> {
         loop {
             let (head, head_of_run) = oneshot::channel();
             let (context, request) = (self.run_context(read), self.request_of(read)?);
-            let own_ordinal = ordinal.clone();
-            let work = move |ticket| context.run(ticket, request, head, own_ordinal);
+            let kept_if = keeping.clone();
+            let work = move |ticket| context.run(ticket, request, head, kept_if);
             let outcome = self.cache.through(&identity.call(), &policy, work).await;
             let outcome = outcome.map_err(|miss| not_cached(&miss.reason.to_string()))?;
             let is_own_run = !outcome.status.is_hit() && outcome.status != CacheStatus::Coalesced;
             match self.respond(read, outcome, head_of_run).await {
                 Some(answered) => {
-                    if let Some(ordinal) = ordinal.filter(|_| !is_own_run) {
+                    if let (Keeping::Ordinal(ordinal), false) = (keeping, is_own_run) {
                         ordinal.keep();
                     }
                     return answered;
@@ -499,6 +532,43 @@ impl Handler {
             .map_err(malformed)?;
         *request.headers_mut() = header::for_upstream(headers);
         Ok(request)
+    }
+}
+
+/// Returns the answer to a sampled request, whose delivery is tracked. The request is shown as one that the cache
+/// was not asked for, unless it is a retry that was answered.
+fn sampled(answered: Answered, recipient: Recipient) -> Answered {
+    let Answered {
+        response,
+        answered,
+        reason,
+        saved,
+    } = answered;
+    let (parts, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        recipient.expect(length);
+    }
+    let body = body.map_frame(move |frame| {
+        if let Some(bytes) = frame.data_ref() {
+            recipient.hand(bytes.len());
+        }
+        frame
+    });
+    let mut response = Response::from_parts(parts, body.boxed_unsync());
+    let is_retry = answered != "miss";
+    if !is_retry {
+        let status = cache_status::of_pass(SAMPLED);
+        response.headers_mut().insert(cache_status::HEADER, status);
+    }
+    Answered {
+        response,
+        answered: if is_retry { answered } else { "bypass" },
+        reason: if is_retry {
+            reason
+        } else {
+            Some(SAMPLED.to_owned())
+        },
+        saved,
     }
 }
 

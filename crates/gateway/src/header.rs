@@ -132,6 +132,16 @@ pub(crate) fn for_client(headers: &HeaderMap) -> HeaderMap {
     passed
 }
 
+/// Returns the announced length of a body.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers
+        .get(http::header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+}
+
 /// Returns the headers that are stored with an answer.
 pub(crate) fn stored(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     let stored = headers

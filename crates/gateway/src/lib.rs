@@ -35,6 +35,7 @@ mod pass;
 mod recorded;
 mod replay;
 mod report;
+mod retries;
 mod route;
 mod run;
 pub mod server;

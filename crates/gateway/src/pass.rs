@@ -4,12 +4,12 @@ use bytes::Bytes;
 use cachalot_cache::{Failure, Reason, RunResult, Ticket};
 use cachalot_core::{Cost, Spend};
 use futures_util::stream;
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::answer::AnswerReader;
 use crate::body::{self, Body, BodyError};
+use crate::cache_status;
 use crate::client::UpstreamClient;
 use crate::error_body::ErrorBody;
 use crate::header;
@@ -19,13 +19,13 @@ use crate::run::{RunContext, RunError, next_chunk};
 pub(crate) async fn unread(
     client: &UpstreamClient,
     request: Request<Body>,
-    cache_status: HeaderValue,
+    status: HeaderValue,
 ) -> Result<Response<Body>, ErrorBody> {
     let (parts, incoming) = client.send(request).await?.into_parts();
     let mut response = Response::new(body::passed(incoming));
     *response.status_mut() = parts.status;
     *response.headers_mut() = header::for_client(&parts.headers);
-    response.headers_mut().append("cache-status", cache_status);
+    response.headers_mut().append(cache_status::HEADER, status);
     Ok(response)
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn read(
     request: Request<Body>,
     ticket: Ticket,
     reason: Reason,
-    cache_status: HeaderValue,
+    status: HeaderValue,
 ) -> Result<Response<Body>, ErrorBody> {
     let (parts, incoming) = match context.client.send(request).await {
         Ok(response) => response.into_parts(),
@@ -53,13 +53,13 @@ pub(crate) async fn read(
         incoming,
         status: parts.status,
         reason,
-        rest: length(&parts.headers),
+        rest: header::content_length(&parts.headers),
         ticket: Some(ticket),
     };
     let mut response = Response::new(body::stream(stream::unfold(passing, Passing::next)));
     *response.status_mut() = parts.status;
     *response.headers_mut() = header::for_client(&parts.headers);
-    response.headers_mut().append("cache-status", cache_status);
+    response.headers_mut().append(cache_status::HEADER, status);
     Ok(response)
 }
 
@@ -140,10 +140,6 @@ impl Drop for Passing {
             ticket.charge(unknown_cost(self.status));
         }
     }
-}
-
-fn length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Returns the charge for an answer that was not received to its end.

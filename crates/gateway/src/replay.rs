@@ -97,7 +97,7 @@ fn with_head(head: &RecordedHead, body: Body) -> Response<Body> {
 
 fn set_cache_status(response: &mut Response<Body>, outcome: &Outcome, ttl: Option<i64>) {
     let value = cache_status::of_call(&outcome.status, &outcome.key, ttl);
-    response.headers_mut().append("cache-status", value);
+    response.headers_mut().append(cache_status::HEADER, value);
 }
 
 /// Returns the rest of an answer that is being received.

@@ -21,6 +21,42 @@ use crate::header;
 use crate::metrics::Metrics;
 use crate::ordinals::Ordinal;
 use crate::recorded::{ChunkMark, Recorded, RecordedHead};
+use crate::retries::Delivery;
+
+/// The reason why a sampled answer is not stored.
+pub(crate) const SAMPLED: &str =
+    "the answer is sampled; temperature 0, a seed or the base URL /p/AGENT/ makes it storable";
+
+/// The condition under which a complete answer is stored.
+#[derive(Clone)]
+pub(crate) enum Keeping {
+    /// None.
+    Always,
+    /// None; the ordinal is then used up.
+    Ordinal(Arc<Ordinal>),
+    /// The client has left before the end.
+    IfUndelivered(Arc<Delivery>),
+}
+
+impl Keeping {
+    /// Decides about an answer with this number of bytes, once its client has it or has left.
+    async fn decide(self, bytes: u64) -> Result<(), Reason> {
+        match self {
+            Self::Always => Ok(()),
+            Self::Ordinal(ordinal) => {
+                ordinal.keep();
+                Ok(())
+            }
+            Self::IfUndelivered(delivery) => {
+                delivery.expect(bytes);
+                match delivery.is_delivered().await {
+                    true => Err(Reason::Declined(SAMPLED.into())),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+}
 
 /// What a run needs to send its request and to account for its answer.
 #[derive(Clone)]
@@ -54,8 +90,11 @@ impl RunContext {
         ticket: Ticket,
         request: Request<Body>,
         head: oneshot::Sender<RunHead>,
-        ordinal: Option<Arc<Ordinal>>,
+        keeping: Keeping,
     ) {
+        if let Keeping::IfUndelivered(delivery) = &keeping {
+            delivery.begin_run();
+        }
         let response = match self.client.send(request).await {
             Ok(response) => response,
             Err(fault) => {
@@ -74,6 +113,10 @@ impl RunContext {
         let mut reader = AnswerReader::new(self.endpoint, parts.status, &parts.headers);
         ticket.emit(recorded.encode());
         let _ = head.send(Ok((parts.status, header::for_client(&parts.headers))));
+        let length = header::content_length(&parts.headers);
+        if let (Keeping::IfUndelivered(delivery), Some(length)) = (&keeping, length) {
+            delivery.expect(length);
+        }
         let mut record = BodyRecord::new();
         loop {
             let chunk = match next_chunk(&mut body, self.idle_timeout).await {
@@ -87,6 +130,11 @@ impl RunContext {
             };
             reader.push(&chunk);
             record.push(&chunk);
+            if let Keeping::IfUndelivered(delivery) = &keeping
+                && reader.is_complete()
+            {
+                delivery.expect(record.bytes);
+            }
             if record.bytes > self.max_bytes {
                 let message = format!("the answer is longer than {} bytes", self.max_bytes);
                 ticket.charge(self.charge(&AnswerReport::default()));
@@ -109,12 +157,10 @@ impl RunContext {
             ticket.mark_error();
         }
         self.metrics.pay(&self.upstream, spent);
-        let storable = report
-            .refusal
-            .map_or(Ok(()), |reason| Err(Reason::Declined(reason)));
-        if let Some(ordinal) = ordinal.filter(|_| storable.is_ok()) {
-            ordinal.keep();
-        }
+        let storable = match report.refusal {
+            Some(reason) => Err(Reason::Declined(reason)),
+            None => keeping.decide(record.bytes).await,
+        };
         let result = RunResult {
             value: Some(record.finish(recorded)),
             storable,

@@ -20,6 +20,7 @@ use crate::handler::Handler;
 use crate::limits::Limits;
 use crate::ordinals::Ordinals;
 use crate::report::RequestReport;
+use crate::retries::Retries;
 use crate::upstream::Upstream;
 
 /// Options of a gateway.
@@ -36,6 +37,8 @@ pub struct GatewayOptions {
     pub tenant_key: DigestKey,
     /// Secrets that keys must not contain.
     pub secret_set: Arc<SecretSet>,
+    /// A name that no other process with the same store has.
+    pub process: String,
     /// Prices.
     pub catalog: Arc<Catalog>,
     /// Clock of the ages of entries.
@@ -72,6 +75,7 @@ impl Gateway {
             clock: options.clock,
             limits,
             ordinals: Ordinals::new(limits.run_pause),
+            retries: Retries::new(options.process),
             metrics: Arc::default(),
             observe: options.observe,
         });

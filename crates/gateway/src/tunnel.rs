@@ -37,7 +37,10 @@ pub(crate) async fn open(
             }
         }
     }
-    headers.append("cache-status", cache_status::of_pass("another protocol"));
+    headers.append(
+        cache_status::HEADER,
+        cache_status::of_pass("another protocol"),
+    );
     let status = answer.status();
     let body = match is_agreed {
         false => body::passed(answer.into_body()),

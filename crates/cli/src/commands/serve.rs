@@ -28,10 +28,11 @@ pub(crate) async fn serve(
     let home = process_environment.home(arguments.place.db.as_deref(), None)?;
     let tenant_key = digest_key(&home.digest_key, &warn)
         .map_err(|error| CommandError::failed(error.to_string()))?;
+    let run = run_id();
     let engine = EngineOptions {
         process_environment,
         home: &home,
-        run: &run_id(),
+        run: &run,
         bounds: CacheBounds::default(),
         limits: LedgerLimits::default(),
         secrets: true,
@@ -51,6 +52,7 @@ pub(crate) async fn serve(
         upstreams: upstreams.clone(),
         cache: engine.cache.clone(),
         tenant_key,
+        process: run,
         secret_set: engine.secret_set,
         catalog: Arc::new(models::catalog(process_environment)?),
         clock: Arc::clone(&process_environment.clock),

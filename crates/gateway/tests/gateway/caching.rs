@@ -230,6 +230,54 @@ async fn answer_is_stored_when_its_client_leaves() {
 }
 
 #[tokio::test]
+async fn undelivered_sampled_answer_goes_to_one_retry() {
+    let setup = Setup::scripted("rules:\n  - user: wait\n    steps: [{text: one two three four, fault: {slow: {first_byte: 100ms, per_event: 40ms}}}]\n").await;
+    let mut sampled = chat("wait");
+    sampled.as_object_mut().unwrap().remove("temperature");
+    for body in [sampled.clone(), streamed(sampled)] {
+        let before = setup.paid();
+        // The client gives up before the head, as one does whose time is over; the run goes on.
+        let impatient = setup.post(CHAT, &body).timeout(Duration::from_millis(50));
+        assert!(impatient.send().await.is_err());
+        let retry = setup.ask(CHAT, &body).await;
+        assert_eq!(
+            (retry.status, retry.source()),
+            (200, "collapsed"),
+            "{}",
+            retry.cache_status()
+        );
+        assert_eq!(setup.paid() - before, 1);
+        // A further equal request is another sample.
+        let other = setup.ask(CHAT, &body).await;
+        assert_eq!((other.source(), setup.paid() - before), ("bypass", 2));
+        // The client gives up, and the retry comes after the end of the run.
+        let impatient = setup.post(CHAT, &body).timeout(Duration::from_millis(50));
+        assert!(impatient.send().await.is_err());
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        let retry = setup.ask(CHAT, &body).await;
+        assert_eq!(
+            (retry.status, retry.source()),
+            (200, "hit"),
+            "{}",
+            retry.cache_status()
+        );
+        assert!(retry.body.contains("four"), "{}", retry.body);
+        assert_eq!(setup.paid() - before, 3);
+        assert_eq!(setup.ask(CHAT, &body).await.source(), "bypass");
+        // Others never get it.
+        let impatient = setup.post(CHAT, &body).timeout(Duration::from_millis(50));
+        assert!(impatient.send().await.is_err());
+        let url = format!("{}{CHAT}", setup.gateway.url());
+        let other = setup
+            .client
+            .post(url)
+            .bearer_auth("two")
+            .header("content-type", "application/json");
+        assert_eq!(read(other.body(body.to_string())).await.source(), "bypass");
+    }
+}
+
+#[tokio::test]
 async fn hit_is_replayed_with_its_original_timing() {
     let setup = Setup::scripted("rules:\n  - user: wait\n    steps: [{text: one two three four, fault: {slow: {first_byte: 10ms, per_event: 60ms}}}]\n").await;
     let body = streamed(chat("wait"));
@@ -258,7 +306,7 @@ async fn payments_and_savings_are_in_the_ledger() {
     let [(_, _, totals)] = totals.as_slice() else {
         panic!("{totals:?}")
     };
-    assert_eq!((totals.hits, totals.misses, totals.bypasses), (1, 1, 1));
+    assert_eq!((totals.hits, totals.misses, totals.bypasses), (1, 2, 0));
     assert!(
         totals.paid.cost.picodollars > 0 && totals.paid.cost.unpriced == 0,
         "{totals:?}"

@@ -108,6 +108,7 @@ impl Setup {
             upstreams,
             cache: cache.clone(),
             tenant_key: DigestKey::new([5; 32]),
+            process: "test".into(),
             secret_set,
             catalog: Arc::new(Catalog::built_in()),
             clock,
