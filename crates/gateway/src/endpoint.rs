@@ -244,6 +244,8 @@ mod tests {
             json!({"seed": 1, "web_search_options": {}}),
             json!({"seed": 1, "store": true}),
             json!({"seed": 1, "n": 2}),
+            json!({"seed": 1, "modalities": ["text", "audio"], "audio": {"voice": "alloy"}}),
+            json!({"seed": 1, "messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]}),
             json!({"seed": 1, "model": "gpt-4o-search-preview"}),
             json!({"seed": 1, "tools": [{"type": "web_search"}]}),
             json!({"seed": 1, "messages": [{"role": "user", "content": [

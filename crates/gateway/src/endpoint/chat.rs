@@ -18,6 +18,9 @@ pub(super) fn judge(body: &Object) -> Cacheability {
     if body.get("n").is_some_and(|count| count.as_u64() != Some(1)) {
         return Cacheability::never("several answers were asked for (`n`)");
     }
+    if is_set(body, "audio") {
+        return Cacheability::never("the audio of the answer expires at the provider");
+    }
     let messages = body.get("messages").unwrap_or(&Value::Null);
     if any_member(messages, &|name, value| name == "url" && is_remote(value)) {
         return Cacheability::never("an image is at a URL, where it can change");
