@@ -25,10 +25,11 @@ pub(super) fn judge(body: &Object) -> Cacheability {
     if any_member(messages, &|name, value| name == "url" && is_remote(value)) {
         return Cacheability::never("an image is at a URL, where it can change");
     }
-    if any_member(messages, &|name, value| {
-        name == "file_id" && value.is_string()
-    }) {
-        return Cacheability::never("a file is stored at the provider");
+    let is_reference = |name: &str, value: &Value| {
+        (name == "file_id" && value.is_string()) || (name == "audio" && value.get("id").is_some())
+    };
+    if any_member(messages, &is_reference) {
+        return Cacheability::never("a file or audio is stored at the provider");
     }
     Cacheability::by_sampling(is_fixed(body))
 }
