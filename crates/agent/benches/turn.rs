@@ -124,7 +124,9 @@ impl Toolbox for AtOnce {
 
     async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {
         let answer = |prepared: PreparedCall| {
-            batch.observer.call_started(&prepared.call);
+            batch
+                .observer
+                .call_started(&prepared.call, &batch.context.output);
             let answer = ToolCallResult {
                 call: prepared.call,
                 output: ToolOutput::text("a line of a file\n".repeat(60)),
@@ -234,6 +236,7 @@ impl Fixture {
                 gate: None,
                 rules: Arc::default(),
                 witness: Witness::default(),
+                output: cachalot_tools::LiveOutput::default(),
             },
             models,
             sessions: Sessions::new(memory, Arc::clone(&clock), secret_set),

@@ -9,7 +9,7 @@ use cachalot_core::{Cost, Digest, Millis};
 use cachalot_hooks::input::PermissionMode;
 use cachalot_model::Usage;
 use cachalot_prefix::diagnosis::Diagnosis;
-use cachalot_tools::{ToolCall, ToolCallResult};
+use cachalot_tools::{LiveOutput, ToolCall, ToolCallResult};
 
 use crate::definition::Notify;
 use crate::{Provenance, ReviewReport};
@@ -58,6 +58,8 @@ pub enum Event<'a> {
         agent: &'a str,
         /// The call.
         call: &'a ToolCall,
+        /// The output of the call while it runs. Stays empty if hooks must process the result first.
+        output: &'a LiveOutput,
     },
     /// A tool call has ended, or was refused.
     ToolEnded {

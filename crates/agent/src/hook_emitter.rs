@@ -134,6 +134,11 @@ impl HookEmitter {
         self.hooks.handles_tool(when, tool)
     }
 
+    /// True if hooks must process the result of a tool before any of its output is shown or passed on.
+    pub(crate) fn withholds_output(&self, tool: &str) -> bool {
+        self.hooks.withholds_output(tool)
+    }
+
     /// Emits an event about a tool call, if a hook handles it.
     pub(crate) async fn emit_tool_event(
         &self,

@@ -3,6 +3,7 @@
 mod agent_command;
 mod approval;
 mod command;
+mod command_output;
 mod edit_diff;
 pub(crate) mod event_stream;
 pub(crate) mod invocation;

@@ -25,7 +25,7 @@ use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::builtin::SessionStates;
 use cachalot_tools::cached::{CachedTools, WriteNotifier};
-use cachalot_tools::{ToolContext, Workspace};
+use cachalot_tools::{LiveOutput, ToolContext, Workspace};
 use cachalot_workflow::action::runtime::{AgentHost, ToolServices};
 use parking_lot::Mutex;
 
@@ -159,6 +159,7 @@ impl Workbench {
             gate: None,
             rules: Arc::default(),
             witness: cachalot_cache::Witness::default(),
+            output: LiveOutput::default(),
         };
         Ok(Self(Arc::new(WorkbenchInner {
             sessions: Sessions::new(shelf, clock, Arc::clone(&secret_set)),

@@ -298,6 +298,22 @@ impl SecretSet {
         shown
     }
 
+    /// Returns the length in bytes of the longest end of `text` with which a known secret begins: later text may
+    /// complete it. Ends of fewer than four characters do not count.
+    #[must_use]
+    pub fn begun_at_end(&self, text: &str) -> usize {
+        /// The number of characters of a secret that may be shown.
+        const MAX_SHOWN_CHARS: usize = 3;
+        let known = self.known.read();
+        let spellings = known.iter().flat_map(KnownSecret::all_spellings);
+        let begun = spellings.filter_map(|(spelling, _)| {
+            let ends = spelling.char_indices().map(|(end, _)| end);
+            let ends = ends.skip(MAX_SHOWN_CHARS + 1);
+            ends.filter(|end| text.ends_with(&spelling[..*end])).last()
+        });
+        begun.max().unwrap_or(0)
+    }
+
     /// True if `bytes` contain a known secret: literally, as JSON escapes it, or percent-encoded.
     #[must_use]
     pub fn occurs_in(&self, bytes: &[u8]) -> bool {
@@ -412,6 +428,23 @@ mod tests {
         assert_eq!(secret_set.redact("u?k=a%22b%2Fc"), "u?k=[secret]");
         assert!(secret_set.occurs_in(b"--a\"b/c--"));
         assert!(!secret_set.occurs_in(b"nothing"));
+    }
+
+    #[test]
+    fn begun_secrets_are_found_at_the_end() {
+        let secret_set = secret_set(&["swordfish", "sword and shield"]);
+        for (text, begun) in [
+            ("", 0),
+            ("a swo", 0),
+            ("a swor", 4),
+            ("a swordf", 6),
+            ("a sword an", 8),
+            ("a sword%20an", 10),
+            ("a sword it is", 0),
+            ("a swordfish", 0),
+        ] {
+            assert_eq!(secret_set.begun_at_end(text), begun, "{text}");
+        }
     }
 
     #[test]

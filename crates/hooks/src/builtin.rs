@@ -82,6 +82,14 @@ pub trait Builtin: Send + Sync {
         false
     }
 
+    /// Returns true if the output of a running tool may be shown and passed on before the builtin has processed
+    /// the result: the builtin only extends or shortens results, or masks what tools mask themselves (the known
+    /// secrets). Default: false.
+    fn permits_live_output(&self, arguments: &[String]) -> bool {
+        let _ = arguments;
+        false
+    }
+
     /// Returns true if the builtin runs after all other hooks of `event`, independent of its position in
     /// the configuration. At `stop`, [`Answer::rejected`](crate::input::Answer::rejected) then holds the
     /// combined decision of the other hooks.

@@ -56,6 +56,8 @@ struct ReadyHook {
     fails_open: bool,
     /// Set if it runs after all others of the event ([`crate::Builtin::runs_last`]).
     runs_last: bool,
+    /// Set if it need not see the output of a running tool ([`crate::Builtin::permits_live_output`]).
+    permits_live_output: bool,
 }
 
 impl Hooks {
@@ -117,6 +119,14 @@ impl Hooks {
         self.0.ready[event as usize]
             .iter()
             .any(|ready| select::may_be_for(ready, tool))
+    }
+
+    /// True if hooks must process the result of this tool before any of its output is shown or passed on.
+    #[must_use]
+    pub fn withholds_output(&self, tool: &str) -> bool {
+        self.0.ready[Event::ToolResponseTransform as usize]
+            .iter()
+            .any(|ready| !ready.permits_live_output && select::may_be_for(ready, tool))
     }
 
     /// Runs all matching handlers of an event and combines their outputs. Never fails: errors, panics

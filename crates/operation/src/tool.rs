@@ -13,7 +13,7 @@ use cachalot_store::Store;
 use crate::operation::Operation;
 use crate::permissions::Permissions;
 use crate::workspace::{PathError, Workspace};
-use crate::{Gate, UserPrompter};
+use crate::{Gate, LiveOutput, UserPrompter};
 
 /// An [`Operation`] that a model may call. A failure of a call is an output with [`ToolOutput::is_error`].
 pub trait Tool: Operation<Context = ToolContext, Output = ToolOutput> {}
@@ -47,6 +47,8 @@ pub struct ToolContext {
     pub rules: Arc<Permissions>,
     /// The list in which the call records what it reads, before it reads it. Not shared with other calls.
     pub witness: Witness,
+    /// The place at which the call publishes its output while it runs. Not shared with other calls.
+    pub output: LiveOutput,
 }
 
 impl ToolContext {

@@ -207,6 +207,7 @@ fn batch(root: &Path) -> BatchContext {
             gate: None,
             rules: Arc::default(),
             witness: Witness::default(),
+            output: cachalot_tools::LiveOutput::default(),
         },
         verbatim: Arc::new(BTreeSet::new()),
         observer: Arc::new(()),

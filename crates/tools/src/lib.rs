@@ -11,9 +11,9 @@ mod run_blocking;
 pub mod toolbox;
 
 pub use cachalot_operation::{
-    Arguments, CacheClass, Failure, Gate, Operation, OperationMetadata, Origin, Parameter,
-    ParameterKind, ResourceAccess, Tool, ToolContext, ToolOutput, TypedTool, WithOriginal,
-    Workspace, workspace,
+    Arguments, CacheClass, Failure, Gate, LiveOutput, Operation, OperationMetadata, Origin,
+    OutputSource, Parameter, ParameterKind, ResourceAccess, Tool, ToolContext, ToolOutput,
+    TypedTool, WithOriginal, Workspace, workspace,
 };
 pub use cached::CachedTools;
 pub use registry::{MAX_NAME_BYTES, Registry, RegistryError, sanitize_name};

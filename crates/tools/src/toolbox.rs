@@ -9,7 +9,8 @@ use cachalot_core::{Millis, Spend, Witnesses};
 use cachalot_model::ToolDefinition;
 use cachalot_operation::ResourceAccess;
 
-use cachalot_operation::{Arguments, Origin, ToolContext, ToolOutput};
+use cachalot_cache::Witness;
+use cachalot_operation::{Arguments, LiveOutput, Origin, ToolContext, ToolOutput};
 
 /// A call as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,9 +98,9 @@ pub struct ToolCallResult {
 
 /// An observer of the calls of a batch while they run.
 pub trait CallObserver: Send + Sync {
-    /// A call begins.
-    fn call_started(&self, call: &ToolCall) {
-        let _ = call;
+    /// A call begins. `output` is its output while it runs.
+    fn call_started(&self, call: &ToolCall, output: &LiveOutput) {
+        let _ = (call, output);
     }
 
     /// A call ended.
@@ -114,7 +115,7 @@ impl CallObserver for () {}
 /// The environment of a batch of calls.
 #[derive(Clone)]
 pub struct BatchContext {
-    /// The context of every call; each call gets a witness of its own.
+    /// The context of every call; each call gets a witness and a live output of its own.
     pub context: ToolContext,
     /// The IDs of earlier calls whose results are contained, in full and verbatim, in the request that made
     /// these calls.
@@ -124,16 +125,23 @@ pub struct BatchContext {
 }
 
 impl BatchContext {
-    /// Reports to the observer that a call begins. A call that the gate denies is refused.
-    pub(crate) fn begin(&self, prepared: PreparedCall) -> PreparedCall {
-        self.observer.call_started(&prepared.call);
-        match self.context.denial(&prepared.call.name) {
+    /// Reports to the observer that a call begins, and returns it with its context. A call that the gate
+    /// denies is refused.
+    pub(crate) fn begin(&self, prepared: PreparedCall) -> (PreparedCall, ToolContext) {
+        let context = ToolContext {
+            witness: Witness::default(),
+            output: LiveOutput::default(),
+            ..self.context.clone()
+        };
+        self.observer.call_started(&prepared.call, &context.output);
+        let prepared = match context.denial(&prepared.call.name) {
             Some(output) => PreparedCall {
                 preparation: Preparation::Refused(output),
                 ..prepared
             },
             None => prepared,
-        }
+        };
+        (prepared, context)
     }
 }
 

@@ -11,8 +11,8 @@ use cachalot_model::Block;
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_tools::cached::{CachedTools, CachedToolsOptions, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{
-    BatchContext, CallOutcome, Registry, Tool, ToolCall, ToolCallResult, ToolContext, Toolbox,
-    Workspace, builtin,
+    BatchContext, CallOutcome, LiveOutput, Registry, Tool, ToolCall, ToolCallResult, ToolContext,
+    Toolbox, Workspace, builtin,
 };
 use third_party::LongestLine;
 
@@ -29,6 +29,7 @@ fn batch(directory: &Path) -> BatchContext {
             gate: None,
             rules: Arc::default(),
             witness: Witness::default(),
+            output: LiveOutput::default(),
             user: None,
         },
         verbatim: Arc::new(BTreeSet::new()),

@@ -1,9 +1,9 @@
 //! The state that an interrupted turn leaves behind, and the messages that replace what is missing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cachalot_model::{Block, Extra, Message, Role, ToolResult};
-use cachalot_tools::{ToolCallResult, ToolOutput};
+use cachalot_tools::{LiveOutput, ToolCallResult, ToolOutput};
 
 use super::changed_mark::mark_changed;
 use crate::normalized_reply::is_visible;
@@ -18,6 +18,9 @@ const INCOMPLETE_ANSWER: &str = "(the answer broke off here)";
 const INTERRUPTED: &str =
     "The call was interrupted. Whether it had an effect is not known; look before you repeat it.";
 
+/// The maximum size of the output in the result of an interrupted call.
+const MAX_OUTPUT_BYTES: usize = 4_000;
+
 /// Replaces a result that hooks had to see before the model and did not.
 const WITHHELD: &str = "The call was made, but the turn was interrupted before its result could be passed on. Make it again if you need the result and repeating it does no harm.";
 
@@ -30,7 +33,8 @@ const EMPTY_RESULT: &str = "(nothing)";
 /// Progress of the calls of a batch.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Progress {
-    pub(crate) started: BTreeSet<String>,
+    /// IDs of calls that have begun, and their output while they run.
+    pub(crate) started: BTreeMap<String, LiveOutput>,
     pub(crate) ended: Vec<ToolCallResult>,
     /// IDs of ended calls whose results hooks have not seen yet.
     pub(crate) unseen: BTreeSet<String>,
@@ -80,11 +84,11 @@ impl InterruptedTurn {
             return ToolOutput::error(INTERRUPTED);
         };
         let ended = progress.ended.iter().find(|answer| answer.call.id == id);
-        match ended {
-            Some(_) if progress.unseen.contains(id) => ToolOutput::error(WITHHELD),
-            Some(answer) => answer.output.clone(),
-            None if progress.started.contains(id) => ToolOutput::error(INTERRUPTED),
-            None => ToolOutput::error(NOT_STARTED),
+        match (ended, progress.started.get(id)) {
+            (Some(_), _) if progress.unseen.contains(id) => ToolOutput::error(WITHHELD),
+            (Some(answer), _) => answer.output.clone(),
+            (None, Some(output)) => ToolOutput::error(interrupted_call(output)),
+            (None, None) => ToolOutput::error(NOT_STARTED),
         }
     }
 
@@ -99,6 +103,24 @@ impl InterruptedTurn {
         match is_visible(&self.text) {
             true => Message::assistant(format!("{}\n\n{INCOMPLETE_ANSWER}", self.text.trim_end())),
             false => Message::assistant(NO_ANSWER),
+        }
+    }
+}
+
+/// The result of an interrupted call: with the output that its tool had written, or the end of it.
+fn interrupted_call(output: &LiveOutput) -> String {
+    let text = output.text();
+    if !is_visible(&text) {
+        return INTERRUPTED.to_owned();
+    }
+    match text.len() <= MAX_OUTPUT_BYTES {
+        true => format!("{INTERRUPTED} Its output before that:\n{}", text.trim_end()),
+        false => {
+            let end = output.end(MAX_OUTPUT_BYTES);
+            format!(
+                "{INTERRUPTED} The end of its output before that:\n{}",
+                end.trim_end()
+            )
         }
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::TurnCall;
-use cachalot_tools::{BatchContext, CallObserver, CallOutcome, ToolCall, ToolCallResult};
+use cachalot_tools::{
+    BatchContext, CallObserver, CallOutcome, LiveOutput, ToolCall, ToolCallResult,
+};
 
 use super::call_progress::CallProgress;
 use super::candidate::Candidate;
@@ -139,13 +141,18 @@ struct ProgressWatcher {
 }
 
 impl CallObserver for ProgressWatcher {
-    fn call_started(&self, call: &ToolCall) {
+    fn call_started(&self, call: &ToolCall, output: &LiveOutput) {
+        let output = match self.hook_emitter.withholds_output(&call.name) {
+            true => LiveOutput::default(),
+            false => output.clone(),
+        };
         self.progress.with(|progress| {
-            progress.started.insert(call.id.clone());
+            progress.started.insert(call.id.clone(), output.clone());
         });
         self.listener.on_event(&Event::ToolStarted {
             agent: &self.agent,
             call,
+            output: &output,
         });
     }
 

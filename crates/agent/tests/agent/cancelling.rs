@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_agent::{CancellationToken, ContextSource, Stop};
+use cachalot_hooks::Event;
 use cachalot_simulator::{Fault, ScriptedReply};
-use cachalot_tools::{Arguments, Operation, OperationMetadata, ToolContext, ToolOutput};
+use cachalot_tools::{
+    Arguments, Operation, OperationMetadata, OutputSource, ToolContext, ToolOutput,
+};
 use serde_json::json;
 
 use crate::bodies::{Turn, turns};
@@ -179,6 +182,77 @@ async fn cancel_during_a_tool_batch_gives_every_call_a_result() {
         );
         assert!(results[2].contains("was not made"), "{results:?}");
         fixture.check();
+    }
+}
+
+/// A tool that publishes some output, cancels the turn, and never ends.
+struct WritingTool {
+    metadata: OperationMetadata,
+    cancel: CancellationToken,
+}
+
+struct Written;
+
+impl OutputSource for Written {
+    fn text(&self) -> String {
+        "line 1\nline 2\n".to_owned()
+    }
+
+    fn end(&self, _: usize) -> String {
+        self.text()
+    }
+}
+
+#[async_trait]
+impl Operation for WritingTool {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
+        &self.metadata
+    }
+
+    async fn run(&self, _: Arguments, context: &ToolContext) -> ToolOutput {
+        context.output.publish(Arc::new(Written));
+        self.cancel.cancel();
+        std::future::pending().await
+    }
+}
+
+/// Interrupts a call after its tool has written something. Returns the result that the model receives.
+async fn interrupted_result(wire: Wire, is_transformed: bool) -> String {
+    let replies = vec![
+        ScriptedReply::call("write", json!({})),
+        ScriptedReply::text("yes"),
+    ];
+    let mut fixture = Fixture::new(wire, CODER, replies).await;
+    if is_transformed {
+        fixture.hook_recorder.listen([Event::ToolResponseTransform]);
+    }
+    let cancel = CancellationToken::default();
+    fixture.tools = vec![Arc::new(WritingTool {
+        metadata: HangingTool::new("write").metadata,
+        cancel: cancel.clone(),
+    })];
+    let mut chat = fixture.chat().await;
+    let report = chat.turn("go", &cancel).await.unwrap();
+    assert_eq!(report.stop, Stop::Interrupted);
+    fixture.turn(&mut chat, "what happened?").await;
+    let results = results(&fixture);
+    fixture.check();
+    results.concat()
+}
+
+#[tokio::test]
+async fn the_model_receives_the_output_of_an_interrupted_call() {
+    const INTERRUPTED: &str = "The call was interrupted. Whether it had an effect is not known; look before you repeat it.";
+    for wire in WIRES {
+        let result = interrupted_result(wire, false).await;
+        let expected = format!("{INTERRUPTED} Its output before that:\nline 1\nline 2");
+        assert!(result.ends_with(&expected), "{result}");
+        // Hooks that transform results have not seen it.
+        let result = interrupted_result(wire, true).await;
+        assert!(result.ends_with(INTERRUPTED), "{result}");
     }
 }
 

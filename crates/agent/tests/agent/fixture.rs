@@ -290,6 +290,7 @@ impl Fixture {
                 gate: None,
                 rules: Arc::default(),
                 witness: Witness::default(),
+                output: cachalot_tools::LiveOutput::default(),
             },
             models,
             sessions: Sessions::new(memory, Arc::clone(&self.clock), secret_set),

@@ -84,7 +84,7 @@ fn document(event: &Event<'_>) -> Option<Value> {
             "dollars": dollars(Cost::clone(cost)),
             "ms": elapsed.as_secs_f64() * 1_000.0,
         }),
-        Event::ToolStarted { agent, call } => json!({
+        Event::ToolStarted { agent, call, .. } => json!({
             "event": "tool_started",
             "agent": agent,
             "id": call.id,

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal as _, Write};
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use cachalot_agent::definition::Notify;
 use cachalot_agent::event::AnsweredRequest;
@@ -10,10 +11,11 @@ use cachalot_agent::{Event, Listener, ReviewReport};
 use cachalot_core::Cost;
 use cachalot_mcp::Reporter;
 use cachalot_model::Usage;
-use cachalot_tools::{CallOutcome, ToolCall, ToolCallResult};
+use cachalot_tools::{CallOutcome, LiveOutput, ToolCall, ToolCallResult};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
+use super::command_output::{folded, last_lines};
 use super::pending_answers::{PendingAnswers, Waiter};
 use super::review;
 use super::status::ChatStatus;
@@ -70,13 +72,20 @@ struct State {
     /// Set when the last text on stdout did not end with a line break.
     open: bool,
     line_buffer: LineBuffer,
-    /// Tool calls in progress, as id and label.
-    running: Vec<(String, String)>,
+    running: Vec<RunningCall>,
     pending_answers: PendingAnswers,
     /// Text of the newest answer, if it is not streamed.
     held: String,
     /// Reviews that have ended.
     reviews: Vec<Value>,
+}
+
+/// A tool call in progress.
+struct RunningCall {
+    id: String,
+    label: String,
+    since: Instant,
+    output: LiveOutput,
 }
 
 /// Incomplete line of text that is shown beside the answer: reasoning, or text of other agents.
@@ -243,11 +252,30 @@ impl Show {
     /// part of it was shown, or if `under_way` is true.
     pub(super) fn end_turn(&self, under_way: bool) -> u32 {
         self.pause();
+        self.end_calls();
+        self.state().pending_answers.ended(Waiter::Turn, under_way)
+    }
+
+    /// Ends the calls that are still running: they were interrupted. On a terminal, what they have written so
+    /// far is printed.
+    pub(super) fn end_calls(&self) {
         let mut state = self.state();
-        for (id, _) in state.running.drain(..) {
-            self.end_work(&id);
+        for call in std::mem::take(&mut state.running) {
+            self.end_work(&call.id);
+            if self.level == Level::Quiet || self.console.get().is_none() {
+                continue;
+            }
+            let column = self.column();
+            let (label, elapsed) = (&call.label, time(call.since.elapsed()));
+            let outcome = self.style.error("interrupted");
+            self.line(
+                &mut state,
+                &format!("  {label:<column$} {outcome} {elapsed:>7}"),
+            );
+            for line in folded(&call.output.text()) {
+                self.line(&mut state, &self.style.dim(&line));
+            }
         }
-        state.pending_answers.ended(Waiter::Turn, under_way)
     }
 
     /// Ends a fork and returns the number of answers that were cut off in it, by the same rule.
@@ -473,11 +501,20 @@ impl Show {
         self.end_answer(&mut state);
     }
 
-    fn began(&self, agent: &str, call: &ToolCall) {
+    fn began(&self, agent: &str, call: &ToolCall, output: &LiveOutput) {
         let label = self.label(agent, call);
         let mut state = self.state();
         self.begin_work(&call.id, &label);
-        state.running.push((call.id.clone(), label.clone()));
+        if let Some(console) = self.console.get() {
+            let output = output.clone();
+            console.show_output(&call.id, move |count| last_lines(&output, count));
+        }
+        state.running.push(RunningCall {
+            id: call.id.clone(),
+            label: label.clone(),
+            since: Instant::now(),
+            output: output.clone(),
+        });
         // Output of the other agent appears between this line and the line for the end of the call.
         if call.name == DELEGATION && self.level != Level::Quiet {
             let begun = self.style.dim("begun");
@@ -488,13 +525,15 @@ impl Show {
 
     fn ended(&self, agent: &str, answer: &ToolCallResult) {
         let mut state = self.state();
-        state.running.retain(|(id, _)| *id != answer.call.id);
+        let mut running = state.running.iter();
+        let at = running.position(|running| running.id == answer.call.id);
+        let is_command = at.is_some_and(|at| state.running.remove(at).output.is_published());
         self.end_work(&answer.call.id);
         if self.level != Level::Quiet {
             let line = self.outcome(agent, answer);
             self.line(&mut state, &line);
             if self.console.get().is_some() {
-                for line in words::output(answer) {
+                for line in words::output(answer, is_command) {
                     self.line(&mut state, &self.style.dim(&line));
                 }
             }
@@ -582,9 +621,9 @@ impl Reporter for Show {
             self.line(&mut state, &self.style.dim(&line));
         }
         let mut running = state.running.iter().rev();
-        let work = running.find(|(_, label)| label.contains(tool));
-        if let (Some((id, label)), Some(console)) = (work, self.console.get()) {
-            console.label_work(id, &format!("{label} · {text}"));
+        let call = running.find(|call| call.label.contains(tool));
+        if let (Some(call), Some(console)) = (call, self.console.get()) {
+            console.label_work(&call.id, &format!("{} · {text}", call.label));
         }
     }
 }
@@ -617,7 +656,11 @@ impl Listener for Show {
                 self.answered();
                 self.count_call(Some(agent), *usage, *cost, request);
             }
-            Event::ToolStarted { agent, call } => self.began(agent, call),
+            Event::ToolStarted {
+                agent,
+                call,
+                output,
+            } => self.began(agent, call, output),
             Event::ToolEnded { agent, answer } => self.ended(agent, answer),
             Event::Synthetic { agent, provenance } => {
                 self.answered();

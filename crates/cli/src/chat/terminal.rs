@@ -307,6 +307,7 @@ impl ChatLoop<'_> {
         let environment = self.setup.process_environment;
         let run = agent_command::run(&mut self.chat, command, arguments, environment, &cancel);
         let (outcome, next) = cancellable(Box::pin(run), &cancel, interrupts).await;
+        self.show.end_calls();
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {

@@ -7,6 +7,7 @@ use cachalot_model::Block;
 use cachalot_tools::{Arguments, CallOutcome, ToolCall, ToolCallResult};
 use serde_json::Value;
 
+use super::command_output::folded;
 use crate::render;
 use crate::render::cut;
 use crate::render::visible::{on_one_line, visible};
@@ -15,8 +16,6 @@ use crate::render::visible::{on_one_line, visible};
 const MAX_ARGUMENT_CHARS: usize = 60;
 /// The tool whose output is shown.
 const SHELL: &str = "shell";
-/// The maximum number of lines at the beginning and at the end of the output of a command.
-const MAX_OUTPUT_LINES: usize = 5;
 /// The maximum number of lines of one argument in an approval question.
 const MAX_LINES: usize = 60;
 
@@ -123,27 +122,14 @@ fn readable(why: &str, workspace: &str) -> String {
     }
 }
 
-/// Returns the first and last lines of the output of a command; nothing for other tools.
-pub(crate) fn output(answer: &ToolCallResult) -> Vec<String> {
-    if answer.call.name != SHELL || answer.outcome == CallOutcome::Refused {
+/// Returns the output of a command for the user, folded; nothing for other tools.
+pub(crate) fn output(answer: &ToolCallResult, is_command: bool) -> Vec<String> {
+    let is_command = is_command || answer.call.name == SHELL;
+    if !is_command || answer.outcome == CallOutcome::Refused {
         return Vec::new();
     }
     let texts = answer.output.content.iter().filter_map(Block::as_text);
-    let text = texts.collect::<Vec<_>>().join("\n");
-    let lines: Vec<&str> = text.lines().collect();
-    let shown = |lines: &[&str]| -> Vec<String> {
-        let lines = lines.iter();
-        lines.map(|line| format!("    {}", visible(line))).collect()
-    };
-    if lines.len() <= 2 * MAX_OUTPUT_LINES + 1 {
-        return shown(&lines);
-    }
-    let (first, rest) = lines.split_at(MAX_OUTPUT_LINES);
-    let (middle, last) = rest.split_at(rest.len() - MAX_OUTPUT_LINES);
-    let mut folded = shown(first);
-    folded.push(format!("    … {} more lines", middle.len()));
-    folded.extend(shown(last));
-    folded
+    folded(&texts.collect::<Vec<_>>().join("\n"))
 }
 
 /// Returns the first sentence of an error; the rest is for the model.

@@ -15,7 +15,7 @@ use super::history::History;
 use super::keys::Key;
 use super::mode::{self, Mode};
 use super::question::{Choice, Question, Reply};
-use super::ui::{Effect, Input, Ui};
+use super::ui::{Effect, Input, Ui, WorkOutput};
 use crate::interrupts::Signal;
 use crate::render::style::Style;
 
@@ -37,6 +37,7 @@ enum Message {
     EndText,
     BeginWork(String, String),
     LabelWork(String, String),
+    ShowOutput(String, WorkOutput),
     EndWork(String),
     Status(String),
     Listen(oneshot::Sender<Input>),
@@ -170,6 +171,16 @@ impl Console {
     /// Replaces the label of running work.
     pub(crate) fn label_work(&self, id: &str, label: &str) {
         self.send(Message::LabelWork(id.to_owned(), label.to_owned()));
+    }
+
+    /// Shows the output of running work below its label. `output` returns up to as many of the last lines as it
+    /// is asked for, without control characters; it is called for each frame and must not block.
+    pub(crate) fn show_output(
+        &self,
+        id: &str,
+        output: impl Fn(usize) -> Vec<String> + Send + 'static,
+    ) {
+        self.send(Message::ShowOutput(id.to_owned(), Box::new(output)));
     }
 
     /// Ends running work.
@@ -318,6 +329,7 @@ impl<W: std::io::Write> Driver<W> {
             Message::EndText => ui.end_text(),
             Message::BeginWork(id, label) => ui.begin_work(id, label, now),
             Message::LabelWork(id, label) => ui.label_work(&id, label),
+            Message::ShowOutput(id, output) => ui.show_output(&id, output),
             Message::EndWork(id) => ui.end_work(&id),
             Message::Status(status) => ui.set_status(status),
             Message::Listen(listener) => ui.listen(listener, now),

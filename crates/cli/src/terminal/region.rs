@@ -12,6 +12,8 @@ use crate::render::visible::{on_one_line, visible};
 const SPINNER_FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 /// The maximum number of rows of running work, and of queued messages.
 const MAX_LISTED: usize = 4;
+/// The maximum number of lines of the output of running work.
+const MAX_OUTPUT_LINES: usize = 5;
 /// The maximum number of rows of the input line.
 const MAX_INPUT_ROWS: usize = 10;
 
@@ -27,6 +29,8 @@ pub(super) struct InputView<'a> {
 pub(super) struct WorkView<'a> {
     pub(super) label: &'a str,
     pub(super) elapsed: Duration,
+    /// The last lines of its output.
+    pub(super) output: Vec<String>,
 }
 
 /// Content of the region.
@@ -82,6 +86,8 @@ impl View<'_> {
             let end = format!(" {} s", work.elapsed.as_secs());
             let label = cells::cut(work.label, room.saturating_sub(cells::width(&end) + 2));
             rows.push(dim(&format!("{} {label}{end}", SPINNER_FRAMES[frame])));
+            let output = work.output.iter();
+            rows.extend(output.map(|line| dim(&format!("    {}", cells::without_tabs(line)))));
         }
         if hidden > 0 {
             rows.push(dim(&format!("  … {hidden} more")));
@@ -102,6 +108,13 @@ impl View<'_> {
         }
         rows
     }
+}
+
+/// Returns the number of lines of output that each of the running works may show: together a third of the
+/// terminal, if they are not too many.
+pub(super) fn output_lines(size: Size, works: usize) -> usize {
+    let listed = works.clamp(1, MAX_LISTED);
+    (size.rows / 3 / listed).clamp(1, MAX_OUTPUT_LINES)
 }
 
 /// Lays out the input line. Returns its rows and the place of the cursor.

@@ -14,7 +14,7 @@ use super::keys::Key;
 use super::markdown::Markdown;
 use super::multi_line::{FENCE, is_continued, unfenced};
 use super::question::{OpenQuestion, QUIET, Question, Reply, SECOND_THOUGHT};
-use super::region::{InputView, View, WorkView};
+use super::region::{InputView, View, WorkView, output_lines};
 use super::screen::{Screen, Size};
 use super::search::{Search, SearchStep};
 use crate::render::style::Style;
@@ -48,11 +48,15 @@ pub(super) enum Effect {
     NextMode,
 }
 
+/// Returns up to this number of the last lines of the output of running work.
+pub(super) type WorkOutput = Box<dyn Fn(usize) -> Vec<String> + Send>;
+
 /// Work in progress.
 struct Work {
     id: String,
     label: String,
     since: Instant,
+    output: Option<WorkOutput>,
 }
 
 /// State of the terminal.
@@ -155,12 +159,19 @@ impl<W: Write> Ui<W> {
             id,
             label,
             since: now,
+            output: None,
         });
     }
 
     pub(super) fn label_work(&mut self, id: &str, label: String) {
         if let Some(work) = self.work.iter_mut().find(|work| work.id == id) {
             work.label = label;
+        }
+    }
+
+    pub(super) fn show_output(&mut self, id: &str, output: WorkOutput) {
+        if let Some(work) = self.work.iter_mut().find(|work| work.id == id) {
+            work.output = Some(output);
         }
     }
 
@@ -378,7 +389,7 @@ impl<W: Write> Ui<W> {
         View {
             style: self.style,
             live: self.live.live(size.room()),
-            work: self.busy_since.map(|_| self.work_views(now)),
+            work: self.busy_since.map(|_| self.work_views(size, now)),
             queue: self.queue.iter().map(String::as_str).collect(),
             question: self
                 .question
@@ -393,13 +404,18 @@ impl<W: Write> Ui<W> {
         }
     }
 
-    fn work_views(&self, now: Instant) -> Vec<WorkView<'_>> {
+    fn work_views(&self, size: Size, now: Instant) -> Vec<WorkView<'_>> {
         if !self.shows_work || self.question.is_some() {
             return Vec::new();
         }
+        let lines = output_lines(size, self.work.len());
         let work = self.work.iter().map(|work| WorkView {
             label: &work.label,
             elapsed: now.duration_since(work.since),
+            output: work
+                .output
+                .as_ref()
+                .map_or_else(Vec::new, |output| output(lines)),
         });
         work.collect()
     }

@@ -29,6 +29,8 @@ mod input;
 mod ledger;
 mod live;
 #[cfg(unix)]
+mod live_output;
+#[cfg(unix)]
 mod live_region;
 mod local_copies;
 mod loops;

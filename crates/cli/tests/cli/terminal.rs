@@ -167,6 +167,22 @@ impl Terminal {
         self
     }
 
+    /// Waits until the terminal shows what is expected, which may be after the end of the command.
+    #[track_caller]
+    pub(crate) fn shows_at_end(&self, expected: impl Fn(&str) -> bool) {
+        let deadline = Instant::now() + TIMEOUT;
+        let (text, changed) = &*self.screen;
+        let mut written = text.lock().unwrap();
+        while !written.has_ended && Instant::now() < deadline {
+            written = changed
+                .wait_timeout(written, Duration::from_millis(50))
+                .unwrap()
+                .0;
+        }
+        let text = written.text();
+        assert!(expected(&text), "it is not shown:\n{text}");
+    }
+
     /// The output, byte for byte.
     pub(crate) fn raw(&self) -> String {
         let text = self.screen.0.lock().unwrap();

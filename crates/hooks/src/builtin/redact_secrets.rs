@@ -214,6 +214,10 @@ impl Builtin for RedactSecrets {
         ]
     }
 
+    fn permits_live_output(&self, arguments: &[String]) -> bool {
+        arguments == [KNOWN_ONLY]
+    }
+
     fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
         match arguments {
             [only] if only == KNOWN_ONLY => Ok(()),

@@ -58,6 +58,10 @@ impl<T: SimpleBuiltin> Builtin for T {
         true
     }
 
+    fn permits_live_output(&self, _: &[String]) -> bool {
+        true
+    }
+
     fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
         flag::check_no_arguments(T::NAME, arguments)
     }

@@ -66,14 +66,17 @@ fn ready(
         .iter()
         .position(|other| is_same(&other.entry, &entry))
         .unwrap_or(before.len());
-    let builtin = match &entry.definition.action {
-        Action::Builtin { name, .. } => dependencies.builtins.get(name),
-        _ => None,
+    let (builtin, arguments) = match &entry.definition.action {
+        Action::Builtin { name, arguments } => {
+            (dependencies.builtins.get(name), arguments.as_slice())
+        }
+        _ => (None, [].as_slice()),
     };
     Ok(ReadyHook {
         fails_open: entry.dialect.fails_open()
             || builtin.is_some_and(|builtin| builtin.fails_open()),
         runs_last: builtin.is_some_and(|builtin| builtin.runs_last(entry.event)),
+        permits_live_output: builtin.is_some_and(|builtin| builtin.permits_live_output(arguments)),
         entry,
         handler,
         same_as,

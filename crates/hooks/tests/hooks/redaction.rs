@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cachalot_core::{DigestKey, ManualClock, SecretSet};
 use cachalot_hooks::builtin::BuiltinDependencies;
 use cachalot_hooks::input::{ToolResponse, ToolUse};
-use cachalot_hooks::{Builtins, Event, Hooks, Input, Output, Verdict};
+use cachalot_hooks::{Builtins, Event, HookEntry, Hooks, Input, Matcher, Output, Verdict};
 use cachalot_model::{
     Block, Extra, Format, Image, ImageSource, Message, Reasoning, Role, ToolResult,
     ToolUse as Called,
@@ -40,6 +40,26 @@ pub(crate) fn builtins(place: &Path) -> Builtins {
 pub(crate) fn hooks(place: &Path, sections: &str) -> Hooks {
     let agent = Agent::of("root", &[], sections);
     Hooks::assemble(Vec::new(), &agent, &hook_dependencies(builtins(place))).unwrap()
+}
+
+#[test]
+fn output_is_withheld_only_from_hooks_that_must_see_it() {
+    let place = tempfile::tempdir().unwrap();
+    // Tools mask the known secrets themselves, and the limit of results is one of the model.
+    let known = hooks(place.path(), "");
+    assert!(known.handles_tool(Event::ToolResponseTransform, "shell"));
+    assert!(!known.withholds_output("shell"));
+    assert!(hooks(place.path(), ON).withholds_output("shell"));
+    assert!(!Hooks::default().withholds_output("shell"));
+    let of_shell = HookEntry {
+        matcher: Matcher::new("shell").unwrap(),
+        ..entry(Event::ToolResponseTransform, "redact_secrets", &[])
+    };
+    let agent = Agent::of("root", &[], "");
+    let dependencies = hook_dependencies(builtins(place.path()));
+    let of_shell = Hooks::assemble(vec![of_shell], &agent, &dependencies).unwrap();
+    assert!(of_shell.withholds_output("shell"));
+    assert!(!of_shell.withholds_output("read_file"));
 }
 
 async fn fire(sections: &str, input: Input) -> Verdict {

@@ -2,10 +2,12 @@
 
 mod capture;
 mod environment;
+mod shared_capture;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,6 +25,7 @@ use crate::workspace::{PathKind, Workspace};
 use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 pub(super) use capture::{Capture, cut};
 pub(super) use environment::CommandEnvironment;
+use shared_capture::SharedCapture;
 
 pub use environment::looks_like_a_credential;
 
@@ -71,7 +74,7 @@ const COMMAND: Kind = Kind::Custom(&Custom::shape(
 
 /// The tool `shell`. Runs a command line in the system's shell, or a program with its arguments, in the
 /// workspace. Returns stdout and stderr in the order of writing, with known secrets masked. The command's
-/// standard input is empty. The command and the processes that it started are killed on timeout, or when the
+/// standard input is empty. The output is published while the command runs ([`ToolContext::output`]). The command and the processes that it started are killed on timeout, or when the
 /// call is dropped. Background processes that are still running when the command ends by itself are not
 /// killed. Its effects are unknown.
 pub struct Shell {
@@ -152,11 +155,10 @@ impl Shell {
     fn report(
         &self,
         ended: Option<Ended>,
-        written: Capture,
+        written: &SharedCapture,
         timeout: Duration,
-        context: &ToolContext,
     ) -> ToolOutput {
-        let mut text = written.shown(&context.secret_set);
+        let mut text = written.shown();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -260,7 +262,9 @@ impl TypedTool for Shell {
             .get_program()
             .to_string_lossy()
             .into_owned();
-        let mut written = Capture::new(self.settings.output_limit);
+        let secret_set = Arc::clone(&context.secret_set);
+        let written = Arc::new(SharedCapture::new(self.settings.output_limit, secret_set));
+        context.output.publish(Arc::clone(&written) as _);
         let run = Run {
             command,
             input: None,
@@ -270,8 +274,8 @@ impl TypedTool for Shell {
             lingering: Lingering::Leave,
         };
         match run.run(|_, bytes| written.push(bytes)).await {
-            Ok(ended) => self.report(Some(ended), written, timeout, context),
-            Err(Error::TimedOut(_)) => self.report(None, written, timeout, context),
+            Ok(ended) => self.report(Some(ended), &written, timeout),
+            Err(Error::TimedOut(_)) => self.report(None, &written, timeout),
             Err(error) => {
                 ToolOutput::error(context.secret_set.redact(&start_error(&program, &error)))
             }

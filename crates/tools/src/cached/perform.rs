@@ -67,7 +67,7 @@ impl CachedTools {
         prepared: PreparedCall,
         batch: &BatchContext,
     ) -> ToolCallResult {
-        let PreparedCall { call, preparation } = batch.begin(prepared);
+        let (PreparedCall { call, preparation }, context) = batch.begin(prepared);
         let answer = match (preparation, self.profiles.get(&call.name)) {
             (Preparation::Refused(output), _) => refuse(call, output),
             // The call was prepared before the tool was removed.
@@ -82,7 +82,9 @@ impl CachedTools {
             }
             (Preparation::Ready { arguments, .. }, Some(profile)) => {
                 let began = Instant::now();
-                let done = self.answer(&call, profile, arguments, batch).await;
+                let done = self
+                    .answer(&call, profile, arguments, &context, batch)
+                    .await;
                 ToolCallResult {
                     call,
                     output: done.output,
@@ -103,10 +105,10 @@ impl CachedTools {
         call: &ToolCall,
         profile: &ToolProfile,
         mut arguments: Arguments,
+        context: &ToolContext,
         batch: &BatchContext,
     ) -> CallAnswer {
         let shared = &self.shared;
-        let context = &batch.context;
         let forced =
             shared.options.settings.enabled && profile.takes_force && force::take(&mut arguments);
         let effects = profile.tool.effects(&arguments, context);

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use cachalot_cache::Witness;
 use cachalot_core::{Millis, Spend, Witnesses};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
@@ -23,15 +22,11 @@ impl Registry {
         prepared: PreparedCall,
         batch: &BatchContext,
     ) -> ToolCallResult {
-        let PreparedCall { call, preparation } = batch.begin(prepared);
+        let (PreparedCall { call, preparation }, context) = batch.begin(prepared);
         let answer = match preparation {
             Preparation::Refused(output) => refuse(call, output),
             Preparation::Ready { arguments, .. } => match self.tool(&call.name) {
                 Some(tool) => {
-                    let context = ToolContext {
-                        witness: Witness::default(),
-                        ..batch.context.clone()
-                    };
                     let began = Instant::now();
                     let effects = effects(&**tool, &arguments, &context);
                     let output = run_guarded(&**tool, arguments, &context).await;

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use cachalot_tools::builtin::{Shell, ShellSettings, files};
 use cachalot_tools::cached::{ToolCacheScope, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{
-    BatchContext, CallObserver, CallOutcome, Registry, Tool, ToolCall, ToolCallResult, ToolOutput,
-    Toolbox as _,
+    BatchContext, CallObserver, CallOutcome, LiveOutput, Registry, Tool, ToolCall, ToolCallResult,
+    ToolOutput, Toolbox as _,
 };
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ struct ComparingObserver {
 }
 
 impl CallObserver for ComparingObserver {
-    fn call_started(&self, call: &ToolCall) {
+    fn call_started(&self, call: &ToolCall, _: &LiveOutput) {
         if !is_reader(&call.name) {
             return;
         }

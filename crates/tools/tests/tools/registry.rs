@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use cachalot_cache::Observation;
 use cachalot_core::{DigestKey, SecretSet};
 use cachalot_tools::{
-    Arguments, BatchContext, CacheClass, CallObserver, CallOutcome, Operation, OperationMetadata,
-    Origin, Preparation, PreparedCall, Registry, RegistryError, Tool, ToolCall, ToolCallResult,
-    ToolContext, ToolOutput, Toolbox as _,
+    Arguments, BatchContext, CacheClass, CallObserver, CallOutcome, LiveOutput, Operation,
+    OperationMetadata, Origin, Preparation, PreparedCall, Registry, RegistryError, Tool, ToolCall,
+    ToolCallResult, ToolContext, ToolOutput, Toolbox as _,
 };
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
@@ -455,7 +455,7 @@ async fn each_call_has_its_own_witness() {
 struct EventRecorder(Mutex<Vec<String>>);
 
 impl CallObserver for EventRecorder {
-    fn call_started(&self, call: &ToolCall) {
+    fn call_started(&self, call: &ToolCall, _: &LiveOutput) {
         self.0.lock().unwrap().push(format!("{} began", call.id));
     }
 

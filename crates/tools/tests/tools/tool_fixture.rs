@@ -37,6 +37,7 @@ pub(crate) fn context(workspace: Workspace) -> ToolContext {
         gate: None,
         rules: Arc::default(),
         witness: Witness::default(),
+        output: cachalot_tools::LiveOutput::default(),
     }
 }
 

@@ -16,8 +16,8 @@ use cachalot_mcp::{McpDependencies, McpError};
 use cachalot_model::Block;
 use cachalot_operation::domains::{EngineLifetime, joined_domains};
 use cachalot_operation::{
-    AccessRequest, Command, CommandText, Origin, PermissionDecision, Permissions, ResourceAccess,
-    Tool, ToolContext, ToolOutput,
+    AccessRequest, Command, CommandText, LiveOutput, Origin, PermissionDecision, Permissions,
+    ResourceAccess, Tool, ToolContext, ToolOutput,
 };
 use cachalot_storage::{AllowedHosts, Url};
 use cachalot_tools::builtin::{MemoryTool, Shell, WebFetch, files, skills};
@@ -315,6 +315,7 @@ impl ToolCall {
             gate: None,
             rules: Arc::clone(&self.rules),
             witness: witness.clone(),
+            output: LiveOutput::default(),
         })
     }
 

@@ -49,6 +49,7 @@ impl TestAgentHost {
                 gate: None,
                 rules: Arc::default(),
                 witness: Witness::default(),
+                output: cachalot_tools::LiveOutput::default(),
             },
             sessions: Sessions::new(memory, clock, secret_set),
             begun: Arc::default(),

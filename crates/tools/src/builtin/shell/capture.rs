@@ -9,6 +9,7 @@ use cachalot_core::SecretSet;
 const SECRET_MARGIN: usize = 4 << 10;
 
 /// Keeps the first and the last bytes of an output.
+#[derive(Clone)]
 pub(in crate::builtin) struct Capture {
     limit: usize,
     head: Vec<u8>,
@@ -44,6 +45,23 @@ impl Capture {
         }
     }
 
+    /// Copies the last bytes: those from which [`OutputEnd::shown`] makes a text of `limit` bytes.
+    pub(super) fn last_bytes(&self, limit: usize) -> OutputEnd {
+        let wanted = limit.saturating_add(SECRET_MARGIN);
+        let from_tail = self.tail.len().min(wanted);
+        let from_head = match self.lost {
+            0 => self.head.len().min(wanted - from_tail),
+            _ => 0,
+        };
+        let mut bytes = self.head[self.head.len() - from_head..].to_vec();
+        bytes.extend(self.tail.range(self.tail.len() - from_tail..));
+        OutputEnd {
+            limit,
+            is_cut: self.lost > 0 || bytes.len() < self.head.len() + self.tail.len(),
+            bytes,
+        }
+    }
+
     /// Returns the output with secrets masked; a notice in the middle replaces the part that does not fit.
     pub(in crate::builtin) fn shown(&self, secret_set: &SecretSet) -> String {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
@@ -66,6 +84,26 @@ impl Capture {
             .min(head.len().saturating_sub(SECRET_MARGIN))
             .min(tail.len().saturating_sub(SECRET_MARGIN));
         cut(&head, &tail, half, self.lost)
+    }
+}
+
+/// The last bytes of an output.
+pub(super) struct OutputEnd {
+    limit: usize,
+    bytes: Vec<u8>,
+    /// True if output before the bytes is missing.
+    is_cut: bool,
+}
+
+impl OutputEnd {
+    /// Returns at most `limit` bytes, with secrets masked.
+    pub(super) fn shown(&self, secret_set: &SecretSet) -> String {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let text = secret_set.redact(&text);
+        // The part of a secret or a character may be at the cut.
+        let margin = if self.is_cut { SECRET_MARGIN } else { 0 };
+        let start = text.len().saturating_sub(self.limit).max(margin);
+        text[text.ceil_char_boundary(start.min(text.len()))..].to_owned()
     }
 }
 

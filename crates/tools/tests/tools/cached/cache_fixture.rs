@@ -343,6 +343,7 @@ impl CacheFixture {
                 gate: None,
                 rules: Arc::default(),
                 witness: Witness::default(),
+                output: cachalot_tools::LiveOutput::default(),
             },
             verbatim: Arc::new(
                 verbatim
