@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cachalot_core::suggest::did_you_mean;
 use cachalot_hooks::Event as When;
+use cachalot_model::Block;
 use cachalot_tools::{ToolCall, Toolbox};
 use serde_json::Value;
 
@@ -14,6 +15,7 @@ use crate::definition::{AgentDefinition, Team};
 use crate::delegate::Delegation;
 use crate::dependencies::Dependencies;
 use crate::fork::{Fork, ForkReport, ForkSpec};
+use crate::media;
 use crate::report::{Stop, TurnReport, UsageTotals};
 use crate::review::{self, Review, Reviews};
 use crate::sub_agents::SubAgents;
@@ -43,6 +45,8 @@ pub struct Chat {
     reviews: Reviews,
     /// Cancels the forks when the chat ends.
     forks: CancelOnDrop,
+    /// Attachments of the next message.
+    attachments: Vec<Block>,
 }
 
 /// Triggers its signal when it is dropped.
@@ -120,6 +124,7 @@ impl Chat {
             active_session,
             total: UsageTotals::default(),
             forks: CancelOnDrop::default(),
+            attachments: Vec::new(),
         };
         for warning in review::warnings(&this.agent, &this.active_session, &this.shared) {
             this.active_session.hook_emitter.warn(&warning).await;
@@ -160,6 +165,28 @@ impl Chat {
         self.shared.typed_urls.add_from_message(message);
     }
 
+    /// Attaches an image, a file of the type PNG, JPEG, GIF or WebP, to the message of the next turn. It is
+    /// scaled down to the limits of the provider.
+    ///
+    /// # Errors
+    /// The model accepts no images, or its provider would refuse this one: it is damaged, or there are too
+    /// many. The next message then has no attachments.
+    pub async fn attach(&mut self, image: Vec<u8>) -> Result<(), Error> {
+        let attachments = std::mem::take(&mut self.attachments);
+        let conversation = &self.active_session.conversation;
+        let model = conversation.model();
+        let refused = |why| Error::new(ErrorKind::Input, why);
+        if model.limits().images == Some(false) {
+            let (provider, name) = (model.provider(), model.name());
+            let why = format!("the model {provider}/{name} accepts no images; use another one");
+            return Err(refused(why));
+        }
+        let before = conversation.prompt().messages();
+        let attached = media::attach(attachments, image, &before, model.media()).await;
+        self.attachments = attached.map_err(refused)?;
+        Ok(())
+    }
+
     /// Runs one turn. When `cancel` is triggered or the future is dropped, running work is stopped; the
     /// session is stored and can continue. If a review is due after the turn ([`AgentDefinition::review`]),
     /// it starts in the background and is not awaited.
@@ -198,8 +225,10 @@ impl Chat {
         // Usage and handoffs of an earlier turn whose future was dropped.
         self.total += self.shared.take_totals();
         self.adopt_agent();
+        let attachments = std::mem::take(&mut self.attachments);
         let input = TurnInput {
             text,
+            attachments: &attachments,
             from_agent: false,
             fresh,
         };
@@ -274,6 +303,7 @@ impl Chat {
         };
         let input = TurnInput {
             text: "",
+            attachments: &[],
             from_agent: false,
             fresh: false,
         };
@@ -303,6 +333,7 @@ impl Chat {
         self.total += self.shared.take_totals();
         let input = TurnInput {
             text: "",
+            attachments: &[],
             from_agent: false,
             fresh: false,
         };

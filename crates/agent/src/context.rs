@@ -18,9 +18,10 @@ pub trait ContextSource: Send + Sync {
     async fn paragraph(&self, agent: &AgentDefinition, message: &str) -> Option<String>;
 }
 
-/// A message of the user, followed by the paragraphs as one separate block.
-pub(crate) fn message(said: &str, paragraphs: &[String]) -> Message {
+/// A message of the user with its attachments, followed by the paragraphs as one separate block.
+pub(crate) fn message(said: &str, attachments: &[Block], paragraphs: &[String]) -> Message {
     let mut message = Message::user(said);
+    message.content.extend_from_slice(attachments);
     message.content.extend(block(paragraphs));
     message
 }

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The message is empty.
+    /// The message is empty, or an attachment cannot be sent.
     Input,
     /// The agent's definition names a model, an agent or a file that does not exist.
     Definition,

@@ -147,6 +147,7 @@ impl PreparedTurn {
         self.active_session.emit_session_start("startup").await;
         let input = TurnInput {
             text: &self.text,
+            attachments: &[],
             from_agent: true,
             fresh: false,
         };

@@ -9,9 +9,9 @@ mod image;
 
 use std::sync::Arc;
 
-use cachalot_model::{Block, ImageSource, MediaLimits, Message, ToolResult};
+use cachalot_model::{Block, Extra, Image, ImageSource, MediaLimits, Message, ToolResult};
 
-use self::image::{AcceptedImage, adapt_image};
+use self::image::{AcceptedImage, adapt_image, inline};
 
 /// The share of a request that images may use: three quarters; the rest is for text.
 const IMAGE_SHARE: (usize, usize) = (3, 4);
@@ -73,6 +73,31 @@ pub(crate) async fn fit_to_limits(
         let kept = kept.into_iter();
         kept.map(without_images).collect()
     })
+}
+
+/// Adds an image, the bytes of a file, to the attachments of a message, given the messages `before` it. A note
+/// follows an image that was changed.
+///
+/// # Errors
+/// The reason why it cannot be sent.
+pub(crate) async fn attach(
+    mut attachments: Vec<Block>,
+    bytes: Vec<u8>,
+    before: &[Arc<Message>],
+    limits: &'static MediaLimits,
+) -> Result<Vec<Block>, String> {
+    let mut used = ImageUsage::from_messages(before.iter().map(|message| &**message));
+    attachments.iter().for_each(|block| used.add(block));
+    let adapting = tokio::task::spawn_blocking(move || {
+        let image = inline("", &bytes, Extra::new());
+        MediaAdapter { limits, used }.image(image)
+    });
+    match adapting.await {
+        Ok(adapted) => attachments.extend(adapted?),
+        // The decoder has panicked.
+        Err(_) => return Err("it cannot be read".to_owned()),
+    }
+    Ok(attachments)
 }
 
 /// True if the message holds nothing to check.
@@ -162,28 +187,30 @@ impl MediaAdapter {
 
     /// Appends the block; an image that cannot be shown is replaced by a text.
     fn block(&mut self, block: Block, content: &mut Vec<Block>) {
-        let Block::Image(image) = block else {
-            content.push(block);
-            return;
-        };
+        match block {
+            Block::Image(image) => match self.image(image) {
+                Ok(blocks) => content.extend(blocks),
+                Err(why) => content.push(image_placeholder(&why)),
+            },
+            other => content.push(other),
+        }
+    }
+
+    /// Returns an image in a form that the provider accepts, and a note if it was changed.
+    fn image(&mut self, image: Image) -> Result<Vec<Block>, String> {
         if self.used.images >= self.limits.images {
-            content.push(image_placeholder(&format!(
+            return Err(format!(
                 "the conversation holds {} images already, and its provider takes no more in a request",
                 self.used.images
-            )));
-            return;
+            ));
         }
         let (parts, whole) = IMAGE_SHARE;
         let room = (self.limits.request_bytes / whole * parts).saturating_sub(self.used.bytes);
-        match adapt_image(image, self.limits, room) {
-            Ok(AcceptedImage { image, note }) => {
-                let block = Block::Image(image);
-                self.used.add(&block);
-                content.push(block);
-                content.extend(note.map(Block::text));
-            }
-            Err(why) => content.push(image_placeholder(&why)),
-        }
+        let AcceptedImage { image, note } = adapt_image(image, self.limits, room)?;
+        let block = Block::Image(image);
+        self.used.add(&block);
+        let note = note.map(Block::text);
+        Ok([block].into_iter().chain(note).collect())
     }
 }
 
@@ -196,7 +223,7 @@ fn image_placeholder(why: &str) -> Block {
 mod tests {
     use std::sync::LazyLock;
 
-    use cachalot_model::{Extra, Image, Role};
+    use cachalot_model::Role;
 
     use super::image::samples;
     use super::*;

@@ -63,6 +63,8 @@ const MAX_CUT_OFF_ANSWERS: u32 = 3;
 pub(crate) struct TurnInput<'a> {
     /// The user's message.
     pub(crate) text: &'a str,
+    /// Images that follow the text, with notes about them.
+    pub(crate) attachments: &'a [Block],
     /// Set when the message comes from another agent or a fork, not from the user.
     pub(crate) from_agent: bool,
     /// Set when stored answers must not be replayed.
@@ -145,7 +147,7 @@ impl<'a> Turn<'a> {
             },
             session,
             input,
-            message: TurnMessage::new(input.text),
+            message: TurnMessage::new(input),
             spend: TurnSpend::begin(shared),
             last_text: String::new(),
             partial_text: String::new(),

@@ -2,6 +2,7 @@
 
 mod agent_command;
 mod approval;
+mod attachments;
 mod command;
 mod command_output;
 mod edit_diff;

@@ -104,7 +104,8 @@ pub(super) fn adapt_image(
     })
 }
 
-fn inline(media_type: &str, bytes: &[u8], extra: Extra) -> Image {
+/// Creates an image from the bytes of a file.
+pub(super) fn inline(media_type: &str, bytes: &[u8], extra: Extra) -> Image {
     Image {
         source: ImageSource::Inline {
             media_type: media_type.to_owned(),

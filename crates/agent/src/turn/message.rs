@@ -1,8 +1,9 @@
 //! The user's message of a turn, the hooks that handle it, and the added context.
 
+use cachalot_core::Digest;
 use cachalot_hooks::input::Prompt;
 use cachalot_hooks::{Event as When, Synthetic, Verdict};
-use cachalot_model::{Block, Message};
+use cachalot_model::{Block, ImageSource, Message};
 
 use super::TurnInput;
 use super::context::TurnContext;
@@ -38,6 +39,8 @@ pub(super) enum PromptOutcome {
 pub(super) struct TurnMessage<'a> {
     /// The user's text.
     text: &'a str,
+    /// The images behind the user's text.
+    attachments: &'a [Block],
     /// `prompt` field of hook events in this turn.
     prompt: Prompt,
     /// Paragraphs that follow the user's text in the message.
@@ -48,9 +51,10 @@ pub(super) struct TurnMessage<'a> {
 }
 
 impl<'a> TurnMessage<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(super) fn new(input: TurnInput<'a>) -> Self {
         Self {
-            text,
+            text: input.text,
+            attachments: input.attachments,
             prompt: Prompt::default(),
             appended: Vec::new(),
             appended_by: Vec::new(),
@@ -184,7 +188,7 @@ impl<'a> TurnMessage<'a> {
     }
 
     fn after_summary(&self, conversation: &Conversation) -> Message {
-        let mut message = context::message(self.text, &self.appended);
+        let mut message = context::message(self.text, self.attachments, &self.appended);
         if let Some(summary) = conversation.summary() {
             let block = Block::text(format!("<summary>\n{summary}\n</summary>"));
             message.content.insert(0, block);
@@ -200,10 +204,22 @@ fn prompt_of_input(session: &ActiveSession, input: TurnInput<'_>) -> Prompt {
         prefix: Some(conversation.prefix()),
         implicit: input.from_agent,
         fresh: input.fresh,
+        attachments: input.attachments.iter().filter_map(digest).collect(),
         form: conversation.output_format(),
         context: session.session_start_output.paragraphs.clone(),
         after_results: !conversation.results().is_empty() || conversation.summary().is_some(),
-        ..Prompt::default()
+    }
+}
+
+/// The digest of an attached image; `None` for a note about one.
+fn digest(attachment: &Block) -> Option<Digest> {
+    match attachment {
+        Block::Image(image) => Some(Digest::sha256(match &image.source {
+            // The media type follows from the bytes.
+            ImageSource::Inline { base64, .. } => base64.as_bytes(),
+            ImageSource::Url(url) => url.as_bytes(),
+        })),
+        _ => None,
     }
 }
 

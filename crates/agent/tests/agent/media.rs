@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use cachalot_hooks::Event;
 use cachalot_model::{Block, Image, ImageSource};
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::{Arguments, Operation, OperationMetadata, Tool, ToolContext, ToolOutput};
@@ -211,4 +212,49 @@ async fn images_are_adapted_to_the_limits_of_another_provider() {
         [("image/png".to_owned(), 2_000, 20)]
     );
     fixture.check_from(2);
+}
+
+#[tokio::test]
+async fn attached_images_are_part_of_the_users_message() {
+    for wire in WIRES {
+        let replies = vec![ScriptedReply::text("one"), ScriptedReply::text("two")];
+        let fixture = Fixture::new(wire, CODER, replies).await;
+        fixture.hook_recorder.listen([Event::UserPromptSubmit]);
+        let mut chat = fixture.chat().await;
+        chat.attach(png(8, 8)).await.unwrap();
+        chat.attach(png(9_000, 90)).await.unwrap();
+        fixture.turn(&mut chat, "look").await;
+        let shown = images(&fixture.last_body());
+        assert_eq!(shown.len(), 2, "{wire:?}");
+        assert_eq!((shown[0].1, shown[1].1 < 9_000), (8, true), "{wire:?}");
+        // Hooks, and with them keys of the response cache, see the images.
+        let recorded = fixture.hook_recorder.recorded_of(Event::UserPromptSubmit);
+        let prompt = recorded[0].prompt.as_ref().unwrap();
+        assert_eq!((&*prompt.text, prompt.attachments.len()), ("look", 2));
+        assert_ne!(prompt.attachments[0], prompt.attachments[1]);
+
+        // They belong to this message only, also in a resumed session.
+        let session = chat.session().to_owned();
+        chat.close().await;
+        let mut chat = fixture.resume(&session).await.unwrap();
+        fixture.turn(&mut chat, "and now?").await;
+        assert_eq!(images(&fixture.last_body()), shown);
+        let recorded = fixture.hook_recorder.recorded_of(Event::UserPromptSubmit);
+        assert!(recorded[1].prompt.as_ref().unwrap().attachments.is_empty());
+        fixture.check();
+    }
+}
+
+#[tokio::test]
+async fn refused_attachments_leave_none() {
+    for wire in WIRES {
+        let fixture = Fixture::new(wire, CODER, vec![ScriptedReply::text("one")]).await;
+        let mut chat = fixture.chat().await;
+        chat.attach(png(8, 8)).await.unwrap();
+        let error = chat.attach(b"no image".to_vec()).await.unwrap_err();
+        assert!(error.message.contains("PNG, JPEG, GIF and WebP"), "{error}");
+        fixture.turn(&mut chat, "look").await;
+        assert_eq!(images(&fixture.last_body()), []);
+        fixture.check();
+    }
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::agent_command;
 use super::approval::ApproveAll;
+use super::attachments::{self, Folders};
 use super::event_stream::EventStream;
 use super::setup::{ChatCallbacks, ChatSetup, close, told};
 use super::show::{Level, Show};
@@ -27,6 +28,7 @@ use crate::interrupts::Interrupts;
 use crate::render;
 use crate::render::style::Style;
 use crate::render::visible::on_one_line;
+use crate::workbench::Workbench;
 
 /// Time without the end of stdin after which the user is informed that the prompt is complete only then.
 const STDIN_NOTICE_TIME: Duration = Duration::from_secs(3);
@@ -64,8 +66,8 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
         }
     };
     let cancel = CancellationToken::default();
-    let message = match command_message(&mut chat, &question, setup, &cancel).await {
-        Ok(message) => message.unwrap_or_else(|| question.clone()),
+    let message = match message(&mut chat, &question, setup, &bench, &show, &cancel).await {
+        Ok(message) => message,
         Err(trouble) => {
             end(chat, &show, &mut interrupts).await;
             close(&bench, &mut interrupts).await;
@@ -115,6 +117,27 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
         TurnEnd::Left => Err(answered.interrupted(setup)),
     };
     ended.and(printed)
+}
+
+/// Returns the message to send, and attaches the images that the prompt of the command line names. Text from
+/// stdin may come from a file, and attaches nothing.
+///
+/// # Errors
+/// An image cannot be attached, or the command of the agent failed.
+async fn message(
+    chat: &mut Chat,
+    question: &str,
+    setup: &ChatSetup<'_>,
+    bench: &Workbench,
+    show: &Show,
+    cancel: &CancellationToken,
+) -> Result<String> {
+    let message = command_message(chat, question, setup, cancel).await?;
+    let folders = Folders::new(bench.workspace(), setup.process_environment);
+    let typed = setup.prompt.unwrap_or_default();
+    let attached = attachments::attach(chat, typed, folders, show).await;
+    attached.map_err(CommandError::failed)?;
+    Ok(message.unwrap_or_else(|| question.to_owned()))
 }
 
 /// Returns the message of the agent's command that the question calls; `None` if it calls none.

@@ -85,6 +85,13 @@ impl Prompt {
         }
     }
 
+    /// Returns a message that was not sent to the input line.
+    pub(crate) fn return_message(&self, message: &str) {
+        if let Self::Live(console) = self {
+            console.return_message(message);
+        }
+    }
+
     /// Returns true if a question is open although no turn waits for the answer: a line that is being read
     /// cannot be given up.
     pub(crate) fn is_asking(&self) -> bool {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::agent_command;
 use super::approval::{ApproveAll, TerminalApprover};
+use super::attachments::{self, Folders};
 use super::command::{COMMANDS, Command};
 use super::last_exchange::LastExchange;
 use super::messages::{
@@ -639,6 +640,16 @@ impl ChatLoop<'_> {
         is_fresh: bool,
         interrupts: &mut Interrupts,
     ) -> Result<NextStep> {
+        let folders = Folders::new(self.bench.workspace(), self.setup.process_environment);
+        let attached = attachments::attach(&mut self.chat, typed, folders, &self.show).await;
+        if let Err(why) = attached {
+            self.show.warn(&why);
+            self.is_fresh |= is_fresh;
+            if text == typed {
+                self.prompt.return_message(text);
+            }
+            return Ok(NextStep::Continue);
+        }
         let cancel = CancellationToken::default();
         self.under_way.lock().clone_from(&cancel);
         self.is_empty = false;

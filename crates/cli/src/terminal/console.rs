@@ -45,6 +45,7 @@ enum Message {
     Completer(Completer),
     OnNextMode(NextMode),
     ReturnQueue,
+    ReturnUnsent(String),
     Ask(u64, Question, oneshot::Sender<Reply>),
     CloseQuestion(u64),
     /// The process was continued.
@@ -205,6 +206,11 @@ impl Console {
         self.send(Message::ReturnQueue);
     }
 
+    /// Returns a message that was not sent to the input line, before those that are queued.
+    pub(crate) fn return_message(&self, text: &str) {
+        self.send(Message::ReturnUnsent(text.to_owned()));
+    }
+
     /// Sets the sources of completions.
     pub(crate) fn set_completer(&self, completer: Completer) {
         self.send(Message::Completer(completer));
@@ -337,6 +343,7 @@ impl<W: std::io::Write> Driver<W> {
             Message::OnNextMode(next) => self.next_mode = Some(next),
             Message::Echo(text) => ui.show_message(&text),
             Message::ReturnQueue => ui.return_queue(),
+            Message::ReturnUnsent(text) => ui.return_message(text),
             Message::Ask(id, question, reply) => ui.ask(id, question, reply, now),
             Message::CloseQuestion(id) => ui.close_question(id),
             Message::Resume => {

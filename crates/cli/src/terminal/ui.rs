@@ -222,6 +222,12 @@ impl<W: Write> Ui<W> {
         }
     }
 
+    /// Returns a message that was not sent to the input line, and the queued ones behind it.
+    pub(super) fn return_message(&mut self, text: String) {
+        self.queue.push_front(text);
+        self.return_queue();
+    }
+
     /// Asks a question.
     pub(super) fn ask(
         &mut self,

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod approvals;
+mod attachments;
 mod backends;
 mod cache_commands;
 mod cassette;
