@@ -3,6 +3,8 @@
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::command_error::{CommandError, Result};
+#[cfg(unix)]
+use crate::disposition::Disposition;
 
 /// A request from outside the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl Interrupts {
             signal(kind)
                 .map_err(|error| CommandError::failed(format!("listening for Ctrl-C: {error}")))
         };
-        let hangup = match ignores_hangups() {
+        let hangup = match Disposition::of(libc::SIGHUP).is_ignored() {
             true => None,
             false => Some(listen(SignalKind::hangup())?),
         };
@@ -147,19 +149,4 @@ impl SignalStreams {
         }
         Signal::Interrupt
     }
-}
-
-/// Returns true if the process was started to outlive its terminal. This is known on Linux only; other
-/// systems return true.
-#[cfg(unix)]
-fn ignores_hangups() -> bool {
-    if !cfg!(target_os = "linux") {
-        return true;
-    }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & 1 == 1)
 }

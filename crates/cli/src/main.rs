@@ -10,6 +10,8 @@ mod command_error;
 mod commands;
 mod default_agent;
 mod default_model;
+#[cfg(unix)]
+mod disposition;
 mod home;
 mod hooks;
 mod input;
@@ -24,6 +26,16 @@ mod terminal;
 mod what_if;
 mod wiring;
 mod workbench;
+
+#[cfg(all(test, unix))]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "of the tests of the command, which use the rest"
+)]
+#[path = "../tests/cli/terminal.rs"]
+mod pty;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -5,8 +5,12 @@ use std::sync::OnceLock;
 use cachalot_model::Catalog;
 
 use super::setup::ChatSetup;
+#[cfg(unix)]
+use crate::disposition::Disposition;
 use crate::models;
 use crate::render::style::Style;
+#[cfg(unix)]
+use crate::terminal::Console;
 use crate::terminal::Terminal;
 
 /// Returns a function that finds the maximum number of tokens of a model's conversations.
@@ -32,24 +36,33 @@ pub(super) fn open_terminal(setup: &ChatSetup<'_>) -> Option<Terminal> {
         return None;
     }
     let terminal = Terminal::open(Style::of_stderr(), setup.home.history.clone()).ok()?;
-    repaint_when_continued(&terminal);
+    follow_signals(&terminal);
     Some(terminal)
 }
 
-/// Takes the terminal over again when the process was stopped and continues.
+/// Restores the terminal before a signal stops or ends the process, and takes it over again when the process
+/// continues.
 #[cfg(unix)]
-fn repaint_when_continued(terminal: &Terminal) {
+fn follow_signals(terminal: &Terminal) {
     use tokio::signal::unix::{SignalKind, signal};
-    let console = terminal.console().clone();
-    let Ok(mut continued) = signal(SignalKind::from_raw(libc::SIGCONT)) else {
-        return;
-    };
-    tokio::spawn(async move {
-        while continued.recv().await.is_some() {
-            console.resume();
+    let follow = |number, act: fn(&Console)| {
+        let console = terminal.console().clone();
+        if Disposition::of(number).is_ignored() {
+            return;
         }
-    });
+        let Ok(mut signals) = signal(SignalKind::from_raw(number)) else {
+            return;
+        };
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                act(&console);
+            }
+        });
+    };
+    follow(libc::SIGTSTP, Console::suspend);
+    follow(libc::SIGCONT, Console::resume);
+    follow(libc::SIGQUIT, Console::quit);
 }
 
 #[cfg(not(unix))]
-fn repaint_when_continued(_: &Terminal) {}
+fn follow_signals(_: &Terminal) {}

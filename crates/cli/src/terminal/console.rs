@@ -48,8 +48,15 @@ enum Message {
     ReturnUnsent(String),
     Ask(u64, Question, oneshot::Sender<Reply>),
     CloseQuestion(u64),
+    /// The process is to stop.
+    #[cfg(unix)]
+    Suspend,
     /// The process was continued.
+    #[cfg(unix)]
     Resume,
+    /// The process is to end at once.
+    #[cfg(unix)]
+    Quit,
     Close,
 }
 
@@ -262,9 +269,26 @@ impl Console {
         replied.await.unwrap_or(Reply::Interrupted)
     }
 
+    /// Restores the terminal and stops the process, as Ctrl-Z does.
+    #[cfg(unix)]
+    pub(crate) fn suspend(&self) {
+        if self.messages.send(Message::Suspend).is_err() {
+            mode::stop();
+        }
+    }
+
     /// Takes the terminal over again after the process was continued.
+    #[cfg(unix)]
     pub(crate) fn resume(&self) {
         self.send(Message::Resume);
+    }
+
+    /// Restores the terminal and ends the process as SIGQUIT does.
+    #[cfg(unix)]
+    pub(crate) fn quit(&self) {
+        if self.messages.send(Message::Quit).is_err() {
+            mode::quit();
+        }
     }
 }
 
@@ -346,6 +370,11 @@ impl<W: std::io::Write> Driver<W> {
             Message::ReturnUnsent(text) => ui.return_message(text),
             Message::Ask(id, question, reply) => ui.ask(id, question, reply, now),
             Message::CloseQuestion(id) => ui.close_question(id),
+            #[cfg(unix)]
+            Message::Suspend => self.suspend(),
+            #[cfg(unix)]
+            Message::Quit => self.quit(),
+            #[cfg(unix)]
             Message::Resume => {
                 // The signal also follows Ctrl-Z, after which the terminal is taken over at once.
                 if now.duration_since(self.resumed) > FRAME {
@@ -364,12 +393,7 @@ impl<W: std::io::Write> Driver<W> {
             Effect::End => {
                 let _ = self.interrupt.send(Signal::End);
             }
-            Effect::Suspend if cfg!(unix) => {
-                let _ = self.ui.screen().clear(mode::size());
-                self.mode.leave();
-                mode::stop();
-                self.resume();
-            }
+            Effect::Suspend if cfg!(unix) => self.suspend(),
             Effect::Suspend => {}
             Effect::NextMode => {
                 if let Some(next) = &mut self.next_mode {
@@ -377,6 +401,26 @@ impl<W: std::io::Write> Driver<W> {
                 }
             }
         }
+    }
+
+    /// Restores the terminal, and stops the process until it is continued.
+    fn suspend(&mut self) {
+        self.leave();
+        mode::stop();
+        self.resume();
+    }
+
+    /// Restores the terminal, and ends the process.
+    #[cfg(unix)]
+    fn quit(&mut self) {
+        self.leave();
+        mode::quit();
+    }
+
+    /// Erases the region and restores the terminal.
+    fn leave(&mut self) {
+        let _ = self.ui.screen().clear(mode::size());
+        self.mode.leave();
     }
 
     /// Takes over the terminal, on which others may have written.
@@ -400,7 +444,84 @@ impl<W: std::io::Write> Driver<W> {
     fn close(&mut self) {
         self.ui.end_text();
         self.paint(Instant::now());
-        let _ = self.ui.screen().clear(mode::size());
-        self.mode.leave();
+        self.leave();
+    }
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::process::Command;
+
+    use super::*;
+    use crate::pty;
+
+    /// Variable of the process that panics: the file of earlier messages.
+    const PANICKING: &str = "CACHALOT_TEST_PANICKING";
+
+    /// Not a test: a process at a terminal, in which a task panics after a line of input and the rest after the
+    /// next one.
+    #[test]
+    fn panic_at_a_terminal() {
+        let Some(history) = std::env::var_os(PANICKING) else {
+            return;
+        };
+        let terminal = Terminal::open(Style::of_stderr(), history.into()).unwrap();
+        let console = terminal.console();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.build().unwrap();
+        console.print("it begins");
+        runtime.block_on(console.listen());
+        let panicked = std::thread::spawn(|| panic!("a task is gone")).join();
+        assert!(panicked.is_err());
+        console.print("it goes on");
+        runtime.block_on(console.listen());
+        panic!("the chat is gone");
+    }
+
+    /// Not a test: a process that panics in raw mode, in which nothing but the hook can restore the terminal.
+    #[test]
+    fn panic_in_raw_mode() {
+        if std::env::var_os(PANICKING).is_some() {
+            std::mem::forget(Mode::new().unwrap());
+            std::io::stderr().write_all(b"it begins\n").unwrap();
+            std::io::stdin().read_exact(&mut [0]).unwrap();
+            panic!("the process is gone");
+        }
+    }
+
+    fn start(test: &str, folder: &std::path::Path) -> pty::Terminal {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .arg(format!("terminal::console::tests::{test}"))
+            .args(["--exact", "--nocapture"])
+            .env(PANICKING, folder.join("history"));
+        pty::Terminal::start(&mut command)
+    }
+
+    #[test]
+    fn panics_restore_the_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut terminal = start("panic_at_a_terminal", folder.path());
+        terminal.see("it begins").prompt();
+        assert!(terminal.is_raw());
+        // The chat survives the panic of a task.
+        terminal
+            .say("go")
+            .see("a task is gone")
+            .see("it goes on")
+            .prompt();
+        assert!(terminal.is_raw());
+        terminal.say("go").see("the chat is gone");
+        assert_eq!(terminal.ended(), Some(101), "{}", terminal.text());
+        terminal.is_restored();
+
+        let mut terminal = start("panic_in_raw_mode", folder.path());
+        terminal.see("it begins");
+        assert!(terminal.is_raw());
+        terminal.press("x").see("the process is gone");
+        assert_eq!(terminal.ended(), Some(101), "{}", terminal.text());
+        terminal.is_restored();
     }
 }

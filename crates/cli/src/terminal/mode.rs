@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::screen::Size;
+#[cfg(unix)]
+use crate::disposition;
 
 /// Reports pasted text as such.
 const ENTER: &str = "\x1b[?2004h";
@@ -112,15 +114,32 @@ fn keep_line_ends() {
 #[cfg(not(unix))]
 fn keep_line_ends() {}
 
-/// Stops the process, as Ctrl-Z does in a terminal that is not raw. Returns when it continues.
+/// The time in which a signal to this process takes effect: another thread may receive it.
+#[cfg(unix)]
+const DELIVERY: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Stops the process, as Ctrl-Z does in a terminal that is not raw. Returns when it continues. A session
+/// without a shell, which could not continue it, does not stop.
 #[cfg(unix)]
 pub(super) fn stop() {
     use rustix::process::{Signal, kill_current_process_group};
+    let before = disposition::reset(libc::SIGTSTP);
     // The whole group, so that the shell sees a pipeline stop.
     let _ = kill_current_process_group(Signal::TSTP);
-    // Another thread may receive the signal. This one must not go on before the process is stopped.
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    std::thread::sleep(DELIVERY);
+    before.restore(libc::SIGTSTP);
 }
 
 #[cfg(not(unix))]
 pub(super) fn stop() {}
+
+/// Ends the process as SIGQUIT does without a handler.
+#[cfg(unix)]
+pub(super) fn quit() -> ! {
+    use rustix::process::{Signal, getpid, kill_process};
+    disposition::reset(libc::SIGQUIT);
+    loop {
+        let _ = kill_process(getpid(), Signal::QUIT);
+        std::thread::sleep(DELIVERY);
+    }
+}

@@ -62,6 +62,8 @@ mod support;
 mod talk;
 mod teams;
 mod terminal;
+#[cfg(unix)]
+mod terminal_mode;
 mod tool_server;
 mod toolsets;
 mod upgrade;

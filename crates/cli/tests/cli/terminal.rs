@@ -4,13 +4,13 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Pid, Winsize, tcgetattr, tcgetpgrp, tcsetwinsize};
 
 /// The time limit of every wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -99,6 +99,11 @@ impl Terminal {
             command.pre_exec(|| {
                 // The tests may run under `nohup`.
                 libc::signal(libc::SIGHUP, libc::SIG_DFL);
+                let none = libc::rlimit {
+                    rlim_cur: 0,
+                    rlim_max: 0,
+                };
+                libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
                 rustix::process::setsid()?;
                 rustix::process::ioctl_tiocsctty(std::io::stdin())?;
                 Ok(())
@@ -269,13 +274,60 @@ impl Terminal {
         rustix::process::Pid::from_child(&self.child)
     }
 
+    /// The process group in the foreground of the terminal: that of the job that a shell runs.
+    pub(crate) fn foreground(&self) -> Pid {
+        tcgetpgrp(&self.keyboard).unwrap()
+    }
+
+    /// True if every key reaches the command at once, and is not echoed.
+    pub(crate) fn is_raw(&self) -> bool {
+        let modes = tcgetattr(&self.keyboard).unwrap().local_modes;
+        !modes.intersects(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+    }
+
+    /// Asserts that the terminal is as it was before the command.
+    #[track_caller]
+    pub(crate) fn is_restored(&mut self) -> &mut Self {
+        let usual = LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
+        let modes = tcgetattr(&self.keyboard).unwrap().local_modes;
+        assert!(modes.contains(usual), "{modes:?}: {}", self.text());
+        let raw = self.raw();
+        let is_last = |on: &str, off: &str| raw.rfind(off) > raw.rfind(on);
+        assert!(is_last("\u{1b}[?2004h", "\u{1b}[?2004l"), "pastes: {raw:?}");
+        assert!(is_last("\u{1b}[?2026h", "\u{1b}[?2026l"), "frame: {raw:?}");
+        assert!(is_last("\u{1b}[?25l", "\u{1b}[?25h"), "cursor: {raw:?}");
+        self
+    }
+
     /// Waits for the end of the command; its exit code.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.end().code()
+    }
+
+    /// Waits for the end of the command and of its output.
+    #[track_caller]
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        let status = self.status();
+        let deadline = Instant::now() + TIMEOUT;
+        let (text, changed) = &*self.screen;
+        let mut written = text.lock().unwrap();
+        // A process that is left behind may keep the terminal open.
+        while !written.has_ended && Instant::now() < deadline {
+            written = changed
+                .wait_timeout(written, Duration::from_millis(50))
+                .unwrap()
+                .0;
+        }
+        status
+    }
+
+    #[track_caller]
+    fn status(&mut self) -> ExitStatus {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
+                return status;
             }
             assert!(
                 Instant::now() < deadline,
@@ -304,16 +356,7 @@ impl Terminal {
     pub(crate) fn leave(&mut self) -> String {
         self.press(CTRL_D);
         assert_eq!(self.ended(), Some(0), "{}", self.text());
-        let deadline = Instant::now() + TIMEOUT;
-        let (text, changed) = &*self.screen;
-        let mut written = text.lock().unwrap();
-        while !written.has_ended && Instant::now() < deadline {
-            written = changed
-                .wait_timeout(written, Duration::from_millis(50))
-                .unwrap()
-                .0;
-        }
-        written.text()
+        self.text()
     }
 }
 
