@@ -213,6 +213,12 @@ mod tests {
 
         /// Resizes the terminal. Returns false if rows of the region are then in the scrollback, where no
         /// program can erase them.
+        ///
+        /// A strong narrowing does this if the wrapped region is higher than the screen, or if the screen is
+        /// nearly empty. The blank rows below the cursor are lines of the terminal: when it wraps the rows
+        /// above them, it keeps the blank rows in view and moves the first rows into the scrollback, although
+        /// there is room for all. `Screen` learns of the new size after that. It could only begin at the
+        /// bottom of the screen, with no blank rows below, and would have to scroll away what a shell shows.
         fn resize_in_view(&mut self, columns: usize, rows: usize) -> bool {
             let cursor = self.terminal.cursor_position();
             let (row, _) = self.screen.region.cursor;
