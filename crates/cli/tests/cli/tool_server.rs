@@ -15,6 +15,9 @@ use crate::terminal::{CTRL_D, Terminal};
 /// Where the server notes its number: then it is to be one.
 const NUMBER: &str = "CACHALOT_TEST_TOOL_SERVER";
 
+/// Where there has to be a file before the server answers.
+const GATE: &str = "CACHALOT_TEST_TOOL_SERVER_GATE";
+
 /// Not a test: what the server does. It does not end by itself, whatever becomes of its input.
 #[test]
 fn serve() {
@@ -26,6 +29,10 @@ fn serve() {
     writeln!(out).unwrap();
     std::fs::write(format!("{number}.new"), std::process::id().to_string()).unwrap();
     std::fs::rename(format!("{number}.new"), number).unwrap();
+    let gate = std::env::var_os(GATE).map(std::path::PathBuf::from);
+    while gate.as_ref().is_some_and(|gate| !gate.exists()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     for line in std::io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
         for notice in notices(&message) {
@@ -179,6 +186,49 @@ fn tool_server_ends_when_the_chat_does_not_start() {
         .fails(1);
     assert!(ran.stderr.contains("OPENAI_API_KEY"), "{ran}");
     gone(begun(&home));
+}
+
+#[test]
+fn servers_are_shown_by_name_while_they_start() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
+    let program = std::env::current_exe().unwrap();
+    let servers = ["depths", "tides"].map(|name| {
+        let gate = home.join(name);
+        format!(
+            "
+  {name}:
+    command: '{}'
+    args: ['tool_server::serve', '--exact', '--nocapture']
+    env: {{{NUMBER}: '{}', {GATE}: '{}'}}",
+            program.display(),
+            gate.with_extension("number").display(),
+            gate.display()
+        )
+    });
+    let agent = "
+agents:
+  root:
+    model: openai/gpt-4o
+    toolsets: [{type: mcp, ref: depths}, {type: mcp, ref: tides}]
+mcps:";
+    home.write("team.yaml", format!("{agent}{}\n", servers.concat()));
+    let mut command = home.command(&["chat", "team.yaml"]);
+    provider.known_to(&mut command);
+    let mut terminal = Terminal::sized(&mut command, 100, 30);
+    let is_starting = |text: &str, name: &str| {
+        let label = format!("starting the MCP server `{name}`");
+        text.lines().any(|line| line.contains(&label))
+    };
+    terminal.shows(|text| is_starting(text, "depths") && is_starting(text, "tides"));
+    // Keys are accepted meanwhile.
+    terminal.press("hello").see("> hello");
+    home.write("tides", "");
+    terminal.shows(|text| is_starting(text, "depths") && !is_starting(text, "tides"));
+    home.write("depths", "");
+    terminal.shows(|text| !text.contains("starting") && text.contains("root (openai/gpt-4o)"));
+    terminal.press("\r").see("I was told: hello");
+    let text = terminal.prompt().leave();
+    assert!(!text.contains("starting"), "{text}");
 }
 
 #[test]
