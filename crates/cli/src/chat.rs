@@ -11,6 +11,7 @@ pub(crate) mod invocation;
 mod last_exchange;
 mod messages;
 mod mode;
+mod model_names;
 mod open_terminal;
 mod pending_answers;
 pub(crate) mod pipe;

@@ -21,7 +21,7 @@ pub(super) enum Command {
     /// Asks a side question on a fork of the conversation.
     Aside(String),
     Reload,
-    /// Continues with this model; shows the current one without a name.
+    /// Continues with this model; shows the current one and lists others without a name.
     Model(Option<String>),
     /// Continues with this agent; shows the agents without a name.
     Agent(Option<String>),

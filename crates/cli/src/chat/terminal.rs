@@ -16,6 +16,7 @@ use super::messages::{
     advise, complain, describe_reload, describe_retraction, list_agents, plan_question, sum_up,
 };
 use super::mode::{ChatMode, ModeApprover};
+use super::model_names::ModelNames;
 use super::open_terminal::{open_terminal, windows};
 use super::prompt::{InputLine, Prompt};
 use super::questions::TerminalPrompter;
@@ -106,6 +107,7 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         callbacks,
         mode,
         earlier: UsageTotals::default(),
+        model_names: ModelNames::of_chat(&setup.team, setup.process_environment),
         chat,
     };
     chat_loop.run_to_end(&mut interrupts).await
@@ -113,6 +115,9 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
 
 /// The message that accepts a plan.
 const ACCEPTANCE: &str = "The plan is accepted. Carry it out.";
+
+/// Width of lists if that of the terminal is unknown.
+const LIST_WIDTH: usize = 80;
 
 /// A running chat.
 struct ChatLoop<'a> {
@@ -125,6 +130,7 @@ struct ChatLoop<'a> {
     chat: Chat,
     callbacks: ChatCallbacks,
     mode: ChatMode,
+    model_names: ModelNames,
     /// Usage of the chats that `chat` has replaced.
     earlier: UsageTotals,
     /// True until the first message in the session.
@@ -220,6 +226,7 @@ impl ChatLoop<'_> {
             help,
             values: match name {
                 "/agent" => agents(),
+                "/model" => self.model_names.all(),
                 _ => Vec::new(),
             },
         });
@@ -359,11 +366,7 @@ impl ChatLoop<'_> {
             Command::Review(focus) => self.review(focus.as_deref()),
             Command::Aside(question) => return self.aside(question, interrupts).await,
             Command::Reload => return Ok(self.reload(interrupts).await),
-            Command::Model(None) => {
-                let model = on_one_line(&self.chat.agent().model);
-                self.show
-                    .tell(&format!("{model}; /model PROVIDER/MODEL changes it"));
-            }
+            Command::Model(None) => self.list_models(),
             Command::Model(Some(model)) => {
                 let session = self.chat.session().to_owned();
                 return Ok(self.reopen(&session, Some(model), interrupts).await);
@@ -392,6 +395,17 @@ impl ChatLoop<'_> {
             }
         }
         Ok(NextStep::Continue)
+    }
+
+    fn list_models(&self) {
+        let model = on_one_line(&self.chat.agent().model);
+        self.show.tell(&format!(
+            "{model}; /model NAME continues with another model:"
+        ));
+        let width = self.show.width().unwrap_or(LIST_WIDTH);
+        for line in self.model_names.lines(width) {
+            self.show.tell(&line);
+        }
     }
 
     /// Continues with another agent. On failure, the current one continues.

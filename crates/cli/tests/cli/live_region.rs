@@ -482,7 +482,18 @@ fn model_and_agent_are_changed_within_a_session() {
     terminal.prompt().say("second").see("I was told: second");
     terminal
         .prompt()
-        .say("/model openai/gpt-4.1")
+        .say("/model")
+        .see("openai/gpt-4o-mini; /model NAME continues with another model:\n")
+        .see("  this chat  openai/gpt-4o, openai/gpt-4o-mini\n")
+        .see("  openai     ")
+        .see("…\n");
+    terminal
+        .prompt()
+        .press("/model gpt-4.1")
+        .see("  openai/gpt-4.1\n  openai/gpt-4.1-mini\n  openai/gpt-4.1-nano")
+        .press("\t")
+        .see("> /model openai/gpt-4.1")
+        .press("\r")
         .see("helper continues with openai/gpt-4.1");
     terminal.prompt().say("third").see("I was told: third");
     terminal
