@@ -24,5 +24,6 @@ pub(crate) mod show;
 mod status;
 pub(crate) mod sum;
 pub(crate) mod terminal;
+mod terminal_session;
 mod turn;
 pub(crate) mod words;

@@ -1,0 +1,360 @@
+//! Session of a chat on a terminal: its start, its end, and its replacement by another session, agent or model.
+
+use std::sync::Arc;
+
+use cachalot_agent::{Chat, UsageTotals};
+
+use super::command::COMMANDS;
+use super::last_exchange::LastExchange;
+use super::messages::{complain, describe_reload, describe_retraction, sum_up};
+use super::mode::ChatMode;
+use super::model_names::ModelNames;
+use super::prompt::Prompt;
+use super::resumption::Resumption;
+use super::setup::{ChatCallbacks, ChatSetup, close};
+use super::show::{Level, Show};
+use super::sum;
+use super::turn::end;
+use crate::interrupts::{Interrupts, Signal};
+use crate::render;
+use crate::render::style::Style;
+use crate::render::visible::{on_one_line, visible};
+use crate::terminal::{CommandHint, Completer};
+use crate::workbench::Workbench;
+
+/// Width of lists if that of the terminal is unknown.
+const LIST_WIDTH: usize = 80;
+
+/// Session of a chat, with its agent and model.
+pub(super) struct TerminalSession<'a> {
+    pub(super) setup: &'a ChatSetup<'a>,
+    pub(super) show: Arc<Show>,
+    pub(super) prompt: Prompt,
+    pub(super) bench: Workbench,
+    pub(super) chat: Chat,
+    pub(super) callbacks: ChatCallbacks,
+    pub(super) mode: ChatMode,
+    pub(super) model_names: ModelNames,
+    /// Usage of the chats that `chat` has replaced.
+    pub(super) earlier: UsageTotals,
+    /// True until the first message in the session.
+    pub(super) is_empty: bool,
+}
+
+/// Next step of a chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NextStep {
+    Continue,
+    Leave,
+}
+
+impl TerminalSession<'_> {
+    pub(super) fn greet(&self) {
+        self.follow_agent();
+        if self.setup.level() == Level::Quiet {
+            return;
+        }
+        let agent = self.chat.agent();
+        let description = match agent.description.trim() {
+            "" => String::new(),
+            description => format!(": {}", on_one_line(description)),
+        };
+        self.show
+            .tell(&format!("{} ({}){description}", agent.name, agent.model));
+        let welcome = agent.welcome_message.trim_end();
+        if !welcome.is_empty() && self.is_empty {
+            self.show.tell(&visible(welcome));
+        }
+        self.tell_session();
+    }
+
+    /// Shows the agent of the chat and its model, and completes commands for it.
+    pub(super) fn follow_agent(&self) {
+        let agent = self.chat.agent();
+        self.show.set_agent(&agent.name, &agent.model);
+        let Prompt::Live(console) = &self.prompt else {
+            return;
+        };
+        let agents = || {
+            self.setup
+                .team
+                .agents
+                .iter()
+                .map(|it| it.name.clone())
+                .collect()
+        };
+        let commands = COMMANDS.iter().map(|&(name, help)| CommandHint {
+            name,
+            help,
+            values: match name {
+                "/agent" => agents(),
+                "/model" => self.model_names.all(),
+                _ => Vec::new(),
+            },
+        });
+        console.set_completer(Completer {
+            commands: commands.collect(),
+            root: self.bench.workspace().to_owned(),
+        });
+    }
+
+    pub(super) fn tell_session(&self) {
+        let session = match self.bench.keeps_sessions() {
+            true => format!("session {} · ", self.chat.session()),
+            false => String::new(),
+        };
+        self.show.tell(&format!(
+            "{session}/help lists the commands, Ctrl-D ends the chat"
+        ));
+    }
+
+    /// Shows the end of the conversation that is resumed.
+    pub(super) async fn show_last_exchange(&self) {
+        if self.setup.level() == Level::Quiet {
+            return;
+        }
+        // The chat has opened it before.
+        let Ok(Some(session)) = self.bench.sessions().open(self.chat.session()).await else {
+            return;
+        };
+        let messages = session.prompt.messages();
+        let count = render::count(messages.len() as u64, "message", "messages");
+        self.show.note(&format!("resumed after {count}"));
+        let last = LastExchange::find(messages.iter().map(|message| &**message));
+        if let Some(question) = last.question {
+            self.prompt.show_message(&question);
+        }
+        // Only what is answered now goes to stdout if that is redirected.
+        if let Some(answer) = last.answer.filter(|_| self.show.is_on_terminal()) {
+            self.show.say(&answer);
+        }
+    }
+
+    pub(super) fn list_models(&self) {
+        let model = on_one_line(&self.chat.agent().model);
+        self.show.tell(&format!(
+            "{model}; /model NAME continues with another model:"
+        ));
+        let width = self.show.width().unwrap_or(LIST_WIDTH);
+        for line in self.model_names.lines(width) {
+            self.show.tell(&line);
+        }
+    }
+
+    /// Continues with another agent. On failure, the current one continues.
+    pub(super) async fn switch_agent(
+        &mut self,
+        name: &str,
+        interrupts: &mut Interrupts,
+    ) -> NextStep {
+        let switched = tokio::select! {
+            switched = self.chat.switch_agent(name) => switched,
+            signal = interrupts.next() => match signal {
+                Signal::End => return NextStep::Leave,
+                Signal::Interrupt => {
+                    self.show.tell("interrupted; the agent is the one that it was");
+                    return NextStep::Continue;
+                }
+            }
+        };
+        match switched {
+            Ok(()) => {
+                self.follow_agent();
+                let agent = self.chat.agent();
+                self.show
+                    .tell(&format!("{} ({}) continues", agent.name, agent.model));
+            }
+            Err(error) => complain(&self.show, &error),
+        }
+        NextStep::Continue
+    }
+
+    /// Continues an earlier session, which the user chooses if no ID is given.
+    pub(super) async fn resume(
+        &mut self,
+        id: Option<&str>,
+        interrupts: &mut Interrupts,
+    ) -> NextStep {
+        let resumption = match id {
+            Some(id) => Resumption::Session(id.to_owned()),
+            None => Resumption::Choice,
+        };
+        let workspace = self.bench.workspace().display().to_string();
+        let sessions = self.bench.sessions();
+        let team = &self.setup.team;
+        let chosen = tokio::select! {
+            chosen = resumption.session(sessions, team, &workspace, Some(&self.prompt)) => chosen,
+            signal = interrupts.next() => match signal {
+                Signal::End => return NextStep::Leave,
+                Signal::Interrupt => return NextStep::Continue,
+            }
+        };
+        match chosen {
+            Ok(Some(session)) => self.reopen(&session, None, interrupts).await,
+            Ok(None) => NextStep::Continue,
+            Err(error) => {
+                self.show.tell(&error.to_string());
+                NextStep::Continue
+            }
+        }
+    }
+
+    /// Continues a session in place of the current one. On failure, the current one continues.
+    pub(super) async fn reopen(
+        &mut self,
+        session: &str,
+        model: Option<&String>,
+        interrupts: &mut Interrupts,
+    ) -> NextStep {
+        let model = model.map(String::as_str);
+        if self.chat.is_reviewing() {
+            self.show.tell("a review is running; wait for its end");
+            return NextStep::Continue;
+        }
+        let opening = (self.setup).reopen(&self.bench, &self.callbacks, session, model);
+        let opened = tokio::select! {
+            opened = opening => opened,
+            signal = interrupts.next() => match signal {
+                Signal::End => return NextStep::Leave,
+                Signal::Interrupt => {
+                    self.show.tell("interrupted; the session continues");
+                    return NextStep::Continue;
+                }
+            }
+        };
+        let chat = match opened {
+            Ok(chat) => chat,
+            Err(error) => {
+                self.show.tell(&error.to_string());
+                return NextStep::Continue;
+            }
+        };
+        let before = self.chat.session().to_owned();
+        let old = std::mem::replace(&mut self.chat, chat);
+        self.earlier += old.close().await;
+        let is_same = before == self.chat.session();
+        if !is_same {
+            if std::mem::replace(&mut self.is_empty, false) {
+                self.bench.forget(&before).await;
+            }
+            self.mode.forget_announcement();
+            self.show.forget_context();
+            self.show_last_exchange().await;
+            self.tell_session();
+        }
+        self.follow_agent();
+        if model.is_some() {
+            let agent = self.chat.agent();
+            self.show
+                .tell(&format!("{} continues with {}", agent.name, agent.model));
+        }
+        NextStep::Continue
+    }
+
+    /// Starts a new session. On failure, the old one continues.
+    pub(super) async fn renew(&mut self, interrupts: &mut Interrupts) -> NextStep {
+        let before = self.chat.session().to_owned();
+        let renewed = tokio::select! {
+            renewed = self.chat.start_new_session() => renewed,
+            signal = interrupts.next() => match signal {
+                Signal::End => return NextStep::Leave,
+                Signal::Interrupt => {
+                    self.show.tell("interrupted; the session continues");
+                    return NextStep::Continue;
+                }
+            }
+        };
+        match renewed {
+            Ok(()) => {
+                if std::mem::replace(&mut self.is_empty, true) {
+                    self.bench.forget(&before).await;
+                }
+                self.mode.forget_announcement();
+                self.show.forget_context();
+                self.tell_session();
+            }
+            Err(error) => complain(&self.show, &error),
+        }
+        NextStep::Continue
+    }
+
+    /// Replaces the tools if they have changed since the session began.
+    pub(super) async fn reload(&mut self, interrupts: &mut Interrupts) -> NextStep {
+        let reloaded = tokio::select! {
+            reloaded = self.chat.reload() => reloaded,
+            signal = interrupts.next() => match signal {
+                Signal::End => return NextStep::Leave,
+                Signal::Interrupt => {
+                    self.show.tell("interrupted; the tools are those that they were");
+                    return NextStep::Continue;
+                }
+            }
+        };
+        match reloaded {
+            Ok(None) => self.show.tell("the tools are those that the session has"),
+            Ok(Some(reloaded)) => self.show.tell(&describe_reload(&reloaded)),
+            Err(error) => complain(&self.show, &error),
+        }
+        NextStep::Continue
+    }
+
+    /// Takes back the last message and everything after it. On failure, the session is unchanged.
+    pub(super) async fn retract(&mut self, interrupts: &mut Interrupts) -> NextStep {
+        let retracted = tokio::select! {
+            retracted = self.chat.retract() => retracted,
+            signal = interrupts.next() => match signal {
+                Signal::End => return NextStep::Leave,
+                Signal::Interrupt => {
+                    self.show.tell("interrupted; /retract again takes the message back");
+                    return NextStep::Continue;
+                }
+            }
+        };
+        match retracted {
+            Ok(None) => self.show.tell("there is no message to take back"),
+            Ok(Some(retracted)) => self.show.tell(&describe_retraction(&retracted)),
+            Err(error) => complain(&self.show, &error),
+        }
+        NextStep::Continue
+    }
+
+    /// Returns the usage of the chat since the program was started.
+    pub(super) fn total(&self) -> UsageTotals {
+        let mut total = self.earlier;
+        total += self.chat.total();
+        total
+    }
+
+    /// Prints usage in one line.
+    pub(super) fn account(&self, what: &str, sum: &UsageTotals, cut_off: u32) {
+        if self.setup.level() != Level::Quiet {
+            let line = format!("{what}{}", sum::line(sum, cut_off));
+            self.show.tell(&Style::of_stderr().dim(&line));
+        }
+    }
+
+    /// Ends the chat and prints its usage.
+    pub(super) async fn end(self, interrupts: &mut Interrupts) {
+        let session = self.chat.session().to_owned();
+        let is_kept = self.bench.keeps_sessions() && !self.is_empty;
+        if self.is_empty {
+            self.bench.forget(&session).await;
+        }
+        if self.chat.is_reviewing() && !interrupts.is_ending() {
+            self.show
+                .note("the review is still running; Ctrl-C ends it");
+        }
+        let mut total = self.earlier;
+        total += end(self.chat, &self.show, interrupts).await;
+        close(&self.bench, interrupts).await;
+        if self.setup.level() != Level::Quiet {
+            sum_up(&total, &self.show);
+            if is_kept {
+                self.show.tell(&format!(
+                    "to continue: {}",
+                    self.setup.resume_command(&session)
+                ));
+            }
+        }
+    }
+}
