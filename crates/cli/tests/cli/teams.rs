@@ -48,7 +48,7 @@ fn valid_team_is_reported_as_such() {
     let listed = home.run(&["validate", "team.yaml", "--json"]).ok().json();
     assert_eq!(
         listed,
-        serde_json::json!({"valid": true, "problems": [], "warnings": []})
+        serde_json::json!({"file": "team.yaml", "valid": true, "problems": [], "warnings": []})
     );
     // No key is needed for that, and nothing is started.
     assert!(!home.database().exists());
