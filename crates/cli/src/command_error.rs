@@ -19,6 +19,8 @@ pub(crate) enum CommandError {
     },
     /// The command ran and failed: exit code 1.
     Failed {
+        /// The kind of failure, for JSON documents; `failed` if there is no other.
+        code: &'static str,
         /// Error message.
         message: String,
         /// The error with its place in a file, if it has one.
@@ -30,11 +32,20 @@ pub(crate) enum CommandError {
     BrokenPipe,
 }
 
+/// The code of a failure without a kind.
+pub(crate) const FAILED: &str = "failed";
+
 pub(crate) type Result<T> = std::result::Result<T, CommandError>;
 
 impl CommandError {
     pub(crate) fn failed(message: impl std::fmt::Display) -> Self {
+        Self::failed_with(FAILED, message)
+    }
+
+    /// Creates a failure of this kind.
+    pub(crate) fn failed_with(code: &'static str, message: impl std::fmt::Display) -> Self {
         Self::Failed {
+            code,
             message: message.to_string(),
             problem: None,
         }

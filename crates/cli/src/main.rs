@@ -162,13 +162,14 @@ fn tell(command_error: &CommandError) {
         CommandError::Failed {
             message,
             problem: None,
+            ..
         } => {
             let message = render::visible::visible(message);
             render::err(&format!("{} {message}", style.error("error:")));
         }
         CommandError::Failed {
-            message: _,
             problem: Some(problem),
+            ..
         } => {
             let problems = std::slice::from_ref(&problem.0);
             render::err(render::problems::render(problems, &problem.1).trim_end());

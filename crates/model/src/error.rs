@@ -33,6 +33,27 @@ pub enum ErrorKind {
     OverBudget,
 }
 
+impl ErrorKind {
+    /// Returns the stable name, as used in `retryable_errors` of a workflow and in JSON documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unauthorized => "unauthorized",
+            Self::Rejected => "rejected",
+            Self::TooLong => "too_long",
+            Self::Limited => "rate_limited",
+            Self::OutOfCredit => "out_of_credit",
+            Self::Unavailable => "unavailable",
+            Self::Unreachable => "connection_error",
+            Self::TimedOut => "timeout",
+            Self::CutOff => "cut_off",
+            Self::Malformed => "malformed_answer",
+            Self::Configuration => "configuration_error",
+            Self::OverBudget => "over_budget",
+        }
+    }
+}
+
 /// A failed model call. Never contains a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {

@@ -17,7 +17,7 @@ use super::agent_command;
 use super::approval::ApproveAll;
 use super::attachments::{self, Folders};
 use super::event_stream::EventStream;
-use super::setup::{ChatCallbacks, ChatSetup, close, told};
+use super::setup::{ChatCallbacks, ChatSetup, close, failure};
 use super::show::{Level, Show};
 use super::sum;
 use super::turn::{TurnEnd, UserMessage, end, turn};
@@ -113,7 +113,7 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
                 .notice()
                 .map_or(Ok(()), |notice| Err(CommandError::failed(notice))),
         },
-        TurnEnd::Failed(error) => Err(CommandError::failed(told(error))),
+        TurnEnd::Failed(error) => Err(failure(error)),
         TurnEnd::Left => Err(answered.interrupted(setup)),
     };
     ended.and(printed)
@@ -155,9 +155,7 @@ async fn command_message(
     };
     let environment = setup.process_environment;
     let run = agent_command::run(chat, &command, arguments, environment, cancel);
-    let outcome = run
-        .await
-        .map_err(|error| CommandError::failed(told(&error)))?;
+    let outcome = run.await.map_err(|error| failure(&error))?;
     match (outcome.message, outcome.url) {
         (Some(message), _) => Ok(Some(message)),
         (None, Some(url)) => Err(CommandError::failed(format!(

@@ -12,7 +12,7 @@ use super::prompt::Prompt;
 use super::resumption::Resumption;
 use super::show::{Level, Show};
 use crate::arguments::Chat;
-use crate::command_error::{CommandError, Result};
+use crate::command_error::{CommandError, FAILED, Result};
 use crate::default_agent::{self, bad_workspace};
 use crate::home::Home;
 use crate::interrupts::Interrupts;
@@ -220,7 +220,7 @@ impl ChatSetup<'_> {
                 problem.help("name the agent file: `cachalot chat FILE --resume ID`"),
             ),
             (ErrorKind::Definition, Some(_)) => CommandError::usage(problem),
-            _ => CommandError::failed(told(error)),
+            _ => failure(error),
         }
     }
 }
@@ -232,6 +232,12 @@ pub(crate) fn workspace(arguments: &Chat, process_environment: &ProcessEnvironme
         Some(path) => here.join(path),
         None => here.clone(),
     }
+}
+
+/// Returns the failure of a command. Its code is the kind of the model's error, if there is one.
+pub(crate) fn failure(error: &cachalot_agent::Error) -> CommandError {
+    let kind = error.model.as_ref().map(|error| error.kind.name());
+    CommandError::failed_with(kind.unwrap_or(FAILED), told(error))
 }
 
 /// Returns the error message, with a remedy if there is one.

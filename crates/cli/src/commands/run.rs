@@ -223,7 +223,11 @@ fn command_error(failure: RunFailure, sources: &Sources) -> CommandError {
         }
         Box::new((problem, sources.clone()))
     });
-    CommandError::Failed { message, problem }
+    CommandError::Failed {
+        code: failure.kind,
+        message,
+        problem,
+    }
 }
 
 /// Returns the help for a missing API key or an unreachable server.

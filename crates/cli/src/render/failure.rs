@@ -3,7 +3,7 @@
 use cachalot_core::Problem;
 use serde_json::{Value, json};
 
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, FAILED};
 
 /// Returns an error as JSON: the first problem, and under `problems` all of them.
 pub(crate) fn error_json(error: &CommandError) -> Value {
@@ -19,13 +19,14 @@ pub(crate) fn error_json(error: &CommandError) -> Value {
         CommandError::Usage { problems, .. } => {
             let all: Vec<Value> = problems.iter().map(problem_json).collect();
             let first = all.first().cloned();
-            (first.unwrap_or_else(|| plain("failed")), all)
+            (first.unwrap_or_else(|| plain(FAILED)), all)
         }
         CommandError::Failed {
             problem: Some(problem),
             ..
         } => (problem_json(&problem.0), Vec::new()),
-        CommandError::Failed { .. } | CommandError::BrokenPipe => (plain("failed"), Vec::new()),
+        CommandError::Failed { code, .. } => (plain(code), Vec::new()),
+        CommandError::BrokenPipe => (plain(FAILED), Vec::new()),
         CommandError::Interrupted(_) => (plain("interrupted"), Vec::new()),
     };
     if problems.len() > 1 {

@@ -78,10 +78,16 @@ fn every_provider_error_is_reported_with_a_remedy() {
 fn failure_is_a_document_on_stdout_with_json() {
     let (home, provider) = (Home::new(), Provider::built_in());
     home.write("agent.yaml", PLAIN);
+    for (fault, code) in [("401", "unauthorized"), ("429", "rate_limited")] {
+        let message = format!("simulate {fault}");
+        let ran = home.ask(&provider, &["agent.yaml", "--json"], &message);
+        let failed = ran.fails(1).json();
+        assert_eq!(failed["error"]["code"], code, "{failed}");
+    }
     let ran = home.ask(&provider, &["agent.yaml", "--json"], "simulate 404");
     let failed = ran.fails(1).json();
     let error = &failed["error"];
-    assert_eq!(error["code"], "failed", "{failed}");
+    assert_eq!(error["code"], "rejected", "{failed}");
     assert!(
         error["message"].as_str().unwrap().contains("status 404"),
         "{failed}"
