@@ -661,8 +661,8 @@ pub(crate) enum LedgerCommand {
 }
 
 fn age(text: &str) -> Result<Duration, String> {
-    let problem = "write a number with a unit, such as `90d`, `12h`, `30m`";
-    cachalot_model::parse_age(text).ok_or_else(|| problem.to_owned())
+    let age = cachalot_model::AGE.read_text(text);
+    age.map_err(|refusal| format!("it {}; {}", refusal.cause, refusal.remedy))
 }
 
 /// Selects cache entries.

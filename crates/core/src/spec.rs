@@ -17,6 +17,7 @@ mod values;
 use serde_json::Value;
 
 use crate::Problem;
+use crate::duration::Range;
 use crate::tree::MapEntry;
 
 pub use schema::{arguments_schema, tool_schema};
@@ -83,11 +84,8 @@ pub enum ParameterKind {
     IntegerIn(u64, u64),
     /// A finite number within these inclusive bounds.
     NumberIn(f64, f64),
-    /// A positive number of seconds; or zero if set.
-    Seconds {
-        /// Accepts zero.
-        zero: bool,
-    },
+    /// A duration within the range.
+    Duration(Range),
     /// A list of texts.
     Texts,
     /// A mapping of any names to texts, numbers and booleans, which are converted to text; or to nothing if
@@ -381,13 +379,15 @@ impl Literal {
 }
 
 impl ParameterKind {
-    /// Returns the kind without bounds, one of the first seven: the type to which an argument is converted.
+    /// Returns the kind without bounds, one of the first seven or a duration: the type to which an argument is
+    /// converted. A duration becomes a number of seconds.
     #[must_use]
     pub fn basic(self) -> Self {
         match self {
             Self::Text | Self::Word(_) => Self::Text,
             Self::Integer | Self::IntegerIn(..) => Self::Integer,
-            Self::Number | Self::NumberIn(..) | Self::Seconds { .. } => Self::Number,
+            Self::Number | Self::NumberIn(..) => Self::Number,
+            Self::Duration(range) => Self::Duration(range),
             Self::Boolean => Self::Boolean,
             Self::Object
             | Self::Scalars { .. }
@@ -407,6 +407,7 @@ impl ParameterKind {
             Self::Text => "text",
             Self::Integer => "whole number",
             Self::Number => "number",
+            Self::Duration(_) => "duration",
             Self::Boolean => "boolean",
             Self::Object => "mapping",
             Self::List => "list",
@@ -421,6 +422,7 @@ impl ParameterKind {
             Self::Text => "text",
             Self::Integer => "a whole number",
             Self::Number => "a number",
+            Self::Duration(_) => "a duration",
             Self::Boolean => "`true` or `false`",
             Self::Object => "a mapping",
             Self::List => "a list",

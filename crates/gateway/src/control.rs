@@ -73,7 +73,7 @@ impl Controls {
             (false, false, false) => CacheMode::On,
         };
         if let Some(ttl) = text(headers, "x-cachalot-ttl")? {
-            let ttl = cachalot_model::parse_age(ttl).ok_or_else(|| {
+            let ttl = cachalot_model::AGE.read_text(ttl).map_err(|_| {
                 malformed(format!(
                     "x-cachalot-ttl: `{ttl}`; expected a time such as 90s, 5m or 1h"
                 ))

@@ -10,7 +10,7 @@ use cachalot_core::{Clock, Cost, Millis, Problem};
 use parking_lot::Mutex;
 
 use crate::catalog::decimal::{amount, amount_schema, check_amount};
-use crate::duration::{DURATION, duration};
+use crate::duration::DURATION;
 use crate::error::{Error, ErrorKind};
 use crate::{Model, Usage};
 
@@ -37,7 +37,7 @@ pub static BUDGET: Table = Table::new(
     &[&[
         key("max_cost", Kind::Custom(&DOLLARS), "The maximum cost in US dollars."),
         key("max_tokens", Kind::IntegerIn(0, u64::MAX), "The maximum number of tokens, input and output of all calls."),
-        key("max_time", Kind::Custom(&DURATION), "The maximum time on the wall clock: seconds, or text such as `250ms`, `30s`, `10m`, `1h30m`."),
+        key("max_time", DURATION, "The maximum time on the wall clock, such as `10m` or `1h30m`."),
     ]],
 );
 
@@ -56,7 +56,7 @@ impl Budget {
         Self {
             max_cost: max_cost.and_then(|node| amount(node, DECIMALS)),
             max_tokens: values.integer("max_tokens"),
-            max_time: values.node("max_time").and_then(duration),
+            max_time: values.duration("max_time"),
         }
     }
 

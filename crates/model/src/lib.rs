@@ -29,7 +29,7 @@ pub mod wire;
 pub use budget::{BUDGET, Budget, Meter, Spending};
 pub use catalog::{Capabilities, Catalog, CatalogEntry, ModelLimits, Price, Rates, Thinking};
 pub use comparison::ComparisonParameter;
-pub use duration::{AGE, DURATION, age, duration, parse_age};
+pub use duration::{AGE, DURATION};
 pub use error::{Error, ErrorKind};
 pub use format::Format;
 pub use marker_rules::{MarkerRules, MarkerStyle};

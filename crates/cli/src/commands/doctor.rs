@@ -25,7 +25,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of lookups that are timed.
 const LOOKUPS: usize = 100;
 
-/// The default of `settings.cache.patience_ms`.
+/// The default of `settings.cache.patience`.
 const DEFAULT_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Difference between the clocks that is reported, in milliseconds.
@@ -209,7 +209,7 @@ async fn time_lookups(
         true => Finding::degraded(
             "latency",
             state,
-            "a call that waits longer than `settings.cache.patience_ms` (250) runs without the cache: use a store that \
+            "a call that waits longer than `settings.cache.patience` (250ms) runs without the cache: use a store that \
              is nearer, or raise it",
         ),
         false => Finding::good("latency", state),

@@ -282,7 +282,9 @@ fn staleness_saves_questions_to_the_server() {
     );
     let refused = home.run(&["run", "agent.yaml", "-i", "text=x"]).fails(2);
     assert!(
-        refused.stderr.contains("`staleness` is no length of time"),
+        refused
+            .stderr
+            .contains("`staleness` is `soon`, which is no duration"),
         "{refused}"
     );
 }

@@ -13,6 +13,7 @@ mod chat_faults;
 mod default_agent;
 mod digest_key;
 mod doctor;
+mod durations;
 #[cfg(unix)]
 mod exports;
 mod faults;

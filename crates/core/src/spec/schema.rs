@@ -109,7 +109,9 @@ impl Parameter {
         let kinds = match self.kind.basic() {
             ParameterKind::Text => json!(["string", "number", "boolean", "null"]),
             ParameterKind::Integer => json!(["integer", "string", "null"]),
-            ParameterKind::Number => json!(["number", "string", "null"]),
+            ParameterKind::Number | ParameterKind::Duration(_) => {
+                json!(["number", "string", "null"])
+            }
             ParameterKind::Boolean => json!(["boolean", "string", "null"]),
             ParameterKind::Object => json!(["object", "string", "null"]),
             ParameterKind::List => json!(["array", "string", "null"]),
@@ -145,8 +147,7 @@ impl ParameterKind {
                 }
                 schema
             }
-            Self::Seconds { zero: true } => json!({ "type": "number", "minimum": 0 }),
-            Self::Seconds { zero: false } => json!({ "type": "number", "exclusiveMinimum": 0 }),
+            Self::Duration(range) => range.schema(),
             Self::Texts => json!({ "type": "array", "items": { "type": "string" } }),
             Self::Scalars { null } => {
                 let types: &[&str] = match null {
@@ -163,7 +164,7 @@ impl ParameterKind {
             Self::Custom(Custom { schema, .. }) => schema.map_or_else(|| json!({}), |of| of()),
         };
         let is_scalar = matches!(self.basic(), Self::Integer | Self::Number | Self::Boolean)
-            || matches!(self, Self::Word(_));
+            || matches!(self, Self::Word(_) | Self::Duration(_));
         match variables && is_scalar {
             true => json!({ "anyOf": [schema, { "type": "string", "pattern": "^\\$\\{" }] }),
             false => schema,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Literal, Parameter, ParameterKind, Table};
 use crate::suggest::{did_you_mean, nearest};
 use crate::tree::{MapEntry, Node, NodeKind, Section};
-use crate::{Problem, SourceSpan};
+use crate::{Problem, SourceSpan, duration};
 
 /// The values of a mapping, read by the names of its table.
 ///
@@ -201,18 +201,11 @@ impl ParameterKind {
                     out_of_range(&bounds, &found, remedy)
                 }
             },
-            Self::Number | Self::NumberIn(..) | Self::Seconds { .. } => match finite(node) {
+            Self::Duration(range) => range.problem(&format!("`{key}`"), node),
+            Self::Number | Self::NumberIn(..) => match finite(node) {
                 None => wrong("a finite number"),
                 Some(found) if self.accepts(found) => None,
                 Some(found) => match self {
-                    Self::Seconds { zero } => {
-                        let remedy = match zero {
-                            true => "write a number of seconds that is not negative",
-                            false => "write a positive number of seconds",
-                        };
-                        let problem = Problem::new("out-of-range", format!("`{key}` is {found}"));
-                        Some(problem.at(&node.place).help(remedy))
-                    }
                     Self::NumberIn(least, f64::INFINITY) => {
                         let bounds = format!("at least {least}");
                         let remedy = format!("write a number that is {bounds}");
@@ -263,8 +256,6 @@ impl ParameterKind {
     fn accepts(self, number: f64) -> bool {
         match self {
             Self::NumberIn(least, most) => (least..=most).contains(&number),
-            Self::Seconds { zero } => Duration::try_from_secs_f64(number)
-                .is_ok_and(|duration| zero || !duration.is_zero()),
             _ => true,
         }
     }
@@ -433,10 +424,17 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// Returns the number of seconds as a duration.
+    /// Returns the duration.
     #[must_use]
-    pub fn seconds(&self, name: &str) -> Option<Duration> {
-        Duration::try_from_secs_f64(self.number(name)?).ok()
+    pub fn duration(&self, name: &str) -> Option<Duration> {
+        let read = |node: &'a Node, kind| match kind {
+            ParameterKind::Duration(range) => range.read(node).ok(),
+            _ => None,
+        };
+        self.get(name, read, |default| match default {
+            Literal::Text(text) => duration::parse(text),
+            _ => None,
+        })
     }
 
     /// Returns the texts of a list; items that are no text are left out.

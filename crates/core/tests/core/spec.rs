@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
+use cachalot_core::duration::Range;
 use cachalot_core::spec::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, arguments_schema, key, no_effect,
     required, section, unsupported, words,
@@ -37,7 +38,7 @@ static SECTION: Table = Table::new(
             key("mode", Kind::Word(&MODE_WORDS), "The mode.").default(Literal::Text("slow")),
             key("count", Kind::IntegerIn(1, 10), "The count.").default(Literal::Integer(3)),
             key("part", Kind::NumberIn(0.0, 1.0), "The part."),
-            key("pause", Kind::Seconds { zero: false }, "The pause."),
+            key("pause", Kind::Duration(Range::POSITIVE), "The pause."),
         ],
         &[
             key("flag", Kind::Boolean, "The flag.").with_aliases(&["flagged"]),
@@ -87,7 +88,7 @@ fn values_are_read_by_name_and_missing_ones_are_the_defaults() {
     assert_eq!(values.choice("mode", &MODES), Some(Mode::Fast));
     assert_eq!(values.integer::<u8>("count"), Some(3));
     assert_eq!(values.number("part"), Some(0.5));
-    assert_eq!(values.seconds("pause"), Some(Duration::from_millis(1_500)));
+    assert_eq!(values.duration("pause"), Some(Duration::from_millis(1_500)));
     assert_eq!(values.boolean("flag"), Some(true));
     assert_eq!(values.texts("names").unwrap(), ["x", "y"]);
     let env: Vec<_> = values.scalars("env").collect();
@@ -117,7 +118,7 @@ fn problems_are_reported_together_with_places_and_remedies() {
             "a.yaml:1:8: `mode` cannot be `fats` [bad-value]; did you mean `fast`?",
             "a.yaml:1:21: `count` must be from 1 to 10, but it is 11 [out-of-range]; write a whole number that is from 1 to 10",
             "a.yaml:1:31: `part` must be from 0 to 1, but it is 2 [out-of-range]; write a number within these bounds",
-            "a.yaml:1:41: `pause` is 0 [out-of-range]; write a positive number of seconds",
+            "a.yaml:1:41: `pause` is 0, but it must be above 0 [out-of-range]; write a duration that is above 0, such as `1h`",
             "a.yaml:1:50: `flag` must be `true` or `false`, but this is text [wrong-type]; take the quotes away",
             "a.yaml:1:66: an item of `names` must be text, but this is a number [wrong-type]; put it in quotes",
             "a.yaml:1:79: `A` in `env` must be text, but this is a list [wrong-type]; write text here",
@@ -152,7 +153,7 @@ fn invalid_value_reads_as_none_instead_of_the_default() {
     assert_eq!((values.text("name"), values.text("mode")), (None, None));
     assert_eq!(values.integer::<u64>("count"), None);
     assert_eq!(
-        (values.number("part"), values.seconds("pause")),
+        (values.number("part"), values.duration("pause")),
         (None, None)
     );
 }
@@ -201,6 +202,11 @@ fn schema_describes_the_keys_that_are_read() {
     assert_eq!(
         of("flagged"),
         json!({ "description": "The same as `flag`.", "type": "boolean" })
+    );
+    let text = json!({ "type": "string", "pattern": "^\\s*(([0-9]*\\.?[0-9]+(ms|s|min|m|h|d)\\s*)+|[0-9]*\\.?[0-9]+\\s*)$" });
+    assert_eq!(
+        of("pause")["anyOf"],
+        json!([{ "type": "number", "exclusiveMinimum": 0 }, text])
     );
     assert_eq!(of("inner")["required"], json!(["depth"]));
     assert_eq!(of("even")["multipleOf"], 2);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
+use cachalot_core::duration::{Range, YEAR};
 use cachalot_core::spec::Values;
 use cachalot_core::tree::NodeKind;
 
@@ -11,11 +12,8 @@ use super::tables::ON_ERROR;
 use crate::contract::BlockEffect;
 use crate::{Dialect, Event};
 
-/// The maximum timeout, a year: avoids overflows in clock arithmetic.
-const MAX_SECONDS: f64 = 366.0 * 86_400.0;
-
-/// Returns the timeout: whole seconds in our files, the unit of the runtime in others. A missing value,
-/// or one that is not positive, means `default`.
+/// Returns the timeout: a duration or whole seconds in our files, a number in the unit of the runtime in
+/// others. A missing value, or one that is not positive, means `default`.
 pub(super) fn timeout(
     values: Values<'_>,
     dialect: Dialect,
@@ -25,19 +23,26 @@ pub(super) fn timeout(
     let Some(node) = values.node("timeout") else {
         return default;
     };
-    let Some(number) = node.as_f64().filter(|number| number.is_finite()) else {
-        return default;
-    };
+    let is_ours = dialect == Dialect::DockerAgent;
+    if is_ours && node.as_text().is_some() {
+        problems.extend(Range::ANY.problem("`timeout`", node));
+        let written = Range::ANY.read(node).ok().filter(|it| !it.is_zero());
+        return written.map_or(default, |timeout| timeout.min(YEAR));
+    }
+    let number = node.as_f64().filter(|number| number.is_finite());
     let is_whole = matches!(node.kind, NodeKind::Integer(_) | NodeKind::Unsigned(_));
-    if !is_whole && dialect == Dialect::DockerAgent {
+    if number.is_none() || (is_ours && !is_whole) {
         problems.push(node.wrong_type("`timeout`", "a whole number of seconds"));
     }
+    let Some(number) = number else {
+        return default;
+    };
     let seconds = match dialect.vocabulary().timeouts_in_milliseconds {
         true => number / 1000.0,
         false => number,
     };
     match seconds > 0.0 {
-        true => Duration::from_secs_f64(seconds.min(MAX_SECONDS)),
+        true => Duration::from_secs_f64(seconds.min(YEAR.as_secs_f64())),
         false => default,
     }
 }

@@ -2,6 +2,7 @@
 //! its type, and hooks of Claude Code those of [`CLAUDE`].
 
 use cachalot_core::Problem;
+use cachalot_core::duration::Range;
 use cachalot_core::spec::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, key, required, words,
 };
@@ -51,7 +52,7 @@ pub(crate) static TYPED: Table = Table::new(
 #[rustfmt::skip]
 pub(crate) static SHARED: Table = Table::new(HOOK, "", &[&[
     key("name", Kind::Text, "The name in messages; without it, the command, the builtin, the address or the model."),
-    key("timeout", TIMEOUT, "The timeout, in whole seconds; 60 if it is absent or not positive. Other dialects have their own unit and default."),
+    key("timeout", TIMEOUT, "The timeout: whole seconds, or a duration such as `30s`; `60s` if it is absent or not positive. Other dialects have their own unit and default."),
     key("env", TEXTS, "For a command: further environment variables; `${env.NAME}` in a value is replaced by the variable, or by nothing if it is not set."),
     key("working_dir", Kind::Text, "For a command: the working directory, relative to the directory of the tools, which is the default; `~`, `$NAME`, `${NAME}` and `${env.NAME}` are expanded, and the variables must be set."),
     key("on_error", Kind::Word(&words(&ON_ERROR)), "The effect of a failure: `warn`, `ignore` (no message), or `block` (forbids; only for events that can be forbidden). The default depends on the event."),
@@ -189,14 +190,11 @@ const URL: Kind = Kind::Custom(&Custom {
     },
 });
 
-/// A number; the unit depends on the dialect, and so does whether it must be whole.
-const TIMEOUT: Kind = Kind::Custom(&Custom {
-    schema: Some(|| Kind::Number.schema(false)),
-    check: |entry, problems| {
-        let number = entry.value.as_f64();
-        if !number.is_some_and(f64::is_finite) {
-            let expected = "a whole number of seconds";
-            problems.push(entry.value.wrong_type("`timeout`", expected));
-        }
-    },
-});
+/// A number, or in our files a duration. The unit of a number depends on the dialect, and so does whether it
+/// must be whole. [`timeout`](super::options::timeout) checks it.
+const TIMEOUT: Kind = Kind::Custom(&Custom::shape(|| {
+    let mut schema = Range::ANY.schema();
+    // A number that is not positive means the default.
+    schema["anyOf"][0] = Kind::Number.schema(false);
+    schema
+}));

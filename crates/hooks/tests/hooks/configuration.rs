@@ -139,6 +139,15 @@ fn timeout_default() {
     }
     let (code, _, message) = problem("stop: {type: command, command: a, timeout: 1.5}");
     assert_eq!(code, "wrong-type", "{message}");
+    let entries = good("stop: {type: command, command: a, timeout: 1.5s}");
+    assert_eq!(entries[0].definition.timeout, Duration::from_millis(1_500));
+    let (code, _, message) = problem("stop: {type: command, command: a, timeout: 5 minutes}");
+    assert_eq!(code, "bad-value", "{message}");
+    assert!(message.ends_with("write `5m`"), "{message}");
+    // The unit of a number is that of the dialect, whose files have no durations.
+    let (code, _, message) =
+        problem("PreToolUse: {type: command, command: a, timeout: 5s}\ndialect: claude");
+    assert_eq!(code, "wrong-type", "{message}");
 }
 
 #[test]

@@ -353,6 +353,7 @@ fn hook_files_match_the_schema() {
         (format!("{command}, env: {{A: [1]}}}}"), false),
         (format!("{command}, strict_output: perhaps}}"), false),
         (format!("{command}, timeout: soon}}"), false),
+        (format!("{command}, timeout: 1m30s}}"), true),
         (format!("{command}, dialect: klingon}}"), false),
         (format!("{command}, on_error: explode}}"), false),
         (

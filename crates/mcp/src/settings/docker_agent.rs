@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use cachalot_core::spec::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, required,
@@ -16,7 +15,7 @@ use cachalot_tools::builtin::{
 };
 use serde_json::{Value, json};
 
-use super::kinds::{NAME, OF_OTHERS, SELECTION, SIZE, TYPE, VARIABLES, problem, size, variables};
+use super::kinds::{NAME, OF_OTHERS, SELECTION, TIME, TYPE, VARIABLES, problem, variables};
 
 /// A placeholder in `instruction` for the text of the toolset itself. Toolsets have none here.
 pub(super) const ORIGINAL_INSTRUCTIONS: &str = "{ORIGINAL_INSTRUCTIONS}";
@@ -196,7 +195,7 @@ static API_CONFIG: Table = Table::new(
 pub(super) static API: Table = Table::new(NAME, "", &[&[
     TYPE,
     required("api_config", Kind::Table(&API_CONFIG), "The request: `name`, `endpoint`, `instruction`, `method`, `args`, `required`, `headers`."),
-    key("timeout", SIZE, "The timeout of a call in seconds.").default(Literal::Integer(30)),
+    key("timeout", TIME, "The timeout of a call.").default(Literal::Text("30s")),
     key("allow_private_ips", Kind::Boolean, "Private addresses may be called.").default(Literal::Boolean(false)),
 ], SELECTION, OF_OTHERS]);
 
@@ -412,14 +411,13 @@ pub(super) fn api(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Api
         let help = "write the host into the address, or take the headers out";
         problems.push(problem(node, "bad-value", message, help));
     }
-    let seconds = size(values, "timeout").and_then(|it| u64::try_from(it).ok());
     Some(ApiSettings {
         description: request.string("instruction").unwrap_or_default(),
         is_post: request.text("method") == Some("POST"),
         arguments: arguments(request),
         required: request.texts("required").unwrap_or_default(),
         headers,
-        timeout: Duration::from_secs(seconds.unwrap_or(30)),
+        timeout: values.duration("timeout")?,
         allows_private: values.boolean("allow_private_ips").unwrap_or_default(),
         name,
         endpoint,

@@ -1,46 +1,20 @@
 //! Kinds of values in toolsets and servers: times, patterns of names, variables.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use cachalot_core::duration::{from_node, parse};
+use cachalot_core::duration::Range;
 use cachalot_core::spec::{
     Custom, Literal, Parameter, ParameterKind as Kind, Values, key, no_effect,
 };
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, Secret};
 use cachalot_tools::filter::NameFilter;
-use serde_json::json;
 
 /// An integer that is at least one.
 pub(super) const SIZE: Kind = Kind::IntegerIn(1, 1 << 30);
 
-/// A time: `500ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds; greater than zero.
-pub(super) const TIME: Kind = Kind::Custom(&Custom {
-    schema: Some(
-        || json!({ "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }] }),
-    ),
-    check: |entry, problems| {
-        if as_time(&entry.value).is_none() {
-            problems.push(entry.value.wrong_type(
-                &format!("`{}`", entry.key),
-                "a time such as `30s`, `5m`, `2h`, `7d`, or a number of seconds",
-            ));
-        }
-    },
-});
-
-fn as_time(node: &Node) -> Option<Duration> {
-    from_node(node).filter(|time| !time.is_zero())
-}
-
-/// Returns the value of the kind [`TIME`], or the declared default.
-pub(super) fn time(values: Values<'_>, key: &str) -> Option<Duration> {
-    match values.node(key) {
-        Some(node) => as_time(node),
-        None => parse(values.text(key)?),
-    }
-}
+/// A duration that is greater than zero.
+pub(super) const TIME: Kind = Kind::Duration(Range::POSITIVE);
 
 /// Returns the value of the kind [`SIZE`].
 pub(super) fn size(values: Values<'_>, key: &str) -> Option<usize> {

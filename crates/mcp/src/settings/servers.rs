@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::docker_server;
 use super::kinds::{
-    PATTERNS, SIZE, TIME, VARIABLES, check_patterns, filter, problem, size, time, variables,
+    PATTERNS, SIZE, TIME, VARIABLES, check_patterns, filter, problem, size, variables,
 };
 use crate::{McpSettings, McpTransport, OfferSettings, ToolTrust};
 
@@ -280,9 +280,13 @@ pub(super) fn definition(
         Some(settings) => settings,
         None => McpSettings::new(name, transport(values, problems)?),
     };
-    settings.timeout = time(values, "timeout").unwrap_or(settings.timeout);
-    settings.startup_timeout = time(values, "startup_timeout").unwrap_or(settings.startup_timeout);
-    settings.max_timeout = time(values, "max_timeout").unwrap_or(settings.max_timeout);
+    settings.timeout = values.duration("timeout").unwrap_or(settings.timeout);
+    settings.startup_timeout = values
+        .duration("startup_timeout")
+        .unwrap_or(settings.startup_timeout);
+    settings.max_timeout = values
+        .duration("max_timeout")
+        .unwrap_or(settings.max_timeout);
     settings.message_limit = size(values, "max_message").unwrap_or(settings.message_limit);
     settings.output_limit = size(values, "max_output").unwrap_or(settings.output_limit);
     settings.required = values.boolean("required").unwrap_or_default();
@@ -394,7 +398,7 @@ fn offer(values: Values<'_>, key: &str) -> OfferSettings {
         is_offered: values.boolean(key).unwrap_or(true),
         lifetime: values
             .node(key)
-            .and_then(|node| time(OFFER.values(node)?, "ttl")),
+            .and_then(|node| OFFER.values(node)?.duration("ttl")),
     }
 }
 
@@ -404,12 +408,12 @@ fn trust(values: Values<'_>) -> Vec<(String, ToolTrust)> {
         let tool = TOOL_TRUST.values(&entry.value)?;
         let trust = ToolTrust {
             read_only: tool.boolean("read_only").unwrap_or_default(),
-            lifetime: time(tool, "ttl"),
+            lifetime: tool.duration("ttl"),
         };
         Some((entry.key.clone(), trust))
     });
     let by_pattern = values.table("trust").into_iter().flat_map(|trust| {
-        let lifetime = time(trust, "ttl");
+        let lifetime = trust.duration("ttl");
         let patterns = trust.texts("read_only").unwrap_or_default();
         patterns.into_iter().map(move |pattern| {
             let read_only = true;

@@ -18,7 +18,7 @@ use super::docker_agent::{
 };
 use super::docker_server;
 use super::kinds::{
-    NAME, OF_OTHERS, PATTERNS, SELECTION, SIZE, TIME, TYPE, VARIABLES, filter, problem, size, time,
+    NAME, OF_OTHERS, PATTERNS, SELECTION, SIZE, TIME, TYPE, VARIABLES, filter, problem, size,
     variables,
 };
 use super::servers::{ADDRESS, SERVER_KEYS, ServerDefinition, definition};
@@ -432,8 +432,10 @@ fn own_filter(values: Values<'_>, names: &[&str], problems: &mut Vec<Problem>) -
 
 fn shell(values: Values<'_>) -> ShellSettings {
     let default = ShellSettings::default();
-    let timeout = time(values, "timeout").unwrap_or(default.timeout);
-    let max_timeout = time(values, "max_timeout").unwrap_or(default.max_timeout);
+    let timeout = values.duration("timeout").unwrap_or(default.timeout);
+    let max_timeout = values
+        .duration("max_timeout")
+        .unwrap_or(default.max_timeout);
     ShellSettings {
         timeout,
         // A longer default timeout also raises the maximum.
@@ -474,10 +476,10 @@ fn skill_selection(values: Values<'_>) -> SkillSelection {
 fn fetch(values: Values<'_>) -> WebFetchSettings {
     let default = WebFetchSettings::default();
     WebFetchSettings {
-        timeout: time(values, "timeout").unwrap_or(default.timeout),
+        timeout: values.duration("timeout").unwrap_or(default.timeout),
         max_chars: size(values, "max_chars").unwrap_or(default.max_chars),
         max_bytes: values.integer("max_bytes").unwrap_or(default.max_bytes),
-        lifetime: time(values, "ttl"),
+        lifetime: values.duration("ttl"),
         allow: match values.boolean("allow_private_ips") {
             Some(true) => docker_agent::ALL_NETWORKS.map(str::to_owned).to_vec(),
             _ => values.texts("allow").unwrap_or_default(),

@@ -240,11 +240,11 @@ fn problems_of_a_server_are_reported_with_their_place() {
         ("a: { command: '${TOKEN' }", vec!["`${` is not closed"]),
         (
             "a: { command: x, timeout: soon }",
-            vec!["`timeout` must be a time such as `30s`"],
+            vec!["`timeout` is `soon`, which is no duration [bad-value]; write a duration such as"],
         ),
         (
             "a: { command: x, timeout: 0 }",
-            vec!["`timeout` must be a time"],
+            vec!["`timeout` is 0, but it must be above 0 [out-of-range]"],
         ),
         (
             "a: { command: x, timeout: 1, toolTimeout: 2 }",

@@ -16,7 +16,7 @@ use super::docker_options;
 use crate::address;
 use crate::catalog::Price;
 use crate::catalog::price::PRICE_KEYS;
-use crate::duration::{DURATION, duration};
+use crate::duration::DURATION;
 use crate::{Extra, Format, OutputFormat, RequestedReasoning};
 
 /// Settings of one model or provider as written; no defaults are filled in.
@@ -476,12 +476,12 @@ static COST: Table = Table::new("`cost`", "The prices of tokens.", &PRICE_KEYS);
 #[rustfmt::skip]
 static TIMEOUTS: Table = Table::new(
     "`timeouts`",
-    "The timeouts of requests: seconds, or text such as `250ms`, `30s`, `10m`, `1h30m`.",
+    "The timeouts of requests: durations such as `250ms`, `30s`, `10m`, `1h30m`.",
     &[&[
-        key("connect", Kind::Custom(&DURATION), "The timeout for establishing a connection; 10 s by default."),
-        key("first_byte", Kind::Custom(&DURATION), "The timeout for the first byte of the answer, including the connection; 10 min by default."),
-        key("idle", Kind::Custom(&DURATION), "The timeout for the next byte; 2 min by default."),
-        key("total", Kind::Custom(&DURATION), "The timeout of one attempt, from connecting to the last byte; none by default."),
+        key("connect", DURATION, "The timeout for establishing a connection; 10 s by default."),
+        key("first_byte", DURATION, "The timeout for the first byte of the answer, including the connection; 10 min by default."),
+        key("idle", DURATION, "The timeout for the next byte; 2 min by default."),
+        key("total", DURATION, "The timeout of one attempt, from connecting to the last byte; none by default."),
     ]],
 );
 
@@ -599,7 +599,7 @@ fn read_cost(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Price> {
 }
 
 fn read_timeouts(values: Values<'_>) -> Timeouts {
-    let read = |key| values.node(key).and_then(duration);
+    let read = |key| values.duration(key);
     Timeouts {
         connect: read("connect"),
         first_byte: read("first_byte"),

@@ -1,6 +1,8 @@
 //! The check and the cast of arguments by a declared table of parameters: those of a workflow, whose templates
 //! render numbers and booleans to text.
 
+use std::time::Duration;
+
 use cachalot_core::suggest;
 use serde_json::{Number, Value};
 
@@ -136,7 +138,16 @@ fn cast(value: Value, kind: ParameterKind) -> Result<Value, String> {
         | (ParameterKind::Boolean, value @ Value::Bool(_))
         | (ParameterKind::Object, value @ Value::Object(_))
         | (ParameterKind::List, value @ Value::Array(_))
-        | (ParameterKind::Number, value @ Value::Number(_)) => Ok(value),
+        | (ParameterKind::Number | ParameterKind::Duration(_), value @ Value::Number(_)) => {
+            Ok(value)
+        }
+        (ParameterKind::Duration(range), Value::String(text)) => match parse_number(&text) {
+            Some(number) => Ok(Value::Number(number)),
+            None => range
+                .read_text(&text)
+                .map(seconds)
+                .map_err(|refusal| format!("{}: {}", refusal.cause, refusal.remedy)),
+        },
         (ParameterKind::Boolean, Value::String(text)) => boolean(&text)
             .map(Value::Bool)
             .ok_or_else(|| format!("is `{}`: expected true or false", excerpt(&text))),
@@ -164,6 +175,14 @@ fn boolean(text: &str) -> Option<bool> {
         "true" => Some(true),
         "false" => Some(false),
         _ => None,
+    }
+}
+
+/// Returns the number of seconds: a duration and the number that means the same have one key.
+fn seconds(duration: Duration) -> Value {
+    match duration.subsec_nanos() {
+        0 => duration.as_secs().into(),
+        _ => duration.as_secs_f64().into(),
     }
 }
 

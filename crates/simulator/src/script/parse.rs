@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::duration::from_node;
+use cachalot_core::duration::Range;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, Node, Section};
 use regex::Regex;
@@ -308,12 +308,6 @@ fn duration(
     problems: &mut Vec<Problem>,
 ) -> Option<Duration> {
     let node = section.present(key)?;
-    let found = from_node(node);
-    if found.is_none() {
-        problems.push(node.wrong_type(
-            &format!("`{key}`"),
-            "a span of time such as `0.5`, `200ms`, `2s` or `1m`",
-        ));
-    }
-    found
+    problems.extend(Range::ANY.problem(&format!("`{key}`"), node));
+    Range::ANY.read(node).ok()
 }

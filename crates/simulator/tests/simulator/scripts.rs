@@ -213,12 +213,12 @@ fn problems_are_reported_with_their_place() {
         ("rules:\n  - steps:\n      - fault: often", "wrong-type", 3),
         (
             "rules:\n  - steps:\n      - fault: {slow: {first_byte: 2 parsecs}}",
-            "wrong-type",
+            "bad-value",
             3,
         ),
         ("rules:\n  - steps:\n      - stop: halt", "unknown-word", 3),
         ("unknown_parameters: maybe", "unknown-word", 1),
-        ("pace: {first_byte: -1}", "wrong-type", 1),
+        ("pace: {first_byte: -1}", "out-of-range", 1),
         (
             "otherwise: {text: '{{lastresult}}'}",
             "unknown-placeholder",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cachalot_core::Problem;
+use cachalot_core::duration::Range;
 use cachalot_core::spec::{Custom, Literal, ParameterKind as Kind, Table, key, words};
 use cachalot_core::tree::Node;
 use serde_json::json;
@@ -84,7 +85,9 @@ impl ToolCacheSettings {
             ttl: values
                 .map(TTL)
                 .iter()
-                .filter_map(|entry| Some((entry.key.clone(), lifetime(&entry.value)?)))
+                .filter_map(|entry| {
+                    Some((entry.key.clone(), Range::POSITIVE.read(&entry.value).ok()?))
+                })
                 .collect(),
         }
     }
@@ -108,7 +111,7 @@ pub static TOOL_CACHE: Table = Table::new(
         key(MAX_BYTES_KEY, Kind::IntegerIn(1, u64::MAX), "The maximum total size of these results in bytes.").default(Literal::Integer(MAX_BYTES)).with_aliases(&["cache_tool_results_max_bytes"]),
         key(SCOPE, Kind::Word(&SCOPE_WORDS), "The calls that share results: `session`, `workspace` or `user`.").default(Literal::Text("session")).with_aliases(&["cache_tool_results_scope"]),
         key(DELIVERY, Kind::Word(&DELIVERY_WORDS), "The delivery of a repeated result: `full` or `marker`.").default(Literal::Text("full")).with_aliases(&["cache_tool_results_delivery"]),
-        key(TTL, Kind::Custom(&LIFETIMES), "How long results of a tool may be served: `{web_fetch: 10m}`, with `s`, `m`, `h`, `d`, or a number of seconds.").with_aliases(&["cache_tool_results_ttl"]),
+        key(TTL, Kind::Custom(&LIFETIMES), "How long results of a tool may be served: `{web_fetch: 10m}`.").with_aliases(&["cache_tool_results_ttl"]),
     ]],
 );
 
@@ -126,41 +129,12 @@ const DELIVERY_WORDS: [&str; 2] = words(&DELIVERIES);
 
 /// Lifetimes by tool.
 static LIFETIMES: Custom = Custom {
-    schema: Some(|| {
-        let span =
-            json!({ "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }] });
-        json!({ "type": "object", "additionalProperties": span })
-    }),
+    schema: Some(|| json!({ "type": "object", "additionalProperties": Range::POSITIVE.schema() })),
     check: |section, problems| {
         Kind::Object.check(section, problems);
         for entry in section.value.as_map().unwrap_or_default() {
-            if lifetime(&entry.value).is_none() {
-                problems.push(entry.value.wrong_type(
-                    &format!("`{}` in `{}`", entry.key, section.key),
-                    "a time like `30s`, `10m`, `12h` or `7d`",
-                ));
-            }
+            let name = format!("`{}` in `{}`", entry.key, section.key);
+            problems.extend(Range::POSITIVE.problem(&name, &entry.value));
         }
     },
 };
-
-/// Parses a time: an integer with a unit, or in seconds; greater than zero.
-fn lifetime(node: &Node) -> Option<Duration> {
-    let seconds = match (node.as_u64(), node.as_text()) {
-        (Some(seconds), _) => seconds,
-        (None, Some(text)) => {
-            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-            let number: u64 = digits.parse().ok()?;
-            let unit = match text.get(digits.len()..)? {
-                "s" => 1,
-                "m" => 60,
-                "h" => 3_600,
-                "d" => 86_400,
-                _ => return None,
-            };
-            number.checked_mul(unit)?
-        }
-        (None, None) => return None,
-    };
-    (seconds > 0).then(|| Duration::from_secs(seconds))
-}

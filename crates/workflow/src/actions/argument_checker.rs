@@ -93,15 +93,6 @@ impl<'a> ArgumentChecker<'a> {
         });
     }
 
-    /// Checks a duration in seconds, with the same bounds as at run time.
-    pub(super) fn seconds(self, name: &str) -> Self {
-        const MAX_SECONDS: f64 = 604_800.0;
-        let help = format!("expected seconds, above 0 and at most {MAX_SECONDS}");
-        self.bounded(codes::OUT_OF_RANGE, name, &help, |seconds| {
-            seconds > 0.0 && seconds <= MAX_SECONDS
-        })
-    }
-
     /// Checks a whole number within bounds.
     pub(super) fn count(self, name: &str, range: RangeInclusive<u64>) -> Self {
         #[expect(

@@ -2,6 +2,9 @@
 
 mod checked;
 
+use std::time::Duration;
+
+use cachalot_core::duration::Range;
 use cachalot_operation::arguments::expected;
 pub(super) use cachalot_operation::arguments::{excerpt, kind_name};
 
@@ -23,6 +26,14 @@ pub(super) const fn integer(name: &'static str, doc: &'static str) -> Parameter 
 pub(super) const fn number(name: &'static str, doc: &'static str) -> Parameter {
     Parameter::optional(name, ParameterKind::Number, doc)
 }
+
+/// Declares an optional parameter that takes a duration above zero and up to a week.
+pub(super) const fn duration(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter::optional(name, ParameterKind::Duration(UP_TO_A_WEEK), doc)
+}
+
+/// The durations of actions.
+const UP_TO_A_WEEK: Range = Range::POSITIVE.at_most(Duration::from_secs(7 * 86_400));
 
 /// Declares an optional parameter that takes `true` or `false`.
 pub(super) const fn boolean(name: &'static str, doc: &'static str) -> Parameter {

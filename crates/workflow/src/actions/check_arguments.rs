@@ -161,11 +161,14 @@ fn wrong_kind(
         return None;
     }
     let kind = kind.basic();
-    if kind == ParameterKind::Any {
-        return None;
-    }
-    let is_right = node.is_null() || is_of_kind(kind, &node.kind);
     let shown = format!("parameter `{}` of `{}`", name, about.name);
+    match kind {
+        ParameterKind::Any => return None,
+        _ if node.is_null() => return None,
+        ParameterKind::Duration(range) => return range.problem(&shown, node),
+        _ => {}
+    }
+    let is_right = is_of_kind(kind, &node.kind);
     (!is_right).then(|| node.wrong_type(&shown, kind.expected()))
 }
 

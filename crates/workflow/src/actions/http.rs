@@ -8,7 +8,7 @@ use reqwest::{Method, RequestBuilder, Url};
 use serde_json::Value;
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, any, list, number, object, required, text};
+use super::arguments::{CheckedArguments, any, duration, list, object, required, text};
 use super::http_response::{self, RequestLimits, TIMEOUT};
 use super::order;
 use crate::{
@@ -38,9 +38,9 @@ const ALLOWED_HOSTS: Parameter = list(
     "allowed_hosts",
     "The only hosts that are requested, redirects included: names (`*.example.com` for those below one), addresses, networks; written out. By default those that the file, the environment or `--input` names, and public hosts that these redirect to.",
 );
-const TIMEOUT_SECONDS: Parameter = number(
+const TIMEOUT_PARAMETER: Parameter = duration(
     "timeout",
-    "Seconds from connecting to the last byte; 30 by default.",
+    "The maximum time from connecting to the last byte; `30s` by default.",
 );
 
 static GET: OperationMetadata = OperationMetadata::declared(
@@ -48,7 +48,7 @@ static GET: OperationMetadata = OperationMetadata::declared(
     &["actions.http_get"],
     "Gets a URL; the result is the JSON of the response (whole numbers beyond 64 bits as text), \
           or its text if it is no JSON. A status from 400 up fails the node.",
-    &[URL, PARAMS, HEADERS, ALLOWED_HOSTS, TIMEOUT_SECONDS],
+    &[URL, PARAMS, HEADERS, ALLOWED_HOSTS, TIMEOUT_PARAMETER],
 )
 .read_only();
 
@@ -65,7 +65,7 @@ static POST: OperationMetadata = OperationMetadata::declared(
         text("body", "The body, sent as it is."),
         object("form", "The body, sent as the fields of a form."),
         ALLOWED_HOSTS,
-        TIMEOUT_SECONDS,
+        TIMEOUT_PARAMETER,
     ],
 );
 
@@ -98,9 +98,7 @@ impl Operation for Request {
 
 impl Action for Request {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        let checker = ArgumentChecker::new(with)
-            .seconds("timeout")
-            .hosts("allowed_hosts");
+        let checker = ArgumentChecker::new(with).hosts("allowed_hosts");
         let bodies = ["json", "body", "form"];
         match self.method == Method::POST {
             true => checker.at_most_one_of("http.post", &bodies, "give one of them"),
@@ -117,7 +115,7 @@ async fn send(
 ) -> Result<Value, Failure> {
     let mut url = http_response::web_url(given, "url", given.required_text("url")?)?;
     add_query(given, &mut url)?;
-    let timeout = given.seconds("timeout")?.unwrap_or(TIMEOUT);
+    let timeout = given.duration("timeout")?.unwrap_or(TIMEOUT);
     let allowed = given.list("allowed_hosts")?;
     let (http, request) = http_response::request(given, runtime, method, &url, allowed)?;
     let request = with_body(given, request)?;

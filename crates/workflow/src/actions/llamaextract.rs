@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use wire::Status;
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, boolean, declared_by, number, object, required, text};
+use super::arguments::{CheckedArguments, boolean, declared_by, duration, object, required, text};
 use super::run_settings::{setting, trim_base_url, variable};
 use super::{location, order};
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
@@ -48,13 +48,13 @@ static EXTRACT: OperationMetadata = OperationMetadata::declared(
             "schema",
             "The JSON Schema of what to extract: without an agent, or in place of the agent's own.",
         ),
-        number(
+        duration(
             "timeout",
-            "Seconds from uploading to the result; 300 by default.",
+            "The maximum time from uploading to the result; `5m` by default.",
         ),
-        number(
+        duration(
             "poll_interval",
-            "Seconds between two looks at the job; 2 by default.",
+            "The time between two looks at the job; `2s` by default.",
         )
         .with_aliases(&["polling_interval"]),
         text(
@@ -111,10 +111,10 @@ impl Operation for Extract {
         let file = given.required_text("file")?;
         let options = ExtractionOptions::from_arguments(&given)?;
         let timeout = given
-            .seconds("timeout")?
+            .duration("timeout")?
             .unwrap_or(Duration::from_secs(300));
         let interval = given
-            .seconds("poll_interval")?
+            .duration("poll_interval")?
             .unwrap_or(Duration::from_secs(2));
         let client = Client::new(&given, runtime, base_url(runtime), key(&given, runtime)?)?;
         let document = location::read(&given, runtime, file, MAX_BYTES).await?;
@@ -145,9 +145,6 @@ impl Action for Extract {
             .at_most_one_of("llamaextract.extract", &["agent_id", "mode"], MODE_HELP)
             .at_most_one_of("llamaextract.extract", &["agent_name", "mode"], MODE_HELP)
             .one_of("mode", &MODES, |text| mode(text).is_some())
-            .seconds("timeout")
-            .seconds("poll_interval")
-            .seconds("polling_interval")
             .problems()
     }
 }

@@ -16,7 +16,9 @@ use program_call::ProgramCall;
 use serde_json::Value;
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, any, concatenated, integer, list, number, object, text};
+use super::arguments::{
+    CheckedArguments, any, concatenated, duration, integer, list, number, object, text,
+};
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry,
     Runtime, spending,
@@ -104,9 +106,9 @@ pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
         "fallbacks",
         "Models to ask in this order when the model is overloaded, limits, fails or cannot be reached, and nothing of its answer was shown.",
     ),
-    number(
+    duration(
         "timeout",
-        "Seconds that one try may take, from connecting to the end of the answer; with `provider: shell`, after which the program and what it started are killed. In no key.",
+        "The maximum time of one try, from connecting to the end of the answer; with `provider: shell`, after which the program and what it started are killed. In no key.",
     )
     .unkeyed(),
     integer(
@@ -257,9 +259,7 @@ pub(super) async fn ask_embedded(
 
 /// Adds the load-time checks of the parameters in [`MODEL_PARAMETERS`].
 pub(super) fn check_model(checker: ArgumentChecker<'_>) -> ArgumentChecker<'_> {
-    checker
-        .seconds("timeout")
-        .count("max_retries", choice::RETRIES)
+    checker.count("max_retries", choice::RETRIES)
 }
 
 /// Asks the model, then its fallbacks, until one answers. The flag is true if a fallback answered.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{
-    CheckedArguments, any, declared_by, integer, kind_name, number, required, text,
+    CheckedArguments, any, declared_by, duration, integer, kind_name, required, text,
 };
 use super::llm;
 use crate::{
@@ -39,9 +39,9 @@ static STORE: OperationMetadata = OperationMetadata::declared(
     &[
         KEY,
         required(any("value", "The value; any JSON data.")),
-        number(
+        duration(
             "ttl",
-            "Seconds after which the value expires; it does not by default.",
+            "The time after which the value expires, such as `1h`; it does not by default.",
         ),
         NAMESPACE,
     ],
@@ -104,7 +104,7 @@ impl Operation for Store {
         let key = given.required_text("key")?;
         let namespace = namespace(&given)?;
         let value = given.value_of("value").cloned().unwrap_or_default();
-        let ttl = given.seconds("ttl")?;
+        let ttl = given.duration("ttl")?;
         let ttl = ttl.map(|ttl| Millis::try_from(ttl.as_millis()).unwrap_or(Millis::MAX));
         let clock = &*runtime.clock;
         runtime.session.store(namespace, key, value, ttl, clock);
@@ -112,11 +112,7 @@ impl Operation for Store {
     }
 }
 
-impl Action for Store {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with).seconds("ttl").problems()
-    }
-}
+impl Action for Store {}
 
 struct Retrieve;
 

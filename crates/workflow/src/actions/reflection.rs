@@ -2,16 +2,16 @@
 //! and `reflection.evaluate`.
 
 use async_trait::async_trait;
+use cachalot_core::duration::Range;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
 
-use super::arguments::{
-    CheckedArguments, any, declared_by, integer, number, object, required, text,
-};
+use super::arguments::{CheckedArguments, any, declared_by, integer, object, required, text};
 use super::json_object;
 use super::truthiness::is_true;
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Registry, Runtime,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
+    Registry, Runtime,
 };
 
 pub(super) fn register(registry: &mut Registry) {
@@ -49,6 +49,9 @@ pub(crate) static LOOP: OperationMetadata = OperationMetadata::declared(
 )
 .with_cache_class(CacheClass::EffectOnly);
 
+/// The values of `retry_delay`.
+pub(crate) const RETRY_DELAY: Range = Range::ANY;
+
 pub(crate) static RETRY: OperationMetadata = OperationMetadata::declared(
 "retry.loop",
 &["actions.retry_loop"],
@@ -70,9 +73,10 @@ pub(crate) static RETRY: OperationMetadata = OperationMetadata::declared(
             "max_retries",
             "How often it is corrected, up to 1000; 1 by default.",
         ),
-        number(
+        Parameter::optional(
             "retry_delay",
-            "Seconds between a correction and the next round; 0 by default.",
+            ParameterKind::Duration(RETRY_DELAY),
+            "The pause between a correction and the next round, such as `2s`; none by default.",
         ),
     ],
 )

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{
-    CheckedArguments, any, boolean, declared_by, excerpt, integer, list, number, required, text,
+    CheckedArguments, any, boolean, declared_by, duration, excerpt, integer, list, required, text,
 };
 use super::location;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
@@ -36,9 +36,9 @@ static RUN: OperationMetadata = OperationMetadata::declared(
             "command",
             "The program and its arguments, each a text of its own.",
         )),
-        number(
+        duration(
             "timeout",
-            "Seconds after which it and what it started are killed; 60 by default.",
+            "The time after which it and what it started are killed; `60s` by default.",
         ),
         integer(
             "output_limit",
@@ -119,7 +119,6 @@ impl Operation for Run {
 impl Action for Run {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
         ArgumentChecker::new(with)
-            .seconds("timeout")
             .count("output_limit", OUTPUT_LIMITS)
             .problems()
     }
@@ -148,7 +147,9 @@ fn job(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Job, Failure> 
         directory: directory(given, runtime)?,
         environment: environment(given, runtime)?,
         input: given.text("stdin")?.map(|text| text.as_bytes().to_vec()),
-        timeout: given.seconds("timeout")?.unwrap_or(Duration::from_secs(60)),
+        timeout: given
+            .duration("timeout")?
+            .unwrap_or(Duration::from_secs(60)),
         output_limit: usize::try_from(
             given
                 .count("output_limit", OUTPUT_LIMITS)?

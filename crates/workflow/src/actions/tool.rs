@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_cache::{Domain, Witness};
+use cachalot_core::duration::Range;
 use cachalot_core::tree::{Node, NodeKind};
-use cachalot_core::{EffectTargets, Effects};
+use cachalot_core::{EffectTargets, Effects, Problem};
 use cachalot_mcp::settings::ServerDefinition;
 use cachalot_mcp::{McpDependencies, McpError};
 use cachalot_model::Block;
@@ -25,6 +26,7 @@ use cachalot_tools::registry::run_guarded;
 use serde_json::{Value, json};
 
 use crate::action::registry::{MCP_PREFIX, TOOL_PREFIX, is_tool_name};
+use crate::template::is_literal;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Registry, Runtime,
     destination, origin, spending,
@@ -85,6 +87,11 @@ fn built_in() -> Vec<Arc<dyn Tool>> {
     tools
 }
 
+/// The tool with a timeout, which is a number of seconds for a model and a duration in a file.
+const SHELL: &str = "shell";
+const TIMEOUT: &str = "timeout";
+const TIMEOUTS: Range = Range::POSITIVE;
+
 /// A built-in tool as a step.
 struct ToolStep {
     metadata: OperationMetadata,
@@ -100,9 +107,17 @@ struct ToolCall {
 impl ToolStep {
     fn new(tool: Arc<dyn Tool>, rules: &Arc<Permissions>) -> Self {
         let metadata = tool.metadata();
+        let mut schema = metadata.parameters.schema().into_owned();
+        if metadata.name == SHELL {
+            let timeout = &mut schema["properties"][TIMEOUT];
+            let description = timeout["description"].take();
+            *timeout = TIMEOUTS.schema();
+            timeout["description"] = description;
+        }
         Self {
             metadata: OperationMetadata {
                 name: format!("{TOOL_PREFIX}{}", metadata.name).into(),
+                parameters: schema.into(),
                 ..metadata.clone()
             },
             call: ToolCall {
@@ -110,6 +125,12 @@ impl ToolStep {
                 rules: Arc::clone(rules),
             },
         }
+    }
+}
+
+impl ToolStep {
+    fn has_timeout(&self) -> bool {
+        self.call.tool.metadata().name == SHELL
     }
 }
 
@@ -146,16 +167,33 @@ impl Operation for ToolStep {
 
 #[async_trait]
 impl Action for ToolStep {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        let timeout = with.and_then(|with| with.get(TIMEOUT));
+        let is_known = |node: &&Node| !node.is_null() && node.as_text().is_none_or(is_literal);
+        let timeout = timeout.filter(is_known).filter(|_| self.has_timeout());
+        let name = format!("parameter `{TIMEOUT}` of `{}`", self.metadata.name);
+        let problem = timeout.and_then(|timeout| TIMEOUTS.problem(&name, timeout));
+        problem.into_iter().collect()
+    }
+
     fn domains(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
         joined(&self.effects(arguments, runtime).reads, runtime)
     }
 
     async fn run_without_alternatives(
         &self,
-        arguments: Arguments,
+        mut arguments: Arguments,
         runtime: &Runtime,
         witness: &Witness,
     ) -> Result<Value, Failure> {
+        if let Some(timeout) = arguments.get_mut(TIMEOUT).filter(|_| self.has_timeout()) {
+            let read = TIMEOUTS.read_json(timeout).map_err(|refusal| {
+                let (name, cause) = (&self.metadata.name, refusal.cause);
+                let message = format!("{name}: parameter `{TIMEOUT}` {cause}: {}", refusal.remedy);
+                Failure::new("validation_error", message)
+            })?;
+            *timeout = read.as_secs_f64().into();
+        }
         self.call.run(arguments, runtime, witness).await
     }
 }

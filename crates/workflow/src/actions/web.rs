@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, declared_by, integer, number, required, text};
+use super::arguments::{CheckedArguments, declared_by, duration, integer, required, text};
 use super::http_response::{self, RequestLimits, TIMEOUT};
 use super::run_settings::{setting, trim_base_url, variable};
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
@@ -35,7 +35,10 @@ static SEARCH: OperationMetadata = OperationMetadata::declared(
             "base_url",
             "The instance; `settings.web.search.base_url` or `SEARXNG_BASE_URL` otherwise.",
         ),
-        number("timeout", "Seconds; 30 by default."),
+        duration(
+            "timeout",
+            "The maximum time of the request; `30s` by default.",
+        ),
     ],
 )
 .read_only();
@@ -79,7 +82,7 @@ impl Operation for Search {
         let given = CheckedArguments::new(&SEARCH, arguments);
         let query = given.required_text("query")?;
         let limit = given.count("limit", 1..=100)?.unwrap_or(10);
-        let timeout = given.seconds("timeout")?.unwrap_or(TIMEOUT);
+        let timeout = given.duration("timeout")?.unwrap_or(TIMEOUT);
         let named = given.non_empty_text("base_url")?;
         let instance = named.or_else(|| configured(runtime)).ok_or_else(|| {
             given.failure("configuration_error", format_args!("no SearXNG instance is known: give `base_url`, set `settings.web.search.base_url`, or set the environment variable {VARIABLE}"))
@@ -137,7 +140,6 @@ impl Action for Search {
         ArgumentChecker::new(with)
             .count("limit", 1..=100)
             .count("num_results", 1..=100)
-            .seconds("timeout")
             .problems()
     }
 }

@@ -1,6 +1,7 @@
 //! `settings.llm`, the defaults of models, with the keys of the reference implementation.
 
 use cachalot_core::Problem;
+use cachalot_core::duration::Range;
 use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Table, key, no_effect};
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_model::{MODEL_KEYS, PROVIDER_KEYS};
@@ -55,7 +56,7 @@ static SHELL_PROVIDER: Table = Table::new(
         key("command", Kind::Text, "The program; the name of the provider by default."),
         key("args", Kind::Texts, "Its arguments; `{prompt}` in one stands for the prompt, `{input_file}` for the path of a file with it."),
         key("stdin_mode", Kind::Word(&["pipe", "file"]), "How it gets a prompt that no argument holds."),
-        key("timeout", Kind::Seconds { zero: false }, "Seconds after which it is killed."),
+        key("timeout", Kind::Duration(Range::POSITIVE), "The time after which it is killed; `5m` by default."),
         key("env", Kind::Scalars { null: false }, "Environment variables, beside PATH, HOME, LANG, LC_* and TMPDIR."),
         // Other runtimes print the answer while it streams; here `llm.stream` does.
         key("verbose", Kind::Boolean, "Read for other runtimes, without effect."),

@@ -1,6 +1,7 @@
 //! The keys of nodes and steps. Which of them a node may have depends on its work, so that
 //! [`Reader`](super::nodes::Reader) reads them one by one.
 
+use cachalot_core::duration::Range;
 use cachalot_core::spec::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, key, no_effect, required,
     unsupported, words,
@@ -140,7 +141,7 @@ pub(super) static ON_ERROR: Table = Table::new(
     &[&[
         key("max_retries", Kind::IntegerIn(0, 1_000), "How many times the node is tried again; 3 by default. Giving it means `mode: retry`."),
         key("mode", Kind::Word(&MODE_WORDS), "`raise` (default): the failure ends the run. `graceful`: the run goes on. `retry`: the node is tried again."),
-        key("retry_delay", Kind::Seconds { zero: true }, "Seconds before the first retry; 1 by default."),
+        key("retry_delay", Kind::Duration(Range::ANY), "The pause before the first retry, such as `500ms`; `1s` by default."),
         key("backoff_multiplier", Kind::NumberIn(1.0, f64::INFINITY), "The factor by which the delay grows with each retry; 2 by default."),
         key("retryable_errors", Kind::Texts, "The kinds of failure that are tried again."),
         key("fallback", NODE_NAME, "The node that comes next when all attempts have failed."),

@@ -193,7 +193,7 @@ impl NodeReader<'_> {
         OnError {
             mode: values.choice("mode", &MODES).unwrap_or(usual),
             max_retries: retries.unwrap_or(default.max_retries),
-            delay: values.seconds("retry_delay").unwrap_or(default.delay),
+            delay: values.duration("retry_delay").unwrap_or(default.delay),
             multiplier: values
                 .number("backoff_multiplier")
                 .unwrap_or(default.multiplier),

@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use cachalot_cache::LedgerLimits;
-use cachalot_core::duration::from_node;
+use cachalot_core::duration::Range;
 use cachalot_core::spec::{
     Custom, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, section, unsupported,
 };
 use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, SourceSpan};
-use cachalot_model::{AGE, ModelSettings, age};
+use cachalot_model::{AGE, ModelSettings};
 use cachalot_storage::AllowedHosts;
 use serde_json::{Value, json};
 
 use super::calls::{names_action, text_search};
 use super::language::Language;
 use super::llm_settings::{LLM, SHELL_PROVIDERS};
+use crate::actions::WAITING;
 use crate::codes;
 
 /// The settings of an agent file.
@@ -69,9 +70,9 @@ pub struct CacheSettings {
     pub max_entries: Option<u64>,
     /// `front_bytes`: the maximum size of entries in the in-process front of the cache.
     pub front_bytes: Option<u64>,
-    /// `patience_ms`: the maximum time that a call waits for a slow store before it runs uncached.
+    /// `patience`, or `patience_ms`: the maximum time that a call waits for a slow store before it runs uncached.
     pub patience: Option<Duration>,
-    /// `store_timeout_ms`: the timeout for storing a result.
+    /// `store_timeout`, or `store_timeout_ms`: the timeout for storing a result.
     pub store_timeout: Option<Duration>,
 }
 
@@ -127,7 +128,7 @@ const ONE_WAY: &str = "branches run at the same time in one process";
 /// Any amount of bytes or entries.
 const AMOUNT: Kind = Kind::IntegerIn(0, u64::MAX);
 
-/// Milliseconds, at most an hour.
+/// [`WAITING`] in milliseconds.
 const MILLISECONDS: Kind = Kind::IntegerIn(1, 3_600_000);
 
 /// The keys of `settings`. Environment variables have been expanded before they are read.
@@ -176,31 +177,15 @@ const LTM_KEYS: &[Parameter] = &[
     key("ltm_url", Kind::Text, "The same as `settings.ltm.url`."),
     key("ltm_blob_uri", Kind::Text, "The same as `settings.ltm.url`."),
     key("ltm_auth_token", Kind::Text, "The token for a Turso database; written as `${VARIABLE}`."),
-    key("staleness", Kind::Custom(&STALENESS), "For how long a cached answer may be served after another machine has changed or erased it, such as `2s`; 0 by default: every hit asks the server. For Postgres and a single Redis server."),
+    key("staleness", Kind::Duration(STALENESS), "For how long a cached answer may be served after another machine has changed or erased it, such as `2s`; 0 by default: every hit asks the server. For Postgres and a single Redis server."),
     key("local", Kind::Boolean, "Keeps copies of cached answers on this machine: they answer while the server does not, within their time to live; answers of that time are sent later. For stores on a server; false by default."),
     no_effect("ltm_collection", "write the collection in `url: firestore://PROJECT/COLLECTION`"),
     no_effect("ltm_lock_backend", "writes to a bucket are conditional, and need no lock"),
     no_effect("ltm_lock_ttl", "writes to a bucket are conditional, and need no lock"),
 ];
 
-/// The longest `staleness`.
-const LONGEST_STALENESS: Duration = Duration::from_secs(3600);
-
-static STALENESS: Custom = Custom {
-    schema: Some(|| json!({ "anyOf": [{ "type": "number", "minimum": 0 }, { "type": "string" }] })),
-    check: |entry, problems| {
-        if staleness(&entry.value).is_none() {
-            let problem = Problem::new("bad-value", "`staleness` is no length of time up to 1h");
-            let problem = problem.at(&entry.value.head());
-            problems
-                .push(problem.help("write a number of seconds, or a text such as `500ms` or `2s`"));
-        }
-    },
-};
-
-fn staleness(node: &Node) -> Option<Duration> {
-    from_node(node).filter(|read| *read <= LONGEST_STALENESS)
-}
+/// The values of `staleness`.
+const STALENESS: Range = Range::ANY.at_most(Duration::from_secs(3_600));
 
 static LTM: Table = Table::new(
     "`settings.ltm`",
@@ -219,8 +204,10 @@ static CACHE: Table = Table::new(
         key("max_bytes", AMOUNT, "The maximum bytes of all cached entries together; 1 GiB by default. The least recently used are evicted first."),
         key("max_entries", AMOUNT, "The maximum number of cached entries; 1,000,000 by default."),
         key("front_bytes", AMOUNT, "The bytes of entries, with their decoded forms, that the process keeps in memory; 64 MiB by default."),
-        key("patience_ms", MILLISECONDS, "How long a call waits for a slow memory before it runs uncached, in milliseconds; 250 by default."),
-        key("store_timeout_ms", MILLISECONDS, "The maximum time for storing an answer, apart from the lookup, in milliseconds; 5,000 by default."),
+        key("patience", Kind::Duration(WAITING), "How long a call waits for a slow memory before it runs uncached; `250ms` by default."),
+        key("patience_ms", MILLISECONDS, "`patience` in milliseconds."),
+        key("store_timeout", Kind::Duration(WAITING), "The maximum time for storing an answer, apart from the lookup; `5s` by default."),
+        key("store_timeout_ms", MILLISECONDS, "`store_timeout` in milliseconds."),
     ]],
 );
 
@@ -229,14 +216,14 @@ static LEDGER: Table = Table::new(
     "`settings.ledger`",
     "Retention of individual calls in the ledger.",
     &[&[
-        key("max_age", Kind::Custom(&AGE), "How old a call in the ledger may be: a number with a unit, such as `90d` or `12h`; any age by default."),
+        key("max_age", Kind::Duration(AGE), "How old a call in the ledger may be, such as `90d` or `12h`; any age by default. It needs a unit."),
         key("max_bytes", Kind::IntegerIn(LedgerSettings::MIN_BYTES, u64::MAX), "How many bytes of data the ledger may hold, at least 1,048,576; 256 MiB by default. The oldest calls are deleted first."),
         key("max_hits", AMOUNT, "How many hits the ledger keeps one by one, and as many calls of each other kind that paid nothing; 1,000 by default."),
     ]],
 );
 
 #[rustfmt::skip]
-const TIME_LIMIT: Parameter = key("time_limit", Kind::Seconds { zero: false }, "Seconds that a block may take; 30 by default.");
+const TIME_LIMIT: Parameter = key("time_limit", Kind::Duration(Range::POSITIVE), "How long a block may take; `30s` by default.");
 #[rustfmt::skip]
 const MEMORY_LIMIT: Parameter = key("memory_limit", Kind::IntegerIn(1, u64::MAX), "Bytes that a block may use; 512 MiB by default.");
 
@@ -366,7 +353,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
     let [python, lua, python3, parallel] =
         ["python", "lua", "python3", "parallel"].map(|key| values.table(key));
     let limits = |values: Option<Values<'_>>| ScriptSettings {
-        time_limit: values.and_then(|values| values.seconds("time_limit")),
+        time_limit: values.and_then(|values| values.duration("time_limit")),
         ..ScriptSettings::default()
     };
     let memory_limit =
@@ -377,7 +364,10 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
         value: node.to_value(),
         name: values.string("name"),
         memory: memory(values, problems),
-        cache: values.table("cache").map(cache).unwrap_or_default(),
+        cache: values
+            .table("cache")
+            .map(|values| cache(values, problems))
+            .unwrap_or_default(),
         ledger: ledger(values),
         python: ScriptSettings {
             memory_limit: memory_limit(python),
@@ -511,10 +501,7 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
     let mut memory = MemorySettings::default();
     if let Some(ltm) = ltm {
         memory.backend = ltm.string("backend");
-        memory.staleness = ltm
-            .node("staleness")
-            .and_then(staleness)
-            .unwrap_or_default();
+        memory.staleness = ltm.duration("staleness").unwrap_or_default();
         memory.local = ltm.boolean("local").unwrap_or_default();
         memory.place = memory.backend.as_ref().map(|_| ltm.place("backend"));
     }
@@ -549,14 +536,27 @@ fn duplicate_key(key: &str, place: &SourceSpan) -> Problem {
     .help("keep one of `ltm.path`, `ltm.ltm_path`, `ltm_path`, `ltm.url`, `ltm.ltm_url` and `ltm.ltm_blob_uri`")
 }
 
-fn cache(values: Values<'_>) -> CacheSettings {
-    let milliseconds = |key| values.integer(key).map(Duration::from_millis);
+fn cache(values: Values<'_>, problems: &mut Vec<Problem>) -> CacheSettings {
+    for (key, milliseconds) in [
+        ("patience", "patience_ms"),
+        ("store_timeout", "store_timeout_ms"),
+    ] {
+        if let (Some(_), Some(entry)) = (values.node(key), values.entry(milliseconds)) {
+            let message = format!("`{milliseconds}` and `{key}` are the same setting");
+            let problem = Problem::new("two-spellings", message).at(&entry.key_place);
+            problems.push(problem.help(format!("take `{milliseconds}` out")));
+        }
+    }
+    let duration = |key, milliseconds| {
+        let in_milliseconds = values.integer(milliseconds).map(Duration::from_millis);
+        values.duration(key).or(in_milliseconds)
+    };
     CacheSettings {
         max_bytes: values.integer("max_bytes"),
         max_entries: values.integer("max_entries"),
         front_bytes: values.integer("front_bytes"),
-        patience: milliseconds("patience_ms"),
-        store_timeout: milliseconds("store_timeout_ms"),
+        patience: duration("patience", "patience_ms"),
+        store_timeout: duration("store_timeout", "store_timeout_ms"),
     }
 }
 
@@ -569,7 +569,7 @@ pub fn read_team_settings(node: &Node, problems: &mut Vec<Problem>) -> LedgerSet
 
 fn ledger(settings: Values<'_>) -> LedgerSettings {
     let read = |values: Values<'_>| LedgerSettings {
-        max_age: values.node("max_age").and_then(age),
+        max_age: values.duration("max_age"),
         max_bytes: values.integer("max_bytes"),
         max_hits: values.integer("max_hits"),
     };

@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 
 use super::node::NodeOutcome;
 use super::{RunFailure, Runner};
-use crate::actions::reflection::Judgement;
+use crate::actions::reflection::{Judgement, RETRY_DELAY};
 use crate::actions::truthiness::is_true;
 use crate::actions::validate::UNREADABLE;
 use crate::format::{Evaluator, Node, Reflection, Retries};
 use crate::template::{Scope, State};
 
-/// The maximum delay between two rounds, in seconds.
-const MAX_DELAY: f64 = 86_400.0;
+/// The maximum delay between two rounds.
+const MAX_DELAY: Duration = Duration::from_secs(86_400);
 
 impl Runner<'_> {
     /// Generates, evaluates and corrects an output until it is valid or the rounds are used up.
@@ -184,7 +184,7 @@ impl Runner<'_> {
     ) -> Result<Value, RunFailure> {
         let limits = LoopLimits::new(self, &retries.limits, node, path, state).await?;
         let max = limits.integer("max_retries", 1)?;
-        let delay = limits.seconds("retry_delay")?;
+        let delay = limits.delay("retry_delay")?;
         let correct = &self.agent.nodes[retries.correct];
         let mut state = state.flattened().branch();
         for count in 0..=max {
@@ -362,9 +362,16 @@ impl<'l> LoopLimits<'l> {
         }
     }
 
-    fn seconds(&self, name: &str) -> Result<Duration, RunFailure> {
-        let seconds = self.number(name)?.unwrap_or_default();
-        Ok(Duration::from_secs_f64(seconds.min(MAX_DELAY)))
+    fn delay(&self, name: &str) -> Result<Duration, RunFailure> {
+        match self.fields.get(name) {
+            None | Some(Value::Null) => Ok(Duration::ZERO),
+            Some(value) => RETRY_DELAY
+                .read_json(value)
+                .map(|delay| delay.min(MAX_DELAY))
+                .map_err(|refusal| {
+                    self.invalid(&format!("`{name}` {}: {}", refusal.cause, refusal.remedy))
+                }),
+        }
     }
 
     fn text(&self, name: &str, default: &str) -> String {

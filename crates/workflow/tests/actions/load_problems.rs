@@ -3,6 +3,7 @@
 use cachalot_core::Problem;
 use cachalot_core::tree::parse;
 use cachalot_workflow::actions::builtin;
+use cachalot_workflow::format::load;
 
 fn problems(action: &str, with: &str) -> Vec<Problem> {
     let registry = builtin();
@@ -21,19 +22,55 @@ fn refused(action: &str, with: &str) -> (&'static str, u32, u32) {
     (problem.code, place.line, place.column)
 }
 
+/// The problems of a file with one node, whose arguments are indented by six.
+fn loaded(action: &str, with: &str) -> Vec<Problem> {
+    let with = with.replace('\n', "\n      ");
+    let text = format!("nodes:\n  - name: n\n    uses: {action}\n    with:\n      {with}\n");
+    let (environment, builtins) = (Default::default(), Default::default());
+    load("agent.yaml", &text, &builtin(), &environment, &builtins)
+        .err()
+        .unwrap_or_default()
+}
+
+#[test]
+fn out_of_range_durations_are_problems() {
+    for (action, with, code) in [
+        ("shell.run", "command: [x]\ntimeout: 0", "out-of-range"),
+        ("shell.run", "command: [x]\ntimeout: -1.5", "out-of-range"),
+        ("shell.run", "command: [x]\ntimeout: '0'", "out-of-range"),
+        ("shell.run", "command: [x]\ntimeout: 604801", "out-of-range"),
+        ("shell.run", "command: [x]\ntimeout: 8d", "out-of-range"),
+        ("shell.run", "command: [x]\ntimeout: long", "bad-value"),
+        ("shell.run", "command: [x]\ntimeout: [1]", "wrong-type"),
+        ("http.get", "url: u\ntimeout: 0", "out-of-range"),
+        ("http.post", "url: u\ntimeout: -3", "out-of-range"),
+        ("web.search", "query: q\ntimeout: 0", "out-of-range"),
+        (
+            "cache.wrap",
+            "action: json.parse\nttl    : 0s\nargs: {text: x}",
+            "out-of-range",
+        ),
+    ] {
+        let problems = loaded(action, with);
+        let [problem] = problems.as_slice() else {
+            panic!("{action} {with}: {problems:?}")
+        };
+        let place = problem.place.as_ref().unwrap();
+        assert_eq!(
+            (problem.code, place.line, place.column),
+            (code, 6, 16),
+            "{with}"
+        );
+        assert!(problem.help.is_some(), "{problem}");
+    }
+    for fine in ["0.5", "'30'", "30s", "'{{ state.n }}'", "~"] {
+        let with = format!("command: [x]\ntimeout: {fine}");
+        assert_eq!(loaded("shell.run", &with), [], "{fine}");
+    }
+}
+
 #[test]
 fn out_of_range_numbers_are_problems() {
-    for (action, with) in [
-        ("shell.run", "command: [x]\ntimeout: 0"),
-        ("shell.run", "command: [x]\ntimeout: -1.5"),
-        ("shell.run", "command: [x]\ntimeout: '0'"),
-        ("shell.run", "command: [x]\ntimeout: 604801"),
-        ("http.get", "url: u\ntimeout: 0"),
-        ("http.post", "url: u\ntimeout: -3"),
-        ("web.search", "query: q\ntimeout: 0"),
-    ] {
-        assert_eq!(refused(action, with), ("out-of-range", 2, 10), "{with}");
-    }
     for (action, with) in [
         ("shell.run", "output_limit: 0"),
         ("file.read", "max_bytes: -1"),
@@ -42,17 +79,6 @@ fn out_of_range_numbers_are_problems() {
         ("ltm.search", "limit: 0"),
     ] {
         assert_eq!(refused(action, with).0, "out-of-range", "{with}");
-    }
-    let interval = "file: f\nagent_id: a\npoll_interval: 0";
-    assert_eq!(refused("llamaextract.extract", interval).0, "out-of-range");
-    for fine in [
-        "timeout: 0.5",
-        "timeout: '30'",
-        "timeout: '{{ state.n }}'",
-        "timeout: ~",
-        "timeout: long",
-    ] {
-        assert!(problems("shell.run", fine).is_empty(), "{fine}");
     }
 }
 

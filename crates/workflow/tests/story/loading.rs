@@ -177,7 +177,7 @@ fn arguments_of_the_wrapped_action_are_checked() {
     let with = "action: json.parse\nargs: {}";
     is_problem(with, "missing-key", "{}", "needs `text`");
     let with = "action: http.get\nargs: {url: u, timeout: long}";
-    is_problem(with, "wrong-type", "long", "timeout");
+    is_problem(with, "bad-value", "long", "timeout");
 }
 
 #[test]

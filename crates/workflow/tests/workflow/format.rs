@@ -443,7 +443,7 @@ nodes:
         reported.lines().collect::<Vec<_>>(),
         [
             "a.yaml:4:51: `stdin_mode: file`, and no argument holds the path [bad-value]; put `{input_file}` where the program takes the path of its input",
-            "a.yaml:4:66: `timeout` is 0 [out-of-range]; write a positive number of seconds",
+            "a.yaml:4:66: `timeout` is 0, but it must be above 0 [out-of-range]; write a duration that is above 0, such as `1h`",
             "a.yaml:4:78: `A` in `env` must be text, but this is a list [wrong-type]; write text here",
             "a.yaml:4:83: unknown key `comand` in a shell provider [unknown-key]; did you mean `command`?",
             "a.yaml:5:41: `stdin_mode` cannot be `tty` [bad-value]; expected one of: pipe, file",
@@ -463,7 +463,7 @@ fn on_error() {
         &[
             "a.yaml:2:30: `mode` cannot be `rety` [bad-value]; did you mean `retry`?",
             "a.yaml:2:49: `max_retries` must be at most 1000 and not negative, but it is -1 [out-of-range]; write a whole number that is at most 1000 and not negative",
-            "a.yaml:2:66: `retry_delay` is -1 [out-of-range]; write a number of seconds that is not negative",
+            "a.yaml:2:66: `retry_delay` is -1, but it must be 0 or more [out-of-range]; write a duration that is 0 or more, such as `1h`",
             "a.yaml:2:90: `backoff_multiplier` must be at least 1, but it is 0.5 [out-of-range]; write a number that is at least 1",
             "a.yaml:2:105: `fallback` names `zzz`, and there is no such node [fallback-undefined]; the nodes are a, b",
             "a.yaml:2:110: unknown key `x` in `on_error` [unknown-key]; expected one of: max_retries, mode, retry_delay, backoff_multiplier, retryable_errors, fallback",
@@ -547,7 +547,7 @@ nodes: [{name: a}]
             "a.yaml:5:11: unknown key `max_byte` in `settings.cache` [unknown-key]; did you mean `max_bytes`?",
             "a.yaml:6:9: unknown key `modle` in `settings.llm` [unknown-key]; did you mean `model`?",
             "a.yaml:7:28: `base_url` must be text, but this is a number [wrong-type]; put it in quotes",
-            "a.yaml:8:24: `time_limit` is 0 [out-of-range]; write a positive number of seconds",
+            "a.yaml:8:24: `time_limit` is 0, but it must be above 0 [out-of-range]; write a duration that is above 0, such as `1h`",
             "a.yaml:9:24: there is no parallel strategy `process` [no-effect]; branches run at the same time in one process",
             "a.yaml:10:3: unknown key `chache` in `settings` [unknown-key]; did you mean `cache`?",
         ],

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_core::tree;
+use cachalot_core::{duration, tree};
 use cachalot_workflow::actions;
 use cachalot_workflow::format::{self, schema};
 use serde_json::{Value, json};
@@ -76,7 +76,13 @@ impl Validator {
                 "maximum" => value
                     .as_f64()
                     .is_none_or(|number| number <= rule.as_f64().unwrap()),
-                "pattern" => value.as_str().is_none_or(|text| text.starts_with("${")),
+                "pattern" => value.as_str().is_none_or(|text| {
+                    let is_of_durations = rule.as_str().unwrap().contains("(ms|s|min|m|h|d)");
+                    match is_of_durations {
+                        true => duration::parse(text).is_some(),
+                        false => text.starts_with("${"),
+                    }
+                }),
                 other => panic!("{other} is not known here"),
             })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cachalot_core::spec::{Literal, ParameterKind as Kind, Table, Values, key, words};
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
-use cachalot_model::{DURATION, duration};
+use cachalot_model::DURATION;
 use serde_json::Value;
 
 /// Settings of the response cache of an agent.
@@ -106,7 +106,7 @@ static SECTION: Table = Table::new(
         key("case_sensitive", Kind::Boolean, "Compares questions case-sensitively; by default with `match: conversation` only."),
         key("trim_spaces", Kind::Boolean, "Ignores whitespace around a question.").default(Literal::Boolean(false)),
         key("path", Kind::Text, "A flat JSON file of questions and answers."),
-        key("ttl", Kind::Custom(&DURATION), "The time to live of an answer; none by default."),
+        key("ttl", DURATION, "The time to live of an answer; none by default."),
         key("max_entries", Kind::IntegerIn(1, u64::MAX), "The maximum number of stored answers of the agent; the least recently used are evicted first."),
         key("max_bytes", Kind::IntegerIn(1, u64::MAX), "The maximum bytes of stored answers; the least recently used are evicted first."),
         key("scope", Kind::Word(&SCOPE_WORDS), "The scope in which answers are shared; `user` by default."),
@@ -141,7 +141,7 @@ impl ResponseCacheSettings {
                 .unwrap_or(matching == MatchingMode::Conversation),
             trim_spaces: values.boolean("trim_spaces").unwrap_or_default(),
             path,
-            ttl: values.node("ttl").and_then(duration),
+            ttl: values.duration("ttl"),
             max_entries: values.integer("max_entries"),
             max_bytes: values.integer("max_bytes"),
             scope: values.choice("scope", &SCOPE_VALUES).unwrap_or_default(),

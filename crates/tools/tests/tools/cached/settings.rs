@@ -101,17 +101,17 @@ fn problems_of_settings_are_reported() {
             "cacheToolResultsTtl: {web_fetch: 10}\n  cacheToolResultsTTL: {}",
             "unknown-key",
         ),
-        ("cacheToolResultsTtl: {web_fetch: 10 minutes}", "wrong-type"),
-        ("cacheToolResultsTtl: {web_fetch: m}", "wrong-type"),
-        ("cacheToolResultsTtl: {web_fetch: 0s}", "wrong-type"),
-        ("cacheToolResultsTtl: {web_fetch: -1}", "wrong-type"),
+        ("cacheToolResultsTtl: {web_fetch: 10 minutes}", "bad-value"),
+        ("cacheToolResultsTtl: {web_fetch: m}", "bad-value"),
+        ("cacheToolResultsTtl: {web_fetch: 0s}", "out-of-range"),
+        ("cacheToolResultsTtl: {web_fetch: -1}", "out-of-range"),
         (
             "cacheToolResultsTtl: {web_fetch: 99999999999999999999d}",
-            "wrong-type",
+            "bad-value",
         ),
         (
             "cacheToolResultsTtl: {web_fetch: 999999999999999999d}",
-            "wrong-type",
+            "bad-value",
         ),
         (
             "cacheToolResults: true\n  cache_tool_results: false",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{expected, kind_name};
+use super::{UP_TO_A_WEEK, expected, kind_name};
 use crate::{Arguments, Failure, OperationMetadata, ParameterKind};
 
 /// Checked arguments of one call, read by name. A value of another kind than requested is a failure, not
@@ -166,23 +166,16 @@ impl<'a> CheckedArguments<'a> {
         }
     }
 
-    /// Returns a duration given in seconds; above zero and at most a week.
-    pub(in crate::actions) fn seconds(&self, name: &str) -> Result<Option<Duration>, Failure> {
-        const MAX_SECONDS: f64 = 604_800.0;
+    /// Returns a duration above zero and up to a week.
+    pub(in crate::actions) fn duration(&self, name: &str) -> Result<Option<Duration>, Failure> {
         let Some(value) = self.non_null(name) else {
             return Ok(None);
         };
-        let duration = value
-            .as_f64()
-            .filter(|seconds| *seconds > 0.0 && *seconds <= MAX_SECONDS)
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .filter(|duration| !duration.is_zero());
-        match duration {
-            Some(duration) => Ok(Some(duration)),
-            None => Err(self.wrong(
-                name,
-                format_args!("is {value}: expected seconds, above 0 and at most {MAX_SECONDS}"),
-            )),
+        match UP_TO_A_WEEK.read_json(value) {
+            Ok(duration) => Ok(Some(duration)),
+            Err(refusal) => {
+                Err(self.wrong(name, format_args!("{}: {}", refusal.cause, refusal.remedy)))
+            }
         }
     }
 
@@ -239,7 +232,7 @@ mod tests {
             json!({"path": 5, "ratio": -1}).as_object().unwrap().clone(),
         );
         assert!(given.required_text("path").is_err());
-        assert!(given.seconds("ratio").is_err());
+        assert!(given.duration("ratio").is_err());
         assert!(given.count("ratio", 1..=2).is_err());
         assert_eq!(given.text("none").unwrap(), None);
     }

@@ -2,16 +2,15 @@
 
 mod lists;
 
-use std::time::Duration;
-
+use cachalot_core::duration::Range;
 use cachalot_core::tree::{Node, NodeKind};
-use cachalot_core::{Problem, duration, suggest};
+use cachalot_core::{Problem, suggest};
 
 use crate::actions::argument_checker::ArgumentChecker;
 use crate::actions::arguments::{any, boolean, integer, number, object, required, text};
 use crate::actions::check_arguments;
 use crate::codes::BAD_VALUE;
-use crate::{CacheClass, OperationMetadata, Parameter, Registry};
+use crate::{CacheClass, OperationMetadata, Parameter, ParameterKind, Registry};
 
 /// Names of the strategies.
 pub(super) const STRATEGIES: [&str; 4] = ["args", "sha256", "file_content", "custom"];
@@ -47,9 +46,10 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
         "Files and directories whose change makes the entry stale.",
     ),
     any("tags", "Tags by which entries are invalidated."),
-    any(
+    Parameter::optional(
         "ttl",
-        "Time to live, such as `30s`, `1h`, `1h30m`, `60d`; a number is in seconds. 60 days by default.",
+        ParameterKind::Duration(TTL),
+        "Time to live, such as `30s`, `1h`, `1h30m`, `60d`; `60d` by default.",
     ),
     number("ttl_days", "Time to live in days; `ttl` wins."),
     number("ttl_hours", "Time to live in hours; wins over ttl_days."),
@@ -74,13 +74,9 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
 const LIFETIME_HELP: &str =
     "a time to live must be a positive number; to store nothing, set `cache_enabled: false`";
 
-/// The form of a time to live in messages.
-pub(super) const TTL_FORM: &str = "expected a time to live such as `30s`, `1h`, `1h30m` or `60d`";
-
-/// Parses a time to live of more than zero.
-pub(super) fn lifetime(text: &str) -> Option<Duration> {
-    duration::parse(text).filter(|ttl| !ttl.is_zero())
-}
+/// The values of `ttl`.
+pub(super) const TTL: Range =
+    Range::POSITIVE.instead_of_zero("to store nothing, set `cache_enabled: false`");
 
 /// Returns a text that contains no template, so that its value is known at load time.
 fn literal(node: Option<&Node>) -> Option<&str> {
@@ -101,14 +97,6 @@ pub(super) fn wrap(with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
         .one_of("key_strategy", &STRATEGIES, |it| STRATEGIES.contains(&it))
         .one_of("scope", &SCOPES, |it| SCOPES.contains(&it))
         .one_of("on_error", &ON_ERROR, |it| ON_ERROR.contains(&it))
-        .bounded(BAD_VALUE, "ttl", LIFETIME_HELP, is_lifetime)
-        .read("ttl", TTL_FORM, |text| {
-            let is_number = text.trim().parse::<f64>().is_ok();
-            match is_number || lifetime(text).is_some() {
-                true => Ok(()),
-                false => Err(format!("is `{text}`")),
-            }
-        })
         .bounded(BAD_VALUE, "ttl_days", LIFETIME_HELP, is_lifetime)
         .bounded(BAD_VALUE, "ttl_hours", LIFETIME_HELP, is_lifetime)
         .bounded(BAD_VALUE, "ttl_seconds", LIFETIME_HELP, is_lifetime)

@@ -8,7 +8,7 @@ use cachalot_cache::{CacheMode, Domain, Scope};
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use serde_json::Value;
 
-use super::check::{self, ON_ERROR, SCOPES, STRATEGIES, TTL_FORM, lifetime};
+use super::check::{self, ON_ERROR, SCOPES, STRATEGIES, TTL};
 use crate::{Action, Arguments, Failure, Registry, Runtime};
 
 /// The default time to live of an entry: 60 days.
@@ -338,13 +338,9 @@ fn ttl(given: &ArgumentList) -> Result<Duration, Failure> {
     let mut chosen = match given.get("ttl") {
         None | Some(Value::Null) => None,
         Some(value) => {
-            let ttl = match value {
-                Value::String(text) => lifetime(text),
-                other => other
-                    .as_f64()
-                    .and_then(|seconds| lifetime(&seconds.to_string())),
-            };
-            let ttl = ttl.ok_or_else(|| invalid(format!("ttl is {value}: {TTL_FORM}")))?;
+            let ttl = TTL
+                .read_json(value)
+                .map_err(|refusal| invalid(format!("ttl {}: {}", refusal.cause, refusal.remedy)))?;
             Some(ttl.max(Duration::from_millis(1)))
         }
     };

@@ -21,6 +21,7 @@ use super::response::{self, DecodedResult, Response};
 use super::{TAG_LABEL, check};
 use crate::action::announced;
 use crate::actions::arguments::declared_by;
+use crate::actions::run_settings::WAITING;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Planned, Registry,
     Runtime, spending,
@@ -165,11 +166,12 @@ fn call<'a>(request: &'a Request, input: &'a Canonical) -> Call<'a> {
 
 /// Returns a duration that `settings.cache` sets in milliseconds.
 fn duration(runtime: &Runtime, setting: &str, default: Duration) -> Duration {
-    let set = runtime
-        .settings
-        .get("cache")
-        .and_then(|cache| cache.get(setting)?.as_u64());
-    set.map_or(default, Duration::from_millis)
+    let set = runtime.settings.get("cache").and_then(|cache| {
+        let duration = cache.get(setting).and_then(|it| WAITING.read_json(it).ok());
+        let milliseconds = || cache.get(format!("{setting}_ms"))?.as_u64();
+        duration.or_else(|| milliseconds().map(Duration::from_millis))
+    });
+    set.unwrap_or(default)
 }
 
 fn policy(
@@ -192,8 +194,8 @@ fn policy(
         join: SingleFlight::AllProcesses {
             wait: LEADER_TIMEOUT,
         },
-        lookup_timeout: duration(runtime, "patience_ms", DEFAULT_LOOKUP_TIMEOUT),
-        store_timeout: duration(runtime, "store_timeout_ms", DEFAULT_STORE_TIMEOUT),
+        lookup_timeout: duration(runtime, "patience", DEFAULT_LOOKUP_TIMEOUT),
+        store_timeout: duration(runtime, "store_timeout", DEFAULT_STORE_TIMEOUT),
         labels: handle.into_iter().chain(tags).collect(),
         domains,
         ..Policy::default()
@@ -375,7 +377,7 @@ impl WrappedRun {
         if store_is_available && limit > 0 && runtime.random.unit() < probability {
             // A failed sweep does not affect the answer.
             let sweep_expired = runtime.cache.sweep(Some(limit));
-            let time_limit = duration(runtime, "patience_ms", DEFAULT_LOOKUP_TIMEOUT);
+            let time_limit = duration(runtime, "patience", DEFAULT_LOOKUP_TIMEOUT);
             let _ = tokio::time::timeout(time_limit, sweep_expired).await;
         }
         Ok(answer)

@@ -88,7 +88,7 @@ fn settings(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<ModelSett
     let retries = given.count("max_retries", RETRIES)?;
     Ok(ModelSettings {
         timeouts: Timeouts {
-            total: given.seconds("timeout")?,
+            total: given.duration("timeout")?,
             ..Timeouts::default()
         },
         retries: retries.and_then(|count| u32::try_from(count).ok()),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use cachalot_core::duration::Range;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Node;
 use cachalot_core::{Cost, Problem, Spend};
@@ -228,7 +229,7 @@ impl<'a> ProgramCall<'a> {
             return Err(given.wrong(useless, "is not for `provider: shell`: leave it out"));
         }
         let mut program = program(name, &given, runtime)?;
-        program.timeout = given.seconds("timeout")?.unwrap_or(program.timeout);
+        program.timeout = given.duration("timeout")?.unwrap_or(program.timeout);
         let prompt = messages::prompt(&given)?;
         Ok(Self {
             given,
@@ -488,8 +489,7 @@ fn from_configuration(name: &str, fields: &Map<String, Value>) -> Program {
         },
         timeout: fields
             .get("timeout")
-            .and_then(Value::as_f64)
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .and_then(|timeout| Range::POSITIVE.read_json(timeout).ok())
             .unwrap_or(TIMEOUT),
         environment: environment
             .into_iter()
