@@ -338,14 +338,17 @@ impl Team {
             Some((agent, model.name.as_str(), &none, &model.place))
         });
         own.chain(of_reviews)
-            .filter_map(|(agent, model, settings, place)| {
-                let error = models.choose(Some(model), settings).err()?;
+            .flat_map(|(agent, model, settings, place)| {
+                let subject = format!("agent `{}`", agent.name);
+                let Err(error) = models.choose(Some(model), settings) else {
+                    let unsent = models.unsent(Some(model), settings).into_iter();
+                    return unsent.map(|it| it.warning(&subject).at(place)).collect();
+                };
                 let code = match models.refusal(Some(model), settings) {
                     Some(_) => "bad-value",
                     None => "unknown-model",
                 };
-                let problem = Problem::new(code, format!("agent `{}`: {error}", agent.name));
-                Some(problem.at(place))
+                vec![Problem::new(code, format!("{subject}: {error}")).at(place)]
             })
             .collect()
     }

@@ -39,7 +39,7 @@ pub(crate) fn models(
 }
 
 /// Returns the problems of `models:`, of `settings.llm` and of the calls that set a reasoning effort: formats
-/// and reasoning efforts that a model refuses.
+/// and reasoning efforts that a model refuses, and parameters that are not sent to it.
 ///
 /// # Errors
 /// The user's own catalog cannot be read.
@@ -68,8 +68,17 @@ pub(crate) fn refusals(
         let error = effort.refusal(&models)?;
         Some(Problem::new("bad-value", error.to_string()).at(&effort.place))
     });
-    let configured = named.chain(of_default).map(problem);
-    Ok(configured.chain(of_calls).collect())
+    let refused = named.chain(of_default).map(problem);
+    let unsent = |key: String, name| {
+        let unsent = models.unsent(name, &none);
+        let warnings = unsent.iter().map(|it| it.warning(&format!("`{key}`")));
+        warnings.collect::<Vec<_>>()
+    };
+    let names = configured.models.iter().map(|(name, _)| name);
+    let of_named = names.flat_map(|name| unsent(format!("models.{name}"), Some(name.as_str())));
+    let of_default = default.map(|_| unsent("settings.llm".to_owned(), None));
+    let warnings = of_named.chain(of_default.into_iter().flatten());
+    Ok(refused.chain(of_calls).chain(warnings).collect())
 }
 
 /// Returns the help for a missing API key or an unreachable server, for the end of a message.

@@ -40,7 +40,7 @@ pub use message::{
 pub use parameters::{OutputFormat, Parameters, RequestedReasoning, ToolChoice, ToolDefinition};
 pub use provider::{
     MODEL, MODEL_KEYS, Model, ModelConfiguration, ModelDependencies, ModelSettings, Models,
-    PROVIDER, PROVIDER_KEYS, RetryPauses, SystemRetryPauses, Timeouts,
+    PROVIDER, PROVIDER_KEYS, RetryPauses, SystemRetryPauses, Timeouts, UnsentParameter,
 };
 pub use reply::{Delta, Reply, StopReason};
 pub use request::Request;

@@ -24,8 +24,9 @@ use crate::cloud::Cloud;
 use crate::error::{Error, ErrorKind};
 use crate::provider_table::{BuiltInProvider, ProviderTable};
 use crate::routing::RequestRates;
-use crate::{Format, MarkerRules, MediaLimits, Parameters, RequestedReasoning, address};
+use crate::{Format, MarkerRules, MediaLimits, address};
 
+mod accepted;
 mod client;
 mod configuration;
 mod credentials;
@@ -39,11 +40,13 @@ mod retry_pause;
 mod server_tools;
 mod settings;
 
+pub use accepted::UnsentParameter;
 pub use configuration::ModelConfiguration;
 pub use model::Model;
 pub use retry_pause::{RetryPauses, SystemRetryPauses};
 pub use settings::{MODEL, MODEL_KEYS, ModelSettings, PROVIDER, PROVIDER_KEYS, Timeouts};
 
+use accepted::ApiOwner;
 use configuration::sentence;
 use credentials::{Credentials, ServiceAccounts};
 use key::ProviderKey;
@@ -64,10 +67,6 @@ const AUTO_MODELS: [&str; 5] = [
     "mistral/mistral-small-latest",
     "dmr/ai/qwen3",
 ];
-
-/// Default limit of output tokens in the format that requires a limit, for models that are known to support
-/// so many.
-const USUAL_MAX_TOKENS: u64 = 32_000;
 
 /// External dependencies of models. Passed in, so that tests are deterministic.
 #[derive(Clone)]
@@ -272,6 +271,23 @@ impl Models {
             .err()
     }
 
+    /// Returns the configured parameters of a model that are not sent, because its API refuses them. The model
+    /// is named as for [`Models::choose`]. Returns none for a model that cannot be found.
+    #[must_use]
+    pub fn unsent(&self, name: Option<&str>, call: &ModelSettings) -> Vec<UnsentParameter> {
+        let Ok(found) = self.look_up(self.settings(name, call)) else {
+            return Vec::new();
+        };
+        let Ok(format) = found.asked().format() else {
+            return Vec::new();
+        };
+        let capabilities = &found.listed.capabilities;
+        let limits = &found.listed.limits;
+        let model = found.model.clone();
+        let mut parameters = accepted::configured(&found.settings, model, format, limits);
+        accepted::adapt(&mut parameters, found.api_owner, format, capabilities)
+    }
+
     /// Returns the merged settings of the model of this name.
     fn settings(&self, name: Option<&str>, call: &ModelSettings) -> ModelSettings {
         let defaults = &self.configured.defaults;
@@ -352,6 +368,11 @@ impl Models {
         if is_alias && Cloud::original_name(&model).is_none() {
             settings.format.get_or_insert(Format::Converse);
         }
+        let environment = &self.dependencies.environment;
+        let is_set = |it: &String| environment.get(it).is_some_and(|it| !it.trim().is_empty());
+        let has_other_address =
+            settings.base_url.is_some() || known.base_url_variables.iter().any(is_set);
+        let api_owner = ApiOwner::new(&extended, has_other_address, known.cloud);
         let catalog_provider = settings.prices.clone().unwrap_or(extended);
         let catalog = &self.dependencies.catalog;
         let listed_name = match known.cloud {
@@ -380,6 +401,7 @@ impl Models {
             known,
             settings,
             catalog_provider,
+            api_owner,
         })
     }
 
@@ -396,6 +418,7 @@ impl Models {
             known,
             settings,
             catalog_provider,
+            api_owner,
             listed,
         } = found;
         let place = self.place(&name, &settings, &known)?;
@@ -424,23 +447,28 @@ impl Models {
             (_, Format::Converse) => address::converse(&place.url, &model, streams),
             _ => address::endpoint(&place.url, format, crate::wire::for_format(format).path()),
         };
+        let (url, stream_url) = (url(false), url(true));
+        let marker_rules = MarkerRules::find(&catalog_provider, &model, format);
+        let mut parameters = accepted::configured(&settings, model, format, &limits);
+        accepted::adapt(&mut parameters, api_owner, format, &listed.capabilities);
         let resolved = ResolvedModel {
-            url: url(false),
-            stream_url: url(true),
+            url,
+            stream_url,
             cloud: known.cloud,
             credentials,
-            marker_rules: MarkerRules::find(&catalog_provider, &model, format),
+            marker_rules,
             media: MediaLimits::find(&catalog_provider, format),
             keyed_format,
             is_format_fixed: settings.format.is_some(),
             catalog_provider,
+            api_owner,
             capabilities: listed.capabilities,
             refuses_tools_in_chat,
             shown: cachalot_storage::masked(place.url.as_str()).into_owned(),
             is_direct: place.is_own || address::is_loopback(&place.url),
             base: place.url,
             key_header: key::header(&settings, &known, format),
-            parameters: parameters(&settings, model, format, &limits),
+            parameters,
             price: settings.cost.clone().or(listed.price),
             headers: header::headers(&settings, format, known.cloud)?,
             retries: settings.retries.unwrap_or(ResolvedModel::RETRIES),
@@ -632,6 +660,8 @@ struct ModelLookup {
     settings: ModelSettings,
     /// Name of the provider under which the catalog lists the model.
     catalog_provider: String,
+    /// The provider whose own API answers.
+    api_owner: ApiOwner,
     listed: CatalogEntry,
 }
 
@@ -658,35 +688,4 @@ struct ProviderAddress {
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)
-}
-
-fn parameters(
-    settings: &ModelSettings,
-    model: String,
-    format: Format,
-    limits: &ModelLimits,
-) -> Parameters {
-    // This format requires a limit. Without a configured one, an unknown model gets a very low default.
-    // Reasoning counts toward the limit.
-    let needed = limits
-        .max_output
-        .filter(|_| format == Format::Messages)
-        .map(|most| match settings.reasoning {
-            Some(RequestedReasoning::Budget(budget)) => {
-                budget.saturating_add(USUAL_MAX_TOKENS).min(most)
-            }
-            _ => USUAL_MAX_TOKENS.min(most),
-        });
-    Parameters {
-        model,
-        max_output_tokens: settings.max_tokens.or(needed),
-        temperature: settings.temperature,
-        top_p: settings.top_p,
-        stop: settings.stop.clone().unwrap_or_default(),
-        parallel_tool_calls: settings.parallel_tool_calls,
-        reasoning: settings.reasoning.clone(),
-        output: settings.structured_output.clone(),
-        extra: settings.provider_opts.clone(),
-        ..Parameters::default()
-    }
 }

@@ -70,6 +70,9 @@ pub(super) fn read(
                 Some("openai_responses") => options.format = Some(Format::Responses),
                 _ => options.format = Some(Format::Chat),
             },
+            "fallbacks" if names_models(&entry.value) => {
+                problems.push(without_effect(entry, FALLBACKS_REMEDY));
+            }
             name => match remedy(name, is_bedrock) {
                 Some(remedy) => problems.push(without_effect(entry, remedy)),
                 None => {
@@ -81,6 +84,16 @@ pub(super) fn read(
         }
     }
     options
+}
+
+/// Remedy for `fallbacks`, the models that Anthropic asks after a refusal. The answer would not be charged at
+/// the price of the model that gave it.
+const FALLBACKS_REMEDY: &str = "write `fallbacks: […]` beside `provider`: these models are asked after an overload, a limit or a failure, and not after a refusal";
+
+/// True for a list of names of models, as docker-agent reads it. Fields of the API are mappings.
+fn names_models(node: &Node) -> bool {
+    let items = node.as_list();
+    items.is_some_and(|items| items.iter().all(|item| item.as_text().is_some()))
 }
 
 fn remedy(name: &str, is_bedrock: bool) -> Option<&'static str> {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use cachalot_core::Cost;
 use serde_json::Value;
 
+use super::accepted;
 use super::client;
 use super::key::{self, ProviderKey};
 use super::resolved_model::ResolvedModel;
@@ -148,7 +149,15 @@ impl Model {
         let provider = &shared.catalog_provider;
         let path = crate::wire::for_format(format).path();
         let url = address::endpoint(&shared.base, format, path);
+        let mut parameters = shared.parameters.clone();
+        accepted::adapt(
+            &mut parameters,
+            shared.api_owner,
+            format,
+            &shared.capabilities,
+        );
         self.with_state(ResolvedModel {
+            parameters,
             url: url.clone(),
             stream_url: url,
             marker_rules: MarkerRules::find(provider, self.name(), format),

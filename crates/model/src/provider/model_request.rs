@@ -19,7 +19,7 @@ const NO_EFFORT: &str = "none";
 const MIN_OUTPUT_TOKENS: u64 = 16;
 
 /// Fields of `provider_opts` that exist in Chat Completions but not in Responses.
-const CHAT_ONLY: [&str; 19] = [
+pub(super) const CHAT_ONLY: [&str; 19] = [
     "audio",
     "frequency_penalty",
     "function_call",

@@ -9,6 +9,7 @@ use cachalot_storage::header::HeaderName;
 use serde_json::{Map, Value, json};
 use url::Url;
 
+use super::accepted::ApiOwner;
 use super::configuration;
 use super::credentials::Credentials;
 use super::header::Header;
@@ -44,6 +45,8 @@ pub(crate) struct ResolvedModel {
     pub(crate) is_format_fixed: bool,
     /// Name of the provider under which the catalog lists the model.
     pub(crate) catalog_provider: String,
+    /// The provider whose own API answers.
+    pub(crate) api_owner: ApiOwner,
     pub(crate) capabilities: Capabilities,
     /// True if Chat Completions refuses requests with tools, with the configured effort.
     pub(crate) refuses_tools_in_chat: bool,

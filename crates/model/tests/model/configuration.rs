@@ -31,6 +31,28 @@ fn problems(yaml: &str) -> Vec<Problem> {
     problems
 }
 
+/// The models that docker-agent names for after a refusal are not sent as fields of the request.
+#[test]
+fn fallbacks_of_docker_agent_are_reported() {
+    let yaml = |list| {
+        format!("models: {{m: {{model: claude-opus-5, provider_opts: {{fallbacks: {list}}}}}}}")
+    };
+    let found = problems(&yaml("[claude-opus-4-8]"));
+    assert_eq!(found.len(), 1);
+    assert!(found[0].is_warning && found[0].code == "no-effect");
+    let help = found[0].help.as_deref().unwrap();
+    assert!(help.starts_with("write `fallbacks: […]`"), "{help}");
+    let sent = |list| {
+        let model = find(&yaml(list), "m").unwrap();
+        model.parameters().extra.get("fallbacks").cloned()
+    };
+    assert_eq!(sent("[claude-opus-4-8]"), None);
+    // Fields of the API are sent as they are.
+    let own = json!([{ "model": "claude-opus-4-8" }]);
+    assert_eq!(problems(&yaml("[{model: claude-opus-4-8}]")), []);
+    assert_eq!(sent("[{model: claude-opus-4-8}]"), Some(own));
+}
+
 #[test]
 fn model_is_found_by_alias_provider_and_bare_name() {
     let yaml = "

@@ -1,6 +1,6 @@
 //! Formats, reasoning and sampling, by what a model accepts.
 
-use cachalot_model::{ErrorKind, Format, Model};
+use cachalot_model::{ErrorKind, Format, Model, ModelSettings};
 use serde_json::{Value, json};
 
 use super::{find, models};
@@ -373,4 +373,115 @@ fn sampling_parameters_are_omitted_where_refused() {
         )));
         assert_eq!(json!([tail["temperature"], tail["top_p"]]), sent, "{model}");
     }
+}
+
+/// Parameters that the API of a provider does not have are not sent, and are reported; those that it has
+/// under another name are sent there.
+#[test]
+fn parameters_are_sent_where_the_api_has_them() {
+    const ALL: &str = "temperature: 0.5, frequency_penalty: 0.1, presence_penalty: 0.2, provider_opts: {top_k: 40, seed: 7, min_p: 0.05, typical_p: 0.9, repetition_penalty: 1.1}";
+    let all = json!({
+        "temperature": 0.5, "frequency_penalty": 0.1, "presence_penalty": 0.2, "top_k": 40,
+        "seed": 7, "min_p": 0.05, "typical_p": 0.9, "repetition_penalty": 1.1,
+    });
+    let of_open_models = ["min_p", "repetition_penalty", "top_k", "typical_p"];
+    let of_chat = ["frequency_penalty", "presence_penalty", "seed"];
+    let gateway = format!("model: gpt-4o, base_url: '{GATEWAY}'");
+    let without = |names: &[&str]| {
+        let mut sent = all.clone();
+        names.iter().for_each(|name| {
+            sent.as_object_mut().unwrap().remove(*name);
+        });
+        sent
+    };
+    for (keys, sent, unsent) in [
+        (gateway.as_str(), all.clone(), vec![]),
+        ("provider: ollama, model: whale", all.clone(), vec![]),
+        (
+            "model: gpt-4o",
+            without(&of_open_models),
+            of_open_models.to_vec(),
+        ),
+        (
+            "model: gpt-4o, format: responses, stop: [END]",
+            json!({ "temperature": 0.5 }),
+            [&of_open_models[..], &of_chat[..], &["stop"]].concat(),
+        ),
+        (
+            "model: claude-haiku-4-5",
+            json!({ "temperature": 0.5, "top_k": 40 }),
+            ["min_p", "repetition_penalty", "typical_p"]
+                .into_iter()
+                .chain(of_chat)
+                .collect(),
+        ),
+        (
+            "model: claude-opus-4-8",
+            json!({}),
+            [&["temperature"], &of_open_models[..], &of_chat[..]].concat(),
+        ),
+        (
+            "model: gemini-2.5-flash",
+            without(&of_open_models),
+            of_open_models.to_vec(),
+        ),
+        (
+            "model: gemini-2.5-flash, format: gemini",
+            json!({ "generationConfig": {
+                "temperature": 0.5, "frequencyPenalty": 0.1, "presencePenalty": 0.2, "topK": 40, "seed": 7,
+            } }),
+            vec!["min_p", "repetition_penalty", "typical_p"],
+        ),
+        (
+            "provider: amazon-bedrock, model: amazon.nova-pro-v1:0",
+            json!({
+                "inferenceConfig": { "temperature": 0.5 },
+                "additionalModelRequestFields": { "inferenceConfig": { "topK": 40 } },
+            }),
+            ["min_p", "repetition_penalty", "typical_p"]
+                .into_iter()
+                .chain(of_chat)
+                .collect(),
+        ),
+    ] {
+        let yaml = format!("models: {{m: {{{keys}, {ALL}}}}}");
+        let models = models(&yaml, &[]);
+        let model = models.find("m").unwrap();
+        let mut tail = tail(&model);
+        for other in [
+            "model",
+            "stream",
+            "stream_options",
+            "max_tokens",
+            "store",
+            "include",
+        ] {
+            tail.as_object_mut().unwrap().remove(other);
+        }
+        assert_eq!(tail, sent, "{keys}");
+        let reported = models.unsent(Some("m"), &ModelSettings::default());
+        let mut names: Vec<&str> = reported.iter().map(|it| it.name).collect();
+        let mut unsent = unsent;
+        names.sort_unstable();
+        unsent.sort_unstable();
+        assert_eq!(names, unsent, "{keys}");
+    }
+    // What the environment names is another server.
+    let elsewhere = [("OPENAI_BASE_URL", GATEWAY)];
+    let models = models(
+        &format!("models: {{m: {{model: gpt-4o, {ALL}}}}}"),
+        &elsewhere,
+    );
+    assert_eq!(models.unsent(Some("m"), &ModelSettings::default()), []);
+    assert_eq!(tail(&models.find("m").unwrap())["top_k"], 40);
+}
+
+/// A model that is called in the Responses format for its tools gets no field of Chat Completions.
+#[test]
+fn parameters_follow_the_format_of_requests_with_tools() {
+    let model = of("model: gpt-5.6-terra, provider_opts: {seed: 7}");
+    assert_eq!(tail(&model)["seed"], 7);
+    let with_tools = model.for_tools(true).unwrap();
+    assert_eq!(with_tools.wire().format(), Format::Responses);
+    assert_eq!(tail(&with_tools)["seed"], Value::Null);
 }
