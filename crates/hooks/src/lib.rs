@@ -11,6 +11,7 @@ pub mod definition;
 mod dependencies;
 pub mod dialect;
 mod dispatch;
+mod go_template;
 mod handler;
 pub mod input;
 mod lookup;

@@ -13,7 +13,7 @@ use super::tables::{
     MODEL, PROMPT, SHARED, TYPED,
 };
 use super::{Action, Definition, claude, options};
-use crate::{Dialect, Event};
+use crate::{Dialect, Event, go_template};
 
 /// The supported handler types.
 const TYPES: [&str; 4] = ["command", "builtin", "model", "http"];
@@ -69,7 +69,10 @@ pub(super) fn definition(
     context.report_undeclared(node, &tables, dialect);
     let usual = dialect.vocabulary().timeout;
     let (action, usual) = match kind {
-        "command" => (command(context, own, dialect)?, usual),
+        "command" => {
+            warn_of_templates(context, own);
+            (command(context, own, dialect)?, usual)
+        }
         "builtin" => (builtin(context, own, event)?, usual),
         "model" => (model(own)?, usual),
         "http" => (http(own, dialect)?, usual),
@@ -143,6 +146,21 @@ fn words<'a>(values: Values<'a>, key: &str) -> Vec<&'a str> {
 fn texts(values: Values<'_>, key: &str) -> BTreeMap<String, String> {
     let texts = values.scalars(key);
     texts.map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// Warns of a template in a command line. No runtime renders it: the shell gets it as it is written.
+fn warn_of_templates(context: &mut ParserContext<'_>, values: Values<'_>) {
+    let line = values.text("command").unwrap_or_default();
+    let words = words(values, "args");
+    let mut texts = std::iter::once(line).chain(words);
+    let Some(field) = texts.find_map(go_template::named_field) else {
+        return;
+    };
+    let message = format!("the template with `{field}` in a command is not rendered");
+    let help = format!("read the value from the input on stdin: `jq -r .{field}`");
+    let warning = Problem::warning("no-effect", message);
+    let warning = warning.at(&values.place("command"));
+    context.warnings.push(warning.help(help));
 }
 
 fn command(

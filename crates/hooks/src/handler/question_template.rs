@@ -8,6 +8,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Va
 use serde_json::Map;
 
 use crate::contract::{Contract, Field};
+use crate::go_template;
 use crate::output::Fault;
 
 /// The name of the whole input in templates, in addition to its fields.
@@ -37,7 +38,7 @@ impl QuestionTemplate {
                 .help("`prompt` is the template of a question, such as `May this run? {{ tool_input | tojson }}`"));
         }
         let question = Self {
-            source: source.to_owned(),
+            source: go_template::to_jinja(source)?.into_owned(),
             fields: fields(contract),
             environment: environment(UndefinedBehavior::SemiStrict),
         };
@@ -218,6 +219,10 @@ mod tests {
             ("{{ tool_input | tojson | truncate(4) }}", "{\"cm…"),
             ("{{ tool_input.n | truncate(4) }}", "1"),
             ("{{ input.tool_name }}", "shell"),
+            (
+                "{{ .ToolName }}: {{ .ToolInput.cmd | truncate 5 }}",
+                "shell: ls <a…",
+            ),
             ("[{{ last_user_message }}]", "[]"),
             ("{{ input.agent_name | default('nobody') }}", "nobody"),
             ("{% for n in range(2) %}{{ n }}{% endfor %}", "01"),
@@ -254,7 +259,10 @@ mod tests {
             "unknown-name",
             "of another event"
         );
-        assert_eq!(wrong("{{ .ToolName }}").code, "bad-template");
+        assert_eq!(
+            wrong("{{ range .ToolInput }}{{ end }}").code,
+            "bad-template"
+        );
         assert_eq!(wrong("{% if %}").code, "bad-template");
         assert_eq!(
             wrong("{{ tool_input.a.b | no_such_filter }}").code,

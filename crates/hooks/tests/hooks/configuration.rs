@@ -151,6 +151,28 @@ fn timeout_default() {
 }
 
 #[test]
+fn template_in_a_command_is_a_warning() {
+    let warnings = |hook: &str| {
+        let node = tree::parse("agent.yaml", &format!("stop: {hook}")).unwrap();
+        let mut problems = Vec::new();
+        let read = definition::read(&node, "agent.yaml", &builtins(), &mut problems);
+        assert_eq!((read.entries.len(), problems), (1, vec![]));
+        let warnings: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
+        warnings
+    };
+    assert_eq!(
+        warnings("{type: command, command: 'echo {{ .ToolName }}'}"),
+        [
+            "agent.yaml:1:32: the template with `tool_name` in a command is not rendered [no-effect]; read the value from the input on stdin: `jq -r .tool_name`"
+        ]
+    );
+    for quiet in ["docker ps --format {{.Names}}", "jq -r .tool_name"] {
+        let hook = format!("{{type: command, command: '{quiet}'}}");
+        assert_eq!(warnings(&hook), [""; 0], "{quiet}");
+    }
+}
+
+#[test]
 fn single_mapping_vs_list() {
     let single = good("stop: {type: command, command: a}");
     let list = good("stop:\n  - {type: command, command: a}");
