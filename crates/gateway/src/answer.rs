@@ -16,6 +16,8 @@ const MAX_WHOLE: usize = 64 << 20;
 pub(crate) struct AnswerReader {
     endpoint: Endpoint,
     form: Form,
+    /// True if the answer has the form that was asked for: events, or a document.
+    is_expected: bool,
 }
 
 enum Form {
@@ -39,7 +41,12 @@ pub(crate) struct AnswerReport {
 
 impl AnswerReader {
     /// Creates a reader for the answer with this head.
-    pub(crate) fn new(endpoint: Endpoint, status: StatusCode, headers: &HeaderMap) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        is_streamed: bool,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Self {
         let form = match Self::unreadable(status, headers) {
             Some(reason) => Form::Unreadable(reason),
             None => match (content_type(headers), endpoint.format()) {
@@ -50,7 +57,11 @@ impl AnswerReader {
                 (other, _) => Form::Unreadable(format!("the answer is `{other}`")),
             },
         };
-        Self { endpoint, form }
+        Self {
+            endpoint,
+            is_expected: is_streamed == matches!(form, Form::Events(..)),
+            form,
+        }
     }
 
     /// Returns a reader in place of one that has finished.
@@ -58,6 +69,7 @@ impl AnswerReader {
         Self {
             endpoint: Endpoint::Other,
             form: Form::Unreadable(String::new()),
+            is_expected: false,
         }
     }
 
@@ -99,12 +111,23 @@ impl AnswerReader {
 
     /// Judges the answer, whose body has ended.
     pub(crate) fn finish(self) -> AnswerReport {
+        let is_expected = self.is_expected;
+        let mut report = self.read_to_end();
+        if !is_expected && report.refusal.is_none() {
+            report.refusal = Some("the answer has another form than was asked for".to_owned());
+        }
+        report
+    }
+
+    fn read_to_end(self) -> AnswerReport {
         let refused = |reason: String| AnswerReport {
             refusal: Some(reason),
             ..AnswerReport::default()
         };
         match (self.form, self.endpoint.format()) {
             (Form::Unreadable(reason), _) => refused(reason),
+            // Gemini's streams have no last event; its reader demands a reason for the end.
+            (Form::Events(_, reader), Some(Format::Gemini)) => report(reader.finish()),
             (Form::Events(_, reader), _) if !reader.complete() => {
                 refused("the stream ended before its last event".into())
             }
@@ -117,8 +140,33 @@ impl AnswerReader {
 
 /// Judges a whole answer of a model. Gemini streams one as an array of documents, which is passed on only.
 fn whole_reply(format: Format, whole: &[u8]) -> AnswerReport {
-    report(wire::for_format(format).reply(whole))
+    let mut report = report(wire::for_format(format).reply(whole));
+    if report.refusal.is_none() && !names_its_end(format, whole) {
+        report.refusal = Some("the answer does not say why it ended".to_owned());
+    }
+    report
 }
+
+/// Returns true if a whole answer says why it ended; some servers leave that out.
+fn names_its_end(format: Format, whole: &[u8]) -> bool {
+    let document: Value = serde_json::from_slice(whole).unwrap_or_default();
+    let end = match format {
+        Format::Chat => document.pointer("/choices/0/finish_reason"),
+        Format::Responses => document.get("status"),
+        Format::Messages => document.get("stop_reason"),
+        Format::Gemini => document.pointer("/candidates/0/finishReason"),
+        Format::Converse => document.get("stopReason"),
+    };
+    end.is_some_and(Value::is_string)
+}
+
+/// Members of an answer that show that the provider has looked something up.
+const LOOKED_UP: [&str; 4] = [
+    "citations",
+    "search_results",
+    "executed_tools",
+    "web_search",
+];
 
 fn report(reply: Result<cachalot_model::Reply, cachalot_model::Error>) -> AnswerReport {
     match reply {
@@ -127,7 +175,11 @@ fn report(reply: Result<cachalot_model::Reply, cachalot_model::Error>) -> Answer
             ..AnswerReport::default()
         },
         Ok(reply) => AnswerReport {
-            refusal: unusual_end(&reply.stop),
+            refusal: unusual_end(&reply.stop).or_else(|| {
+                let mut members = reply.extra.keys();
+                let found = members.find(|name| LOOKED_UP.contains(&name.as_str()))?;
+                Some(format!("the provider has looked something up (`{found}`)"))
+            }),
             usage: reply.usage,
             model: Some(reply.model).filter(|model| !model.is_empty()),
         },
@@ -147,12 +199,17 @@ fn unusual_end(stop: &StopReason) -> Option<String> {
 /// Judges a document of an endpoint without a model: it must have the member that answers it.
 fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
     let document: Value = serde_json::from_slice(whole).unwrap_or_default();
-    let answers = match endpoint {
-        Endpoint::Embeddings => document.get("data").is_some_and(Value::is_array),
-        Endpoint::CountTokens => document.get("input_tokens").is_some_and(Value::is_u64),
-        Endpoint::Models => document.get("error").is_none() && document.is_object(),
-        _ => false,
-    };
+    let has_vector = |item: &Value| item.get("embedding").is_some_and(|it| !it.is_null());
+    let vectors = document.get("data").and_then(Value::as_array);
+    let answers = document.get("error").is_none_or(Value::is_null)
+        && match endpoint {
+            Endpoint::Embeddings => {
+                vectors.is_some_and(|items| !items.is_empty() && items.iter().all(has_vector))
+            }
+            Endpoint::CountTokens => document.get("input_tokens").is_some_and(Value::is_u64),
+            Endpoint::Models => document.is_object(),
+            _ => false,
+        };
     let reported = document
         .get("usage")
         .filter(|_| endpoint == Endpoint::Embeddings);

@@ -75,7 +75,7 @@ impl CallIdentity {
             input.field("ordinal", &json!(ordinal));
         }
         input.text("path", path);
-        input.field("query", &json!(query.map(without_credentials)));
+        input.field("query", &query_in_key(query, key));
         input.text("upstream", upstream);
         Self {
             scope: tenant(headers, query, key),
@@ -130,12 +130,28 @@ fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
     parameters.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")))
 }
 
-fn without_credentials(query: &str) -> String {
-    let others = parameters(Some(query)).filter(|(name, _)| !CREDENTIAL_PARAMETERS.contains(name));
-    let others: Vec<String> = others
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    others.join("&")
+/// Parameters whose values the ledger shows.
+const SHOWN_PARAMETERS: [&str; 9] = [
+    "after",
+    "alt",
+    "api-version",
+    "before",
+    "beta",
+    "limit",
+    "order",
+    "pageSize",
+    "pageToken",
+];
+
+/// Returns the query of the key. A parameter that is not known to be harmless may be a credential, or the name of one
+/// in another spelling, so its value is a keyed digest.
+fn query_in_key(query: Option<&str>, key: &DigestKey) -> Value {
+    let others = parameters(query).filter(|(name, _)| !CREDENTIAL_PARAMETERS.contains(name));
+    let others = others.map(|(name, value)| match SHOWN_PARAMETERS.contains(&name) {
+        true => json!([name, value]),
+        false => json!([name, {"digest": key.digest(value.as_bytes()).to_string()}]),
+    });
+    others.collect()
 }
 
 /// Returns the headers of the key. A header that is not known to be harmless may be a credential, so its value is a
@@ -270,7 +286,7 @@ mod tests {
             endpoint: Endpoint::Chat,
             upstream: "https://a.example",
             path: "/v1beta/x",
-            query: Some("key=secret-three&alt=sse"),
+            query: Some("key=secret-three&alt=sse&%6bey=secret-four&sig=secret-five"),
             headers: &headers,
             body: &body,
             is_streamed: false,
@@ -284,7 +300,7 @@ mod tests {
         );
         let shown = format!("{} {}", identity.input.readable(), identity.tenant());
         assert!(!shown.contains("secret-"), "{shown}");
-        assert!(shown.contains("alt=sse"), "{shown}");
+        assert!(shown.contains("sse"), "{shown}");
     }
 
     #[test]

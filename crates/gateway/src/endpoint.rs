@@ -59,8 +59,11 @@ pub(crate) enum Cacheability {
 impl Endpoint {
     /// Finds the endpoint by method and path.
     pub(crate) fn find(method: &Method, path: &str) -> Self {
-        let is_model =
-            |rest: &str| rest.is_empty() || (rest.starts_with('/') && !rest.contains(':'));
+        // The list, or one model; what lies below a model is something else, for example an operation in progress.
+        let is_model = |rest: &str| match rest.strip_prefix('/') {
+            Some(model) => !model.is_empty() && !model.contains('/'),
+            None => rest.is_empty(),
+        };
         let is_models = ["/v1/models", "/v1beta/models"]
             .iter()
             .any(|list| path.strip_prefix(list).is_some_and(is_model));
@@ -140,6 +143,12 @@ impl Endpoint {
     pub(crate) fn judge(self, body: &Value) -> Cacheability {
         let empty = Object::new();
         let body = body.as_object().unwrap_or(&empty);
+        if !matches!(
+            body.get("stream"),
+            None | Some(Value::Null | Value::Bool(_))
+        ) {
+            return Cacheability::never("`stream` is neither true nor false");
+        }
         match self {
             Self::Chat => chat::judge(body),
             Self::Responses => responses::judge(body),
@@ -175,35 +184,59 @@ fn is_set(body: &Object, member: &str) -> bool {
     )
 }
 
-/// Returns true if sampling is fixed: by a temperature of zero, or by a seed.
+/// Returns true if sampling is fixed: by a temperature of zero, or by a seed. A negative seed asks some servers for a
+/// random one.
 fn is_fixed(body: &Object) -> bool {
     let is_zero = |number: &Value| number.as_f64() == Some(0.0);
-    body.get("temperature").is_some_and(is_zero) || is_set(body, "seed")
+    let is_seed = |number: &Value| number.as_u64().is_some();
+    body.get("temperature").is_some_and(is_zero) || body.get("seed").is_some_and(is_seed)
 }
 
-/// Returns the first tool whose type is not one of these, because a server runs it.
-fn server_tool(body: &Object, run_by_client: impl Fn(&str) -> bool) -> Option<&str> {
-    let tools = body.get("tools")?.as_array()?.iter();
-    let mut kinds = tools.filter_map(|tool| tool.get("type")?.as_str());
-    kinds.find(|kind| !run_by_client(kind))
+/// Returns the reason why the answer depends on more than the request: a member of the body that is not known to be
+/// harmless, such as the search parameters of some providers.
+fn unknown_member(body: &Object, known: &[&str]) -> Option<String> {
+    let unknown = body.keys().find(|name| !known.contains(&name.as_str()))?;
+    Some(format!(
+        "the member `{unknown}` may make the provider look something up"
+    ))
 }
 
-/// Returns true if any value in the tree, at any depth, satisfies the condition for an object's member.
-fn any_member(value: &Value, is_found: &impl Fn(&str, &Value) -> bool) -> bool {
+/// Returns the reason why the answer depends on the tools of a request: a server runs one of them. `run_by_client`
+/// judges the type of a tool.
+fn server_tool(body: &Object, run_by_client: impl Fn(Option<&str>) -> bool) -> Option<String> {
+    let tools = match body.get("tools") {
+        None | Some(Value::Null) => return None,
+        Some(Value::Array(tools)) => tools,
+        Some(_) => return Some("`tools` is no list".to_owned()),
+    };
+    let kind = |tool: &Value| tool.get("type").and_then(Value::as_str).map(str::to_owned);
+    let mut kinds = tools.iter().map(kind);
+    let found = kinds.find(|kind| !run_by_client(kind.as_deref()))?;
+    Some(match found {
+        Some(kind) => format!("the provider runs the tool `{kind}`"),
+        None => "the provider runs a tool".to_owned(),
+    })
+}
+
+/// Returns true if any member of an object in the tree, at any depth, satisfies the condition. Members named in
+/// `skipped` are not searched: they contain data of the client's tools.
+fn any_member(value: &Value, skipped: &[&str], is_found: &impl Fn(&str, &Value) -> bool) -> bool {
     match value {
-        Value::Array(items) => items.iter().any(|item| any_member(item, is_found)),
-        Value::Object(members) => members
-            .iter()
-            .any(|(name, value)| is_found(name, value) || any_member(value, is_found)),
+        Value::Array(items) => items.iter().any(|item| any_member(item, skipped, is_found)),
+        Value::Object(members) => members.iter().any(|(name, value)| {
+            !skipped.contains(&name.as_str())
+                && (is_found(name, value) || any_member(value, skipped, is_found))
+        }),
         _ => false,
     }
 }
 
-/// Returns true for the URL of a file that a provider would fetch.
-fn is_remote(value: &Value) -> bool {
+/// Returns true for a member that names a file which the provider would fetch.
+fn is_remote(name: &str, value: &Value) -> bool {
+    let name = name.to_ascii_lowercase();
     let url = value.as_str().unwrap_or_default();
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    !scheme.is_empty()
+    (name.ends_with("url") || name.ends_with("uri") || name == "image") && !scheme.is_empty()
 }
 
 #[cfg(test)]
@@ -237,6 +270,7 @@ mod tests {
             json!({"model": "m", "temperature": 0.1}),
             json!({"model": "m", "temperature": "0"}),
             json!({"model": "m", "seed": null}),
+            json!({"model": "m", "seed": -1}),
         ] {
             assert_eq!(chat(body.clone()), Cacheability::Sampled, "{body}");
         }
@@ -248,6 +282,18 @@ mod tests {
             json!({"seed": 1, "messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]}),
             json!({"seed": 1, "model": "gpt-4o-search-preview"}),
             json!({"seed": 1, "tools": [{"type": "web_search"}]}),
+            json!({"seed": 1, "tools": [{"google_search": {}}]}),
+            json!({"seed": 1, "tools": {"type": "function"}}),
+            json!({"seed": 1, "stream": 1}),
+            json!({"seed": 1, "model": "gpt-4o:online"}),
+            json!({"seed": 1, "model": "groq/compound"}),
+            json!({"seed": 1, "search_parameters": {"mode": "auto"}}),
+            json!({"seed": 1, "plugins": [{"id": "web"}]}),
+            json!({"seed": 1, "data_sources": []}),
+            json!({"seed": 1, "messages": [{"role": "user", "content": [
+                {"type": "image_url", "image_url": "https://a.example/b.png"}]}]}),
+            json!({"seed": 1, "messages": [{"role": "user", "content": [
+                {"type": "document_url", "document_url": "https://a.example/b.pdf"}]}]}),
             json!({"seed": 1, "messages": [{"role": "user", "content": [
                 {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}]}]}),
             json!({"seed": 1, "messages": [{"role": "user", "content": [
@@ -274,6 +320,8 @@ mod tests {
             ("tools", json!([{"type": "web_search"}])),
             ("tools", json!([{"type": "mcp"}])),
             ("input", json!([{"type": "item_reference", "id": "x"}])),
+            ("input", json!([{"id": "msg_123"}])),
+            ("unknown", json!(1)),
             (
                 "input",
                 json!([{"content": [{"type": "input_image", "image_url": "https://a.example"}]}]),
@@ -323,10 +371,45 @@ mod tests {
             body[member] = value;
             assert!(is_never(Endpoint::Messages, &body), "{body}");
         }
+        // Data of the client's tools.
+        let mut history = base.clone();
+        history["messages"] = json!([{"role": "assistant", "content": [
+            {"type": "tool_use", "id": "t", "name": "f", "input": {"url": "https://a.example"}}]}]);
+        assert!(!is_never(Endpoint::Messages, &history));
         assert_eq!(
             Endpoint::CountTokens.judge(&json!({"model": "m"})),
             Cacheability::Repeatable { ttl: DAY }
         );
+    }
+
+    #[test]
+    fn endpoints_are_found_by_method_and_path() {
+        let found = |method: Method, path: &str| Endpoint::find(&method, path);
+        assert_eq!(found(Method::GET, "/v1/models"), Endpoint::Models);
+        assert_eq!(
+            found(Method::GET, "/v1/models/ft:gpt-4o-mini:acme::abc"),
+            Endpoint::Models
+        );
+        for (method, path) in [
+            (Method::DELETE, "/v1/models/x"),
+            (Method::GET, "/v1/models/"),
+            (Method::GET, "/v1beta/models/veo-3/operations/xyz"),
+            (Method::GET, "/v1/chat/completions"),
+            (Method::POST, "/v1/chat/completions/"),
+        ] {
+            assert_eq!(found(method, path), Endpoint::Other, "{path}");
+        }
+        let embeddings = |body: Value| Endpoint::Embeddings.judge(&body);
+        let day = Cacheability::Repeatable { ttl: DAY };
+        assert_eq!(
+            embeddings(json!({"model": "m", "input": "https://a.example"})),
+            day
+        );
+        assert!(is_never(
+            Endpoint::Embeddings,
+            &json!({"input": [{"image": "https://a.example"}]})
+        ));
+        assert!(is_never(Endpoint::Embeddings, &json!({"unknown": 1})));
     }
 
     #[test]
@@ -339,6 +422,9 @@ mod tests {
         assert_eq!(Endpoint::Gemini.judge(&json!({})), Cacheability::Sampled);
         for body in [
             json!({"tools": [{"googleSearch": {}}]}),
+            json!({"tools": {"googleSearch": {}}}),
+            json!({"generationConfig": {"temperature": 0, "candidateCount": "2"}}),
+            json!({"unknown": 1}),
             json!({"tools": [{"functionDeclarations": []}, {"codeExecution": {}}]}),
             json!({"cachedContent": "cachedContents/1"}),
             json!({"contents": [{"parts": [{"fileData": {"fileUri": "https://a.example"}}]}]}),

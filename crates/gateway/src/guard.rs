@@ -52,7 +52,8 @@ impl Guard {
             let authority = origin
                 .split_once("://")
                 .map_or("", |(_, authority)| authority);
-            if !self.is_allowed(authority) {
+            // A page at an address sends that address, which is not always ours.
+            if !self.is_own_origin(authority) && !authority.eq_ignore_ascii_case(host) {
                 return Err(ErrorBody::new(
                     StatusCode::FORBIDDEN,
                     "origin_not_allowed",
@@ -74,16 +75,19 @@ impl Guard {
         }
     }
 
+    /// Returns true for the authority of an origin that is this gateway wherever it listens.
+    fn is_own_origin(&self, authority: &str) -> bool {
+        match host_of(authority).parse::<IpAddr>() {
+            Ok(address) => address == self.address.ip() || address.is_loopback(),
+            Err(_) => self.is_allowed(authority),
+        }
+    }
+
     /// Returns true for an authority (`HOST` or `HOST:PORT`) that names this gateway: an address, since a page cannot
     /// make the browser send one that it did not load, `localhost`, or an allowed name.
     fn is_allowed(&self, authority: &str) -> bool {
         let authority = authority.to_ascii_lowercase();
-        let host = match authority.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').map_or("", |(host, _)| host),
-            None => authority
-                .rsplit_once(':')
-                .map_or(&*authority, |(host, _)| host),
-        };
+        let host = host_of(&authority);
         if self
             .allowed
             .iter()
@@ -100,6 +104,16 @@ impl Guard {
             }
             Err(_) => host == "localhost",
         }
+    }
+}
+
+/// Returns the host of an authority, without port and brackets.
+fn host_of(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(host, _)| host),
+        None => authority
+            .rsplit_once(':')
+            .map_or(authority, |(host, _)| host),
     }
 }
 
@@ -148,6 +162,8 @@ mod tests {
         let any = Guard::new("0.0.0.0:4114".parse().unwrap(), &[]);
         assert!(check(&any, "10.0.0.1:4114", None));
         assert!(!check(&any, "gateway.example", None));
+        assert!(check(&any, "10.0.0.1:4114", Some("http://10.0.0.1:4114")));
+        assert!(!check(&any, "10.0.0.1:4114", Some("http://6.6.6.6")));
     }
 
     #[test]

@@ -12,17 +12,18 @@ use cachalot_core::{Clock, DigestKey, SecretSet, Spend};
 use cachalot_model::Catalog;
 use cachalot_store::Label;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header as http_header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::body::{self, Body};
 use crate::cache_status;
 use crate::call::{self, CallIdentity, CallParts, Sample};
 use crate::client::UpstreamClient;
 use crate::control::Controls;
+use crate::delivery::{Delivery, Lengths, Recipient};
 use crate::endpoint::{Cacheability, DAY, Endpoint};
 use crate::error_body::ErrorBody;
 use crate::guard::Guard;
@@ -33,7 +34,7 @@ use crate::ordinals::{Ordinal, Ordinals, RunName};
 use crate::recorded::FirstChunk;
 use crate::replay::{self, Pace};
 use crate::report::RequestReport;
-use crate::retries::{RETRY_WITHIN, Recipient, Retries};
+use crate::retries::{RETRY_WITHIN, Retries};
 use crate::route::{self, Route};
 use crate::run::{Keeping, RunContext, SAMPLED};
 use crate::upstream::Upstream;
@@ -59,6 +60,9 @@ pub(crate) struct Handler {
     pub(crate) limits: Limits,
     pub(crate) ordinals: Arc<Ordinals>,
     pub(crate) retries: Arc<Retries>,
+    pub(crate) lengths: Lengths,
+    /// Room for WebSockets.
+    pub(crate) tunnels: Arc<Semaphore>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) observe: Arc<dyn Fn(&RequestReport) + Send + Sync>,
 }
@@ -144,16 +148,21 @@ impl Handler {
         report: &mut RequestReport,
     ) -> Result<Answered, ErrorBody> {
         let headers = request.headers();
-        if tunnel::is_asked_for(headers) {
-            let passed = self.upstream_request(
-                route,
-                request.method().clone(),
-                request.uri().query(),
-                headers,
-                body::full(""),
-            )?;
-            let response = tunnel::open(&self.client, request, passed).await?;
-            return Ok(passed_on(response, "another protocol"));
+        if tunnel::is_asked_for(&request) {
+            let Ok(permit) = Arc::clone(&self.tunnels).try_acquire_owned() else {
+                let message = "too many WebSockets are open";
+                return Err(ErrorBody::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "too_many",
+                    message,
+                ));
+            };
+            let method = request.method().clone();
+            let empty = body::full("");
+            let passed =
+                self.upstream_request(route, method, request.uri().query(), headers, empty)?;
+            let response = tunnel::open(&self.client, request, passed, permit).await?;
+            return Ok(passed_on(response, tunnel::REASON));
         }
         let coded = headers
             .get(http_header::CONTENT_ENCODING)
@@ -184,7 +193,7 @@ impl Handler {
         let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let read = ReadRequest {
             route,
-            model: route.endpoint.model(&route.path, &body),
+            model: shortened(route.endpoint.model(&route.path, &body)),
             is_streamed: route
                 .endpoint
                 .is_streamed(&route.path, parts.uri.query(), &body),
@@ -223,35 +232,48 @@ impl Handler {
         let identify =
             |sample| CallIdentity::new(&parts, sample, &self.tenant_key, &self.secret_set);
         let identity = identify(Sample::Any);
+        let mode = read.controls.mode;
         match endpoint.judge(&read.body) {
             Cacheability::Never(reason) => self.unstored(read, &identity, reason).await,
             Cacheability::Repeatable { ttl } => {
-                let policy = self.policy(read, &identity, ttl).await;
+                let policy = self.policy(read, &identity, ttl).await?;
                 self.stored(read, &identity, policy, Keeping::Always).await
             }
-            Cacheability::Sampled if read.route.agent.is_some() => {
+            Cacheability::Sampled if read.route.agent.is_some() && mode != CacheMode::Off => {
                 let Some(ordinal) = self.ordinal(read.route, &identity) else {
-                    let reason = "too many runs or requests are counted";
+                    let reason = "too many different requests of the run are counted";
                     return self.unstored(read, &identity, reason.to_owned()).await;
                 };
                 let identity = identify(Sample::Ordinal(ordinal.number()));
-                let policy = self.policy(read, &identity, DAY).await;
-                self.stored(read, &identity, policy, Keeping::Ordinal(Arc::new(ordinal)))
-                    .await
+                let delivery = Delivery::new(&self.lengths, Key::for_call(&identity.call()));
+                let settle = move |is_complete| ordinal.settle(is_complete);
+                let recipient = Recipient::new(Arc::clone(&delivery), settle);
+                let policy = self.policy(read, &identity, DAY).await?;
+                let keeping = Keeping::Tracked(delivery);
+                let answered = self.stored(read, &identity, policy, keeping).await?;
+                Ok(answered.received_by(recipient))
             }
-            Cacheability::Sampled if read.controls.mode == CacheMode::On => {
-                let request = Key::for_call(&identity.call());
-                let delivery = self.retries.deliver(request, Instant::now());
-                let recipient = Recipient(Arc::clone(&delivery));
-                let identity = identify(Sample::Attempt(delivery.attempt()));
+            Cacheability::Sampled if mode == CacheMode::On => {
+                let slot = self
+                    .retries
+                    .slot(Key::for_call(&identity.call()), Instant::now());
+                let name = slot.name();
+                let identity = identify(Sample::Attempt(&name));
+                let key = Key::for_call(&identity.call());
+                let delivery = Delivery::new(&self.lengths, key);
+                let settle = move |is_complete| match is_complete {
+                    true => {}
+                    false => slot.free(),
+                };
+                let recipient = Recipient::new(Arc::clone(&delivery), settle);
                 let policy = Policy {
                     // Slots are those of this process.
                     join: SingleFlight::Process,
-                    ..self.policy(read, &identity, RETRY_WITHIN).await
+                    ..self.policy(read, &identity, RETRY_WITHIN).await?
                 };
-                let keeping = Keeping::IfUndelivered(Arc::clone(&delivery));
+                let keeping = Keeping::IfUndelivered(delivery);
                 let answered = self.stored(read, &identity, policy, keeping).await?;
-                Ok(sampled(answered, recipient))
+                Ok(answered.received_by(recipient).shown_as_sampled(&key))
             }
             Cacheability::Sampled => self.unstored(read, &identity, SAMPLED.to_owned()).await,
         }
@@ -269,15 +291,33 @@ impl Handler {
     }
 
     /// Returns the policy of a call whose answer may be stored for `ttl`.
+    ///
+    /// # Errors
+    /// The response to a client that accepts only an entry of a smaller age than there is.
     async fn policy(
         &self,
         read: &ReadRequest<'_>,
         identity: &CallIdentity,
         ttl: Duration,
-    ) -> Policy {
+    ) -> Result<Policy, ErrorBody> {
         let mut policy = self.policy_of_client(read, identity, ttl);
-        self.apply_max_age(read, identity, &mut policy).await;
-        policy
+        let Some(max_age) = read.controls.max_age else {
+            return Ok(policy);
+        };
+        let Ok(found) = self.cache.probe(&identity.call(), &policy).await else {
+            return Ok(policy);
+        };
+        let created = found.entry.map_or(0, |entry| entry.created);
+        let age = self.clock.now().saturating_sub(created);
+        match policy.mode {
+            _ if u128::from(age.unsigned_abs()) <= max_age.as_millis() => {}
+            CacheMode::On => policy.mode = CacheMode::Refresh,
+            CacheMode::Frozen => {
+                return Err(not_cached("the stored answer is older than `max-age`"));
+            }
+            CacheMode::Refresh | CacheMode::Off | CacheMode::ReadOnly => {}
+        }
+        Ok(policy)
     }
 
     fn policy_of_client(
@@ -325,26 +365,6 @@ impl Handler {
         }
     }
 
-    /// Asks for a fresh answer if the entry is older than the client accepts.
-    async fn apply_max_age(
-        &self,
-        read: &ReadRequest<'_>,
-        identity: &CallIdentity,
-        policy: &mut Policy,
-    ) {
-        let Some(max_age) = read.controls.max_age else {
-            return;
-        };
-        let Ok(found) = self.cache.probe(&identity.call(), policy).await else {
-            return;
-        };
-        let created = found.entry.map_or(0, |entry| entry.created);
-        let age = self.clock.now().saturating_sub(created);
-        if u128::from(age.unsigned_abs()) > max_age.as_millis() && policy.mode == CacheMode::On {
-            policy.mode = CacheMode::Refresh;
-        }
-    }
-
     /// Passes a request on whose answer is not stored; the ledger gets its row.
     async fn unstored(
         &self,
@@ -386,14 +406,8 @@ impl Handler {
             let work = move |ticket| context.run(ticket, request, head, kept_if);
             let outcome = self.cache.through(&identity.call(), &policy, work).await;
             let outcome = outcome.map_err(|miss| not_cached(&miss.reason.to_string()))?;
-            let is_own_run = !outcome.status.is_hit() && outcome.status != CacheStatus::Coalesced;
             match self.respond(read, outcome, head_of_run).await {
-                Some(answered) => {
-                    if let (Keeping::Ordinal(ordinal), false) = (keeping, is_own_run) {
-                        ordinal.keep();
-                    }
-                    return answered;
-                }
+                Some(answered) => return answered,
                 // The run of another request got no answer that can be shared: this request gets its own.
                 None => policy.join = SingleFlight::Off,
             }
@@ -470,6 +484,7 @@ impl Handler {
             endpoint: read.route.endpoint,
             upstream: read.route.upstream.name().to_owned(),
             model: read.model.clone(),
+            is_streamed: read.is_streamed,
             idle_timeout: self.limits.idle_timeout,
             max_bytes: self.limits.answer_bytes,
         }
@@ -535,40 +550,49 @@ impl Handler {
     }
 }
 
-/// Returns the answer to a sampled request, whose delivery is tracked. The request is shown as one that the cache
-/// was not asked for, unless it is a retry that was answered.
-fn sampled(answered: Answered, recipient: Recipient) -> Answered {
-    let Answered {
-        response,
-        answered,
-        reason,
-        saved,
-    } = answered;
-    let (parts, body) = response.into_parts();
-    if let Some(length) = body.size_hint().exact() {
-        recipient.expect(length);
+impl Answered {
+    /// Tracks the delivery of the response.
+    fn received_by(mut self, recipient: Recipient) -> Self {
+        self.response = self
+            .response
+            .map(|body| recipient.receive(body).boxed_unsync());
+        self
     }
-    let body = body.map_frame(move |frame| {
-        if let Some(bytes) = frame.data_ref() {
-            recipient.hand(bytes.len());
+
+    /// Shows a sampled request as one that the cache was not asked for, unless it is a retry that was answered.
+    fn shown_as_sampled(mut self, key: &Key) -> Self {
+        if self.answered != "miss" {
+            return self;
         }
-        frame
-    });
-    let mut response = Response::from_parts(parts, body.boxed_unsync());
-    let is_retry = answered != "miss";
-    if !is_retry {
-        let status = cache_status::of_pass(SAMPLED);
-        response.headers_mut().insert(cache_status::HEADER, status);
+        let status = CacheStatus::Bypass(Reason::Declined(SAMPLED.into()));
+        let headers = self.response.headers_mut();
+        // The last value is ours; the upstream may have others.
+        let values: Vec<HeaderValue> = headers
+            .get_all(cache_status::HEADER)
+            .iter()
+            .cloned()
+            .collect();
+        headers.remove(cache_status::HEADER);
+        for value in values.into_iter().rev().skip(1).rev() {
+            headers.append(cache_status::HEADER, value);
+        }
+        headers.append(
+            cache_status::HEADER,
+            cache_status::of_call(&status, key, None),
+        );
+        self.answered = "bypass";
+        self.reason = Some(SAMPLED.to_owned());
+        self
     }
-    Answered {
-        response,
-        answered: if is_retry { answered } else { "bypass" },
-        reason: if is_retry {
-            reason
-        } else {
-            Some(SAMPLED.to_owned())
-        },
-        saved,
+}
+
+/// The maximum length of the name of a model in labels and reports, in characters.
+const MAX_MODEL: usize = 128;
+
+fn shortened(model: String) -> String {
+    match model.char_indices().nth(MAX_MODEL) {
+        Some((end, _)) => format!("{}…", &model[..end]),
+        None => model,
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) const CREDENTIALS: [&str; 6] = [
 
 /// Headers that do not change an answer: about the transport, for tracing, for statistics, and our own. This list is
 /// published in `docs/gateway.md`; every other header is part of the key.
-pub(crate) const WITHOUT_EFFECT: [&str; 25] = [
+pub(crate) const WITHOUT_EFFECT: [&str; 30] = [
     "accept-encoding",
     "accept-language",
     "baggage",
@@ -51,20 +51,20 @@ pub(crate) const WITHOUT_EFFECT: [&str; 25] = [
     "via",
     "x-client-request-id",
     "x-correlation-id",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-server",
     "x-real-ip",
     "x-request-id",
-    "x-session-id",
     "x-trace-id",
 ];
 
 /// Beginnings of the names of further headers that do not change an answer.
-pub(crate) const PREFIXES_WITHOUT_EFFECT: [&str; 5] = [
-    "sec-",
-    "x-b3-",
-    "x-cachalot-",
-    "x-forwarded-",
-    "x-stainless-",
-];
+pub(crate) const PREFIXES_WITHOUT_EFFECT: [&str; 4] =
+    ["sec-", "x-b3-", "x-cachalot-", "x-stainless-"];
 
 /// Headers of an answer that are stored with it and sent with a hit. Limits of rates, cookies, the organization and
 /// times of processing belong to the request that was paid for.
@@ -128,6 +128,10 @@ pub(crate) fn for_client(headers: &HeaderMap) -> HeaderMap {
         if !is_hop_by_hop(name, &listed) {
             passed.append(name, value.clone());
         }
+    }
+    if headers.contains_key(http::header::TRANSFER_ENCODING) {
+        // The chunks count (RFC 9112, section 6.3).
+        passed.remove(http::header::CONTENT_LENGTH);
     }
     passed
 }

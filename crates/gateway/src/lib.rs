@@ -23,6 +23,7 @@ mod cache_status;
 mod call;
 mod client;
 mod control;
+mod delivery;
 mod endpoint;
 mod error_body;
 mod guard;

@@ -3,16 +3,18 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cachalot_cache::Key;
 use parking_lot::Mutex;
 
-/// The maximum number of runs that are remembered.
+/// The maximum number of runs that are remembered; the oldest is then forgotten.
 const MAX_RUNS: usize = 4_096;
 /// The maximum number of different requests of a run that are counted.
 const MAX_REQUESTS: usize = 65_536;
+/// Pause after which a run with a name has ended.
+const NAMED_RUN_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A run: tenant, agent, and the run's name if the client gave one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,14 +24,20 @@ pub(crate) struct RunName {
     pub(crate) run: Option<String>,
 }
 
-/// Counters of all runs. A run ends when it sends no request for a while.
+/// Counters of all runs. A run ends when no request of it began or ended for a while.
 pub(crate) struct Ordinals {
+    /// The pause that ends a run without a name.
     pause: Duration,
+    generations: AtomicU64,
     runs: Mutex<HashMap<RunName, Run>>,
 }
 
 struct Run {
     last: Instant,
+    /// Distinguishes a run from an earlier one with the same name.
+    generation: u64,
+    /// Number of requests in progress.
+    pending: usize,
     requests: HashMap<Key, Counter>,
 }
 
@@ -40,13 +48,13 @@ struct Counter {
     returned: BTreeSet<u32>,
 }
 
-/// The ordinal of one request. Returned for the next identical request unless it is kept.
+/// The ordinal of one request, which is used up unless [`Ordinal::settle`] returns it.
 pub(crate) struct Ordinal {
     ordinals: Arc<Ordinals>,
     run: RunName,
     request: Key,
     number: u32,
-    is_kept: AtomicBool,
+    generation: u64,
 }
 
 impl Ordinals {
@@ -54,11 +62,12 @@ impl Ordinals {
     pub(crate) fn new(pause: Duration) -> Arc<Self> {
         Arc::new(Self {
             pause,
+            generations: AtomicU64::new(0),
             runs: Mutex::default(),
         })
     }
 
-    /// Returns the next ordinal of a request, from 0. `None` if there are too many runs or requests: the answer is
+    /// Returns the next ordinal of a request, from 0. `None` if the run has too many different requests: the answer is
     /// then not stored.
     pub(crate) fn next(
         self: &Arc<Self>,
@@ -67,18 +76,24 @@ impl Ordinals {
         now: Instant,
     ) -> Option<Ordinal> {
         let mut runs = self.runs.lock();
-        let is_over = |it: &Run| now.saturating_duration_since(it.last) >= self.pause;
-        if runs.get(&run).is_none_or(is_over) {
+        let pause = match run.run {
+            Some(_) => NAMED_RUN_PAUSE,
+            None => self.pause,
+        };
+        let is_over = |it: &Run| it.pending == 0 && now.saturating_duration_since(it.last) >= pause;
+        if runs.get(&run).is_some_and(is_over) {
             runs.remove(&run);
-            if runs.len() >= MAX_RUNS {
-                runs.retain(|_, it| !is_over(it));
-            }
-            if runs.len() >= MAX_RUNS {
-                return None;
+        }
+        if runs.len() >= MAX_RUNS && !runs.contains_key(&run) {
+            let oldest = runs.iter().min_by_key(|(_, it)| it.last);
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                runs.remove(&oldest);
             }
         }
         let state = runs.entry(run.clone()).or_insert_with(|| Run {
             last: now,
+            generation: self.generations.fetch_add(1, Ordering::Relaxed),
+            pending: 0,
             requests: HashMap::new(),
         });
         state.last = now;
@@ -90,14 +105,30 @@ impl Ordinals {
             counter.next += 1;
             counter.next - 1
         });
+        state.pending += 1;
+        let generation = state.generation;
         drop(runs);
         Some(Ordinal {
             ordinals: Arc::clone(self),
             run,
             request,
             number,
-            is_kept: AtomicBool::new(false),
+            generation,
         })
+    }
+
+    /// Ends a request. Returns its number for the next identical one if `is_returned`.
+    fn end(&self, ordinal: &Ordinal, is_returned: bool) {
+        let mut runs = self.runs.lock();
+        let run = runs.get_mut(&ordinal.run);
+        let Some(run) = run.filter(|run| run.generation == ordinal.generation) else {
+            return;
+        };
+        run.pending = run.pending.saturating_sub(1);
+        run.last = Instant::now().max(run.last);
+        if is_returned && let Some(counter) = run.requests.get_mut(&ordinal.request) {
+            counter.returned.insert(ordinal.number);
+        }
     }
 }
 
@@ -107,24 +138,9 @@ impl Ordinal {
         self.number
     }
 
-    /// Keeps the number: the request was answered.
-    pub(crate) fn keep(&self) {
-        self.is_kept.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Ordinal {
-    fn drop(&mut self) {
-        if *self.is_kept.get_mut() {
-            return;
-        }
-        let mut runs = self.ordinals.runs.lock();
-        let counter = runs
-            .get_mut(&self.run)
-            .and_then(|run| run.requests.get_mut(&self.request));
-        if let Some(counter) = counter.filter(|counter| self.number < counter.next) {
-            counter.returned.insert(self.number);
-        }
+    /// Ends the request. The number is used up if it `is_answered`; otherwise the next identical request gets it.
+    pub(crate) fn settle(self, is_answered: bool) {
+        self.ordinals.end(&self, !is_answered);
     }
 }
 
@@ -155,7 +171,7 @@ mod tests {
             let now = start + Duration::from_secs(seconds);
             let ordinal = ordinals.next(name(run), key(request), now).unwrap();
             let number = ordinal.number();
-            ordinal.keep();
+            ordinal.settle(true);
             number
         };
         assert_eq!(
@@ -175,11 +191,11 @@ mod tests {
         let first = ordinals.next(name(None), key("x"), now).unwrap();
         let second = ordinals.next(name(None), key("x"), now).unwrap();
         assert_eq!((first.number(), second.number()), (0, 1));
-        second.keep();
-        drop(first);
+        second.settle(true);
+        first.settle(false);
         let again = ordinals.next(name(None), key("x"), now).unwrap();
         assert_eq!(again.number(), 0);
-        again.keep();
+        again.settle(true);
         assert_eq!(
             ordinals.next(name(None), key("x"), now).unwrap().number(),
             2
@@ -187,17 +203,36 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_bounded() {
+    fn oldest_run_is_forgotten() {
         let ordinals = Ordinals::new(Duration::from_secs(600));
         let now = Instant::now();
-        for run in 0..MAX_RUNS {
-            ordinals
-                .next(name(Some(&run.to_string())), key("x"), now)
-                .unwrap()
-                .keep();
+        for run in 0..=MAX_RUNS {
+            let (name, at) = (run.to_string(), now + Duration::from_millis(run as u64));
+            let ordinal = ordinals.next(name_of(&name), key("x"), at).unwrap();
+            assert_eq!(ordinal.number(), 0);
         }
-        assert!(ordinals.next(name(Some("more")), key("x"), now).is_none());
-        let later = now + Duration::from_secs(600);
-        assert!(ordinals.next(name(Some("more")), key("x"), later).is_some());
+        assert_eq!(ordinals.runs.lock().len(), MAX_RUNS);
+        let later = now + Duration::from_secs(60);
+        let second = ordinals.next(name_of("1"), key("x"), later).unwrap();
+        assert_eq!(second.number(), 1);
+    }
+
+    #[test]
+    fn late_end_of_a_request_does_not_affect_a_new_run() {
+        let ordinals = Ordinals::new(Duration::from_secs(600));
+        let now = Instant::now();
+        let late = ordinals.next(name(None), key("x"), now).unwrap();
+        ordinals.runs.lock().clear();
+        let new = ordinals.next(name(None), key("x"), now).unwrap();
+        late.settle(false);
+        assert_eq!(new.number(), 0);
+        assert_eq!(
+            ordinals.next(name(None), key("x"), now).unwrap().number(),
+            1
+        );
+    }
+
+    fn name_of(run: &str) -> RunName {
+        name(Some(run))
     }
 }

@@ -48,7 +48,12 @@ pub(crate) async fn read(
         }
     };
     let passing = Passing {
-        reader: AnswerReader::new(context.endpoint, parts.status, &parts.headers),
+        reader: AnswerReader::new(
+            context.endpoint,
+            context.is_streamed,
+            parts.status,
+            &parts.headers,
+        ),
         context,
         incoming,
         status: parts.status,

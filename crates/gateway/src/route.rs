@@ -30,13 +30,24 @@ pub(crate) fn find<'a>(
     path: &str,
     headers: &HeaderMap,
 ) -> Result<Route<'a>, ErrorBody> {
+    let segments = path
+        .split('/')
+        .map(|segment| segment.replace("%2e", ".").replace("%2E", "."));
+    let mut segments = segments;
+    if segments.any(|segment| matches!(&*segment, "." | "..")) {
+        return Err(ErrorBody::new(
+            StatusCode::BAD_REQUEST,
+            "malformed_path",
+            "the path has a segment `.` or `..`",
+        ));
+    }
     let (agent, run, path) = opted_in(path, headers)?;
     let (name, path) = match path.strip_prefix("/u/") {
         Some(rest) => {
             let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
             (name, format!("/{rest}"))
         }
-        None => (owner(path, headers)?, path.to_owned()),
+        None => (owner(method, path, headers)?, path.to_owned()),
     };
     let upstream = upstreams.iter().find(|upstream| upstream.name() == name);
     let upstream = upstream.ok_or_else(|| {
@@ -93,7 +104,7 @@ fn opted_in<'p>(path: &'p str, headers: &HeaderMap) -> Result<OptedIn<'p>, Error
 }
 
 /// Returns the name of the upstream whose API has this path.
-fn owner(path: &str, headers: &HeaderMap) -> Result<&'static str, ErrorBody> {
+fn owner(method: &Method, path: &str, headers: &HeaderMap) -> Result<&'static str, ErrorBody> {
     let is_below = |folder: &str| {
         let rest = path.strip_prefix(folder);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -101,7 +112,9 @@ fn owner(path: &str, headers: &HeaderMap) -> Result<&'static str, ErrorBody> {
     let is_anthropic = headers.contains_key("anthropic-version")
         || is_below("/v1/messages")
         || is_below("/v1/complete");
-    if is_below("/v1beta") || (is_below("/v1/models") && path.contains(':')) {
+    // Names of OpenAI's models contain colons, too; their methods are none of these.
+    let is_generation = method == Method::POST && is_below("/v1/models") && path.contains(':');
+    if is_below("/v1beta") || is_generation {
         Ok("gemini")
     } else if is_below("/v1") && is_anthropic {
         Ok("anthropic")
@@ -151,6 +164,8 @@ mod tests {
             Some("7".to_owned()),
         );
         assert_eq!(route, expected);
+        let of_model = super::find(&upstreams, &Method::GET, "/v1/models/ft:gpt:a", &none).unwrap();
+        assert_eq!(of_model.upstream.name(), "openai");
         let mut anthropic = HeaderMap::new();
         anthropic.insert("anthropic-version", "2023-06-01".parse().unwrap());
         anthropic.insert("x-cachalot-agent", "coder".parse().unwrap());
@@ -160,6 +175,8 @@ mod tests {
             ("anthropic", Some("coder".into()), None)
         );
         for path in [
+            "/v1/models/../files",
+            "/u/local/%2e%2E/admin",
             "/",
             "/x",
             "/u/nobody/v1/models",

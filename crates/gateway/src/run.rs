@@ -15,13 +15,12 @@ use tokio::sync::oneshot;
 use crate::answer::{AnswerReader, AnswerReport, charge};
 use crate::body::Body;
 use crate::client::UpstreamClient;
+use crate::delivery::Delivery;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 use crate::header;
 use crate::metrics::Metrics;
-use crate::ordinals::Ordinal;
 use crate::recorded::{ChunkMark, Recorded, RecordedHead};
-use crate::retries::Delivery;
 
 /// The reason why a sampled answer is not stored.
 pub(crate) const SAMPLED: &str =
@@ -32,28 +31,27 @@ pub(crate) const SAMPLED: &str =
 pub(crate) enum Keeping {
     /// None.
     Always,
-    /// None; the ordinal is then used up.
-    Ordinal(Arc<Ordinal>),
+    /// None; its delivery is tracked.
+    Tracked(Arc<Delivery>),
     /// The client has left before the end.
     IfUndelivered(Arc<Delivery>),
 }
 
 impl Keeping {
-    /// Decides about an answer with this number of bytes, once its client has it or has left.
-    async fn decide(self, bytes: u64) -> Result<(), Reason> {
+    fn delivery(&self) -> Option<&Delivery> {
         match self {
-            Self::Always => Ok(()),
-            Self::Ordinal(ordinal) => {
-                ordinal.keep();
-                Ok(())
+            Self::Always => None,
+            Self::Tracked(delivery) | Self::IfUndelivered(delivery) => Some(delivery),
+        }
+    }
+
+    /// Decides about an answer, once its client has it or has left.
+    async fn decide(&self) -> Result<(), Reason> {
+        match self {
+            Self::IfUndelivered(delivery) if delivery.is_delivered().await => {
+                Err(Reason::Declined(SAMPLED.into()))
             }
-            Self::IfUndelivered(delivery) => {
-                delivery.expect(bytes);
-                match delivery.is_delivered().await {
-                    true => Err(Reason::Declined(SAMPLED.into())),
-                    false => Ok(()),
-                }
-            }
+            _ => Ok(()),
         }
     }
 }
@@ -69,6 +67,8 @@ pub(crate) struct RunContext {
     pub(crate) upstream: String,
     /// The requested model.
     pub(crate) model: String,
+    /// True if a stream of events was asked for.
+    pub(crate) is_streamed: bool,
     /// Maximum time between two chunks of an answer.
     pub(crate) idle_timeout: Duration,
     /// Maximum size of an answer that is read by others than its first client.
@@ -92,7 +92,7 @@ impl RunContext {
         head: oneshot::Sender<RunHead>,
         keeping: Keeping,
     ) {
-        if let Keeping::IfUndelivered(delivery) = &keeping {
+        if let Some(delivery) = keeping.delivery() {
             delivery.begin_run();
         }
         let response = match self.client.send(request).await {
@@ -110,11 +110,16 @@ impl RunContext {
             status: parts.status.as_u16(),
             headers: header::stored(&parts.headers),
         };
-        let mut reader = AnswerReader::new(self.endpoint, parts.status, &parts.headers);
+        let mut reader = AnswerReader::new(
+            self.endpoint,
+            self.is_streamed,
+            parts.status,
+            &parts.headers,
+        );
         ticket.emit(recorded.encode());
         let _ = head.send(Ok((parts.status, header::for_client(&parts.headers))));
         let length = header::content_length(&parts.headers);
-        if let (Keeping::IfUndelivered(delivery), Some(length)) = (&keeping, length) {
+        if let (Some(delivery), Some(length)) = (keeping.delivery(), length) {
             delivery.expect(length);
         }
         let mut record = BodyRecord::new();
@@ -130,7 +135,7 @@ impl RunContext {
             };
             reader.push(&chunk);
             record.push(&chunk);
-            if let Keeping::IfUndelivered(delivery) = &keeping
+            if let Some(delivery) = keeping.delivery()
                 && reader.is_complete()
             {
                 delivery.expect(record.bytes);
@@ -142,6 +147,9 @@ impl RunContext {
                 return;
             }
             ticket.emit(chunk);
+        }
+        if let Some(delivery) = keeping.delivery() {
+            delivery.expect(record.bytes);
         }
         let report = reader.finish();
         let spent = Spend {
@@ -159,7 +167,7 @@ impl RunContext {
         self.metrics.pay(&self.upstream, spent);
         let storable = match report.refusal {
             Some(reason) => Err(Reason::Declined(reason)),
-            None => keeping.decide(record.bytes).await,
+            None => keeping.decide().await,
         };
         let result = RunResult {
             value: Some(record.finish(recorded)),

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use crate::client::UpstreamClient;
+use crate::delivery::Lengths;
 use crate::guard::Guard;
 use crate::handler::Handler;
 use crate::limits::Limits;
@@ -76,6 +77,8 @@ impl Gateway {
             limits,
             ordinals: Ordinals::new(limits.run_pause),
             retries: Retries::new(options.process),
+            lengths: Lengths::default(),
+            tunnels: Arc::new(Semaphore::new(limits.connections)),
             metrics: Arc::default(),
             observe: options.observe,
         });

@@ -1,18 +1,38 @@
 //! Connections that change their protocol, such as WebSockets: passed on in both directions.
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::body::{self, Body};
 use crate::cache_status;
 use crate::client::UpstreamClient;
 use crate::error_body::ErrorBody;
 
-/// Returns true if the request asks for another protocol.
-pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::UPGRADE)
+/// Returns true if the request asks for a WebSocket. Other protocols are not offered: the header is then one of the
+/// connection that is not passed on, and the request is answered as it is.
+pub(crate) fn is_asked_for(request: &Request<Incoming>) -> bool {
+    let headers = request.headers();
+    let is = |name: http::HeaderName, wanted: &str| {
+        let values = headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        let mut parts = values.flat_map(|value| value.split(','));
+        parts.any(|part| part.trim().eq_ignore_ascii_case(wanted))
+    };
+    request.method() == http::Method::GET
+        && is(header::CONNECTION, "upgrade")
+        && is(header::UPGRADE, "websocket")
+        && !headers.contains_key(header::TRANSFER_ENCODING)
+        && headers
+            .get(header::CONTENT_LENGTH)
+            .is_none_or(|length| length == "0")
 }
+
+/// The reason why the answer is not stored.
+pub(crate) const REASON: &str = "a WebSocket is passed through";
 
 /// Asks the upstream for the protocol, and connects both sides if it agrees. `upstream_request` has the headers that
 /// are passed on.
@@ -20,13 +40,11 @@ pub(crate) async fn open(
     client: &UpstreamClient,
     mut client_request: Request<Incoming>,
     mut upstream_request: Request<Body>,
+    permit: OwnedSemaphorePermit,
 ) -> Result<Response<Body>, ErrorBody> {
-    let protocol = client_request.headers().get(header::UPGRADE).cloned();
     let headers = upstream_request.headers_mut();
-    if let Some(protocol) = protocol {
-        headers.insert(header::UPGRADE, protocol);
-        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    }
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     let mut answer = client.send(upstream_request).await?;
     let is_agreed = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     let mut headers = crate::header::for_client(answer.headers());
@@ -37,10 +55,7 @@ pub(crate) async fn open(
             }
         }
     }
-    headers.append(
-        cache_status::HEADER,
-        cache_status::of_pass("another protocol"),
-    );
+    headers.append(cache_status::HEADER, cache_status::of_pass(REASON));
     let status = answer.status();
     let body = match is_agreed {
         false => body::passed(answer.into_body()),
@@ -53,6 +68,7 @@ pub(crate) async fn open(
                     // An error means that one side has left.
                     let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
                 }
+                drop(permit);
             });
             body::full("")
         }

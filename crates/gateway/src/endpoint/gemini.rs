@@ -2,37 +2,70 @@
 
 use serde_json::Value;
 
-use super::{Cacheability, Object, any_member, is_fixed, is_set};
+use super::{Cacheability, Object, any_member, is_fixed, is_remote, is_set, unknown_member};
+
+/// Members of a request on which nothing but the answer depends, or that are judged below.
+const KNOWN: [&str; 14] = [
+    "cachedContent",
+    "cached_content",
+    "contents",
+    "generationConfig",
+    "generation_config",
+    "labels",
+    "model",
+    "safetySettings",
+    "safety_settings",
+    "systemInstruction",
+    "system_instruction",
+    "toolConfig",
+    "tool_config",
+    "tools",
+];
 
 /// Judges a request.
 pub(super) fn judge(body: &Object) -> Cacheability {
-    let tools = body.get("tools").and_then(Value::as_array);
-    let kinds = tools.into_iter().flatten().filter_map(Value::as_object);
-    let mut kinds = kinds.flat_map(Object::keys);
-    if let Some(tool) =
-        kinds.find(|kind| !matches!(&***kind, "functionDeclarations" | "function_declarations"))
-    {
-        return Cacheability::never(format!("the provider runs the tool `{tool}`"));
+    let refusal = unknown_member(body, &KNOWN).or_else(|| server_tool(body.get("tools")));
+    if let Some(reason) = refusal {
+        return Cacheability::Never(reason);
     }
     if is_set(body, "cachedContent") || is_set(body, "cached_content") {
         return Cacheability::never("a content is stored at the provider (`cachedContent`)");
     }
     let contents = body.get("contents").unwrap_or(&Value::Null);
-    if any_member(contents, &|name, _| {
-        matches!(name, "fileData" | "file_data")
-    }) {
+    // Arguments and results of the client's functions.
+    let skipped = ["args", "response"];
+    let is_file = |name: &str, value: &Value| {
+        matches!(name, "fileData" | "file_data") || is_remote(name, value)
+    };
+    if any_member(contents, &skipped, &is_file) {
         return Cacheability::never("a file is at a URI, where it can change");
     }
     let empty = Object::new();
     let generation = ["generationConfig", "generation_config"].iter();
     let mut generation = generation.filter_map(|member| body.get(*member)?.as_object());
     let generation = generation.next().unwrap_or(&empty);
-    let count = ["candidateCount", "candidate_count"].iter();
-    let mut count = count.filter_map(|member| generation.get(*member)?.as_u64());
-    match count.next() {
-        None | Some(1) => Cacheability::by_sampling(is_fixed(generation)),
-        Some(_) => Cacheability::never("several answers were asked for (`candidateCount`)"),
+    let counts = ["candidateCount", "candidate_count"].iter();
+    let mut counts = counts.filter_map(|member| generation.get(*member));
+    match counts.any(|count| count.as_u64() != Some(1)) {
+        true => Cacheability::never("several answers were asked for (`candidateCount`)"),
+        false => Cacheability::by_sampling(is_fixed(generation)),
     }
+}
+
+/// Returns the reason why the answer depends on the tools of a request.
+fn server_tool(tools: Option<&Value>) -> Option<String> {
+    let tools = match tools {
+        None | Some(Value::Null) => return None,
+        Some(Value::Array(tools)) => tools,
+        Some(_) => return Some("`tools` is no list".to_owned()),
+    };
+    let kinds = tools
+        .iter()
+        .filter_map(Value::as_object)
+        .flat_map(Object::keys);
+    let is_client = |kind: &str| matches!(kind, "functionDeclarations" | "function_declarations");
+    let mut kinds = kinds.filter(|kind| !is_client(kind));
+    Some(format!("the provider runs the tool `{}`", kinds.next()?))
 }
 
 /// Returns true for the method that streams, in the form of events.

@@ -2,8 +2,39 @@
 
 use serde_json::Value;
 
-use super::{Cacheability, Object, any_member, is_fixed, is_remote, is_set, server_tool};
+use super::{
+    Cacheability, Object, any_member, is_fixed, is_remote, is_set, server_tool, unknown_member,
+};
 
+/// Members of a request on which nothing but the answer depends, or that are judged below.
+const KNOWN: [&str; 26] = [
+    "include",
+    "input",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "model",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "reasoning",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "store",
+    "stream",
+    "stream_options",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+    "verbosity",
+];
 /// Tools that the client runs.
 const RUN_BY_CLIENT: [&str; 5] = [
     "apply_patch",
@@ -33,20 +64,29 @@ pub(super) fn judge(body: &Object) -> Cacheability {
             "the answer is stored at the provider; `store: false` prevents it",
         );
     }
-    if let Some(tool) = server_tool(body, |kind| RUN_BY_CLIENT.contains(&kind)) {
-        return Cacheability::never(format!("the provider runs the tool `{tool}`"));
+    let is_client = |kind: Option<&str>| kind.is_some_and(|kind| RUN_BY_CLIENT.contains(&kind));
+    let known = [&KNOWN[..], &STATE].concat();
+    let refusal = unknown_member(body, &known).or_else(|| server_tool(body, is_client));
+    if let Some(reason) = refusal {
+        return Cacheability::Never(reason);
     }
     let input = body.get("input").unwrap_or(&Value::Null);
-    if any_member(input, &|name, value| {
-        matches!(name, "image_url" | "file_url") && is_remote(value)
-    }) {
+    if any_member(input, &[], &is_remote) {
         return Cacheability::never("an image or a file is at a URL, where it can change");
     }
-    let is_reference = |name: &str, value: &Value| {
-        (name == "file_id" && value.is_string()) || (name == "type" && value == "item_reference")
-    };
-    if any_member(input, &is_reference) {
+    let refers = |name: &str, value: &Value| name == "file_id" && value.is_string();
+    let items = input.as_array().map_or(&[][..], Vec::as_slice);
+    if items.iter().any(is_reference) || any_member(input, &[], &refers) {
         return Cacheability::never("an input is stored at the provider");
     }
     Cacheability::by_sampling(is_fixed(body))
+}
+
+/// Returns true for an input that only names an item at the provider: without its content.
+fn is_reference(item: &Value) -> bool {
+    let kind = item.get("type").and_then(Value::as_str);
+    match kind {
+        Some(kind) => kind == "item_reference",
+        None => item.get("content").is_none(),
+    }
 }

@@ -20,6 +20,10 @@ async fn repeated_request_is_a_hit() {
             json!({"model": "gpt-4o-mini", "input": "hello", "temperature": 0, "store": false}),
         ),
         (
+            "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
+            json!({"contents": [{"role": "user", "parts": [{"text": "hello"}]}], "generationConfig": {"temperature": 0}}),
+        ),
+        (
             "/v1beta/models/gemini-2.5-flash:generateContent",
             json!({"contents": [{"role": "user", "parts": [{"text": "hello"}]}], "generationConfig": {"temperature": 0}}),
         ),
@@ -161,6 +165,40 @@ async fn sampled_answers_are_stored_for_clients_that_opt_in() {
 }
 
 #[tokio::test]
+async fn retry_of_an_agent_gets_the_answer_that_it_left() {
+    let script = "rules:\n  - user: wait\n    steps: [{text: one two three four, fault: {slow: {first_byte: 100ms, per_event: 40ms}}}]\n";
+    let setup = Setup::scripted(script).await;
+    let mut body = chat("wait");
+    body.as_object_mut().unwrap().remove("temperature");
+    let body = streamed(body);
+    let first_run = "/p/coder/r/1/v1/chat/completions";
+    let impatient = setup
+        .post(first_run, &body)
+        .timeout(Duration::from_millis(50));
+    assert!(impatient.send().await.is_err());
+    let retry = setup.ask(first_run, &body).await;
+    assert_eq!(
+        (retry.source(), setup.paid()),
+        ("collapsed", 1),
+        "{}",
+        retry.cache_status()
+    );
+    let second = setup.ask(first_run, &body).await;
+    assert_eq!((second.source(), setup.paid()), ("miss", 2));
+    for expected in [&retry, &second] {
+        let again = setup.ask("/p/coder/r/2/v1/chat/completions", &body).await;
+        assert_eq!((again.source(), &again.body), ("hit", &expected.body));
+    }
+    // Without a lookup, no ordinal is used up.
+    let off = setup
+        .post("/p/coder/r/3/v1/chat/completions", &body)
+        .header("cache-control", "no-store");
+    assert_eq!(read(off).await.source(), "bypass");
+    let third = setup.ask("/p/coder/r/3/v1/chat/completions", &body).await;
+    assert_eq!((third.source(), third.body), ("hit", retry.body));
+}
+
+#[tokio::test]
 async fn directives_of_the_client_are_obeyed() {
     let setup = Setup::new().await;
     let body = chat("hello");
@@ -184,6 +222,9 @@ async fn directives_of_the_client_are_obeyed() {
     tokio::time::sleep(Duration::from_millis(5)).await;
     let aged = ask("cache-control", "max-age=0").await;
     assert_ne!(aged.source(), "hit", "{}", aged.cache_status());
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let old = ask("cache-control", "only-if-cached, max-age=0").await;
+    assert_eq!((old.status, old.source()), (504, "none"));
     assert_eq!(ask("x-cachalot-mode", "maybe").await.status, 400);
     assert_eq!(setup.paid(), 5);
 }

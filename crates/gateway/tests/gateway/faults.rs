@@ -147,3 +147,79 @@ async fn endless_answer_is_cut_off_at_its_limit() {
     };
     assert!(ended.is_err() && bytes <= 100_000, "{ended:?} {bytes}");
 }
+
+#[tokio::test]
+async fn unusual_answers_are_not_stored() {
+    for (media, path, body, answer) in [
+        (
+            "text/event-stream",
+            CHAT,
+            chat("x"),
+            "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+        ),
+        (
+            "application/json",
+            CHAT,
+            streamed(chat("x")),
+            "{\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"x\"},\"finish_reason\":\"stop\"}]}",
+        ),
+        (
+            "application/json",
+            CHAT,
+            chat("x"),
+            "{\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"x\"},\"finish_reason\":null}]}",
+        ),
+        (
+            "application/json",
+            CHAT,
+            chat("x"),
+            "{\"citations\":[\"https://a.example\"],\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"x\"},\"finish_reason\":\"stop\"}]}",
+        ),
+        (
+            "application/json",
+            CHAT,
+            chat("x"),
+            "{\"error\":{\"message\":\"x\"}}",
+        ),
+        ("text/plain", CHAT, chat("x"), "ok"),
+        (
+            "application/json",
+            "/v1/embeddings",
+            json!({"model": "m", "input": "x"}),
+            "{\"object\":\"list\",\"data\":[],\"error\":{\"message\":\"x\"}}",
+        ),
+        (
+            "application/json",
+            "/v1/embeddings",
+            json!({"model": "m", "input": "x"}),
+            "{\"object\":\"list\",\"data\":[]}",
+        ),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut buffer = [0; 8192];
+                    let _ = stream.read(&mut buffer).await;
+                    let response = format!(
+                        "HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{answer}",
+                        answer.len()
+                    );
+                    let _ = stream.write_all(response.as_bytes()).await;
+                    while stream.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
+                });
+            }
+        });
+        let setup = Setup::in_front_of(address, Limits::default()).await;
+        for _ in 0..2 {
+            let got = setup.ask(path, &body).await;
+            assert_eq!(
+                (got.status, got.source(), &*got.body),
+                (200, "miss", answer),
+                "{}",
+                got.cache_status()
+            );
+        }
+    }
+}

@@ -103,6 +103,34 @@ async fn ambiguous_requests_are_refused() {
 }
 
 #[tokio::test]
+async fn other_protocols_are_not_offered() {
+    let setup = Setup::new().await;
+    let host = setup.gateway.address();
+    let body = chat("x").to_string();
+    let length = body.len();
+    // As some clients ask for HTTP/2 with their first request.
+    let upgrades = [
+        "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nConnection: Upgrade, HTTP2-Settings",
+        "Upgrade: websocket\r\nConnection: upgrade",
+        "Upgrade: x\r\nConnection: close",
+    ];
+    for upgrade in upgrades {
+        let request = format!(
+            "POST {CHAT} HTTP/1.1\r\nHost: {host}\r\n{upgrade}\r\nAuthorization: Bearer {length}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
+        let response = raw(&setup, &request).await;
+        assert!(
+            response.starts_with("HTTP/1.1 200"),
+            "{upgrade}: {response}"
+        );
+    }
+    let received = setup.simulator.received();
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0].body, body.as_bytes());
+    assert_eq!(received[0].header("upgrade"), None);
+}
+
+#[tokio::test]
 async fn limits_hold() {
     let setup = Setup::new().await;
     let address = setup.simulator.address();
