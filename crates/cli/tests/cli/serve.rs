@@ -73,12 +73,15 @@ fn second_request_is_a_hit_also_after_a_restart() {
         first.starts_with("HTTP/1.1 200") && first.contains("fwd=uri-miss"),
         "{first}"
     );
-    assert!(gateway.ask().contains("cachalot; hit; ttl="));
+    // A request that arrives before the answer is stored joins the run.
+    let hits = (0..100).find(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        gateway.ask().contains("cachalot; hit; ttl=")
+    });
+    assert!(hits.is_some());
     let printed = gateway.stop();
-    assert!(
-        printed.contains("2 requests, 1 answered from the cache"),
-        "{printed}"
-    );
+    assert!(printed.contains("answered from the cache"), "{printed}");
+    assert_eq!(provider.received().len(), 1);
     let gateway = Gateway::start(&home, &provider);
     let hit = gateway.ask();
     assert!(hit.contains("cachalot; hit; ttl="), "{hit}");

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
@@ -21,6 +22,8 @@ pub(crate) struct Setup {
     pub(crate) cache: Cache,
     pub(crate) client: reqwest::Client,
     pub(crate) reports: Arc<Mutex<Vec<RequestReport>>>,
+    /// Number of misses with an answer.
+    runs: AtomicU64,
     _folder: tempfile::TempDir,
 }
 
@@ -122,6 +125,7 @@ impl Setup {
             cache,
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
             reports,
+            runs: AtomicU64::new(0),
             _folder: folder,
         }
     }
@@ -143,7 +147,25 @@ impl Setup {
     }
 
     pub(crate) async fn ask(&self, path: &str, body: &Value) -> Answer {
-        read(self.post(path, body)).await
+        let answer = read(self.post(path, body)).await;
+        if answer.source() == "miss" && answer.status == 200 {
+            self.settled().await;
+        }
+        answer
+    }
+
+    /// Waits until a run has ended: its row is written after its answer is stored.
+    async fn settled(&self) {
+        let runs = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
+        for _ in 0..200 {
+            self.cache.ledger().flush().await;
+            let totals = self.cache.ledger().totals().unwrap_or_default();
+            let ended: u64 = totals.iter().map(|(.., total)| total.misses).sum();
+            if ended >= runs {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// The number of requests that the simulator has received.
