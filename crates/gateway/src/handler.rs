@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use cachalot_cache::{
     Cache, CacheMode, CacheStatus, HANDLE_LABEL, Key, OrphanPolicy, Outcome, Policy, Reason,
     SingleFlight,
@@ -13,7 +12,7 @@ use cachalot_model::Catalog;
 use cachalot_store::Label;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header as http_header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
@@ -34,6 +33,7 @@ use crate::ordinals::{Ordinal, Ordinals, RunName};
 use crate::recorded::FirstChunk;
 use crate::replay::{self, Pace};
 use crate::report::RequestReport;
+use crate::request_body::{BodyRoom, RequestBody};
 use crate::retries::{RETRY_WITHIN, Retries};
 use crate::route::{self, Route};
 use crate::run::{Keeping, RunContext, SAMPLED};
@@ -63,6 +63,7 @@ pub(crate) struct Handler {
     pub(crate) lengths: Lengths,
     /// Room for WebSockets.
     pub(crate) tunnels: Arc<Semaphore>,
+    pub(crate) bodies: BodyRoom,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) observe: Arc<dyn Fn(&RequestReport) + Send + Sync>,
 }
@@ -79,7 +80,7 @@ struct Answered {
 struct ReadRequest<'a> {
     route: &'a Route<'a>,
     parts: &'a Parts,
-    bytes: Bytes,
+    sent: RequestBody,
     body: Value,
     model: String,
     is_streamed: bool,
@@ -188,9 +189,9 @@ impl Handler {
         if route.endpoint.has_body() {
             check_content_type(&parts.headers)?;
         }
-        let bytes = self.read_body(incoming).await?;
+        let sent = self.bodies.read(&parts.headers, incoming).await?;
         // Malformed JSON is passed on, so that the client sees the provider's own error.
-        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let body: Value = serde_json::from_slice(&sent.bytes).unwrap_or_default();
         let read = ReadRequest {
             route,
             model: shortened(route.endpoint.model(&route.path, &body)),
@@ -199,7 +200,7 @@ impl Handler {
                 .is_streamed(&route.path, parts.uri.query(), &body),
             controls: Controls::read(&parts.headers)?,
             parts: &parts,
-            bytes,
+            sent,
             body,
         };
         report.model.clone_from(&read.model);
@@ -208,7 +209,7 @@ impl Handler {
 
     async fn answer_read(&self, read: &ReadRequest<'_>) -> Result<Answered, ErrorBody> {
         let endpoint = read.route.endpoint;
-        let canonical = match call::canonical(endpoint, &read.bytes) {
+        let canonical = match call::canonical(endpoint, &read.sent.bytes) {
             Ok(canonical) => canonical,
             Err(reason) => {
                 let passed = self.request_of(read)?;
@@ -490,35 +491,9 @@ impl Handler {
         }
     }
 
-    async fn read_body(&self, incoming: Incoming) -> Result<Bytes, ErrorBody> {
-        let limit = self.limits.body_bytes;
-        let collecting = Limited::new(incoming, limit).collect();
-        match tokio::time::timeout(self.limits.body_timeout, collecting).await {
-            Ok(Ok(collected)) => Ok(collected.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ErrorBody::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "request_too_large",
-                format!("the body is longer than {limit} bytes"),
-            )),
-            Ok(Err(error)) => Err(ErrorBody::new(
-                StatusCode::BAD_REQUEST,
-                "malformed_body",
-                format!("the body cannot be read: {error}"),
-            )),
-            Err(_) => Err(ErrorBody::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "request_timeout",
-                format!(
-                    "the body did not arrive within {} s",
-                    self.limits.body_timeout.as_secs()
-                ),
-            )),
-        }
-    }
-
     fn request_of(&self, read: &ReadRequest<'_>) -> Result<Request<Body>, ErrorBody> {
         let parts = read.parts;
-        let body = body::full(read.bytes.clone());
+        let body = body::full(read.sent.bytes.clone());
         self.upstream_request(
             read.route,
             parts.method.clone(),

@@ -36,6 +36,7 @@ mod pass;
 mod recorded;
 mod replay;
 mod report;
+mod request_body;
 mod retries;
 mod route;
 mod run;

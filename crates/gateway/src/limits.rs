@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct Limits {
     /// Maximum size of a request body that is read before it is passed on, in bytes.
     pub body_bytes: usize,
+    /// Maximum size of all such bodies together, in bytes; a request that finds no room waits as long as its body may
+    /// take to arrive.
+    pub all_bodies_bytes: usize,
     /// Maximum time in which such a body arrives.
     pub body_timeout: Duration,
     /// Maximum time in which the head of a request arrives.
@@ -29,6 +32,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 64 << 20,
+            all_bodies_bytes: 512 << 20,
             body_timeout: Duration::from_secs(120),
             head_timeout: Duration::from_secs(30),
             connections: 4_096,

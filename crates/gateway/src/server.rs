@@ -21,6 +21,7 @@ use crate::handler::Handler;
 use crate::limits::Limits;
 use crate::ordinals::Ordinals;
 use crate::report::RequestReport;
+use crate::request_body::BodyRoom;
 use crate::retries::Retries;
 use crate::upstream::Upstream;
 
@@ -79,6 +80,7 @@ impl Gateway {
             retries: Retries::new(options.process),
             lengths: Lengths::default(),
             tunnels: Arc::new(Semaphore::new(limits.connections)),
+            bodies: BodyRoom::new(limits),
             metrics: Arc::default(),
             observe: options.observe,
         });
