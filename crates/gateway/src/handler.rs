@@ -526,8 +526,11 @@ impl Handler {
 }
 
 impl Answered {
-    /// Tracks the delivery of the response.
+    /// Tracks the delivery of the response. An error is none: the client will ask again.
     fn received_by(mut self, recipient: Recipient) -> Self {
+        if !self.response.status().is_success() {
+            return self;
+        }
         self.response = self
             .response
             .map(|body| recipient.receive(body).boxed_unsync());

@@ -199,6 +199,20 @@ async fn retry_of_an_agent_gets_the_answer_that_it_left() {
 }
 
 #[tokio::test]
+async fn failed_request_of_an_agent_uses_up_no_ordinal() {
+    let script = "rules:\n  - user: x\n    steps: [{text: a b c, fault: {status: 429, times: 1}}, {text: a b c}]\n";
+    let setup = Setup::scripted(script).await;
+    let mut body = chat("x");
+    body.as_object_mut().unwrap().remove("temperature");
+    let path = "/p/coder/r/1/v1/chat/completions";
+    assert_eq!(setup.ask(path, &body).await.status, 429);
+    let answer = setup.ask(path, &body).await;
+    assert_eq!((answer.status, answer.source()), (200, "miss"));
+    let again = setup.ask("/p/coder/r/2/v1/chat/completions", &body).await;
+    assert_eq!((again.source(), again.body), ("hit", answer.body));
+}
+
+#[tokio::test]
 async fn directives_of_the_client_are_obeyed() {
     let setup = Setup::new().await;
     let body = chat("hello");
