@@ -97,8 +97,10 @@ impl Terminal {
         // SAFETY: all are system calls that a new process may make before it becomes a program.
         unsafe {
             command.pre_exec(|| {
-                // The tests may run under `nohup`.
-                libc::signal(libc::SIGHUP, libc::SIG_DFL);
+                // Ignored where the tests run under `nohup`, or in the background of a script.
+                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
                 let none = libc::rlimit {
                     rlim_cur: 0,
                     rlim_max: 0,

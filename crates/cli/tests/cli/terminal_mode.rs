@@ -74,21 +74,10 @@ fn stopping_restores_the_terminal_until_the_chat_continues() {
     }
 }
 
-/// Returns true if the tests run under `nohup`: the chat then outlives its terminal.
-fn ignores_hangups() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 1 == 1)
-}
-
 #[test]
 fn signals_that_end_the_chat_restore_the_terminal() {
     let (home, provider) = home();
     for signal in [Signal::TERM, Signal::HUP, Signal::QUIT] {
-        if signal == Signal::HUP && ignores_hangups() {
-            continue;
-        }
         let mut terminal = chat(&home, &provider);
         terminal.prompt().press("half").see("> half");
         assert!(terminal.is_raw());
