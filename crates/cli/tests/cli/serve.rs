@@ -64,6 +64,13 @@ impl Gateway {
     }
 }
 
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
 #[test]
 fn second_request_is_a_hit_also_after_a_restart() {
     let (home, provider) = (Home::new(), Provider::built_in());
