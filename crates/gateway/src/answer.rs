@@ -64,15 +64,6 @@ impl AnswerReader {
         }
     }
 
-    /// Returns a reader in place of one that has finished.
-    pub(crate) fn none() -> Self {
-        Self {
-            endpoint: Endpoint::Other,
-            form: Form::Unreadable(String::new()),
-            is_expected: false,
-        }
-    }
-
     fn unreadable(status: StatusCode, headers: &HeaderMap) -> Option<String> {
         if status != StatusCode::OK {
             return Some(format!("the upstream answered {}", status.as_u16()));

@@ -1,7 +1,7 @@
 //! The cache key of a request: tenant, upstream, path, headers that can change the answer, body.
 
 use bytes::Bytes;
-use cachalot_cache::{Call, CallKind, Scope};
+use cachalot_cache::{Call, CallKind, Key, Scope};
 use cachalot_core::{Canonical, DigestKey, SecretSet};
 use http::HeaderMap;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ pub(crate) struct CallIdentity {
     scope: Scope,
     name: String,
     input: Canonical,
+    key: Key,
 }
 
 /// Parts of a request that identify it.
@@ -77,11 +78,28 @@ impl CallIdentity {
         input.text("path", path);
         input.field("query", &query_in_key(query, key));
         input.text("upstream", upstream);
+        let (scope, name, input) = (
+            tenant(headers, query, key),
+            endpoint.name().to_owned(),
+            input.finish(),
+        );
+        let call = Call {
+            kind: CallKind::Request,
+            scope: &scope,
+            name: &name,
+            input: &input,
+        };
         Self {
-            scope: tenant(headers, query, key),
-            name: endpoint.name().to_owned(),
-            input: input.finish(),
+            key: Key::for_call(&call),
+            scope,
+            name,
+            input,
         }
+    }
+
+    /// The key of the call.
+    pub(crate) fn key(&self) -> Key {
+        self.key
     }
 
     /// The call.
@@ -181,7 +199,6 @@ pub(crate) fn canonical(endpoint: Endpoint, body: &Bytes) -> Result<Canonical, S
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use cachalot_cache::Key;
     use proptest::prelude::*;
 
     use super::*;
@@ -209,7 +226,7 @@ mod tests {
         };
         let (digest_key, secret_set) = (DigestKey::new([7; 32]), SecretSet::empty());
         let identity = CallIdentity::new(&parts, Sample::Any, &digest_key, &secret_set);
-        Key::for_call(&identity.call())
+        identity.key()
     }
 
     const BODY: &str = r#"{"model": "m", "messages": [], "temperature": 0}"#;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cachalot_cache::{
-    Cache, CacheMode, CacheStatus, HANDLE_LABEL, Key, OrphanPolicy, Outcome, Policy, Reason,
+    Cache, CacheMode, CacheStatus, HANDLE_LABEL, OrphanPolicy, Outcome, Policy, Reason,
     SingleFlight,
 };
 use cachalot_core::{Clock, DigestKey, SecretSet, Spend};
 use cachalot_model::Catalog;
 use cachalot_store::Label;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header as http_header};
+use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::Value;
@@ -36,7 +36,7 @@ use crate::report::RequestReport;
 use crate::request_body::{BodyRoom, RequestBody};
 use crate::retries::{RETRY_WITHIN, Retries};
 use crate::route::{self, Route};
-use crate::run::{Keeping, RunContext, SAMPLED};
+use crate::run::{Keeping, RunContext, RunHead, SAMPLED};
 use crate::upstream::Upstream;
 use crate::{pass, tunnel};
 
@@ -246,7 +246,7 @@ impl Handler {
                     return self.unstored(read, &identity, reason.to_owned()).await;
                 };
                 let identity = identify(Sample::Ordinal(ordinal.number()));
-                let delivery = Delivery::new(&self.lengths, Key::for_call(&identity.call()));
+                let delivery = Delivery::new(&self.lengths, identity.key());
                 let settle = move |is_complete| ordinal.settle(is_complete);
                 let recipient = Recipient::new(Arc::clone(&delivery), settle);
                 let policy = self.policy(read, &identity, DAY).await?;
@@ -255,16 +255,14 @@ impl Handler {
                 Ok(answered.received_by(recipient))
             }
             Cacheability::Sampled if mode == CacheMode::On => {
-                let slot = self
-                    .retries
-                    .slot(Key::for_call(&identity.call()), Instant::now());
+                let slot = self.retries.slot(identity.key(), Instant::now());
                 let name = slot.name();
                 let identity = identify(Sample::Attempt(&name));
-                let key = Key::for_call(&identity.call());
-                let delivery = Delivery::new(&self.lengths, key);
-                let settle = move |is_complete| match is_complete {
-                    true => {}
-                    false => slot.free(),
+                let delivery = Delivery::new(&self.lengths, identity.key());
+                let settle = move |is_complete: bool| {
+                    if !is_complete {
+                        slot.free();
+                    }
                 };
                 let recipient = Recipient::new(Arc::clone(&delivery), settle);
                 let policy = Policy {
@@ -274,7 +272,7 @@ impl Handler {
                 };
                 let keeping = Keeping::IfUndelivered(delivery);
                 let answered = self.stored(read, &identity, policy, keeping).await?;
-                Ok(answered.received_by(recipient).shown_as_sampled(&key))
+                Ok(answered.received_by(recipient))
             }
             Cacheability::Sampled => self.unstored(read, &identity, SAMPLED.to_owned()).await,
         }
@@ -287,8 +285,7 @@ impl Handler {
             agent: route.agent.clone()?,
             run: route.run.clone(),
         };
-        self.ordinals
-            .next(run, Key::for_call(&identity.call()), Instant::now())
+        self.ordinals.next(run, identity.key(), Instant::now())
     }
 
     /// Returns the policy of a call whose answer may be stored for `ttl`.
@@ -327,7 +324,7 @@ impl Handler {
         identity: &CallIdentity,
         ttl: Duration,
     ) -> Policy {
-        let key = Key::for_call(&identity.call()).to_string();
+        let key = identity.key().to_string();
         let (upstream, endpoint) = (read.route.upstream.name(), read.route.endpoint.name());
         let mut labels = vec![
             Label::new(
@@ -380,8 +377,8 @@ impl Handler {
         let request = self.request_of(read)?;
         let reason = Reason::Declined(reason);
         let ticket = self.cache.bypass(&identity.call(), &policy, reason.clone());
-        let key = Key::for_call(&identity.call());
-        let status = cache_status::of_call(&CacheStatus::Bypass(reason.clone()), &key, None);
+        let status = CacheStatus::Bypass(reason.clone());
+        let status = cache_status::of_call(&status, &identity.key(), None);
         let text = reason.to_string();
         let response = pass::read(self.run_context(read), request, ticket, reason, status).await?;
         Ok(Answered {
@@ -407,7 +404,7 @@ impl Handler {
             let work = move |ticket| context.run(ticket, request, head, kept_if);
             let outcome = self.cache.through(&identity.call(), &policy, work).await;
             let outcome = outcome.map_err(|miss| not_cached(&miss.reason.to_string()))?;
-            match self.respond(read, outcome, head_of_run).await {
+            match self.respond(read, outcome, head_of_run, &keeping).await {
                 Some(answered) => return answered,
                 // The run of another request got no answer that can be shared: this request gets its own.
                 None => policy.join = SingleFlight::Off,
@@ -420,7 +417,8 @@ impl Handler {
         &self,
         read: &ReadRequest<'_>,
         outcome: Outcome,
-        head_of_run: oneshot::Receiver<crate::run::RunHead>,
+        head_of_run: oneshot::Receiver<RunHead>,
+        keeping: &Keeping,
     ) -> Option<Result<Answered, ErrorBody>> {
         let is_shared = outcome.status == CacheStatus::Coalesced;
         let mut reader = outcome.body.reader();
@@ -440,24 +438,21 @@ impl Handler {
                 return Some(Err(fault));
             }
         };
-        let response = match FirstChunk::decode(&first) {
+        let mut response = match FirstChunk::decode(&first) {
             Ok(FirstChunk::Head(head)) if is_shared => {
                 if head.status != StatusCode::OK.as_u16() {
                     return None;
                 }
-                replay::of_shared_run(&head, &outcome, reader)
+                replay::of_shared_run(&head, reader)
             }
             Ok(FirstChunk::Head(_)) => match head_of_run.await {
-                Ok(Ok((status, headers))) => replay::of_own_run(status, headers, &outcome, reader),
+                Ok(Ok((status, headers))) => replay::of_own_run(status, headers, reader),
                 Ok(Err(fault)) => return Some(Err(fault)),
                 Err(_) => return None,
             },
-            Ok(FirstChunk::Entry(recorded)) => replay::of_entry(
-                recorded,
-                &outcome,
-                pace(&read.parts.headers),
-                self.clock.now(),
-            ),
+            Ok(FirstChunk::Entry(recorded)) => {
+                replay::of_entry(recorded, pace(&read.parts.headers))
+            }
             Err(error) => {
                 let message = format!("the stored answer is damaged: {error}");
                 let fault =
@@ -465,15 +460,32 @@ impl Handler {
                 return Some(Err(fault));
             }
         };
-        let saved = match (&outcome.entry, outcome.status.is_hit()) {
-            (Some(entry), true) => entry.spent,
-            _ => Spend::default(),
+        let entry = outcome.entry.filter(|_| outcome.status.is_hit());
+        // A sampled answer is stored only if it is not delivered: its request is shown as one that does not ask the
+        // cache, unless it is a retry.
+        let shown = match (keeping, outcome.status) {
+            (Keeping::IfUndelivered(_), CacheStatus::Miss(_)) => {
+                CacheStatus::Bypass(Reason::Declined(SAMPLED.into()))
+            }
+            (_, status) => status,
         };
+        let now = self.clock.now();
+        let headers = response.headers_mut();
+        let mut ttl = None;
+        if let Some(entry) = &entry {
+            let age = now.saturating_sub(entry.created).max(0) / 1_000;
+            headers.insert(http_header::AGE, age.into());
+            ttl = entry
+                .expires
+                .map(|expires| expires.saturating_sub(now) / 1_000);
+        }
+        let cache_status = cache_status::of_call(&shown, &outcome.key, ttl);
+        headers.append(cache_status::HEADER, cache_status);
         Some(Ok(Answered {
             response,
-            answered: outcome.status.as_str(),
-            reason: outcome.status.reason().map(ToString::to_string),
-            saved,
+            answered: shown.as_str(),
+            reason: shown.reason().map(ToString::to_string),
+            saved: entry.map_or_else(Spend::default, |entry| entry.spent),
         }))
     }
 
@@ -534,32 +546,6 @@ impl Answered {
         self.response = self
             .response
             .map(|body| recipient.receive(body).boxed_unsync());
-        self
-    }
-
-    /// Shows a sampled request as one that the cache was not asked for, unless it is a retry that was answered.
-    fn shown_as_sampled(mut self, key: &Key) -> Self {
-        if self.answered != "miss" {
-            return self;
-        }
-        let status = CacheStatus::Bypass(Reason::Declined(SAMPLED.into()));
-        let headers = self.response.headers_mut();
-        // The last value is ours; the upstream may have others.
-        let values: Vec<HeaderValue> = headers
-            .get_all(cache_status::HEADER)
-            .iter()
-            .cloned()
-            .collect();
-        headers.remove(cache_status::HEADER);
-        for value in values.into_iter().rev().skip(1).rev() {
-            headers.append(cache_status::HEADER, value);
-        }
-        headers.append(
-            cache_status::HEADER,
-            cache_status::of_call(&status, key, None),
-        );
-        self.answered = "bypass";
-        self.reason = Some(SAMPLED.to_owned());
         self
     }
 }

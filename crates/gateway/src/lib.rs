@@ -11,7 +11,9 @@
 //! | `control` | reads the client's cache directives |
 //! | `call` | the cache key: tenant, upstream, path, headers, body |
 //! | `handler` | composes the steps: passes on, or asks the engine |
+//! | `pass` | passes a request on whose answer is not stored |
 //! | `run` | runs a call of the engine: forwards, records, judges the answer |
+//! | `delivery` | follows whether the client gets the whole answer; `retries` and `ordinals` use it for sampled answers |
 //! | `replay` | responds from the engine's answers, as leader, as follower or from an entry |
 //!
 //! Bytes of requests and answers are never changed. Keys, single-flight and stored answers are those of the engine

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use cachalot_cache::{Failure, Reason, RunResult, Ticket};
-use cachalot_core::{Cost, Spend};
 use futures_util::stream;
 use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -47,19 +46,19 @@ pub(crate) async fn read(
             return Err(fault);
         }
     };
+    let reader = AnswerReader::new(
+        context.endpoint,
+        context.is_streamed,
+        parts.status,
+        &parts.headers,
+    );
     let passing = Passing {
-        reader: AnswerReader::new(
-            context.endpoint,
-            context.is_streamed,
-            parts.status,
-            &parts.headers,
-        ),
         context,
         incoming,
         status: parts.status,
         reason,
         rest: header::content_length(&parts.headers),
-        ticket: Some(ticket),
+        unfinished: Some((ticket, reader)),
     };
     let mut response = Response::new(body::stream(stream::unfold(passing, Passing::next)));
     *response.status_mut() = parts.status;
@@ -72,32 +71,35 @@ pub(crate) async fn read(
 struct Passing {
     context: RunContext,
     incoming: Incoming,
-    reader: AnswerReader,
     status: StatusCode,
     reason: Reason,
     /// Number of bytes that are still to come, if the upstream has announced it.
     rest: Option<u64>,
     /// `None` once the answer is complete.
-    ticket: Option<Ticket>,
+    unfinished: Option<(Ticket, AnswerReader)>,
 }
 
 impl Passing {
     async fn next(mut self) -> Option<(Result<Bytes, BodyError>, Self)> {
         match next_chunk(&mut self.incoming, self.context.idle_timeout).await {
             Some(Ok(chunk)) => {
-                self.reader.push(&chunk);
+                let mut is_complete = false;
+                if let Some((_, reader)) = &mut self.unfinished {
+                    reader.push(&chunk);
+                    is_complete = reader.is_complete();
+                }
                 if let Some(rest) = &mut self.rest {
                     *rest = rest.saturating_sub(chunk.len() as u64);
                 }
                 // The client may read no further than to here.
-                if self.rest == Some(0) || self.reader.is_complete() {
+                if self.rest == Some(0) || is_complete {
                     self.end().await;
                 }
                 Some((Ok(chunk), self))
             }
             Some(Err(error)) => {
-                if let Some(ticket) = self.ticket.take() {
-                    ticket.charge(unknown_cost(self.status));
+                if let Some((ticket, _)) = self.unfinished.take() {
+                    self.context.account_unfinished(&ticket, self.status);
                     ticket.fail(Failure::new(error.clone())).await;
                 }
                 Some((Err(error.into()), self))
@@ -110,24 +112,10 @@ impl Passing {
     }
 
     async fn end(&mut self) {
-        let Some(ticket) = self.ticket.take() else {
+        let Some((ticket, reader)) = self.unfinished.take() else {
             return;
         };
-        let reader = std::mem::replace(&mut self.reader, AnswerReader::none());
-        let report = reader.finish();
-        let spent = match self.status {
-            StatusCode::OK => self.context.charge(&report),
-            _ => Spend::default(),
-        };
-        if !self.status.is_success() {
-            ticket.mark_error();
-        }
-        let spent = Spend {
-            calls: 1,
-            time: ticket.elapsed(),
-            ..spent
-        };
-        self.context.metrics.pay(&self.context.upstream, spent);
+        let spent = self.context.account(&ticket, self.status, &reader.finish());
         let result = RunResult {
             value: Some(Bytes::new()),
             storable: Err(self.reason.clone()),
@@ -140,20 +128,9 @@ impl Passing {
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        // The client has left. The provider charges for what it has generated.
-        if let Some(ticket) = &self.ticket {
-            ticket.charge(unknown_cost(self.status));
+        // The client has left.
+        if let Some((ticket, _)) = &self.unfinished {
+            self.context.account_unfinished(ticket, self.status);
         }
-    }
-}
-
-/// Returns the charge for an answer that was not received to its end.
-fn unknown_cost(status: StatusCode) -> Spend {
-    match status {
-        StatusCode::OK => Spend {
-            cost: Cost::UNPRICED,
-            ..Spend::default()
-        },
-        _ => Spend::default(),
     }
 }

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use cachalot_cache::{BodyReader, CacheStatus, Outcome};
-use cachalot_core::Millis;
+use cachalot_cache::BodyReader;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::body::{self, Body, BodyError};
-use crate::cache_status;
 use crate::recorded::{Recorded, RecordedHead};
 
 /// Pace of a replayed answer.
@@ -25,34 +23,21 @@ pub(crate) enum Pace {
 pub(crate) fn of_own_run(
     status: StatusCode,
     headers: HeaderMap,
-    outcome: &Outcome,
     reader: BodyReader,
 ) -> Response<Body> {
     let mut response = Response::new(rest(reader));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    set_cache_status(&mut response, outcome, None);
     response
 }
 
 /// Returns the response for an answer that another request's run receives. `reader` has read the head.
-pub(crate) fn of_shared_run(
-    head: &RecordedHead,
-    outcome: &Outcome,
-    reader: BodyReader,
-) -> Response<Body> {
-    let mut response = with_head(head, rest(reader));
-    set_cache_status(&mut response, outcome, None);
-    response
+pub(crate) fn of_shared_run(head: &RecordedHead, reader: BodyReader) -> Response<Body> {
+    with_head(head, rest(reader))
 }
 
-/// Returns the response for a whole answer, stored at the time `created` in the entry, if one answers.
-pub(crate) fn of_entry(
-    recorded: Recorded,
-    outcome: &Outcome,
-    pace: Pace,
-    now: Millis,
-) -> Response<Body> {
+/// Returns the response for a whole answer.
+pub(crate) fn of_entry(recorded: Recorded, pace: Pace) -> Response<Body> {
     let Recorded { head, chunks, body } = recorded;
     let length = body.len();
     let body = match pace {
@@ -71,15 +56,6 @@ pub(crate) fn of_entry(
     response
         .headers_mut()
         .insert(header::CONTENT_LENGTH, length.into());
-    let ttl = outcome.entry.as_ref().and_then(|entry| entry.expires);
-    let ttl = ttl.map(|expires| expires.saturating_sub(now) / 1_000);
-    if let (Some(entry), CacheStatus::Hit | CacheStatus::LocalHit(_)) =
-        (&outcome.entry, &outcome.status)
-    {
-        let age = now.saturating_sub(entry.created) / 1_000;
-        response.headers_mut().insert(header::AGE, age.into());
-    }
-    set_cache_status(&mut response, outcome, ttl);
     response
 }
 
@@ -93,11 +69,6 @@ fn with_head(head: &RecordedHead, body: Body) -> Response<Body> {
         }
     }
     response
-}
-
-fn set_cache_status(response: &mut Response<Body>, outcome: &Outcome, ttl: Option<i64>) {
-    let value = cache_status::of_call(&outcome.status, &outcome.key, ttl);
-    response.headers_mut().append(cache_status::HEADER, value);
 }
 
 /// Returns the rest of an answer that is being received.

@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn paths_lead_to_upstreams_and_endpoints() {
-        let mut upstreams = Upstream::built_in().unwrap();
+        let mut upstreams = Upstream::built_in();
         upstreams.push(Upstream::parse("local=http://127.0.0.1:1/v1").unwrap());
         let find = |path: &str, headers: &HeaderMap| {
             let route = super::find(&upstreams, &Method::POST, path, headers);

@@ -128,7 +128,7 @@ impl RunContext {
                 None => break,
                 Some(Ok(chunk)) => chunk,
                 Some(Err(error)) => {
-                    ticket.charge(self.charge(&AnswerReport::default()));
+                    self.account_unfinished(&ticket, parts.status);
                     ticket.fail(Failure::new(error)).await;
                     return;
                 }
@@ -142,7 +142,7 @@ impl RunContext {
             }
             if record.bytes > self.max_bytes {
                 let message = format!("the answer is longer than {} bytes", self.max_bytes);
-                ticket.charge(self.charge(&AnswerReport::default()));
+                self.account_unfinished(&ticket, parts.status);
                 ticket.fail(Failure::new(RunError(message))).await;
                 return;
             }
@@ -152,19 +152,7 @@ impl RunContext {
             delivery.expect(record.bytes);
         }
         let report = reader.finish();
-        let spent = Spend {
-            calls: 1,
-            time: ticket.elapsed(),
-            ..match parts.status {
-                StatusCode::OK => self.charge(&report),
-                // Providers do not charge for errors.
-                _ => Spend::default(),
-            }
-        };
-        if !parts.status.is_success() {
-            ticket.mark_error();
-        }
-        self.metrics.pay(&self.upstream, spent);
+        let spent = self.account(&ticket, parts.status, &report);
         let storable = match report.refusal {
             Some(reason) => Err(Reason::Declined(reason)),
             None => keeping.decide().await,
@@ -178,8 +166,36 @@ impl RunContext {
         ticket.finish(result).await;
     }
 
-    /// Returns the charge for an answer.
-    pub(crate) fn charge(&self, report: &AnswerReport) -> Spend {
+    /// Accounts for an answer that was received to its end; returns its cost. Providers do not charge for errors.
+    pub(crate) fn account(
+        &self,
+        ticket: &Ticket,
+        status: StatusCode,
+        report: &AnswerReport,
+    ) -> Spend {
+        if !status.is_success() {
+            ticket.mark_error();
+        }
+        let spent = Spend {
+            calls: 1,
+            time: ticket.elapsed(),
+            ..match status {
+                StatusCode::OK => self.charge(report),
+                _ => Spend::default(),
+            }
+        };
+        self.metrics.pay(&self.upstream, spent);
+        spent
+    }
+
+    /// Accounts for an answer whose end was not received: the provider may have charged for it.
+    pub(crate) fn account_unfinished(&self, ticket: &Ticket, status: StatusCode) {
+        if status == StatusCode::OK {
+            ticket.charge(self.charge(&AnswerReport::default()));
+        }
+    }
+
+    fn charge(&self, report: &AnswerReport) -> Spend {
         charge(
             &self.catalog,
             self.endpoint,

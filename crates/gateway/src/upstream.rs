@@ -32,12 +32,12 @@ const BUILT_IN: [(&str, &str); 3] = [
 
 impl Upstream {
     /// Returns the upstreams that need no configuration: `openai`, `anthropic` and `gemini`.
-    ///
-    /// # Errors
-    /// Never, in fact: the addresses are constants.
-    pub fn built_in() -> Result<Vec<Self>, UpstreamError> {
+    #[must_use]
+    pub fn built_in() -> Vec<Self> {
         let built_in = BUILT_IN.iter();
-        built_in.map(|(name, url)| Self::new(name, url)).collect()
+        built_in
+            .filter_map(|(name, url)| Self::new(name, url).ok())
+            .collect()
     }
 
     /// Parses `NAME=URL`.
@@ -190,6 +190,11 @@ mod tests {
         let upstream = Upstream::new("a", "https://a.example/v1").unwrap();
         let uri = upstream.uri("/v1/models", Some("limit=2")).unwrap();
         assert_eq!(uri, "https://a.example/v1/models?limit=2");
+    }
+
+    #[test]
+    fn built_in_upstreams_are_usable() {
+        assert_eq!(Upstream::built_in().len(), BUILT_IN.len());
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn upstreams(given: &[String]) -> Result<Vec<Upstream>> {
         let problem = Problem::new("bad-value", format!("--upstream {error}"));
         CommandError::usage(problem)
     };
-    let mut upstreams = Upstream::built_in().map_err(refused)?;
+    let mut upstreams = Upstream::built_in();
     for text in given {
         let upstream = Upstream::parse(text).map_err(refused)?;
         upstreams.retain(|known| known.name() != upstream.name());

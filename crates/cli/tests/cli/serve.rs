@@ -38,7 +38,7 @@ impl Gateway {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
-            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer x\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer x\r\nx-cachalot-tags: trial\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             self.address,
             body.len()
         )
@@ -103,6 +103,8 @@ fn second_request_is_a_hit_also_after_a_restart() {
         .next()
         .unwrap()
         .to_owned();
+    let tagged = home.run(&["cache", "ls", "--tag", "trial"]).ok();
+    assert!(tagged.stdout.contains(&key), "{tagged}");
     let why = home.run(&["why", &key]).ok();
     assert!(why.stdout.contains("openai/chat/gpt-4o-mini/"), "{why}");
 }
