@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::provider::{Provider, SHELL};
 use crate::support::Home;
 use crate::terminal::{BACK_TAB, CTRL_C, CTRL_R, CTRL_Z, ESCAPE, Terminal, UP};
+use crate::terminal_mode::chat_in_shell;
 
 const SCRIPT: &str = r##"
 rules:
@@ -247,25 +248,8 @@ fn keys_answer_a_question_only_after_a_pause() {
 #[test]
 fn ctrl_z_restores_the_terminal_and_the_chat_continues() {
     let (home, provider) = home();
-    let mut shell = home.command(&[]);
-    provider.known_to(&mut shell);
-    let variables: Vec<_> = shell
-        .get_envs()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
-        .collect();
-    let mut shell = std::process::Command::new("sh");
-    shell
-        .arg("-i")
-        .current_dir(home.path())
-        .env_clear()
-        .envs(variables)
-        .env("PS1", "shell$ ");
-    let mut terminal = Terminal::start(&mut shell);
-    let binary = env!("CARGO_BIN_EXE_cachalot");
-    terminal
-        .see("shell$ ")
-        .say(&format!("'{binary}' chat agent.yaml"));
-    terminal.prompt().say("hello").see("I was told: hello");
+    let mut terminal = chat_in_shell(&home, &provider);
+    terminal.say("hello").see("I was told: hello");
     terminal.prompt().press("half").see("> half").press(CTRL_Z);
     terminal.see("shell$ ").say("stty -a").see("\nisig icanon");
     terminal.say("fg").see("> half");

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
@@ -177,16 +177,7 @@ impl Terminal {
     /// Waits until the terminal shows what is expected, which may be after the end of the command.
     #[track_caller]
     pub(crate) fn shows_at_end(&self, expected: impl Fn(&str) -> bool) {
-        let deadline = Instant::now() + TIMEOUT;
-        let (text, changed) = &*self.screen;
-        let mut written = text.lock().unwrap();
-        while !written.has_ended && Instant::now() < deadline {
-            written = changed
-                .wait_timeout(written, Duration::from_millis(50))
-                .unwrap()
-                .0;
-        }
-        let text = written.text();
+        let text = self.written_to_end().text();
         assert!(expected(&text), "it is not shown:\n{text}");
     }
 
@@ -307,20 +298,25 @@ impl Terminal {
         self.end().code()
     }
 
-    /// Waits for the end of the command and of its output.
-    #[track_caller]
-    pub(crate) fn end(&mut self) -> ExitStatus {
-        let status = self.status();
+    /// Waits until the output has ended; a process that is left behind may keep the terminal open.
+    fn written_to_end(&self) -> MutexGuard<'_, Output> {
         let deadline = Instant::now() + TIMEOUT;
         let (text, changed) = &*self.screen;
         let mut written = text.lock().unwrap();
-        // A process that is left behind may keep the terminal open.
         while !written.has_ended && Instant::now() < deadline {
             written = changed
                 .wait_timeout(written, Duration::from_millis(50))
                 .unwrap()
                 .0;
         }
+        written
+    }
+
+    /// Waits for the end of the command and of its output.
+    #[track_caller]
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        let status = self.status();
+        drop(self.written_to_end());
         status
     }
 

@@ -23,7 +23,7 @@ fn chat(home: &Home, provider: &Provider) -> Terminal {
 }
 
 /// A shell with job control, in which the chat is the job in the foreground.
-fn chat_in_shell(home: &Home, provider: &Provider) -> Terminal {
+pub(crate) fn chat_in_shell(home: &Home, provider: &Provider) -> Terminal {
     let mut variables = home.command(&[]);
     provider.known_to(&mut variables);
     let variables = variables
