@@ -148,19 +148,40 @@ impl Cache {
         &self,
         call: &Call<'_>,
         policy: &Policy,
-        work: impl FnOnce(Ticket) -> F + Send + 'static,
+        work: impl FnOnce(Ticket) -> F,
     ) -> Result<Outcome, FrozenMiss>
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        match self.begin(call, policy).await? {
+        self.through_with(call, &policy.for_hit(), || policy, work)
+            .await
+    }
+
+    /// Calls [`Cache::through`], with a policy that is created only if the in-process front does not answer the
+    /// call, and work that is prepared only if it runs. `hit` is the part of that policy that a hit needs.
+    ///
+    /// # Errors
+    /// In [`CacheMode::Frozen`], if no entry answers the call.
+    pub async fn through_with<P, F>(
+        &self,
+        call: &Call<'_>,
+        hit: &HitPolicy<'_>,
+        policy: impl FnOnce() -> P,
+        work: impl FnOnce(Ticket) -> F,
+    ) -> Result<Outcome, FrozenMiss>
+    where
+        P: Borrow<Policy> + Send + Sync,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        match self.begin_with(call, hit, policy).await? {
             BeginResult::Served(outcome) => Ok(outcome),
             BeginResult::Run(ticket) => {
                 let outcome = ticket.outcome();
-                let (flight, orphan) = (Arc::clone(&ticket.flight), policy.orphan);
+                let (flight, orphan) = (Arc::clone(&ticket.flight), ticket.policy.orphan);
+                let run = work(ticket);
                 tokio::spawn(async move {
                     tokio::select! {
-                        () = work(ticket) => {}
+                        () = run => {}
                         () = ticket::abandoned(&flight, orphan) => {}
                     }
                 });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cachalot_cache::{
-    Cache, CacheMode, CacheStatus, HANDLE_LABEL, OrphanPolicy, Outcome, Policy, Reason,
+    Cache, CacheMode, CacheStatus, HANDLE_LABEL, HitPolicy, OrphanPolicy, Outcome, Policy, Reason,
     SingleFlight,
 };
 use cachalot_core::{Clock, DigestKey, SecretSet, Spend};
@@ -237,8 +237,7 @@ impl Handler {
         match endpoint.judge(&read.body) {
             Cacheability::Never(reason) => self.unstored(read, &identity, reason).await,
             Cacheability::Repeatable { ttl } => {
-                let policy = self.policy(read, &identity, ttl).await?;
-                self.stored(read, &identity, policy, Keeping::Always).await
+                self.stored(read, &identity, ttl, Keeping::Always).await
             }
             Cacheability::Sampled if read.route.agent.is_some() && mode != CacheMode::Off => {
                 let Some(ordinal) = self.ordinal(read.route, &identity) else {
@@ -249,9 +248,8 @@ impl Handler {
                 let delivery = Delivery::new(&self.lengths, identity.key());
                 let settle = move |is_complete| ordinal.settle(is_complete);
                 let recipient = Recipient::new(Arc::clone(&delivery), settle);
-                let policy = self.policy(read, &identity, DAY).await?;
                 let keeping = Keeping::Tracked(delivery);
-                let answered = self.stored(read, &identity, policy, keeping).await?;
+                let answered = self.stored(read, &identity, DAY, keeping).await?;
                 Ok(answered.received_by(recipient))
             }
             Cacheability::Sampled if mode == CacheMode::On => {
@@ -265,13 +263,8 @@ impl Handler {
                     }
                 };
                 let recipient = Recipient::new(Arc::clone(&delivery), settle);
-                let policy = Policy {
-                    // Slots are those of this process.
-                    join: SingleFlight::Process,
-                    ..self.policy(read, &identity, RETRY_WITHIN).await?
-                };
                 let keeping = Keeping::IfUndelivered(delivery);
-                let answered = self.stored(read, &identity, policy, keeping).await?;
+                let answered = self.stored(read, &identity, RETRY_WITHIN, keeping).await?;
                 Ok(answered.received_by(recipient))
             }
             Cacheability::Sampled => self.unstored(read, &identity, SAMPLED.to_owned()).await,
@@ -288,72 +281,58 @@ impl Handler {
         self.ordinals.next(run, identity.key(), Instant::now())
     }
 
-    /// Returns the policy of a call whose answer may be stored for `ttl`.
+    /// Returns the permitted operations: a fresh answer is asked for if the entry is older than the client accepts.
     ///
     /// # Errors
     /// The response to a client that accepts only an entry of a smaller age than there is.
-    async fn policy(
+    async fn mode(
         &self,
         read: &ReadRequest<'_>,
         identity: &CallIdentity,
-        ttl: Duration,
-    ) -> Result<Policy, ErrorBody> {
-        let mut policy = self.policy_of_client(read, identity, ttl);
+    ) -> Result<CacheMode, ErrorBody> {
+        let mode = read.controls.mode;
         let Some(max_age) = read.controls.max_age else {
-            return Ok(policy);
+            return Ok(mode);
         };
+        let policy = self.policy(read, identity, mode, DAY, SingleFlight::Off);
         let Ok(found) = self.cache.probe(&identity.call(), &policy).await else {
-            return Ok(policy);
+            return Ok(mode);
         };
         let created = found.entry.map_or(0, |entry| entry.created);
         let age = self.clock.now().saturating_sub(created);
-        match policy.mode {
-            _ if u128::from(age.unsigned_abs()) <= max_age.as_millis() => {}
-            CacheMode::On => policy.mode = CacheMode::Refresh,
-            CacheMode::Frozen => {
-                return Err(not_cached("the stored answer is older than `max-age`"));
-            }
-            CacheMode::Refresh | CacheMode::Off | CacheMode::ReadOnly => {}
+        match mode {
+            _ if u128::from(age.unsigned_abs()) <= max_age.as_millis() => Ok(mode),
+            CacheMode::On => Ok(CacheMode::Refresh),
+            CacheMode::Frozen => Err(not_cached("the stored answer is older than `max-age`")),
+            CacheMode::Refresh | CacheMode::Off | CacheMode::ReadOnly => Ok(mode),
         }
-        Ok(policy)
     }
 
-    fn policy_of_client(
+    /// Returns the policy of a call whose answer may be stored for `ttl`.
+    fn policy(
         &self,
         read: &ReadRequest<'_>,
         identity: &CallIdentity,
+        mode: CacheMode,
         ttl: Duration,
+        join: SingleFlight,
     ) -> Policy {
         let key = identity.key().to_string();
         let (upstream, endpoint) = (read.route.upstream.name(), read.route.endpoint.name());
+        let handle = format!("{upstream}/{endpoint}/{}/{}", read.model, &key[..10]);
         let mut labels = vec![
-            Label::new(
-                HANDLE_LABEL,
-                format!("{upstream}/{endpoint}/{}/{}", read.model, &key[..10]),
-            ),
+            Label::new(HANDLE_LABEL, handle),
             Label::new("upstream", upstream),
             Label::new("model", read.model.as_str()),
         ];
-        labels.extend(
-            read.route
-                .agent
-                .iter()
-                .map(|agent| Label::new("agent", agent.as_str())),
-        );
-        labels.extend(
-            read.controls
-                .tags
-                .iter()
-                .map(|tag| Label::new("tag", tag.as_str())),
-        );
-        let wait = match read.is_streamed {
-            true => WAIT_FOR_STREAM,
-            false => WAIT_FOR_WHOLE,
-        };
+        let agents = read.route.agent.iter();
+        labels.extend(agents.map(|agent| Label::new("agent", agent.as_str())));
+        let tags = read.controls.tags.iter();
+        labels.extend(tags.map(|tag| Label::new("tag", tag.as_str())));
         Policy {
-            mode: read.controls.mode,
+            mode,
             ttl: Some(read.controls.ttl.map_or(ttl, |asked| asked.min(ttl))),
-            join: SingleFlight::AllProcesses { wait },
+            join,
             orphan: OrphanPolicy::Finish {
                 within: FINISH_WITHIN,
             },
@@ -373,7 +352,8 @@ impl Handler {
         if read.controls.mode == CacheMode::Frozen {
             return Err(not_cached(&reason));
         }
-        let policy = self.policy_of_client(read, identity, Duration::ZERO);
+        let mode = read.controls.mode;
+        let policy = self.policy(read, identity, mode, Duration::ZERO, SingleFlight::Off);
         let request = self.request_of(read)?;
         let reason = Reason::Declined(reason);
         let ticket = self.cache.bypass(&identity.call(), &policy, reason.clone());
@@ -389,25 +369,45 @@ impl Handler {
         })
     }
 
-    /// Answers from the cache, or from a run whose answer may be stored.
+    /// Answers from the cache, or from a run whose answer may be stored for `ttl`.
     async fn stored(
         &self,
         read: &ReadRequest<'_>,
         identity: &CallIdentity,
-        mut policy: Policy,
+        ttl: Duration,
         keeping: Keeping,
     ) -> Result<Answered, ErrorBody> {
+        let mode = self.mode(read, identity).await?;
+        let hit = HitPolicy {
+            mode,
+            domains: &[],
+            session: None,
+        };
+        let mut join = match (&keeping, read.is_streamed) {
+            // Slots are those of this process.
+            (Keeping::IfUndelivered(_), _) => SingleFlight::Process,
+            (_, true) => SingleFlight::AllProcesses {
+                wait: WAIT_FOR_STREAM,
+            },
+            (_, false) => SingleFlight::AllProcesses {
+                wait: WAIT_FOR_WHOLE,
+            },
+        };
         loop {
             let (head, head_of_run) = oneshot::channel();
-            let (context, request) = (self.run_context(read), self.request_of(read)?);
-            let kept_if = keeping.clone();
-            let work = move |ticket| context.run(ticket, request, head, kept_if);
-            let outcome = self.cache.through(&identity.call(), &policy, work).await;
+            let policy = || self.policy(read, identity, mode, ttl, join);
+            let work = |ticket| {
+                let request = self.request_of(read);
+                self.run_context(read)
+                    .run(ticket, request, head, keeping.clone())
+            };
+            let call = identity.call();
+            let outcome = self.cache.through_with(&call, &hit, policy, work).await;
             let outcome = outcome.map_err(|miss| not_cached(&miss.reason.to_string()))?;
             match self.respond(read, outcome, head_of_run, &keeping).await {
                 Some(answered) => return answered,
                 // The run of another request got no answer that can be shared: this request gets its own.
-                None => policy.join = SingleFlight::Off,
+                None => join = SingleFlight::Off,
             }
         }
     }

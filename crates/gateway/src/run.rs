@@ -88,14 +88,18 @@ impl RunContext {
     pub(crate) async fn run(
         self,
         ticket: Ticket,
-        request: Request<Body>,
+        request: Result<Request<Body>, ErrorBody>,
         head: oneshot::Sender<RunHead>,
         keeping: Keeping,
     ) {
         if let Some(delivery) = keeping.delivery() {
             delivery.begin_run();
         }
-        let response = match self.client.send(request).await {
+        let response = match request {
+            Ok(request) => self.client.send(request).await,
+            Err(fault) => Err(fault),
+        };
+        let response = match response {
             Ok(response) => response,
             Err(fault) => {
                 let failure = Failure::new(RunError(fault.message.clone()));
