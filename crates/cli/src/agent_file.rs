@@ -1,4 +1,5 @@
-//! Agent files: workflows (`cachalot run`) and teams of agents (`cachalot chat`).
+//! Agent files: workflows (`cachalot run`) and teams of agents (`cachalot chat`); configuration files of the gateway
+//! (`cachalot serve`).
 
 use std::path::{Path, PathBuf};
 
@@ -24,14 +25,22 @@ pub(crate) enum Kind {
     Workflow,
     /// Agents, for `cachalot chat`.
     Team,
+    /// The configuration of a gateway, for `cachalot serve`.
+    Gateway,
 }
 
 impl Kind {
-    /// Returns the kind by the top-level keys `nodes` and `agents`, also if the key is misspelled. With both
-    /// or neither, the file is a workflow.
+    /// Returns the kind by the top-level keys `nodes` and `agents`, also if the key is misspelled; a file with keys of a
+    /// gateway has neither. With both or nothing of all that, the file is a workflow.
     pub(crate) fn from_root(root: &Node) -> Self {
         let entries = root.as_map().unwrap_or_default();
         let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+        let is_gateway = ["upstreams", "keys", "listen", "admin", "allow_hosts"]
+            .iter()
+            .any(|key| has(key));
+        if is_gateway && !has("nodes") && !has("agents") {
+            return Self::Gateway;
+        }
         let is_nearly = |key: &str| {
             let named = |name: &str| nearest(name, ["nodes", "agents"]) == Some(key);
             entries.iter().any(|entry| named(&entry.key))

@@ -39,7 +39,7 @@ pub(crate) enum Command {
     Simulate(Simulate),
     /// Answer requests of other clients from the cache, or pass them on to their provider: change only their base URL.
     Serve(Serve),
-    /// Check an agent file and report all problems at once.
+    /// Check an agent file or a configuration file of the gateway, and report all problems at once.
     Validate(Validate),
     /// List, show, erase, sweep, export and import cache entries.
     #[command(subcommand)]
@@ -61,7 +61,7 @@ pub(crate) enum Command {
     /// Test hooks.
     #[command(subcommand)]
     Hooks(HooksCommand),
-    /// Print the JSON Schema of agent files, or of hook files and hook input and output.
+    /// Print the JSON Schema of agent files, of hook files and hook input and output, or of the gateway's files.
     Schema {
         /// The kind of file.
         #[arg(value_enum, default_value_t = SchemaOf::Agent)]
@@ -389,6 +389,8 @@ pub(crate) enum SchemaOf {
     Agent,
     /// Hooks.
     Hooks,
+    /// Configuration files of the gateway.
+    Gateway,
 }
 
 #[derive(Debug, Subcommand)]
@@ -484,9 +486,13 @@ pub(crate) struct Simulate {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Address to listen on; port 0 selects a free port.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4114")]
-    pub(crate) listen: SocketAddr,
+    /// Address to listen on; port 0 selects a free port. Default: that of the configuration file, else 127.0.0.1:4114.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Configuration file: upstreams with credentials, keys with budgets, a certificate. Read again when it changes,
+    /// and on SIGHUP.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Server that requests are passed on to, in place of the one with this name, or in addition (reached under
     /// /u/NAME/). Built in: openai, anthropic, gemini. May be repeated.
     #[arg(long, value_name = "NAME=URL")]
@@ -497,8 +503,14 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) place: StoreArguments,
     /// Print no line for each request.
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "log_json")]
     pub(crate) quiet: bool,
+    /// Print a JSON document for each request, without contents, to standard error.
+    #[arg(long)]
+    pub(crate) log_json: bool,
+    /// Print a new key for a client and its digest for the configuration file, and end.
+    #[arg(long, exclusive = true)]
+    pub(crate) new_key: bool,
 }
 
 #[derive(Debug, Args)]

@@ -76,6 +76,13 @@ impl Interrupts {
         })
     }
 
+    /// Receives no SIGHUP, which has another meaning for the command.
+    #[cfg(unix)]
+    pub(crate) fn without_hangup(mut self) -> Self {
+        self.listening.hangup = None;
+        self
+    }
+
     /// Also receives the keys of a terminal.
     pub(crate) fn add_keys(&mut self, keys: Option<UnboundedReceiver<Signal>>) {
         self.keys = keys;

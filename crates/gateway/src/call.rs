@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::endpoint::Endpoint;
 use crate::header;
+use crate::profile::Profile;
 
 /// What identifies a request.
 pub(crate) struct CallIdentity {
@@ -27,9 +28,13 @@ pub(crate) struct CallParts<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// The canonical body, without [`Endpoint::form_member`].
     pub(crate) body: &'a Canonical,
+    /// The profile by which the body was encoded.
+    pub(crate) profile: Option<Profile>,
     pub(crate) is_streamed: bool,
     /// The agent whose sampled answers are stored.
     pub(crate) agent: Option<&'a str>,
+    /// The tenant, if the client has a key of the gateway; else its credentials stand for it.
+    pub(crate) tenant: Option<&'a str>,
 }
 
 /// The sample that a request asks for.
@@ -61,8 +66,10 @@ impl CallIdentity {
             query,
             headers,
             body,
+            profile,
             is_streamed,
             agent,
+            tenant,
         } = *parts;
         let mut input = cachalot_core::canonical::ObjectEncoder::sealed(secret_set);
         input.field("agent", &json!(agent));
@@ -71,18 +78,20 @@ impl CallIdentity {
         }
         input.canonical("body", body);
         input.field("form", &json!(if is_streamed { "events" } else { "whole" }));
-        input.field("headers", &headers_in_key(headers, key));
+        input.field("headers", &headers_in_key(headers, profile, key));
         if let Sample::Ordinal(ordinal) = sample {
             input.field("ordinal", &json!(ordinal));
         }
         input.text("path", path);
+        // Such a body is encoded by other rules.
+        input.field("profile", &json!(profile.map(|_| "claude-code")));
         input.field("query", &query_in_key(query, key));
         input.text("upstream", upstream);
-        let (scope, name, input) = (
-            tenant(headers, query, key),
-            endpoint.name().to_owned(),
-            input.finish(),
-        );
+        let scope = match tenant {
+            Some(tenant) => Scope::User(tenant.to_owned()),
+            None => tenant_of_credentials(headers, query, key),
+        };
+        let (scope, name, input) = (scope, endpoint.name().to_owned(), input.finish());
         let call = Call {
             kind: CallKind::Request,
             scope: &scope,
@@ -112,7 +121,7 @@ impl CallIdentity {
         }
     }
 
-    /// The tenant, as the digest of its credentials.
+    /// The tenant: the digest of its credentials, `key:NAME` or `scope:NAME`.
     pub(crate) fn tenant(&self) -> &str {
         self.scope.parts().1
     }
@@ -120,7 +129,7 @@ impl CallIdentity {
 
 /// Returns the scope of the caller: a keyed digest of its credentials, so that two callers share an answer only if
 /// they have the same ones.
-fn tenant(headers: &HeaderMap, query: Option<&str>, key: &DigestKey) -> Scope {
+fn tenant_of_credentials(headers: &HeaderMap, query: Option<&str>, key: &DigestKey) -> Scope {
     let mut credentials = Vec::new();
     let mut add = |name: &str, value: &[u8]| {
         for part in [name.as_bytes(), value] {
@@ -134,7 +143,7 @@ fn tenant(headers: &HeaderMap, query: Option<&str>, key: &DigestKey) -> Scope {
         }
     }
     for (name, value) in parameters(query) {
-        if CREDENTIAL_PARAMETERS.contains(&name) {
+        if is_credential(name) {
             add(name, value.as_bytes());
         }
     }
@@ -146,6 +155,30 @@ fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
     let parameters = query.unwrap_or_default().split('&');
     let parameters = parameters.filter(|parameter| !parameter.is_empty());
     parameters.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")))
+}
+
+/// Returns true for the name of a parameter that contains a credential.
+fn is_credential(name: &str) -> bool {
+    CREDENTIAL_PARAMETERS.contains(&name)
+}
+
+/// Returns the credentials among the parameters of a query.
+pub(crate) fn credential_parameters(query: Option<&str>) -> impl Iterator<Item = &str> {
+    let parameters = parameters(query).filter(|(name, _)| is_credential(name));
+    parameters.map(|(_, value)| value)
+}
+
+/// Returns a query without the parameters that contain credentials.
+pub(crate) fn without_credentials(query: Option<&str>) -> Option<String> {
+    let parameters = query?.split('&');
+    let is_kept = |parameter: &&str| {
+        let name = parameter
+            .split_once('=')
+            .map_or(*parameter, |(name, _)| name);
+        !is_credential(name)
+    };
+    let kept: Vec<&str> = parameters.filter(is_kept).collect();
+    Some(kept.join("&")).filter(|query| !query.is_empty())
 }
 
 /// Parameters whose values the ledger shows.
@@ -164,7 +197,7 @@ const SHOWN_PARAMETERS: [&str; 9] = [
 /// Returns the query of the key. A parameter that is not known to be harmless may be a credential, or the name of one
 /// in another spelling, so its value is a keyed digest.
 fn query_in_key(query: Option<&str>, key: &DigestKey) -> Value {
-    let others = parameters(query).filter(|(name, _)| !CREDENTIAL_PARAMETERS.contains(name));
+    let others = parameters(query).filter(|(name, _)| !is_credential(name));
     let others = others.map(|(name, value)| match SHOWN_PARAMETERS.contains(&name) {
         true => json!([name, value]),
         false => json!([name, {"digest": key.digest(value.as_bytes()).to_string()}]),
@@ -174,8 +207,10 @@ fn query_in_key(query: Option<&str>, key: &DigestKey) -> Value {
 
 /// Returns the headers of the key. A header that is not known to be harmless may be a credential, so its value is a
 /// keyed digest.
-fn headers_in_key(headers: &HeaderMap, key: &DigestKey) -> Value {
-    let in_key = header::in_key(headers).into_iter().map(|(name, values)| {
+fn headers_in_key(headers: &HeaderMap, profile: Option<Profile>, key: &DigestKey) -> Value {
+    let in_key = header::in_key(headers).into_iter();
+    let in_key = in_key.filter(|(name, _)| !profile.is_some_and(|it| it.leaves_out(name)));
+    let in_key = in_key.map(|(name, values)| {
         let values = values.into_iter().map(|value| match value.to_str() {
             Ok(text) if header::is_shown(name) => json!(text),
             _ => json!({"digest": key.digest(value.as_bytes()).to_string()}),
@@ -221,8 +256,10 @@ mod tests {
             query,
             headers: &map,
             body: &body,
+            profile: None,
             is_streamed: streamed,
             agent: None,
+            tenant: None,
         };
         let (digest_key, secret_set) = (DigestKey::new([7; 32]), SecretSet::empty());
         let identity = CallIdentity::new(&parts, Sample::Any, &digest_key, &secret_set);
@@ -306,8 +343,10 @@ mod tests {
             query: Some("key=secret-three&alt=sse&%6bey=secret-four&sig=secret-five"),
             headers: &headers,
             body: &body,
+            profile: None,
             is_streamed: false,
             agent: None,
+            tenant: None,
         };
         let identity = CallIdentity::new(
             &parts,

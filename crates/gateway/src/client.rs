@@ -1,9 +1,9 @@
-//! The client of the upstreams: pooled connections, no redirects, nothing repeated.
+//! The client of the upstreams: pooled connections, no redirects, repetitions only before an answer begins.
 
 use std::error::Error as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -12,6 +12,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::body::Body;
 use crate::error_body::ErrorBody;
+use crate::outbound::Outbound;
+use crate::upstream::Upstream;
 
 /// Maximum time in which a connection is established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,19 +46,63 @@ impl UpstreamClient {
         Self { client, timeout }
     }
 
-    /// Sends a request and waits for the head of the response.
+    /// Sends a request and waits for the head of the response. A request that fails before that is repeated as often as
+    /// the upstream's configuration says.
     ///
     /// # Errors
     /// The response to the client, if the upstream does not answer.
-    pub(crate) async fn send(
+    pub(crate) async fn send(&self, outbound: &Outbound) -> Result<Response<Incoming>, ErrorBody> {
+        let upstream = &outbound.upstream;
+        for attempt in 0..upstream.retries {
+            let answer = self.send_once(upstream, outbound.request()).await;
+            let wait = match &answer {
+                Ok(response) if !has_failed(response.status()) => None,
+                Ok(response) => wait_for(response.headers(), attempt),
+                Err(error) => (error.code == UNREACHABLE).then(|| pause(attempt)),
+            };
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return answer,
+            }
+        }
+        self.send_once(upstream, outbound.request()).await
+    }
+
+    /// Sends a request once.
+    ///
+    /// # Errors
+    /// As for [`UpstreamClient::send`].
+    pub(crate) async fn send_once(
         &self,
+        upstream: &Upstream,
         request: Request<Body>,
     ) -> Result<Response<Incoming>, ErrorBody> {
-        let host = request
-            .uri()
-            .authority()
-            .map_or(String::new(), ToString::to_string);
-        match tokio::time::timeout(self.timeout, self.client.request(request)).await {
+        let rule = upstream.breaker_rule.as_ref();
+        if !upstream.breaker.admits(rule, Instant::now()) {
+            let message = format!(
+                "the upstream `{}` is left out after failures",
+                upstream.name()
+            );
+            let error = ErrorBody::new(StatusCode::SERVICE_UNAVAILABLE, "upstream_paused", message);
+            return Err(error.retry_after(rule.map_or(Duration::ZERO, |rule| rule.pause)));
+        }
+        let answer = self.request(upstream, request).await;
+        let is_failure = match &answer {
+            Ok(response) => response.status().is_server_error(),
+            Err(_) => true,
+        };
+        upstream.breaker.record(rule, is_failure, Instant::now());
+        answer
+    }
+
+    async fn request(
+        &self,
+        upstream: &Upstream,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, ErrorBody> {
+        let host = upstream.authority();
+        let timeout = upstream.timeout.unwrap_or(self.timeout);
+        match tokio::time::timeout(timeout, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
                 let mut cause = error.to_string();
@@ -67,15 +113,42 @@ impl UpstreamClient {
                 }
                 Err(ErrorBody::new(
                     StatusCode::BAD_GATEWAY,
-                    "upstream_unreachable",
+                    UNREACHABLE,
                     format!("no answer from {host}: {cause}"),
                 ))
             }
             Err(_) => Err(ErrorBody::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "upstream_timeout",
-                format!("no answer from {host} within {} s", self.timeout.as_secs()),
+                format!("no answer from {host} within {} s", timeout.as_secs()),
             )),
         }
     }
+}
+
+const UNREACHABLE: &str = "upstream_unreachable";
+/// Status of an overloaded server of Anthropic.
+const OVERLOADED: u16 = 529;
+
+/// Returns true for the status of an answer in place of which another attempt may get one.
+pub(crate) fn has_failed(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 500 | 502 | 503 | 504 | OVERLOADED)
+}
+
+/// The maximum time for which a repetition waits.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Returns the time until the next attempt; `None` if the upstream asks for a longer one.
+fn wait_for(headers: &HeaderMap, attempt: u32) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER);
+    let Some(seconds) = seconds.and_then(|value| value.to_str().ok()?.trim().parse().ok()) else {
+        return Some(pause(attempt));
+    };
+    let asked = Duration::from_secs(seconds);
+    (asked <= LONGEST_WAIT).then_some(asked)
+}
+
+fn pause(attempt: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(attempt);
+    (Duration::from_millis(250) * doubled).min(LONGEST_WAIT)
 }

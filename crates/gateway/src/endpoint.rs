@@ -139,6 +139,93 @@ impl Endpoint {
         named.unwrap_or_default().to_owned()
     }
 
+    /// Returns the reason why the cost of a request depends on more than its tokens: a tool that the provider runs, a
+    /// tier of service, a member that is not known.
+    pub(crate) fn extra_charge(self, body: &Value) -> Option<String> {
+        let empty = Object::new();
+        let body = body.as_object().unwrap_or(&empty);
+        let lookup = match self {
+            Self::Chat => chat::lookup(body),
+            Self::Responses => responses::lookup(body),
+            Self::Messages | Self::CountTokens => messages::lookup(body),
+            Self::Gemini => gemini::lookup(body),
+            Self::Embeddings => embeddings::lookup(body),
+            Self::Models => None,
+            Self::Other => Some("the endpoint is passed through".into()),
+        };
+        let tier = |member: &str, usual: &[&str]| match body.get(member) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(tier)) if usual.contains(&tier.as_str()) => None,
+            Some(_) => Some(format!("`{member}` may have a price of its own")),
+        };
+        lookup
+            .or_else(|| {
+                tier(
+                    "service_tier",
+                    &["auto", "default", "flex", "standard_only"],
+                )
+            })
+            .or_else(|| tier("speed", &["standard"]))
+            .or_else(|| tier("inference_geo", &["global"]))
+    }
+
+    /// Returns the maximum number of output tokens for each answer, if the request limits it.
+    pub(crate) fn max_output(self, body: &Value) -> Option<u64> {
+        let body = body.as_object()?;
+        match self {
+            Self::Chat => {
+                let limits = ["max_completion_tokens", "max_tokens"];
+                limits.iter().find_map(|it| body.get(*it)?.as_u64())
+            }
+            Self::Responses => body.get("max_output_tokens")?.as_u64(),
+            Self::Messages => body.get("max_tokens")?.as_u64(),
+            Self::Gemini => {
+                let limits = ["maxOutputTokens", "max_output_tokens"];
+                let generation = gemini::generation(body)?;
+                limits.iter().find_map(|it| generation.get(*it)?.as_u64())
+            }
+            Self::Embeddings | Self::CountTokens | Self::Models | Self::Other => None,
+        }
+    }
+
+    /// Returns the name of a member that refers to an object at the provider, such as a file or an earlier answer. It
+    /// may belong to another client of the same credential.
+    pub(crate) fn object_reference(self, body: &Value) -> Option<&'static str> {
+        let of_request = OBJECTS_OF_REQUEST.iter();
+        let mut of_request = of_request.copied().filter(|name| {
+            let members = body.as_object();
+            members.is_some_and(|members| is_set(members, name))
+        });
+        if let Some(name) = of_request.next() {
+            return Some(name);
+        }
+        let items = body.get("input").and_then(Value::as_array);
+        let is_bare = |items: &Vec<Value>| items.iter().any(responses::is_reference);
+        if self == Self::Responses && items.is_some_and(is_bare) {
+            return Some("input");
+        }
+        let skipped = match self {
+            Self::Messages | Self::CountTokens => &OF_CLIENT[..],
+            // `input` contains the messages of Responses.
+            _ => &OF_CLIENT[1..],
+        };
+        let refers = |own: &'static str| {
+            move |name: &str, value: &Value| {
+                name == own
+                    && match own {
+                        "audio" => value.get("id").is_some_and(|id| !id.is_null()),
+                        "type" => value == "item_reference",
+                        "fileUri" | "file_uri" => {
+                            value.as_str().is_none_or(|uri| uri.contains("files/"))
+                        }
+                        _ => !value.is_null(),
+                    }
+            }
+        };
+        let mut objects = OBJECTS.into_iter();
+        objects.find(|own| any_member(body, skipped, &refers(own)))
+    }
+
     /// Judges a request.
     pub(crate) fn judge(self, body: &Value) -> Cacheability {
         let empty = Object::new();
@@ -175,6 +262,40 @@ impl Cacheability {
         }
     }
 }
+
+/// Members of a request that refer to objects at the provider.
+const OBJECTS_OF_REQUEST: [&str; 6] = [
+    "cachedContent",
+    "cached_content",
+    "conversation",
+    "previous_response_id",
+    "prompt",
+    "thread",
+];
+/// Members at any depth that refer to objects at the provider.
+const OBJECTS: [&str; 9] = [
+    "audio",
+    "container",
+    "container_id",
+    "file_id",
+    "file_ids",
+    "fileUri",
+    "file_uri",
+    "type",
+    "vector_store_ids",
+];
+/// Members with data of the client's own tools, whose names mean nothing to the provider. `input` is the first.
+const OF_CLIENT: [&str; 9] = [
+    "input",
+    "args",
+    "arguments",
+    "functionCall",
+    "functionResponse",
+    "input_schema",
+    "metadata",
+    "parameters",
+    "schema",
+];
 
 /// Returns true if the member exists and is neither null nor false.
 fn is_set(body: &Object, member: &str) -> bool {
@@ -220,7 +341,11 @@ fn server_tool(body: &Object, run_by_client: impl Fn(Option<&str>) -> bool) -> O
 
 /// Returns true if any member of an object in the tree, at any depth, satisfies the condition. Members named in
 /// `skipped` are not searched: they contain data of the client's tools.
-fn any_member(value: &Value, skipped: &[&str], is_found: &impl Fn(&str, &Value) -> bool) -> bool {
+pub(crate) fn any_member(
+    value: &Value,
+    skipped: &[&str],
+    is_found: &impl Fn(&str, &Value) -> bool,
+) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| any_member(item, skipped, is_found)),
         Value::Object(members) => members.iter().any(|(name, value)| {

@@ -1,5 +1,7 @@
 //! Errors of the gateway itself, in the form that the client's library expects.
 
+use std::time::Duration;
+
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -14,7 +16,12 @@ pub(crate) struct ErrorBody {
     pub(crate) code: &'static str,
     /// Cause and remedy.
     pub(crate) message: String,
+    /// Time after which the same request may succeed.
+    pub(crate) retry_after: Option<Duration>,
 }
+
+/// Time up to which the official libraries wait before they repeat a request.
+const SHORT_WAIT: Duration = Duration::from_secs(60);
 
 impl ErrorBody {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
@@ -22,7 +29,21 @@ impl ErrorBody {
             status,
             code,
             message: message.into(),
+            retry_after: None,
         }
+    }
+
+    /// Sets the time after which the same request may succeed.
+    pub(crate) fn retry_after(self, time: Duration) -> Self {
+        Self {
+            retry_after: Some(time),
+            ..self
+        }
+    }
+
+    /// Returns true if the upstream did not answer: another one may.
+    pub(crate) fn is_of_upstream(&self) -> bool {
+        self.code.starts_with("upstream_") && self.status.is_server_error()
     }
 
     /// Returns the response, with the error in the form of the endpoint's provider.
@@ -35,8 +56,17 @@ impl ErrorBody {
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/json"),
         );
-        // The official libraries repeat requests that fail with a status of 500 and above.
-        if !self.status.is_server_error() || self.status == StatusCode::GATEWAY_TIMEOUT {
+        if let Some(time) = self.retry_after {
+            // Rounded up: a request at the given time must succeed.
+            let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        // The official libraries repeat requests that fail with a status of 429, 500 and above.
+        let helps = match self.retry_after {
+            Some(time) => time <= SHORT_WAIT,
+            None => self.status.is_server_error() && self.status != StatusCode::GATEWAY_TIMEOUT,
+        };
+        if !helps {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response
@@ -44,13 +74,22 @@ impl ErrorBody {
 
     fn json(&self, endpoint: Endpoint) -> Value {
         let message = format!("cachalot: {}", self.message);
+        // Clients of these providers recognize an exhausted limit by its name.
+        let name = |limit| match self.status {
+            StatusCode::TOO_MANY_REQUESTS => limit,
+            _ => self.code,
+        };
         match endpoint {
             Endpoint::Messages | Endpoint::CountTokens => json!({
                 "type": "error",
-                "error": {"type": self.code, "message": message},
+                "error": {"type": name("rate_limit_error"), "message": message},
             }),
             Endpoint::Gemini => json!({
-                "error": {"code": self.status.as_u16(), "message": message, "status": self.code},
+                "error": {
+                    "code": self.status.as_u16(),
+                    "message": message,
+                    "status": name("RESOURCE_EXHAUSTED"),
+                },
             }),
             _ => json!({
                 "error": {"message": message, "type": "gateway_error", "param": null, "code": self.code},

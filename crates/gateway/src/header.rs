@@ -106,14 +106,22 @@ fn listed_in_connection(headers: &HeaderMap) -> Vec<String> {
 
 /// Returns the headers that are sent to the upstream: all, without those of the connection and our own. The upstream
 /// is asked for uncompressed answers, because their bytes are read while they are passed on.
-pub(crate) fn for_upstream(headers: &HeaderMap) -> HeaderMap {
+///
+/// With a credential of the operator, it takes the place of all credentials of the client.
+pub(crate) fn for_upstream(
+    headers: &HeaderMap,
+    credential: Option<(HeaderName, HeaderValue)>,
+) -> HeaderMap {
     let listed = listed_in_connection(headers);
     let mut passed = HeaderMap::with_capacity(headers.len() + 1);
     for (name, value) in headers {
-        if !is_hop_by_hop(name, &listed) && !name.as_str().starts_with("x-cachalot-") {
+        let is_replaced = credential.is_some() && CREDENTIALS.contains(&name.as_str());
+        let is_own = name.as_str().starts_with("x-cachalot-");
+        if !is_hop_by_hop(name, &listed) && !is_own && !is_replaced {
             passed.append(name, value.clone());
         }
     }
+    passed.extend(credential);
     let identity = HeaderValue::from_static("identity");
     passed.insert(http::header::ACCEPT_ENCODING, identity);
     passed
@@ -222,10 +230,14 @@ mod tests {
         ] {
             headers.append(name, value.parse().unwrap());
         }
-        let passed = for_upstream(&headers);
+        let passed = for_upstream(&headers, None);
         let mut names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["accept-encoding", "authorization", "x-end-to-end"]);
         assert_eq!(passed["accept-encoding"], "identity");
+        let own = (HeaderName::from_static("x-api-key"), "own".parse().unwrap());
+        let passed = for_upstream(&headers, Some(own));
+        assert!(!passed.contains_key("authorization"));
+        assert_eq!(passed["x-api-key"], "own");
     }
 }

@@ -6,11 +6,13 @@
 //! |---|---|
 //! | [`server`] | accepts connections, limits them, ends them |
 //! | `guard` | refuses requests that a web page may have sent |
-//! | `route` | finds the upstream and the endpoint of a request |
+//! | `settings` | the client of a request by its key, and the upstreams that may answer |
+//! | `route` | finds the API and the endpoint of a request |
 //! | `endpoint` | one file per endpoint: may its answer be stored? |
 //! | `control` | reads the client's cache directives |
 //! | `call` | the cache key: tenant, upstream, path, headers, body |
-//! | `handler` | composes the steps: passes on, or asks the engine |
+//! | `handler` | composes the steps: passes on, or asks upstreams in turn |
+//! | `attempt` | asks the engine for the answer of one upstream |
 //! | `pass` | passes a request on whose answer is not stored |
 //! | `run` | runs a call of the engine: forwards, records, judges the answer |
 //! | `delivery` | follows whether the client gets the whole answer; `retries` and `ordinals` use it for sampled answers |
@@ -19,11 +21,17 @@
 //! Bytes of requests and answers are never changed. Keys, single-flight and stored answers are those of the engine
 //! ([`cachalot_cache`]).
 
+mod admin;
 mod answer;
+mod api;
+mod attempt;
 mod body;
+mod breaker;
+mod budget;
 mod cache_status;
 mod call;
 mod client;
+mod config;
 mod control;
 mod delivery;
 mod endpoint;
@@ -34,7 +42,12 @@ mod header;
 mod limits;
 mod metrics;
 mod ordinals;
+mod outbound;
 mod pass;
+mod payer;
+mod price_bound;
+mod profile;
+mod rate;
 mod recorded;
 mod replay;
 mod report;
@@ -43,10 +56,16 @@ mod retries;
 mod route;
 mod run;
 pub mod server;
+mod settings;
+mod shared;
 mod tunnel;
 mod upstream;
+mod virtual_key;
 
+pub use config::{AdminConfig, Config, GATEWAY, TlsFiles};
 pub use limits::Limits;
 pub use report::RequestReport;
 pub use server::{Gateway, GatewayOptions, RunningGateway};
+pub use settings::Settings;
 pub use upstream::{Upstream, UpstreamError};
+pub use virtual_key::NewKey;

@@ -1,133 +1,293 @@
-//! Statistics in the text format of Prometheus.
+//! Statistics for Prometheus.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use cachalot_core::Spend;
+use http::{HeaderValue, Response, header};
 use parking_lot::Mutex;
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
 
+use crate::body::{self, Body};
 use crate::report::RequestReport;
+use crate::settings::Settings;
+
+/// Media type of the statistics.
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Maximum number of models that are counted by name. Names come from clients; further ones are counted together.
+const MAX_MODELS: usize = 256;
+const OTHER_MODEL: &str = "(other)";
+
+/// Upper bounds of the times until responses begin, in seconds.
+const TIMES: [f64; 14] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0,
+];
+
+type Amount = Counter<f64, AtomicU64>;
 
 /// Counters since the start.
-#[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    requests: Mutex<BTreeMap<RequestLabels, RequestSum>>,
-    payments: Mutex<BTreeMap<String, Spend>>,
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    times: Family<TimeLabels, Histogram>,
+    saved_dollars: Family<MoneyLabels, Amount>,
+    saved_tokens: Family<TokenLabels, Counter>,
+    paid_dollars: Family<MoneyLabels, Amount>,
+    paid_tokens: Family<TokenLabels, Counter>,
+    unpriced: Family<MoneyLabels, Counter>,
+    /// Runs in progress.
+    pub(crate) runs: Gauge,
+    left_out: Family<UpstreamLabels, Gauge>,
+    models: Mutex<HashSet<String>>,
 }
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     upstream: String,
     endpoint: &'static str,
-    answered: &'static str,
-    status: u16,
+    model: String,
+    key: String,
+    outcome: &'static str,
+    error: &'static str,
+    status: u32,
 }
 
-#[derive(Debug, Default)]
-struct RequestSum {
-    count: u64,
-    seconds: f64,
-    saved: Spend,
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TimeLabels {
+    upstream: String,
+    endpoint: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MoneyLabels {
+    upstream: String,
+    model: String,
+    key: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenLabels {
+    upstream: String,
+    model: String,
+    key: String,
+    direction: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamLabels {
+    upstream: String,
+}
+
+/// Upstream, model and key of a payment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Payment<'a> {
+    pub(crate) upstream: &'a str,
+    pub(crate) model: &'a str,
+    /// Empty for a client without a key of the gateway.
+    pub(crate) key: &'a str,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("cachalot"),
+            requests: Family::default(),
+            times: Family::new_with_constructor(|| Histogram::new(TIMES)),
+            saved_dollars: Family::default(),
+            saved_tokens: Family::default(),
+            paid_dollars: Family::default(),
+            paid_tokens: Family::default(),
+            unpriced: Family::default(),
+            runs: Gauge::default(),
+            left_out: Family::default(),
+            models: Mutex::default(),
+        };
+        let Self {
+            registry,
+            requests,
+            times,
+            saved_dollars,
+            saved_tokens,
+            paid_dollars,
+            paid_tokens,
+            unpriced,
+            runs,
+            left_out,
+            models: _,
+        } = &mut metrics;
+        registry.register("requests", "Requests", requests.clone());
+        registry.register(
+            "response_start_seconds",
+            "Time until responses began",
+            times.clone(),
+        );
+        registry.register(
+            "saved_dollars",
+            "Dollars that answers from the cache saved",
+            saved_dollars.clone(),
+        );
+        registry.register(
+            "saved_tokens",
+            "Tokens that answers from the cache saved",
+            saved_tokens.clone(),
+        );
+        registry.register(
+            "paid_dollars",
+            "Dollars paid to upstreams, as far as prices are known",
+            paid_dollars.clone(),
+        );
+        registry.register("paid_tokens", "Tokens paid for", paid_tokens.clone());
+        registry.register(
+            "unpriced_answers",
+            "Answers whose price is not known",
+            unpriced.clone(),
+        );
+        registry.register(
+            "runs",
+            "Requests to upstreams in progress whose answers may be shared",
+            runs.clone(),
+        );
+        registry.register(
+            "upstream_left_out",
+            "1 while the upstream is left out after failures",
+            left_out.clone(),
+        );
+        metrics
+    }
 }
 
 impl Metrics {
     /// Counts a request.
     pub(crate) fn count(&self, report: &RequestReport) {
-        let labels = RequestLabels {
+        let (model, key) = (
+            self.model(&report.model),
+            report.key.clone().unwrap_or_default(),
+        );
+        let requests = self.requests.get_or_create(&RequestLabels {
             upstream: report.upstream.clone(),
             endpoint: report.endpoint,
-            answered: report.answered,
-            status: report.status,
-        };
-        let mut requests = self.requests.lock();
-        let sum = requests.entry(labels).or_default();
-        sum.count += 1;
-        sum.seconds += report.elapsed.as_secs_f64();
-        sum.saved += report.saved;
+            model: model.clone(),
+            key: key.clone(),
+            outcome: report.answered,
+            error: report.error,
+            status: report.status.into(),
+        });
+        requests.inc();
+        drop(requests);
+        let times = self.times.get_or_create(&TimeLabels {
+            upstream: report.upstream.clone(),
+            endpoint: report.endpoint,
+            outcome: report.answered,
+        });
+        times.observe(report.elapsed.as_secs_f64());
+        drop(times);
+        if !report.saved.is_free() {
+            let payment = Payment {
+                upstream: &report.upstream,
+                model: &model,
+                key: &key,
+            };
+            add(
+                &self.saved_dollars,
+                &self.saved_tokens,
+                payment,
+                report.saved,
+            );
+        }
     }
 
     /// Counts a payment to an upstream.
-    pub(crate) fn pay(&self, upstream: &str, paid: Spend) {
-        *self.payments.lock().entry(upstream.to_owned()).or_default() += paid;
+    pub(crate) fn pay(&self, payment: Payment<'_>, paid: Spend) {
+        let model = self.model(payment.model);
+        let payment = Payment {
+            model: &model,
+            ..payment
+        };
+        add(&self.paid_dollars, &self.paid_tokens, payment, paid);
+        if paid.cost.unpriced > 0 {
+            let unpriced = self.unpriced.get_or_create(&payment.labels());
+            unpriced.inc_by(paid.cost.unpriced);
+        }
     }
 
-    /// Returns the statistics.
-    pub(crate) fn text(&self) -> String {
-        let requests = self.requests.lock();
-        let labels = |it: &RequestLabels| {
-            // Names of upstreams need no escapes.
-            format!(
-                "upstream=\"{}\",endpoint=\"{}\",outcome=\"{}\",status=\"{}\"",
-                it.upstream, it.endpoint, it.answered, it.status
-            )
-        };
+    /// Returns the statistics in the text format of OpenMetrics.
+    pub(crate) fn text(&self, settings: &Settings) -> String {
+        let now = Instant::now();
+        self.left_out.clear();
+        for upstream in settings.upstreams() {
+            let labels = UpstreamLabels {
+                upstream: upstream.name().to_owned(),
+            };
+            let left_out = self.left_out.get_or_create(&labels);
+            left_out.set(upstream.breaker.is_open(now).into());
+        }
         let mut out = String::new();
-        family(
-            &mut out,
-            "cachalot_requests_total",
-            "Requests.",
-            requests
-                .iter()
-                .map(|(it, sum)| (labels(it), sum.count as f64)),
-        );
-        family(
-            &mut out,
-            "cachalot_response_start_seconds_total",
-            "Time until responses began.",
-            requests.iter().map(|(it, sum)| (labels(it), sum.seconds)),
-        );
-        family(
-            &mut out,
-            "cachalot_saved_dollars_total",
-            "Dollars that answers from the cache saved.",
-            requests
-                .iter()
-                .map(|(it, sum)| (labels(it), dollars(sum.saved))),
-        );
-        family(
-            &mut out,
-            "cachalot_saved_tokens_total",
-            "Tokens that answers from the cache saved.",
-            requests.iter().map(|(it, sum)| {
-                (
-                    labels(it),
-                    (sum.saved.input_tokens + sum.saved.output_tokens) as f64,
-                )
-            }),
-        );
-        let payments = self.payments.lock();
-        let upstream = |name: &str, kind: &str| format!("upstream=\"{name}\",direction=\"{kind}\"");
-        family(
-            &mut out,
-            "cachalot_paid_dollars_total",
-            "Dollars paid to upstreams, as far as prices are known.",
-            payments
-                .iter()
-                .map(|(name, paid)| (format!("upstream=\"{name}\""), dollars(*paid))),
-        );
-        family(
-            &mut out,
-            "cachalot_paid_tokens_total",
-            "Tokens paid for.",
-            payments.iter().flat_map(|(name, paid)| {
-                [
-                    (upstream(name, "input"), paid.input_tokens as f64),
-                    (upstream(name, "output"), paid.output_tokens as f64),
-                ]
-            }),
-        );
+        // Writing to a string cannot fail.
+        let _ = text::encode(&mut out, &self.registry);
         out
     }
+
+    /// Returns the label of a model.
+    fn model(&self, model: &str) -> String {
+        let mut models = self.models.lock();
+        if models.contains(model) {
+            return model.to_owned();
+        }
+        match models.len() < MAX_MODELS {
+            true => {
+                models.insert(model.to_owned());
+                model.to_owned()
+            }
+            false => OTHER_MODEL.to_owned(),
+        }
+    }
 }
 
-fn dollars(spend: Spend) -> f64 {
-    spend.cost.picodollars as f64 / 1e12
+impl Payment<'_> {
+    fn labels(self) -> MoneyLabels {
+        MoneyLabels {
+            upstream: self.upstream.to_owned(),
+            model: self.model.to_owned(),
+            key: self.key.to_owned(),
+        }
+    }
 }
 
-fn family(out: &mut String, name: &str, help: &str, samples: impl Iterator<Item = (String, f64)>) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter");
-    for (labels, value) in samples {
-        let _ = writeln!(out, "{name}{{{labels}}} {value}");
+/// Returns the response with the statistics.
+pub(crate) fn response(text: String) -> Response<Body> {
+    let mut response = Response::new(body::full(text));
+    let kind = HeaderValue::from_static(CONTENT_TYPE);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+fn add(
+    dollars: &Family<MoneyLabels, Amount>,
+    tokens: &Family<TokenLabels, Counter>,
+    payment: Payment<'_>,
+    spend: Spend,
+) {
+    let labels = payment.labels();
+    let amount = spend.cost.picodollars as f64 / 1e12;
+    dollars.get_or_create(&labels).inc_by(amount);
+    for (direction, count) in [
+        ("input", spend.input_tokens),
+        ("output", spend.output_tokens),
+    ] {
+        let labels = TokenLabels {
+            upstream: labels.upstream.clone(),
+            model: labels.model.clone(),
+            key: labels.key.clone(),
+            direction,
+        };
+        tokens.get_or_create(&labels).inc_by(count);
     }
 }

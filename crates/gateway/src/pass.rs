@@ -8,19 +8,23 @@ use hyper::body::Incoming;
 
 use crate::answer::AnswerReader;
 use crate::body::{self, Body, BodyError};
+use crate::budget::Reservation;
 use crate::cache_status;
 use crate::client::UpstreamClient;
 use crate::error_body::ErrorBody;
 use crate::header;
+use crate::outbound::Outbound;
 use crate::run::{RunContext, RunError, next_chunk};
+use crate::upstream::Upstream;
 
 /// Passes a request on. Its answer is not read.
 pub(crate) async fn unread(
     client: &UpstreamClient,
+    upstream: &Upstream,
     request: Request<Body>,
     status: HeaderValue,
 ) -> Result<Response<Body>, ErrorBody> {
-    let (parts, incoming) = client.send(request).await?.into_parts();
+    let (parts, incoming) = client.send_once(upstream, request).await?.into_parts();
     let mut response = Response::new(body::passed(incoming));
     *response.status_mut() = parts.status;
     *response.headers_mut() = header::for_client(&parts.headers);
@@ -32,13 +36,13 @@ pub(crate) async fn unread(
 /// gateway.
 pub(crate) async fn read(
     context: RunContext,
-    request: Request<Body>,
+    outbound: &Outbound,
     ticket: Ticket,
     reason: Reason,
     status: HeaderValue,
 ) -> Result<Response<Body>, ErrorBody> {
-    let (parts, incoming) = match context.client.send(request).await {
-        Ok(response) => response.into_parts(),
+    let ((parts, incoming), reservation) = match context.send(outbound).await {
+        Ok((response, reservation)) => (response.into_parts(), reservation),
         Err(fault) => {
             ticket
                 .fail(Failure::new(RunError(fault.message.clone())))
@@ -59,6 +63,7 @@ pub(crate) async fn read(
         reason,
         rest: header::content_length(&parts.headers),
         unfinished: Some((ticket, reader)),
+        reservation,
     };
     let mut response = Response::new(body::stream(stream::unfold(passing, Passing::next)));
     *response.status_mut() = parts.status;
@@ -77,6 +82,7 @@ struct Passing {
     rest: Option<u64>,
     /// `None` once the answer is complete.
     unfinished: Option<(Ticket, AnswerReader)>,
+    reservation: Option<Reservation>,
 }
 
 impl Passing {
@@ -99,7 +105,11 @@ impl Passing {
             }
             Some(Err(error)) => {
                 if let Some((ticket, _)) = self.unfinished.take() {
-                    self.context.account_unfinished(&ticket, self.status);
+                    let reservation = self.reservation.take();
+                    let accounted =
+                        self.context
+                            .account_unfinished(&ticket, self.status, reservation);
+                    accounted.await;
                     ticket.fail(Failure::new(error.clone())).await;
                 }
                 Some((Err(error.into()), self))
@@ -115,7 +125,12 @@ impl Passing {
         let Some((ticket, reader)) = self.unfinished.take() else {
             return;
         };
-        let spent = self.context.account(&ticket, self.status, &reader.finish());
+        let reservation = self.reservation.take();
+        let report = reader.finish();
+        let spent = self
+            .context
+            .account(&ticket, self.status, &report, reservation);
+        let spent = spent.await;
         let result = RunResult {
             value: Some(Bytes::new()),
             storable: Err(self.reason.clone()),
@@ -128,9 +143,11 @@ impl Passing {
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        // The client has left.
-        if let Some((ticket, _)) = &self.unfinished {
-            self.context.account_unfinished(ticket, self.status);
+        // The client has left. What was reserved stays reserved.
+        if let Some((ticket, _)) = &self.unfinished
+            && self.status == StatusCode::OK
+        {
+            self.context.charge_unknown(ticket);
         }
     }
 }

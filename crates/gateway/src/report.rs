@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use cachalot_core::Spend;
 
+use crate::error_body::ErrorBody;
+
 /// A report about one request, made when its response begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestReport {
@@ -17,14 +19,26 @@ pub struct RequestReport {
     pub endpoint: &'static str,
     /// The requested model; empty if there is none.
     pub model: String,
+    /// Name of the key of the gateway that the client presented.
+    pub key: Option<String>,
     /// HTTP status of the response.
     pub status: u16,
     /// `hit`, `coalesced`, `miss`, `bypass`, `passed` or `refused`.
     pub answered: &'static str,
+    /// Code of the gateway's own error, such as `budget_used_up`; empty if there is none.
+    pub error: &'static str,
     /// The reason why it was no hit.
     pub reason: Option<String>,
     /// Time until the response began.
     pub elapsed: Duration,
     /// The cost that a hit saved.
     pub saved: Spend,
+}
+
+impl RequestReport {
+    /// Records an error of the gateway itself.
+    pub(crate) fn refuse(&mut self, error: &ErrorBody) {
+        self.error = error.code;
+        self.reason = Some(error.message.clone());
+    }
 }

@@ -2,14 +2,17 @@
 
 use http::{HeaderMap, Method, StatusCode};
 
+use crate::api::Api;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
-use crate::upstream::Upstream;
 
 /// The way of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Route<'a> {
-    pub(crate) upstream: &'a Upstream,
+pub(crate) struct Route {
+    /// The upstream that the client names.
+    pub(crate) named: Option<String>,
+    /// The API of the path.
+    pub(crate) api: Api,
     pub(crate) endpoint: Endpoint,
     /// Path at the upstream.
     pub(crate) path: String,
@@ -24,12 +27,7 @@ pub(crate) struct Route<'a> {
 ///
 /// # Errors
 /// The response to a request without a way.
-pub(crate) fn find<'a>(
-    upstreams: &'a [Upstream],
-    method: &Method,
-    path: &str,
-    headers: &HeaderMap,
-) -> Result<Route<'a>, ErrorBody> {
+pub(crate) fn find(method: &Method, path: &str, headers: &HeaderMap) -> Result<Route, ErrorBody> {
     let segments = path
         .split('/')
         .map(|segment| segment.replace("%2e", ".").replace("%2E", "."));
@@ -42,23 +40,27 @@ pub(crate) fn find<'a>(
         ));
     }
     let (agent, run, path) = opted_in(path, headers)?;
-    let (name, path) = match path.strip_prefix("/u/") {
+    let (named, path) = match path.strip_prefix("/u/") {
         Some(rest) => {
             let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
-            (name, format!("/{rest}"))
+            (Some(name.to_owned()), format!("/{rest}"))
         }
-        None => (owner(method, path, headers)?, path.to_owned()),
+        None => (None, path.to_owned()),
     };
-    let upstream = upstreams.iter().find(|upstream| upstream.name() == name);
-    let upstream = upstream.ok_or_else(|| {
-        ErrorBody::new(
-            StatusCode::NOT_FOUND,
-            "unknown_upstream",
-            format!("there is no upstream `{name}`; start the gateway with --upstream {name}=URL"),
-        )
-    })?;
+    let api = match &named {
+        // The upstream decides.
+        Some(_) => api(method, &path, headers).unwrap_or(Api::OpenAi),
+        None => api(method, &path, headers).ok_or_else(|| {
+            ErrorBody::new(
+                StatusCode::NOT_FOUND,
+                "unknown_path",
+                "the path belongs to no known API; /u/NAME/… names the upstream",
+            )
+        })?,
+    };
     Ok(Route {
-        upstream,
+        named,
+        api,
         endpoint: Endpoint::find(method, &path),
         path,
         agent,
@@ -103,8 +105,8 @@ fn opted_in<'p>(path: &'p str, headers: &HeaderMap) -> Result<OptedIn<'p>, Error
     Ok((agent, run, rest))
 }
 
-/// Returns the name of the upstream whose API has this path.
-fn owner(method: &Method, path: &str, headers: &HeaderMap) -> Result<&'static str, ErrorBody> {
+/// Returns the API that has this path.
+fn api(method: &Method, path: &str, headers: &HeaderMap) -> Option<Api> {
     let is_below = |folder: &str| {
         let rest = path.strip_prefix(folder);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -115,17 +117,13 @@ fn owner(method: &Method, path: &str, headers: &HeaderMap) -> Result<&'static st
     // Names of OpenAI's models contain colons, too; their methods are none of these.
     let is_generation = method == Method::POST && is_below("/v1/models") && path.contains(':');
     if is_below("/v1beta") || is_generation {
-        Ok("gemini")
+        Some(Api::Gemini)
     } else if is_below("/v1") && is_anthropic {
-        Ok("anthropic")
+        Some(Api::Anthropic)
     } else if is_below("/v1") {
-        Ok("openai")
+        Some(Api::OpenAi)
     } else {
-        Err(ErrorBody::new(
-            StatusCode::NOT_FOUND,
-            "unknown_path",
-            "the path belongs to no known API; /u/NAME/… names the upstream",
-        ))
+        None
     }
 }
 
@@ -135,51 +133,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_to_upstreams_and_endpoints() {
-        let mut upstreams = Upstream::built_in();
-        upstreams.push(Upstream::parse("local=http://127.0.0.1:1/v1").unwrap());
-        let find = |path: &str, headers: &HeaderMap| {
-            let route = super::find(&upstreams, &Method::POST, path, headers);
-            route.map(|route| {
-                let name = route.upstream.name().to_owned();
-                (name, route.endpoint, route.path, route.agent, route.run)
-            })
-        };
+    fn paths_lead_to_apis_and_endpoints() {
+        let find = |path: &str, headers: &HeaderMap| super::find(&Method::POST, path, headers);
         let none = HeaderMap::new();
-        let (name, endpoint, path, agent, _) = find("/v1/chat/completions", &none).unwrap();
-        assert_eq!((&*name, endpoint), ("openai", Endpoint::Chat));
-        assert_eq!((&*path, agent), ("/v1/chat/completions", None));
-        let (name, endpoint, ..) = find("/v1/messages", &none).unwrap();
-        assert_eq!((&*name, endpoint), ("anthropic", Endpoint::Messages));
-        let (name, ..) = find("/v1/messages_of_another_api", &none).unwrap();
-        assert_eq!(name, "openai");
-        let (name, endpoint, ..) = find("/v1beta/models/g:generateContent", &none).unwrap();
-        assert_eq!((&*name, endpoint), ("gemini", Endpoint::Gemini));
+        for (path, api, endpoint) in [
+            ("/v1/chat/completions", Api::OpenAi, Endpoint::Chat),
+            ("/v1/messages", Api::Anthropic, Endpoint::Messages),
+            ("/v1/messages_of_another_api", Api::OpenAi, Endpoint::Other),
+            (
+                "/v1beta/models/g:generateContent",
+                Api::Gemini,
+                Endpoint::Gemini,
+            ),
+        ] {
+            let route = find(path, &none).unwrap();
+            assert_eq!((route.api, route.endpoint), (api, endpoint), "{path}");
+            assert_eq!((&*route.path, route.agent, route.named), (path, None, None));
+        }
         let route = find("/p/coder/r/7/u/local/v1/responses", &none).unwrap();
-        let expected = (
-            "local".to_owned(),
-            Endpoint::Responses,
-            "/v1/responses".to_owned(),
-            Some("coder".to_owned()),
-            Some("7".to_owned()),
-        );
+        let expected = Route {
+            named: Some("local".into()),
+            api: Api::OpenAi,
+            endpoint: Endpoint::Responses,
+            path: "/v1/responses".into(),
+            agent: Some("coder".into()),
+            run: Some("7".into()),
+        };
         assert_eq!(route, expected);
-        let of_model = super::find(&upstreams, &Method::GET, "/v1/models/ft:gpt:a", &none).unwrap();
-        assert_eq!(of_model.upstream.name(), "openai");
+        let of_model = super::find(&Method::GET, "/v1/models/ft:gpt:a", &none).unwrap();
+        assert_eq!(of_model.api, Api::OpenAi);
         let mut anthropic = HeaderMap::new();
         anthropic.insert("anthropic-version", "2023-06-01".parse().unwrap());
         anthropic.insert("x-cachalot-agent", "coder".parse().unwrap());
-        let (name, _, _, agent, run) = find("/v1/models", &anthropic).unwrap();
+        let route = find("/v1/models", &anthropic).unwrap();
         assert_eq!(
-            (&*name, agent, run),
-            ("anthropic", Some("coder".into()), None)
+            (route.api, route.agent),
+            (Api::Anthropic, Some("coder".into()))
         );
+        assert!(find("/u/local/x", &none).is_ok());
         for path in [
             "/v1/models/../files",
             "/u/local/%2e%2E/admin",
             "/",
             "/x",
-            "/u/nobody/v1/models",
             "/p/coder",
             "/p//v1/models",
             "/p/coder/r/7",

@@ -7,19 +7,22 @@ use bytes::{Bytes, BytesMut};
 use cachalot_cache::{Failure, Reason, RunResult, Ticket};
 use cachalot_core::Spend;
 use cachalot_model::Catalog;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 
 use crate::answer::{AnswerReader, AnswerReport, charge};
-use crate::body::Body;
+use crate::budget::Reservation;
 use crate::client::UpstreamClient;
 use crate::delivery::Delivery;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 use crate::header;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Payment};
+use crate::outbound::Outbound;
+use crate::payer::Payer;
+use crate::price_bound;
 use crate::recorded::{ChunkMark, Recorded, RecordedHead};
 
 /// The reason why a sampled answer is not stored.
@@ -67,6 +70,8 @@ pub(crate) struct RunContext {
     pub(crate) upstream: String,
     /// The requested model.
     pub(crate) model: String,
+    /// The key of the gateway that pays for the run.
+    pub(crate) payer: Option<Payer>,
     /// True if a stream of events was asked for.
     pub(crate) is_streamed: bool,
     /// Maximum time between two chunks of an answer.
@@ -88,19 +93,20 @@ impl RunContext {
     pub(crate) async fn run(
         self,
         ticket: Ticket,
-        request: Result<Request<Body>, ErrorBody>,
+        outbound: Result<Outbound, ErrorBody>,
         head: oneshot::Sender<RunHead>,
         keeping: Keeping,
     ) {
+        let _counted = RunCount::new(&self.metrics);
         if let Some(delivery) = keeping.delivery() {
             delivery.begin_run();
         }
-        let response = match request {
-            Ok(request) => self.client.send(request).await,
+        let sent = match outbound {
+            Ok(outbound) => self.send(&outbound).await,
             Err(fault) => Err(fault),
         };
-        let response = match response {
-            Ok(response) => response,
+        let (response, reservation) = match sent {
+            Ok(sent) => sent,
             Err(fault) => {
                 let failure = Failure::new(RunError(fault.message.clone()));
                 // The client may have left.
@@ -132,7 +138,8 @@ impl RunContext {
                 None => break,
                 Some(Ok(chunk)) => chunk,
                 Some(Err(error)) => {
-                    self.account_unfinished(&ticket, parts.status);
+                    self.account_unfinished(&ticket, parts.status, reservation)
+                        .await;
                     ticket.fail(Failure::new(error)).await;
                     return;
                 }
@@ -146,7 +153,8 @@ impl RunContext {
             }
             if record.bytes > self.max_bytes {
                 let message = format!("the answer is longer than {} bytes", self.max_bytes);
-                self.account_unfinished(&ticket, parts.status);
+                self.account_unfinished(&ticket, parts.status, reservation)
+                    .await;
                 ticket.fail(Failure::new(RunError(message))).await;
                 return;
             }
@@ -156,7 +164,9 @@ impl RunContext {
             delivery.expect(record.bytes);
         }
         let report = reader.finish();
-        let spent = self.account(&ticket, parts.status, &report);
+        let spent = self
+            .account(&ticket, parts.status, &report, reservation)
+            .await;
         let storable = match report.refusal {
             Some(reason) => Err(Reason::Declined(reason)),
             None => keeping.decide().await,
@@ -170,12 +180,39 @@ impl RunContext {
         ticket.finish(result).await;
     }
 
+    /// Reserves the maximum cost of a request, sends it, and waits for the head of the response.
+    ///
+    /// # Errors
+    /// The response to the client.
+    pub(crate) async fn send(
+        &self,
+        outbound: &Outbound,
+    ) -> Result<(Response<Incoming>, Option<Reservation>), ErrorBody> {
+        let reservation = match &self.payer {
+            Some(payer) => payer.reserve().await?,
+            None => None,
+        };
+        let sent = self.client.send(outbound).await;
+        match (sent, reservation) {
+            (Ok(response), reservation) => Ok((response, reservation)),
+            // The provider may have received the request.
+            (Err(fault), _) if fault.status == StatusCode::GATEWAY_TIMEOUT => Err(fault),
+            (Err(fault), reservation) => {
+                if let Some(reservation) = reservation {
+                    reservation.settle(0).await;
+                }
+                Err(fault)
+            }
+        }
+    }
+
     /// Accounts for an answer that was received to its end; returns its cost. Providers do not charge for errors.
-    pub(crate) fn account(
+    pub(crate) async fn account(
         &self,
         ticket: &Ticket,
         status: StatusCode,
         report: &AnswerReport,
+        reservation: Option<Reservation>,
     ) -> Spend {
         if !status.is_success() {
             ticket.mark_error();
@@ -188,15 +225,41 @@ impl RunContext {
                 _ => Spend::default(),
             }
         };
-        self.metrics.pay(&self.upstream, spent);
+        let payment = Payment {
+            upstream: &self.upstream,
+            model: &self.model,
+            key: self.payer.as_ref().map_or("", |payer| payer.key.name()),
+        };
+        self.metrics.pay(payment, spent);
+        if let Some(payer) = &self.payer {
+            payer.count(spent);
+        }
+        // What an unknown price leaves open stays reserved.
+        if let (Some(reservation), Some(cost)) = (reservation, price_bound::picodollars(spent.cost))
+        {
+            reservation.settle(cost).await;
+        }
         spent
     }
 
-    /// Accounts for an answer whose end was not received: the provider may have charged for it.
-    pub(crate) fn account_unfinished(&self, ticket: &Ticket, status: StatusCode) {
+    /// Accounts for an answer whose end was not received: the provider may have charged for it, so what was reserved
+    /// stays reserved.
+    pub(crate) async fn account_unfinished(
+        &self,
+        ticket: &Ticket,
+        status: StatusCode,
+        reservation: Option<Reservation>,
+    ) {
         if status == StatusCode::OK {
-            ticket.charge(self.charge(&AnswerReport::default()));
+            self.charge_unknown(ticket);
+        } else if let Some(reservation) = reservation {
+            reservation.settle(0).await;
         }
+    }
+
+    /// Adds an unknown cost to the ledger row of a run.
+    pub(crate) fn charge_unknown(&self, ticket: &Ticket) {
+        ticket.charge(self.charge(&AnswerReport::default()));
     }
 
     fn charge(&self, report: &AnswerReport) -> Spend {
@@ -207,6 +270,22 @@ impl RunContext {
             &self.model,
             report,
         )
+    }
+}
+
+/// Counts a run in progress until it is dropped.
+struct RunCount(Arc<Metrics>);
+
+impl RunCount {
+    fn new(metrics: &Arc<Metrics>) -> Self {
+        metrics.runs.inc();
+        Self(Arc::clone(metrics))
+    }
+}
+
+impl Drop for RunCount {
+    fn drop(&mut self) {
+        self.0.runs.dec();
     }
 }
 

@@ -8,12 +8,17 @@ use std::time::Duration;
 use cachalot_cache::Cache;
 use cachalot_core::{Clock, DigestKey, SecretSet};
 use cachalot_model::Catalog;
+use cachalot_store::Store;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::RwLock;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
+use crate::admin;
+use crate::budget::Budgets;
 use crate::client::UpstreamClient;
 use crate::delivery::Lengths;
 use crate::guard::Guard;
@@ -23,18 +28,24 @@ use crate::ordinals::Ordinals;
 use crate::report::RequestReport;
 use crate::request_body::BodyRoom;
 use crate::retries::Retries;
-use crate::upstream::Upstream;
+use crate::settings::Settings;
+use crate::shared::Shared;
 
 /// Options of a gateway.
 pub struct GatewayOptions {
     /// Address to listen on; port 0 takes any free port.
     pub address: SocketAddr,
+    /// Address of the listener for the operator, if there is one. Its requests have to present the token of
+    /// [`Settings`].
+    pub admin_address: Option<SocketAddr>,
     /// Names other than `localhost` and addresses by which clients may address the gateway.
     pub allowed_hosts: Vec<String>,
-    /// The upstreams, each with a name of its own.
-    pub upstreams: Vec<Upstream>,
+    /// Upstreams and keys.
+    pub settings: Settings,
     /// The engine.
     pub cache: Cache,
+    /// The store that counts the budgets of keys; without it, keys with a budget are refused.
+    pub store: Option<Arc<dyn Store>>,
     /// The key under which credentials are digested. Gateways with the same key and store share entries.
     pub tenant_key: DigestKey,
     /// Secrets that keys must not contain.
@@ -65,10 +76,15 @@ impl Gateway {
     pub async fn start(options: GatewayOptions) -> io::Result<RunningGateway> {
         let listener = TcpListener::bind(options.address).await?;
         let address = listener.local_addr()?;
+        let admin = match options.admin_address {
+            Some(address) => Some(TcpListener::bind(address).await?),
+            None => None,
+        };
         let limits = options.limits;
-        let handler = Arc::new(Handler {
+        let shared = Shared {
             guard: Guard::new(address, &options.allowed_hosts),
-            upstreams: options.upstreams,
+            settings: RwLock::new(Arc::new(options.settings)),
+            budgets: Budgets::new(options.store, Arc::clone(&options.clock)),
             client: UpstreamClient::new(options.tls, limits.answer_timeout),
             cache: options.cache,
             tenant_key: options.tenant_key,
@@ -83,12 +99,30 @@ impl Gateway {
             bodies: BodyRoom::new(limits),
             metrics: Arc::default(),
             observe: options.observe,
-        });
+        };
+        let handler = Arc::new(Handler { shared });
         let (stop, stopping) = watch::channel(false);
         let (open, ended) = watch::channel(());
-        tokio::spawn(accept(listener, handler, limits, stopping, open));
+        let open = Arc::new(open);
+        let mut admin_address = None;
+        if let Some(admin) = admin {
+            let address = admin.local_addr()?;
+            let door = Door::Operator(Arc::new(Guard::new(address, &options.allowed_hosts)));
+            let (stopping, open) = (stopping.clone(), Arc::clone(&open));
+            tokio::spawn(accept(admin, door, Arc::clone(&handler), stopping, open));
+            admin_address = Some(address);
+        }
+        tokio::spawn(accept(
+            listener,
+            Door::Clients,
+            Arc::clone(&handler),
+            stopping,
+            open,
+        ));
         Ok(RunningGateway {
+            handler,
             address,
+            admin_address,
             stop,
             ended,
             shutdown: limits.shutdown,
@@ -97,9 +131,10 @@ impl Gateway {
 }
 
 /// A running gateway. Dropping it ends its connections after their current responses.
-#[derive(Debug)]
 pub struct RunningGateway {
+    handler: Arc<Handler>,
     address: SocketAddr,
+    admin_address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     /// Closed when the listener and all connections have ended.
     ended: watch::Receiver<()>,
@@ -113,10 +148,27 @@ impl RunningGateway {
         self.address
     }
 
-    /// Returns `http://ADDRESS:PORT`.
+    /// Returns the address of the listener for the operator.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// Returns `http://ADDRESS:PORT`, or with a certificate `https://ADDRESS:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = match self.handler.shared.settings().tls {
+            Some(_) => "https",
+            None => "http",
+        };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// Replaces upstreams, keys, the certificate and the operator's token. Requests in progress keep theirs; counts of the last minute and pauses are taken
+    /// over for keys and upstreams that are unchanged.
+    pub fn reload(&self, settings: Settings) {
+        let mut current = self.handler.shared.settings.write();
+        *current = Arc::new(settings.succeed(&current));
     }
 
     /// Accepts no more connections, and waits until the current responses are finished, for a limited time. Returns
@@ -135,16 +187,22 @@ impl Drop for RunningGateway {
     }
 }
 
+/// The clients of a listener.
+#[derive(Clone)]
+enum Door {
+    Clients,
+    Operator(Arc<Guard>),
+}
+
 /// Accepts connections until the gateway stops. Each connection holds a copy of `open`.
 async fn accept(
     listener: TcpListener,
+    door: Door,
     handler: Arc<Handler>,
-    limits: Limits,
     mut stopping: watch::Receiver<bool>,
-    open: watch::Sender<()>,
+    open: Arc<watch::Sender<()>>,
 ) {
-    let open = Arc::new(open);
-    let room = Arc::new(Semaphore::new(limits.connections));
+    let room = Arc::new(Semaphore::new(handler.shared.limits.connections));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
             return;
@@ -162,29 +220,58 @@ async fn accept(
             }
         };
         let (handler, stopping, open) = (Arc::clone(&handler), stopping.clone(), Arc::clone(&open));
+        let door = door.clone();
         tokio::spawn(async move {
-            serve(stream, handler, limits, stopping).await;
+            connect(stream, door, handler, stopping).await;
             drop((permit, open));
         });
     }
 }
 
-/// Serves the requests of one connection.
-async fn serve(
+/// Serves a connection, encrypted if the gateway has a certificate.
+async fn connect(
     stream: TcpStream,
+    door: Door,
     handler: Arc<Handler>,
-    limits: Limits,
-    mut stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
 ) {
     // Events are small and must not be delayed; a failure only delays them.
     let _ = stream.set_nodelay(true);
+    let tls = handler.shared.settings().tls.clone();
+    match tls {
+        None => serve(stream, door, handler, stopping).await,
+        Some(tls) => {
+            let accepted = tokio_rustls::TlsAcceptor::from(tls).accept(stream);
+            // An error means that the client has left, is too slow, or does not accept the certificate.
+            let accepted = tokio::time::timeout(handler.shared.limits.head_timeout, accepted).await;
+            if let Ok(Ok(stream)) = accepted {
+                serve(stream, door, handler, stopping).await;
+            }
+        }
+    }
+}
+
+/// Serves the requests of one connection.
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    door: Door,
+    handler: Arc<Handler>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let head_timeout = handler.shared.limits.head_timeout;
     let service = service_fn(move |request| {
-        let handler = Arc::clone(&handler);
-        async move { Ok::<_, std::convert::Infallible>(handler.handle(request).await) }
+        let (handler, door) = (Arc::clone(&handler), door.clone());
+        async move {
+            let response = match door {
+                Door::Clients => handler.handle(request).await,
+                Door::Operator(guard) => admin::handle(&handler.shared, &guard, request).await,
+            };
+            Ok::<_, std::convert::Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_timeout)
+        .header_read_timeout(head_timeout)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     tokio::pin!(connection);

@@ -9,6 +9,7 @@ use crate::body::{self, Body};
 use crate::cache_status;
 use crate::client::UpstreamClient;
 use crate::error_body::ErrorBody;
+use crate::upstream::Upstream;
 
 /// Returns true if the request asks for a WebSocket. Other protocols are not offered: the header is then one of the
 /// connection that is not passed on, and the request is answered as it is.
@@ -38,6 +39,7 @@ pub(crate) const REASON: &str = "a WebSocket is passed through";
 /// are passed on.
 pub(crate) async fn open(
     client: &UpstreamClient,
+    upstream: &Upstream,
     mut client_request: Request<Incoming>,
     mut upstream_request: Request<Body>,
     permit: OwnedSemaphorePermit,
@@ -45,7 +47,7 @@ pub(crate) async fn open(
     let headers = upstream_request.headers_mut();
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    let mut answer = client.send(upstream_request).await?;
+    let mut answer = client.send_once(upstream, upstream_request).await?;
     let is_agreed = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     let mut headers = crate::header::for_client(answer.headers());
     if is_agreed {

@@ -1,16 +1,41 @@
 //! Upstreams: the servers that requests are passed on to. They are configured, never taken from a request.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_core::Secret;
+use cachalot_store::glob_matches;
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
 
+use crate::api::{Api, AuthHeader};
+use crate::breaker::{Breaker, BreakerRule};
+
 /// A server that requests are passed on to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Upstream {
     name: String,
     scheme: Scheme,
     authority: Authority,
     /// Path of the base URL, without a slash at its end.
     path: String,
+    pub(crate) api: Api,
+    /// The operator's credential; without it, clients send their own.
+    pub(crate) credential: Option<Arc<Secret<String>>>,
+    /// The header of the credential.
+    pub(crate) header: AuthHeader,
+    /// Patterns of the models for which it is preferred.
+    pub(crate) models: Vec<String>,
+    /// Share of requests among equally suitable upstreams.
+    pub(crate) weight: u32,
+    /// Maximum time until an answer begins, if it is not the gateway's.
+    pub(crate) timeout: Option<Duration>,
+    /// How often a request is repeated that fails before its answer begins.
+    pub(crate) retries: u32,
+    /// Names of the upstreams that are asked if this one fails.
+    pub(crate) fallbacks: Vec<String>,
+    pub(crate) breaker_rule: Option<BreakerRule>,
+    pub(crate) breaker: Arc<Breaker>,
 }
 
 /// The reason why an upstream is not usable.
@@ -24,7 +49,7 @@ pub struct UpstreamError {
 }
 
 /// Upstreams that need no configuration.
-const BUILT_IN: [(&str, &str); 3] = [
+pub(crate) const BUILT_IN: [(&str, &str); 3] = [
     ("openai", "https://api.openai.com"),
     ("anthropic", "https://api.anthropic.com"),
     ("gemini", "https://generativelanguage.googleapis.com"),
@@ -82,6 +107,16 @@ impl Upstream {
                 scheme: scheme.clone(),
                 authority: authority.clone(),
                 path: uri.path().trim_end_matches('/').to_owned(),
+                api: Api::of_name(name).unwrap_or(Api::OpenAi),
+                credential: None,
+                header: AuthHeader::Bearer,
+                models: Vec::new(),
+                weight: 1,
+                timeout: None,
+                retries: 0,
+                fallbacks: Vec::new(),
+                breaker_rule: None,
+                breaker: Arc::default(),
             }),
             _ => Err(fault(url, expected)),
         }
@@ -103,6 +138,12 @@ impl Upstream {
     #[must_use]
     pub fn base(&self) -> String {
         format!("{}://{}{}", self.scheme, self.authority, self.path)
+    }
+
+    /// Returns true if the upstream is preferred for the model.
+    pub(crate) fn is_for(&self, model: &str) -> bool {
+        let mut patterns = self.models.iter();
+        patterns.any(|pattern| glob_matches(pattern, model))
     }
 
     /// Returns the URI of a request: the base URL, followed by the path and the query. If both the base URL ends with

@@ -41,10 +41,17 @@ pub static BUDGET: Table = Table::new(
     ]],
 );
 
-static DOLLARS: Custom = Custom {
+/// An amount in US dollars, exact to a picodollar. [`dollars`] reads it.
+pub static DOLLARS: Custom = Custom {
     schema: Some(amount_schema),
     check: |entry, problems| check_amount(entry, DECIMALS, problems),
 };
+
+/// Returns an amount in US dollars as picodollars; `None` for a node that [`DOLLARS`] refuses.
+#[must_use]
+pub fn dollars(node: &Node) -> Option<u64> {
+    amount(node, DECIMALS)
+}
 
 impl Budget {
     /// Reads the mapping `budget`.
@@ -54,7 +61,7 @@ impl Budget {
         };
         let max_cost = values.node("max_cost");
         Self {
-            max_cost: max_cost.and_then(|node| amount(node, DECIMALS)),
+            max_cost: max_cost.and_then(dollars),
             max_tokens: values.integer("max_tokens"),
             max_time: values.duration("max_time"),
         }

@@ -12,6 +12,7 @@ use crate::{hooks, render};
 pub(crate) fn schema(of: SchemaOf, process_environment: &ProcessEnvironment) -> Result<()> {
     match of {
         SchemaOf::Agent => render::json(&agent_schema(process_environment)?),
+        SchemaOf::Gateway => render::json(&cachalot_gateway::Config::schema()),
         SchemaOf::Hooks => {
             let events: Map<_, _> = Event::all()
                 .map(|event| {

@@ -1,14 +1,21 @@
 //! `cachalot serve`.
 
-use std::net::SocketAddr;
+use std::io::IsTerminal as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use cachalot_cache::{CacheBounds, LedgerLimits};
-use cachalot_core::{Problem, Spend};
-use cachalot_gateway::{Gateway, GatewayOptions, Limits, RequestReport, Upstream};
+use cachalot_core::{Clock, Millis, Problem, Spend};
+use cachalot_gateway::{
+    Config, Gateway, GatewayOptions, Limits, NewKey, RequestReport, RunningGateway, Settings,
+    Upstream,
+};
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 
+use crate::agent_file::{AgentFile, in_order};
 use crate::arguments::Serve;
 use crate::command_error::{CommandError, Result};
 use crate::interrupts::Interrupts;
@@ -18,13 +25,32 @@ use crate::render::visible::on_one_line;
 use crate::render::{self, local_time};
 use crate::wiring::{EngineOptions, ProcessEnvironment, Warn, digest_key, run_id};
 
+/// The address to listen on, if neither the command line nor a file names one.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4114);
+
 /// Runs the gateway until it is interrupted.
 pub(crate) async fn serve(
     arguments: &Serve,
     process_environment: &ProcessEnvironment,
     warn: Warn,
 ) -> Result<()> {
-    let upstreams = upstreams(&arguments.upstream)?;
+    if arguments.new_key {
+        return new_key();
+    }
+    let given = given_upstreams(&arguments.upstream)?;
+    let file = arguments.config.as_ref().map(|file| ConfigFile {
+        file,
+        given: &given,
+        process_environment,
+    });
+    let (config, settings) = match &file {
+        Some(file) => file.read()?,
+        None => (
+            Config::default(),
+            with_upstreams(Settings::new(Upstream::built_in()), &given),
+        ),
+    };
+    let address = arguments.listen.or(config.listen).unwrap_or(LISTEN);
     let home = process_environment.home(arguments.place.db.as_deref(), None)?;
     let tenant_key = digest_key(&home.digest_key, &warn)
         .map_err(|error| CommandError::failed(error.to_string()))?;
@@ -43,14 +69,17 @@ pub(crate) async fn serve(
     .for_run()
     .await?;
     let total = Arc::new(Mutex::new(Total::default()));
-    let (style, quiet, counted) = (Style::of_stderr(), arguments.quiet, Arc::clone(&total));
-    let clock = Arc::clone(&process_environment.clock);
+    let observe = observer(arguments, &total, Arc::clone(&process_environment.clock));
     let mut interrupts = Interrupts::listen()?;
+    let upstreams: Vec<Upstream> = settings.upstreams().cloned().collect();
+    let allowed_hosts = config.allowed_hosts.iter().chain(&arguments.allow_host);
     let running = Gateway::start(GatewayOptions {
-        address: arguments.listen,
-        allowed_hosts: arguments.allow_host.clone(),
-        upstreams: upstreams.clone(),
+        address,
+        admin_address: config.admin.as_ref().map(|admin| admin.listen),
+        allowed_hosts: allowed_hosts.cloned().collect(),
+        settings,
         cache: engine.cache.clone(),
+        store: engine.store,
         tenant_key,
         process: run,
         secret_set: engine.secret_set,
@@ -58,23 +87,28 @@ pub(crate) async fn serve(
         clock: Arc::clone(&process_environment.clock),
         tls: cachalot_storage::tls_config(),
         limits: Limits::default(),
-        observe: Arc::new(move |report| {
-            counted.lock().add(report);
-            if !quiet {
-                let at = local_time::to_second(clock.now());
-                render::err(&line(report, at.split(' ').next_back().unwrap_or_default(), style));
-            }
-        }),
+        observe,
     })
     .await
     .map_err(|error| {
         CommandError::failed(format!(
-            "cannot listen on {}: {error}; another address can be named with --listen (port 0: any that is free)",
-            arguments.listen
+            "cannot listen on {address}: {error}; another address can be named with --listen (port 0: any that is free)",
         ))
     })?;
-    announce(running.url().as_str(), &upstreams, arguments.listen, &warn)?;
-    interrupts.next().await;
+    announce(&running, &upstreams, config.tls.is_some(), &warn)?;
+    match &file {
+        None => {
+            interrupts.next().await;
+        }
+        Some(file) => {
+            #[cfg(unix)]
+            let mut interrupts = interrupts.without_hangup();
+            tokio::select! {
+                _ = interrupts.next() => {}
+                () = file.follow(&running, &warn) => {}
+            }
+        }
+    }
     if !running.stop().await {
         warn("some answers were cut off, because they were not finished in time");
     }
@@ -83,12 +117,177 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-fn announce(url: &str, upstreams: &[Upstream], listen: SocketAddr, warn: &Warn) -> Result<()> {
+fn new_key() -> Result<()> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(|error| {
+        CommandError::failed(format!("the system gives no random numbers: {error}"))
+    })?;
+    let new = NewKey::from_random(&random);
+    render::out(&format!(
+        "key for the client:              {}\ndigest for the configuration file: {}\n",
+        new.key, new.digest
+    ))
+}
+
+/// Returns the function that shows the reports.
+fn observer(
+    arguments: &Serve,
+    total: &Arc<Mutex<Total>>,
+    clock: Arc<dyn Clock>,
+) -> Arc<dyn Fn(&RequestReport) + Send + Sync> {
+    let (total, style) = (Arc::clone(total), Style::of_stderr());
+    let (quiet, as_json) = (arguments.quiet, arguments.log_json);
+    Arc::new(move |report| {
+        total.lock().add(report);
+        if as_json {
+            render::err(&document(report, clock.now()).to_string());
+        } else if !quiet {
+            let at = local_time::to_second(clock.now());
+            render::err(&line(
+                report,
+                at.split(' ').next_back().unwrap_or_default(),
+                style,
+            ));
+        }
+    })
+}
+
+/// Returns a report as a document: no contents, no credentials.
+fn document(report: &RequestReport, now: Millis) -> Value {
+    json!({
+        "time": cachalot_core::clock::iso8601(now),
+        "method": report.method,
+        "path": report.path,
+        "upstream": report.upstream,
+        "endpoint": report.endpoint,
+        "model": report.model,
+        "key": report.key,
+        "status": report.status,
+        "outcome": report.answered,
+        "error": report.error,
+        "reason": report.reason,
+        "milliseconds": report.elapsed.as_secs_f64() * 1_000.0,
+        "saved_dollars": report.saved.cost.dollars(),
+    })
+}
+
+/// The configuration file of a running gateway.
+struct ConfigFile<'a> {
+    file: &'a Path,
+    /// Upstreams of the command line, which take the place of those with the same names.
+    given: &'a [Upstream],
+    process_environment: &'a ProcessEnvironment,
+}
+
+/// Time between two looks at the files of a configuration.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+impl ConfigFile<'_> {
+    fn read(&self) -> Result<(Config, Settings)> {
+        let source = AgentFile::read(self.file, self.process_environment)?;
+        let environment = &self.process_environment.environment;
+        let directory = source.path.parent().unwrap_or(Path::new(".")).to_owned();
+        let config = match Config::parse(&source.name, &source.text) {
+            Ok(config) => config,
+            Err(problems) => return Err(source.wrong(in_order(problems))),
+        };
+        match Settings::resolve(&config, environment, &directory) {
+            Ok(settings) => Ok((config, with_upstreams(settings, self.given))),
+            Err(problems) => Err(source.wrong(in_order(problems))),
+        }
+    }
+
+    /// Reads the file again when it or a file that it names changes, and on SIGHUP. With a problem, the old
+    /// configuration stays. Returns if the terminal that the gateway runs in was closed.
+    async fn follow(&self, running: &RunningGateway, warn: &Warn) {
+        let is_terminal = std::io::stderr().is_terminal();
+        let mut seen = self.state();
+        let mut hangup = Hangup::listen();
+        loop {
+            let is_asked = tokio::select! {
+                () = hangup.next() => true,
+                () = tokio::time::sleep(LOOK_EVERY) => false,
+            };
+            if is_asked && is_terminal && !std::io::stderr().is_terminal() {
+                return;
+            }
+            let now = self.state();
+            if !is_asked && now == seen {
+                continue;
+            }
+            seen = now;
+            match self.read() {
+                Ok((_, settings)) => {
+                    running.reload(settings);
+                    render::err(&format!("{} was read again", self.file.display()));
+                }
+                Err(error) => {
+                    crate::tell(&error);
+                    warn("the configuration stays as it was");
+                }
+            }
+        }
+    }
+
+    /// Returns the contents of the file, and the times of the files that it names.
+    fn state(&self) -> (Option<String>, Vec<Option<SystemTime>>) {
+        let source = AgentFile::read(self.file, self.process_environment).ok();
+        let Some(source) = source else {
+            return (None, Vec::new());
+        };
+        let directory = source.path.parent().unwrap_or(Path::new("."));
+        let config = Config::parse(&source.name, &source.text).unwrap_or_default();
+        let times = config.files().into_iter().map(|file| {
+            let metadata = std::fs::metadata(directory.join(file)).ok()?;
+            metadata.modified().ok()
+        });
+        let times = times.collect();
+        (Some(source.text), times)
+    }
+}
+
+/// Receives SIGHUP.
+struct Hangup {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+impl Hangup {
+    fn listen() -> Self {
+        Self {
+            #[cfg(unix)]
+            signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
+        }
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.signal {
+            signal.recv().await;
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+fn announce(
+    running: &RunningGateway,
+    upstreams: &[Upstream],
+    is_encrypted: bool,
+    warn: &Warn,
+) -> Result<()> {
+    let url = running.url();
     render::out(&format!(
         "listening on {url}\n\
          \x20 OPENAI_BASE_URL={url}/v1\n\
          \x20 ANTHROPIC_BASE_URL={url}\n"
     ))?;
+    if let Some(address) = running.admin_address() {
+        render::err(&format!(
+            "for the operator: {}",
+            url.replace(&running.address().to_string(), &address.to_string())
+        ));
+    }
     let upstreams = upstreams
         .iter()
         .map(|it| format!("{} ({})", it.name(), it.base()));
@@ -97,27 +296,32 @@ fn announce(url: &str, upstreams: &[Upstream], listen: SocketAddr, warn: &Warn) 
         "passes on to {}; Ctrl-C ends it",
         upstreams.join(", ")
     ));
-    if !listen.ip().is_loopback() {
+    if !running.address().ip().is_loopback() && !is_encrypted {
         warn(
-            "other machines can reach this address; their requests are sent with their own credentials, unencrypted up to here",
+            "other machines can reach this address; their requests and credentials are unencrypted up to here (`tls` of the configuration file encrypts them)",
         );
     }
     Ok(())
 }
 
-/// Returns the built-in upstreams, those of the command line in place of the ones with the same name.
-fn upstreams(given: &[String]) -> Result<Vec<Upstream>> {
+/// Returns the upstreams of the command line.
+fn given_upstreams(given: &[String]) -> Result<Vec<Upstream>> {
     let refused = |error: cachalot_gateway::UpstreamError| {
         let problem = Problem::new("bad-value", format!("--upstream {error}"));
         CommandError::usage(problem)
     };
-    let mut upstreams = Upstream::built_in();
-    for text in given {
-        let upstream = Upstream::parse(text).map_err(refused)?;
-        upstreams.retain(|known| known.name() != upstream.name());
-        upstreams.push(upstream);
+    given
+        .iter()
+        .map(|text| Upstream::parse(text).map_err(refused))
+        .collect()
+}
+
+/// Puts the upstreams of the command line in place of those with the same names, or adds them.
+fn with_upstreams(mut settings: Settings, given: &[Upstream]) -> Settings {
+    for upstream in given {
+        settings.set_upstream(upstream.clone());
     }
-    Ok(upstreams)
+    settings
 }
 
 /// Formats a report: `14:03:07 chat gpt-4o-mini    hit    0.4 ms  saved $0.03`.

@@ -8,7 +8,7 @@ use cachalot_workflow::format::Language;
 use cachalot_workflow::{actions, format};
 use serde_json::{Value, json};
 
-use crate::agent_file::{AgentFile, Kind};
+use crate::agent_file::{AgentFile, Kind, in_order};
 use crate::arguments::Validate;
 use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
@@ -142,6 +142,21 @@ fn check(
                 sources,
             })
         }
+        Kind::Gateway => match cachalot_gateway::Config::from_root(&root) {
+            Ok(config) => {
+                let (upstreams, keys) = config.counts();
+                Ok(ValidFile {
+                    holds: format!(
+                        "{} and {}",
+                        render::count(upstreams as u64, "upstream", "upstreams"),
+                        render::count(keys as u64, "key", "keys")
+                    ),
+                    warnings: Vec::new(),
+                    sources: Sources::new(),
+                })
+            }
+            Err(problems) => Err(source.wrong(in_order(problems))),
+        },
         Kind::Workflow => match workflow(
             &source,
             &actions::builtin(),

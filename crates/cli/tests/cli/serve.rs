@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::provider::Provider;
 use crate::support::Home;
@@ -17,8 +17,15 @@ struct Gateway {
 impl Gateway {
     fn start(home: &Home, provider: &Provider) -> Self {
         let upstream = format!("openai={}/v1", provider.url());
+        Self::with(home, &["--upstream", &upstream], &[])
+    }
+
+    /// Starts a gateway with further arguments and variables.
+    fn with(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut process = home
-            .command(&["serve", "--listen", "127.0.0.1:0", "--upstream", &upstream])
+            .command(&arguments)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -27,18 +34,24 @@ impl Gateway {
         BufReader::new(process.stdout.as_mut().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let address = line.trim().strip_prefix("listening on http://");
+        let address = line.trim().strip_prefix("listening on http");
+        let address = address.and_then(|rest| rest.trim_start_matches('s').strip_prefix("://"));
         let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
         Self { process, address }
     }
 
     /// Sends a chat request and returns the whole response.
     fn ask(&self) -> String {
+        self.ask_as("x")
+    }
+
+    /// Sends a chat request with a credential.
+    fn ask_as(&self, credential: &str) -> String {
         let body = r#"{"model": "gpt-4o-mini", "temperature": 0, "messages": [{"role": "user", "content": "hello"}]}"#;
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
-            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer x\r\nx-cachalot-tags: trial\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {credential}\r\nx-cachalot-tags: trial\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             self.address,
             body.len()
         )
@@ -110,6 +123,151 @@ fn second_request_is_a_hit_also_after_a_restart() {
 }
 
 #[test]
+fn a_configuration_is_checked_followed_and_read_again() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let made = home.run(&["serve", "--new-key"]).ok().stdout;
+    let words: Vec<&str> = made.split_whitespace().collect();
+    let key = words
+        .iter()
+        .find(|word| word.starts_with("cachalot-"))
+        .unwrap();
+    let digest = words.last().unwrap();
+    assert_eq!(
+        (key.len(), digest.len()),
+        ("cachalot-".len() + 64, 64),
+        "{made}"
+    );
+    let file = |keys: &str| {
+        format!(
+            "upstreams: {{openai: {{url: '{}/v1', credential: {{env: OPERATOR}}}}}}\n{keys}\n",
+            provider.url()
+        )
+    };
+    let keys = format!("keys: {{one: {{digest: {digest}}}}}");
+    home.write("gateway.yaml", file(""));
+    let refused = home.run(&["serve", "--config", "gateway.yaml"]).fails(2);
+    assert!(
+        refused.stderr.contains("credential-without-keys"),
+        "{refused}"
+    );
+    let invalid = home.run(&["validate", "gateway.yaml"]).fails(2);
+    assert!(
+        invalid.stderr.contains("credential-without-keys"),
+        "{invalid}"
+    );
+    home.write("gateway.yaml", file(&keys));
+    let valid = home.run(&["validate", "gateway.yaml"]).ok();
+    assert!(
+        format!("{valid}").contains("1 upstream and 1 key"),
+        "{valid}"
+    );
+    let missing = home.run(&["serve", "--config", "gateway.yaml"]).fails(2);
+    assert!(missing.stderr.contains("OPERATOR"), "{missing}");
+
+    let variables = [("OPERATOR", "sk-operator"), ("OPENAI_API_KEY", "sk-unused")];
+    let gateway = Gateway::with(
+        &home,
+        &["--config", "gateway.yaml", "--log-json"],
+        &variables,
+    );
+    assert!(gateway.ask_as("sk-own").starts_with("HTTP/1.1 401"));
+    assert!(gateway.ask_as(key).starts_with("HTTP/1.1 200"));
+    let received = provider.received();
+    assert_eq!(received.len(), 1);
+    let sent = format!("{:?}", received[0]);
+    assert!(
+        sent.contains("sk-operator") && !sent.contains(key),
+        "{sent}"
+    );
+    // A broken file changes nothing; a corrected one takes effect, on a signal and by itself.
+    home.write("gateway.yaml", "keys: [");
+    let process = rustix::process::Pid::from_child(&gateway.process);
+    rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(gateway.ask_as(key).starts_with("HTTP/1.1 200"));
+    let other = keys.replace(digest, &"0".repeat(64));
+    home.write("gateway.yaml", file(&other));
+    let is_refused = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        gateway.ask_as(key).starts_with("HTTP/1.1 401")
+    };
+    assert!((0..200).any(is_refused));
+    let printed = gateway.stop();
+    assert!(
+        printed.contains("the configuration stays as it was"),
+        "{printed}"
+    );
+    assert!(printed.contains("was read again"), "{printed}");
+    let logged = printed.lines().find(|line| line.starts_with('{')).unwrap();
+    let logged: serde_json::Value = serde_json::from_str(logged).unwrap();
+    assert_eq!(
+        (&logged["status"], &logged["error"]),
+        (&401.into(), &"key_required".into())
+    );
+    assert!(
+        !printed.contains(key) && !printed.contains("sk-operator"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn an_encrypted_listener_takes_over_a_new_certificate() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let certify = |name: &str| {
+        let script = format!(
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN={name} \
+             -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out certificate.pem"
+        );
+        let made = Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(home.path())
+            .output();
+        assert!(
+            made.as_ref().is_ok_and(|made| made.status.success()),
+            "{made:?}"
+        );
+    };
+    // The name in the certificate that the gateway presents, checked by another implementation of TLS.
+    let presented = |gateway: &Gateway| {
+        let script = format!(
+            "printf 'GET /healthz HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' | \
+             openssl s_client -connect {} -CAfile certificate.pem -verify_return_error -ign_eof 2>&1",
+            gateway.address
+        );
+        let asked = Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(home.path())
+            .output();
+        String::from_utf8_lossy(&asked.unwrap().stdout).into_owned()
+    };
+    certify("first");
+    home.write(
+        "gateway.yaml",
+        format!(
+            "upstreams: {{openai: {{url: '{}/v1'}}}}\ntls: {{certificate: certificate.pem, key: key.pem}}\n",
+            provider.url()
+        ),
+    );
+    let gateway = Gateway::with(&home, &["--config", "gateway.yaml"], &[]);
+    let said = presented(&gateway);
+    assert!(
+        said.contains("CN = first") && said.contains("HTTP/1.1 200"),
+        "{said}"
+    );
+    certify("second");
+    let is_new = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let said = presented(&gateway);
+        said.contains("CN = second") && said.contains("HTTP/1.1 200")
+    };
+    assert!((0..100).any(is_new));
+    gateway.stop();
+    home.write("key.pem", "no key");
+    let broken = home.run(&["serve", "--config", "gateway.yaml"]).fails(2);
+    assert!(broken.stderr.contains("key.pem"), "{broken}");
+}
+
+#[test]
 fn malformed_options_are_named() {
     let home = Home::new();
     for (arguments, part) in [
@@ -119,6 +277,7 @@ fn malformed_options_are_named() {
             "expected an http:// or https:// URL",
         ),
         (["--listen", "4114"], "invalid"),
+        (["--config", "absent.yaml"], "absent.yaml"),
     ] {
         let ran = home.run(&["serve", arguments[0], arguments[1]]);
         assert!(ran.code != Some(0) && ran.stderr.contains(part), "{ran}");

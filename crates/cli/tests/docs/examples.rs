@@ -17,6 +17,7 @@ const TRIED: &[&str] = &[
     "examples/document_extraction.yaml",
     "examples/fan_out.yaml",
     "examples/faq.yaml",
+    "examples/gateway/gateway.yaml",
     "examples/guarded.yaml",
     "examples/invalid/python_syntax.yaml",
     "examples/invalidation.yaml",

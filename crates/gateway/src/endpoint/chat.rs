@@ -56,8 +56,8 @@ const KNOWN: [&str; 44] = [
 /// Parts of the names of models that look something up without being asked to.
 const SEARCHING_MODELS: [&str; 5] = ["search", "sonar", ":online", "compound", "deep-research"];
 
-/// Judges a request.
-pub(super) fn judge(body: &Object) -> Cacheability {
+/// Returns the reason why the provider may look something up, or run a tool.
+pub(super) fn lookup(body: &Object) -> Option<String> {
     let model = body
         .get("model")
         .and_then(Value::as_str)
@@ -65,11 +65,15 @@ pub(super) fn judge(body: &Object) -> Cacheability {
     if is_set(body, "web_search_options")
         || SEARCHING_MODELS.iter().any(|part| model.contains(part))
     {
-        return Cacheability::never("the model searches the web");
+        return Some("the model searches the web".to_owned());
     }
     let is_client = |kind: Option<&str>| matches!(kind, Some("function" | "custom"));
-    let refusal = unknown_member(body, &KNOWN);
-    if let Some(reason) = refusal.or_else(|| server_tool(body, is_client)) {
+    unknown_member(body, &KNOWN).or_else(|| server_tool(body, is_client))
+}
+
+/// Judges a request.
+pub(super) fn judge(body: &Object) -> Cacheability {
+    if let Some(reason) = lookup(body) {
         return Cacheability::Never(reason);
     }
     if is_set(body, "store") {

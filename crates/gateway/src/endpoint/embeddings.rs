@@ -16,9 +16,14 @@ const KNOWN: [&str; 8] = [
     "user",
 ];
 
+/// Returns the reason why the provider may look something up.
+pub(super) fn lookup(body: &Object) -> Option<String> {
+    unknown_member(body, &KNOWN)
+}
+
 /// Judges a request: embeddings are not sampled.
 pub(super) fn judge(body: &Object) -> Cacheability {
-    if let Some(reason) = unknown_member(body, &KNOWN) {
+    if let Some(reason) = lookup(body) {
         return Cacheability::Never(reason);
     }
     let input = body.get("input").unwrap_or(&Value::Null);

@@ -22,10 +22,20 @@ const KNOWN: [&str; 14] = [
     "tools",
 ];
 
+/// Returns the reason why the provider may look something up, or run a tool.
+pub(super) fn lookup(body: &Object) -> Option<String> {
+    unknown_member(body, &KNOWN).or_else(|| server_tool(body.get("tools")))
+}
+
+/// Returns the parameters of the generation.
+pub(super) fn generation(body: &Object) -> Option<&Object> {
+    let names = ["generationConfig", "generation_config"];
+    names.iter().find_map(|name| body.get(*name)?.as_object())
+}
+
 /// Judges a request.
 pub(super) fn judge(body: &Object) -> Cacheability {
-    let refusal = unknown_member(body, &KNOWN).or_else(|| server_tool(body.get("tools")));
-    if let Some(reason) = refusal {
+    if let Some(reason) = lookup(body) {
         return Cacheability::Never(reason);
     }
     if is_set(body, "cachedContent") || is_set(body, "cached_content") {
@@ -41,9 +51,7 @@ pub(super) fn judge(body: &Object) -> Cacheability {
         return Cacheability::never("a file is at a URI, where it can change");
     }
     let empty = Object::new();
-    let generation = ["generationConfig", "generation_config"].iter();
-    let mut generation = generation.filter_map(|member| body.get(*member)?.as_object());
-    let generation = generation.next().unwrap_or(&empty);
+    let generation = generation(body).unwrap_or(&empty);
     let counts = ["candidateCount", "candidate_count"].iter();
     let mut counts = counts.filter_map(|member| generation.get(*member));
     match counts.any(|count| count.as_u64() != Some(1)) {

@@ -52,18 +52,21 @@ pub(super) fn judge_count(body: &Object) -> Cacheability {
     }
 }
 
-fn refusal(body: &Object) -> Option<String> {
+/// Returns the reason why the provider may look something up, or run a tool.
+pub(super) fn lookup(body: &Object) -> Option<String> {
     let is_client = |kind: Option<&str>| {
         kind.is_none_or(|kind| {
             kind == "custom" || RUN_BY_CLIENT.iter().any(|own| kind.starts_with(own))
         })
     };
+    unknown_member(body, &KNOWN).or_else(|| server_tool(body, is_client))
+}
+
+fn refusal(body: &Object) -> Option<String> {
     let state = ["mcp_servers", "container", "thread"];
     let state = state.iter().find(|member| is_set(body, member));
     let state = state.map(|member| format!("the request refers to state elsewhere (`{member}`)"));
-    let refusal = state
-        .or_else(|| unknown_member(body, &KNOWN))
-        .or_else(|| server_tool(body, is_client));
+    let refusal = state.or_else(|| lookup(body));
     if refusal.is_some() {
         return refusal;
     }

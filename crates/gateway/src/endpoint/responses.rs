@@ -51,6 +51,13 @@ const STATE: [&str; 4] = [
     "prompt",
 ];
 
+/// Returns the reason why the provider may look something up, or run a tool.
+pub(super) fn lookup(body: &Object) -> Option<String> {
+    let is_client = |kind: Option<&str>| kind.is_some_and(|kind| RUN_BY_CLIENT.contains(&kind));
+    let known = [&KNOWN[..], &STATE].concat();
+    unknown_member(body, &known).or_else(|| server_tool(body, is_client))
+}
+
 /// Judges a request.
 pub(super) fn judge(body: &Object) -> Cacheability {
     if let Some(member) = STATE.iter().find(|member| is_set(body, member)) {
@@ -64,10 +71,7 @@ pub(super) fn judge(body: &Object) -> Cacheability {
             "the answer is stored at the provider; `store: false` prevents it",
         );
     }
-    let is_client = |kind: Option<&str>| kind.is_some_and(|kind| RUN_BY_CLIENT.contains(&kind));
-    let known = [&KNOWN[..], &STATE].concat();
-    let refusal = unknown_member(body, &known).or_else(|| server_tool(body, is_client));
-    if let Some(reason) = refusal {
+    if let Some(reason) = lookup(body) {
         return Cacheability::Never(reason);
     }
     let input = body.get("input").unwrap_or(&Value::Null);
@@ -83,7 +87,7 @@ pub(super) fn judge(body: &Object) -> Cacheability {
 }
 
 /// Returns true for an input that only names an item at the provider: without its content.
-fn is_reference(item: &Value) -> bool {
+pub(super) fn is_reference(item: &Value) -> bool {
     let kind = item.get("type").and_then(Value::as_str);
     match kind {
         Some(kind) => kind == "item_reference",

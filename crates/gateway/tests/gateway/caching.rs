@@ -397,13 +397,18 @@ async fn statistics_are_for_prometheus() {
         .await
         .unwrap();
     for line in [
-        r#"cachalot_requests_total{upstream="openai",endpoint="chat",outcome="hit",status="200"} 1"#,
-        r#"cachalot_requests_total{upstream="openai",endpoint="chat",outcome="miss",status="200"} 1"#,
+        r#"cachalot_requests_total{upstream="openai",endpoint="chat",model="gpt-4o-mini",key="",outcome="hit",error="",status="200"} 1"#,
+        r#"cachalot_requests_total{upstream="openai",endpoint="chat",model="gpt-4o-mini",key="",outcome="miss",error="",status="200"} 1"#,
+        r#"cachalot_response_start_seconds_count{upstream="openai",endpoint="chat",outcome="hit"} 1"#,
+        r#"cachalot_upstream_left_out{upstream="openai"} 0"#,
+        "cachalot_runs 0",
     ] {
         assert!(text.contains(line), "{text}");
     }
     assert!(
-        text.contains(r#"cachalot_paid_dollars_total{upstream="openai"} 0.0"#),
+        text.contains(
+            r#"cachalot_paid_dollars_total{upstream="openai",model="gpt-4o-mini",key=""} 0.0"#
+        ),
         "{text}"
     );
 }

@@ -1,9 +1,12 @@
 //! Tests of the gateway against the simulator.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+mod admin;
 mod caching;
 mod faults;
 mod hardening;
+mod keys;
 mod sdks;
 mod support;
 mod transparency;
+mod upstreams;

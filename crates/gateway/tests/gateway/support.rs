@@ -1,15 +1,20 @@
 //! A gateway in front of a simulator or of a server of the test, and a client.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
 use cachalot_core::{Clock, DigestKey, SecretSet, SystemClock};
-use cachalot_gateway::{Gateway, GatewayOptions, Limits, RequestReport, RunningGateway, Upstream};
+use cachalot_gateway::{
+    Config, Gateway, GatewayOptions, Limits, RequestReport, RunningGateway, Settings, Upstream,
+};
 use cachalot_model::Catalog;
 use cachalot_simulator::{RunningSimulator, Script, Simulator, SimulatorOptions};
+use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
 use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
@@ -78,24 +83,34 @@ impl Setup {
         let url = simulator.url();
         let upstreams =
             ["openai", "anthropic", "gemini"].map(|name| Upstream::new(name, &url).unwrap());
-        Self::start(simulator, upstreams.to_vec(), Limits::default()).await
+        let settings = Settings::new(upstreams.to_vec());
+        Self::start(simulator, settings, Limits::default()).await
+    }
+
+    /// A gateway with a configuration file, in which `{url}` is the URL of the simulator and `SECRET` the name of a
+    /// credential.
+    pub(crate) async fn configured(text: &str) -> Self {
+        let simulator = Simulator::start(SimulatorOptions::default()).await.unwrap();
+        let settings = settings(text, &simulator.url());
+        Self::start(simulator, settings, Limits::default()).await
     }
 
     /// A gateway in front of another server than the simulator.
     pub(crate) async fn in_front_of(address: SocketAddr, limits: Limits) -> Self {
         let simulator = Simulator::start(SimulatorOptions::default()).await.unwrap();
         let upstream = Upstream::new("openai", &format!("http://{address}")).unwrap();
-        Self::start(simulator, vec![upstream], limits).await
+        Self::start(simulator, Settings::new(vec![upstream]), limits).await
     }
 
-    async fn start(simulator: RunningSimulator, upstreams: Vec<Upstream>, limits: Limits) -> Self {
+    async fn start(simulator: RunningSimulator, settings: Settings, limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([3; 32])));
         let warn = Arc::new(|message: &str| panic!("warning: {message}"));
         let ledger = folder.path().join("ledger");
+        let store: Arc<dyn Store> = Arc::new(InProcessStore::new(Arc::clone(&clock)));
         let cache = Cache::new(CacheOptions {
-            store: Some(Arc::new(InProcessStore::new(Arc::clone(&clock)))),
+            store: Some(Arc::clone(&store)),
             local: None,
             ledger: Ledger::with_limits(&ledger, "test", LedgerLimits::default(), warn.clone()),
             clock: Arc::clone(&clock),
@@ -107,9 +122,11 @@ impl Setup {
         let reported = Arc::clone(&reports);
         let gateway = Gateway::start(GatewayOptions {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            admin_address: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
             allowed_hosts: Vec::new(),
-            upstreams,
+            settings,
             cache: cache.clone(),
+            store: Some(store),
             tenant_key: DigestKey::new([5; 32]),
             process: "test".into(),
             secret_set,
@@ -172,6 +189,13 @@ impl Setup {
     pub(crate) fn paid(&self) -> usize {
         self.simulator.received().len()
     }
+}
+
+/// Reads a configuration file; the credential `SECRET` is `operator-secret`.
+pub(crate) fn settings(text: &str, url: &str) -> Settings {
+    let config = Config::parse("gateway.yaml", &text.replace("{url}", url)).unwrap();
+    let environment = BTreeMap::from([("SECRET".to_owned(), "operator-secret".to_owned())]);
+    Settings::resolve(&config, &environment, Path::new("/")).unwrap()
 }
 
 fn tls() -> rustls::ClientConfig {

@@ -1,0 +1,475 @@
+//! One attempt to answer a request: from the cache, or from one upstream.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cachalot_cache::{
+    CacheMode, CacheStatus, HANDLE_LABEL, HitPolicy, OrphanPolicy, Outcome, Policy, Reason,
+    SingleFlight,
+};
+use cachalot_core::{Canonical, Spend};
+use cachalot_store::Label;
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode, header as http_header};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::body::Body;
+use crate::cache_status;
+use crate::call::{CallIdentity, CallParts, Sample};
+use crate::control::Controls;
+use crate::delivery::{Delivery, Recipient};
+use crate::endpoint::{Cacheability, DAY};
+use crate::error_body::ErrorBody;
+use crate::ordinals::{Ordinal, RunName};
+use crate::outbound::{Outbound, OutboundHead};
+use crate::pass;
+use crate::payer::Payer;
+use crate::price_bound;
+use crate::profile::Profile;
+use crate::recorded::FirstChunk;
+use crate::replay::{self, Pace};
+use crate::request_body::RequestBody;
+use crate::retries::RETRY_WITHIN;
+use crate::route::Route;
+use crate::run::{Keeping, RunContext, RunHead, SAMPLED};
+use crate::settings::Caller;
+use crate::shared::Shared;
+use crate::upstream::Upstream;
+
+/// Time for which a run without clients continues.
+const FINISH_WITHIN: Duration = Duration::from_secs(300);
+/// Time that a streaming request waits for the same run in another process.
+const WAIT_FOR_STREAM: Duration = Duration::from_secs(2);
+/// The same for a request for a whole answer.
+const WAIT_FOR_WHOLE: Duration = Duration::from_secs(120);
+
+/// A response and what the report says about it.
+pub(crate) struct Answered {
+    pub(crate) response: Response<Body>,
+    pub(crate) answered: &'static str,
+    pub(crate) reason: Option<String>,
+    pub(crate) saved: Spend,
+}
+
+/// A request whose body was read.
+pub(crate) struct ReadRequest<'a> {
+    pub(crate) route: &'a Route,
+    pub(crate) parts: &'a Parts,
+    pub(crate) sent: RequestBody,
+    pub(crate) body: Value,
+    pub(crate) canonical: Canonical,
+    pub(crate) profile: Option<Profile>,
+    pub(crate) model: String,
+    pub(crate) is_streamed: bool,
+    pub(crate) controls: Controls,
+    pub(crate) caller: Caller,
+    /// The tenant of a client with a key of the gateway.
+    pub(crate) tenant: Option<String>,
+    /// Time to live of stored answers, if it is shorter than the endpoint's.
+    pub(crate) max_ttl: Option<Duration>,
+}
+
+/// An attempt to answer a request.
+pub(crate) struct Attempt<'a> {
+    shared: &'a Shared,
+    read: &'a ReadRequest<'a>,
+    upstream: &'a Arc<Upstream>,
+    payer: Option<Payer>,
+}
+
+impl<'a> Attempt<'a> {
+    /// Creates an attempt.
+    ///
+    /// # Errors
+    /// The response to a client that may not reach the upstream, or whose budget needs a price that is not known.
+    pub(crate) fn new(
+        shared: &'a Shared,
+        read: &'a ReadRequest<'a>,
+        upstream: &'a Arc<Upstream>,
+    ) -> Result<Self, ErrorBody> {
+        read.caller.credential(upstream)?;
+        let payer = match read.caller.key() {
+            None => None,
+            Some(key) => Some(Payer {
+                key: Arc::clone(key),
+                budgets: shared.budgets.clone(),
+                max_cost: match key.config.budget.is_unlimited() {
+                    true => 0,
+                    false => max_cost(shared, read, upstream)?,
+                },
+            }),
+        };
+        Ok(Self {
+            shared,
+            read,
+            upstream,
+            payer,
+        })
+    }
+
+    /// Answers the request.
+    ///
+    /// # Errors
+    /// The response to the client; another upstream may answer if [`ErrorBody::is_of_upstream`].
+    pub(crate) async fn answer(&self) -> Result<Answered, ErrorBody> {
+        let (read, shared) = (self.read, self.shared);
+        let base = self.upstream.base();
+        let parts = CallParts {
+            endpoint: read.route.endpoint,
+            upstream: &base,
+            path: &read.route.path,
+            query: read.parts.uri.query(),
+            headers: &read.parts.headers,
+            body: &read.canonical,
+            profile: read.profile,
+            is_streamed: read.is_streamed,
+            agent: read.route.agent.as_deref(),
+            tenant: read.tenant.as_deref(),
+        };
+        let identify =
+            |sample| CallIdentity::new(&parts, sample, &shared.tenant_key, &shared.secret_set);
+        let identity = identify(Sample::Any);
+        let mode = read.controls.mode;
+        match read.route.endpoint.judge(&read.body) {
+            Cacheability::Never(reason) => self.unstored(&identity, reason).await,
+            Cacheability::Repeatable { ttl } => self.stored(&identity, ttl, Keeping::Always).await,
+            Cacheability::Sampled if read.route.agent.is_some() && mode != CacheMode::Off => {
+                let Some(ordinal) = self.ordinal(&identity) else {
+                    let reason = "too many different requests of the run are counted";
+                    return self.unstored(&identity, reason.to_owned()).await;
+                };
+                let identity = identify(Sample::Ordinal(ordinal.number()));
+                let delivery = Delivery::new(&shared.lengths, identity.key());
+                let settle = move |is_complete| ordinal.settle(is_complete);
+                let recipient = Recipient::new(Arc::clone(&delivery), settle);
+                let keeping = Keeping::Tracked(delivery);
+                let answered = self.stored(&identity, DAY, keeping).await?;
+                Ok(answered.received_by(recipient))
+            }
+            Cacheability::Sampled if mode == CacheMode::On => {
+                let slot = shared.retries.slot(identity.key(), Instant::now());
+                let name = slot.name();
+                let identity = identify(Sample::Attempt(&name));
+                let delivery = Delivery::new(&shared.lengths, identity.key());
+                let settle = move |is_complete: bool| {
+                    if !is_complete {
+                        slot.free();
+                    }
+                };
+                let recipient = Recipient::new(Arc::clone(&delivery), settle);
+                let keeping = Keeping::IfUndelivered(delivery);
+                let answered = self.stored(&identity, RETRY_WITHIN, keeping).await?;
+                Ok(answered.received_by(recipient))
+            }
+            Cacheability::Sampled => self.unstored(&identity, SAMPLED.to_owned()).await,
+        }
+    }
+
+    /// Returns the ordinal of a sampled request, if its client has opted in.
+    fn ordinal(&self, identity: &CallIdentity) -> Option<Ordinal> {
+        let route = self.read.route;
+        let run = RunName {
+            tenant: identity.tenant().to_owned(),
+            agent: route.agent.clone()?,
+            run: route.run.clone(),
+        };
+        self.shared
+            .ordinals
+            .next(run, identity.key(), Instant::now())
+    }
+
+    /// Returns the permitted operations: a fresh answer is asked for if the entry is older than the client accepts.
+    ///
+    /// # Errors
+    /// The response to a client that accepts only an entry of a smaller age than there is.
+    async fn mode(&self, identity: &CallIdentity) -> Result<CacheMode, ErrorBody> {
+        let mode = self.read.controls.mode;
+        let Some(max_age) = self.read.controls.max_age else {
+            return Ok(mode);
+        };
+        let policy = self.policy(identity, mode, DAY, SingleFlight::Off);
+        let Ok(found) = self.shared.cache.probe(&identity.call(), &policy).await else {
+            return Ok(mode);
+        };
+        let created = found.entry.map_or(0, |entry| entry.created);
+        let age = self.shared.clock.now().saturating_sub(created);
+        match mode {
+            _ if u128::from(age.unsigned_abs()) <= max_age.as_millis() => Ok(mode),
+            CacheMode::On => Ok(CacheMode::Refresh),
+            CacheMode::Frozen => Err(not_cached("the stored answer is older than `max-age`")),
+            CacheMode::Refresh | CacheMode::Off | CacheMode::ReadOnly => Ok(mode),
+        }
+    }
+
+    /// Returns the policy of a call whose answer may be stored for `ttl`.
+    fn policy(
+        &self,
+        identity: &CallIdentity,
+        mode: CacheMode,
+        ttl: Duration,
+        join: SingleFlight,
+    ) -> Policy {
+        let (read, key) = (self.read, identity.key().to_string());
+        let (upstream, endpoint) = (self.upstream.name(), read.route.endpoint.name());
+        let handle = format!("{upstream}/{endpoint}/{}/{}", read.model, &key[..10]);
+        let mut labels = vec![
+            Label::new(HANDLE_LABEL, handle),
+            Label::new("upstream", upstream),
+            Label::new("model", read.model.as_str()),
+        ];
+        let agents = read.route.agent.iter();
+        labels.extend(agents.map(|agent| Label::new("agent", agent.as_str())));
+        let tags = read.controls.tags.iter();
+        labels.extend(tags.map(|tag| Label::new("tag", tag.as_str())));
+        Policy {
+            mode,
+            ttl: [read.controls.ttl, read.max_ttl, Some(ttl)]
+                .into_iter()
+                .flatten()
+                .min(),
+            join,
+            orphan: OrphanPolicy::Finish {
+                within: FINISH_WITHIN,
+            },
+            max_bytes: self.shared.limits.answer_bytes,
+            labels,
+            ..Policy::default()
+        }
+    }
+
+    /// Passes a request on whose answer is not stored; the ledger gets its row.
+    async fn unstored(
+        &self,
+        identity: &CallIdentity,
+        reason: String,
+    ) -> Result<Answered, ErrorBody> {
+        let read = self.read;
+        if read.controls.mode == CacheMode::Frozen {
+            return Err(not_cached(&reason));
+        }
+        let mode = read.controls.mode;
+        let policy = self.policy(identity, mode, Duration::ZERO, SingleFlight::Off);
+        let outbound = self.outbound()?;
+        let reason = Reason::Declined(reason);
+        let ticket = self
+            .shared
+            .cache
+            .bypass(&identity.call(), &policy, reason.clone());
+        let status = CacheStatus::Bypass(reason.clone());
+        let status = cache_status::of_call(&status, &identity.key(), None);
+        let text = reason.to_string();
+        let response = pass::read(self.run_context(), &outbound, ticket, reason, status).await?;
+        Ok(Answered {
+            response,
+            answered: "bypass",
+            reason: Some(text),
+            saved: Spend::default(),
+        })
+    }
+
+    /// Answers from the cache, or from a run whose answer may be stored for `ttl`.
+    async fn stored(
+        &self,
+        identity: &CallIdentity,
+        ttl: Duration,
+        keeping: Keeping,
+    ) -> Result<Answered, ErrorBody> {
+        let mode = self.mode(identity).await?;
+        let hit = HitPolicy {
+            mode,
+            domains: &[],
+            session: None,
+        };
+        let mut join = match (&keeping, self.read.is_streamed) {
+            // Slots are those of this process.
+            (Keeping::IfUndelivered(_), _) => SingleFlight::Process,
+            (_, true) => SingleFlight::AllProcesses {
+                wait: WAIT_FOR_STREAM,
+            },
+            (_, false) => SingleFlight::AllProcesses {
+                wait: WAIT_FOR_WHOLE,
+            },
+        };
+        loop {
+            let (head, head_of_run) = oneshot::channel();
+            let policy = || self.policy(identity, mode, ttl, join);
+            let work = |ticket| {
+                let outbound = self.outbound();
+                self.run_context()
+                    .run(ticket, outbound, head, keeping.clone())
+            };
+            let call = identity.call();
+            let outcome = self
+                .shared
+                .cache
+                .through_with(&call, &hit, policy, work)
+                .await;
+            let outcome = outcome.map_err(|miss| not_cached(&miss.reason.to_string()))?;
+            match self.respond(outcome, head_of_run, &keeping).await {
+                Some(answered) => return answered,
+                // The run of another request got no answer that can be shared: this request gets its own.
+                None => join = SingleFlight::Off,
+            }
+        }
+    }
+
+    /// Returns the response for an outcome; `None` if a run of another request failed.
+    async fn respond(
+        &self,
+        outcome: Outcome,
+        head_of_run: oneshot::Receiver<RunHead>,
+        keeping: &Keeping,
+    ) -> Option<Result<Answered, ErrorBody>> {
+        let is_shared = outcome.status == CacheStatus::Coalesced;
+        let mut reader = outcome.body.reader();
+        let first = match reader.next().await {
+            Some(Ok(first)) => first,
+            // The upstream did not answer.
+            _ if is_shared => return None,
+            _ => {
+                let fault = head_of_run.await.ok().and_then(Result::err);
+                let fault = fault.unwrap_or_else(|| {
+                    ErrorBody::new(
+                        StatusCode::BAD_GATEWAY,
+                        "upstream_failed",
+                        "the upstream gave no answer",
+                    )
+                });
+                return Some(Err(fault));
+            }
+        };
+        let mut response = match FirstChunk::decode(&first) {
+            Ok(FirstChunk::Head(head)) if is_shared => {
+                if head.status != StatusCode::OK.as_u16() {
+                    return None;
+                }
+                replay::of_shared_run(&head, reader)
+            }
+            Ok(FirstChunk::Head(_)) => match head_of_run.await {
+                Ok(Ok((status, headers))) => replay::of_own_run(status, headers, reader),
+                Ok(Err(fault)) => return Some(Err(fault)),
+                Err(_) => return None,
+            },
+            Ok(FirstChunk::Entry(recorded)) => {
+                replay::of_entry(recorded, pace(&self.read.parts.headers))
+            }
+            Err(error) => {
+                let message = format!("the stored answer is damaged: {error}");
+                let fault =
+                    ErrorBody::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged_entry", message);
+                return Some(Err(fault));
+            }
+        };
+        let entry = outcome.entry.filter(|_| outcome.status.is_hit());
+        // A sampled answer is stored only if it is not delivered: its request is shown as one that does not ask the
+        // cache, unless it is a retry.
+        let shown = match (keeping, outcome.status) {
+            (Keeping::IfUndelivered(_), CacheStatus::Miss(_)) => {
+                CacheStatus::Bypass(Reason::Declined(SAMPLED.into()))
+            }
+            (_, status) => status,
+        };
+        let now = self.shared.clock.now();
+        let headers = response.headers_mut();
+        let mut ttl = None;
+        if let Some(entry) = &entry {
+            let age = now.saturating_sub(entry.created).max(0) / 1_000;
+            headers.insert(http_header::AGE, age.into());
+            ttl = entry
+                .expires
+                .map(|expires| expires.saturating_sub(now) / 1_000);
+        }
+        let cache_status = cache_status::of_call(&shown, &outcome.key, ttl);
+        headers.append(cache_status::HEADER, cache_status);
+        Some(Ok(Answered {
+            response,
+            answered: shown.as_str(),
+            reason: shown.reason().map(ToString::to_string),
+            saved: entry.map_or_else(Spend::default, |entry| entry.spent),
+        }))
+    }
+
+    fn run_context(&self) -> RunContext {
+        let (read, shared) = (self.read, self.shared);
+        RunContext {
+            client: shared.client.clone(),
+            catalog: Arc::clone(&shared.catalog),
+            metrics: Arc::clone(&shared.metrics),
+            endpoint: read.route.endpoint,
+            payer: self.payer.clone(),
+            upstream: self.upstream.name().to_owned(),
+            model: read.model.clone(),
+            is_streamed: read.is_streamed,
+            idle_timeout: self.shared.limits.idle_timeout,
+            max_bytes: self.shared.limits.answer_bytes,
+        }
+    }
+
+    fn outbound(&self) -> Result<Outbound, ErrorBody> {
+        let (read, parts) = (self.read, self.read.parts);
+        let head = OutboundHead::new(
+            self.upstream,
+            &read.caller,
+            parts.method.clone(),
+            &read.route.path,
+            parts.uri.query(),
+            &parts.headers,
+        )?;
+        let body = read.sent.bytes.clone();
+        Ok(Outbound::new(Arc::clone(self.upstream), head, body))
+    }
+}
+
+impl Answered {
+    /// Tracks the delivery of the response. An error is none: the client will ask again.
+    fn received_by(mut self, recipient: Recipient) -> Self {
+        if !self.response.status().is_success() {
+            return self;
+        }
+        self.response = self
+            .response
+            .map(|body| recipient.receive(body).boxed_unsync());
+        self
+    }
+}
+
+/// Returns the maximum cost of the request, for a key with a budget.
+fn max_cost(
+    shared: &Shared,
+    read: &ReadRequest<'_>,
+    upstream: &Upstream,
+) -> Result<u64, ErrorBody> {
+    let bound = price_bound::of_request(
+        &shared.catalog,
+        read.route.endpoint,
+        upstream.name(),
+        &read.model,
+        &read.body,
+        read.sent.bytes.len(),
+    );
+    bound.map_err(|reason| {
+        let message =
+            format!("the key has a budget, and the cost of the request is not bounded: {reason}");
+        ErrorBody::new(StatusCode::FORBIDDEN, "unknown_cost", message)
+    })
+}
+
+fn not_cached(reason: &str) -> ErrorBody {
+    ErrorBody::new(
+        StatusCode::GATEWAY_TIMEOUT,
+        "not_cached",
+        format!("only an answer from the cache was asked for: {reason}"),
+    )
+}
+
+fn pace(headers: &HeaderMap) -> Pace {
+    match headers
+        .get("x-cachalot-replay")
+        .map(http::HeaderValue::as_bytes)
+    {
+        Some(b"paced") => Pace::Original,
+        _ => Pace::AtOnce,
+    }
+}

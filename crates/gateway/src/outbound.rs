@@ -1,0 +1,98 @@
+//! Requests to upstreams.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+
+use crate::body::{self, Body};
+use crate::call::without_credentials;
+use crate::error_body::ErrorBody;
+use crate::header;
+use crate::settings::Caller;
+use crate::upstream::Upstream;
+
+/// A request to an upstream, which can be sent again.
+#[derive(Debug, Clone)]
+pub(crate) struct Outbound {
+    pub(crate) upstream: Arc<Upstream>,
+    head: OutboundHead,
+    body: Bytes,
+}
+
+/// The head of a request to an upstream.
+#[derive(Debug, Clone)]
+pub(crate) struct OutboundHead {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+}
+
+impl OutboundHead {
+    /// Creates the head: that of the client's request, with the credential of the operator if the client has a key of
+    /// the gateway.
+    ///
+    /// # Errors
+    /// The response to a client that may not reach the upstream, or whose path is malformed.
+    pub(crate) fn new(
+        upstream: &Upstream,
+        caller: &Caller,
+        method: Method,
+        path: &str,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Result<Self, ErrorBody> {
+        let credential = match caller.credential(upstream)? {
+            None => None,
+            Some(credential) => {
+                let (name, before) = upstream.header.parts();
+                let value = HeaderValue::from_str(&format!("{before}{}", credential.expose()));
+                let mut value = value.map_err(|_| {
+                    ErrorBody::new(
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        "malformed_credential",
+                        format!("the credential of `{}` is no header value", upstream.name()),
+                    )
+                })?;
+                value.set_sensitive(true);
+                Some((name, value))
+            }
+        };
+        let kept = match credential {
+            Some(_) => without_credentials(query),
+            None => query.map(str::to_owned),
+        };
+        let uri = upstream.uri(path, kept.as_deref());
+        Ok(Self {
+            method,
+            uri: uri.map_err(|error| {
+                ErrorBody::new(StatusCode::BAD_REQUEST, "malformed_path", error.to_string())
+            })?,
+            headers: header::for_upstream(headers, credential),
+        })
+    }
+
+    /// Returns the request with a body.
+    pub(crate) fn with(self, body: Body) -> Request<Body> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.uri;
+        *request.headers_mut() = self.headers;
+        request
+    }
+}
+
+impl Outbound {
+    pub(crate) fn new(upstream: Arc<Upstream>, head: OutboundHead, body: Bytes) -> Self {
+        Self {
+            upstream,
+            head,
+            body,
+        }
+    }
+
+    /// Returns the request.
+    pub(crate) fn request(&self) -> Request<Body> {
+        self.head.clone().with(body::full(self.body.clone()))
+    }
+}

@@ -1,0 +1,149 @@
+//! The maximum cost of a request, before it is sent.
+
+use cachalot_core::Cost;
+use cachalot_model::Catalog;
+use serde_json::Value;
+
+use crate::endpoint::{Endpoint, any_member};
+
+/// Tokens that providers add to a request: templates of messages, instructions for tools.
+const ADDED_TOKENS: u64 = 8_192;
+
+/// Returns the maximum cost of a request, in picodollars.
+///
+/// A token has at least one byte, so a text has at most as many tokens as bytes; with an image or a document, the
+/// input is bounded by the context of the model only.
+///
+/// # Errors
+/// The reason why it is not known.
+pub(crate) fn of_request(
+    catalog: &Catalog,
+    endpoint: Endpoint,
+    upstream: &str,
+    model: &str,
+    body: &Value,
+    body_bytes: usize,
+) -> Result<u64, String> {
+    if matches!(endpoint, Endpoint::CountTokens | Endpoint::Models) {
+        return Ok(0);
+    }
+    if let Some(reason) = endpoint.extra_charge(body) {
+        return Err(reason);
+    }
+    let entry = catalog
+        .find(upstream, model)
+        .or_else(|| catalog.find_by_name(model));
+    let price = entry.and_then(|entry| Some((entry, entry.price.as_ref()?)));
+    let (entry, price) = price.ok_or_else(|| format!("the price of `{model}` is not known"))?;
+    let context = entry.limits.context;
+    let text = body_bytes as u64 + ADDED_TOKENS;
+    let input = match (has_media(body), context) {
+        (false, context) => text.min(context.unwrap_or(u64::MAX)),
+        (true, Some(context)) => context,
+        (true, None) => {
+            return Err(format!(
+                "an image or a document is in the request, and the context of `{model}` is not known"
+            ));
+        }
+    };
+    let output = match endpoint {
+        Endpoint::Embeddings => 0,
+        _ => {
+            let asked = endpoint.max_output(body);
+            let limit = entry.limits.max_output.or(context);
+            let limit = match (asked, limit) {
+                (Some(asked), Some(limit)) => asked.min(limit),
+                (asked, limit) => asked.or(limit).ok_or_else(|| {
+                    format!("neither the request nor the catalog limits the output of `{model}`")
+                })?,
+            };
+            limit.saturating_mul(answers(body))
+        }
+    };
+    let rates = [Some(price.rates), price.above.map(|(_, rates)| rates)];
+    let costs = rates.into_iter().flatten().map(|rates| {
+        let inputs = [rates.input, rates.cache_write_5m, rates.cache_write_1h];
+        let input_rate = inputs.into_iter().max().unwrap_or_default();
+        let sum = u128::from(input) * u128::from(input_rate)
+            + u128::from(output) * u128::from(rates.output);
+        u64::try_from(sum).unwrap_or(u64::MAX)
+    });
+    Ok(costs.max().unwrap_or(u64::MAX))
+}
+
+/// Returns the cost of an answer in picodollars; `None` if it is not known.
+pub(crate) fn picodollars(cost: Cost) -> Option<u64> {
+    (cost.unpriced == 0).then_some(cost.picodollars)
+}
+
+/// The number of answers that the request asks for.
+fn answers(body: &Value) -> u64 {
+    body.get("n").and_then(Value::as_u64).unwrap_or(1).max(1)
+}
+
+/// Members and types of parts of a request whose tokens do not depend on their bytes.
+const MEDIA: [&str; 12] = [
+    "audio",
+    "document",
+    "file",
+    "fileData",
+    "file_data",
+    "image",
+    "image_url",
+    "inlineData",
+    "inline_data",
+    "input_audio",
+    "input_file",
+    "input_image",
+];
+
+fn has_media(body: &Value) -> bool {
+    any_member(body, &[], &|name, value| {
+        MEDIA.contains(&name)
+            || (name == "type" && value.as_str().is_some_and(|kind| MEDIA.contains(&kind)))
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use cachalot_model::Usage;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn bounds_are_above_the_cost_and_unknown_prices_are_named() {
+        let catalog = Catalog::built_in();
+        let bound = |body: &Value| {
+            let model = body["model"].as_str().unwrap_or_default();
+            let bytes = body.to_string().len();
+            of_request(&catalog, Endpoint::Chat, "openai", model, body, bytes)
+        };
+        let short = json!({"model": "gpt-4o-mini", "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]});
+        let least = bound(&short).unwrap();
+        let entry = catalog.find("openai", "gpt-4o-mini").unwrap();
+        let usage = Usage::from_counts(short.to_string().len() as u64, 10);
+        assert!(least >= entry.price.as_ref().unwrap().cost(&usage).picodollars);
+        let with = |member: &str, value: Value| {
+            let mut body = short.clone();
+            body[member] = value;
+            bound(&body)
+        };
+        assert!(with("n", json!(3)).unwrap() > least);
+        assert!(with("max_tokens", json!(100)).unwrap() > least);
+        let image = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]);
+        assert!(with("messages", image).unwrap() > least);
+        for (member, value) in [
+            ("model", json!("unknown-model")),
+            ("web_search_options", json!({})),
+            ("service_tier", json!("priority")),
+            ("plugins", json!([])),
+            ("tools", json!([{"type": "web_search"}])),
+        ] {
+            assert!(with(member, value).is_err(), "{member}");
+        }
+        let models = of_request(&catalog, Endpoint::Models, "openai", "", &Value::Null, 0);
+        assert_eq!(models, Ok(0));
+    }
+}

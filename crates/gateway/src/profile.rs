@@ -1,0 +1,147 @@
+//! Profiles of clients whose requests contain values without meaning for the answer. They are left out of the key, and
+//! sent all the same.
+
+use cachalot_core::Canonical;
+use http::{HeaderMap, HeaderName, StatusCode};
+use serde_json::Value;
+
+use crate::error_body::ErrorBody;
+
+/// A profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Claude Code: `metadata.user_id` contains the session, and the first text of the system prompt a checksum of the
+    /// request.
+    ClaudeCode,
+}
+
+const NAME: &str = "claude-code";
+/// Beginning of the text in the system prompt.
+const BILLING: &str = "x-anthropic-billing-header:";
+/// Beginning of the names of its headers about the session.
+const HEADERS: &str = "x-claude-code-";
+
+impl Profile {
+    /// Returns the profile that the client names in `x-cachalot-profile`, or that of the agent with its name.
+    ///
+    /// # Errors
+    /// The response to a client that names an unknown profile.
+    pub(crate) fn of_client(
+        headers: &HeaderMap,
+        agent: Option<&str>,
+    ) -> Result<Option<Self>, ErrorBody> {
+        match headers.get("x-cachalot-profile").map(|name| name.to_str()) {
+            None if agent == Some(NAME) => Ok(Some(Self::ClaudeCode)),
+            None => Ok(None),
+            Some(Ok(NAME)) => Ok(Some(Self::ClaudeCode)),
+            Some(_) => Err(ErrorBody::new(
+                StatusCode::BAD_REQUEST,
+                "malformed_header",
+                format!("x-cachalot-profile: expected `{NAME}`"),
+            )),
+        }
+    }
+
+    /// Returns true if the header is no part of the key.
+    pub(crate) fn leaves_out(self, header: &HeaderName) -> bool {
+        header.as_str().starts_with(HEADERS)
+    }
+
+    /// Encodes a body for the key. `form_members` are left out, too.
+    pub(crate) fn canonical(self, body: &Value, form_members: &[&str]) -> Canonical {
+        let mut body = body.clone();
+        if let Some(members) = body.as_object_mut() {
+            members.retain(|name, _| !form_members.contains(&name.as_str()));
+        }
+        if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("user_id");
+        }
+        match body.get_mut("system") {
+            Some(Value::Array(blocks)) => blocks.retain(|block| {
+                let text = block.get("text").and_then(Value::as_str);
+                !text.is_some_and(is_billing)
+            }),
+            Some(Value::String(text)) if text.starts_with(BILLING) => {
+                *text = text
+                    .split_once('\n')
+                    .map_or("", |(_, rest)| rest)
+                    .to_owned();
+            }
+            _ => {}
+        }
+        Canonical::value(&body)
+    }
+}
+
+/// Returns true for a text that is nothing but the marker.
+fn is_billing(text: &str) -> bool {
+    text.starts_with(BILLING) && !text.trim_end().contains('\n')
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(session: &str, checksum: &str, system: &str) -> Value {
+        json!({
+            "model": "m",
+            "stream": true,
+            "metadata": {"user_id": format!("user_1_session_{session}")},
+            "system": [
+                {"type": "text", "text": format!("x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch={checksum};")},
+                {"type": "text", "text": system},
+            ],
+            "messages": [{"role": "user", "content": "x-anthropic-billing-header: mine"}],
+        })
+    }
+
+    fn key(request: &Value) -> Vec<u8> {
+        Profile::ClaudeCode
+            .canonical(request, &["stream"])
+            .as_bytes()
+            .to_vec()
+    }
+
+    #[test]
+    fn sessions_and_checksums_are_left_out_and_nothing_else() {
+        let base = request("a", "11111", "You code.");
+        assert_eq!(key(&base), key(&request("b", "22222", "You code.")));
+        assert_ne!(key(&base), key(&request("a", "11111", "You do not code.")));
+        let mut text = base.clone();
+        text["system"] = json!("x-anthropic-billing-header: cch=1;\nYou code.");
+        let mut same = text.clone();
+        same["system"] = json!("x-anthropic-billing-header: cch=2;\nYou code.");
+        assert_eq!(key(&text), key(&same));
+        for (pointer, value) in [
+            (
+                "/messages/0/content",
+                json!("x-anthropic-billing-header: yours"),
+            ),
+            (
+                "/system/0/text",
+                json!("x-anthropic-billing-header: cch=1;\nand an instruction"),
+            ),
+            ("/metadata", json!({"user_id": "a", "other": 1})),
+        ] {
+            let mut other = base.clone();
+            *other.pointer_mut(pointer).unwrap() = value;
+            assert_ne!(key(&base), key(&other), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn profiles_are_named_by_a_header_or_the_agent() {
+        let mut headers = HeaderMap::new();
+        let of = |headers: &HeaderMap, agent| Profile::of_client(headers, agent);
+        assert_eq!(of(&headers, None), Ok(None));
+        assert_eq!(of(&headers, Some("coder")), Ok(None));
+        assert_eq!(of(&headers, Some(NAME)), Ok(Some(Profile::ClaudeCode)));
+        headers.insert("x-cachalot-profile", "claude-code".parse().unwrap());
+        assert_eq!(of(&headers, Some("coder")), Ok(Some(Profile::ClaudeCode)));
+        headers.insert("x-cachalot-profile", "cloud-code".parse().unwrap());
+        assert!(of(&headers, None).is_err());
+    }
+}

@@ -1,0 +1,385 @@
+//! Upstreams and keys of a running gateway, with their credentials. A reload replaces all of them at once.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_core::{Digest, Problem, Secret};
+use http::{HeaderMap, StatusCode};
+use rustls::ServerConfig;
+
+use crate::api::Api;
+use crate::config::{Config, CredentialKind, CredentialSource};
+use crate::error_body::ErrorBody;
+use crate::upstream::Upstream;
+use crate::virtual_key::{PREFIX, VirtualKey, presented};
+
+/// Upstreams and keys of a gateway.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
+    pub(crate) keys: Vec<Arc<VirtualKey>>,
+    /// Time to live of stored answers, if it is shorter than the endpoint's.
+    pub(crate) max_ttl: Option<Duration>,
+    /// The certificate of the listeners.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// SHA-256 of the token of the listener for the operator.
+    pub(crate) admin_token: Option<[u8; 32]>,
+}
+
+/// The client of a request.
+#[derive(Debug, Clone)]
+pub(crate) enum Caller {
+    /// A client with credentials of its own, or none.
+    Own,
+    /// A client with a key of the gateway.
+    Key(Arc<VirtualKey>),
+}
+
+impl Caller {
+    /// Returns the operator's credential with which the client's requests reach the upstream; `None` if they reach it
+    /// with its own.
+    ///
+    /// # Errors
+    /// The response to a client that may not reach the upstream.
+    pub(crate) fn credential<'u>(
+        &self,
+        upstream: &'u Upstream,
+    ) -> Result<Option<&'u Secret<String>>, ErrorBody> {
+        match self {
+            Self::Key(key) => key.credential(upstream).map(Some),
+            Self::Own if upstream.credential.is_none() => Ok(None),
+            Self::Own => Err(ErrorBody::new(
+                StatusCode::UNAUTHORIZED,
+                "key_required",
+                format!(
+                    "the upstream `{}` is for clients with a key of this gateway",
+                    upstream.name()
+                ),
+            )),
+        }
+    }
+
+    /// Returns the key of the gateway.
+    pub(crate) fn key(&self) -> Option<&Arc<VirtualKey>> {
+        match self {
+            Self::Own => None,
+            Self::Key(key) => Some(key),
+        }
+    }
+}
+
+impl Settings {
+    /// Returns settings with these upstreams, and no keys.
+    #[must_use]
+    pub fn new(upstreams: Vec<Upstream>) -> Self {
+        Self {
+            upstreams: upstreams.into_iter().map(Arc::new).collect(),
+            keys: Vec::new(),
+            max_ttl: None,
+            tls: None,
+            admin_token: None,
+        }
+    }
+
+    /// Reads the credentials that a configuration names. Relative paths start at `directory`.
+    ///
+    /// # Errors
+    /// The problems of the credentials that cannot be read.
+    pub fn resolve(
+        config: &Config,
+        environment: &BTreeMap<String, String>,
+        directory: &Path,
+    ) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut credential = |source: &CredentialSource| {
+            let read = source.read(environment, directory);
+            read.map_err(|problem| problems.push(*problem)).ok()
+        };
+        let mut upstreams = Vec::new();
+        for configured in &config.upstreams {
+            let mut upstream = configured.upstream.clone();
+            upstream.credential = configured
+                .credential
+                .as_ref()
+                .and_then(&mut credential)
+                .map(Arc::new);
+            upstreams.push(upstream);
+        }
+        if config.upstreams.is_empty() {
+            upstreams = Upstream::built_in();
+        }
+        let token = config
+            .admin
+            .as_ref()
+            .and_then(|admin| credential(&admin.token));
+        let tls = config.tls.as_ref().and_then(|files| {
+            let read = files.read(directory);
+            read.map_err(|problem| problems.push(*problem)).ok()
+        });
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let keys = config.keys.iter().cloned();
+        Ok(Self {
+            keys: keys.map(|key| Arc::new(VirtualKey::new(key))).collect(),
+            max_ttl: config.max_ttl,
+            tls,
+            admin_token: token.map(|token| *Digest::sha256(token.expose().as_bytes()).as_bytes()),
+            ..Self::new(upstreams)
+        })
+    }
+
+    /// Replaces the upstream of the same name, or adds one.
+    pub fn set_upstream(&mut self, upstream: Upstream) {
+        self.upstreams
+            .retain(|known| known.name() != upstream.name());
+        self.upstreams.push(Arc::new(upstream));
+    }
+
+    /// Returns the upstreams.
+    pub fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
+        self.upstreams.iter().map(AsRef::as_ref)
+    }
+
+    /// Takes over the counts of the last minute and the pauses of `old`, for keys and upstreams that are unchanged.
+    #[must_use]
+    pub(crate) fn succeed(mut self, old: &Self) -> Self {
+        for key in &mut self.keys {
+            if let Some(known) = old.keys.iter().find(|it| it.config == key.config) {
+                *key = Arc::clone(known);
+            }
+        }
+        for upstream in &mut self.upstreams {
+            let mut known = old.upstreams.iter();
+            let is_same = |it: &&Arc<Upstream>| {
+                it.name() == upstream.name()
+                    && it.base() == upstream.base()
+                    && it.breaker_rule == upstream.breaker_rule
+            };
+            if let Some(known) = known.find(is_same) {
+                Arc::make_mut(upstream).breaker = Arc::clone(&known.breaker);
+            }
+        }
+        self
+    }
+
+    /// Finds the client of a request by its credentials.
+    ///
+    /// # Errors
+    /// The response to a client with an unknown key of the gateway.
+    pub(crate) fn caller(
+        &self,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> Result<Caller, ErrorBody> {
+        let mut is_unknown = false;
+        for text in presented(headers, query) {
+            // Keys are compared by their digests, so the time of the comparison says nothing about a key.
+            let digest = Digest::sha256(text.as_bytes());
+            let mut keys = self.keys.iter();
+            if let Some(key) = keys.find(|key| key.config.digest == *digest.as_bytes()) {
+                return Ok(Caller::Key(Arc::clone(key)));
+            }
+            is_unknown |= text.starts_with(PREFIX);
+        }
+        match is_unknown {
+            false => Ok(Caller::Own),
+            true => Err(ErrorBody::new(
+                StatusCode::UNAUTHORIZED,
+                "unknown_key",
+                "the key is not one of this gateway",
+            )),
+        }
+    }
+
+    /// Returns the upstreams for a request, in the order in which they are asked: the named one, or else one of the
+    /// API that the client may reach and that is preferred for the model; then its fallbacks. Of equally suitable
+    /// upstreams, the digest of the request decides.
+    pub(crate) fn candidates(
+        &self,
+        caller: &Caller,
+        named: Option<&str>,
+        api: Api,
+        model: &str,
+        digest: impl FnOnce() -> Digest,
+    ) -> Vec<Arc<Upstream>> {
+        let first = match named {
+            Some(name) => self.upstreams.iter().find(|it| it.name() == name),
+            None => {
+                let of_api = || self.upstreams.iter().filter(|it| it.api == api);
+                let is_open = |it: &&Arc<Upstream>| it.weight > 0 && caller.credential(it).is_ok();
+                let suitable = of_api().filter(is_open).filter(|it| it.is_for(model));
+                let mut suitable: Vec<&Arc<Upstream>> = suitable.collect();
+                if suitable.is_empty() {
+                    let others = of_api().filter(is_open).filter(|it| it.models.is_empty());
+                    suitable = others.collect();
+                }
+                match suitable.as_slice() {
+                    [] => of_api().next(),
+                    [only] => Some(*only),
+                    several => chosen(several, &digest()),
+                }
+            }
+        };
+        let Some(first) = first else {
+            return Vec::new();
+        };
+        let fallbacks = first.fallbacks.iter();
+        let fallbacks = fallbacks
+            .filter_map(|name| self.upstreams.iter().find(|it| it.name() == name))
+            // A fallback is asked with a credential of the operator only.
+            .filter(|it| it.credential.is_some());
+        std::iter::once(first).chain(fallbacks).cloned().collect()
+    }
+}
+
+/// Chooses by weight: each upstream gets its share of the digests (weighted rendezvous hashing), and keeps it when
+/// others come and go.
+fn chosen<'a>(upstreams: &[&'a Arc<Upstream>], digest: &Digest) -> Option<&'a Arc<Upstream>> {
+    let scored = upstreams.iter().map(|upstream| {
+        let digest = Digest::sha256_of_parts(&[upstream.name().as_bytes(), digest.as_bytes()]);
+        let first = digest
+            .as_bytes()
+            .first_chunk::<8>()
+            .copied()
+            .unwrap_or_default();
+        // In (0, 1), with the precision of a float.
+        let uniform = ((u64::from_le_bytes(first) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        (-f64::from(upstream.weight) / uniform.ln(), *upstream)
+    });
+    let best = scored.max_by(|(one, _), (two, _)| one.total_cmp(two));
+    best.map(|(_, upstream)| upstream)
+}
+
+impl CredentialSource {
+    fn read(
+        &self,
+        environment: &BTreeMap<String, String>,
+        directory: &Path,
+    ) -> Result<Secret<String>, Box<Problem>> {
+        let (read, name) = match &self.kind {
+            CredentialKind::Environment(name) => {
+                let missing = || format!("the variable `{name}` of the environment is not set");
+                (
+                    environment.get(name).cloned().ok_or_else(missing),
+                    name.clone(),
+                )
+            }
+            CredentialKind::File(path) => {
+                let read = std::fs::read_to_string(directory.join(path));
+                let name = path.display().to_string();
+                (read.map_err(|error| format!("{name}: {error}")), name)
+            }
+        };
+        let problem =
+            |message: String| Box::new(Problem::new("missing-credential", message).at(&self.place));
+        let text = read.map_err(problem)?;
+        let text = text.trim();
+        match text.is_empty() || text.contains(char::is_control) {
+            true => Err(problem(format!(
+                "`{name}` contains no credential on one line"
+            ))),
+            false => Ok(Secret::new(text.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> Result<Settings, Vec<Problem>> {
+        let config = Config::parse("gateway.yaml", text).unwrap();
+        let environment = BTreeMap::from([("SECRET".to_owned(), "s1 ".to_owned())]);
+        Settings::resolve(&config, &environment, Path::new("/"))
+    }
+
+    fn names(found: &[Arc<Upstream>]) -> Vec<&str> {
+        found.iter().map(|it| it.name()).collect()
+    }
+
+    #[test]
+    fn upstreams_are_chosen_by_name_model_and_weight() {
+        let digest = "a".repeat(64);
+        let settings = settings(&format!(
+            "upstreams:
+  openai: {{fallbacks: [second]}}
+  second: {{url: 'http://b', credential: {{env: SECRET}}}}
+  local: {{url: 'http://c', models: ['llama*']}}
+  heavy: {{url: 'http://d', api: anthropic, weight: 3}}
+  light: {{url: 'http://e', api: anthropic, weight: 1}}
+keys: {{a: {{digest: {digest}}}}}
+"
+        ))
+        .unwrap();
+        let caller = Caller::Own;
+        let of = |named, api, model, seed: u32| {
+            settings.candidates(&caller, named, api, model, || {
+                Digest::sha256(&seed.to_le_bytes())
+            })
+        };
+        assert_eq!(
+            names(&of(None, Api::OpenAi, "gpt-4o", 1)),
+            ["openai", "second"]
+        );
+        assert_eq!(names(&of(None, Api::OpenAi, "llama-4", 1)), ["local"]);
+        assert_eq!(
+            names(&of(Some("second"), Api::OpenAi, "llama-4", 1)),
+            ["second"]
+        );
+        assert!(of(None, Api::Gemini, "g", 1).is_empty());
+        let heavy = (0..4_000).filter(|seed| {
+            let found = of(None, Api::Anthropic, "claude", *seed);
+            names(&found) == ["heavy"]
+        });
+        let share = heavy.count();
+        assert!((2_850..3_150).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn missing_credentials_are_reported_with_their_places() {
+        let digest = "a".repeat(64);
+        let text = format!(
+            "upstreams:
+  openai: {{credential: {{env: ABSENT}}}}
+  anthropic: {{credential: {{file: no/such/file}}}}
+keys: {{a: {{digest: {digest}}}}}
+"
+        );
+        let problems = settings(&text).unwrap_err();
+        assert_eq!(problems.len(), 2);
+        assert!(problems.iter().all(|it| it.place.is_some()), "{problems:?}");
+    }
+
+    #[test]
+    fn keys_are_found_by_their_digests() {
+        let digest = Digest::sha256(b"cachalot-one").to_hex();
+        let settings = settings(&format!("keys: {{a: {{digest: {digest}}}}}")).unwrap();
+        let caller = |name: &'static str, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            settings.caller(&headers, None)
+        };
+        for (name, value) in [
+            ("authorization", "Bearer cachalot-one"),
+            ("authorization", "bearer  cachalot-one"),
+            ("x-api-key", "cachalot-one"),
+            ("x-goog-api-key", "cachalot-one"),
+        ] {
+            assert!(
+                matches!(caller(name, value), Ok(Caller::Key(_))),
+                "{name}: {value}"
+            );
+        }
+        assert!(matches!(
+            caller("authorization", "Bearer sk-1"),
+            Ok(Caller::Own)
+        ));
+        assert!(caller("x-api-key", "cachalot-two").is_err());
+        let query = settings.caller(&HeaderMap::new(), Some("alt=sse&key=cachalot-one"));
+        assert!(matches!(query, Ok(Caller::Key(_))));
+    }
+}

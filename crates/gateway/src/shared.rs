@@ -1,0 +1,55 @@
+//! The parts of a gateway that all requests share.
+
+use std::sync::Arc;
+
+use cachalot_cache::Cache;
+use cachalot_core::{Clock, DigestKey, SecretSet};
+use cachalot_model::Catalog;
+use parking_lot::RwLock;
+use tokio::sync::Semaphore;
+
+use crate::budget::Budgets;
+use crate::client::UpstreamClient;
+use crate::delivery::Lengths;
+use crate::guard::Guard;
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::ordinals::Ordinals;
+use crate::report::RequestReport;
+use crate::request_body::BodyRoom;
+use crate::retries::Retries;
+use crate::settings::Settings;
+
+/// The parts that all requests share.
+pub(crate) struct Shared {
+    pub(crate) guard: Guard,
+    pub(crate) settings: RwLock<Arc<Settings>>,
+    pub(crate) client: UpstreamClient,
+    pub(crate) cache: Cache,
+    pub(crate) budgets: Budgets,
+    pub(crate) tenant_key: DigestKey,
+    pub(crate) secret_set: Arc<SecretSet>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limits: Limits,
+    pub(crate) ordinals: Arc<Ordinals>,
+    pub(crate) retries: Arc<Retries>,
+    pub(crate) lengths: Lengths,
+    /// Room for WebSockets.
+    pub(crate) tunnels: Arc<Semaphore>,
+    pub(crate) bodies: BodyRoom,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) observe: Arc<dyn Fn(&RequestReport) + Send + Sync>,
+}
+
+impl Shared {
+    /// Returns the current settings. A request keeps those with which it began.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read())
+    }
+
+    /// Returns the statistics in the text format of OpenMetrics.
+    pub(crate) fn metrics_text(&self) -> String {
+        self.metrics.text(&self.settings())
+    }
+}

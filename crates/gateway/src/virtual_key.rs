@@ -1,0 +1,128 @@
+//! Keys that the gateway gives to its clients: who presents one, and what it may reach.
+
+use cachalot_core::{Digest, Secret};
+use cachalot_store::glob_matches;
+use http::{HeaderMap, StatusCode};
+
+use crate::call::credential_parameters;
+use crate::config::KeyConfig;
+use crate::error_body::ErrorBody;
+use crate::header;
+use crate::rate::RateLimit;
+use crate::upstream::Upstream;
+
+/// The beginning of all keys that `cachalot serve --new-key` makes: a client that presents an unknown one is refused,
+/// so that no key of the gateway is sent to an upstream.
+pub(crate) const PREFIX: &str = "cachalot-";
+
+/// A key, and the requests of the last minute.
+#[derive(Debug)]
+pub(crate) struct VirtualKey {
+    pub(crate) config: KeyConfig,
+    pub(crate) rate: RateLimit,
+}
+
+/// A new key and its digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewKey {
+    /// The key, for the client.
+    pub key: String,
+    /// Its digest, for the configuration file.
+    pub digest: String,
+}
+
+impl NewKey {
+    /// Makes a key from 32 random bytes.
+    #[must_use]
+    pub fn from_random(bytes: &[u8; 32]) -> Self {
+        let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+        let key = format!("{PREFIX}{}", digits.collect::<String>());
+        Self {
+            digest: Digest::sha256(key.as_bytes()).to_hex(),
+            key,
+        }
+    }
+}
+
+/// Returns the credentials of a request, without their schemes.
+pub(crate) fn presented<'a>(
+    headers: &'a HeaderMap,
+    query: Option<&'a str>,
+) -> impl Iterator<Item = &'a str> {
+    let values = header::CREDENTIALS.iter();
+    let values = values.flat_map(|name| headers.get_all(*name));
+    let values = values.filter_map(|value| value.to_str().ok());
+    let values = values.map(|value| match value.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+        _ => value.trim(),
+    });
+    values.chain(credential_parameters(query))
+}
+
+impl VirtualKey {
+    pub(crate) fn new(config: KeyConfig) -> Self {
+        Self {
+            rate: RateLimit::new(config.requests_per_minute, config.tokens_per_minute),
+            config,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Returns the operator's credential for an upstream.
+    ///
+    /// # Errors
+    /// The response to a client that may not reach the upstream.
+    pub(crate) fn credential<'u>(
+        &self,
+        upstream: &'u Upstream,
+    ) -> Result<&'u Secret<String>, ErrorBody> {
+        let allowed = &self.config.upstreams;
+        let is_allowed = allowed.is_empty() || allowed.iter().any(|name| name == upstream.name());
+        let credential = upstream.credential.as_deref().filter(|_| is_allowed);
+        credential.ok_or_else(|| {
+            forbidden(
+                "upstream_not_allowed",
+                format!("the key does not reach the upstream `{}`", upstream.name()),
+            )
+        })
+    }
+
+    /// Checks that the key may use the model.
+    ///
+    /// # Errors
+    /// The response to the client.
+    pub(crate) fn check_model(&self, model: &str) -> Result<(), ErrorBody> {
+        let patterns = &self.config.models;
+        match patterns.is_empty() || patterns.iter().any(|it| glob_matches(it, model)) {
+            true => Ok(()),
+            false => Err(forbidden(
+                "model_not_allowed",
+                format!("the key may not use the model `{model}`"),
+            )),
+        }
+    }
+
+    /// Returns the tenant under which answers are stored: the key's own, or a scope that it shares.
+    ///
+    /// # Errors
+    /// The response to a client that names a scope which the key does not have.
+    pub(crate) fn tenant(&self, scope: Option<&str>) -> Result<String, ErrorBody> {
+        match scope {
+            None => Ok(format!("key:{}", self.name())),
+            Some(scope) if self.config.scopes.iter().any(|own| own == scope) => {
+                Ok(format!("scope:{scope}"))
+            }
+            Some(scope) => Err(forbidden(
+                "scope_not_allowed",
+                format!("the key does not share answers in the scope `{scope}`"),
+            )),
+        }
+    }
+}
+
+fn forbidden(code: &'static str, message: String) -> ErrorBody {
+    ErrorBody::new(StatusCode::FORBIDDEN, code, message)
+}

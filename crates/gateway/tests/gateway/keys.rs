@@ -1,0 +1,384 @@
+//! Keys of the gateway: what a client with one reaches, and what it costs the operator.
+
+use std::time::Duration;
+
+use cachalot_core::Digest;
+use reqwest::header::HeaderValue;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Setup, chat, messages, read, settings, streamed};
+
+/// A configuration with the keys `cachalot-one` and `cachalot-two`, the first with these further members.
+fn file(first: &str) -> String {
+    let digest = |key: &str| Digest::sha256(key.as_bytes()).to_hex();
+    format!(
+        "upstreams:
+  openai: {{url: '{{url}}', credential: {{env: SECRET}}}}
+  anthropic: {{url: '{{url}}', credential: {{env: SECRET}}}}
+  own: {{url: '{{url}}'}}
+keys:
+  one: {{digest: {}, {first}}}
+  two: {{digest: {}, scopes: [team]}}
+",
+        digest("cachalot-one"),
+        digest("cachalot-two"),
+    )
+}
+
+async fn setup(first: &str) -> Setup {
+    Setup::configured(&file(first)).await
+}
+
+/// Sends a request with a key of the gateway.
+async fn ask(
+    setup: &Setup,
+    key: &str,
+    path: &str,
+    body: &Value,
+    header: Option<(&'static str, &'static str)>,
+) -> Answer {
+    let url = format!("{}{path}", setup.gateway.url());
+    let request = setup
+        .client
+        .post(url)
+        .bearer_auth(key)
+        .body(body.to_string());
+    let mut request = request.header("content-type", "application/json");
+    if let Some((name, value)) = header {
+        request = request.header(name, HeaderValue::from_static(value));
+    }
+    read(request).await
+}
+
+const CHAT: &str = "/v1/chat/completions";
+
+#[tokio::test]
+async fn the_operators_credential_takes_the_place_of_the_key() {
+    let setup = setup("").await;
+    let answer = ask(&setup, "cachalot-one", CHAT, &chat("hello"), None).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let received = setup.simulator.received();
+    let sent = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let all = &received[0];
+    assert!(
+        all.headers
+            .contains(&sent("authorization", "Bearer operator-secret"))
+    );
+    assert!(!format!("{all:?}").contains("cachalot-one"), "{all:?}");
+    let request = setup.client.post(format!(
+        "{}/v1/messages?key=cachalot-one",
+        setup.gateway.url()
+    ));
+    let request = request
+        .header("x-api-key", "cachalot-one")
+        .header("anthropic-version", "2023-06-01")
+        .header("content-type", "application/json")
+        .body(messages("hello").to_string());
+    let answer = read(request).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let received = setup.simulator.received();
+    let last = received.last().unwrap();
+    assert!(last.headers.contains(&sent("x-api-key", "operator-secret")));
+    assert!(!format!("{last:?}").contains("cachalot-one"));
+}
+
+#[tokio::test]
+async fn only_keys_reach_an_upstream_with_a_credential() {
+    let setup = setup("upstreams: [openai]").await;
+    let status =
+        async |key: &str, path: &str, body: Value| ask(&setup, key, path, &body, None).await.status;
+    assert_eq!(status("sk-own", CHAT, chat("hello")).await, 401);
+    assert_eq!(status("cachalot-unknown", CHAT, chat("hello")).await, 401);
+    assert_eq!(
+        status(
+            "cachalot-unknown",
+            "/u/own/v1/chat/completions",
+            chat("hello")
+        )
+        .await,
+        401
+    );
+    assert_eq!(
+        status("cachalot-one", "/u/own/v1/chat/completions", chat("hello")).await,
+        403
+    );
+    assert_eq!(
+        status("cachalot-one", "/v1/messages", messages("hello")).await,
+        403
+    );
+    assert_eq!(setup.paid(), 0, "nothing was sent");
+    assert_eq!(
+        status("sk-own", "/u/own/v1/chat/completions", chat("hello")).await,
+        200
+    );
+    // A stored answer of a key is not served to others either.
+    assert_eq!(status("cachalot-one", CHAT, chat("hello")).await, 200);
+    assert_eq!(status("sk-own", CHAT, chat("hello")).await, 401);
+    assert_eq!(
+        status("sk-own", "/u/openai/v1/chat/completions", chat("hello")).await,
+        401
+    );
+}
+
+#[tokio::test]
+async fn keys_reach_neither_unpriced_endpoints_nor_objects_of_others() {
+    let setup = setup("").await;
+    for (path, body) in [
+        ("/v1/files", json!({})),
+        ("/v1/batches", json!({})),
+        ("/v1/responses/resp_1/cancel", json!({})),
+        (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": "x", "previous_response_id": "resp_1"}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": [{"type": "item_reference", "id": "msg_1"}]}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": [{"id": "msg_1"}]}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": "x", "prompt": {"id": "pmpt_1"}}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": "x", "tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}]}),
+        ),
+        (
+            CHAT,
+            json!({"model": "gpt-4o-mini", "messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]}),
+        ),
+        (
+            CHAT,
+            json!({"model": "gpt-4o-mini", "messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]}),
+        ),
+    ] {
+        let answer = ask(&setup, "cachalot-one", path, &body, None).await;
+        assert_eq!(answer.status, 403, "{path} {body}: {}", answer.body);
+    }
+    let listed = setup
+        .client
+        .get(format!("{}/v1/responses/resp_1", setup.gateway.url()));
+    assert_eq!(read(listed.bearer_auth("cachalot-one")).await.status, 403);
+    let socket = setup
+        .client
+        .get(format!("{}/v1/realtime", setup.gateway.url()));
+    let socket = socket
+        .header("connection", "upgrade")
+        .header("upgrade", "websocket");
+    assert_eq!(read(socket.bearer_auth("cachalot-one")).await.status, 403);
+    let twice = setup.client.post(format!("{}{CHAT}", setup.gateway.url()));
+    let twice = twice.header("content-type", "application/json");
+    let twice = twice.body(r#"{"model": "gpt-4o-mini", "model": "gpt-4o", "messages": []}"#);
+    assert_eq!(read(twice.bearer_auth("cachalot-one")).await.status, 400);
+    assert_eq!(setup.paid(), 0, "nothing was sent");
+    // Arguments of the client's own tools are no references.
+    let body = json!({"model": "claude-3-5-haiku-20241022", "max_tokens": 50, "messages": [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"file_id": "a"}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "y"}]}],
+        "tools": [{"name": "f", "input_schema": {"type": "object"}}]});
+    let answer = ask(
+        &setup,
+        "cachalot-one",
+        "/v1/messages",
+        &body,
+        Some(("anthropic-version", "2023-06-01")),
+    )
+    .await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
+#[tokio::test]
+async fn answers_are_shared_in_a_configured_scope_only() {
+    let setup = setup("scopes: [team]").await;
+    let team = Some(("x-cachalot-scope", "team"));
+    let source = async |key: &str, scope| {
+        let answer = ask(&setup, key, CHAT, &chat("hello"), scope).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        (answer.status, answer.source())
+    };
+    assert_eq!(source("cachalot-one", None).await, (200, "miss"));
+    assert_eq!(
+        source("cachalot-two", None).await,
+        (200, "miss"),
+        "keys do not share"
+    );
+    assert_eq!(source("cachalot-one", team).await, (200, "miss"));
+    assert_eq!(source("cachalot-two", team).await, (200, "hit"));
+    let other = Some(("x-cachalot-scope", "other"));
+    assert_eq!(source("cachalot-two", other).await.0, 403);
+    let own = ask(
+        &setup,
+        "sk-own",
+        "/u/own/v1/chat/completions",
+        &chat("hello"),
+        team,
+    )
+    .await;
+    assert_eq!(own.status, 403);
+}
+
+#[tokio::test]
+async fn models_are_limited() {
+    let setup = setup("models: ['gpt-4o-*', 'text-*']").await;
+    let mut body = chat("hello");
+    assert_eq!(
+        ask(&setup, "cachalot-one", CHAT, &body, None).await.status,
+        200
+    );
+    body["model"] = json!("gpt-4o");
+    let answer = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+    assert_eq!(answer.status, 403);
+    assert_eq!(answer.json()["error"]["code"], "model_not_allowed");
+    body["model"] = json!(["gpt-4o-mini"]);
+    assert_eq!(
+        ask(&setup, "cachalot-one", CHAT, &body, None).await.status,
+        403
+    );
+}
+
+#[tokio::test]
+async fn requests_per_minute_are_limited() {
+    let setup = setup("requests_per_minute: 2").await;
+    for status in [200, 200, 429] {
+        let answer = ask(&setup, "cachalot-one", CHAT, &chat("hello"), None).await;
+        assert_eq!(answer.status, status);
+        if status == 429 {
+            let wait: u64 = answer.headers["retry-after"]
+                .to_str()
+                .unwrap()
+                .parse()
+                .unwrap();
+            assert!((1..=30).contains(&wait), "{wait}");
+            assert!(!answer.headers.contains_key("x-should-retry"));
+        }
+    }
+    assert_eq!(
+        ask(&setup, "cachalot-two", CHAT, &chat("hello"), None)
+            .await
+            .status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn budgets_refuse_what_may_cost_more_than_is_left() {
+    // An answer of gpt-4o-mini with 50 output tokens costs at most about 0.0014 dollars here.
+    let setup = setup("budget: {day: 0.0015}").await;
+    let mut body = chat("hello");
+    body["max_tokens"] = json!(50);
+    let answer = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    // What was reserved is returned: further requests fit.
+    for text in ["a", "b", "c", "d"] {
+        body["messages"][0]["content"] = json!(text);
+        let mut streamed = streamed(body.clone());
+        streamed["stream_options"] = json!({"include_usage": true});
+        let answer = ask(&setup, "cachalot-one", CHAT, &streamed, None).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    // A stream without its usage counts with its maximum.
+    let silent = ask(
+        &setup,
+        "cachalot-one",
+        CHAT,
+        &streamed(chat("silent")),
+        None,
+    )
+    .await;
+    let next = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+    assert!(
+        silent.status == 429 || next.status == 429,
+        "{} {}",
+        silent.body,
+        next.body
+    );
+    body["max_tokens"] = json!(16_000);
+    let answer = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+    assert_eq!(answer.status, 429, "{}", answer.body);
+    assert_eq!(answer.json()["error"]["code"], "budget_used_up");
+    assert_eq!(answer.headers["x-should-retry"], "false");
+    let wait: u64 = answer.headers["retry-after"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(wait <= 24 * 60 * 60);
+    let mut unpriced = chat("hello");
+    unpriced["model"] = json!("no-such-model");
+    let answer = ask(&setup, "cachalot-one", CHAT, &unpriced, None).await;
+    assert_eq!(
+        (answer.status, &answer.json()["error"]["code"]),
+        (403, &json!("unknown_cost"))
+    );
+    let body = json!({"model": "claude-3-5-haiku-20241022", "max_tokens": 8_000, "messages": [{"role": "user", "content": "x"}]});
+    let answer = ask(
+        &setup,
+        "cachalot-one",
+        "/v1/messages",
+        &body,
+        Some(("anthropic-version", "2023-06-01")),
+    )
+    .await;
+    assert_eq!(
+        answer.json()["error"]["type"],
+        "rate_limit_error",
+        "{}",
+        answer.body
+    );
+    assert_eq!(
+        ask(&setup, "cachalot-two", CHAT, &unpriced, None)
+            .await
+            .status,
+        200,
+        "no budget"
+    );
+}
+
+#[tokio::test]
+async fn a_reload_replaces_keys_and_keeps_counts() {
+    let setup = setup("requests_per_minute: 2").await;
+    assert_eq!(
+        ask(&setup, "cachalot-one", CHAT, &chat("hello"), None)
+            .await
+            .status,
+        200
+    );
+    let url = setup.simulator.url();
+    setup
+        .gateway
+        .reload(settings(&file("requests_per_minute: 2"), &url));
+    assert_eq!(
+        ask(&setup, "cachalot-one", CHAT, &chat("hello"), None)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        ask(&setup, "cachalot-one", CHAT, &chat("hello"), None)
+            .await
+            .status,
+        429
+    );
+    let renamed = file("").replace(
+        &Digest::sha256(b"cachalot-one").to_hex(),
+        &Digest::sha256(b"cachalot-three").to_hex(),
+    );
+    setup.gateway.reload(settings(&renamed, &url));
+    assert_eq!(
+        ask(&setup, "cachalot-one", CHAT, &chat("hello"), None)
+            .await
+            .status,
+        401
+    );
+    assert_eq!(
+        ask(&setup, "cachalot-three", CHAT, &chat("hello"), None)
+            .await
+            .status,
+        200
+    );
+}

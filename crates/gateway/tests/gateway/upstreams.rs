@@ -1,0 +1,188 @@
+//! Several upstreams: repetitions, fallbacks, pauses after failures, selection by model.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use cachalot_core::Digest;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::support::{Answer, Setup, chat, read};
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// A server that answers each request with the next of these statuses, and then always with 200.
+async fn server(statuses: &'static [(u16, &'static str)]) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut received = vec![0; 65_536];
+            let _ = stream.read(&mut received).await;
+            let number = counted.fetch_add(1, Ordering::SeqCst);
+            let (status, header) = statuses.get(number).copied().unwrap_or((200, ""));
+            let body = match status {
+                200 => {
+                    json!({"id": "x", "object": "chat.completion", "created": 1, "model": "gpt-4o-mini", "choices": [{"index": 0, "message": {"role": "assistant", "content": format!("answer {number}")}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}})
+                }
+                _ => json!({"error": {"message": "busy"}}),
+            };
+            let body = body.to_string();
+            let answer = format!(
+                "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n{header}\r\n{body}",
+                body.len()
+            );
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (address, asked)
+}
+
+fn key() -> String {
+    format!(
+        "keys: {{one: {{digest: {}}}}}",
+        Digest::sha256(b"cachalot-one").to_hex()
+    )
+}
+
+async fn ask(setup: &Setup, key: &str, body: &Value) -> Answer {
+    let url = format!("{}{CHAT}", setup.gateway.url());
+    let request = setup
+        .client
+        .post(url)
+        .bearer_auth(key)
+        .body(body.to_string());
+    read(request.header("content-type", "application/json")).await
+}
+
+#[tokio::test]
+async fn failures_before_the_answer_are_repeated() {
+    let (address, asked) = server(&[(503, ""), (529, "retry-after: 0\r\n")]).await;
+    let file = format!("upstreams: {{openai: {{url: 'http://{address}', retries: 2}}}}");
+    let setup = Setup::configured(&file).await;
+    let answer = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!(
+        (answer.status, asked.load(Ordering::SeqCst)),
+        (200, 3),
+        "{}",
+        answer.body
+    );
+    assert_eq!(ask(&setup, "own", &chat("hello")).await.source(), "hit");
+    // A server that asks for a long wait is not asked again; neither is one that refuses the request.
+    for (status, header) in [(429, "retry-after: 600\r\n"), (400, "")] {
+        let statuses: &'static [(u16, &'static str)] = match status {
+            429 => &[(429, "retry-after: 600\r\n")],
+            _ => &[(400, "")],
+        };
+        let (address, asked) = server(statuses).await;
+        let file = format!("upstreams: {{openai: {{url: 'http://{address}', retries: 2}}}}");
+        let setup = Setup::configured(&file).await;
+        let answer = ask(&setup, "own", &chat("hello")).await;
+        assert_eq!(
+            (answer.status, asked.load(Ordering::SeqCst)),
+            (status, 1),
+            "{header}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_fallback_answers_clients_with_a_key_under_its_own_name() {
+    let (first, first_asked) = server(&[(500, ""), (500, ""), (500, "")]).await;
+    let (second, second_asked) = server(&[]).await;
+    let file = format!(
+        "upstreams:
+  openai: {{url: 'http://{first}', credential: {{env: SECRET}}, fallbacks: [other]}}
+  other: {{url: 'http://{second}', credential: {{env: SECRET}}, weight: 0}}
+  own: {{url: 'http://{first}', api: anthropic, fallbacks: []}}
+{}",
+        key()
+    );
+    let setup = Setup::configured(&file).await;
+    let asked = || {
+        (
+            first_asked.load(Ordering::SeqCst),
+            second_asked.load(Ordering::SeqCst),
+        )
+    };
+    let answer = ask(&setup, "cachalot-one", &chat("hello")).await;
+    assert_eq!((answer.status, asked()), (200, (1, 1)), "{}", answer.body);
+    let again = ask(&setup, "cachalot-one", &chat("hello")).await;
+    assert_eq!(
+        (again.source(), asked()),
+        ("hit", (2, 1)),
+        "the answer of the fallback has an entry of its own"
+    );
+    assert_eq!(again.body, answer.body);
+    let third = ask(&setup, "cachalot-one", &chat("hello")).await;
+    assert_eq!((third.source(), asked()), ("hit", (3, 1)));
+    let fourth = ask(&setup, "cachalot-one", &chat("hello")).await;
+    assert_eq!(
+        (fourth.source(), asked()),
+        ("miss", (4, 1)),
+        "the first upstream answers again"
+    );
+    assert_ne!(fourth.body, answer.body);
+    let reports = setup.reports.lock();
+    let names: Vec<&str> = reports.iter().map(|it| it.upstream.as_str()).collect();
+    assert_eq!(names, ["other", "other", "other", "openai"]);
+}
+
+#[tokio::test]
+async fn an_unreachable_upstream_is_left_out_for_a_while() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let file = format!(
+        "upstreams: {{openai: {{url: 'http://{address}', breaker: {{failures: 2, pause: 300ms}}}}}}"
+    );
+    let setup = Setup::configured(&file).await;
+    let code = async || ask(&setup, "own", &chat("hello")).await.json()["error"]["code"].clone();
+    assert_eq!(code().await, "upstream_unreachable");
+    assert_eq!(code().await, "upstream_unreachable");
+    let paused = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!(
+        (paused.status, &paused.json()["error"]["code"]),
+        (503, &json!("upstream_paused"))
+    );
+    assert_eq!(paused.headers["retry-after"], "1");
+    tokio::time::sleep(Duration::from_millis(350)).await;
+    assert_eq!(code().await, "upstream_unreachable", "one request tries");
+    assert_eq!(code().await, "upstream_paused");
+}
+
+#[tokio::test]
+async fn a_timeout_of_an_upstream_is_its_own() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let file = format!("upstreams: {{openai: {{url: 'http://{address}', timeout: 100ms}}}}");
+    let setup = Setup::configured(&file).await;
+    let start = Instant::now();
+    let answer = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!(answer.status, 504);
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn models_select_an_upstream() {
+    let (usual, usual_asked) = server(&[]).await;
+    let (local, local_asked) = server(&[]).await;
+    let file = format!(
+        "upstreams:
+  openai: {{url: 'http://{usual}'}}
+  local: {{url: 'http://{local}', models: ['llama*']}}
+"
+    );
+    let setup = Setup::configured(&file).await;
+    let mut body = chat("hello");
+    assert_eq!(ask(&setup, "own", &body).await.status, 200);
+    body["model"] = json!("llama-4");
+    assert_eq!(ask(&setup, "own", &body).await.status, 200);
+    let asked = [&usual_asked, &local_asked].map(|it| it.load(Ordering::SeqCst));
+    assert_eq!(asked, [1, 1]);
+}
