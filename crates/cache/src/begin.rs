@@ -41,7 +41,7 @@ pub(crate) async fn begin<P: Borrow<Policy> + Send + Sync>(
     let key = Key::for_call(call);
     if matches!(hit.mode, CacheMode::On | CacheMode::ReadOnly) {
         let now = engine.access.clock.now();
-        let found = find_in_front(engine, &key, hit.domains, now).await;
+        let found = find_in_front(engine, &key, hit, now).await;
         if let Some(front_entry) = found {
             let outcome = serve_hit(engine, key, &front_entry, CacheStatus::Hit, hit, now);
             return Ok(BeginResult::Served(outcome));
@@ -51,8 +51,12 @@ pub(crate) async fn begin<P: Borrow<Policy> + Send + Sync>(
     Box::pin(async move {
         let policy = policy();
         debug_assert_eq!(
-            (hit.mode, hit.domains),
-            (policy.borrow().mode, &*policy.borrow().domains)
+            (hit.mode, hit.domains, hit.accepts.is_some()),
+            (
+                policy.borrow().mode,
+                &*policy.borrow().domains,
+                policy.borrow().accepts.is_some()
+            )
         );
         let request = Request::new(engine, key, call, policy.borrow());
         begin_without_front(&request).await
@@ -145,13 +149,20 @@ fn serve(request: &Request<'_>, front_entry: &Arc<FrontEntry>, status: CacheStat
     serve_hit(request.engine, request.key, front_entry, status, &hit, now)
 }
 
-/// Serves the local copy of an entry if the store did not answer.
-async fn serve_local_copy(request: &Request<'_>, reason: &Reason) -> Option<Outcome> {
+/// Serves the local copy of an entry if the store did not answer. Fails with the reason of the miss.
+async fn serve_local_copy(request: &Request<'_>, reason: &Reason) -> Result<Outcome, Reason> {
     let (Some(local), Reason::StoreUnavailable(_)) = (&request.engine.local, reason) else {
-        return None;
+        return Err(reason.clone());
     };
     let (engine, key, call) = (request.engine, request.key, request.call);
-    let entry = local.find(&key, call, request.policy).await?;
+    let hit = request.policy.for_hit();
+    let Some(entry) = local.find(&key, call, request.policy).await else {
+        return Err(reason.clone());
+    };
+    if !hit.is_accepted(&entry.body.bytes) {
+        return Err(Reason::OtherForm);
+    }
+    local.record_use(&entry);
     let front_entry = FrontEntry {
         entry,
         tally: engine.ledger.tally(call.kind, call.name),
@@ -159,8 +170,8 @@ async fn serve_local_copy(request: &Request<'_>, reason: &Reason) -> Option<Outc
         domains: Vec::new(),
     };
     let status = CacheStatus::LocalHit(reason.clone());
-    let (hit, now) = (request.policy.for_hit(), engine.access.clock.now());
-    Some(account_hit(engine, key, &front_entry, status, &hit, now))
+    let now = engine.access.clock.now();
+    Ok(account_hit(engine, key, &front_entry, status, &hit, now))
 }
 
 fn hit_outcome(key: Key, entry: &Entry, status: CacheStatus) -> Outcome {
@@ -200,9 +211,10 @@ async fn serve_or_lead(request: &Request<'_>) -> BeginResult {
             }
             Lookup::Miss(missed) => missed,
         };
-        if let Some(outcome) = serve_local_copy(request, &missed.reason).await {
-            return BeginResult::Served(outcome);
-        }
+        let reason = match serve_local_copy(request, &missed.reason).await {
+            Ok(outcome) => return BeginResult::Served(outcome),
+            Err(reason) => reason,
+        };
         match join::join(request, ended_flights, lookup_guard, &missed, &labels).await {
             FlightEntry::Retry | FlightEntry::Wait => {}
             FlightEntry::Joined(reader) => {
@@ -212,8 +224,8 @@ async fn serve_or_lead(request: &Request<'_>) -> BeginResult {
                 }
             }
             FlightEntry::Lead { flight, superseded } => {
-                let storable = join::check_epochs_known(&missed);
-                let status = CacheStatus::Miss(missed.reason.clone());
+                let storable = join::check_storable(&flight, &missed);
+                let status = CacheStatus::Miss(reason);
                 // The ticket is created before the next await: a flight without a ticket would never end.
                 let ticket = Ticket::new(request, flight, status, storable);
                 return reserve_and_run(request, ticket, superseded, missed).await;
@@ -221,7 +233,8 @@ async fn serve_or_lead(request: &Request<'_>) -> BeginResult {
         }
         // Another caller may have stored the answer in the meantime.
         let now = engine.access.clock.now();
-        if let Some(front_entry) = find_in_front(engine, key, &request.policy.domains, now).await {
+        let hit = request.policy.for_hit();
+        if let Some(front_entry) = find_in_front(engine, key, &hit, now).await {
             return BeginResult::Served(serve(request, &front_entry, CacheStatus::Hit));
         }
     }

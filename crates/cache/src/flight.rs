@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::Key;
 use crate::epoch::LocalEpochs;
 use crate::ledger::PendingRow;
-use crate::policy::Domain;
+use crate::policy::{Domain, Form};
 use crate::stream::StreamingBody;
 use crate::summary::RunEnd;
 use crate::sync::{Mutex, RuntimeId, lock};
@@ -22,6 +22,11 @@ use crate::witness::Witness;
 /// One run of one call.
 pub(crate) struct Flight {
     pub(crate) key: Key,
+    form: Form,
+    /// False if it is known from the start that the answer is not stored.
+    stores: bool,
+    /// Set if a flight of another form was running at the start, which stores its answer.
+    beside: bool,
     pub(crate) body: StreamingBody,
     pub(crate) labels: Vec<Label>,
     /// The domains of the call that started the flight. `local_epochs` and `epochs` are their state before the run
@@ -79,6 +84,8 @@ impl ReaderGuard {
 
 /// The initial state of a new flight.
 pub(crate) struct FlightStart {
+    /// False if it is known that the answer is not stored.
+    pub(crate) stores: bool,
     pub(crate) joinable: bool,
     pub(crate) labels: Vec<Label>,
     pub(crate) domains: Vec<Domain>,
@@ -87,8 +94,9 @@ pub(crate) struct FlightStart {
 }
 
 impl Flight {
-    pub(crate) fn new(key: Key, start: FlightStart) -> Arc<Self> {
+    fn new(key: Key, form: Form, start: FlightStart, beside: bool) -> Arc<Self> {
         let FlightStart {
+            stores,
             joinable,
             labels,
             domains,
@@ -97,6 +105,9 @@ impl Flight {
         } = start;
         Arc::new(Self {
             key,
+            form,
+            stores: stores && !beside,
+            beside,
             body: StreamingBody::default(),
             labels,
             domains,
@@ -116,6 +127,11 @@ impl Flight {
             }),
             readers_changed: Notify::new(),
         })
+    }
+
+    /// True if a flight of another form, which stores its answer, was running when this one began.
+    pub(crate) fn runs_beside(&self) -> bool {
+        self.beside
     }
 
     /// True if the run began under exactly these domains, in any order, each at the epoch that it has in
@@ -352,11 +368,14 @@ pub(crate) enum FlightEntry {
 /// Behavior of a new caller towards the flights of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JoinMode {
-    /// Joins a current flight; supersedes flights that are not current, or that yield. Leads only if no
-    /// flight has ended since `EndedFlights` was read.
+    /// Joins a current flight of its own form; supersedes flights that are not current, or that yield. Leads only if
+    /// no flight has ended since `EndedFlights` was read.
     Join(EndedFlights),
     /// Joins none; supersedes flights that are not current, or that yield.
     Lead,
+    /// The same for a caller that has reserved the key: its answer is stored, whatever flights of other forms there
+    /// are.
+    Reserved,
     /// Joins none and supersedes all: its answer replaces theirs.
     Supersede,
     /// Joins none and supersedes none: its answer is not stored.
@@ -385,22 +404,24 @@ impl Flights {
         }
     }
 
-    /// Joins the newest flight for which `current` returns true, or registers a new one. Atomic: of any
-    /// number of callers that may join each other, one leads. `lookup_guard` is the caller's own.
+    /// Joins the newest flight of this form for which `current` returns true, or registers a new one.
+    /// Atomic: of any number of callers that may join each other, one leads. `lookup_guard` is the caller's own.
     pub(crate) fn enter(
         &self,
         key: Key,
         join_mode: JoinMode,
         lookup_guard: Option<&LookupGuard<'_>>,
         current: impl Fn(&Flight) -> bool,
+        form: Form,
         start: impl FnOnce() -> FlightStart,
     ) -> FlightEntry {
         let mut running = lock(&self.running);
         let flights = running.get(&key).map_or(&[][..], Vec::as_slice);
-        let mut superseded = Vec::new();
+        let (mut superseded, mut beside) = (Vec::new(), false);
         for flight in flights.iter().rev() {
             let is_current = current(flight);
             if is_current
+                && flight.form == form
                 && matches!(join_mode, JoinMode::Join(_))
                 && let Some(reader) = flight.try_join()
             {
@@ -409,9 +430,12 @@ impl Flights {
             // After the attempt to join: a flight that is closed in between has to yield its reservation.
             let worth_keeping = is_current && !flight.yields_lease();
             match join_mode {
-                JoinMode::Join(_) | JoinMode::Lead if worth_keeping => {}
+                JoinMode::Join(_) | JoinMode::Lead if worth_keeping => {
+                    beside |= flight.form != form && flight.stores;
+                }
+                JoinMode::Reserved if worth_keeping => {}
                 JoinMode::Detached => {}
-                JoinMode::Join(_) | JoinMode::Lead | JoinMode::Supersede => {
+                JoinMode::Join(_) | JoinMode::Lead | JoinMode::Reserved | JoinMode::Supersede => {
                     superseded.push(Arc::clone(flight));
                 }
             }
@@ -421,10 +445,11 @@ impl Flights {
             return FlightEntry::Retry;
         }
         let waits = matches!(join_mode, JoinMode::Join(_) | JoinMode::Supersede);
-        if waits && lookup_guard.is_none() && lock(&self.lookups).contains(&key) {
+        // A flight beside another one needs no reservation.
+        if waits && !beside && lookup_guard.is_none() && lock(&self.lookups).contains(&key) {
             return FlightEntry::Wait;
         }
-        let flight = Flight::new(key, start());
+        let flight = Flight::new(key, form, start(), beside);
         running.entry(key).or_default().push(Arc::clone(&flight));
         FlightEntry::Lead { flight, superseded }
     }

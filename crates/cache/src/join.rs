@@ -14,7 +14,7 @@ use crate::lease::Reservation;
 use crate::ledger::CallStatus;
 use crate::lookup::LookupMiss;
 use crate::outcome::{Outcome, OutcomeState};
-use crate::policy::SingleFlight;
+use crate::policy::{CacheMode, SingleFlight};
 use crate::request::Request;
 use crate::summary::CacheStatus;
 
@@ -48,7 +48,7 @@ pub(crate) async fn join(
     let join_mode = match missed.reservation {
         _ if has_unknown_epochs => JoinMode::Detached,
         // The key is reserved: an answer that this process stored before would have been found.
-        Some(Reservation::Held(_)) => JoinMode::Lead,
+        Some(Reservation::Held(_)) => JoinMode::Reserved,
         _ if joins => JoinMode::Join(ended_flights),
         _ => JoinMode::Lead,
     };
@@ -83,6 +83,7 @@ pub(crate) async fn supersede(
 /// Registers a flight that no caller can join and whose answer is not stored.
 pub(crate) fn detach(request: &Request<'_>) -> Arc<Flight> {
     let start = || FlightStart {
+        stores: false,
         joinable: false,
         labels: request.labels(),
         domains: request.policy.domains.clone(),
@@ -90,7 +91,14 @@ pub(crate) fn detach(request: &Request<'_>) -> Arc<Flight> {
         epochs: None,
     };
     let flights = &request.engine.flights;
-    match flights.enter(request.key, JoinMode::Detached, None, |_| false, start) {
+    match flights.enter(
+        request.key,
+        JoinMode::Detached,
+        None,
+        |_| false,
+        request.policy.form,
+        start,
+    ) {
         FlightEntry::Lead { flight, .. } => flight,
         FlightEntry::Joined(_) | FlightEntry::Retry | FlightEntry::Wait => {
             unreachable!("a detached flight joins none and waits for none")
@@ -107,7 +115,14 @@ async fn enter(
 ) -> FlightEntry {
     let flights = &request.engine.flights;
     loop {
-        match flights.enter(request.key, join_mode, lookup_guard, &is_current, &start) {
+        match flights.enter(
+            request.key,
+            join_mode,
+            lookup_guard,
+            &is_current,
+            request.policy.form,
+            &start,
+        ) {
             FlightEntry::Wait => flights.lookup_released(&request.key).await,
             entered => return entered,
         }
@@ -121,6 +136,8 @@ fn flight_start(
     missed: &LookupMiss,
 ) -> FlightStart {
     FlightStart {
+        stores: matches!(request.policy.mode, CacheMode::On | CacheMode::Refresh)
+            && !missed.has_unknown_epochs(),
         joinable,
         labels: labels.to_vec(),
         domains: request.policy.domains.clone(),
@@ -172,10 +189,13 @@ pub(crate) async fn revoke(request: &Request<'_>, superseded: Vec<Arc<Flight>>) 
 }
 
 /// The reason why the answer of a flight that starts now could not be stored: the epochs under which it would
-/// run are unknown.
-pub(crate) fn check_epochs_known(missed: &LookupMiss) -> Result<(), Reason> {
-    match missed.has_unknown_epochs() {
-        true => Err(missed.reason.clone()),
-        false => Ok(()),
+/// run are unknown, or a flight of another form stores its answer.
+pub(crate) fn check_storable(flight: &Flight, missed: &LookupMiss) -> Result<(), Reason> {
+    if missed.has_unknown_epochs() {
+        Err(missed.reason.clone())
+    } else if flight.runs_beside() {
+        Err(Reason::RunsInOtherForm)
+    } else {
+        Ok(())
     }
 }

@@ -61,8 +61,8 @@ pub use ledger::{
 };
 pub use outcome::Outcome;
 pub use policy::{
-    CacheMode, DEFAULT_LOOKUP_TIMEOUT, DEFAULT_MAX_BYTES, DEFAULT_STORE_TIMEOUT, Domain, HitPolicy,
-    OrphanPolicy, Policy, Quota, SingleFlight,
+    CacheMode, DEFAULT_LOOKUP_TIMEOUT, DEFAULT_MAX_BYTES, DEFAULT_STORE_TIMEOUT, Domain, Form,
+    HitPolicy, OrphanPolicy, Policy, Quota, SingleFlight,
 };
 pub use reason::{Failure, FrozenMiss, Reason};
 pub use summary::{CacheStatus, CallSummary, EntryProvenance, Revision};

@@ -216,8 +216,12 @@ impl LocalCopies {
         {
             return None;
         }
-        self.eviction.record_use(&entry, self.local.clock.now());
         Some(entry)
+    }
+
+    /// Records that a copy has answered a call.
+    pub(crate) fn record_use(&self, entry: &Entry) {
+        self.eviction.record_use(entry, self.local.clock.now());
     }
 
     /// Copies an entry of the server in the background. It was read under these erasures.

@@ -12,7 +12,7 @@ use crate::epoch::LocalEpochs;
 use crate::front::{FrontEntry, Stamp};
 use crate::lease::{EnterAnswer, Reservation, ReservationRequest, get_or_reserve};
 use crate::local::ErasureState;
-use crate::policy::{CacheMode, Domain, Policy};
+use crate::policy::{CacheMode, Domain, HitPolicy, Policy};
 use crate::request::Request;
 use crate::witness::SERVE_CHECK_TIMEOUT;
 use crate::{Key, Reason};
@@ -62,20 +62,20 @@ impl LookupMiss {
 /// Looks an entry up in the front and in the store. Reserves nothing.
 pub(crate) async fn find_entry(request: &Request<'_>) -> Lookup {
     let now = request.engine.access.clock.now();
-    match find_in_front(request.engine, &request.key, &request.policy.domains, now).await {
+    match find_in_front(request.engine, &request.key, &request.policy.for_hit(), now).await {
         Some(front_entry) => Lookup::Hit(front_entry),
         None => find_in_store(request, None).await,
     }
 }
 
-/// Returns the entry in the front that answers a call with these domains, if it may be served now, at `now`
-/// by this machine's clock.
+/// Returns the entry in the front that answers a call, if it may be served now, at `now` by this machine's clock.
 pub(crate) async fn find_in_front(
     engine: &Engine,
     key: &Key,
-    domains: &[Domain],
+    hit: &HitPolicy<'_>,
     now: Millis,
 ) -> Option<Arc<FrontEntry>> {
+    let domains = hit.domains;
     let store = engine.access.store().ok()?;
     if engine.writes.local_epochs(domains).being_written.is_some() {
         return None;
@@ -87,6 +87,7 @@ pub(crate) async fn find_in_front(
             .entry
             .head
             .is_expired(engine.access.store_time(now))
+        && hit.is_accepted(&front_entry.entry.body.bytes)
         && front_entry
             .entry
             .observations
@@ -179,7 +180,10 @@ pub(crate) async fn find_in_store(
             Lookup::Hit(front_entry)
         }
         Err(reason) => {
-            engine.front.remove(&request.key);
+            // For other callers, an entry that this one does not accept stays servable.
+            if reason != Reason::OtherForm {
+                engine.front.remove(&request.key);
+            }
             Lookup::Miss(LookupMiss {
                 reason,
                 local_epochs,
@@ -225,9 +229,18 @@ async fn check_servable(
         return Err(Reason::Expired);
     }
     check_epochs(&entry.head.epochs, counters, epochs)?;
+    check_form(request, &entry)?;
     let checked = entry.observations.check(SERVE_CHECK_TIMEOUT).await;
     checked.map_err(Reason::Changed)?;
     Ok(entry)
+}
+
+/// Checks that the caller accepts the form of an entry's answer.
+fn check_form(request: &Request<'_>, entry: &Entry) -> Result<(), Reason> {
+    match request.policy.for_hit().is_accepted(&entry.body.bytes) {
+        true => Ok(()),
+        false => Err(Reason::OtherForm),
+    }
 }
 
 /// Returns the answer of a frozen run: an entry of any age and epochs whose files still have the same
@@ -240,6 +253,7 @@ pub(crate) async fn find_frozen(request: &Request<'_>) -> Result<Arc<FrontEntry>
     let found = engine.access.await_store(found, &request.budget).await?;
     let record = found.record.ok_or(Reason::Absent)?;
     let entry = Entry::decode_for(record, &request.key, request.call)?;
+    check_form(request, &entry)?;
     entry
         .observations
         .check_frozen()

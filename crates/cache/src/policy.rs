@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use cachalot_store::Label;
 
 /// Permitted cache operations for a call.
@@ -63,6 +64,14 @@ pub enum OrphanPolicy {
     },
 }
 
+/// The form in which a caller reads an answer, if answers of one key exist in several forms (for example streamed or
+/// whole). Forms share the key and the entry; callers join only runs of their own form.
+///
+/// A caller that finds a current run in another form, whose answer may be stored, leads a run of its own beside it.
+/// That run is not stored ([`crate::Reason::RunsInOtherForm`]) and reserves nothing, and the other one continues.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Form(pub u8);
+
 /// A resource whose change can be announced without details of the change (a workspace's file tree, an MCP
 /// server).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -113,6 +122,10 @@ pub struct Policy {
     pub join: SingleFlight,
     /// Handling of a run without readers.
     pub orphan: OrphanPolicy,
+    /// The form of the answer.
+    pub form: Form,
+    /// [`HitPolicy::accepts`].
+    pub accepts: Option<fn(&Bytes) -> bool>,
     /// Maximum total time that the lookup waits for a slow store.
     pub lookup_timeout: Duration,
     /// Maximum time that storing the answer may take, in addition to `lookup_timeout`. Readers do not wait for it.
@@ -139,6 +152,17 @@ pub struct HitPolicy<'a> {
     pub domains: &'a [Domain],
     /// [`Policy::session`].
     pub session: Option<&'a Arc<str>>,
+    /// Returns true if a stored answer has a form that the caller can use; `None` accepts every answer. An entry that
+    /// is not accepted is a miss ([`crate::Reason::OtherForm`]), and the run that follows replaces it. Called for every
+    /// entry that would be served otherwise, so it should look at a few bytes only.
+    pub accepts: Option<fn(&Bytes) -> bool>,
+}
+
+impl HitPolicy<'_> {
+    /// True if the caller can use a stored answer.
+    pub(crate) fn is_accepted(&self, answer: &Bytes) -> bool {
+        self.accepts.is_none_or(|accepts| accepts(answer))
+    }
 }
 
 impl Policy {
@@ -149,6 +173,7 @@ impl Policy {
             mode: self.mode,
             domains: &self.domains,
             session: self.session.as_ref(),
+            accepts: self.accepts,
         }
     }
 }
@@ -167,6 +192,8 @@ impl Default for Policy {
             ttl: None,
             join: SingleFlight::Process,
             orphan: OrphanPolicy::Cancel,
+            form: Form::default(),
+            accepts: None,
             lookup_timeout: DEFAULT_LOOKUP_TIMEOUT,
             store_timeout: DEFAULT_STORE_TIMEOUT,
             max_bytes: DEFAULT_MAX_BYTES,

@@ -23,6 +23,8 @@ pub enum Reason {
     Absent,
     /// The entry has expired.
     Expired,
+    /// The stored answer has a form that the caller does not accept ([`crate::HitPolicy::accepts`]).
+    OtherForm,
     /// A file that the entry was built from has changed.
     Changed(String),
     /// A write to this domain was announced after the entry was created.
@@ -55,6 +57,8 @@ pub enum Reason {
     /// This process did not renew its reservation in time, for example because it was suspended, and another
     /// process has taken it over.
     LeaseLost,
+    /// Another caller runs the call in another [`crate::Form`], and the answer of that run is stored.
+    RunsInOtherForm,
     /// Another process is running the same call and will store its answer.
     BusyElsewhere,
 }
@@ -76,6 +80,7 @@ impl fmt::Display for Reason {
             Self::NoKey(why) => write!(f, "no key: {why}"),
             Self::Absent => f.write_str("not in the cache"),
             Self::Expired => f.write_str("expired"),
+            Self::OtherForm => f.write_str("the stored answer has another form"),
             Self::Changed(what) => write!(f, "changed since: {what}"),
             Self::Written(domain) => write!(f, "{domain} was written to since"),
             Self::Damaged(how) => write!(f, "damaged entry: {how}"),
@@ -94,6 +99,9 @@ impl fmt::Display for Reason {
             Self::LeaseLost => {
                 f.write_str("another process took it over while this one was suspended")
             }
+            Self::RunsInOtherForm => f.write_str(
+                "the same call runs in another form at the moment, and that answer is stored",
+            ),
             Self::BusyElsewhere => f.write_str("another process is at work on the same call"),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cachalot_cache::{
     BeginResult, Cache, CacheBounds, CacheOptions, CacheStatus, Call, CallKind, DecodeError,
-    Decoded, Domain, EntryFilter, Ledger, Policy, RunResult, Scope, SingleFlight,
+    Decoded, Domain, EntryFilter, Form, Ledger, Policy, Reason, RunResult, Scope, SingleFlight,
 };
 use cachalot_core::{Canonical, ManualClock, SecretSet, Spend};
 use cachalot_store::in_process::InProcessStore;
@@ -258,6 +258,49 @@ fn readers_of_a_stream_get_every_chunk_and_the_end() {
                 assert_eq!(one.await.unwrap(), b"abc");
             }
             emitting.await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn callers_of_two_forms_get_their_own_and_one_answer_is_stored() {
+    explore_uses(|uses| {
+        block_on(async move {
+            let cache = uses.cache();
+            let asking: Vec<_> = [0, 1, 0, 1]
+                .into_iter()
+                .map(|form| {
+                    let cache = cache.clone();
+                    spawn(async move {
+                        let policy = Policy {
+                            form: Form(form),
+                            ..Policy::default()
+                        };
+                        match begin(&cache, &policy).await {
+                            BeginResult::Served(outcome) => {
+                                let answer = outcome.body.whole().await.unwrap();
+                                let own = answer == form.to_string();
+                                assert!(own || outcome.status == CacheStatus::Hit);
+                                None
+                            }
+                            BeginResult::Run(ticket) => {
+                                let settled = ticket.finish(product(&form.to_string())).await;
+                                Some(settled.stored)
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let mut stored = 0;
+            for one in asking {
+                match one.await.unwrap() {
+                    Some(Ok(_)) => stored += 1,
+                    None | Some(Err(Reason::RunsInOtherForm)) => {}
+                    Some(Err(reason)) => panic!("{reason}"),
+                }
+            }
+            // One that was led after the other had ended is a hit.
+            assert_eq!(stored, 1);
         });
     });
 }

@@ -281,6 +281,7 @@ impl<'a> Attempt<'a> {
             mode,
             domains: &[],
             session: None,
+            accepts: None,
         };
         let mut join = match (&keeping, self.read.is_streamed) {
             // Slots are those of this process.

@@ -11,6 +11,7 @@ mod erasure;
 mod explain;
 mod faults;
 mod faulty_store;
+mod forms;
 mod isolation;
 mod ledger;
 mod local;

@@ -282,6 +282,7 @@ async fn ask_cache(
             mode,
             domains: &domains,
             session: None,
+            accepts: None,
         };
         let policy = || Policy {
             mode,
