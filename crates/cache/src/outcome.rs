@@ -52,25 +52,34 @@ impl Outcome {
 
     /// Resolves when the answer is durably stored, or it is decided that it will not be stored. Readers of
     /// the answer need not wait for it.
-    pub async fn settled(&self) -> CallSummary {
-        match &self.state {
+    ///
+    /// The future does not borrow the outcome and is no reader: a caller that only waits drops the outcome first, so
+    /// that a run without readers ends by the policy's orphan rule.
+    pub fn settled(&self) -> impl Future<Output = CallSummary> + Send + use<> {
+        let settled = match &self.state {
             OutcomeState::Stored {
                 revision,
                 expires,
                 saved,
                 observations: _,
-            } => CallSummary {
+            } => Ok(CallSummary {
                 stored: Ok(*revision),
                 expires: *expires,
                 paid: Spend::default(),
                 saved: *saved,
-            },
+            }),
             // Large, and not needed for a hit.
             OutcomeState::Running {
                 ended,
                 follower,
                 witness: _,
-            } => Box::pin(settled_run(ended.clone(), *follower)).await,
+            } => Err(Box::pin(settled_run(ended.clone(), *follower))),
+        };
+        async move {
+            match settled {
+                Ok(settled) => settled,
+                Err(run) => run.await,
+            }
         }
     }
 }

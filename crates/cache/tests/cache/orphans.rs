@@ -246,6 +246,24 @@ async fn abandoned_resolves_only_after_all_readers_left() {
     assert!(settled.stored.is_ok(), "{settled:?}");
 }
 
+/// A caller that waits for the end of a run, and does not read, does not keep it alive.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_the_end_is_not_reading() {
+    let here = test_engine();
+    let question = Question::number(1);
+    let (outcome, work) = long_run(&here, &question, OrphanPolicy::Cancel).await;
+    let settled = outcome.settled();
+    drop(outcome);
+    let began = tokio::time::Instant::now();
+    assert_eq!(settled.await.stored, Err(Reason::Abandoned));
+    assert!(stopped(&work) && began.elapsed() < SECOND);
+    // With a reader, the run ends with its answer.
+    let (outcome, _) = long_run(&here, &question, OrphanPolicy::Cancel).await;
+    let settled = outcome.settled();
+    let _reader = outcome.body.reader();
+    assert!(settled.await.stored.is_ok());
+}
+
 #[tokio::test]
 async fn dropped_ticket_ends_the_flight_with_an_error() {
     let here = test_engine();
