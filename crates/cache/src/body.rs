@@ -4,19 +4,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::complete::CompleteBody;
 use crate::decoded::{DecodeError, Decoded};
 use crate::flight::ReaderGuard;
 use crate::reason::Failure;
-use crate::stream::{CompleteBody, StreamEnd};
+use crate::stream::Step;
 
 /// An immutable, shared answer that may still be growing. Cheap to clone.
+///
+/// It keeps the whole answer in memory, so that it can be read from the first byte at any time. A caller that reads
+/// a long answer once takes [`Body::into_reader`].
 #[derive(Clone)]
 pub struct Body(Inner);
 
 #[derive(Clone)]
 enum Inner {
     Complete(Arc<CompleteBody>),
-    /// The guard counts as a reader of the flight.
+    /// The guard counts as a reader of the flight, and holds all chunks.
     Streaming(ReaderGuard),
 }
 
@@ -32,9 +36,18 @@ impl Body {
     /// Creates a reader that starts at the first byte, however late it joins.
     #[must_use]
     pub fn reader(&self) -> BodyReader {
+        self.clone().into_reader()
+    }
+
+    /// Returns a reader that starts at the first byte. Of an answer that is not stored
+    /// ([`crate::Ticket::decline`]), it keeps only the chunks that it has not read.
+    #[must_use]
+    pub fn into_reader(self) -> BodyReader {
+        if let Inner::Streaming(reader) = &self.0 {
+            reader.stop_holding();
+        }
         BodyReader {
-            body: self.clone(),
-            next: 0,
+            source: self.0,
             ended: false,
         }
     }
@@ -69,9 +82,13 @@ impl Body {
 }
 
 /// Reads an answer chunk by chunk.
+///
+/// A reader of an answer that is not stored ([`crate::Ticket::decline`]) fails if it falls too far behind: at most
+/// [`crate::Policy::max_bytes`] that it has not read are kept for it, and at least 1 MiB. Other readers and the run do
+/// not wait for it.
 pub struct BodyReader {
-    body: Body,
-    next: usize,
+    /// A guard holds only the chunks that are not read yet.
+    source: Inner,
     ended: bool,
 }
 
@@ -81,42 +98,17 @@ impl BodyReader {
         if self.ended {
             return None;
         }
-        let growing = match &self.body.0 {
-            Inner::Complete(whole) => {
-                self.ended = true;
-                return (!whole.bytes.is_empty()).then(|| Ok(whole.bytes.clone()));
-            }
-            Inner::Streaming(reader) => &reader.flight().body,
+        let end = match &self.source {
+            Inner::Complete(whole) => Ok(Some(Arc::clone(whole))),
+            Inner::Streaming(reader) => match reader.next().await {
+                Step::Chunk(chunk) => return Some(Ok(chunk)),
+                Step::End(end) => end,
+            },
         };
-        let next = self.next;
-        let step = growing
-            .wait_for(|state| match (state.chunks.get(next), &state.end) {
-                (Some(chunk), _) => Some(Step::Chunk(chunk.clone())),
-                (None, Some(end)) => Some(Step::End(end.clone(), next == 0)),
-                (None, None) => None,
-            })
-            .await;
-        match step {
-            Step::Chunk(chunk) => {
-                self.next += 1;
-                Some(Ok(chunk))
-            }
-            Step::End(end, nothing_read) => {
-                self.ended = true;
-                match end.into_complete() {
-                    // An answer that was never emitted in chunks is one chunk.
-                    Ok(whole) if nothing_read && !whole.bytes.is_empty() => {
-                        Some(Ok(whole.bytes.clone()))
-                    }
-                    Ok(_) => None,
-                    Err(failure) => Some(Err(failure)),
-                }
-            }
-        }
+        self.ended = true;
+        let whole = end.map(|end| end.map(|whole| whole.bytes.clone()));
+        whole
+            .map(|whole| whole.filter(|bytes| !bytes.is_empty()))
+            .transpose()
     }
-}
-
-enum Step {
-    Chunk(Bytes),
-    End(StreamEnd, bool),
 }

@@ -10,7 +10,7 @@ use cachalot_store::{Label, Record};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use crate::stream::CompleteBody;
+use crate::complete::CompleteBody;
 use crate::summary::EntryProvenance;
 use crate::witness::{ObservationSet, Observed};
 use crate::{Call, CallKind, Key, Reason};

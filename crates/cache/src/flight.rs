@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use cachalot_core::Spend;
 use cachalot_store::{Label, Lease};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::Key;
 use crate::epoch::LocalEpochs;
 use crate::ledger::PendingRow;
 use crate::policy::{Domain, Form};
-use crate::stream::StreamingBody;
+use crate::stream::{Pushed, ReaderId, Step, StreamingBody};
 use crate::summary::RunEnd;
 use crate::sync::{Mutex, RuntimeId, lock};
 use crate::witness::Witness;
+use crate::{Key, Reason};
 
 /// One run of one call.
 pub(crate) struct Flight {
@@ -47,6 +48,8 @@ struct State {
     /// Set if the next leader may take over the reservation, because this answer will not be stored.
     yields_lease: bool,
     revoked: bool,
+    /// The reason why the answer is not stored, if it became known during the run.
+    declined: Option<Reason>,
     readers: usize,
     /// Total number of readers since the start.
     total_readers: u64,
@@ -56,29 +59,45 @@ struct State {
 }
 
 /// Guard of one reader of a flight; counted, so that the run detects when there are no readers left.
-pub(crate) struct ReaderGuard(Arc<Flight>);
+///
+/// A new guard holds all chunks of the answer.
+pub(crate) struct ReaderGuard {
+    flight: Arc<Flight>,
+    id: ReaderId,
+}
 
 impl Clone for ReaderGuard {
     fn clone(&self) -> Self {
-        lock(&self.0.state).readers += 1;
-        Self(Arc::clone(&self.0))
+        lock(&self.flight.state).readers += 1;
+        Self {
+            id: self.flight.body.add_reader(),
+            flight: Arc::clone(&self.flight),
+        }
     }
 }
 
 impl Drop for ReaderGuard {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.state);
-        state.readers -= 1;
-        if state.readers == 0 {
-            drop(state);
-            self.0.readers_changed.notify_waiters();
+        // A reader that was too slow has been removed before.
+        if self.flight.body.remove_reader(self.id) {
+            self.flight.remove_readers(1);
         }
     }
 }
 
 impl ReaderGuard {
     pub(crate) fn flight(&self) -> &Arc<Flight> {
-        &self.0
+        &self.flight
+    }
+
+    /// Holds only the chunks that [`ReaderGuard::next`] has not returned.
+    pub(crate) fn stop_holding(&self) {
+        self.flight.body.stop_holding(self.id);
+    }
+
+    /// Returns the next item of the answer.
+    pub(crate) async fn next(&self) -> Step {
+        self.flight.body.next(self.id).await
     }
 }
 
@@ -120,6 +139,7 @@ impl Flight {
                 joinable,
                 yields_lease: false,
                 revoked: false,
+                declined: None,
                 readers: 0,
                 total_readers: 0,
                 lease: None,
@@ -173,7 +193,55 @@ impl Flight {
         state.readers += 1;
         state.total_readers += 1;
         self.readers_changed.notify_waiters();
-        ReaderGuard(Arc::clone(self))
+        ReaderGuard {
+            // Added under the lock of the state: an answer that callers may join keeps all its chunks.
+            id: self.body.add_reader(),
+            flight: Arc::clone(self),
+        }
+    }
+
+    fn remove_readers(&self, number: usize) {
+        let mut state = lock(&self.state);
+        state.readers -= number;
+        if state.readers == 0 {
+            drop(state);
+            self.readers_changed.notify_waiters();
+        }
+    }
+
+    /// Adds a chunk for every reader; readers of a pipe that are too slow leave.
+    pub(crate) fn push(&self, chunk: Bytes) -> Pushed {
+        let pushed = self.body.push(chunk);
+        if pushed.removed > 0 {
+            self.remove_readers(pushed.removed);
+        }
+        pushed
+    }
+
+    /// Closes the flight, because its answer is not stored, and turns the answer into a pipe. Only the first reason
+    /// counts.
+    pub(crate) fn decline(&self, reason: Reason, max_lag: u64) {
+        let mut state = lock(&self.state);
+        state.joinable = false;
+        state.yields_lease = true;
+        state.declined.get_or_insert(reason);
+        drop(state);
+        self.become_pipe(max_lag);
+    }
+
+    /// Turns the answer into a pipe. Callers can no longer join.
+    pub(crate) fn become_pipe(&self, max_lag: u64) {
+        self.body.become_pipe(max_lag);
+        self.readers_changed.notify_waiters();
+    }
+
+    /// The reason for which [`Flight::decline`] was called.
+    pub(crate) fn declined(&self) -> Option<Reason> {
+        lock(&self.state).declined.clone()
+    }
+
+    pub(crate) fn is_joinable(&self) -> bool {
+        lock(&self.state).joinable
     }
 
     /// Closes the flight to new callers; the next leader may take over its reservation.
@@ -373,8 +441,7 @@ pub(crate) enum JoinMode {
     Join(EndedFlights),
     /// Joins none; supersedes flights that are not current, or that yield.
     Lead,
-    /// The same for a caller that has reserved the key: its answer is stored, whatever flights of other forms there
-    /// are.
+    /// The same for a caller that has reserved the key: its answer is stored, also beside flights of other forms.
     Reserved,
     /// Joins none and supersedes all: its answer replaces theirs.
     Supersede,

@@ -10,6 +10,7 @@ mod body;
 mod bounds;
 mod breaker;
 mod cassette;
+mod complete;
 mod decoded;
 mod engine;
 mod entry;

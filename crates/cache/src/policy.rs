@@ -57,7 +57,7 @@ pub enum SingleFlight {
 pub enum OrphanPolicy {
     /// The run is cancelled.
     Cancel,
-    /// The run may continue for a while, so that its answer is not lost.
+    /// The run may continue for a while, so that its answer is not lost. One whose answer is not stored is cancelled.
     Finish {
         /// Maximum time for which it continues.
         within: Duration,
@@ -130,7 +130,8 @@ pub struct Policy {
     pub lookup_timeout: Duration,
     /// Maximum time that storing the answer may take, in addition to `lookup_timeout`. Readers do not wait for it.
     pub store_timeout: Duration,
-    /// Maximum size of an answer that is stored, in bytes.
+    /// Maximum size of an answer that is stored, in bytes. A run whose answer is larger becomes a pipe
+    /// ([`crate::Ticket::decline`]), with this number of bytes (at least 1 MiB) for its slowest reader.
     pub max_bytes: u64,
     /// The domains whose writes invalidate the answer.
     pub domains: Vec<Domain>,

@@ -135,6 +135,11 @@ impl Failure {
         self.0.downcast_ref()
     }
 
+    /// The failure of a reader that was more than `max_lag` bytes behind.
+    pub(crate) fn too_slow(max_lag: u64) -> Self {
+        Self::new(ReadTooSlowly(max_lag))
+    }
+
     /// The failure of a run whose ticket was dropped.
     pub(crate) fn dropped() -> Self {
         Self::new(Dropped)
@@ -156,3 +161,9 @@ impl std::error::Error for Failure {
 #[derive(Debug, thiserror::Error)]
 #[error("the work ended without an answer")]
 struct Dropped;
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the answer was read too slowly: it is not stored, and at most {0} bytes that were not read are kept"
+)]
+struct ReadTooSlowly(u64);

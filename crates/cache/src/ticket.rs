@@ -20,7 +20,7 @@ use crate::reason::{Failure, Reason};
 use crate::request::Request;
 use crate::run_start::RunStart;
 use crate::store_answer::FinishedRun;
-use crate::stream::{CompleteBody, StreamEnd};
+use crate::stream::StreamEnd;
 use crate::summary::{CacheStatus, CallSummary, Revision, RunEnd};
 use crate::sync::{Mutex, lock, spawn};
 use crate::witness::{Witness, to_witnesses};
@@ -60,7 +60,8 @@ pub struct Ticket {
     pub(crate) engine: Arc<Engine>,
     pub(crate) flight: Arc<Flight>,
     pub(crate) call: OwnedCall,
-    pub(crate) policy: Policy,
+    /// Boxed, because tickets should be small.
+    pub(crate) policy: Box<Policy>,
     pub(crate) status: CacheStatus,
     /// Set to a reason if it is known before the run that the answer must not be stored.
     pub(crate) storable: Result<(), Reason>,
@@ -107,7 +108,7 @@ impl Ticket {
             engine: Arc::clone(request.engine),
             flight,
             call: OwnedCall::new(request.call),
-            policy: request.policy.clone(),
+            policy: Box::new(request.policy.clone()),
             status,
             storable,
             unreserved: None,
@@ -119,6 +120,9 @@ impl Ticket {
 
     /// Marks the ticket as running and starts its clock.
     pub(crate) fn start(mut self) -> Self {
+        if self.storable.is_err() && !self.flight.is_joinable() {
+            self.flight.become_pipe(self.policy.max_bytes);
+        }
         self.run_start = RunStart {
             erasures: self.run_start.erasures.take(),
             ..RunStart::now(self.run_start.erased, self.engine.access.clock.now())
@@ -189,7 +193,8 @@ impl Ticket {
         self.policy.ttl = Some(ttl.min(lifetime));
     }
 
-    /// Returns the reading end of the run, for callers that drive the ticket themselves.
+    /// Returns the reading end of the run, for callers that drive the ticket themselves. It is to be called before
+    /// the first chunk of a pipe ([`Ticket::is_pipe`]), which is freed if there are no readers.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome_for_reader(self.flight.add_reader(), false)
@@ -209,12 +214,56 @@ impl Ticket {
         }
     }
 
-    /// Sends a chunk to all readers; never waits. Past the policy's `max_bytes` the run continues, but is not
-    /// stored, and new callers cannot join it.
+    /// Sends a chunk to all readers; never waits. Past the policy's `max_bytes`, the answer is declined
+    /// ([`Ticket::decline`]).
     pub fn emit(&self, chunk: Bytes) {
-        if self.flight.body.push(chunk) > self.policy.max_bytes {
-            self.flight.close();
+        let pushed = self.flight.push(chunk);
+        let limit = self.policy.max_bytes;
+        if pushed.bytes > limit && !pushed.is_pipe {
+            let bytes = pushed.bytes;
+            self.decline(Reason::TooLarge { bytes, limit });
         }
+    }
+
+    /// Declares that the answer will not be stored, and why. The run becomes a pipe:
+    ///
+    /// - New callers do not join it; they may run the call and store its answer.
+    /// - A chunk is freed when every present reader has read it, unless a [`Body`] is held, which keeps everything.
+    ///   [`Body::into_reader`] and [`Body::reader`] keep only what was not read.
+    /// - A reader that falls more than the policy's `max_bytes` behind, and at least 1 MiB, gets a failure, unless a
+    ///   [`Body`] is held. The run and the other readers do not wait for it.
+    /// - [`Ticket::room`] waits for the fastest reader.
+    /// - When the last reader leaves, [`Ticket::abandoned`] resolves at once, also under [`OrphanPolicy::Finish`].
+    ///
+    /// Only the first reason counts. The ticket is still to be ended; [`Ticket::finish`] needs no value.
+    pub fn decline(&self, reason: Reason) {
+        self.flight.stop_renewal();
+        self.flight.decline(reason, self.policy.max_bytes);
+        // Other processes need not wait for the end of the run. A leader of this process that takes the lease over in
+        // the meantime releases it, too.
+        if let (Some(lease), Ok(_)) = (self.flight.lease(), tokio::runtime::Handle::try_current()) {
+            let (engine, flight) = (Arc::clone(&self.engine), Arc::clone(&self.flight));
+            spawn(async move {
+                engine.access.release(lease, DEFAULT_LOOKUP_TIMEOUT).await;
+                flight.take_lease();
+            });
+        }
+    }
+
+    /// True if the run is a pipe: its answer is not stored, and not kept for further callers. It was declined
+    /// ([`Ticket::decline`]), or callers cannot join it from the start (a bypass, [`crate::CacheMode::Off`]).
+    #[must_use]
+    pub fn is_pipe(&self) -> bool {
+        self.flight.body.is_pipe()
+    }
+
+    /// Waits until there is room for further chunks. A run that may be stored always has room, because
+    /// the policy's `max_bytes` bounds it. A pipe has room if its fastest reader has less than 1 MiB to read, if there
+    /// are no readers, or if a [`Body`] is held, which keeps everything anyway.
+    ///
+    /// A run that awaits it before it receives more holds at most what its slowest reader may be behind, and one chunk.
+    pub async fn room(&self) {
+        self.flight.body.room().await;
     }
 
     /// Resolves when the orphan rule stops the run: it had readers, and all of them have left.
@@ -232,14 +281,13 @@ impl Ticket {
             labels,
         } = product;
         let spent = self.total_cost(spent);
-        let answer = value.unwrap_or_else(|| self.flight.body.collected());
         // Readers do not wait for the store; new callers join this flight until the entry is stored.
-        self.flight
-            .body
-            .end(StreamEnd::Complete(CompleteBody::new(answer.clone())));
-        let storable = std::mem::replace(&mut self.storable, Ok(())).and(storable);
-        let stored = match storable {
-            Ok(()) => {
+        let answer = self.flight.body.complete(value);
+        let storable = std::mem::replace(&mut self.storable, Ok(()))
+            .and(self.not_declined())
+            .and(storable);
+        let stored = match (storable, answer) {
+            (Ok(()), Some(answer)) => {
                 let finished = FinishedRun {
                     engine: &self.engine,
                     flight: &self.flight,
@@ -250,7 +298,8 @@ impl Ticket {
                 };
                 finished.store(&answer, spent, labels).await
             }
-            Err(reason) => Err(reason),
+            (Ok(()), None) => Err(Reason::Declined("its chunks were not kept".to_owned())),
+            (Err(reason), _) => Err(reason),
         };
         let paid = self.own_cost(spent);
         let settled = match stored {
@@ -264,6 +313,18 @@ impl Ticket {
         };
         self.end(settled.clone(), spent, None).await;
         settled
+    }
+
+    /// Fails with the reason for which the answer was declined.
+    fn not_declined(&self) -> Result<(), Reason> {
+        match self.flight.declined() {
+            None => Ok(()),
+            Some(Reason::TooLarge { limit, .. }) => Err(Reason::TooLarge {
+                bytes: self.flight.body.bytes(),
+                limit,
+            }),
+            Some(reason) => Err(reason),
+        }
     }
 
     /// Ends the run with a failure, which every waiting reader gets; stores nothing. Returns the cost.
@@ -373,7 +434,9 @@ impl Ticket {
 pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: OrphanPolicy) {
     loop {
         let known = flight.without_readers().await;
+        // The rest of a pipe would be for no caller.
         if let OrphanPolicy::Finish { within } = orphan
+            && !flight.body.is_pipe()
             && tokio::time::timeout(within, flight.more_readers_than(known))
                 .await
                 .is_ok()

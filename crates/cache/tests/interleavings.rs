@@ -263,6 +263,62 @@ fn readers_of_a_stream_get_every_chunk_and_the_end() {
 }
 
 #[test]
+fn readers_of_a_pipe_get_every_chunk_and_its_run_is_never_stuck() {
+    explore(|| {
+        block_on(async move {
+            let cache = Uses::All.cache();
+            let BeginResult::Run(ticket) = begin(&cache, &Policy::default()).await else {
+                panic!()
+            };
+            const CHUNK: usize = 600 << 10;
+            let reading: Vec<_> = (0..3)
+                .map(|number| {
+                    let mut reader = ticket.outcome().body.into_reader();
+                    spawn(async move {
+                        let mut read = Vec::new();
+                        while let Some(chunk) = reader.next().await {
+                            read.push(chunk.unwrap()[0]);
+                            if number == 0 && read.len() == 2 {
+                                return;
+                            }
+                        }
+                        assert_eq!(read, b"abcde");
+                    })
+                })
+                .collect();
+            let joining = {
+                let cache = cache.clone();
+                spawn(async move {
+                    match begin(&cache, &Policy::default()).await {
+                        BeginResult::Served(outcome) => {
+                            let whole = outcome.body.whole().await.unwrap();
+                            assert_eq!(whole.len(), 5 * CHUNK);
+                        }
+                        BeginResult::Run(ticket) => drop(ticket.finish(product("x")).await),
+                    }
+                })
+            };
+            for sign in *b"abcde" {
+                ticket.room().await;
+                ticket.emit(vec![sign; CHUNK].into());
+                if sign == b'b' {
+                    ticket.decline(Reason::Off);
+                }
+            }
+            let result = RunResult {
+                value: None,
+                ..product("")
+            };
+            ticket.finish(result).await;
+            for one in reading {
+                one.await.unwrap();
+            }
+            joining.await.unwrap();
+        });
+    });
+}
+
+#[test]
 fn callers_of_two_forms_get_their_own_and_one_answer_is_stored() {
     explore_uses(|uses| {
         block_on(async move {

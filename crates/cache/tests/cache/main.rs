@@ -19,6 +19,7 @@ mod locked;
 mod modes;
 mod orphans;
 mod payments;
+mod pipes;
 mod processes;
 mod retention;
 mod round_trips;
