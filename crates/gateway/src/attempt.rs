@@ -324,7 +324,7 @@ impl<'a> Attempt<'a> {
         keeping: &Keeping,
     ) -> Option<Result<Answered, ErrorBody>> {
         let is_shared = outcome.status == CacheStatus::Coalesced;
-        let mut reader = outcome.body.reader();
+        let mut reader = outcome.body.into_reader();
         let first = match reader.next().await {
             Some(Ok(first)) => first,
             // The upstream did not answer.
@@ -404,7 +404,6 @@ impl<'a> Attempt<'a> {
             model: read.model.clone(),
             is_streamed: read.is_streamed,
             idle_timeout: self.shared.limits.idle_timeout,
-            max_bytes: self.shared.limits.answer_bytes,
         }
     }
 

@@ -20,7 +20,8 @@ pub struct Limits {
     pub answer_timeout: Duration,
     /// Maximum time between two parts of an upstream's response.
     pub idle_timeout: Duration,
-    /// Maximum size of an answer that may be stored, in bytes. A longer answer to such a request is cut off.
+    /// Maximum size of an answer that may be stored, in bytes. A longer one reaches its clients completely, and is not
+    /// stored; a client that reads it slower than others of the same answer may be this much behind.
     pub answer_bytes: u64,
     /// Pause after which a run of an agent has ended.
     pub run_pause: Duration,

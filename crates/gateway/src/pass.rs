@@ -14,7 +14,7 @@ use crate::client::UpstreamClient;
 use crate::error_body::ErrorBody;
 use crate::header;
 use crate::outbound::Outbound;
-use crate::run::{RunContext, RunError, next_chunk};
+use crate::run::{RunContext, RunError, next_chunk, release_unpaid};
 use crate::upstream::Upstream;
 
 /// Passes a request on. Its answer is not read.
@@ -106,10 +106,8 @@ impl Passing {
             Some(Err(error)) => {
                 if let Some((ticket, _)) = self.unfinished.take() {
                     let reservation = self.reservation.take();
-                    let accounted =
-                        self.context
-                            .account_unfinished(&ticket, self.status, reservation);
-                    accounted.await;
+                    self.context.account_unfinished(&ticket, self.status);
+                    release_unpaid(self.status, reservation).await;
                     ticket.fail(Failure::new(error.clone())).await;
                 }
                 Some((Err(error.into()), self))
@@ -144,10 +142,8 @@ impl Passing {
 impl Drop for Passing {
     fn drop(&mut self) {
         // The client has left. What was reserved stays reserved.
-        if let Some((ticket, _)) = &self.unfinished
-            && self.status == StatusCode::OK
-        {
-            self.context.charge_unknown(ticket);
+        if let Some((ticket, _)) = &self.unfinished {
+            self.context.account_unfinished(ticket, self.status);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use cachalot_cache::{Failure, Reason, RunResult, Ticket};
 use cachalot_core::Spend;
 use cachalot_model::Catalog;
@@ -23,7 +23,7 @@ use crate::metrics::{Metrics, Payment};
 use crate::outbound::Outbound;
 use crate::payer::Payer;
 use crate::price_bound;
-use crate::recorded::{ChunkMark, Recorded, RecordedHead};
+use crate::recorded::{self, ChunkMark, RecordedHead};
 
 /// The reason why a sampled answer is not stored.
 pub(crate) const SAMPLED: &str =
@@ -76,8 +76,6 @@ pub(crate) struct RunContext {
     pub(crate) is_streamed: bool,
     /// Maximum time between two chunks of an answer.
     pub(crate) idle_timeout: Duration,
-    /// Maximum size of an answer that is read by others than its first client.
-    pub(crate) max_bytes: u64,
 }
 
 /// The beginning of an upstream's answer, for the client whose request it answers.
@@ -126,24 +124,72 @@ impl RunContext {
             parts.status,
             &parts.headers,
         );
+        if parts.status != StatusCode::OK {
+            let reason = format!("the upstream answered {}", parts.status.as_u16());
+            ticket.decline(Reason::Declined(reason));
+        }
         ticket.emit(recorded.encode());
         let _ = head.send(Ok((parts.status, header::for_client(&parts.headers))));
         let length = header::content_length(&parts.headers);
         if let (Some(delivery), Some(length)) = (keeping.delivery(), length) {
             delivery.expect(length);
         }
+        let mut unfinished = UnfinishedRun {
+            context: &self,
+            ticket: &ticket,
+            status: Some(parts.status),
+        };
+        let received = self
+            .receive(&ticket, &mut body, &mut reader, &keeping)
+            .await;
+        let record = match received {
+            Ok(record) => record,
+            Err(error) => {
+                drop(unfinished);
+                release_unpaid(parts.status, reservation).await;
+                ticket.fail(Failure::new(error)).await;
+                return;
+            }
+        };
+        unfinished.status = None;
+        drop(unfinished);
+        let report = reader.finish();
+        let spent = self
+            .account(&ticket, parts.status, &report, reservation)
+            .await;
+        let storable = match report.refusal {
+            Some(reason) => Err(Reason::Declined(reason)),
+            // The engine has the reason.
+            None if ticket.is_pipe() => Ok(()),
+            None => keeping.decide().await,
+        };
+        let result = RunResult {
+            value: record.finish(&recorded),
+            storable,
+            spent,
+            labels: Vec::new(),
+        };
+        ticket.finish(result).await;
+    }
+
+    /// Receives an answer to its end. A part of it is requested when there is room for it.
+    async fn receive(
+        &self,
+        ticket: &Ticket,
+        body: &mut Incoming,
+        reader: &mut AnswerReader,
+        keeping: &Keeping,
+    ) -> Result<BodyRecord, RunError> {
         let mut record = BodyRecord::new();
         loop {
-            let chunk = match next_chunk(&mut body, self.idle_timeout).await {
-                None => break,
-                Some(Ok(chunk)) => chunk,
-                Some(Err(error)) => {
-                    self.account_unfinished(&ticket, parts.status, reservation)
-                        .await;
-                    ticket.fail(Failure::new(error)).await;
-                    return;
-                }
+            if ticket.is_pipe() {
+                record.discard();
+            }
+            ticket.room().await;
+            let Some(chunk) = next_chunk(body, self.idle_timeout).await else {
+                break;
             };
+            let chunk = chunk?;
             reader.push(&chunk);
             record.push(&chunk);
             if let Some(delivery) = keeping.delivery()
@@ -151,33 +197,12 @@ impl RunContext {
             {
                 delivery.expect(record.bytes);
             }
-            if record.bytes > self.max_bytes {
-                let message = format!("the answer is longer than {} bytes", self.max_bytes);
-                self.account_unfinished(&ticket, parts.status, reservation)
-                    .await;
-                ticket.fail(Failure::new(RunError(message))).await;
-                return;
-            }
             ticket.emit(chunk);
         }
         if let Some(delivery) = keeping.delivery() {
             delivery.expect(record.bytes);
         }
-        let report = reader.finish();
-        let spent = self
-            .account(&ticket, parts.status, &report, reservation)
-            .await;
-        let storable = match report.refusal {
-            Some(reason) => Err(Reason::Declined(reason)),
-            None => keeping.decide().await,
-        };
-        let result = RunResult {
-            value: Some(record.finish(recorded)),
-            storable,
-            spent,
-            labels: Vec::new(),
-        };
-        ticket.finish(result).await;
+        Ok(record)
     }
 
     /// Reserves the maximum cost of a request, sends it, and waits for the head of the response.
@@ -206,7 +231,8 @@ impl RunContext {
         }
     }
 
-    /// Accounts for an answer that was received to its end; returns its cost. Providers do not charge for errors.
+    /// Accounts for an answer that was received to its end: charges the ticket, and returns the rest of its cost.
+    /// Providers do not charge for errors.
     pub(crate) async fn account(
         &self,
         ticket: &Ticket,
@@ -217,49 +243,35 @@ impl RunContext {
         if !status.is_success() {
             ticket.mark_error();
         }
-        let spent = Spend {
-            calls: 1,
-            time: ticket.elapsed(),
-            ..match status {
-                StatusCode::OK => self.charge(report),
-                _ => Spend::default(),
-            }
+        let charged = match status {
+            StatusCode::OK => self.charge(report),
+            _ => Spend::default(),
         };
         let payment = Payment {
             upstream: &self.upstream,
             model: &self.model,
             key: self.payer.as_ref().map_or("", |payer| payer.key.name()),
         };
-        self.metrics.pay(payment, spent);
+        self.metrics.pay(payment, charged);
+        // Counts even if the run is abandoned before it ends.
+        ticket.charge(charged);
         if let Some(payer) = &self.payer {
-            payer.count(spent);
+            payer.count(charged);
         }
         // What an unknown price leaves open stays reserved.
-        if let (Some(reservation), Some(cost)) = (reservation, price_bound::picodollars(spent.cost))
+        if let (Some(reservation), Some(cost)) =
+            (reservation, price_bound::picodollars(charged.cost))
         {
             reservation.settle(cost).await;
         }
-        spent
+        Spend::for_call(ticket.elapsed())
     }
 
-    /// Accounts for an answer whose end was not received: the provider may have charged for it, so what was reserved
-    /// stays reserved.
-    pub(crate) async fn account_unfinished(
-        &self,
-        ticket: &Ticket,
-        status: StatusCode,
-        reservation: Option<Reservation>,
-    ) {
+    /// Accounts for an answer whose end was not received: the provider may have charged for it.
+    pub(crate) fn account_unfinished(&self, ticket: &Ticket, status: StatusCode) {
         if status == StatusCode::OK {
-            self.charge_unknown(ticket);
-        } else if let Some(reservation) = reservation {
-            reservation.settle(0).await;
+            ticket.charge(self.charge(&AnswerReport::default()));
         }
-    }
-
-    /// Adds an unknown cost to the ledger row of a run.
-    pub(crate) fn charge_unknown(&self, ticket: &Ticket) {
-        ticket.charge(self.charge(&AnswerReport::default()));
     }
 
     fn charge(&self, report: &AnswerReport) -> Spend {
@@ -270,6 +282,31 @@ impl RunContext {
             &self.model,
             report,
         )
+    }
+}
+
+/// Returns what was reserved for an answer whose end was not received, if the provider does not charge for it.
+pub(crate) async fn release_unpaid(status: StatusCode, reservation: Option<Reservation>) {
+    if let Some(reservation) = reservation
+        && status != StatusCode::OK
+    {
+        reservation.settle(0).await;
+    }
+}
+
+/// A run whose answer has begun. If it is dropped before the end, the provider may have charged for it.
+struct UnfinishedRun<'a> {
+    context: &'a RunContext,
+    ticket: &'a Ticket,
+    /// `None` once the answer was received to its end.
+    status: Option<StatusCode>,
+}
+
+impl Drop for UnfinishedRun<'_> {
+    fn drop(&mut self) {
+        if let Some(status) = self.status {
+            self.context.account_unfinished(self.ticket, status);
+        }
     }
 }
 
@@ -317,8 +354,8 @@ pub(crate) async fn next_chunk(
 
 /// A body as far as it has arrived, with its timing.
 struct BodyRecord {
-    chunks: Vec<Bytes>,
-    marks: Vec<ChunkMark>,
+    /// `None` if the answer is not stored.
+    kept: Option<(Vec<Bytes>, Vec<ChunkMark>)>,
     bytes: u64,
     last: Instant,
 }
@@ -326,11 +363,15 @@ struct BodyRecord {
 impl BodyRecord {
     fn new() -> Self {
         Self {
-            chunks: Vec::new(),
-            marks: Vec::new(),
+            kept: Some((Vec::new(), Vec::new())),
             bytes: 0,
             last: Instant::now(),
         }
+    }
+
+    /// Frees the bytes, and keeps none from now on.
+    fn discard(&mut self) {
+        self.kept = None;
     }
 
     fn push(&mut self, chunk: &Bytes) {
@@ -338,29 +379,18 @@ impl BodyRecord {
         let pause = now.saturating_duration_since(self.last).as_millis();
         self.last = now;
         self.bytes += chunk.len() as u64;
-        self.marks.push(ChunkMark {
-            after_ms: u32::try_from(pause).unwrap_or(u32::MAX),
-            bytes: chunk.len() as u32,
-        });
-        self.chunks.push(chunk.clone());
+        if let Some((chunks, marks)) = &mut self.kept {
+            marks.push(ChunkMark {
+                after_ms: u32::try_from(pause).unwrap_or(u32::MAX),
+                bytes: chunk.len() as u32,
+            });
+            chunks.push(chunk.clone());
+        }
     }
 
-    fn finish(self, head: RecordedHead) -> Bytes {
-        let body = match self.chunks.as_slice() {
-            [only] => only.clone(),
-            chunks => {
-                let mut body = BytesMut::with_capacity(self.bytes as usize);
-                chunks
-                    .iter()
-                    .for_each(|chunk| body.extend_from_slice(chunk));
-                body.freeze()
-            }
-        };
-        let recorded = Recorded {
-            head,
-            chunks: self.marks,
-            body,
-        };
-        recorded.encode()
+    /// Returns the entry; `None` if the answer is not stored.
+    fn finish(self, head: &RecordedHead) -> Option<Bytes> {
+        let (chunks, marks) = self.kept?;
+        Some(recorded::encode_entry(head, &marks, &chunks))
     }
 }

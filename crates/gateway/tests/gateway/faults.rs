@@ -1,5 +1,10 @@
 //! Faults of upstreams: nothing wrong is stored, and the client sees what the upstream sent.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use cachalot_gateway::Limits;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -113,39 +118,113 @@ async fn unreachable_upstream_is_named() {
     );
 }
 
-#[tokio::test]
-async fn endless_answer_is_cut_off_at_its_limit() {
+/// An upstream that answers each request with a head and `events` events of more than 1,000 bytes, or the events
+/// alone if the status is an error. Counts the bytes that it has sent.
+async fn long_answers(status: u16, events: usize) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let sent = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&sent);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
+            let counted = Arc::clone(&counted);
             tokio::spawn(async move {
                 let mut buffer = [0; 4096];
                 let _ = stream.read(&mut buffer).await;
-                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
-                let _ = stream.write_all(head.as_bytes()).await;
-                let event = format!(
-                    "data: {}\n\n",
-                    json!({"choices": [{"index": 0, "delta": {"content": "x".repeat(1000)}}]})
+                let head = format!(
+                    "HTTP/1.1 {status} X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
                 );
-                while stream.write_all(event.as_bytes()).await.is_ok() {}
+                let _ = stream.write_all(head.as_bytes()).await;
+                let event =
+                    json!({"choices": [{"index": 0, "delta": {"content": "x".repeat(1000)}}]});
+                let event = format!("data: {event}\n\n");
+                for _ in 0..events {
+                    if stream.write_all(event.as_bytes()).await.is_err() {
+                        return;
+                    }
+                    counted.fetch_add(event.len() as u64, Ordering::SeqCst);
+                }
+                let event =
+                    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+                let end = format!("data: {event}\n\ndata: [DONE]\n\n");
+                let _ = stream.write_all(end.as_bytes()).await;
             });
         }
     });
-    let limits = Limits {
+    (address, sent)
+}
+
+fn small_answers() -> Limits {
+    Limits {
         answer_bytes: 100_000,
         ..Limits::default()
-    };
-    let setup = Setup::in_front_of(address, limits).await;
+    }
+}
+
+#[tokio::test]
+async fn answer_over_the_limit_arrives_whole_and_is_not_stored() {
+    let (address, sent) = long_answers(200, 3_000).await;
+    let setup = Setup::in_front_of(address, small_answers()).await;
+    for runs in 1..=2 {
+        let answer = setup.ask(CHAT, &streamed(chat("x"))).await;
+        assert_eq!(
+            (answer.status, answer.source()),
+            (200, "miss"),
+            "{}",
+            answer.cache_status()
+        );
+        assert!(answer.body.ends_with("data: [DONE]\n\n"));
+        let events = answer.body.matches("delta").count();
+        assert_eq!((events, answer.body.contains("xxx")), (3_001, true));
+        assert!(sent.load(Ordering::SeqCst) > runs * 3_000_000);
+    }
+    setup.cache.ledger().flush().await;
+    let rows = setup.cache.ledger().recent(9).unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let reason = row.not_stored.unwrap();
+        assert!(reason.starts_with("too large: 3"), "{reason}");
+        assert!(row.paid.cost.unpriced > 0 || row.paid.cost.picodollars > 0);
+    }
+    // The same of an answer below the limit is stored.
+    let (address, _) = long_answers(200, 20).await;
+    let setup = Setup::in_front_of(address, small_answers()).await;
+    let sources = [
+        setup.ask(CHAT, &streamed(chat("x"))).await.source(),
+        setup.ask(CHAT, &streamed(chat("x"))).await.source(),
+    ];
+    assert_eq!(sources, ["miss", "hit"]);
+}
+
+#[tokio::test]
+async fn long_error_arrives_whole_and_ends_with_its_client() {
+    let (address, sent) = long_answers(500, 3_000).await;
+    let setup = Setup::in_front_of(address, small_answers()).await;
+    let answer = setup.ask(CHAT, &streamed(chat("x"))).await;
+    assert_eq!(answer.status, 500);
+    assert!(answer.body.ends_with("data: [DONE]\n\n"));
+    assert!(sent.load(Ordering::SeqCst) > 3_000_000);
+    let (address, sent) = long_answers(500, 1_000_000).await;
+    let setup = Setup::in_front_of(address, small_answers()).await;
     let mut response = setup.post(CHAT, &streamed(chat("x"))).send().await.unwrap();
-    let mut bytes = 0;
-    let ended = loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) => bytes += chunk.len(),
-            ended => break ended,
+    assert!(response.chunk().await.unwrap().is_some());
+    // A client that does not read: the gateway requests no more than the buffers of the connections take.
+    let mut before = u64::MAX;
+    while sent.load(Ordering::SeqCst) != before {
+        before = sent.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(before < 500_000_000, "{before}");
+    drop(response);
+    for _ in 0..400 {
+        setup.cache.ledger().flush().await;
+        if !setup.cache.ledger().recent(1).unwrap().is_empty() {
+            break;
         }
-    };
-    assert!(ended.is_err() && bytes <= 100_000, "{ended:?} {bytes}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let row = &setup.cache.ledger().recent(1).unwrap()[0];
+    assert_eq!(row.not_stored.as_deref(), Some("the work was abandoned"));
 }
 
 #[tokio::test]
