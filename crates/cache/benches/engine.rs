@@ -38,6 +38,7 @@ fn cache(memory: &Arc<dyn Store>, ledger: Option<&Path>, front_bytes: u64) -> Ca
             front_bytes,
             entries: 10_000_000,
             bytes: 1 << 40,
+            ..CacheBounds::default()
         },
         warn,
     })

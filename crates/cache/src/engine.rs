@@ -12,6 +12,7 @@ use crate::flight::Flights;
 use crate::front::Front;
 use crate::ledger::Ledger;
 use crate::local::LocalCopies;
+use crate::orphans::Orphans;
 use crate::renew::Renewals;
 use crate::write_back::WriteBacks;
 use crate::write_guard::Writes;
@@ -28,7 +29,7 @@ pub struct CacheOptions {
     pub clock: Arc<dyn Clock>,
     /// Secrets: an answer that contains one is not stored.
     pub secret_set: Arc<SecretSet>,
-    /// Maximum size of the cache.
+    /// Maximum size of the cache, and of its runs without readers.
     pub bounds: CacheBounds,
     /// Receives warnings of one sentence each, about faults of the store and long waits; the work continues.
     pub warn: Arc<dyn Fn(&str) + Send + Sync>,
@@ -51,6 +52,7 @@ pub(crate) struct Engine {
     pub(crate) bounds: CacheBounds,
     pub(crate) front: Front,
     pub(crate) flights: Arc<Flights>,
+    pub(crate) orphans: Orphans,
     pub(crate) writes: Arc<Writes>,
     pub(crate) renewals: Arc<Renewals>,
     pub(crate) write_backs: WriteBacks,
@@ -94,6 +96,7 @@ impl Engine {
             ledger,
             bounds,
             front: Front::new(front_bytes),
+            orphans: Orphans::new(&bounds),
             writes: Arc::new(Writes::new(&access)),
             renewals: Arc::new(Renewals::new(&access, &flights)),
             write_backs: WriteBacks::new(&access),

@@ -51,6 +51,8 @@ struct State {
     /// The reason why the answer is not stored, if it became known during the run.
     declined: Option<Reason>,
     readers: usize,
+    /// Set if the run is to end, unless a reader joins it: too many runs continue without readers.
+    given_up: bool,
     /// Total number of readers since the start.
     total_readers: u64,
     lease: Option<Lease>,
@@ -141,6 +143,7 @@ impl Flight {
                 revoked: false,
                 declined: None,
                 readers: 0,
+                given_up: false,
                 total_readers: 0,
                 lease: None,
                 renewal: None,
@@ -313,10 +316,31 @@ impl Flight {
         total_readers
     }
 
-    /// Resolves when there have been more than `known` readers.
-    pub(crate) async fn more_readers_than(&self, known: u64) {
-        self.wait_for_state(|state| (state.total_readers > known).then_some(()))
-            .await;
+    /// Resolves with true when there have been more than `known` readers, or with false when the run without
+    /// readers is given up, or its answer is not stored any more.
+    pub(crate) async fn readers_after(&self, known: u64) -> bool {
+        self.wait_for_state(|state| {
+            let has_more = state.total_readers > known;
+            let has_ended = state.given_up || self.body.is_pipe();
+            (has_more || has_ended).then_some(has_more)
+        })
+        .await
+    }
+
+    /// Begins a time without readers.
+    pub(crate) fn begin_orphan(&self) {
+        lock(&self.state).given_up = false;
+    }
+
+    /// Ends a time without readers before its time.
+    pub(crate) fn give_up(&self) {
+        lock(&self.state).given_up = true;
+        self.readers_changed.notify_waiters();
+    }
+
+    /// True if there are no readers and the answer is incomplete.
+    pub(crate) fn is_unread(&self) -> bool {
+        lock(&self.state).readers == 0 && !self.body.has_ended()
     }
 
     /// Closes the flight if it has no reader and its answer is incomplete; returns true if it did. A complete

@@ -25,6 +25,7 @@ mod lease;
 mod ledger;
 mod local;
 mod lookup;
+mod orphans;
 mod outcome;
 mod policy;
 mod reason;
@@ -178,12 +179,13 @@ impl Cache {
             BeginResult::Served(outcome) => Ok(outcome),
             BeginResult::Run(ticket) => {
                 let outcome = ticket.outcome();
-                let (flight, orphan) = (Arc::clone(&ticket.flight), ticket.policy.orphan);
+                let (engine, flight) = (Arc::clone(&self.0), Arc::clone(&ticket.flight));
+                let orphan = ticket.policy.orphan;
                 let run = work(ticket);
                 tokio::spawn(async move {
                     tokio::select! {
                         () = run => {}
-                        () = ticket::abandoned(&flight, orphan) => {}
+                        () = ticket::abandoned(&engine.orphans, &flight, orphan) => {}
                     }
                 });
                 Ok(outcome)

@@ -57,7 +57,8 @@ pub enum SingleFlight {
 pub enum OrphanPolicy {
     /// The run is cancelled.
     Cancel,
-    /// The run may continue for a while, so that its answer is not lost. One whose answer is not stored is cancelled.
+    /// The run may continue for a while, so that its answer is not lost. One whose answer is not stored is cancelled;
+    /// [`crate::CacheBounds`] limits how many runs continue.
     Finish {
         /// Maximum time for which it continues.
         within: Duration,

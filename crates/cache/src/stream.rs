@@ -91,6 +91,7 @@ pub(crate) struct Pushed {
     /// Number of bytes of the answer so far.
     pub(crate) bytes: u64,
     pub(crate) is_pipe: bool,
+    pub(crate) has_readers: bool,
     /// Number of readers that were removed because they are too slow.
     pub(crate) removed: usize,
 }
@@ -108,6 +109,7 @@ impl StreamState {
         Pushed {
             bytes: self.bytes,
             is_pipe: self.pipe.is_some(),
+            has_readers: !self.readers.is_empty(),
             removed,
         }
     }
@@ -321,6 +323,12 @@ impl StreamingBody {
             }
             changed.await;
         }
+    }
+
+    /// Number of bytes of the chunks that are kept.
+    pub(crate) fn kept(&self) -> u64 {
+        let state = self.state();
+        state.bytes - state.freed_bytes
     }
 
     /// Number of bytes of all chunks, freed or not.

@@ -14,6 +14,7 @@ use crate::flight::{Flight, ReaderGuard};
 use crate::key::OwnedCall;
 use crate::lease::LateLookup;
 use crate::ledger::{CallStatus, PendingRow};
+use crate::orphans::Orphans;
 use crate::outcome::{Outcome, OutcomeState};
 use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, OrphanPolicy, Policy};
 use crate::reason::{Failure, Reason};
@@ -219,6 +220,9 @@ impl Ticket {
     pub fn emit(&self, chunk: Bytes) {
         let pushed = self.flight.push(chunk);
         let limit = self.policy.max_bytes;
+        if !pushed.has_readers {
+            self.engine.orphans.enforce();
+        }
         if pushed.bytes > limit && !pushed.is_pipe {
             let bytes = pushed.bytes;
             self.decline(Reason::TooLarge { bytes, limit });
@@ -266,9 +270,10 @@ impl Ticket {
         self.flight.body.room().await;
     }
 
-    /// Resolves when the orphan rule stops the run: it had readers, and all of them have left.
+    /// Resolves when the orphan rule or [`crate::CacheBounds::orphan_runs`] stops the run: it had readers, and all of them
+    /// have left.
     pub async fn abandoned(&self) {
-        abandoned(&self.flight, self.policy.orphan).await;
+        abandoned(&self.engine.orphans, &self.flight, self.policy.orphan).await;
     }
 
     /// Ends the run with its answer: publishes it to the readers, then stores it if it may be kept, every
@@ -431,17 +436,15 @@ impl Ticket {
     }
 }
 
-pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: OrphanPolicy) {
+pub(crate) async fn abandoned(orphans: &Orphans, flight: &Arc<Flight>, orphan: OrphanPolicy) {
     loop {
         let known = flight.without_readers().await;
-        // The rest of a pipe would be for no caller.
-        if let OrphanPolicy::Finish { within } = orphan
-            && !flight.body.is_pipe()
-            && tokio::time::timeout(within, flight.more_readers_than(known))
-                .await
-                .is_ok()
-        {
-            continue;
+        if let OrphanPolicy::Finish { within } = orphan {
+            let _counted = orphans.enter(flight);
+            let joined = tokio::time::timeout(within, flight.readers_after(known)).await;
+            if joined == Ok(true) {
+                continue;
+            }
         }
         if flight.close_if_unread() {
             return;

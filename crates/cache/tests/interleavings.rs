@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cachalot_cache::{
     BeginResult, Cache, CacheBounds, CacheOptions, CacheStatus, Call, CallKind, DecodeError,
-    Decoded, Domain, EntryFilter, Form, Ledger, Policy, Reason, RunResult, Scope, SingleFlight,
+    Decoded, Domain, EntryFilter, Form, Ledger, OrphanPolicy, Policy, Reason, RunResult, Scope,
+    SingleFlight,
 };
 use cachalot_core::{Canonical, ManualClock, SecretSet, Spend};
 use cachalot_store::in_process::InProcessStore;
@@ -314,6 +315,52 @@ fn readers_of_a_pipe_get_every_chunk_and_its_run_is_never_stuck() {
                 one.await.unwrap();
             }
             joining.await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn one_of_two_runs_without_readers_is_given_up() {
+    explore(|| {
+        block_on(async move {
+            let mut options = Uses::All.options(&Uses::All.memory());
+            options.bounds.orphan_runs = 1;
+            let cache = Cache::new(options);
+            let policy = Policy {
+                orphan: OrphanPolicy::Finish {
+                    within: Duration::from_secs(3_600),
+                },
+                ..Policy::default()
+            };
+            let ended = Arc::new(AtomicUsize::new(0));
+            let mut tasks = Vec::new();
+            for number in 1..=2 {
+                let BeginResult::Run(ticket) = begin_number(&cache, &policy, number).await else {
+                    panic!()
+                };
+                let outcome = ticket.outcome();
+                ticket.emit("half".into());
+                tasks.push(spawn(async move { drop(outcome) }));
+                let ended = Arc::clone(&ended);
+                tasks.push(spawn(async move {
+                    tokio::select! {
+                        () = ticket.abandoned() => {
+                            ended.fetch_add(1, Ordering::SeqCst);
+                            drop(ticket);
+                        }
+                        () = async {
+                            // The other one was given up.
+                            while ended.load(Ordering::SeqCst) == 0 {
+                                shuttle::future::yield_now().await;
+                            }
+                        } => {}
+                    }
+                }));
+            }
+            for task in tasks {
+                task.await.unwrap();
+            }
+            assert!(ended.load(Ordering::SeqCst) > 0);
         });
     });
 }

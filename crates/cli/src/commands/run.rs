@@ -270,6 +270,7 @@ async fn wire(
             bytes: settings.cache.max_bytes.unwrap_or(default.bytes),
             entries: settings.cache.max_entries.unwrap_or(default.entries),
             front_bytes: settings.cache.front_bytes.unwrap_or(default.front_bytes),
+            ..default
         },
         limits: settings.ledger.limits(),
         secrets: !secrets.is_empty(),

@@ -92,6 +92,7 @@ fn session_engine(
             bytes: options.settings.max_bytes,
             // The store is as fast as the front; the front is only for decoded results.
             front_bytes: options.settings.max_bytes.saturating_mul(3),
+            ..CacheBounds::default()
         },
         warn: Arc::clone(&options.log),
     });
