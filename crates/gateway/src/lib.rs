@@ -16,6 +16,7 @@
 //! | `pass` | passes a request on whose answer is not stored |
 //! | `run` | runs a call of the engine: forwards, records, judges the answer |
 //! | `delivery` | follows whether the client gets the whole answer; `retries` and `ordinals` use it for sampled answers |
+//! | `convert` | converts an answer between its forms: a stream of events, one document |
 //! | `replay` | responds from the engine's answers, as leader, as follower or from an entry |
 //!
 //! Bytes of requests and answers are never changed. Keys, single-flight and stored answers are those of the engine
@@ -33,6 +34,8 @@ mod call;
 mod client;
 mod config;
 mod control;
+#[allow(dead_code)]
+mod convert;
 mod delivery;
 mod endpoint;
 mod error_body;
