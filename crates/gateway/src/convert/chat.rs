@@ -193,6 +193,10 @@ fn set_once_unless_empty(object: &mut Object, name: &str, value: &Value) -> Opti
 /// Returns the stream of a document.
 pub(super) fn stream(document: &Object, request: &Value) -> Option<Stream> {
     let has_usage = includes_usage(request);
+    // A stream has it in a chunk of its own.
+    if document.get("moderation").is_some_and(Value::is_object) {
+        return None;
+    }
     let [Value::Object(choice)] = document.get("choices")?.as_array()?.as_slice() else {
         return None;
     };
@@ -245,24 +249,39 @@ fn choices(choice: &Object) -> Option<Vec<Object>> {
         part.insert("finish_reason".into(), Value::Null);
         part
     };
-    let mut parts = vec![part(first_delta(message)?, logprobs.map(without_tokens))];
+    let calls = message.get("tool_calls").and_then(Value::as_array);
+    let mut calls = calls
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .map(|(index, call)| call_pieces(index, call.as_object()?))
+        .collect::<Option<Vec<_>>>()?;
+    let mut first = first_delta(message)?;
+    // OpenAI begins a call in the first chunk if it is the whole answer.
+    let mut texts = TEXTS.iter().filter_map(|name| message.get(*name)?.as_str());
+    if let [call] = calls.as_mut_slice()
+        && texts.next().is_none()
+    {
+        let refusal = first.shift_remove_entry("refusal");
+        first.insert("tool_calls".into(), json!([call.remove(0)]));
+        first.extend(refusal);
+    }
+    let no_logprobs = logprobs.map(without_tokens);
+    let mut parts = vec![part(first, no_logprobs.clone())];
     for name in TEXTS {
         let text = message.get(name).and_then(Value::as_str);
         let probabilities = probabilities(name);
         for (piece, own) in pieces_with_logprobs(text.unwrap_or_default(), probabilities) {
             let own = (!own.is_empty()).then(|| {
-                let mut lists = without_tokens(logprobs?);
+                let mut lists = no_logprobs.clone()?;
                 *lists.get_mut(name)? = own.into();
                 Some(lists)
             });
             parts.push(part(members([(name, piece.into())]), own.flatten()));
         }
     }
-    let calls = message.get("tool_calls").and_then(Value::as_array);
-    for (index, call) in calls.into_iter().flatten().enumerate() {
-        for piece in call_pieces(index, call.as_object()?)? {
-            parts.push(part(members([("tool_calls", json!([piece]))]), None));
-        }
+    for piece in calls.into_iter().flatten() {
+        parts.push(part(members([("tool_calls", json!([piece]))]), None));
     }
     if let Some(annotations @ Value::Array(list)) = message.get("annotations")
         && !list.is_empty()
@@ -339,8 +358,14 @@ fn includes_usage(request: &Value) -> bool {
     request.pointer("/stream_options/include_usage") == Some(&Value::Bool(true))
 }
 
+/// Returns true if the index of a call is this one.
+fn is_at(call: &Object, index: usize) -> bool {
+    call.get("index").and_then(Value::as_u64) == u64::try_from(index).ok()
+}
+
 /// Compares a document that was made from a stream with the source of the stream. Members of a message without a
-/// value count as missing, as does the usage if the stream does not have it.
+/// value count as missing, as do the usage if the stream does not have it, and the indices of calls, which few servers
+/// have in a document.
 pub(super) fn is_same(restored: Object, mut source: Object) -> bool {
     if !has_usage(&restored) {
         source.shift_remove("usage");
@@ -350,6 +375,12 @@ pub(super) fn is_same(restored: Object, mut source: Object) -> bool {
         for choice in choices.into_iter().flatten() {
             if let Some(Value::Object(message)) = choice.get_mut("message") {
                 message.retain(|_, value| !value.is_null() && *value != json!([]));
+                let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+                for (index, call) in calls.into_iter().flatten().enumerate() {
+                    if let Some(call) = call.as_object_mut().filter(|call| is_at(call, index)) {
+                        call.shift_remove("index");
+                    }
+                }
             }
         }
         document

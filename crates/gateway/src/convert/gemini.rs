@@ -142,22 +142,26 @@ pub(super) fn stream(response: &Object) -> Option<Stream> {
     let [Value::Object(candidate)] = response.get("candidates")?.as_array()?.as_slice() else {
         return None;
     };
-    let content = candidate.get("content");
+    let mut content = candidate.get("content").cloned();
+    let list = content
+        .as_mut()
+        .and_then(|content| content.get_mut("parts"));
     let mut parts = Vec::new();
-    let list = content.and_then(|content| content.get("parts"));
-    for part in list.and_then(Value::as_array).into_iter().flatten() {
-        push_pieces(&mut parts, part.as_object()?);
+    if let Some(Value::Array(list)) = list {
+        for part in std::mem::take(list) {
+            push_pieces(&mut parts, object(part)?);
+        }
     }
     let mut stream = Stream::default();
     let last = parts.len().max(1) - 1;
     for index in 0..=last {
         let mut chunk = Object::new();
-        if let Some(content) = content {
-            let mut content = content.as_object()?.clone();
+        if let Some(content) = &content {
+            let mut content = content.clone();
             if let Some(part) = parts.get_mut(index) {
-                content.insert("parts".into(), json!([part.take()]));
+                *content.get_mut("parts")? = json!([part.take()]);
             }
-            chunk.insert("content".into(), content.into());
+            chunk.insert("content".into(), content);
         }
         let others = candidate
             .iter()
@@ -178,10 +182,10 @@ pub(super) fn stream(response: &Object) -> Option<Stream> {
 }
 
 /// Appends the pieces of a part.
-fn push_pieces(parts: &mut Vec<Value>, part: &Object) {
-    let whole = text(part, "text").filter(|whole| is_text(part) && !whole.is_empty());
+fn push_pieces(parts: &mut Vec<Value>, part: Object) {
+    let whole = text(&part, "text").filter(|whole| is_text(&part) && !whole.is_empty());
     let Some(whole) = whole else {
-        parts.push(part.clone().into());
+        parts.push(part.into());
         return;
     };
     let with = |text: &str, names: &[&str]| {

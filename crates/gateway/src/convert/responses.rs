@@ -8,7 +8,13 @@ use super::texts::{pieces, pieces_with_logprobs};
 use super::{Event, Object, Stream, members, text};
 
 /// Members of a response that are null before its end.
-const END: [&str; 4] = ["completed_at", "error", "incomplete_details", "usage"];
+const END: [&str; 5] = [
+    "completed_at",
+    "error",
+    "incomplete_details",
+    "moderation",
+    "usage",
+];
 /// Beginnings of the types of events, after `response.`, that only report parts of the whole response.
 const PARTS: [&str; 9] = [
     "content_part.",

@@ -114,6 +114,57 @@ fn parallel_calls_are_collected_by_their_indices() {
 }
 
 #[test]
+fn a_call_without_a_text_begins_in_the_first_chunk() {
+    let deltas = |message: Value| {
+        let document = whole(message, Value::Null, "tool_calls");
+        let chunks = data_of(&round_trip(Endpoint::Chat, &document));
+        chunks
+            .iter()
+            .filter_map(|chunk| chunk.pointer("/choices/0/delta").cloned())
+            .collect::<Vec<_>>()
+    };
+    let message = |content: Value, calls: &[Value]| json!({"role": "assistant", "content": content, "tool_calls": calls, "refusal": null, "annotations": []});
+    let mut begin = call("call_1", "");
+    begin["index"] = json!(0);
+    let one = deltas(message(Value::Null, &[call("call_1", "{}")]));
+    let first =
+        json!({"role": "assistant", "content": null, "tool_calls": [begin], "refusal": null});
+    assert_eq!(one[0], first);
+    assert_eq!(
+        one[1],
+        json!({"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]})
+    );
+    assert_eq!(one.len(), 3);
+    let two = deltas(message(
+        Value::Null,
+        &[call("call_1", "{}"), call("call_2", "{}")],
+    ));
+    assert_eq!(
+        two[0],
+        json!({"role": "assistant", "content": null, "refusal": null})
+    );
+    let after_text = deltas(message(json!("I look."), &[call("call_1", "{}")]));
+    assert_eq!(after_text[1], json!({"content": "I look."}));
+}
+
+#[test]
+fn indices_of_calls_in_a_document_are_those_of_the_stream() {
+    let mut indexed = [call("call_1", "{}"), call("call_2", "{}")];
+    let message =
+        |calls: &[Value]| json!({"role": "assistant", "content": "", "tool_calls": calls});
+    let without = whole(message(&indexed), Value::Null, "tool_calls");
+    for (index, call) in indexed.iter_mut().enumerate() {
+        call["index"] = json!(index);
+    }
+    let document = whole(message(&indexed), Value::Null, "tool_calls");
+    let events = events_of(Endpoint::Chat, &document, &with_usage()).unwrap();
+    assert_eq!(whole_of(Endpoint::Chat, &events), Some(without));
+    indexed.reverse();
+    let reversed = whole(message(&indexed), Value::Null, "tool_calls");
+    assert_eq!(events_of(Endpoint::Chat, &reversed, &with_usage()), None);
+}
+
+#[test]
 fn members_of_compatible_servers_are_kept() {
     let mut chunks = vec![
         chunk(
@@ -378,6 +429,9 @@ fn ambiguous_documents_are_not_converted() {
     second["index"] = json!(1);
     several["choices"].as_array_mut().unwrap().push(second);
     assert_eq!(events_of(Endpoint::Chat, &several, &json!({})), None);
+    let mut moderated = text();
+    moderated["moderation"] = json!({"input": {}, "output": {}});
+    assert_eq!(events_of(Endpoint::Chat, &moderated, &json!({})), None);
     let error = json!({"error": {"message": "x"}});
     assert_eq!(events_of(Endpoint::Chat, &error, &json!({})), None);
 }
