@@ -185,6 +185,11 @@ fn text<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     object.get(name)?.as_str()
 }
 
+/// Returns true for a value that the first chunk has only, since there may be many chunks.
+fn is_compound(value: &Value) -> bool {
+    value.is_object() || value.is_array()
+}
+
 /// Returns true if the object has no members but these.
 fn has_only(object: &Object, names: &[&str]) -> bool {
     object.keys().all(|name| names.contains(&name.as_str()))

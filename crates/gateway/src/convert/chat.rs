@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::repeated::Repeated;
 use super::texts::{pieces, pieces_with_logprobs};
-use super::{Event, Object, Stream, append, members, owned, set_once, text};
+use super::{Event, Object, Stream, append, is_compound, members, owned, set_once, text};
 
 /// Members of a message that are streamed in pieces.
 const TEXTS: [&str; 4] = ["reasoning_content", "reasoning", "content", "refusal"];
@@ -67,7 +67,9 @@ struct PartialChoice {
 impl PartialChoice {
     fn add(&mut self, chunk: &Object) -> Option<()> {
         let is_first = chunk.get("index")?.as_u64() == Some(0);
-        if !is_first || self.finish_reason.is_some() || chunk.contains_key("message") {
+        let mut others = ["error", "message"].iter();
+        if !is_first || self.finish_reason.is_some() || others.any(|name| chunk.contains_key(*name))
+        {
             return None;
         }
         self.repeated.add(chunk, &CHOICE)?;
@@ -200,18 +202,16 @@ pub(super) fn stream(document: &Object, request: &Value) -> Option<Stream> {
     let [Value::Object(choice)] = document.get("choices")?.as_array()?.as_slice() else {
         return None;
     };
-    let chunk = |choices: Value, usage: &Value| {
+    let chunk = |choices: Value, usage: &Value, is_first: bool| {
         let mut chunk = Object::new();
         for (name, value) in document {
-            match name.as_str() {
-                "object" => {
-                    chunk.insert(name.clone(), "chat.completion.chunk".into());
-                }
-                "choices" | "usage" => {}
-                _ => {
-                    chunk.insert(name.clone(), value.clone());
-                }
-            }
+            let value = match name.as_str() {
+                "choices" | "usage" => continue,
+                "object" => "chat.completion.chunk".into(),
+                _ if is_compound(value) && !is_first => continue,
+                _ => value.clone(),
+            };
+            chunk.insert(name.clone(), value);
         }
         chunk.insert("choices".into(), choices);
         if has_usage {
@@ -220,12 +220,12 @@ pub(super) fn stream(document: &Object, request: &Value) -> Option<Stream> {
         chunk
     };
     let mut stream = Stream::default();
-    for choice in choices(choice)? {
-        stream.push(chunk(json!([choice]), &Value::Null));
+    for (index, choice) in choices(choice)?.into_iter().enumerate() {
+        stream.push(chunk(json!([choice]), &Value::Null, index == 0));
     }
     if has_usage {
         let usage = document.get("usage").filter(|usage| usage.is_object())?;
-        stream.push(chunk(json!([]), usage));
+        stream.push(chunk(json!([]), usage, false));
     }
     stream.is_done = true;
     Some(stream)

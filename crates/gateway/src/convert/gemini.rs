@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::repeated::Repeated;
 use super::texts::pieces;
-use super::{Object, Stream, has_only, members, object, owned, set_once, text};
+use super::{Object, Stream, has_only, is_compound, members, object, owned, set_once, text};
 
 /// Members of a response with rules of their own.
 const RESPONSE: [&str; 2] = ["candidates", "usageMetadata"];
@@ -32,15 +32,19 @@ pub(super) fn document(stream: &Stream) -> Option<Object> {
     let mut candidate = Repeated::default();
     let mut content: Option<Object> = None;
     let mut parts: Option<Vec<Value>> = None;
-    let (mut finish_reason, mut usage) = (None, None);
+    let (mut finish_reason, mut usage) = (None, Value::Null);
     for event in &stream.events {
         // Only the last chunk has a reason for the end.
         if event.name.is_some() || event.data.contains_key("error") || finish_reason.is_some() {
             return None;
         }
         response.add(&event.data, &RESPONSE)?;
-        let total = event.data.get("usageMetadata");
-        usage = total.filter(|total| total.is_object()).or(usage);
+        let total = event.data.get("usageMetadata").cloned();
+        let before = std::mem::replace(&mut usage, total.unwrap_or_default());
+        // The last chunk has the totals.
+        if usage.is_null() && !before.is_null() {
+            return None;
+        }
         let [Value::Object(chunk)] = event.data.get("candidates")?.as_array()?.as_slice() else {
             return None;
         };
@@ -83,7 +87,9 @@ pub(super) fn document(stream: &Stream) -> Option<Object> {
     whole.insert("finishReason".into(), finish_reason?.clone());
     whole.append(&mut candidate);
     let mut document = members([("candidates", json!([whole]))]);
-    document.extend(usage.map(|usage| ("usageMetadata".to_owned(), usage.clone())));
+    if !usage.is_null() {
+        document.insert("usageMetadata".into(), usage);
+    }
     document.append(&mut response.finish(&[])?);
     Some(document)
 }
@@ -172,6 +178,8 @@ pub(super) fn stream(response: &Object) -> Option<Stream> {
             let value = match name.as_str() {
                 "candidates" => continue,
                 "usageMetadata" if index < last => usage_of_input(value)?,
+                "usageMetadata" => value.clone(),
+                _ if is_compound(value) && index > 0 => continue,
                 _ => value.clone(),
             };
             event.insert(name.clone(), value);

@@ -107,6 +107,8 @@ impl PartialMessage {
     }
 
     fn delta(&mut self, event: &Object) -> Option<()> {
+        // The count of `message_start` is no total.
+        event.get("usage")?.get("output_tokens")?.as_u64()?;
         for (name, value) in event {
             match name.as_str() {
                 "type" => {}

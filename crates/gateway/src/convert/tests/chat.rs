@@ -199,6 +199,20 @@ fn members_of_compatible_servers_are_kept() {
 }
 
 #[test]
+fn lists_and_objects_of_a_document_are_in_the_first_chunk() {
+    let mut document = text();
+    document["x_groq"] = json!({"id": "req_1"});
+    document["prompt_token_ids"] = json!([1, 2]);
+    document["provider"] = json!("Other");
+    let chunks = data_of(&round_trip(Endpoint::Chat, &document));
+    for (index, chunk) in chunks.iter().enumerate() {
+        assert_eq!(chunk["provider"], "Other");
+        assert_eq!(chunk.get("x_groq").is_some(), index == 0);
+        assert_eq!(chunk.get("prompt_token_ids").is_some(), index == 0);
+    }
+}
+
+#[test]
 fn refusals_annotations_and_empty_members_are_kept() {
     let annotation = json!({"type": "url_citation", "url_citation": {
         "start_index": 0, "end_index": 2, "url": "https://a.example", "title": "A"}});
@@ -300,6 +314,10 @@ fn ambiguous_streams_are_not_converted() {
                 chunks[1]["x"] = json!(1);
             }),
             ("two usages", &set(3, "/usage", usage())),
+            (
+                "an error in a choice",
+                &set(1, "/choices/0/error", json!({"code": 500})),
+            ),
             ("two choices", &set(1, "/choices/0/index", json!(1))),
             ("no index", &set(1, "/choices/0/index", Value::Null)),
             ("two choices in a chunk", &|chunks| {

@@ -80,6 +80,7 @@ fn response_becomes_the_chunks_of_the_provider() {
         json!([{"text": long, "thoughtSignature": "c2ln"}]),
         Some("STOP"),
     );
+    whole["modelStatus"] = json!({"modelStage": "STABLE"});
     whole["candidates"][0]["avgLogprobs"] = json!(-0.25);
     whole["candidates"][0]["safetyRatings"] = json!([{"category": "A", "probability": "LOW"}]);
     let events = events_of(Endpoint::Gemini, &whole, &json!({})).unwrap();
@@ -97,7 +98,9 @@ fn response_becomes_the_chunks_of_the_provider() {
         "promptTokenCount": 10, "totalTokenCount": 10,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 10}]})
     );
-    assert_eq!(chunks[0]["responseId"], "r-1");
+    assert_eq!(chunks[2]["responseId"], "r-1");
+    assert_eq!(chunks[0]["modelStatus"], json!({"modelStage": "STABLE"}));
+    assert_eq!(chunks[2].get("modelStatus"), None);
     let last = &chunks[2]["candidates"][0];
     assert_eq!(
         last["content"]["parts"],
@@ -222,6 +225,7 @@ fn ambiguous_streams_are_not_converted() {
                 "a call in pieces",
                 &parts(json!([{"functionCall": {"name": "f", "willContinue": true}}])),
             ),
+            ("no total usage", &set(2, "/usageMetadata", Value::Null)),
             ("counts of two chunks", &|chunks| {
                 for chunk in &mut chunks[1..] {
                     chunk["candidates"][0]["tokenCount"] = json!(1);

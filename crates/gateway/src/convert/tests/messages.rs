@@ -336,6 +336,8 @@ fn ambiguous_streams_are_not_converted() {
                 "a count that is no total",
                 &set(18, "/usage/service_tier", json!("priority")),
             ),
+            ("no total", &set(18, "/usage", json!({"input_tokens": 25}))),
+            ("no usage at the end", &set(18, "/usage", Value::Null)),
             ("no last delta", &remove(18)),
             ("no end", &remove(19)),
             ("a ping after the end", &|events| {
