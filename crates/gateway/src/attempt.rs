@@ -15,6 +15,7 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use crate::answer_form::AnswerForm;
 use crate::body::Body;
 use crate::cache_status;
 use crate::call::{CallIdentity, CallParts, Sample};
@@ -62,7 +63,7 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) canonical: Canonical,
     pub(crate) profile: Option<Profile>,
     pub(crate) model: String,
-    pub(crate) is_streamed: bool,
+    pub(crate) form: AnswerForm,
     pub(crate) controls: Controls,
     pub(crate) caller: Caller,
     /// The tenant of a client with a key of the gateway.
@@ -124,7 +125,7 @@ impl<'a> Attempt<'a> {
             headers: &read.parts.headers,
             body: &read.canonical,
             profile: read.profile,
-            is_streamed: read.is_streamed,
+            form: read.form,
             agent: read.route.agent.as_deref(),
             tenant: read.tenant.as_deref(),
         };
@@ -141,7 +142,7 @@ impl<'a> Attempt<'a> {
                     return self.unstored(&identity, reason.to_owned()).await;
                 };
                 let identity = identify(Sample::Ordinal(ordinal.number()));
-                let delivery = Delivery::new(&shared.lengths, identity.key());
+                let delivery = Delivery::new(&shared.lengths, identity.key(), read.form);
                 let settle = move |is_complete| ordinal.settle(is_complete);
                 let recipient = Recipient::new(Arc::clone(&delivery), settle);
                 let keeping = Keeping::Tracked(delivery);
@@ -152,7 +153,7 @@ impl<'a> Attempt<'a> {
                 let slot = shared.retries.slot(identity.key(), Instant::now());
                 let name = slot.name();
                 let identity = identify(Sample::Attempt(&name));
-                let delivery = Delivery::new(&shared.lengths, identity.key());
+                let delivery = Delivery::new(&shared.lengths, identity.key(), read.form);
                 let settle = move |is_complete: bool| {
                     if !is_complete {
                         slot.free();
@@ -234,6 +235,8 @@ impl<'a> Attempt<'a> {
                 within: FINISH_WITHIN,
             },
             max_bytes: self.shared.limits.answer_bytes,
+            form: read.form.for_engine(),
+            accepts: Some(read.form.accepts()),
             labels,
             ..Policy::default()
         }
@@ -281,9 +284,9 @@ impl<'a> Attempt<'a> {
             mode,
             domains: &[],
             session: None,
-            accepts: None,
+            accepts: Some(self.read.form.accepts()),
         };
-        let mut join = match (&keeping, self.read.is_streamed) {
+        let mut join = match (&keeping, self.read.form.is_events()) {
             // Slots are those of this process.
             (Keeping::IfUndelivered(_), _) => SingleFlight::Process,
             (_, true) => SingleFlight::AllProcesses {
@@ -353,15 +356,14 @@ impl<'a> Attempt<'a> {
                 Ok(Err(fault)) => return Some(Err(fault)),
                 Err(_) => return None,
             },
-            Ok(FirstChunk::Entry(recorded)) => {
+            Ok(FirstChunk::Entry(recorded)) if recorded.head.form == self.read.form.number() => {
                 replay::of_entry(recorded, pace(&self.read.parts.headers))
             }
-            Err(error) => {
-                let message = format!("the stored answer is damaged: {error}");
-                let fault =
-                    ErrorBody::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged_entry", message);
-                return Some(Err(fault));
-            }
+            Ok(FirstChunk::Entry(recorded)) => match self.read.form.convert(&recorded) {
+                Some(body) => replay::of_converted(&recorded, self.read.form, body),
+                None => return Some(Err(damaged("it cannot be converted"))),
+            },
+            Err(error) => return Some(Err(damaged(&error.to_string()))),
         };
         let entry = outcome.entry.filter(|_| outcome.status.is_hit());
         // A sampled answer is stored only if it is not delivered: its request is shown as one that does not ask the
@@ -402,7 +404,7 @@ impl<'a> Attempt<'a> {
             payer: self.payer.clone(),
             upstream: self.upstream.name().to_owned(),
             model: read.model.clone(),
-            is_streamed: read.is_streamed,
+            form: read.form,
             idle_timeout: self.shared.limits.idle_timeout,
         }
     }
@@ -454,6 +456,11 @@ fn max_cost(
             format!("the key has a budget, and the cost of the request is not bounded: {reason}");
         ErrorBody::new(StatusCode::FORBIDDEN, "unknown_cost", message)
     })
+}
+
+fn damaged(reason: &str) -> ErrorBody {
+    let message = format!("the stored answer is damaged: {reason}");
+    ErrorBody::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged_entry", message)
 }
 
 fn not_cached(reason: &str) -> ErrorBody {

@@ -6,6 +6,7 @@ use cachalot_core::{Canonical, DigestKey, SecretSet};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
+use crate::answer_form::{AnswerForm, without_form};
 use crate::endpoint::Endpoint;
 use crate::header;
 use crate::profile::Profile;
@@ -26,11 +27,11 @@ pub(crate) struct CallParts<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a str>,
     pub(crate) headers: &'a HeaderMap,
-    /// The canonical body, without [`Endpoint::form_member`].
+    /// The canonical body, without the members that select the form.
     pub(crate) body: &'a Canonical,
     /// The profile by which the body was encoded.
     pub(crate) profile: Option<Profile>,
-    pub(crate) is_streamed: bool,
+    pub(crate) form: AnswerForm,
     /// The agent whose sampled answers are stored.
     pub(crate) agent: Option<&'a str>,
     /// The tenant, if the client has a key of the gateway; else its credentials stand for it.
@@ -67,22 +68,23 @@ impl CallIdentity {
             headers,
             body,
             profile,
-            is_streamed,
+            form,
             agent,
             tenant,
         } = *parts;
+        let (path, query) = without_form(endpoint, form, path, query);
+        let query = query.as_deref();
         let mut input = cachalot_core::canonical::ObjectEncoder::sealed(secret_set);
         input.field("agent", &json!(agent));
         if let Sample::Attempt(attempt) = sample {
             input.text("attempt", attempt);
         }
         input.canonical("body", body);
-        input.field("form", &json!(if is_streamed { "events" } else { "whole" }));
         input.field("headers", &headers_in_key(headers, profile, key));
         if let Sample::Ordinal(ordinal) = sample {
             input.field("ordinal", &json!(ordinal));
         }
-        input.text("path", path);
+        input.text("path", &path);
         // Such a body is encoded by other rules.
         input.field("profile", &json!(profile.map(|_| "claude-code")));
         input.field("query", &query_in_key(query, key));
@@ -220,15 +222,15 @@ fn headers_in_key(headers: &HeaderMap, profile: Option<Profile>, key: &DigestKey
     Value::Object(in_key.collect())
 }
 
-/// Encodes a body for the key.
+/// Encodes a body for the key, without the members that select the form.
 ///
 /// # Errors
 /// Why the body has no canonical form.
-pub(crate) fn canonical(endpoint: Endpoint, body: &Bytes) -> Result<Canonical, String> {
+pub(crate) fn canonical(form_members: &[&str], body: &Bytes) -> Result<Canonical, String> {
     if body.is_empty() {
         return Ok(Canonical::value(&Value::Null));
     }
-    Canonical::json_without(body, endpoint.form_member()).map_err(|error| error.to_string())
+    Canonical::json_without(body, form_members).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -238,17 +240,12 @@ mod tests {
 
     use super::*;
 
-    fn key_of(
-        headers: &[(&'static str, &str)],
-        query: Option<&str>,
-        body: &str,
-        streamed: bool,
-    ) -> Key {
+    fn key_of(headers: &[(&'static str, &str)], query: Option<&str>, body: &str) -> Key {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let body = canonical(Endpoint::Chat, &Bytes::from(body.to_owned())).unwrap();
+        let body = canonical(&["stream"], &Bytes::from(body.to_owned())).unwrap();
         let parts = CallParts {
             endpoint: Endpoint::Chat,
             upstream: "https://a.example",
@@ -257,7 +254,7 @@ mod tests {
             headers: &map,
             body: &body,
             profile: None,
-            is_streamed: streamed,
+            form: AnswerForm::Whole,
             agent: None,
             tenant: None,
         };
@@ -271,12 +268,13 @@ mod tests {
 
     #[test]
     fn equal_requests_have_equal_keys() {
-        let base = key_of(&[BEARER], None, BODY, false);
+        let base = key_of(&[BEARER], None, BODY);
         for body in [
             r#"{"messages": [], "temperature": 0, "model": "m"}"#,
             r#"{"messages":[],"temperature":0,"model":"m","stream":false}"#,
+            r#"{"messages":[],"temperature":0,"model":"m","stream":true}"#,
         ] {
-            assert_eq!(key_of(&[BEARER], None, body, false), base, "{body}");
+            assert_eq!(key_of(&[BEARER], None, body), base, "{body}");
         }
         let telemetry = [
             BEARER,
@@ -287,31 +285,29 @@ mod tests {
             ("connection", "keep-alive, x-hop"),
             ("x-hop", "1"),
         ];
-        assert_eq!(key_of(&telemetry, None, BODY, false), base);
+        assert_eq!(key_of(&telemetry, None, BODY), base);
     }
 
     #[test]
     fn requests_that_differ_have_different_keys() {
         let mut keys = vec![
-            key_of(&[BEARER], None, BODY, false),
-            key_of(&[BEARER], None, BODY, true),
-            key_of(&[("authorization", "Bearer two")], None, BODY, false),
-            key_of(&[("x-api-key", "Bearer one")], None, BODY, false),
-            key_of(&[BEARER, ("cookie", "a=b")], None, BODY, false),
-            key_of(&[], None, BODY, false),
-            key_of(&[BEARER, ("anthropic-beta", "a")], None, BODY, false),
-            key_of(&[BEARER, ("anthropic-beta", "b")], None, BODY, false),
-            key_of(&[BEARER, ("x-unknown", "a")], None, BODY, false),
-            key_of(&[BEARER, ("x-unknown", "b")], None, BODY, false),
+            key_of(&[BEARER], None, BODY),
+            key_of(&[("authorization", "Bearer two")], None, BODY),
+            key_of(&[("x-api-key", "Bearer one")], None, BODY),
+            key_of(&[BEARER, ("cookie", "a=b")], None, BODY),
+            key_of(&[], None, BODY),
+            key_of(&[BEARER, ("anthropic-beta", "a")], None, BODY),
+            key_of(&[BEARER, ("anthropic-beta", "b")], None, BODY),
+            key_of(&[BEARER, ("x-unknown", "a")], None, BODY),
+            key_of(&[BEARER, ("x-unknown", "b")], None, BODY),
             key_of(
                 &[BEARER, ("x-unknown", "a"), ("x-unknown", "b")],
                 None,
                 BODY,
-                false,
             ),
-            key_of(&[BEARER], Some("a=1"), BODY, false),
-            key_of(&[BEARER], Some("key=1"), BODY, false),
-            key_of(&[BEARER], Some("key=2"), BODY, false),
+            key_of(&[BEARER], Some("a=1"), BODY),
+            key_of(&[BEARER], Some("key=1"), BODY),
+            key_of(&[BEARER], Some("key=2"), BODY),
         ];
         for body in [
             r#"{"model": "m", "messages": [], "temperature": 0.0}"#,
@@ -322,7 +318,7 @@ mod tests {
             r#"{"model": "m", "messages": [], "temperature": 0, "stop": "a"}"#,
             r#"{"model": "m", "messages": [], "temperature": 0, "stop": ["a"]}"#,
         ] {
-            keys.push(key_of(&[BEARER], None, body, false));
+            keys.push(key_of(&[BEARER], None, body));
         }
         let count = keys.len();
         keys.sort();
@@ -335,7 +331,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", "Bearer secret-one".parse().unwrap());
         headers.insert("x-unknown-token", "secret-two".parse().unwrap());
-        let body = canonical(Endpoint::Chat, &Bytes::from_static(b"{}")).unwrap();
+        let body = canonical(&["stream"], &Bytes::from_static(b"{}")).unwrap();
         let parts = CallParts {
             endpoint: Endpoint::Chat,
             upstream: "https://a.example",
@@ -344,7 +340,7 @@ mod tests {
             headers: &headers,
             body: &body,
             profile: None,
-            is_streamed: false,
+            form: AnswerForm::Whole,
             agent: None,
             tenant: None,
         };
@@ -368,7 +364,7 @@ mod tests {
             "\u{feff}{}",
         ] {
             assert!(
-                canonical(Endpoint::Chat, &Bytes::from(body.to_owned())).is_err(),
+                canonical(&["stream"], &Bytes::from(body.to_owned())).is_err(),
                 "{body}"
             );
         }
@@ -396,7 +392,7 @@ mod tests {
         fn bodies_that_differ_by_value_have_different_keys(one in json_value(), two in json_value()) {
             let body = |value: &Value| json!({"model": "m", "x": value}).to_string();
             let (first, second) = (body(&one), body(&two));
-            let keys = (key_of(&[], None, &first, false), key_of(&[], None, &second, false));
+            let keys = (key_of(&[], None, &first), key_of(&[], None, &second));
             prop_assert_eq!(keys.0 == keys.1, first == second, "{} {}", first, second);
         }
     }

@@ -13,6 +13,7 @@ use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::answer_form::AnswerForm;
 use crate::body::{Body, BodyError};
 
 /// Time that a client has to read the rest of an answer that has arrived, before the answer counts as not delivered.
@@ -23,12 +24,12 @@ const MANY_LENGTHS: usize = 1_024;
 /// Number of bytes with which an answer is complete; the maximum until it is known.
 type Length = AtomicU64;
 
-/// The lengths of the answers that are being delivered, by call: a client that joins a run has the length of its answer.
+/// The lengths of the answers that are being delivered, by call and form: a client that joins a run has the length of its answer.
 #[derive(Default)]
-pub(crate) struct Lengths(Mutex<HashMap<Key, Weak<Length>>>);
+pub(crate) struct Lengths(Mutex<HashMap<(Key, u8), Weak<Length>>>);
 
 impl Lengths {
-    fn of(&self, call: Key) -> Arc<Length> {
+    fn of(&self, call: (Key, u8)) -> Arc<Length> {
         let mut lengths = self.0.lock();
         if let Some(length) = lengths.get(&call).and_then(Weak::upgrade) {
             return length;
@@ -53,9 +54,9 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     /// Creates the delivery of the answer to a call.
-    pub(crate) fn new(lengths: &Lengths, call: Key) -> Arc<Self> {
+    pub(crate) fn new(lengths: &Lengths, call: Key, form: AnswerForm) -> Arc<Self> {
         Arc::new(Self {
-            length: lengths.of(call),
+            length: lengths.of((call, form.number())),
             handed: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
             has_left: AtomicBool::new(false),

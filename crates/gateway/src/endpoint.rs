@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use cachalot_model::Format;
 use http::Method;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// A JSON object.
@@ -21,7 +22,7 @@ pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MODELS: Duration = Duration::from_secs(5 * 60);
 
 /// An endpoint, by the API that it belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Endpoint {
     /// OpenAI Chat Completions.
     Chat,
@@ -112,14 +113,6 @@ impl Endpoint {
     /// True if requests have a JSON body.
     pub(crate) fn has_body(self) -> bool {
         !matches!(self, Self::Models | Self::Other)
-    }
-
-    /// The member of the body that selects the form of the answer and is no part of the key.
-    pub(crate) fn form_member(self) -> &'static [&'static str] {
-        match self {
-            Self::Chat | Self::Responses | Self::Messages => &["stream"],
-            _ => &[],
-        }
     }
 
     /// Returns true if the request asks for a stream of events.

@@ -8,6 +8,7 @@ use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
 use hyper::body::Incoming;
 use serde_json::Value;
 
+use crate::answer_form::{AnswerForm, form_members};
 use crate::attempt::{Answered, Attempt, ReadRequest};
 use crate::body::{self, Body};
 use crate::control::Controls;
@@ -118,7 +119,9 @@ impl Handler {
             check_content_type(&parts.headers)?;
         }
         let sent = self.shared.bodies.read(&parts.headers, incoming).await?;
-        let canonical = match (call::canonical(route.endpoint, &sent.bytes), caller.key()) {
+        let body: Value = serde_json::from_slice(&sent.bytes).unwrap_or_default();
+        let form_members = form_members(route.endpoint, &body);
+        let canonical = match (call::canonical(form_members, &sent.bytes), caller.key()) {
             (Ok(canonical), _) => canonical,
             (Err(reason), Some(_)) => {
                 let message = format!("the body has no canonical form: {reason}");
@@ -141,22 +144,17 @@ impl Handler {
                 return Ok(passed_on(response, &reason));
             }
         };
-        let body: Value = serde_json::from_slice(&sent.bytes).unwrap_or_default();
-        let is_streamed = route
-            .endpoint
-            .is_streamed(&route.path, parts.uri.query(), &body);
+        let form = AnswerForm::of_request(route.endpoint, &route.path, parts.uri.query(), &body);
         let profile = Profile::of_client(&parts.headers, route.agent.as_deref())?;
         let canonical = match profile {
-            Some(profile) if body.is_object() => {
-                profile.canonical(&body, route.endpoint.form_member())
-            }
+            Some(profile) if body.is_object() => profile.canonical(&body, form_members),
             _ => canonical,
         };
         let read = ReadRequest {
             route,
             profile,
             model: shortened(route.endpoint.model(&route.path, &body)),
-            is_streamed,
+            form,
             controls: Controls::read(&parts.headers)?,
             tenant: tenant(&caller, &parts.headers)?,
             parts: &parts,

@@ -16,14 +16,15 @@
 //! | `pass` | passes a request on whose answer is not stored |
 //! | `run` | runs a call of the engine: forwards, records, judges the answer |
 //! | `delivery` | follows whether the client gets the whole answer; `retries` and `ordinals` use it for sampled answers |
-//! | `convert` | converts an answer between its forms: a stream of events, one document |
+//! | `answer_form` | the form that a request asks for; `convert` converts a stored answer to it |
 //! | `replay` | responds from the engine's answers, as leader, as follower or from an entry |
 //!
-//! Bytes of requests and answers are never changed. Keys, single-flight and stored answers are those of the engine
+//! Bytes of requests and answers are not changed, unless a stored answer is asked for in another form. Keys, single-flight and stored answers are those of the engine
 //! ([`cachalot_cache`]).
 
 mod admin;
 mod answer;
+mod answer_form;
 mod api;
 mod attempt;
 mod body;
@@ -34,7 +35,6 @@ mod call;
 mod client;
 mod config;
 mod control;
-#[allow(dead_code)]
 mod convert;
 mod delivery;
 mod endpoint;

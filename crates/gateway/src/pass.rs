@@ -52,7 +52,7 @@ pub(crate) async fn read(
     };
     let reader = AnswerReader::new(
         context.endpoint,
-        context.is_streamed,
+        context.form.is_events(),
         parts.status,
         &parts.headers,
     );

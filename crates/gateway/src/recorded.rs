@@ -6,6 +6,7 @@
 //! | bytes | content |
 //! |---|---|
 //! | 1 | the kind: `h` for a head alone, `e` for an entry |
+//! | 1 | entry only: number of the form |
 //! | 4 | length of the head, little endian |
 //! | … | the head, in postcard |
 //! | 4 | entry only: length of the list of chunks |
@@ -16,12 +17,17 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use cachalot_cache::DecodeError;
 use serde::{Deserialize, Serialize};
 
+use crate::endpoint::Endpoint;
+
 /// The head of a recorded response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordedHead {
     pub(crate) status: u16,
     /// Headers that are sent with a hit.
     pub(crate) headers: Vec<(String, Vec<u8>)>,
+    pub(crate) endpoint: Endpoint,
+    /// Number of the form.
+    pub(crate) form: u8,
 }
 
 /// A chunk of a body: milliseconds since the one before, and its length.
@@ -57,6 +63,7 @@ pub(crate) fn encode_entry(head: &RecordedHead, marks: &[ChunkMark], body: &[Byt
     let length: usize = body.iter().map(Bytes::len).sum();
     let mut out = BytesMut::with_capacity(length + 4 * marks.len() + 256);
     out.put_u8(ENTRY);
+    out.put_u8(head.form);
     put(&mut out, head);
     put(&mut out, marks);
     body.iter().for_each(|chunk| out.extend_from_slice(chunk));
@@ -83,6 +90,7 @@ impl FirstChunk {
         match kind.as_ref() {
             [HEAD] => Ok(Self::Head(take(&mut rest)?)),
             [ENTRY] => {
+                let _ = rest.split_to(rest.len().min(1));
                 let (head, chunks) = (take(&mut rest)?, take::<Vec<ChunkMark>>(&mut rest)?);
                 let marked: u64 = chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
                 if marked != rest.len() as u64 {
@@ -96,6 +104,14 @@ impl FirstChunk {
             }
             _ => Err(DecodeError("neither a head nor an entry".into())),
         }
+    }
+}
+
+/// Returns the number of the form of an entry.
+pub(crate) fn form_number(entry: &Bytes) -> Option<u8> {
+    match entry.as_ref() {
+        [ENTRY, form, ..] => Some(*form),
+        _ => None,
     }
 }
 
@@ -138,7 +154,12 @@ mod tests {
             0..6,
         );
         (100..600_u16, headers, chunks).prop_map(|(status, headers, chunks)| Recorded {
-            head: RecordedHead { status, headers },
+            head: RecordedHead {
+                status,
+                headers,
+                endpoint: Endpoint::Chat,
+                form: 1,
+            },
             chunks: chunks
                 .iter()
                 .map(|(after_ms, bytes)| ChunkMark {

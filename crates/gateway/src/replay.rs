@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use cachalot_cache::BodyReader;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
+use crate::answer_form::AnswerForm;
 use crate::body::{self, Body, BodyError};
 use crate::recorded::{Recorded, RecordedHead};
 
@@ -56,6 +58,17 @@ pub(crate) fn of_entry(recorded: Recorded, pace: Pace) -> Response<Body> {
     response
         .headers_mut()
         .insert(header::CONTENT_LENGTH, length.into());
+    response
+}
+
+/// Returns the response for a whole answer in another form than the stored one.
+pub(crate) fn of_converted(recorded: &Recorded, form: AnswerForm, body: Bytes) -> Response<Body> {
+    let length = body.len();
+    let mut response = with_head(&recorded.head, body::full(body));
+    let headers = response.headers_mut();
+    let content_type = HeaderValue::from_static(form.content_type());
+    headers.insert(header::CONTENT_TYPE, content_type);
+    headers.insert(header::CONTENT_LENGTH, length.into());
     response
 }
 

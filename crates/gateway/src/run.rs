@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use tokio::sync::oneshot;
 
 use crate::answer::{AnswerReader, AnswerReport, charge};
+use crate::answer_form::AnswerForm;
 use crate::budget::Reservation;
 use crate::client::UpstreamClient;
 use crate::delivery::Delivery;
@@ -72,8 +73,8 @@ pub(crate) struct RunContext {
     pub(crate) model: String,
     /// The key of the gateway that pays for the run.
     pub(crate) payer: Option<Payer>,
-    /// True if a stream of events was asked for.
-    pub(crate) is_streamed: bool,
+    /// The form that was asked for.
+    pub(crate) form: AnswerForm,
     /// Maximum time between two chunks of an answer.
     pub(crate) idle_timeout: Duration,
 }
@@ -117,10 +118,12 @@ impl RunContext {
         let recorded = RecordedHead {
             status: parts.status.as_u16(),
             headers: header::stored(&parts.headers),
+            endpoint: self.endpoint,
+            form: self.form.number(),
         };
         let mut reader = AnswerReader::new(
             self.endpoint,
-            self.is_streamed,
+            self.form.is_events(),
             parts.status,
             &parts.headers,
         );

@@ -246,7 +246,7 @@ async fn directives_of_the_client_are_obeyed() {
 #[tokio::test]
 async fn concurrent_equal_requests_are_sent_once() {
     let setup = Setup::scripted("rules:\n  - user: wait\n    steps: [{text: done at last, fault: {slow: {first_byte: 300ms, per_event: 20ms}}}]\n").await;
-    for body in [chat("wait"), streamed(chat("wait"))] {
+    for body in [chat("wait"), streamed(chat("wait longer"))] {
         let before = setup.paid();
         let answers = futures_util::future::join_all((0..50).map(|_| setup.ask(CHAT, &body))).await;
         assert_eq!(setup.paid() - before, 1);
@@ -289,7 +289,9 @@ async fn undelivered_sampled_answer_goes_to_one_retry() {
     let setup = Setup::scripted("rules:\n  - user: wait\n    steps: [{text: one two three four, fault: {slow: {first_byte: 100ms, per_event: 40ms}}}]\n").await;
     let mut sampled = chat("wait");
     sampled.as_object_mut().unwrap().remove("temperature");
-    for body in [sampled.clone(), streamed(sampled)] {
+    let mut other = streamed(sampled.clone());
+    other["messages"][0]["content"] = json!("wait longer");
+    for body in [sampled, other] {
         let before = setup.paid();
         // The client gives up before the head, as one does whose time is over; the run goes on.
         let impatient = setup.post(CHAT, &body).timeout(Duration::from_millis(50));

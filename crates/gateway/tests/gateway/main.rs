@@ -4,6 +4,7 @@
 mod admin;
 mod caching;
 mod faults;
+mod forms;
 mod hardening;
 mod keys;
 mod sdks;

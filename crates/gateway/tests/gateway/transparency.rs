@@ -51,9 +51,9 @@ async fn answers_equal_those_of_the_upstream() {
     let setup = Setup::new().await;
     for (path, body) in [
         ("/v1/chat/completions", chat("hello")),
-        ("/v1/chat/completions", streamed(chat("hello"))),
+        ("/v1/chat/completions", streamed(chat("hello again"))),
         ("/v1/messages", messages("hello")),
-        ("/v1/messages", streamed(messages("hello"))),
+        ("/v1/messages", streamed(messages("hello again"))),
         (
             "/v1/responses",
             json!({"model": "gpt-4o-mini", "input": "hello"}),
