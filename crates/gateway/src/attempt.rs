@@ -59,6 +59,8 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) route: &'a Route,
     pub(crate) parts: &'a Parts,
     pub(crate) sent: RequestBody,
+    /// Size of the body, decompressed.
+    pub(crate) text_bytes: usize,
     pub(crate) body: Value,
     pub(crate) canonical: Canonical,
     pub(crate) profile: Option<Profile>,
@@ -90,7 +92,17 @@ impl<'a> Attempt<'a> {
         read: &'a ReadRequest<'a>,
         upstream: &'a Arc<Upstream>,
     ) -> Result<Self, ErrorBody> {
-        read.caller.credential(upstream)?;
+        if read.caller.credential(upstream)?.is_some()
+            && let Some(member) = read.route.endpoint.object_reference(&read.body)
+        {
+            return Err(ErrorBody::new(
+                StatusCode::FORBIDDEN,
+                "object_not_allowed",
+                format!(
+                    "`{member}` refers to an object at the provider, which may belong to another client"
+                ),
+            ));
+        }
         let payer = match read.caller.key() {
             None => None,
             Some(key) => Some(Payer {
@@ -449,7 +461,7 @@ fn max_cost(
         upstream.name(),
         &read.model,
         &read.body,
-        read.sent.bytes.len(),
+        read.text_bytes,
     );
     bound.map_err(|reason| {
         let message =

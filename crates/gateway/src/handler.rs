@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::answer_form::{AnswerForm, form_members};
 use crate::attempt::{Answered, Attempt, ReadRequest};
 use crate::body::{self, Body};
+use crate::coding::Coding;
 use crate::control::Controls;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
@@ -104,8 +105,8 @@ impl Handler {
             Some(tunnel::REASON)
         } else if route.endpoint == Endpoint::Other {
             Some("the endpoint is passed through")
-        } else if is_coded(request.headers()) {
-            Some("the body is compressed")
+        } else if Coding::of_body(request.headers()) == Coding::Unknown {
+            Some("the body has a coding that is not read")
         } else {
             None
         };
@@ -119,9 +120,10 @@ impl Handler {
             check_content_type(&parts.headers)?;
         }
         let sent = self.shared.bodies.read(&parts.headers, incoming).await?;
-        let body: Value = serde_json::from_slice(&sent.bytes).unwrap_or_default();
+        let text = Coding::of_body(&parts.headers).decode(&sent.bytes, self.shared.limits)?;
+        let body: Value = serde_json::from_slice(&text).unwrap_or_default();
         let form_members = form_members(route.endpoint, &body);
-        let canonical = match (call::canonical(form_members, &sent.bytes), caller.key()) {
+        let canonical = match (call::canonical(form_members, &text), caller.key()) {
             (Ok(canonical), _) => canonical,
             (Err(reason), Some(_)) => {
                 let message = format!("the body has no canonical form: {reason}");
@@ -159,6 +161,7 @@ impl Handler {
             tenant: tenant(&caller, &parts.headers)?,
             parts: &parts,
             sent,
+            text_bytes: text.len(),
             body,
             canonical,
             caller,
@@ -176,16 +179,6 @@ impl Handler {
         let endpoint = read.route.endpoint;
         if endpoint.has_body() {
             key.check_model(&read.model)?;
-        }
-        if let Some(member) = endpoint.object_reference(&read.body) {
-            let message = format!(
-                "`{member}` refers to an object at the provider, which may belong to another client"
-            );
-            return Err(ErrorBody::new(
-                StatusCode::FORBIDDEN,
-                "object_not_allowed",
-                message,
-            ));
         }
         self.shared
             .budgets
@@ -239,14 +232,6 @@ impl Handler {
         reason: &str,
         report: &mut RequestReport,
     ) -> Result<Answered, ErrorBody> {
-        if caller.key().is_some() {
-            let message = format!("a key of the gateway does not permit this request: {reason}");
-            return Err(ErrorBody::new(
-                StatusCode::FORBIDDEN,
-                "endpoint_not_allowed",
-                message,
-            ));
-        }
         let upstream = upstream_for(
             settings,
             caller,
@@ -254,6 +239,14 @@ impl Handler {
             request.headers(),
             request.uri().query(),
         )?;
+        if caller.credential(&upstream)?.is_some() {
+            let message = format!("a key of the gateway does not permit this request: {reason}");
+            return Err(ErrorBody::new(
+                StatusCode::FORBIDDEN,
+                "endpoint_not_allowed",
+                message,
+            ));
+        }
         upstream.name().clone_into(&mut report.upstream);
         if reason == tunnel::REASON {
             let Ok(permit) = Arc::clone(&self.shared.tunnels).try_acquire_owned() else {
@@ -338,7 +331,7 @@ fn tenant(caller: &Caller, headers: &HeaderMap) -> Result<Option<String>, ErrorB
     let scope = headers.get("x-cachalot-scope");
     let scope = scope.map(|scope| scope.to_str().unwrap_or_default());
     match (caller, scope) {
-        (Caller::Key(key), scope) => key.tenant(scope).map(Some),
+        (Caller::Key(key) | Caller::Named(key), scope) => key.tenant(scope).map(Some),
         (Caller::Own, None) => Ok(None),
         (Caller::Own, Some(_)) => Err(ErrorBody::new(
             StatusCode::FORBIDDEN,
@@ -365,11 +358,6 @@ fn passed_on(response: Response<Body>, reason: &str) -> Answered {
         reason: Some(reason.to_owned()),
         saved: Spend::default(),
     }
-}
-
-fn is_coded(headers: &HeaderMap) -> bool {
-    let coding = headers.get(http_header::CONTENT_ENCODING);
-    coding.is_some_and(|coding| coding != "identity")
 }
 
 /// Checks that a body is JSON: forms that a web page may send without asking are refused.

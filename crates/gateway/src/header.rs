@@ -29,11 +29,12 @@ pub(crate) const CREDENTIALS: [&str; 6] = [
 
 /// Headers that do not change an answer: about the transport, for tracing, for statistics, and our own. This list is
 /// published in `docs/gateway.md`; every other header is part of the key.
-pub(crate) const WITHOUT_EFFECT: [&str; 30] = [
+pub(crate) const WITHOUT_EFFECT: [&str; 31] = [
     "accept-encoding",
     "accept-language",
     "baggage",
     "cache-control",
+    "content-encoding",
     "content-length",
     "date",
     "dnt",

@@ -33,6 +33,7 @@ mod budget;
 mod cache_status;
 mod call;
 mod client;
+mod coding;
 mod config;
 mod control;
 mod convert;

@@ -33,9 +33,14 @@ pub struct Settings {
 pub(crate) enum Caller {
     /// A client with credentials of its own, or none.
     Own,
-    /// A client with a key of the gateway.
+    /// A client with a key of the gateway in place of a credential.
     Key(Arc<VirtualKey>),
+    /// A client with a key of the gateway in [`KEY_HEADER`], which says who it is, beside credentials of its own.
+    Named(Arc<VirtualKey>),
 }
+
+/// The header with a key of the gateway of a client that has credentials of its own.
+const KEY_HEADER: &str = "x-cachalot-key";
 
 impl Caller {
     /// Returns the operator's credential with which the client's requests reach the upstream; `None` if they reach it
@@ -48,8 +53,8 @@ impl Caller {
         upstream: &'u Upstream,
     ) -> Result<Option<&'u Secret<String>>, ErrorBody> {
         match self {
-            Self::Key(key) => key.credential(upstream).map(Some),
-            Self::Own if upstream.credential.is_none() => Ok(None),
+            Self::Own | Self::Named(_) if upstream.credential.is_none() => Ok(None),
+            Self::Key(key) | Self::Named(key) => key.credential(upstream).map(Some),
             Self::Own => Err(ErrorBody::new(
                 StatusCode::UNAUTHORIZED,
                 "key_required",
@@ -65,7 +70,7 @@ impl Caller {
     pub(crate) fn key(&self) -> Option<&Arc<VirtualKey>> {
         match self {
             Self::Own => None,
-            Self::Key(key) => Some(key),
+            Self::Key(key) | Self::Named(key) => Some(key),
         }
     }
 }
@@ -174,24 +179,33 @@ impl Settings {
         headers: &HeaderMap,
         query: Option<&str>,
     ) -> Result<Caller, ErrorBody> {
+        let unknown = || {
+            let message = "the key is not one of this gateway";
+            ErrorBody::new(StatusCode::UNAUTHORIZED, "unknown_key", message)
+        };
+        if let Some(key) = headers.get(KEY_HEADER) {
+            let key = self.key(key.as_bytes()).ok_or_else(unknown)?;
+            return Ok(Caller::Named(key));
+        }
         let mut is_unknown = false;
         for text in presented(headers, query) {
-            // Keys are compared by their digests, so the time of the comparison says nothing about a key.
-            let digest = Digest::sha256(text.as_bytes());
-            let mut keys = self.keys.iter();
-            if let Some(key) = keys.find(|key| key.config.digest == *digest.as_bytes()) {
-                return Ok(Caller::Key(Arc::clone(key)));
+            if let Some(key) = self.key(text.as_bytes()) {
+                return Ok(Caller::Key(key));
             }
             is_unknown |= text.starts_with(PREFIX);
         }
         match is_unknown {
             false => Ok(Caller::Own),
-            true => Err(ErrorBody::new(
-                StatusCode::UNAUTHORIZED,
-                "unknown_key",
-                "the key is not one of this gateway",
-            )),
+            true => Err(unknown()),
         }
+    }
+
+    /// Finds a key. Keys are compared by their digests, so the time of the comparison says nothing about a key.
+    fn key(&self, text: &[u8]) -> Option<Arc<VirtualKey>> {
+        let digest = Digest::sha256(text);
+        let mut keys = self.keys.iter();
+        let found = keys.find(|key| key.config.digest == *digest.as_bytes());
+        found.cloned()
     }
 
     /// Returns the upstreams for a request, in the order in which they are asked: the named one, or else one of the
@@ -379,6 +393,11 @@ keys: {{a: {{digest: {digest}}}}}
             Ok(Caller::Own)
         ));
         assert!(caller("x-api-key", "cachalot-two").is_err());
+        assert!(matches!(
+            caller(KEY_HEADER, "cachalot-one"),
+            Ok(Caller::Named(_))
+        ));
+        assert!(caller(KEY_HEADER, "sk-1").is_err());
         let query = settings.caller(&HeaderMap::new(), Some("alt=sse&key=cachalot-one"));
         assert!(matches!(query, Ok(Caller::Key(_))));
     }

@@ -414,3 +414,39 @@ async fn statistics_are_for_prometheus() {
         "{text}"
     );
 }
+
+#[tokio::test]
+async fn a_compressed_body_is_judged_and_passed_on_as_it_was_sent() {
+    let setup = Setup::new().await;
+    let body = chat("hello").to_string();
+    let compressed = {
+        use std::io::Write as _;
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(body.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let ask = |coding: &'static str, body: Vec<u8>| {
+        let request = setup.client.post(format!("{}{CHAT}", setup.gateway.url()));
+        let request = request
+            .bearer_auth("one")
+            .header("content-type", "application/json");
+        read(request.header("content-encoding", coding).body(body))
+    };
+    assert_eq!(setup.ask(CHAT, &chat("hello")).await.source(), "miss");
+    assert_eq!(
+        ask("gzip", compressed.clone()).await.source(),
+        "hit",
+        "the same request"
+    );
+    let fresh = setup.client.post(format!("{}{CHAT}", setup.gateway.url()));
+    let fresh = fresh
+        .bearer_auth("two")
+        .header("content-type", "application/json");
+    let fresh = fresh
+        .header("content-encoding", "gzip")
+        .body(compressed.clone());
+    read(fresh).await;
+    assert_eq!(setup.simulator.received().last().unwrap().body, compressed);
+    assert_eq!(ask("gzip", body.clone().into_bytes()).await.status, 400);
+    assert_eq!(ask("br", compressed).await.source(), "bypass", "not read");
+}

@@ -382,3 +382,51 @@ async fn a_reload_replaces_keys_and_keeps_counts() {
         200
     );
 }
+
+#[tokio::test]
+async fn a_client_with_changing_credentials_is_known_by_its_key() {
+    let setup = setup("models: ['gpt-4o-mini']").await;
+    let path = "/u/own/v1/chat/completions";
+    let own = async |credential: &str, header| {
+        let answer = ask(&setup, credential, path, &chat("hello"), header).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        (answer.status, answer.source())
+    };
+    let named = Some(("x-cachalot-key", "cachalot-one"));
+    assert_eq!(own("token-1", named).await, (200, "miss"));
+    let credential = |value: &str| ("authorization".to_owned(), format!("Bearer {value}"));
+    let headers = setup.simulator.received()[0].headers.clone();
+    assert!(headers.contains(&credential("token-1")), "{headers:?}");
+    assert!(
+        headers.iter().all(|(_, value)| value != "cachalot-one"),
+        "{headers:?}"
+    );
+    assert_eq!(own("token-2", named).await, (200, "hit"));
+    assert_eq!(
+        own("token-2", None).await,
+        (200, "miss"),
+        "without the key, the credential is the tenant"
+    );
+    assert_eq!(
+        own("token-2", Some(("x-cachalot-key", "cachalot-other")))
+            .await
+            .0,
+        401
+    );
+    let mut body = chat("hello");
+    body["model"] = json!("gpt-4o");
+    assert_eq!(ask(&setup, "token-1", path, &body, named).await.status, 403);
+    // An upstream with a credential of the operator gets that one.
+    assert_eq!(
+        ask(&setup, "token-1", CHAT, &chat("another"), named)
+            .await
+            .status,
+        200
+    );
+    let received = setup.simulator.received();
+    let headers = &received.last().unwrap().headers;
+    assert!(
+        headers.contains(&credential("operator-secret")),
+        "{headers:?}"
+    );
+}

@@ -1,0 +1,126 @@
+//! Codings of request bodies: a compressed body is decompressed to be judged, and passed on as it was sent.
+
+use std::io::Read;
+
+use bytes::Bytes;
+use flate2::read::{GzDecoder, ZlibDecoder};
+use http::{HeaderMap, StatusCode, header};
+
+use crate::error_body::ErrorBody;
+use crate::limits::Limits;
+
+/// The coding of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    None,
+    Gzip,
+    Deflate,
+    /// One that is not read, or several.
+    Unknown,
+}
+
+impl Coding {
+    /// Returns the coding that the headers announce.
+    pub(crate) fn of_body(headers: &HeaderMap) -> Self {
+        let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
+        match (
+            values.next().map(http::HeaderValue::as_bytes),
+            values.next(),
+        ) {
+            (None, _) => Self::None,
+            (Some(_), Some(_)) => Self::Unknown,
+            (Some(coding), None) => match coding.to_ascii_lowercase().as_slice() {
+                b"identity" => Self::None,
+                b"gzip" | b"x-gzip" => Self::Gzip,
+                b"deflate" => Self::Deflate,
+                _ => Self::Unknown,
+            },
+        }
+    }
+
+    /// Decodes a body.
+    ///
+    /// # Errors
+    /// The response to a body that is malformed, or too large when it is decompressed.
+    pub(crate) fn decode(self, body: &Bytes, limits: Limits) -> Result<Bytes, ErrorBody> {
+        match self {
+            Self::None | Self::Unknown => Ok(body.clone()),
+            Self::Gzip => read(GzDecoder::new(body.as_ref()), limits.body_bytes),
+            Self::Deflate => read(ZlibDecoder::new(body.as_ref()), limits.body_bytes),
+        }
+    }
+}
+
+fn read(decoder: impl Read, limit: usize) -> Result<Bytes, ErrorBody> {
+    let mut decoded = Vec::new();
+    let read = decoder.take(limit as u64 + 1).read_to_end(&mut decoded);
+    match read {
+        Ok(length) if length <= limit => Ok(decoded.into()),
+        Ok(_) => Err(ErrorBody::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "request_too_large",
+            format!("the decompressed body is longer than {limit} bytes"),
+        )),
+        Err(error) => Err(ErrorBody::new(
+            StatusCode::BAD_REQUEST,
+            "malformed_body",
+            format!("the body cannot be decompressed: {error}"),
+        )),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn coding(values: &[&str]) -> Coding {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append("content-encoding", value.parse().unwrap());
+        }
+        Coding::of_body(&headers)
+    }
+
+    #[test]
+    fn codings_are_recognized() {
+        assert_eq!(coding(&[]), Coding::None);
+        assert_eq!(coding(&["identity"]), Coding::None);
+        assert_eq!(coding(&["GZIP"]), Coding::Gzip);
+        assert_eq!(coding(&["deflate"]), Coding::Deflate);
+        for several in [&["br"][..], &["gzip, gzip"], &["gzip", "identity"], &[""]] {
+            assert_eq!(coding(several), Coding::Unknown, "{several:?}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_decompressed_under_the_limit() {
+        let compressed = |bytes: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+            encoder.write_all(bytes).unwrap();
+            Bytes::from(encoder.finish().unwrap())
+        };
+        let limits = Limits {
+            body_bytes: 1_000,
+            ..Limits::default()
+        };
+        let small = compressed(b"{}");
+        assert_eq!(Coding::Gzip.decode(&small, limits).unwrap(), "{}");
+        let bomb = compressed(&vec![b' '; 1_001]);
+        assert!(bomb.len() < 100);
+        let error = Coding::Gzip.decode(&bomb, limits).unwrap_err();
+        assert_eq!(error.status, StatusCode::PAYLOAD_TOO_LARGE);
+        for cut in 0..small.len() {
+            assert!(
+                Coding::Gzip.decode(&small.slice(..cut), limits).is_err(),
+                "{cut}"
+            );
+        }
+        assert!(Coding::Deflate.decode(&small, limits).is_err());
+    }
+}
