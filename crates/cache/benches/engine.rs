@@ -63,14 +63,16 @@ fn current_thread() -> Runtime {
 
 async fn hit(cache: &Cache, input: &Canonical, policy: &Policy) {
     match cache.begin(&call(input), policy).await.unwrap() {
-        BeginResult::Served(outcome) => drop(std::hint::black_box(outcome)),
+        BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
+            drop(std::hint::black_box(outcome))
+        }
         BeginResult::Run(_) => panic!("a miss"),
     }
 }
 
 async fn store(cache: &Cache, input: &Canonical, policy: &Policy) {
     match cache.begin(&call(input), policy).await.unwrap() {
-        BeginResult::Served(_) => panic!("a hit"),
+        BeginResult::Served(_) | BeginResult::Stale { .. } => panic!("a hit"),
         BeginResult::Run(ticket) => {
             let product = RunResult::storable(Bytes::from_static(ANSWER), Spend::default());
             ticket.finish(product).await.stored.unwrap();
@@ -232,7 +234,7 @@ fn large(home: &Path) {
     let reference = bare(&home.join("bare-large.db"));
     runtime.block_on(async {
         match cache.begin(&call(&input), &policy).await.unwrap() {
-            BeginResult::Served(_) => panic!("a hit"),
+            BeginResult::Served(_) | BeginResult::Stale { .. } => panic!("a hit"),
             BeginResult::Run(ticket) => {
                 let product = RunResult::storable(answer.clone(), Spend::default());
                 ticket.finish(product).await.stored.unwrap();

@@ -2,23 +2,23 @@
 
 use std::borrow::Borrow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cachalot_core::Millis;
+use cachalot_store::Label;
 
-use crate::body::Body;
 use crate::engine::Engine;
-use crate::entry::Entry;
-use crate::flight::{Flight, FlightEntry};
+use crate::flight::{EndedFlights, Flight, FlightEntry, LookupGuard};
 use crate::front::{FrontEntry, Stamp};
 use crate::join;
 use crate::lease::Reservation;
 use crate::ledger::{CallStatus, PendingRow};
 use crate::lookup::{Lookup, LookupMiss, find_entry, find_frozen, find_in_front, find_in_store};
-use crate::outcome::{Outcome, OutcomeState};
+use crate::outcome::Outcome;
 use crate::policy::{CacheMode, HitPolicy, Policy};
 use crate::request::Request;
 use crate::reserve::{ReservationOutcome, reserve};
-use crate::summary::{CacheStatus, Revision};
+use crate::summary::CacheStatus;
 use crate::ticket::Ticket;
 use crate::{Call, FrozenMiss, Key, Reason};
 
@@ -26,6 +26,14 @@ use crate::{Call, FrozenMiss, Key, Reason};
 pub enum BeginResult {
     /// Answered by an entry, or by a run that another caller leads.
     Served(Outcome),
+    /// Answered by an entry that expired less than [`Policy::stale_while_revalidate`] ago.
+    Stale {
+        /// The answer.
+        outcome: Outcome,
+        /// The caller has to run the call, while the answer is read, so that the entry is replaced. `None` if another
+        /// caller does so already, or the answer could not be stored.
+        refresh: Option<Box<Ticket>>,
+    },
     /// The caller has to run the call. `CacheMode::Off` and bypasses get a ticket too, so that every run takes one
     /// path and gets one row in the ledger.
     Run(Ticket),
@@ -101,10 +109,16 @@ pub(crate) async fn probe(
         CacheMode::Frozen => find_frozen(&request).await,
         CacheMode::On | CacheMode::ReadOnly => match find_entry(&request).await {
             Lookup::Hit(front_entry) => Ok(front_entry),
-            Lookup::Miss(missed) => Err(missed.reason),
+            Lookup::Miss(mut missed) => match stale_entry(&request, &mut missed) {
+                Some(front_entry) => {
+                    let status = CacheStatus::Stale;
+                    return Ok(Outcome::from_entry(request.key, &front_entry.entry, status));
+                }
+                None => Err(missed.reason),
+            },
         },
     };
-    found.map(|front_entry| hit_outcome(request.key, &front_entry.entry, CacheStatus::Hit))
+    found.map(|found| Outcome::from_entry(request.key, &found.entry, CacheStatus::Hit))
 }
 
 /// Records a hit, at `now` by this machine's clock, and returns its outcome.
@@ -135,12 +149,12 @@ fn account_hit(
     now: Millis,
 ) -> Outcome {
     let entry = &front_entry.entry;
-    let coalesced = matches!(status, CacheStatus::Coalesced);
+    let answered = CallStatus::from_status(&status);
     let tally = &front_entry.tally;
     engine
         .ledger
-        .record_hit(entry, tally, now, coalesced, hit.session);
-    hit_outcome(key, entry, status)
+        .record_hit(entry, tally, now, answered, hit.session);
+    Outcome::from_entry(key, entry, status)
 }
 
 /// Serves an entry that was not found in the front.
@@ -174,21 +188,6 @@ async fn serve_local_copy(request: &Request<'_>, reason: &Reason) -> Result<Outc
     Ok(account_hit(engine, key, &front_entry, status, &hit, now))
 }
 
-fn hit_outcome(key: Key, entry: &Entry, status: CacheStatus) -> Outcome {
-    Outcome {
-        key,
-        status,
-        body: Body::from_complete(Arc::clone(&entry.body)),
-        entry: Some(entry.provenance()),
-        state: OutcomeState::Stored {
-            revision: Revision(entry.revision),
-            expires: entry.head.expires,
-            saved: entry.head.spent,
-            observations: Arc::clone(&entry.observations),
-        },
-    }
-}
-
 /// Returns a ticket that no caller can join and whose answer is not stored.
 fn uncached(request: &Request<'_>, status: CacheStatus, why_not_stored: Reason) -> Ticket {
     let flight = join::detach(request);
@@ -205,18 +204,29 @@ async fn serve_or_lead(request: &Request<'_>) -> BeginResult {
         let reservation = lookup_guard
             .as_ref()
             .map(|_| request.reservation(&labels, None));
-        let missed = match find_in_store(request, reservation).await {
+        let mut missed = match find_in_store(request, reservation).await {
             Lookup::Hit(front_entry) => {
                 return BeginResult::Served(serve(request, &front_entry, CacheStatus::Hit));
             }
-            Lookup::Miss(missed) => missed,
+            Lookup::Miss(missed) => *missed,
         };
+        if let Some(front_entry) = stale_entry(request, &mut missed) {
+            let refresh = refresh_stale(request, ended_flights, lookup_guard, missed, &labels);
+            match refresh.await {
+                StaleRefresh::Answered(outcome) => return BeginResult::Served(*outcome),
+                StaleRefresh::Retry => continue,
+                StaleRefresh::Ticket(refresh) => {
+                    let outcome = serve(request, &front_entry, CacheStatus::Stale);
+                    return BeginResult::Stale { outcome, refresh };
+                }
+            }
+        }
         let reason = match serve_local_copy(request, &missed.reason).await {
             Ok(outcome) => return BeginResult::Served(outcome),
             Err(reason) => reason,
         };
         match join::join(request, ended_flights, lookup_guard, &missed, &labels).await {
-            FlightEntry::Retry | FlightEntry::Wait => {}
+            FlightEntry::Retry | FlightEntry::Wait | FlightEntry::Occupied => {}
             FlightEntry::Joined(reader) => {
                 drop(missed.reservation);
                 if let Some(outcome) = join::follow(request, reader).await {
@@ -228,7 +238,8 @@ async fn serve_or_lead(request: &Request<'_>) -> BeginResult {
                 let status = CacheStatus::Miss(reason);
                 // The ticket is created before the next await: a flight without a ticket would never end.
                 let ticket = Ticket::new(request, flight, status, storable);
-                return reserve_and_run(request, ticket, superseded, missed).await;
+                let wait = request.policy.wait_for_processes();
+                return run(reserve_ticket(request, ticket, superseded, missed, wait).await);
             }
         }
         // Another caller may have stored the answer in the meantime.
@@ -263,17 +274,80 @@ async fn refresh(request: &Request<'_>) -> BeginResult {
         CacheStatus::Miss(Reason::Refresh),
         storable,
     );
-    reserve_and_run(request, ticket, superseded, missed).await
+    let wait = request.policy.wait_for_processes();
+    run(reserve_ticket(request, ticket, superseded, *missed, wait).await)
 }
 
-/// Reserves the key where possible, unless the lookup has done so, then hands out the ticket or serves the
-/// answer of another process.
-async fn reserve_and_run(
+/// Hands out a ticket, or serves the answer of another process.
+fn run(reserved: Result<Ticket, Outcome>) -> BeginResult {
+    match reserved {
+        Ok(ticket) => BeginResult::Run(ticket.start()),
+        Err(outcome) => BeginResult::Served(outcome),
+    }
+}
+
+/// Takes the entry of a miss that is served while it is refreshed.
+fn stale_entry(request: &Request<'_>, missed: &mut LookupMiss) -> Option<Arc<FrontEntry>> {
+    let stale = missed.stale.take()?;
+    stale
+        .is_within(request.policy.stale_while_revalidate)
+        .then_some(stale.front_entry)
+}
+
+/// The result of [`refresh_stale`].
+enum StaleRefresh {
+    /// The stale entry is served, and refreshed with this ticket if it is given.
+    Ticket(Option<Box<Ticket>>),
+    /// Another process has stored an answer.
+    Answered(Box<Outcome>),
+    /// The answer of a run that has ended may have been stored.
+    Retry,
+}
+
+/// Returns the ticket for a run that refreshes a stale entry, unless another caller or process does so, or the answer
+/// could not be stored. Waits for no run.
+async fn refresh_stale(
+    request: &Request<'_>,
+    ended_flights: EndedFlights,
+    lookup_guard: Option<LookupGuard<'_>>,
+    missed: LookupMiss,
+    labels: &[Label],
+) -> StaleRefresh {
+    if request.policy.mode != CacheMode::On {
+        return StaleRefresh::Ticket(None);
+    }
+    let entered = join::refresh_alone(request, ended_flights, lookup_guard, &missed, labels);
+    let (flight, superseded) = match entered.await {
+        FlightEntry::Lead { flight, superseded } => (flight, superseded),
+        FlightEntry::Retry => return StaleRefresh::Retry,
+        FlightEntry::Joined(_) | FlightEntry::Wait | FlightEntry::Occupied => {
+            return StaleRefresh::Ticket(None);
+        }
+    };
+    let storable = join::check_storable(&flight, &missed);
+    let status = CacheStatus::Miss(missed.reason.clone());
+    // The ticket is created before the next await: a flight without a ticket would never end.
+    let ticket = Ticket::new(request, flight, status, storable);
+    let reserved = reserve_ticket(request, ticket, superseded, missed, Duration::ZERO);
+    match reserved.await {
+        Ok(ticket) if ticket.storable.is_ok() => {
+            StaleRefresh::Ticket(Some(Box::new(ticket.start())))
+        }
+        // Dropped before it starts, the ticket records nothing.
+        Ok(_) => StaleRefresh::Ticket(None),
+        Err(outcome) => StaleRefresh::Answered(Box::new(outcome)),
+    }
+}
+
+/// Reserves the key where possible, unless the lookup has done so. Waits at most `wait` for other processes. Fails
+/// with the answer that another process has stored.
+async fn reserve_ticket(
     request: &Request<'_>,
     mut ticket: Ticket,
     superseded: Vec<Arc<Flight>>,
     missed: LookupMiss,
-) -> BeginResult {
+    wait: Duration,
+) -> Result<Ticket, Outcome> {
     let LookupMiss {
         erased,
         erasures,
@@ -293,12 +367,12 @@ async fn reserve_and_run(
         ticket.storable = request.check_labels(&ticket.flight.labels);
     }
     if ticket.storable.is_err() || !request.reserves() {
-        return BeginResult::Run(ticket.start());
+        return Ok(ticket);
     }
     let reserved = match erased {
         // The store does not answer. The reservation is requested again when there is an answer to store.
         None => ReservationOutcome::Unreserved(reason),
-        Some(_) => reserve(request, &ticket.flight, reservation, revision).await,
+        Some(_) => reserve(request, &ticket.flight, wait, reservation, revision).await,
     };
     match reserved {
         ReservationOutcome::Held => request.engine.renewals.start(&ticket.flight),
@@ -315,10 +389,10 @@ async fn reserve_and_run(
                 true => CacheStatus::Coalesced,
                 false => CacheStatus::Hit,
             };
-            return BeginResult::Served(serve(request, &front_entry, status));
+            return Err(serve(request, &front_entry, status));
         }
     }
-    BeginResult::Run(ticket.start())
+    Ok(ticket)
 }
 
 async fn frozen(request: &Request<'_>) -> Result<Outcome, FrozenMiss> {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use cachalot_core::{Digest, Millis, Spend};
@@ -67,6 +68,8 @@ pub(crate) struct Entry {
     pub(crate) revision: u64,
     pub(crate) observations: Arc<ObservationSet>,
     pub(crate) body: Arc<CompleteBody>,
+    /// The expiry of the record: that of the entry, or later if the entry is kept to be served stale.
+    record_expires: Option<Millis>,
     /// The time when the record was stored.
     updated: Millis,
     /// The time of the last recorded use.
@@ -84,6 +87,16 @@ impl EntryHead {
     pub(crate) fn is_expired(&self, now: Millis) -> bool {
         self.expires.is_some_and(|expires| {
             now >= expires || self.created > now.saturating_add(MAX_CLOCK_SKEW)
+        })
+    }
+
+    /// Returns true if the entry has expired, and less than `window` ago.
+    pub(crate) fn is_stale_within(&self, window: Duration, now: Millis) -> bool {
+        let window = Millis::try_from(window.as_millis()).unwrap_or(Millis::MAX);
+        self.expires.is_some_and(|expires| {
+            now >= expires
+                && now.saturating_sub(expires) < window
+                && self.created <= now.saturating_add(MAX_CLOCK_SKEW)
         })
     }
 
@@ -200,6 +213,7 @@ impl Entry {
             body: CompleteBody::new(answer),
             labels: record.labels.into(),
             revision: record.revision,
+            record_expires: record.expires,
             updated: record.updated,
             used: AtomicI64::new(record.updated),
             head: Arc::new(head),
@@ -232,7 +246,7 @@ impl Entry {
             key: Key::from_digest(head.key).to_string(),
             value: head.encode(&self.body.bytes)?,
             labels: self.labels.to_vec(),
-            expires: head.expires,
+            expires: self.record_expires,
             revision: self.revision,
             updated: self.updated,
         })

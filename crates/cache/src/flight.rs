@@ -453,6 +453,8 @@ pub(crate) enum FlightEntry {
     },
     /// A flight may have ended, and its answer may have been stored, since the caller looked for an entry.
     Retry,
+    /// For [`JoinMode::Alone`]: another caller leads, or is about to.
+    Occupied,
     /// Another caller has the [`LookupGuard`] of the key: to be tried again after [`Flights::lookup_released`].
     Wait,
 }
@@ -467,6 +469,9 @@ pub(crate) enum JoinMode {
     Lead,
     /// The same for a caller that has reserved the key: its answer is stored, also beside flights of other forms.
     Reserved,
+    /// Joins none; leads only if no current flight stores its answer, no other caller is about to lead, and no flight
+    /// has ended since `EndedFlights` was read.
+    Alone(EndedFlights),
     /// Joins none and supersedes all: its answer replaces theirs.
     Supersede,
     /// Joins none and supersedes none: its answer is not stored.
@@ -521,23 +526,36 @@ impl Flights {
             // After the attempt to join: a flight that is closed in between has to yield its reservation.
             let worth_keeping = is_current && !flight.yields_lease();
             match join_mode {
+                JoinMode::Alone(_) if worth_keeping && flight.stores => {
+                    return FlightEntry::Occupied;
+                }
+                JoinMode::Alone(_) if worth_keeping => {}
                 JoinMode::Join(_) | JoinMode::Lead if worth_keeping => {
                     beside |= flight.form != form && flight.stores;
                 }
                 JoinMode::Reserved if worth_keeping => {}
                 JoinMode::Detached => {}
-                JoinMode::Join(_) | JoinMode::Lead | JoinMode::Reserved | JoinMode::Supersede => {
+                JoinMode::Join(_)
+                | JoinMode::Lead
+                | JoinMode::Reserved
+                | JoinMode::Alone(_)
+                | JoinMode::Supersede => {
                     superseded.push(Arc::clone(flight));
                 }
             }
         }
-        if matches!(join_mode, JoinMode::Join(ended_flights) if ended_flights != self.ended_flights(&key))
+        if let JoinMode::Join(ended_flights) | JoinMode::Alone(ended_flights) = join_mode
+            && ended_flights != self.ended_flights(&key)
         {
             return FlightEntry::Retry;
         }
+        let is_free = lookup_guard.is_some() || !lock(&self.lookups).contains(&key);
+        if matches!(join_mode, JoinMode::Alone(_)) && !is_free {
+            return FlightEntry::Occupied;
+        }
         let waits = matches!(join_mode, JoinMode::Join(_) | JoinMode::Supersede);
         // A flight beside another one needs no reservation.
-        if waits && !beside && lookup_guard.is_none() && lock(&self.lookups).contains(&key) {
+        if waits && !beside && !is_free {
             return FlightEntry::Wait;
         }
         let flight = Flight::new(key, form, start(), beside);

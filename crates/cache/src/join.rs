@@ -36,13 +36,7 @@ pub(crate) async fn join(
     missed: &LookupMiss,
     labels: &[Label],
 ) -> FlightEntry {
-    let is_current = |flight: &Flight| {
-        flight.began_under(
-            &request.policy.domains,
-            &missed.local_epochs,
-            missed.epochs.as_deref(),
-        )
-    };
+    let is_current = |flight: &Flight| is_current(request, flight, missed);
     let has_unknown_epochs = missed.has_unknown_epochs();
     let joins = request.policy.join != SingleFlight::Off && !has_unknown_epochs;
     let join_mode = match missed.reservation {
@@ -54,6 +48,33 @@ pub(crate) async fn join(
     };
     let start = || flight_start(request, joins, labels, missed);
     enter(request, join_mode, lookup_guard.as_ref(), is_current, start).await
+}
+
+/// Registers a new flight that refreshes a stale entry, unless another caller does.
+pub(crate) async fn refresh_alone(
+    request: &Request<'_>,
+    ended_flights: EndedFlights,
+    lookup_guard: Option<LookupGuard<'_>>,
+    missed: &LookupMiss,
+    labels: &[Label],
+) -> FlightEntry {
+    let join_mode = match missed.reservation {
+        Some(Reservation::Held(_)) => JoinMode::Reserved,
+        _ => JoinMode::Alone(ended_flights),
+    };
+    let joinable = request.policy.join != SingleFlight::Off;
+    let start = || flight_start(request, joinable, labels, missed);
+    let is_current = |flight: &Flight| is_current(request, flight, missed);
+    enter(request, join_mode, lookup_guard.as_ref(), is_current, start).await
+}
+
+/// True if a flight began under the state in which the call was looked up.
+fn is_current(request: &Request<'_>, flight: &Flight, missed: &LookupMiss) -> bool {
+    flight.began_under(
+        &request.policy.domains,
+        &missed.local_epochs,
+        missed.epochs.as_deref(),
+    )
 }
 
 /// Registers a new flight that no flight of the key is joined for. With `storable`, its answer replaces
@@ -74,7 +95,7 @@ pub(crate) async fn supersede(
     let entered = enter(request, join_mode, lookup_guard.as_ref(), |_| false, start);
     match entered.await {
         FlightEntry::Lead { flight, superseded } => (flight, superseded),
-        FlightEntry::Joined(_) | FlightEntry::Retry | FlightEntry::Wait => {
+        FlightEntry::Joined(_) | FlightEntry::Retry | FlightEntry::Wait | FlightEntry::Occupied => {
             unreachable!("these modes join no flight")
         }
     }
@@ -100,7 +121,7 @@ pub(crate) fn detach(request: &Request<'_>) -> Arc<Flight> {
         start,
     ) {
         FlightEntry::Lead { flight, .. } => flight,
-        FlightEntry::Joined(_) | FlightEntry::Retry | FlightEntry::Wait => {
+        FlightEntry::Joined(_) | FlightEntry::Retry | FlightEntry::Wait | FlightEntry::Occupied => {
             unreachable!("a detached flight joins none and waits for none")
         }
     }

@@ -344,13 +344,13 @@ impl Ledger {
         entry: &Entry,
         tally: &Tally,
         at: Millis,
-        coalesced: bool,
+        answered: CallStatus,
         session: Option<&Arc<str>>,
     ) {
         let Some(inner) = &self.0 else { return };
         inner.writer();
-        tally.add(coalesced, &entry.head.spent);
-        inner.hits.recent.record(entry, at, coalesced, session);
+        tally.add(answered, &entry.head.spent);
+        inner.hits.recent.record(entry, at, answered, session);
     }
 
     pub(crate) fn send(&self, mut row: PendingRow) {

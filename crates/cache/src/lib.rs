@@ -142,7 +142,7 @@ impl Cache {
 
     /// Calls [`Cache::begin`] and runs the work of a ticket in a task of its own. Returns as soon as there is
     /// a body to read, before it is complete. When the last reader leaves, the policy's orphan rule decides
-    /// when `work` is dropped.
+    /// when `work` is dropped. The refresh of a stale entry has no reader, and runs to its end.
     ///
     /// # Errors
     /// In [`CacheMode::Frozen`], if no entry answers the call.
@@ -177,6 +177,12 @@ impl Cache {
     {
         match self.begin_with(call, hit, policy).await? {
             BeginResult::Served(outcome) => Ok(outcome),
+            BeginResult::Stale { outcome, refresh } => {
+                if let Some(refresh) = refresh {
+                    tokio::spawn(work(*refresh));
+                }
+                Ok(outcome)
+            }
             BeginResult::Run(ticket) => {
                 let outcome = ticket.outcome();
                 let (engine, flight) = (Arc::clone(&self.0), Arc::clone(&ticket.flight));
@@ -256,7 +262,7 @@ impl Cache {
         erase::each(&self.0, which, each).await
     }
 
-    /// Erases expired entries, at most `limit` of them; returns their number.
+    /// Erases expired entries that are not kept to be served stale, at most `limit` of them; returns their number.
     ///
     /// # Errors
     /// Errors of the store.

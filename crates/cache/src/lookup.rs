@@ -2,6 +2,7 @@
 //! it may be served now.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cachalot_core::Millis;
 use cachalot_store::{GetResult, Record, Store, counter, space};
@@ -20,7 +21,7 @@ use crate::{Key, Reason};
 /// The result of a lookup in the front and the store.
 pub(crate) enum Lookup {
     Hit(Arc<FrontEntry>),
-    Miss(LookupMiss),
+    Miss(Box<LookupMiss>),
 }
 
 /// The result of a lookup that found no servable entry, with the state at that moment.
@@ -37,6 +38,25 @@ pub(crate) struct LookupMiss {
     pub(crate) reservation: Option<Reservation>,
     /// The revision of the record that exists but cannot be served.
     pub(crate) revision: Option<u64>,
+    /// The entry, if only its expiry keeps it from being served, and it is within one of the policy's windows.
+    pub(crate) stale: Option<StaleEntry>,
+}
+
+/// An entry that has expired and is valid otherwise.
+pub(crate) struct StaleEntry {
+    pub(crate) front_entry: Arc<FrontEntry>,
+    /// The store's time of the lookup.
+    now: Millis,
+}
+
+impl StaleEntry {
+    /// True if it expired less than `window` before the lookup.
+    pub(crate) fn is_within(&self, window: Duration) -> bool {
+        self.front_entry
+            .entry
+            .head
+            .is_stale_within(window, self.now)
+    }
 }
 
 impl LookupMiss {
@@ -46,8 +66,8 @@ impl LookupMiss {
     }
 
     /// A miss because the store was not read: it was not asked, or did not answer.
-    fn unread(reason: Reason, local_epochs: LocalEpochs, policy: &Policy) -> Self {
-        Self {
+    fn unread(reason: Reason, local_epochs: LocalEpochs, policy: &Policy) -> Box<Self> {
+        Box::new(Self {
             reason,
             local_epochs,
             epochs: policy.domains.is_empty().then(Vec::new),
@@ -55,7 +75,8 @@ impl LookupMiss {
             erasures: None,
             reservation: None,
             revision: None,
-        }
+            stale: None,
+        })
     }
 }
 
@@ -130,10 +151,9 @@ pub(crate) async fn find_in_store(
     let (found, reservation) = match read(request, reservation_request, store, &counters).await {
         Ok(read) => read,
         Err(reason) => {
-            return Lookup::Miss(LookupMiss {
-                erasures: before.map(Box::new),
-                ..LookupMiss::unread(reason, local_epochs, policy)
-            });
+            let mut missed = LookupMiss::unread(reason, local_epochs, policy);
+            missed.erasures = before.map(Box::new);
+            return Lookup::Miss(missed);
         }
     };
     let GetResult {
@@ -156,7 +176,7 @@ pub(crate) async fn find_in_store(
     }
     let revision = record.as_ref().map(|record| record.revision);
     let servable = match policy.mode {
-        CacheMode::Refresh => Err(Reason::Refresh),
+        CacheMode::Refresh => Err(Unservable::from(Reason::Refresh)),
         _ => check_servable(request, record, now, &counters, &epochs).await,
     };
     match servable {
@@ -179,12 +199,16 @@ pub(crate) async fn find_in_store(
             }
             Lookup::Hit(front_entry)
         }
-        Err(reason) => {
+        Err(Unservable { reason, stale }) => {
+            let stale = stale.map(|entry| StaleEntry {
+                front_entry: unfronted(request, *entry),
+                now,
+            });
             // For other callers, an entry that this one does not accept stays servable.
             if reason != Reason::OtherForm {
                 engine.front.remove(&request.key);
             }
-            Lookup::Miss(LookupMiss {
+            Lookup::Miss(Box::new(LookupMiss {
                 reason,
                 local_epochs,
                 epochs: Some(epochs),
@@ -192,7 +216,8 @@ pub(crate) async fn find_in_store(
                 erasures: erasures.map(Box::new),
                 reservation,
                 revision,
-            })
+                stale,
+            }))
         }
     }
 }
@@ -215,6 +240,22 @@ async fn read(
     Ok((found, None))
 }
 
+/// The reason why an entry is not served.
+struct Unservable {
+    reason: Reason,
+    /// The entry, if it has only expired, and is within one of the policy's windows.
+    stale: Option<Box<Entry>>,
+}
+
+impl From<Reason> for Unservable {
+    fn from(reason: Reason) -> Self {
+        Self {
+            reason,
+            stale: None,
+        }
+    }
+}
+
 /// Decodes a record and applies every check that can make it unservable.
 async fn check_servable(
     request: &Request<'_>,
@@ -222,17 +263,36 @@ async fn check_servable(
     now: Millis,
     counters: &[&str],
     epochs: &[u64],
-) -> Result<Entry, Reason> {
+) -> Result<Entry, Unservable> {
     let record = record.ok_or(Reason::Absent)?;
     let entry = Entry::decode_for(record, &request.key, request.call)?;
-    if entry.head.is_expired(now) {
-        return Err(Reason::Expired);
+    let is_expired = entry.head.is_expired(now);
+    let window = request.policy.longest_stale_window();
+    if is_expired && !entry.head.is_stale_within(window, now) {
+        return Err(Reason::Expired.into());
     }
     check_epochs(&entry.head.epochs, counters, epochs)?;
     check_form(request, &entry)?;
     let checked = entry.observations.check(SERVE_CHECK_TIMEOUT).await;
     checked.map_err(Reason::Changed)?;
-    Ok(entry)
+    match is_expired {
+        true => Err(Unservable {
+            reason: Reason::Expired,
+            stale: Some(Box::new(entry)),
+        }),
+        false => Ok(entry),
+    }
+}
+
+/// Returns an entry that is not kept in the front.
+fn unfronted(request: &Request<'_>, entry: Entry) -> Arc<FrontEntry> {
+    let (ledger, call) = (&request.engine.ledger, request.call);
+    Arc::new(FrontEntry {
+        entry,
+        tally: ledger.tally(call.kind, call.name),
+        stamp: Stamp::default(),
+        domains: Vec::new(),
+    })
 }
 
 /// Checks that the caller accepts the form of an entry's answer.
@@ -259,12 +319,7 @@ pub(crate) async fn find_frozen(request: &Request<'_>) -> Result<Arc<FrontEntry>
         .check_frozen()
         .await
         .map_err(Reason::Changed)?;
-    Ok(Arc::new(FrontEntry {
-        entry,
-        tally: engine.ledger.tally(request.call.kind, request.call.name),
-        stamp: Stamp::default(),
-        domains: Vec::new(),
-    }))
+    Ok(unfronted(request, entry))
 }
 
 /// Checks that an entry was created under the current epochs of the call's domains. An entry with fewer or

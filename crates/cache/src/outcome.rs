@@ -6,6 +6,7 @@ use cachalot_core::{Millis, Spend, Witnesses};
 use tokio::sync::watch;
 
 use crate::body::Body;
+use crate::entry::Entry;
 use crate::summary::{CacheStatus, CallSummary, EntryProvenance, Revision, RunEnd};
 use crate::witness::{ObservationSet, Witness, to_witnesses};
 use crate::{Key, Reason};
@@ -39,6 +40,22 @@ pub(crate) enum OutcomeState {
 }
 
 impl Outcome {
+    /// The outcome of a call that an entry answers.
+    pub(crate) fn from_entry(key: Key, entry: &Entry, status: CacheStatus) -> Self {
+        Self {
+            key,
+            status,
+            body: Body::from_complete(Arc::clone(&entry.body)),
+            entry: Some(entry.provenance()),
+            state: OutcomeState::Stored {
+                revision: Revision(entry.revision),
+                expires: entry.head.expires,
+                saved: entry.head.spent,
+                observations: Arc::clone(&entry.observations),
+            },
+        }
+    }
+
     /// Returns the witnesses of the answer: for an entry, those that it carries; for a run, those recorded
     /// so far, which are complete once the outcome is settled. An answer that is valid by a time to live or a
     /// domain may depend on more than its witnesses.

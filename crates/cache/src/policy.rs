@@ -119,6 +119,13 @@ pub struct Policy {
     pub mode: CacheMode,
     /// The time to live of an entry that is stored now; `None`: it never expires.
     pub ttl: Option<Duration>,
+    /// Time after its expiry in which an entry is still served ([`crate::BeginResult::Stale`]) while one caller
+    /// refreshes it; zero for none. The entry must be valid otherwise: under current epochs, not erased, its files
+    /// unchanged.
+    pub stale_while_revalidate: Duration,
+    /// Time after its expiry in which an entry may answer in place of a run that fails ([`crate::Ticket::stale`]);
+    /// zero for none.
+    pub stale_if_error: Duration,
     /// The callers that may share the run.
     pub join: SingleFlight,
     /// Handling of a run without readers.
@@ -178,6 +185,19 @@ impl Policy {
             accepts: self.accepts,
         }
     }
+
+    /// Maximum time to wait for a run of another process.
+    pub(crate) fn wait_for_processes(&self) -> Duration {
+        match self.join {
+            SingleFlight::AllProcesses { wait } => wait,
+            SingleFlight::Off | SingleFlight::Process => Duration::ZERO,
+        }
+    }
+
+    /// The time for which an entry is kept after its expiry.
+    pub(crate) fn longest_stale_window(&self) -> Duration {
+        self.stale_while_revalidate.max(self.stale_if_error)
+    }
 }
 
 /// Default of [`Policy::lookup_timeout`].
@@ -192,6 +212,8 @@ impl Default for Policy {
         Self {
             mode: CacheMode::On,
             ttl: None,
+            stale_while_revalidate: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
             join: SingleFlight::Process,
             orphan: OrphanPolicy::Cancel,
             form: Form::default(),

@@ -9,7 +9,6 @@ use crate::flight::Flight;
 use crate::front::FrontEntry;
 use crate::lease::Reservation;
 use crate::lookup::{Lookup, find_in_store};
-use crate::policy::SingleFlight;
 use crate::request::Request;
 use crate::sync::sleep;
 
@@ -30,19 +29,16 @@ pub(crate) enum ReservationOutcome {
 }
 
 /// Reserves the key for a flight: takes the lease that the lookup returned, or waits for the process that
-/// holds it, for as long as the policy allows. `revision` is that of the record which does not answer the
+/// holds it, for at most `wait`. `revision` is that of the record which does not answer the
 /// call.
 pub(crate) async fn reserve(
     request: &Request<'_>,
     flight: &Flight,
+    wait: Duration,
     mut reservation: Option<Reservation>,
     mut revision: Option<u64>,
 ) -> ReservationOutcome {
     let asked = tokio::time::Instant::now();
-    let wait = match request.policy.join {
-        SingleFlight::AllProcesses { wait } => wait,
-        SingleFlight::Off | SingleFlight::Process => Duration::ZERO,
-    };
     let mut pause = Duration::from_millis(2);
     let (mut waited, mut reported) = (false, false);
     loop {

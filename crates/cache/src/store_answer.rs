@@ -1,6 +1,7 @@
 //! The finish phase: stores the answer of a run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_core::{Millis, Spend};
@@ -79,9 +80,10 @@ impl FinishedRun<'_> {
             .map_err(Reason::Changed)?;
         let epochs = self.current_epochs()?;
         let now = self.access().now();
-        let expires = policy
-            .ttl
-            .map(|ttl| now.saturating_add(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)));
+        let later = |at: Millis, time: Duration| {
+            at.saturating_add(Millis::try_from(time.as_millis()).unwrap_or(Millis::MAX))
+        };
+        let expires = policy.ttl.map(|ttl| later(now, ttl));
         let head = EntryHead {
             key: flight.key.digest(),
             kind: self.call.kind,
@@ -98,7 +100,7 @@ impl FinishedRun<'_> {
             key: flight.key.to_string(),
             value: head.encode(answer)?,
             labels: labels_of(flight, policy).chain(labels).collect(),
-            expires,
+            expires: expires.map(|expires| later(expires, policy.longest_stale_window())),
             revision: 0,
             updated: 0,
         };

@@ -15,6 +15,9 @@ pub enum CacheStatus {
     /// A copy of an entry on this machine, because the store failed, and how: it may have been replaced or erased by
     /// another machine.
     LocalHit(Reason),
+    /// An entry that has expired, within the policy's time for it ([`crate::Policy::stale_while_revalidate`],
+    /// [`crate::Policy::stale_if_error`]).
+    Stale,
     /// A run that another caller had started.
     Coalesced,
     /// A run of the call's own, because the lookup found no servable entry, and why.
@@ -24,17 +27,18 @@ pub enum CacheStatus {
 }
 
 impl CacheStatus {
-    /// True if an entry answered, or its local copy.
+    /// True if an entry answered, expired or not, or its local copy.
     #[must_use]
     pub fn is_hit(&self) -> bool {
-        matches!(self, Self::Hit | Self::LocalHit(_))
+        matches!(self, Self::Hit | Self::LocalHit(_) | Self::Stale)
     }
 
-    /// `hit`, `coalesced`, `miss` or `bypass`.
+    /// `hit`, `stale`, `coalesced`, `miss` or `bypass`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Hit | Self::LocalHit(_) => "hit",
+            Self::Stale => "stale",
             Self::Coalesced => "coalesced",
             Self::Miss(_) => "miss",
             Self::Bypass(_) => "bypass",
@@ -45,7 +49,7 @@ impl CacheStatus {
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
         match self {
-            Self::Hit | Self::Coalesced => None,
+            Self::Hit | Self::Stale | Self::Coalesced => None,
             Self::LocalHit(reason) | Self::Miss(reason) | Self::Bypass(reason) => Some(reason),
         }
     }

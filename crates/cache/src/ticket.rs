@@ -14,9 +14,10 @@ use crate::flight::{Flight, ReaderGuard};
 use crate::key::OwnedCall;
 use crate::lease::LateLookup;
 use crate::ledger::{CallStatus, PendingRow};
+use crate::lookup::{Lookup, find_in_store};
 use crate::orphans::Orphans;
 use crate::outcome::{Outcome, OutcomeState};
-use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, OrphanPolicy, Policy};
+use crate::policy::{CacheMode, DEFAULT_LOOKUP_TIMEOUT, OrphanPolicy, Policy};
 use crate::reason::{Failure, Reason};
 use crate::request::Request;
 use crate::run_start::RunStart;
@@ -84,6 +85,8 @@ pub(crate) struct RunCosts {
     nested: Spend,
     /// Set if the answer reports an error.
     is_error: bool,
+    /// Set to the saving of the call if an expired entry answers it in place of the run.
+    stale: Option<Spend>,
 }
 
 /// The lifecycle stage of a ticket.
@@ -213,6 +216,32 @@ impl Ticket {
             body: Body::from_flight(reader),
             entry: None,
         }
+    }
+
+    /// Returns the expired entry of the call, if it expired less than [`Policy::stale_if_error`] ago and is valid
+    /// otherwise, or the entry that was stored in the meantime. For a run that fails: the adapter answers with it, and
+    /// ends the ticket with its bytes and a reason against storing them. The ledger then counts the call as answered
+    /// by it. `None` after an erasure or a write to a domain, and in modes that serve no entry.
+    pub async fn stale(&self) -> Option<Outcome> {
+        let window = self.policy.stale_if_error;
+        let serves = matches!(self.policy.mode, CacheMode::On | CacheMode::ReadOnly);
+        if window.is_zero() || !serves {
+            return None;
+        }
+        let call = self.call.borrowed();
+        let request = Request::new(&self.engine, self.flight.key, &call, &self.policy);
+        let (found, status) = match find_in_store(&request, None).await {
+            Lookup::Hit(found) => (found, CacheStatus::Hit),
+            Lookup::Miss(missed) => {
+                let stale = missed.stale.filter(|stale| stale.is_within(window))?;
+                (stale.front_entry, CacheStatus::Stale)
+            }
+        };
+        if self.flight.is_revoked() {
+            return None;
+        }
+        lock(&self.costs).stale = Some(found.entry.head.spent);
+        Some(Outcome::from_entry(self.flight.key, &found.entry, status))
     }
 
     /// Sends a chunk to all readers; never waits. Past the policy's `max_bytes`, the answer is declined
@@ -402,18 +431,22 @@ impl Ticket {
         if !ledger.is_enabled() {
             return;
         }
+        let stale = lock(&self.costs).stale;
         let is_answered = failure.is_none()
             && settled.stored != Err(Reason::Abandoned)
             && !self.answers_with_an_error();
         let (access, call) = (&self.engine.access, self.call.borrowed());
-        let answered = CallStatus::from_status(&self.status);
+        let answered = match stale {
+            Some(_) => CallStatus::Stale,
+            None => CallStatus::from_status(&self.status),
+        };
         ledger.send(PendingRow {
             reason: self.status.reason().map(ToString::to_string),
             not_stored: settled.stored.as_ref().err().map(ToString::to_string),
             failure: failure.map(ToString::to_string),
-            failed: !is_answered && settled.paid.is_free(),
+            failed: !is_answered && settled.paid.is_free() && stale.is_none(),
             paid: settled.paid,
-            saved: settled.saved,
+            saved: stale.unwrap_or(settled.saved),
             ..PendingRow::new(access, &call, self.flight.key, &self.policy, answered)
         });
     }

@@ -62,7 +62,11 @@ enum Uses {
 
 impl Uses {
     fn memory(self) -> Arc<dyn Store> {
-        let inner = InProcessStore::new(Arc::new(ManualClock::at(1)));
+        self.memory_with(&Arc::new(ManualClock::at(1)))
+    }
+
+    fn memory_with(self, clock: &Arc<ManualClock>) -> Arc<dyn Store> {
+        let inner = InProcessStore::new(clock.clone());
         let all = matches!(self, Self::All);
         let about = StoreInfo {
             name: "shuttled",
@@ -164,7 +168,9 @@ fn concurrent_callers_have_one_leader_and_one_answer() {
                     let (cache, runs) = (cache.clone(), Arc::clone(&runs));
                     spawn(async move {
                         match begin(&cache, &Policy::default()).await {
-                            BeginResult::Served(outcome) => outcome.body.whole().await.unwrap(),
+                            BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
+                                outcome.body.whole().await.unwrap()
+                            }
                             BeginResult::Run(ticket) => {
                                 let text = format!("run {}", runs.fetch_add(1, Ordering::SeqCst));
                                 let settled = ticket.finish(product(&text)).await;
@@ -194,7 +200,7 @@ fn a_follower_of_an_abandoned_flight_leads_or_joins_the_next() {
                     let (cache, leaders) = (cache.clone(), Arc::clone(&leaders));
                     spawn(async move {
                         match begin(&cache, &Policy::default()).await {
-                            BeginResult::Served(outcome) => {
+                            BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
                                 outcome.body.whole().await.unwrap().len()
                             }
                             BeginResult::Run(ticket)
@@ -291,7 +297,7 @@ fn readers_of_a_pipe_get_every_chunk_and_its_run_is_never_stuck() {
                 let cache = cache.clone();
                 spawn(async move {
                     match begin(&cache, &Policy::default()).await {
-                        BeginResult::Served(outcome) => {
+                        BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
                             let whole = outcome.body.whole().await.unwrap();
                             assert_eq!(whole.len(), 5 * CHUNK);
                         }
@@ -366,6 +372,58 @@ fn one_of_two_runs_without_readers_is_given_up() {
 }
 
 #[test]
+fn a_stale_entry_is_refreshed_by_one_caller() {
+    explore(|| {
+        block_on(async move {
+            let clock = Arc::new(ManualClock::at(1));
+            let store = Uses::All.memory_with(&clock);
+            let [here, there] = [(); 2].map(|()| {
+                let mut options = Uses::All.options(&store);
+                options.clock = clock.clone();
+                Cache::new(options)
+            });
+            let policy = Policy {
+                ttl: Some(Duration::from_secs(1)),
+                stale_while_revalidate: Duration::from_secs(1),
+                ..Policy::default()
+            };
+            let BeginResult::Run(ticket) = begin(&here, &policy).await else {
+                panic!()
+            };
+            ticket.finish(product("old")).await.stored.unwrap();
+            clock.advance(Duration::from_secs(1));
+            let refreshes = Arc::new(AtomicUsize::new(0));
+            let asking: Vec<_> = [&here, &here, &there]
+                .into_iter()
+                .map(|cache| {
+                    let (cache, policy) = (cache.clone(), policy.clone());
+                    let refreshes = Arc::clone(&refreshes);
+                    spawn(async move {
+                        match begin(&cache, &policy).await {
+                            BeginResult::Run(_) => panic!("a caller has to wait"),
+                            BeginResult::Served(outcome) => {
+                                assert_eq!(outcome.body.whole().await.unwrap(), "new");
+                            }
+                            BeginResult::Stale { outcome, refresh } => {
+                                assert_eq!(outcome.body.whole().await.unwrap(), "old");
+                                if let Some(refresh) = refresh {
+                                    refreshes.fetch_add(1, Ordering::SeqCst);
+                                    refresh.finish(product("new")).await.stored.unwrap();
+                                }
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for one in asking {
+                one.await.unwrap();
+            }
+            assert_eq!(refreshes.load(Ordering::SeqCst), 1);
+        });
+    });
+}
+
+#[test]
 fn callers_of_two_forms_get_their_own_and_one_answer_is_stored() {
     explore_uses(|uses| {
         block_on(async move {
@@ -380,7 +438,7 @@ fn callers_of_two_forms_get_their_own_and_one_answer_is_stored() {
                             ..Policy::default()
                         };
                         match begin(&cache, &policy).await {
-                            BeginResult::Served(outcome) => {
+                            BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
                                 let answer = outcome.body.whole().await.unwrap();
                                 let own = answer == form.to_string();
                                 assert!(own || outcome.status == CacheStatus::Hit);
@@ -411,7 +469,7 @@ fn callers_of_two_forms_get_their_own_and_one_answer_is_stored() {
 /// Asks, and runs by reading the world if it must.
 async fn ask(cache: &Cache, policy: &Policy, world: &AtomicU64) -> (u64, CacheStatus) {
     match begin(cache, policy).await {
-        BeginResult::Served(outcome) => {
+        BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
             let bytes = outcome.body.whole().await.unwrap();
             (
                 std::str::from_utf8(&bytes).unwrap().parse().unwrap(),
@@ -538,7 +596,8 @@ fn exact_engine_keeps_its_bounds_and_serves_stored_entries() {
                             let text = number.to_string();
                             storing.fetch_add(1, Ordering::SeqCst);
                             match begin_number(&cache, &Policy::default(), number).await {
-                                BeginResult::Served(outcome) => {
+                                BeginResult::Served(outcome)
+                                | BeginResult::Stale { outcome, .. } => {
                                     assert_eq!(outcome.body.whole().await.unwrap(), text);
                                 }
                                 BeginResult::Run(ticket) => {
@@ -597,7 +656,9 @@ fn callers_in_two_engines_have_one_leader_and_one_answer() {
                     let (cache, runs) = (cache.clone(), Arc::clone(&runs));
                     spawn(async move {
                         match begin(&cache, &fleet()).await {
-                            BeginResult::Served(outcome) => outcome.body.whole().await.unwrap(),
+                            BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
+                                outcome.body.whole().await.unwrap()
+                            }
                             BeginResult::Run(ticket) => {
                                 let text = format!("run {}", runs.fetch_add(1, Ordering::SeqCst));
                                 let settled = ticket.finish(product(&text)).await;
@@ -627,7 +688,7 @@ fn released_reservation_is_taken_by_another_engine() {
                     let (cache, leaders) = (Uses::All.engine(&memory), Arc::clone(&leaders));
                     spawn(async move {
                         match begin(&cache, &fleet()).await {
-                            BeginResult::Served(outcome) => {
+                            BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
                                 outcome.body.whole().await.unwrap().len()
                             }
                             BeginResult::Run(ticket)
@@ -727,7 +788,9 @@ fn number(bytes: &[u8]) -> Result<Number, DecodeError> {
 
 async fn decode(cache: &Cache, of: u64) -> Arc<Number> {
     match begin_number(cache, &Policy::default(), of).await {
-        BeginResult::Served(outcome) => outcome.body.decoded(number).await.unwrap(),
+        BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
+            outcome.body.decoded(number).await.unwrap()
+        }
         BeginResult::Run(ticket) => {
             let outcome = ticket.outcome();
             ticket.finish(product(&of.to_string())).await;
@@ -745,7 +808,9 @@ fn a_front_entry_is_decoded_once_despite_concurrent_evictions() {
             for _ in 0..2 {
                 match begin(&cache, &Policy::default()).await {
                     // In the front, and not decoded yet.
-                    BeginResult::Served(outcome) => drop(outcome),
+                    BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
+                        drop(outcome)
+                    }
                     BeginResult::Run(ticket) => drop(ticket.finish(product("1")).await),
                 }
             }
@@ -821,7 +886,7 @@ fn a_run_is_notified_when_all_readers_have_left() {
                     let cache = cache.clone();
                     spawn(async move {
                         match begin(&cache, &Policy::default()).await {
-                            BeginResult::Served(outcome) => {
+                            BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
                                 let mut reader = outcome.body.reader();
                                 reader.next().await.unwrap().unwrap();
                             }
@@ -841,7 +906,7 @@ fn a_run_is_notified_when_all_readers_have_left() {
                 one.await.unwrap();
             }
             match begin(&cache, &Policy::default()).await {
-                BeginResult::Served(outcome) => {
+                BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
                     assert_eq!(&outcome.body.whole().await.unwrap()[..], b"whole")
                 }
                 BeginResult::Run(ticket) => {

@@ -10,11 +10,12 @@ const NAME: &str = "cachalot";
 /// Number of digits of the key that identify a call to `cachalot why`.
 const KEY_DIGITS: usize = 10;
 
-/// Returns the value for a call of the engine; `ttl` is the remaining time of the entry that answered, in seconds.
+/// Returns the value for a call of the engine; `ttl` is the remaining time of the entry that answered, in seconds,
+/// negative if it has expired.
 pub(crate) fn of_call(status: &CacheStatus, key: &Key, ttl: Option<i64>) -> HeaderValue {
     let mut text = NAME.to_owned();
     match status {
-        CacheStatus::Hit | CacheStatus::LocalHit(_) => {
+        CacheStatus::Hit | CacheStatus::LocalHit(_) | CacheStatus::Stale => {
             text += "; hit";
             if let Some(ttl) = ttl {
                 text += &format!("; ttl={ttl}");
@@ -77,6 +78,10 @@ mod tests {
         assert_eq!(
             text(&CacheStatus::Hit, Some(60)),
             r#"cachalot; hit; ttl=60; key="2d711642b7""#
+        );
+        assert_eq!(
+            text(&CacheStatus::Stale, Some(-12)),
+            r#"cachalot; hit; ttl=-12; key="2d711642b7""#
         );
         assert_eq!(
             text(&CacheStatus::Coalesced, None),

@@ -87,6 +87,7 @@ fn count(connection: &Connection, name: &str, more: u64) -> rusqlite::Result<()>
 /// A row's contribution to the totals.
 pub(super) fn row_totals(row: &PendingRow) -> LedgerTotals {
     LedgerTotals {
+        hits: u64::from(matches!(row.answered, CallStatus::Hit | CallStatus::Stale)),
         coalesced: u64::from(row.answered == CallStatus::Coalesced),
         misses: u64::from(row.answered == CallStatus::Miss),
         bypasses: u64::from(row.answered == CallStatus::Bypass),
@@ -94,7 +95,6 @@ pub(super) fn row_totals(row: &PendingRow) -> LedgerTotals {
         failed: u64::from(row.failed),
         paid: row.paid,
         saved: row.saved,
-        ..LedgerTotals::default()
     }
 }
 
@@ -232,10 +232,7 @@ impl<'a> CallRow<'a> {
             key: head.key.to_hex(),
             handle: handle.map(|label| label.value.as_str().into()),
             session: hit.session.as_deref(),
-            answered: match hit.coalesced {
-                true => CallStatus::Coalesced,
-                false => CallStatus::Hit,
-            },
+            answered: hit.answered,
             reason: None,
             not_stored: None,
             failure: None,

@@ -206,7 +206,7 @@ fn read_row(row: &Row<'_>) -> Result<LedgerRow> {
     let key: String = row.get("key")?;
     let (paid_calls, saved_calls) = match answered {
         CallStatus::Miss | CallStatus::Bypass => (u64::from(!failed), 0),
-        CallStatus::Hit | CallStatus::Coalesced => (0, 1),
+        CallStatus::Hit | CallStatus::Stale | CallStatus::Coalesced => (0, 1),
         CallStatus::Refused => (0, 0),
     };
     Ok(LedgerRow {

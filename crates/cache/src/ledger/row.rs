@@ -13,6 +13,8 @@ use crate::summary::CacheStatus;
 pub enum CallStatus {
     /// An entry of the cache.
     Hit,
+    /// An entry of the cache that had expired.
+    Stale,
     /// A run of another caller.
     Coalesced,
     /// A run of the call's own.
@@ -27,17 +29,19 @@ impl CallStatus {
     pub(crate) fn from_status(status: &CacheStatus) -> Self {
         match status {
             CacheStatus::Hit | CacheStatus::LocalHit(_) => Self::Hit,
+            CacheStatus::Stale => Self::Stale,
             CacheStatus::Coalesced => Self::Coalesced,
             CacheStatus::Miss(_) => Self::Miss,
             CacheStatus::Bypass(_) => Self::Bypass,
         }
     }
 
-    /// `hit`, `coalesced`, `miss`, `bypass`, `refused`.
+    /// `hit`, `stale`, `coalesced`, `miss`, `bypass`, `refused`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "hit",
+            Self::Stale => "stale",
             Self::Coalesced => "coalesced",
             Self::Miss => "miss",
             Self::Bypass => "bypass",
@@ -48,6 +52,7 @@ impl CallStatus {
     pub(super) fn parse(text: &str) -> Self {
         match text {
             "hit" => Self::Hit,
+            "stale" => Self::Stale,
             "coalesced" => Self::Coalesced,
             "miss" => Self::Miss,
             "refused" => Self::Refused,
@@ -157,7 +162,7 @@ fn fields<S: Serializer>(
 /// Calls of one name, summed over all runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LedgerTotals {
-    /// Calls answered from the cache.
+    /// Calls answered from the cache, by entries that had expired, too.
     pub hits: u64,
     /// Calls answered by a run of another caller.
     pub coalesced: u64,

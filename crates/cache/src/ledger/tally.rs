@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cachalot_core::{Cost, Millis, Spend};
 use cachalot_store::Label;
 
-use super::LedgerTotals;
+use super::{CallStatus, LedgerTotals};
 use crate::entry::{Entry, EntryHead};
 use crate::sync::{Mutex, lock};
 
@@ -49,9 +49,9 @@ struct Sums {
 }
 
 impl Tally {
-    pub(super) fn add(&self, coalesced: bool, saved: &Spend) {
+    pub(super) fn add(&self, answered: CallStatus, saved: &Spend) {
         let sums = lane(&self.0);
-        let counter = if coalesced {
+        let counter = if answered == CallStatus::Coalesced {
             &sums.coalesced
         } else {
             &sums.hits
@@ -104,7 +104,7 @@ pub(super) struct RecentHit {
     pub(super) at: Millis,
     pub(super) head: Arc<EntryHead>,
     pub(super) labels: Arc<[Label]>,
-    pub(super) coalesced: bool,
+    pub(super) answered: CallStatus,
     pub(super) session: Option<Arc<str>>,
 }
 
@@ -129,7 +129,7 @@ impl RecentHits {
         &self,
         entry: &Entry,
         at: Millis,
-        coalesced: bool,
+        answered: CallStatus,
         session: Option<&Arc<str>>,
     ) {
         /// Once the ring has been filled, one in this many hits is kept.
@@ -148,7 +148,7 @@ impl RecentHits {
             at,
             head,
             labels,
-            coalesced,
+            answered,
             session: session.cloned(),
         });
     }

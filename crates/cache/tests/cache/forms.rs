@@ -34,7 +34,7 @@ fn reads(form: u8) -> Policy {
 
 async fn follow(here: &TestEngine, question: &Question, policy: &Policy) -> Outcome {
     match here.cache.begin(&question.call(), policy).await.unwrap() {
-        BeginResult::Served(outcome) => outcome,
+        BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => outcome,
         BeginResult::Run(_) => panic!("it should have been served"),
     }
 }

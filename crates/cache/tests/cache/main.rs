@@ -25,6 +25,7 @@ mod retention;
 mod round_trips;
 mod secrets;
 mod single_flight;
+mod stale;
 mod streams;
 mod test_engine;
 mod tree;

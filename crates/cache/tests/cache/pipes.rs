@@ -66,7 +66,7 @@ fn refused() -> Reason {
 async fn follow(here: &TestEngine, question: &Question) -> Outcome {
     let policy = Policy::default();
     match here.cache.begin(&question.call(), &policy).await.unwrap() {
-        BeginResult::Served(outcome) => outcome,
+        BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => outcome,
         BeginResult::Run(_) => panic!("it should have been served"),
     }
 }

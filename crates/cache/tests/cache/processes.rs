@@ -250,7 +250,7 @@ async fn lead_and_die(home: &Path) {
         .unwrap()
     {
         cachalot_cache::BeginResult::Run(ticket) => ticket,
-        cachalot_cache::BeginResult::Served(_) => panic!("served"),
+        _ => panic!("served"),
     };
     note(home, "leads");
     wait_for(&home.join("never")).await;

@@ -204,7 +204,9 @@ async fn followers_survive_repeated_dropped_leaders() {
                     .await
                     .unwrap()
                 {
-                    BeginResult::Served(outcome) => Some(outcome.body.whole().await.unwrap()),
+                    BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
+                        Some(outcome.body.whole().await.unwrap())
+                    }
                     BeginResult::Run(ticket) if gone.fetch_add(1, Ordering::SeqCst) < 10 => {
                         tokio::task::yield_now().await;
                         drop(ticket);

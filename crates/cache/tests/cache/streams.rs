@@ -40,7 +40,7 @@ async fn follow(here: &TestEngine, question: &Question) -> Outcome {
         .await
         .unwrap()
     {
-        BeginResult::Served(outcome) => outcome,
+        BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => outcome,
         BeginResult::Run(_) => panic!("it should have been served"),
     }
 }

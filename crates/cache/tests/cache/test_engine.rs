@@ -335,7 +335,9 @@ impl TestEngine {
             .expect("not frozen")
         {
             BeginResult::Run(ticket) => ticket,
-            BeginResult::Served(outcome) => panic!("served: {:?}", outcome.status),
+            BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
+                panic!("served: {:?}", outcome.status)
+            }
         }
     }
 

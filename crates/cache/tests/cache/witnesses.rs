@@ -319,7 +319,9 @@ async fn ask_anew(memory: &Arc<dyn Store>, path: &Path, text: &str) -> bool {
         None => begun.await,
     };
     match begun.unwrap() {
-        BeginResult::Served(outcome) => assert_eq!(outcome.body.whole().await.unwrap(), text),
+        BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
+            assert_eq!(outcome.body.whole().await.unwrap(), text)
+        }
         BeginResult::Run(ticket) => {
             let answer = content(ticket.witness(), path);
             assert_eq!(answer, text);

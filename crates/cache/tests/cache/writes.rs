@@ -197,7 +197,7 @@ async fn call_after_a_write_does_not_join_an_earlier_flight() {
         let before = here.lead(&question, &policy).await;
         before.emit("old".into());
         let joined = match here.cache.begin(&question.call(), &policy).await.unwrap() {
-            BeginResult::Served(outcome) => outcome,
+            BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => outcome,
             BeginResult::Run(_) => panic!("before the write it may join"),
         };
         write(&writer.cache, &["d"]).await;
@@ -265,7 +265,7 @@ async fn call_does_not_join_a_flight_of_other_domains_with_equal_epochs() {
     let call = Question::number(1);
     let policy = in_domains(&["d", "c"]);
     match here.cache.begin(&call.call(), &policy).await.unwrap() {
-        BeginResult::Served(outcome) => {
+        BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => {
             assert_eq!(outcome.status, CacheStatus::Coalesced, "in any order")
         }
         BeginResult::Run(_) => panic!("the same domains in another order"),

@@ -332,7 +332,7 @@ fn line(report: &RequestReport, at: &str, style: Style) -> String {
     };
     let answered = format!("{:<9}", report.answered);
     let answered = match report.answered {
-        "hit" | "coalesced" => style.success(&answered),
+        "hit" | "stale" | "coalesced" => style.success(&answered),
         "refused" => style.error(&answered),
         _ => style.notable(&answered),
     };
@@ -364,7 +364,7 @@ struct Total {
 impl Total {
     fn add(&mut self, report: &RequestReport) {
         self.requests += 1;
-        if matches!(report.answered, "hit" | "coalesced") {
+        if matches!(report.answered, "hit" | "stale" | "coalesced") {
             self.answered += 1;
             self.saved += report.saved;
         }

@@ -57,7 +57,7 @@ pub(crate) fn render(explanation: &Explanation, verbose: bool) -> String {
                 lines.push("  their inputs do not differ".to_owned());
             }
         }
-        (None, None) if call.answered != CallStatus::Hit => {
+        (None, None) if !matches!(call.answered, CallStatus::Hit | CallStatus::Stale) => {
             lines.push("there was no earlier call like it".to_owned());
         }
         (None, None) => {}
@@ -129,6 +129,10 @@ fn headline(call: &LedgerRow) -> String {
     }
     let how = match call.answered {
         CallStatus::Hit => format!("answered from the cache, saved {}", spend(&call.saved)),
+        CallStatus::Stale => format!(
+            "answered from the cache by an entry that had expired, saved {}",
+            spend(&call.saved)
+        ),
         CallStatus::Coalesced => "answered by a run that was already under way".to_owned(),
         CallStatus::Miss | CallStatus::Bypass if call.failed => {
             format!("failed, {}", spend(&call.paid))

@@ -192,7 +192,7 @@ impl Progress {
     fn memoized_line(&self, node: &str, took: Duration, memoized: &Memoized) -> String {
         let outcome = format!("{:<9}", memoized.outcome);
         let outcome = match memoized.outcome {
-            "hit" | "coalesced" => self.style.success(&outcome),
+            "hit" | "stale" | "coalesced" => self.style.success(&outcome),
             FAILED => self.style.error(&outcome),
             _ => self.style.notable(&outcome),
         };

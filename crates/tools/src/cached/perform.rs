@@ -301,7 +301,8 @@ impl CachedCall<'_> {
                     return CallAnswer::from_run(output, why, Witnesses::unknown("it did not run"));
                 }
                 Ok(BeginResult::Run(ticket)) => return self.lead(arguments, ticket).await,
-                Ok(BeginResult::Served(outcome)) => {
+                // The policy permits no stale entries.
+                Ok(BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. }) => {
                     let coalesced = outcome.status == CacheStatus::Coalesced;
                     if coalesced && !is_current_for_follower(&outcome.settled().await) {
                         policy.join = SingleFlight::Off;

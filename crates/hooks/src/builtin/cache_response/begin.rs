@@ -86,7 +86,8 @@ impl CacheResponse {
                 Ok(BeginResult::Run(ticket)) => {
                     return self.begin_model_turn(question, Some(ticket), input);
                 }
-                Ok(BeginResult::Served(outcome)) => {
+                // The policy permits no stale entries.
+                Ok(BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. }) => {
                     let form = question.form.as_ref();
                     match replay::from_entry(&outcome, form, &*self.clock).await {
                         Ok(output) => {

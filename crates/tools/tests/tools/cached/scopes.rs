@@ -288,7 +288,7 @@ async fn writes_are_announced_to_the_store_even_without_stored_results() {
         ..Policy::default()
     };
     let is_served = async || match engine.begin(&call, &policy).await.unwrap() {
-        BeginResult::Served(_) => true,
+        BeginResult::Served(_) | BeginResult::Stale { .. } => true,
         BeginResult::Run(ticket) => {
             let product = RunResult::storable("found".into(), Spend::default());
             ticket.finish(product).await;

@@ -51,7 +51,7 @@ async fn lasts(witnesses: &Witnesses, between: impl FnOnce()) -> Result<CacheSta
     ticket.finish(product).await.stored?;
     between();
     match cache.begin(&call, &policy).await {
-        Ok(BeginResult::Served(outcome)) => Ok(outcome.status),
+        Ok(BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. }) => Ok(outcome.status),
         Ok(BeginResult::Run(ticket)) => Ok(ticket.status().clone()),
         Err(miss) => Err(miss.reason),
     }

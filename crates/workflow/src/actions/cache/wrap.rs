@@ -295,7 +295,8 @@ async fn ask_cache(
                 let ticket = Box::new(ticket);
                 return Ok(CacheReply::Runs { ticket, damage });
             }
-            BeginResult::Served(outcome) => outcome,
+            // The policy permits no stale entries.
+            BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. } => outcome,
         };
         let failure = match respond(outcome, handle, runtime).await {
             Ok(answer) => return Ok(CacheReply::Served(answer)),
