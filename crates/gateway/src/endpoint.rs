@@ -546,6 +546,8 @@ mod tests {
             json!({"tools": [{"functionDeclarations": []}, {"codeExecution": {}}]}),
             json!({"cachedContent": "cachedContents/1"}),
             json!({"contents": [{"parts": [{"fileData": {"fileUri": "https://a.example"}}]}]}),
+            json!({"systemInstruction": {"parts": [{"fileData": {"fileUri": "https://a.example"}}]}}),
+            json!({"generationConfig": {"temperature": 0}, "generation_config": {}}),
         ] {
             assert!(is_never(Endpoint::Gemini, &body), "{body}");
         }

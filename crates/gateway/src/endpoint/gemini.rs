@@ -22,9 +22,23 @@ const KNOWN: [&str; 14] = [
     "tools",
 ];
 
+/// Members that have two names. Of a request with both, only the provider knows which one counts.
+const SPELLINGS: [[&str; 2]; 5] = [
+    ["cachedContent", "cached_content"],
+    ["generationConfig", "generation_config"],
+    ["safetySettings", "safety_settings"],
+    ["systemInstruction", "system_instruction"],
+    ["toolConfig", "tool_config"],
+];
+
 /// Returns the reason why the provider may look something up, or run a tool.
 pub(super) fn lookup(body: &Object) -> Option<String> {
-    unknown_member(body, &KNOWN).or_else(|| server_tool(body.get("tools")))
+    let mut spellings = SPELLINGS.iter();
+    let both = spellings.find(|names| names.iter().all(|name| body.contains_key(*name)));
+    let twice = both.map(|[one, two]| format!("`{one}` is given as `{two}`, too"));
+    twice
+        .or_else(|| unknown_member(body, &KNOWN))
+        .or_else(|| server_tool(body.get("tools")))
 }
 
 /// Returns the parameters of the generation.
@@ -41,13 +55,14 @@ pub(super) fn judge(body: &Object) -> Cacheability {
     if is_set(body, "cachedContent") || is_set(body, "cached_content") {
         return Cacheability::never("a content is stored at the provider (`cachedContent`)");
     }
-    let contents = body.get("contents").unwrap_or(&Value::Null);
     // Arguments and results of the client's functions.
     let skipped = ["args", "response"];
     let is_file = |name: &str, value: &Value| {
         matches!(name, "fileData" | "file_data") || is_remote(name, value)
     };
-    if any_member(contents, &skipped, &is_file) {
+    let contents = ["contents", "systemInstruction", "system_instruction"].iter();
+    let mut contents = contents.filter_map(|member| body.get(*member));
+    if contents.any(|contents| any_member(contents, &skipped, &is_file)) {
         return Cacheability::never("a file is at a URI, where it can change");
     }
     let empty = Object::new();
