@@ -2,12 +2,17 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 mod admin;
+mod ask;
 mod caching;
+mod fake_upstream;
 mod faults;
+mod formats;
 mod forms;
 mod hardening;
 mod keys;
+mod probes;
 mod sdks;
 mod support;
+mod tenants;
 mod transparency;
 mod upstreams;

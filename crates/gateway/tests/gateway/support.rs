@@ -98,8 +98,10 @@ impl Setup {
     /// A gateway in front of another server than the simulator.
     pub(crate) async fn in_front_of(address: SocketAddr, limits: Limits) -> Self {
         let simulator = Simulator::start(SimulatorOptions::default()).await.unwrap();
-        let upstream = Upstream::new("openai", &format!("http://{address}")).unwrap();
-        Self::start(simulator, Settings::new(vec![upstream]), limits).await
+        let url = format!("http://{address}");
+        let upstreams =
+            ["openai", "anthropic", "gemini"].map(|name| Upstream::new(name, &url).unwrap());
+        Self::start(simulator, Settings::new(upstreams.to_vec()), limits).await
     }
 
     async fn start(simulator: RunningSimulator, settings: Settings, limits: Limits) -> Self {
