@@ -1,7 +1,7 @@
 //! Reads an answer while it is passed on: is it complete, and what does it cost?
 
 use cachalot_core::{Cost, Spend};
-use cachalot_model::wire::sse::Decoder;
+use cachalot_model::wire::sse::{Decoder, Event};
 use cachalot_model::wire::{self, StreamReader};
 use cachalot_model::{Catalog, Format, StopReason, Usage};
 use http::{HeaderMap, StatusCode, header};
@@ -81,11 +81,12 @@ impl AnswerReader {
             }
             Form::Whole(_) => Some("the answer is too large".to_owned()),
             Form::Events(decoder, reader) => match decoder.push(bytes) {
-                Ok(events) => {
-                    let mut events = events.iter();
-                    events
-                        .find_map(|event| reader.event(event).err().map(|error| error.to_string()))
-                }
+                Ok(events) => events.iter().find_map(|event| {
+                    if reader.complete() && reports_error(event) {
+                        return Some("an error follows the last event".to_owned());
+                    }
+                    reader.event(event).err().map(|error| error.to_string())
+                }),
                 Err(error) => Some(error.to_string()),
             },
             Form::Unreadable(_) => None,
@@ -132,15 +133,30 @@ impl AnswerReader {
 /// Judges a whole answer of a model. Gemini streams one as an array of documents, which is passed on only.
 fn whole_reply(format: Format, whole: &[u8]) -> AnswerReport {
     let mut report = report(wire::for_format(format).reply(whole));
-    if report.refusal.is_none() && !names_its_end(format, whole) {
-        report.refusal = Some("the answer does not say why it ended".to_owned());
+    if report.refusal.is_none() {
+        let document: Value = serde_json::from_slice(whole).unwrap_or_default();
+        if has_error(&document) {
+            report.refusal = Some("the answer contains an error".to_owned());
+        } else if !names_its_end(format, &document) {
+            report.refusal = Some("the answer does not say why it ended".to_owned());
+        }
     }
     report
 }
 
+/// Returns true for a document with an error beside its answer.
+fn has_error(document: &Value) -> bool {
+    document.get("error").is_some_and(|error| !error.is_null())
+}
+
+/// Returns true for an event that reports an error. Readers ignore all events after the last one of an answer.
+fn reports_error(event: &Event) -> bool {
+    let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+    event.name == "error" || data.get("type").is_some_and(|it| it == "error") || has_error(&data)
+}
+
 /// Returns true if a whole answer says why it ended; some servers leave that out.
-fn names_its_end(format: Format, whole: &[u8]) -> bool {
-    let document: Value = serde_json::from_slice(whole).unwrap_or_default();
+fn names_its_end(format: Format, document: &Value) -> bool {
     let end = match format {
         Format::Chat => document.pointer("/choices/0/finish_reason"),
         Format::Responses => document.get("status"),
@@ -192,7 +208,7 @@ fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
     let document: Value = serde_json::from_slice(whole).unwrap_or_default();
     let has_vector = |item: &Value| item.get("embedding").is_some_and(|it| !it.is_null());
     let vectors = document.get("data").and_then(Value::as_array);
-    let answers = document.get("error").is_none_or(Value::is_null)
+    let answers = !has_error(&document)
         && match endpoint {
             Endpoint::Embeddings => {
                 vectors.is_some_and(|items| !items.is_empty() && items.iter().all(has_vector))

@@ -88,6 +88,10 @@ fn with_head(head: &RecordedHead, body: Body) -> Response<Body> {
 fn rest(reader: BodyReader) -> Body {
     body::stream(stream::unfold(reader, |mut reader| async move {
         let chunk = reader.next().await?;
+        if chunk.is_err() {
+            // An error ends the connection: first, what is buffered must reach the client, at least the head.
+            tokio::task::yield_now().await;
+        }
         Some((
             chunk.map_err(|failure| BodyError::from(failure.to_string())),
             reader,

@@ -15,4 +15,5 @@ mod sdks;
 mod support;
 mod tenants;
 mod transparency;
+mod upstream_faults;
 mod upstreams;
