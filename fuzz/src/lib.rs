@@ -7,6 +7,9 @@ pub mod cassette;
 pub mod command;
 pub mod event_stream;
 pub mod foreign_request;
+pub mod gateway_answer;
+pub mod gateway_recorded;
+pub mod gateway_request;
 pub mod hook_output;
 pub mod hook_settings;
 pub mod inline_code;
@@ -23,7 +26,7 @@ pub type Target = fn(&[u8]);
 
 /// All targets, by name.
 #[rustfmt::skip]
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("anthropic_stream", stream::anthropic_stream),
     ("canonical_json", canonical_json::check),
     ("cassette", cassette::check),
@@ -31,6 +34,9 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("command", command::check),
     ("event_stream", event_stream::check),
     ("foreign_request", foreign_request::check),
+    ("gateway_answer", gateway_answer::check),
+    ("gateway_recorded", gateway_recorded::check),
+    ("gateway_request", gateway_request::check),
     ("gemini_stream", stream::gemini_stream),
     ("hook_output", hook_output::check),
     ("hook_settings", hook_settings::check),

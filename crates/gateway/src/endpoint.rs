@@ -222,7 +222,12 @@ impl Endpoint {
     /// Judges a request.
     pub(crate) fn judge(self, body: &Value) -> Cacheability {
         let empty = Object::new();
-        let body = body.as_object().unwrap_or(&empty);
+        let body = match body.as_object() {
+            Some(body) => body,
+            // Also a body with a number that has no value here, whose members cannot be judged.
+            None if self.has_body() => return Cacheability::never("the body cannot be judged"),
+            None => &empty,
+        };
         if !matches!(
             body.get("stream"),
             None | Some(Value::Null | Value::Bool(_))

@@ -40,6 +40,9 @@ mod convert;
 mod delivery;
 mod endpoint;
 mod error_body;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod handler;
 mod header;

@@ -439,6 +439,15 @@ fn never_stored() -> Vec<Probe> {
         ("byte order mark", CHAT, format!("\u{feff}{}", chat("bom"))),
         ("two documents", CHAT, format!("{0} {0}", chat("two"))),
         ("empty", CHAT, String::new()),
+        // Bodies that have a canonical form, but are no objects, or cannot be judged.
+        ("list", "/v1/embeddings", "[]".to_owned()),
+        ("null", "/v1/messages/count_tokens", "null".to_owned()),
+        (
+            "number beyond the largest one",
+            "/v1/embeddings",
+            r#"{"model": "m", "input": [{"image": "https://a.example"}], "dimensions": 1e999}"#
+                .to_owned(),
+        ),
         ("slash at the end", "/v1/chat/completions/", chat("slash")),
         ("two slashes", "/v1//chat/completions", chat("slashes")),
         ("unknown path", "/v1/files", chat("file")),

@@ -1,0 +1,145 @@
+//! Entry points of the fuzz targets: the parsers of bytes of clients, upstreams and stores.
+
+use bytes::Bytes;
+use cachalot_core::{DigestKey, SecretSet};
+use http::{HeaderMap, Method, StatusCode, Uri};
+use serde_json::Value;
+
+use crate::answer::AnswerReader;
+use crate::call::{self, CallIdentity, CallParts, Sample};
+use crate::control::Controls;
+use crate::endpoint::{Cacheability, Endpoint};
+use crate::profile::Profile;
+use crate::recorded::{FirstChunk, encode_entry};
+use crate::replay::{self, Pace};
+use crate::route;
+use crate::upstream::Upstream;
+
+/// The judgment of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgment {
+    /// Target at the upstream, without its scheme and authority; `None` if it has no valid form.
+    pub target: Option<String>,
+    /// The query that is sent with a credential of the operator.
+    pub query_without_credentials: Option<String>,
+    /// True if the target is one of the upstream's own server.
+    pub is_own_server: bool,
+    /// `repeatable`, `sampled` or `never`.
+    pub cacheability: &'static str,
+    /// The key; `None` if the body has no canonical form.
+    pub key: Option<String>,
+    /// The cache directives, or the message of the refusal.
+    pub controls: String,
+}
+
+/// Judges a request; `None` if it has no route.
+#[must_use]
+pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) -> Option<Judgment> {
+    let route = route::find(method, target.path(), headers).ok()?;
+    let name = route.named.as_deref().unwrap_or(route.api.name());
+    let upstreams = Upstream::built_in();
+    let upstream = upstreams.iter().find(|upstream| upstream.name() == name)?;
+    let document: Value = serde_json::from_slice(body).unwrap_or_default();
+    let query = target.query();
+    let is_streamed = route.endpoint.is_streamed(&route.path, query, &document);
+    let profile = Profile::of_client(headers, route.agent.as_deref()).ok()?;
+    let members = route.endpoint.form_member();
+    let canonical = call::canonical(route.endpoint, &Bytes::copy_from_slice(body)).ok();
+    let canonical = canonical.map(|canonical| match profile {
+        Some(profile) if document.is_object() => profile.canonical(&document, members),
+        _ => canonical,
+    });
+    let base = upstream.base();
+    let key = canonical.map(|canonical| {
+        let parts = CallParts {
+            endpoint: route.endpoint,
+            upstream: &base,
+            path: &route.path,
+            query,
+            headers,
+            body: &canonical,
+            profile,
+            is_streamed,
+            agent: route.agent.as_deref(),
+            tenant: None,
+        };
+        let digest_key = DigestKey::new([7; 32]);
+        let identity = CallIdentity::new(&parts, Sample::Any, &digest_key, &SecretSet::empty());
+        identity.key().to_string()
+    });
+    let uri = upstream.uri(&route.path, query).ok();
+    let _ = route.endpoint.model(&route.path, &document);
+    let _ = route.endpoint.object_reference(&document);
+    Some(Judgment {
+        is_own_server: uri.as_ref().is_none_or(|uri| {
+            let authority = uri.authority().map(http::uri::Authority::as_str);
+            authority == Some(upstream.authority())
+        }),
+        target: uri.and_then(|uri| Some(uri.path_and_query()?.to_string())),
+        query_without_credentials: call::without_credentials(query),
+        cacheability: match route.endpoint.judge(&document) {
+            Cacheability::Repeatable { .. } => "repeatable",
+            Cacheability::Sampled => "sampled",
+            Cacheability::Never(_) => "never",
+        },
+        key,
+        controls: match Controls::read(headers) {
+            Ok(controls) => format!("{controls:?}"),
+            Err(refusal) => refusal.message,
+        },
+    })
+}
+
+/// Decodes the first chunk of an answer, builds its response, and encodes it again; `None` if the bytes are none.
+#[must_use]
+pub fn recorded(bytes: &[u8]) -> Option<Vec<u8>> {
+    match FirstChunk::decode(&Bytes::copy_from_slice(bytes)).ok()? {
+        FirstChunk::Head(head) => Some(head.encode().to_vec()),
+        FirstChunk::Entry(entry) => {
+            let body = [entry.body.clone()];
+            let encoded = encode_entry(&entry.head, &entry.chunks, &body).to_vec();
+            let _ = replay::of_entry(entry, Pace::AtOnce);
+            Some(encoded)
+        }
+    }
+}
+
+/// The judgment of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerJudgment {
+    /// True if the answer may be stored.
+    pub is_storable: bool,
+    /// True if the last event of a stream has arrived.
+    pub is_complete: bool,
+    /// Usage and model.
+    pub account: String,
+}
+
+/// Judges an answer that arrives in the given parts. `api` selects the endpoint.
+#[must_use]
+pub fn answer(
+    api: u8,
+    is_streamed: bool,
+    headers: &HeaderMap,
+    parts: &mut dyn Iterator<Item = &[u8]>,
+) -> AnswerJudgment {
+    let endpoints = [
+        Endpoint::Chat,
+        Endpoint::Responses,
+        Endpoint::Messages,
+        Endpoint::Gemini,
+        Endpoint::Embeddings,
+        Endpoint::CountTokens,
+        Endpoint::Models,
+    ];
+    let endpoint = endpoints[usize::from(api) % endpoints.len()];
+    let mut reader = AnswerReader::new(endpoint, is_streamed, StatusCode::OK, headers);
+    parts.for_each(|part| reader.push(part));
+    let is_complete = reader.is_complete();
+    let report = reader.finish();
+    AnswerJudgment {
+        is_storable: report.refusal.is_none(),
+        is_complete,
+        account: format!("{:?} {:?}", report.usage, report.model),
+    }
+}
