@@ -134,10 +134,10 @@ impl Ask {
         panic!("not stored: {self:?}");
     }
 
-    /// The request as bytes of HTTP/1.1.
+    /// The request as bytes of HTTP/1.1, with the headers that the client of the other methods adds.
     pub(crate) fn bytes(&self, setup: &Setup) -> Vec<u8> {
         let mut text = format!(
-            "{} {} HTTP/1.1\r\nHost: {}\r\n",
+            "{} {} HTTP/1.1\r\nHost: {}\r\nAccept: */*\r\n",
             self.method,
             self.target,
             setup.gateway.address()

@@ -4,12 +4,14 @@
 mod admin;
 mod ask;
 mod caching;
+mod cancellation;
 mod fake_upstream;
 mod faults;
 mod formats;
 mod forms;
 mod hardening;
 mod keys;
+mod kills;
 mod probes;
 mod sdks;
 mod support;

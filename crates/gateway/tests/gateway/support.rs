@@ -200,7 +200,7 @@ pub(crate) fn settings(text: &str, url: &str) -> Settings {
     Settings::resolve(&config, &environment, Path::new("/")).unwrap()
 }
 
-fn tls() -> rustls::ClientConfig {
+pub(crate) fn tls() -> rustls::ClientConfig {
     let _ = rustls::crypto::ring::default_provider().install_default();
     rustls::ClientConfig::builder()
         .with_root_certificates(rustls::RootCertStore::empty())
