@@ -29,7 +29,7 @@ const KILLS: usize = 20;
 /// The number of clients that ask at the same time.
 const CLIENTS: usize = 8;
 /// The number of texts that are new with each process.
-const NEW_TEXTS: u64 = 12;
+const NEW_TEXTS: u64 = 8;
 
 /// The work of child processes: a gateway until standard input ends. Returns at once when run as a test.
 #[test]
@@ -233,6 +233,8 @@ async fn ask(client: &reqwest::Client, url: &str, body: &str) -> Option<(String,
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_of_a_killed_gateway_are_whole_and_kept() {
     let start = Instant::now();
+    // Of the clients of this process, too.
+    let _ = tls();
     let home = tempfile::tempdir().unwrap();
     let seen = Arc::new(Mutex::new(Seen::default()));
     let answers = Arc::clone(&seen);
@@ -263,7 +265,13 @@ async fn answers_of_a_killed_gateway_are_whole_and_kept() {
             })
         });
         let clients: Vec<_> = clients.collect();
-        tokio::time::sleep(Duration::from_millis(20 + numbers.below(180))).await;
+        // Killed at any moment after some answers, or before the first one.
+        let enough = seen.lock().whole_answers + numbers.below(50) as usize;
+        let has_failed = || clients.iter().any(tokio::task::JoinHandle::is_finished);
+        while seen.lock().whole_answers < enough && !has_failed() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_micros(numbers.below(10_000))).await;
         drop(process);
         for client in clients {
             client.await.unwrap();
