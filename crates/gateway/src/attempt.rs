@@ -19,6 +19,7 @@ use crate::answer_form::AnswerForm;
 use crate::body::Body;
 use crate::cache_status;
 use crate::call::{CallIdentity, CallParts, Sample};
+use crate::config::CacheTimes;
 use crate::control::Controls;
 use crate::delivery::{Delivery, Recipient};
 use crate::endpoint::{Cacheability, DAY};
@@ -70,8 +71,7 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) caller: Caller,
     /// The tenant of a client with a key of the gateway.
     pub(crate) tenant: Option<String>,
-    /// Time to live of stored answers, if it is shorter than the endpoint's.
-    pub(crate) max_ttl: Option<Duration>,
+    pub(crate) times: CacheTimes,
 }
 
 /// An attempt to answer a request.
@@ -238,7 +238,7 @@ impl<'a> Attempt<'a> {
         labels.extend(tags.map(|tag| Label::new("tag", tag.as_str())));
         Policy {
             mode,
-            ttl: [read.controls.ttl, read.max_ttl, Some(ttl)]
+            ttl: [read.controls.ttl, read.times.max_ttl, Some(ttl)]
                 .into_iter()
                 .flatten()
                 .min(),
@@ -249,6 +249,13 @@ impl<'a> Attempt<'a> {
             max_bytes: self.shared.limits.answer_bytes,
             form: read.form.for_engine(),
             accepts: Some(read.form.accepts()),
+            stale_while_revalidate: read.times.stale_while_revalidate,
+            stale_if_error: read
+                .controls
+                .stale_if_error
+                .map_or(read.times.stale_if_error, |asked| {
+                    asked.min(read.times.stale_if_error)
+                }),
             labels,
             ..Policy::default()
         }
@@ -335,7 +342,7 @@ impl<'a> Attempt<'a> {
     async fn respond(
         &self,
         outcome: Outcome,
-        head_of_run: oneshot::Receiver<RunHead>,
+        head_of_run: oneshot::Receiver<Result<RunHead, ErrorBody>>,
         keeping: &Keeping,
     ) -> Option<Result<Answered, ErrorBody>> {
         let is_shared = outcome.status == CacheStatus::Coalesced;
@@ -356,6 +363,7 @@ impl<'a> Attempt<'a> {
                 return Some(Err(fault));
             }
         };
+        let (mut entry, mut status) = (outcome.entry, outcome.status);
         let mut response = match FirstChunk::decode(&first) {
             Ok(FirstChunk::Head(head)) if is_shared => {
                 if head.status != StatusCode::OK.as_u16() {
@@ -364,23 +372,35 @@ impl<'a> Attempt<'a> {
                 replay::of_shared_run(&head, reader)
             }
             Ok(FirstChunk::Head(_)) => match head_of_run.await {
-                Ok(Ok((status, headers))) => replay::of_own_run(status, headers, reader),
+                Ok(Ok(RunHead::Upstream(status, headers))) => {
+                    replay::of_own_run(status, headers, reader)
+                }
                 Ok(Err(fault)) => return Some(Err(fault)),
-                Err(_) => return None,
+                Ok(Ok(RunHead::Stale(_))) | Err(_) => return None,
             },
-            Ok(FirstChunk::Entry(recorded)) if recorded.head.form == self.read.form.number() => {
-                replay::of_entry(recorded, pace(&self.read.parts.headers))
+            Ok(FirstChunk::Entry(recorded)) => {
+                if !status.is_hit() && !is_shared {
+                    // The run got an error, and serves an expired entry in place of it.
+                    if let Ok(Ok(RunHead::Stale(provenance))) = head_of_run.await {
+                        (entry, status) = (Some(provenance), CacheStatus::Stale);
+                    }
+                }
+                let form = self.read.form;
+                if recorded.head.form == form.number() {
+                    replay::of_entry(recorded, pace(&self.read.parts.headers))
+                } else {
+                    match form.convert(&recorded) {
+                        Some(body) => replay::of_converted(&recorded, form, body),
+                        None => return Some(Err(damaged("it cannot be converted"))),
+                    }
+                }
             }
-            Ok(FirstChunk::Entry(recorded)) => match self.read.form.convert(&recorded) {
-                Some(body) => replay::of_converted(&recorded, self.read.form, body),
-                None => return Some(Err(damaged("it cannot be converted"))),
-            },
             Err(error) => return Some(Err(damaged(&error.to_string()))),
         };
-        let entry = outcome.entry.filter(|_| outcome.status.is_hit());
+        let entry = entry.filter(|_| status.is_hit());
         // A sampled answer is stored only if it is not delivered: its request is shown as one that does not ask the
         // cache, unless it is a retry.
-        let shown = match (keeping, outcome.status) {
+        let shown = match (keeping, status) {
             (Keeping::IfUndelivered(_), CacheStatus::Miss(_)) => {
                 CacheStatus::Bypass(Reason::Declined(SAMPLED.into()))
             }

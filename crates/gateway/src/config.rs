@@ -31,10 +31,18 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// The listener for the operator.
     pub admin: Option<AdminConfig>,
-    /// Time to live of stored answers, if it is shorter than the endpoint's.
-    pub(crate) max_ttl: Option<Duration>,
+    pub(crate) times: CacheTimes,
     pub(crate) upstreams: Vec<UpstreamConfig>,
     pub(crate) keys: Vec<KeyConfig>,
+}
+
+/// Times of stored answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CacheTimes {
+    /// Time to live, if it is shorter than the endpoint's.
+    pub(crate) max_ttl: Option<Duration>,
+    pub(crate) stale_while_revalidate: Duration,
+    pub(crate) stale_if_error: Duration,
 }
 
 /// Files of the certificate of a listener, in PEM.
@@ -105,6 +113,8 @@ static CACHE: Table = Table::new(
     "Limits for stored answers.",
     &[&[
         key("max_ttl", DURATION, "The maximum time to live of an answer."),
+        key("stale_while_revalidate", DURATION, "The time after its end in which a stored answer is still served while a new one is received. Default: none."),
+        key("stale_if_error", DURATION, "The time after its end in which a stored answer is served in place of an error of the upstream. Default: none."),
     ]],
 );
 
@@ -228,9 +238,15 @@ impl Config {
                 })
             }),
             admin,
-            max_ttl: values
+            times: values
                 .table("cache")
-                .and_then(|cache| cache.duration("max_ttl")),
+                .map_or_else(CacheTimes::default, |cache| CacheTimes {
+                    max_ttl: cache.duration("max_ttl"),
+                    stale_while_revalidate: cache
+                        .duration("stale_while_revalidate")
+                        .unwrap_or_default(),
+                    stale_if_error: cache.duration("stale_if_error").unwrap_or_default(),
+                }),
             upstreams,
             keys,
         })

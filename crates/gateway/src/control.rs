@@ -14,6 +14,8 @@ pub(crate) struct Controls {
     pub(crate) mode: CacheMode,
     /// The age up to which an entry may answer.
     pub(crate) max_age: Option<Duration>,
+    /// The time after its end in which an entry may answer in place of an error.
+    pub(crate) stale_if_error: Option<Duration>,
     /// The time to live of an answer that is stored now, if it is shorter than the endpoint's.
     pub(crate) ttl: Option<Duration>,
     /// Labels by which an operator finds the entry.
@@ -33,6 +35,7 @@ impl Controls {
         let mut controls = Self {
             mode: CacheMode::On,
             max_age: None,
+            stale_if_error: None,
             ttl: None,
             tags: Vec::new(),
         };
@@ -49,6 +52,11 @@ impl Controls {
                     let seconds = value.trim().trim_matches('"').parse();
                     // A malformed age is treated as one that nothing satisfies.
                     controls.max_age = Some(Duration::from_secs(seconds.unwrap_or(0)));
+                }
+                // RFC 5861, section 4.
+                "stale-if-error" => {
+                    let seconds = value.trim().trim_matches('"').parse();
+                    controls.stale_if_error = Some(Duration::from_secs(seconds.unwrap_or(0)));
                 }
                 _ => {}
             }
@@ -132,6 +140,9 @@ mod tests {
         assert_eq!(age("max-age=60"), Some(Duration::from_secs(60)));
         assert_eq!(age("max-age=soon"), Some(Duration::ZERO));
         assert_eq!(age("no-cache"), None);
+        let stale = |value: &str| read(&[("cache-control", value)]).unwrap().stale_if_error;
+        assert_eq!(stale("stale-if-error=60"), Some(Duration::from_secs(60)));
+        assert_eq!(stale("stale-if-error"), Some(Duration::ZERO));
         let controls = read(&[
             ("x-cachalot-mode", "refresh"),
             ("x-cachalot-ttl", "5m"),

@@ -165,7 +165,7 @@ impl Handler {
             body,
             canonical,
             caller,
-            max_ttl: settings.max_ttl,
+            times: settings.times,
         };
         report.model.clone_from(&read.model);
         if let Some(key) = read.caller.key() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cachalot_cache::{Failure, Reason, RunResult, Ticket};
+use cachalot_cache::{EntryProvenance, Failure, Reason, RunResult, Ticket};
 use cachalot_core::Spend;
 use cachalot_model::Catalog;
 use http::{HeaderMap, Response, StatusCode};
@@ -79,8 +79,13 @@ pub(crate) struct RunContext {
     pub(crate) idle_timeout: Duration,
 }
 
-/// The beginning of an upstream's answer, for the client whose request it answers.
-pub(crate) type RunHead = Result<(StatusCode, HeaderMap), ErrorBody>;
+/// The beginning of an answer, for the client whose request it answers.
+pub(crate) enum RunHead {
+    /// The upstream's, with all headers.
+    Upstream(StatusCode, HeaderMap),
+    /// That of an expired entry, in place of an error.
+    Stale(EntryProvenance),
+}
 
 /// The error of a run whose upstream did not answer to the end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -93,7 +98,7 @@ impl RunContext {
         self,
         ticket: Ticket,
         outbound: Result<Outbound, ErrorBody>,
-        head: oneshot::Sender<RunHead>,
+        head: oneshot::Sender<Result<RunHead, ErrorBody>>,
         keeping: Keeping,
     ) {
         let _counted = RunCount::new(&self.metrics);
@@ -104,6 +109,26 @@ impl RunContext {
             Ok(outbound) => self.send(&outbound).await,
             Err(fault) => Err(fault),
         };
+        let is_failure = match &sent {
+            Ok((response, _)) => response.status().is_server_error(),
+            Err(fault) => fault.is_of_upstream(),
+        };
+        if is_failure && let Some((provenance, entry)) = expired_entry(&ticket).await {
+            if let Ok((response, reservation)) = sent {
+                release_unpaid(response.status(), reservation).await;
+            }
+            // The client may have left.
+            let _ = head.send(Ok(RunHead::Stale(provenance)));
+            let reason = "the upstream failed, and an expired answer was served";
+            let result = RunResult {
+                value: Some(entry),
+                storable: Err(Reason::Declined(reason.into())),
+                spent: Spend::for_call(ticket.elapsed()),
+                labels: Vec::new(),
+            };
+            ticket.finish(result).await;
+            return;
+        }
         let (response, reservation) = match sent {
             Ok(sent) => sent,
             Err(fault) => {
@@ -132,7 +157,8 @@ impl RunContext {
             ticket.decline(Reason::Declined(reason));
         }
         ticket.emit(recorded.encode());
-        let _ = head.send(Ok((parts.status, header::for_client(&parts.headers))));
+        let headers = header::for_client(&parts.headers);
+        let _ = head.send(Ok(RunHead::Upstream(parts.status, headers)));
         let length = header::content_length(&parts.headers);
         if let (Some(delivery), Some(length)) = (keeping.delivery(), length) {
             delivery.expect(length);
@@ -286,6 +312,12 @@ impl RunContext {
             report,
         )
     }
+}
+
+/// Returns the expired entry of a call that may be served in place of an error.
+async fn expired_entry(ticket: &Ticket) -> Option<(EntryProvenance, Bytes)> {
+    let outcome = ticket.stale().await?;
+    Some((outcome.entry?, outcome.body.whole().await.ok()?))
 }
 
 /// Returns what was reserved for an answer whose end was not received, if the provider does not charge for it.

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cachalot_core::{Digest, Problem, Secret};
 use http::{HeaderMap, StatusCode};
 use rustls::ServerConfig;
 
 use crate::api::Api;
-use crate::config::{Config, CredentialKind, CredentialSource};
+use crate::config::{CacheTimes, Config, CredentialKind, CredentialSource};
 use crate::error_body::ErrorBody;
 use crate::upstream::Upstream;
 use crate::virtual_key::{PREFIX, VirtualKey, presented};
@@ -20,8 +19,7 @@ use crate::virtual_key::{PREFIX, VirtualKey, presented};
 pub struct Settings {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) keys: Vec<Arc<VirtualKey>>,
-    /// Time to live of stored answers, if it is shorter than the endpoint's.
-    pub(crate) max_ttl: Option<Duration>,
+    pub(crate) times: CacheTimes,
     /// The certificate of the listeners.
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// SHA-256 of the token of the listener for the operator.
@@ -82,7 +80,7 @@ impl Settings {
         Self {
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
             keys: Vec::new(),
-            max_ttl: None,
+            times: CacheTimes::default(),
             tls: None,
             admin_token: None,
         }
@@ -129,7 +127,7 @@ impl Settings {
         let keys = config.keys.iter().cloned();
         Ok(Self {
             keys: keys.map(|key| Arc::new(VirtualKey::new(key))).collect(),
-            max_ttl: config.max_ttl,
+            times: config.times,
             tls,
             admin_token: token.map(|token| *Digest::sha256(token.expose().as_bytes()).as_bytes()),
             ..Self::new(upstreams)

@@ -180,7 +180,9 @@ async fn no_request_joins_a_run_of_another_tenant() {
         open.send_replace(false);
         let before = upstream.count();
         let asks = TENANTS.iter().map(|tenant| {
-            let ask = Ask::anonymous(CHAT, Api::Chat.request("x", is_streamed));
+            // An answer in the other form would be converted.
+            let text = if is_streamed { "streamed" } else { "whole" };
+            let ask = Ask::anonymous(CHAT, Api::Chat.request(text, is_streamed));
             as_tenant(ask, CHAT, tenant)
         });
         let asks: Vec<Ask> = asks.collect();

@@ -186,3 +186,70 @@ async fn models_select_an_upstream() {
     let asked = [&usual_asked, &local_asked].map(|it| it.load(Ordering::SeqCst));
     assert_eq!(asked, [1, 1]);
 }
+
+#[tokio::test]
+async fn an_expired_answer_takes_the_place_of_an_error() {
+    let (address, asked) = server(&[(200, ""), (503, ""), (503, ""), (503, ""), (200, "")]).await;
+    let file = format!(
+        "upstreams: {{openai: {{url: 'http://{address}'}}}}
+cache: {{max_ttl: 50ms, stale_if_error: 1h}}"
+    );
+    let setup = Setup::configured(&file).await;
+    let first = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!(first.status, 200);
+    tokio::time::sleep(Duration::from_millis(120)).await;
+    let stale = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!(
+        (stale.status, &stale.body),
+        (200, &first.body),
+        "{}",
+        stale.cache_status()
+    );
+    assert!(
+        stale.cache_status().contains("hit; ttl="),
+        "{}",
+        stale.cache_status()
+    );
+    assert!(stale.headers.contains_key("age"));
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    let url = format!("{}{CHAT}", setup.gateway.url());
+    let request = setup
+        .client
+        .post(url)
+        .bearer_auth("own")
+        .body(chat("hello").to_string());
+    let request = request.header("content-type", "application/json");
+    let strict = read(request.header("cache-control", "stale-if-error=0")).await;
+    assert_eq!(strict.status, 503, "the client accepts no expired answer");
+    let other = ask(&setup, "another", &chat("hello")).await;
+    assert_eq!(other.status, 503, "an answer of another client");
+    let fresh = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!((fresh.status, fresh.source()), (200, "miss"));
+    assert_ne!(fresh.body, first.body);
+    assert_eq!(setup.reports.lock()[1].answered, "stale");
+}
+
+#[tokio::test]
+async fn an_expired_answer_is_served_while_a_new_one_is_received() {
+    let (address, asked) = server(&[]).await;
+    let file = format!(
+        "upstreams: {{openai: {{url: 'http://{address}'}}}}
+cache: {{max_ttl: 200ms, stale_while_revalidate: 1h}}"
+    );
+    let setup = Setup::configured(&file).await;
+    let first = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!(first.status, 200);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let stale = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!(stale.body, first.body);
+    assert!(
+        stale.cache_status().contains("hit; ttl="),
+        "{}",
+        stale.cache_status()
+    );
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    let refreshed = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!(refreshed.source(), "hit");
+    assert_ne!(refreshed.body, first.body);
+}
