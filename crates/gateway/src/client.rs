@@ -8,11 +8,13 @@ use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::body::Body;
 use crate::error_body::ErrorBody;
 use crate::outbound::Outbound;
+use crate::proxy_connector::ProxyConnector;
 use crate::upstream::Upstream;
 
 /// Maximum time in which a connection is established.
@@ -23,13 +25,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A client of upstreams. Clones share their connections.
 #[derive(Clone)]
 pub(crate) struct UpstreamClient {
-    client: Client<HttpsConnector<HttpConnector>, Body>,
+    client: Client<HttpsConnector<ProxyConnector>, Body>,
     timeout: Duration,
 }
 
 impl UpstreamClient {
     /// Creates a client that waits for at most `timeout` until a response begins.
-    pub(crate) fn new(tls: rustls::ClientConfig, timeout: Duration) -> Self {
+    pub(crate) fn new(tls: rustls::ClientConfig, proxies: Matcher, timeout: Duration) -> Self {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
@@ -38,7 +40,7 @@ impl UpstreamClient {
             .with_tls_config(tls)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(connector);
+            .wrap_connector(ProxyConnector::new(connector, proxies));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)

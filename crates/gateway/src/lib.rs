@@ -54,6 +54,7 @@ mod pass;
 mod payer;
 mod price_bound;
 mod profile;
+mod proxy_connector;
 mod rate;
 mod recorded;
 mod replay;

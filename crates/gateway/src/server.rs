@@ -11,6 +11,7 @@ use cachalot_model::Catalog;
 use cachalot_store::Store;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -58,6 +59,8 @@ pub struct GatewayOptions {
     pub clock: Arc<dyn Clock>,
     /// TLS configuration of connections to upstreams.
     pub tls: rustls::ClientConfig,
+    /// Proxies through which upstreams are reached.
+    pub proxies: Matcher,
     /// Limits.
     pub limits: Limits,
     /// Receives a report about each request.
@@ -85,7 +88,7 @@ impl Gateway {
             guard: Guard::new(address, &options.allowed_hosts),
             settings: RwLock::new(Arc::new(options.settings)),
             budgets: Budgets::new(options.store, Arc::clone(&options.clock)),
-            client: UpstreamClient::new(options.tls, limits.answer_timeout),
+            client: UpstreamClient::new(options.tls, options.proxies, limits.answer_timeout),
             cache: options.cache,
             tenant_key: options.tenant_key,
             secret_set: options.secret_set,

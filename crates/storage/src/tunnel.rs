@@ -48,24 +48,8 @@ pub(crate) enum TunnelError {
 impl Tunnels {
     /// Creates a sender for the proxies in these variables.
     pub(crate) fn new(environment: &BTreeMap<String, String>, allow: Arc<AllowList>) -> Self {
-        let find = |name: &str| {
-            let names = [name.to_ascii_lowercase(), name.to_owned()];
-            let mut found = names.iter().filter_map(|name| environment.get(name));
-            found.find(|value| !value.trim().is_empty()).cloned()
-        };
-        // Under CGI, `HTTP_PROXY` is set from a header of the client.
-        let http = match environment.contains_key("REQUEST_METHOD") {
-            true => environment.get("http_proxy").cloned(),
-            false => find("HTTP_PROXY"),
-        };
-        let matcher = Matcher::builder()
-            .all(find("ALL_PROXY").unwrap_or_default())
-            .http(http.unwrap_or_default())
-            .https(find("HTTPS_PROXY").unwrap_or_default())
-            .no(find("NO_PROXY").unwrap_or_default())
-            .build();
         Self {
-            matcher,
+            matcher: proxies(environment),
             allow,
             tls: OnceLock::new(),
         }
@@ -125,6 +109,27 @@ impl Tunnels {
             allow: Arc::clone(&self.allow),
         })
     }
+}
+
+/// Returns the proxies of `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`. Lower-case names take precedence.
+#[must_use]
+pub fn proxies(environment: &BTreeMap<String, String>) -> Matcher {
+    let find = |name: &str| {
+        let names = [name.to_ascii_lowercase(), name.to_owned()];
+        let mut found = names.iter().filter_map(|name| environment.get(name));
+        found.find(|value| !value.trim().is_empty()).cloned()
+    };
+    // Under CGI, `HTTP_PROXY` is set from a header of the client.
+    let http = match environment.contains_key("REQUEST_METHOD") {
+        true => environment.get("http_proxy").cloned(),
+        false => find("HTTP_PROXY"),
+    };
+    Matcher::builder()
+        .all(find("ALL_PROXY").unwrap_or_default())
+        .http(http.unwrap_or_default())
+        .https(find("HTTPS_PROXY").unwrap_or_default())
+        .no(find("NO_PROXY").unwrap_or_default())
+        .build()
 }
 
 /// Returns the TLS configuration of all connections: the platform's trusted certificates. A minimal container has

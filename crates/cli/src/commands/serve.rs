@@ -86,6 +86,7 @@ pub(crate) async fn serve(
         catalog: Arc::new(models::catalog(process_environment)?),
         clock: Arc::clone(&process_environment.clock),
         tls: cachalot_storage::tls_config(),
+        proxies: cachalot_storage::proxies(&process_environment.environment),
         limits: Limits::default(),
         observe,
     })

@@ -15,6 +15,7 @@ use cachalot_gateway::{Gateway, GatewayOptions, Limits, Settings, Upstream};
 use cachalot_model::Catalog;
 use cachalot_store::Store;
 use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
+use hyper_util::client::proxy::matcher::Matcher;
 use parking_lot::Mutex;
 
 use crate::fake_upstream::{FakeUpstream, Received, Step, chunked, head, media};
@@ -87,6 +88,7 @@ async fn start(home: &Path, upstream: &str) -> std::io::Result<cachalot_gateway:
         catalog: Arc::new(Catalog::built_in()),
         clock,
         tls: tls(),
+        proxies: Matcher::builder().build(),
         limits: Limits::default(),
         observe: Arc::new(|_| {}),
     })

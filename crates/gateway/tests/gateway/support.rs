@@ -16,6 +16,7 @@ use cachalot_model::Catalog;
 use cachalot_simulator::{RunningSimulator, Script, Simulator, SimulatorOptions};
 use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
+use hyper_util::client::proxy::matcher::Matcher;
 use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
@@ -95,6 +96,14 @@ impl Setup {
         Self::start(simulator, settings, Limits::default()).await
     }
 
+    /// The same, with a proxy between the gateway and all upstreams but the simulator.
+    pub(crate) async fn behind_proxy(text: &str, proxy: &str) -> Self {
+        let simulator = Simulator::start(SimulatorOptions::default()).await.unwrap();
+        let settings = settings(text, &simulator.url());
+        let proxies = Matcher::builder().all(proxy).no("127.0.0.1").build();
+        Self::start_behind(simulator, settings, Limits::default(), proxies).await
+    }
+
     /// A gateway in front of another server than the simulator.
     pub(crate) async fn in_front_of(address: SocketAddr, limits: Limits) -> Self {
         let simulator = Simulator::start(SimulatorOptions::default()).await.unwrap();
@@ -105,6 +114,16 @@ impl Setup {
     }
 
     async fn start(simulator: RunningSimulator, settings: Settings, limits: Limits) -> Self {
+        let proxies = Matcher::builder().build();
+        Self::start_behind(simulator, settings, limits, proxies).await
+    }
+
+    async fn start_behind(
+        simulator: RunningSimulator,
+        settings: Settings,
+        limits: Limits,
+        proxies: Matcher,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([3; 32])));
@@ -135,6 +154,7 @@ impl Setup {
             catalog: Arc::new(Catalog::built_in()),
             clock,
             tls: tls(),
+            proxies,
             limits,
             observe: Arc::new(move |report| reported.lock().push(report.clone())),
         });

@@ -253,3 +253,46 @@ cache: {{max_ttl: 200ms, stale_while_revalidate: 1h}}"
     assert_eq!(refreshed.source(), "hit");
     assert_ne!(refreshed.body, first.body);
 }
+
+#[tokio::test]
+async fn a_proxy_of_the_environment_is_asked_for_a_tunnel() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut received = vec![0; 4_096];
+        let length = stream.read(&mut received).await.unwrap();
+        let refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n";
+        stream.write_all(refusal).await.unwrap();
+        String::from_utf8_lossy(&received[..length]).into_owned()
+    });
+    let file = "upstreams: {openai: {url: 'https://upstream.invalid/v1'}, near: {url: '{url}'}}";
+    let setup = Setup::behind_proxy(file, &format!("http://user:word@{address}")).await;
+    let answer = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!(answer.status, 502);
+    assert!(
+        answer.body.contains("proxy") && !answer.body.contains("word"),
+        "{}",
+        answer.body
+    );
+    let asked = asked.await.unwrap();
+    assert!(
+        asked.starts_with("CONNECT upstream.invalid:443 HTTP/1.1"),
+        "{asked}"
+    );
+    assert!(
+        asked
+            .to_ascii_lowercase()
+            .contains("proxy-authorization: basic"),
+        "{asked}"
+    );
+    // The client's credential stays in the tunnel.
+    assert!(!asked.contains("own"), "{asked}");
+    let near = setup
+        .client
+        .post(format!("{}/u/near{CHAT}", setup.gateway.url()));
+    let near = near
+        .bearer_auth("own")
+        .header("content-type", "application/json");
+    assert_eq!(read(near.body(chat("hello").to_string())).await.status, 200);
+}
