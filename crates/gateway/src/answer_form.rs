@@ -120,7 +120,10 @@ impl AnswerForm {
 pub(crate) fn form_members(endpoint: Endpoint, body: &Value) -> &'static [&'static str] {
     let has_only_usage = match body.get("stream_options") {
         None | Some(Value::Null) => true,
-        Some(Value::Object(options)) => options.keys().all(|name| name == "include_usage"),
+        // Some servers read other values than these as true.
+        Some(Value::Object(options)) => options.iter().all(|(name, value)| {
+            name == "include_usage" && (value.is_boolean() || value.is_null())
+        }),
         Some(_) => false,
     };
     match endpoint {

@@ -195,6 +195,19 @@ fn different_requests() -> Vec<Probe> {
             r#"{"model":"m","temperature":-0,"messages":["NAME"]}"#,
             Miss,
         ),
+        // Some servers take 1 for true, and add a chunk that the other client does not expect.
+        members(
+            "usage that is no boolean",
+            r#""stream": true, "stream_options": {"include_usage": 1}"#,
+            r#""stream": true"#,
+            Miss,
+        ),
+        members(
+            "other options of a stream",
+            r#""stream": true, "stream_options": {"include_obfuscation": false}"#,
+            r#""stream": true"#,
+            Miss,
+        ),
         // Metadata changes nothing in an answer, but is kept by the provider.
         members(
             "metadata",
