@@ -2,7 +2,7 @@
 //!
 //! The first byte selects the endpoint, the second one the form, the third one the length of the parts.
 
-use cachalot_gateway::fuzzing::answer;
+use cachalot_gateway::fuzzing::{answer, converted};
 use http::{HeaderMap, HeaderValue, header};
 
 /// Checks one input.
@@ -25,6 +25,19 @@ pub fn check(bytes: &[u8]) {
     assert_eq!(in_parts.is_storable, whole.is_storable);
     if whole.is_storable {
         assert_eq!(in_parts, whole);
+    }
+    // A stored answer in another form is one that may be stored, of the same model.
+    if whole.is_storable {
+        for (is_streamed, body) in converted(*api, is_streamed, body) {
+            let mut headers = HeaderMap::new();
+            let media = match is_streamed {
+                true => "text/event-stream",
+                false => "application/json",
+            };
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+            let other = answer(*api, is_streamed, &headers, &mut std::iter::once(&*body));
+            assert!(other.is_storable, "{}", String::from_utf8_lossy(&body));
+        }
     }
     // An empty part changes nothing.
     let (one, two) = body.split_at(body.len() / 2);

@@ -6,11 +6,12 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use serde_json::Value;
 
 use crate::answer::AnswerReader;
+use crate::answer_form::{AnswerForm, form_members};
 use crate::call::{self, CallIdentity, CallParts, Sample};
 use crate::control::Controls;
 use crate::endpoint::{Cacheability, Endpoint};
 use crate::profile::Profile;
-use crate::recorded::{FirstChunk, encode_entry};
+use crate::recorded::{FirstChunk, Recorded, RecordedHead, encode_entry};
 use crate::replay::{self, Pace};
 use crate::route;
 use crate::upstream::Upstream;
@@ -41,10 +42,10 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
     let upstream = upstreams.iter().find(|upstream| upstream.name() == name)?;
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let query = target.query();
-    let is_streamed = route.endpoint.is_streamed(&route.path, query, &document);
+    let form = AnswerForm::of_request(route.endpoint, &route.path, query, &document);
     let profile = Profile::of_client(headers, route.agent.as_deref()).ok()?;
-    let members = route.endpoint.form_member();
-    let canonical = call::canonical(route.endpoint, &Bytes::copy_from_slice(body)).ok();
+    let members = form_members(route.endpoint, &document);
+    let canonical = call::canonical(members, &Bytes::copy_from_slice(body)).ok();
     let canonical = canonical.map(|canonical| match profile {
         Some(profile) if document.is_object() => profile.canonical(&document, members),
         _ => canonical,
@@ -59,7 +60,7 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
             headers,
             body: &canonical,
             profile,
-            is_streamed,
+            form,
             agent: route.agent.as_deref(),
             tenant: None,
         };
@@ -115,6 +116,21 @@ pub struct AnswerJudgment {
     pub account: String,
 }
 
+/// The endpoints with answers that may be stored.
+const ENDPOINTS: [Endpoint; 7] = [
+    Endpoint::Chat,
+    Endpoint::Responses,
+    Endpoint::Messages,
+    Endpoint::Gemini,
+    Endpoint::Embeddings,
+    Endpoint::CountTokens,
+    Endpoint::Models,
+];
+
+fn endpoint(api: u8) -> Endpoint {
+    ENDPOINTS[usize::from(api) % ENDPOINTS.len()]
+}
+
 /// Judges an answer that arrives in the given parts. `api` selects the endpoint.
 #[must_use]
 pub fn answer(
@@ -123,17 +139,7 @@ pub fn answer(
     headers: &HeaderMap,
     parts: &mut dyn Iterator<Item = &[u8]>,
 ) -> AnswerJudgment {
-    let endpoints = [
-        Endpoint::Chat,
-        Endpoint::Responses,
-        Endpoint::Messages,
-        Endpoint::Gemini,
-        Endpoint::Embeddings,
-        Endpoint::CountTokens,
-        Endpoint::Models,
-    ];
-    let endpoint = endpoints[usize::from(api) % endpoints.len()];
-    let mut reader = AnswerReader::new(endpoint, is_streamed, StatusCode::OK, headers);
+    let mut reader = AnswerReader::new(endpoint(api), is_streamed, StatusCode::OK, headers);
     parts.for_each(|part| reader.push(part));
     let is_complete = reader.is_complete();
     let report = reader.finish();
@@ -142,4 +148,34 @@ pub fn answer(
         is_complete,
         account: format!("{:?} {:?}", report.usage, report.model),
     }
+}
+
+/// Converts a stored answer to all forms: `true` for a stream of events.
+#[must_use]
+pub fn converted(api: u8, is_streamed: bool, body: &[u8]) -> Vec<(bool, Bytes)> {
+    let stored = match is_streamed {
+        true => AnswerForm::EventsWithUsage,
+        false => AnswerForm::Whole,
+    };
+    let body = Bytes::copy_from_slice(body);
+    let recorded = Recorded {
+        head: RecordedHead {
+            status: 200,
+            headers: Vec::new(),
+            endpoint: endpoint(api),
+            form: stored.number(),
+        },
+        chunks: Vec::new(),
+        body,
+    };
+    let forms = [
+        AnswerForm::Whole,
+        AnswerForm::Events,
+        AnswerForm::EventsWithUsage,
+    ];
+    let converted = forms.into_iter().filter_map(|form| {
+        let body = form.convert(&recorded)?;
+        Some((form.is_events(), body))
+    });
+    converted.collect()
 }
