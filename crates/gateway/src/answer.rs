@@ -37,6 +37,8 @@ pub(crate) struct AnswerReport {
     pub(crate) usage: Option<Usage>,
     /// The model that answered, under the provider's name.
     pub(crate) model: Option<String>,
+    /// The reason why the model stopped.
+    pub(crate) stop: Option<StopReason>,
 }
 
 impl AnswerReader {
@@ -189,6 +191,7 @@ fn report(reply: Result<cachalot_model::Reply, cachalot_model::Error>) -> Answer
             }),
             usage: reply.usage,
             model: Some(reply.model).filter(|model| !model.is_empty()),
+            stop: Some(reply.stop),
         },
     }
 }
@@ -228,6 +231,7 @@ fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
             .get("model")
             .and_then(Value::as_str)
             .map(str::to_owned),
+        stop: None,
     }
 }
 

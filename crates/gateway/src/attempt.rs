@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cachalot_cache::{
-    CacheMode, CacheStatus, HANDLE_LABEL, HitPolicy, OrphanPolicy, Outcome, Policy, Reason,
+    CacheMode, CacheStatus, HANDLE_LABEL, HitPolicy, Key, OrphanPolicy, Outcome, Policy, Reason,
     SingleFlight,
 };
 use cachalot_core::{Canonical, Spend};
@@ -38,6 +38,8 @@ use crate::route::Route;
 use crate::run::{Keeping, RunContext, RunHead, SAMPLED};
 use crate::settings::Caller;
 use crate::shared::Shared;
+use crate::telemetry::request_span::RequestSpan;
+use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
 
 /// Time for which a run without clients continues.
@@ -53,6 +55,8 @@ pub(crate) struct Answered {
     pub(crate) answered: &'static str,
     pub(crate) reason: Option<String>,
     pub(crate) saved: Spend,
+    /// The key of the call.
+    pub(crate) key: Option<Key>,
 }
 
 /// A request whose body was read.
@@ -72,6 +76,7 @@ pub(crate) struct ReadRequest<'a> {
     /// The tenant of a client with a key of the gateway.
     pub(crate) tenant: Option<String>,
     pub(crate) times: CacheTimes,
+    pub(crate) span: &'a RequestSpan,
 }
 
 /// An attempt to answer a request.
@@ -288,6 +293,7 @@ impl<'a> Attempt<'a> {
             answered: "bypass",
             reason: Some(text),
             saved: Spend::default(),
+            key: Some(identity.key()),
         })
     }
 
@@ -423,6 +429,7 @@ impl<'a> Attempt<'a> {
             answered: shown.as_str(),
             reason: shown.reason().map(ToString::to_string),
             saved: entry.map_or_else(Spend::default, |entry| entry.spent),
+            key: Some(outcome.key),
         }))
     }
 
@@ -438,6 +445,7 @@ impl<'a> Attempt<'a> {
             model: read.model.clone(),
             form: read.form,
             idle_timeout: self.shared.limits.idle_timeout,
+            span: UpstreamSpan::new(read.span, self.upstream),
         }
     }
 

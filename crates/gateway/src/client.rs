@@ -15,6 +15,7 @@ use crate::body::Body;
 use crate::error_body::ErrorBody;
 use crate::outbound::Outbound;
 use crate::proxy_connector::ProxyConnector;
+use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
 
 /// Maximum time in which a connection is established.
@@ -53,24 +54,32 @@ impl UpstreamClient {
     ///
     /// # Errors
     /// The response to the client, if the upstream does not answer.
-    pub(crate) async fn send(&self, outbound: &Outbound) -> Result<Response<Incoming>, ErrorBody> {
+    pub(crate) async fn send(
+        &self,
+        outbound: &Outbound,
+        span: &UpstreamSpan,
+    ) -> Result<Response<Incoming>, ErrorBody> {
         let upstream = &outbound.upstream;
         for attempt in 0..upstream.retries {
-            let answer = self.send_once(upstream, outbound.request()).await;
+            let request = outbound.request();
+            let answer = self.send_once(upstream, request, span).await;
             let wait = match &answer {
                 Ok(response) if !has_failed(response.status()) => None,
                 Ok(response) => wait_for(response.headers(), attempt),
                 Err(error) => (error.code == UNREACHABLE).then(|| pause(attempt)),
             };
             match wait {
-                Some(wait) => tokio::time::sleep(wait).await,
+                Some(wait) => {
+                    span.close();
+                    tokio::time::sleep(wait).await;
+                }
                 None => return answer,
             }
         }
-        self.send_once(upstream, outbound.request()).await
+        self.send_once(upstream, outbound.request(), span).await
     }
 
-    /// Sends a request once.
+    /// Sends a request once. `span` ends if there is no answer.
     ///
     /// # Errors
     /// As for [`UpstreamClient::send`].
@@ -78,6 +87,7 @@ impl UpstreamClient {
         &self,
         upstream: &Upstream,
         request: Request<Body>,
+        span: &UpstreamSpan,
     ) -> Result<Response<Incoming>, ErrorBody> {
         let rule = upstream.breaker_rule.as_ref();
         if !upstream.breaker.admits(rule, Instant::now()) {
@@ -88,13 +98,27 @@ impl UpstreamClient {
             let error = ErrorBody::new(StatusCode::SERVICE_UNAVAILABLE, "upstream_paused", message);
             return Err(error.retry_after(rule.map_or(Duration::ZERO, |rule| rule.pause)));
         }
+        span.begin();
         let answer = self.request(upstream, request).await;
+        span.answer(&answer);
         let is_failure = match &answer {
             Ok(response) => response.status().is_server_error(),
             Err(_) => true,
         };
         upstream.breaker.record(rule, is_failure, Instant::now());
         answer
+    }
+
+    /// Sends a request to a server that is no upstream.
+    ///
+    /// # Errors
+    /// The reason why there is no answer.
+    pub(crate) async fn request_other(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, String> {
+        let answer = self.client.request(request).await;
+        answer.map_err(|error| root_cause(&error))
     }
 
     async fn request(
@@ -106,19 +130,11 @@ impl UpstreamClient {
         let timeout = upstream.timeout.unwrap_or(self.timeout);
         match tokio::time::timeout(timeout, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => {
-                let mut cause = error.to_string();
-                let mut source = error.source();
-                while let Some(deeper) = source {
-                    cause = deeper.to_string();
-                    source = deeper.source();
-                }
-                Err(ErrorBody::new(
-                    StatusCode::BAD_GATEWAY,
-                    UNREACHABLE,
-                    format!("no answer from {host}: {cause}"),
-                ))
-            }
+            Ok(Err(error)) => Err(ErrorBody::new(
+                StatusCode::BAD_GATEWAY,
+                UNREACHABLE,
+                format!("no answer from {host}: {}", root_cause(&error)),
+            )),
             Err(_) => Err(ErrorBody::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "upstream_timeout",
@@ -126,6 +142,17 @@ impl UpstreamClient {
             )),
         }
     }
+}
+
+/// Returns the message of the error that is at the root of this one.
+fn root_cause(error: &hyper_util::client::legacy::Error) -> String {
+    let mut cause = error.to_string();
+    let mut source = error.source();
+    while let Some(deeper) = source {
+        cause = deeper.to_string();
+        source = deeper.source();
+    }
+    cause
 }
 
 const UNREACHABLE: &str = "upstream_unreachable";

@@ -4,6 +4,7 @@
 //! named here; [`crate::Settings::resolve`] reads them.
 
 mod key;
+mod telemetry;
 mod tls;
 mod upstream;
 
@@ -18,6 +19,7 @@ use cachalot_model::DURATION;
 use serde_json::Value;
 
 pub(crate) use key::{BudgetConfig, KeyConfig};
+use telemetry::TelemetryConfig;
 pub(crate) use upstream::UpstreamConfig;
 
 /// A configuration.
@@ -34,6 +36,7 @@ pub struct Config {
     pub(crate) times: CacheTimes,
     pub(crate) upstreams: Vec<UpstreamConfig>,
     pub(crate) keys: Vec<KeyConfig>,
+    pub(crate) telemetry: Option<TelemetryConfig>,
 }
 
 /// Times of stored answers.
@@ -94,6 +97,7 @@ pub static GATEWAY: Table = Table::new(
         key("keys", Kind::Tables(&key::KEY), "The keys that the gateway gives to its clients, by name."),
         section("cache", &CACHE),
         section("admin", &ADMIN),
+        section("telemetry", &telemetry::TELEMETRY),
     ]],
 );
 
@@ -183,7 +187,10 @@ impl Config {
             .iter()
             .filter_map(|it| it.credential.as_ref());
         let admin = self.admin.as_ref().map(|admin| &admin.token);
-        let credentials = upstreams.chain(admin).filter_map(|it| match &it.kind {
+        let telemetry = self.telemetry.iter();
+        let telemetry = telemetry.filter_map(|it| it.credential.as_ref());
+        let credentials = upstreams.chain(admin).chain(telemetry);
+        let credentials = credentials.filter_map(|it| match &it.kind {
             CredentialKind::File(path) => Some(path.as_path()),
             CredentialKind::Environment(_) => None,
         });
@@ -249,6 +256,9 @@ impl Config {
                 }),
             upstreams,
             keys,
+            telemetry: values
+                .table("telemetry")
+                .and_then(|it| TelemetryConfig::read(it, problems)),
         })
     }
 }
@@ -350,6 +360,9 @@ mod tests {
             ("keys: {a: {}}", "missing-key"),
             ("keys: {a: {digest: abc}}", "bad-value"),
             ("admin: {listen: '127.0.0.1:1'}", "missing-key"),
+            ("telemetry: {}", "missing-key"),
+            ("telemetry: {otlp: 'localhost:4318'}", "bad-value"),
+            ("telemetry: {otlp: 'http://a', credential: {}}", "bad-value"),
             ("upstream: {}", "unknown-key"),
         ];
         for (text, code) in cases {

@@ -21,6 +21,8 @@ use crate::report::RequestReport;
 use crate::route::{self, Route};
 use crate::settings::{Caller, Settings};
 use crate::shared::Shared;
+use crate::telemetry::request_span::RequestSpan;
+use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
 use crate::virtual_key::{VirtualKey, presented};
 use crate::{cache_status, call, client, metrics, pass, tunnel};
@@ -60,6 +62,7 @@ impl Handler {
             elapsed: Duration::ZERO,
             saved: Spend::default(),
         };
+        let (mut span, mut key) = (RequestSpan::none(), None);
         let response = match route::find(&method, &report.path, request.headers()) {
             Err(error) => {
                 report.refuse(&error);
@@ -68,8 +71,18 @@ impl Handler {
             Ok(route) => {
                 report.endpoint = route.endpoint.name();
                 let settings = self.shared.settings();
-                match self.answer(&settings, &route, request, &mut report).await {
+                span = RequestSpan::begin(
+                    &self.shared.spans,
+                    settings.collector.as_ref(),
+                    &route,
+                    &request,
+                    start,
+                    self.shared.clock.now(),
+                );
+                let answered = self.answer(&settings, &route, request, &span, &mut report);
+                match answered.await {
                     Ok(answered) => {
+                        key = answered.key;
                         report.answered = answered.answered;
                         report.reason = answered.reason;
                         report.saved = answered.saved;
@@ -86,7 +99,7 @@ impl Handler {
         report.elapsed = start.elapsed();
         self.shared.metrics.count(&report);
         (self.shared.observe)(&report);
-        response
+        span.finish(response, &report, key)
     }
 
     async fn answer(
@@ -94,6 +107,7 @@ impl Handler {
         settings: &Settings,
         route: &Route,
         request: Request<Incoming>,
+        span: &RequestSpan,
         report: &mut RequestReport,
     ) -> Result<Answered, ErrorBody> {
         let caller = settings.caller(request.headers(), request.uri().query())?;
@@ -111,8 +125,11 @@ impl Handler {
             None
         };
         if let Some(reason) = why_unread {
+            let upstream = upstream_of_unread(settings, &caller, route, &request, reason)?;
+            upstream.name().clone_into(&mut report.upstream);
+            let span = UpstreamSpan::new(span, &upstream);
             return self
-                .pass(settings, route, request, &caller, reason, report)
+                .pass(&upstream, route, request, &caller, reason, span)
                 .await;
         }
         let (parts, incoming) = request.into_parts();
@@ -142,7 +159,9 @@ impl Handler {
                 let head = head_for(&upstream, &caller, route, &parts)?;
                 let passed = head.with(body::full(sent.bytes.clone()));
                 let status = cache_status::of_pass(&reason);
-                let response = pass::unread(&self.shared.client, &upstream, passed, status).await?;
+                let span = UpstreamSpan::new(span, &upstream);
+                let client = &self.shared.client;
+                let response = pass::unread(client, &upstream, passed, status, span).await?;
                 return Ok(passed_on(response, &reason));
             }
         };
@@ -166,8 +185,10 @@ impl Handler {
             canonical,
             caller,
             times: settings.times,
+            span,
         };
         report.model.clone_from(&read.model);
+        span.set_model(&read.model);
         if let Some(key) = read.caller.key() {
             self.check_key(key, &read).await?;
         }
@@ -225,29 +246,14 @@ impl Handler {
     /// Passes a request on whose body is not read.
     async fn pass(
         &self,
-        settings: &Settings,
+        upstream: &Upstream,
         route: &Route,
         request: Request<Incoming>,
         caller: &Caller,
         reason: &str,
-        report: &mut RequestReport,
+        span: UpstreamSpan,
     ) -> Result<Answered, ErrorBody> {
-        let upstream = upstream_for(
-            settings,
-            caller,
-            route,
-            request.headers(),
-            request.uri().query(),
-        )?;
-        if caller.credential(&upstream)?.is_some() {
-            let message = format!("a key of the gateway does not permit this request: {reason}");
-            return Err(ErrorBody::new(
-                StatusCode::FORBIDDEN,
-                "endpoint_not_allowed",
-                message,
-            ));
-        }
-        upstream.name().clone_into(&mut report.upstream);
+        let client = &self.shared.client;
         if reason == tunnel::REASON {
             let Ok(permit) = Arc::clone(&self.shared.tunnels).try_acquire_owned() else {
                 let message = "too many WebSockets are open";
@@ -258,18 +264,38 @@ impl Handler {
                 ));
             };
             let (parts, incoming) = request.into_parts();
-            let passed = head_for(&upstream, caller, route, &parts)?.with(body::full(""));
+            let passed = head_for(upstream, caller, route, &parts)?.with(body::full(""));
             let request = Request::from_parts(parts, incoming);
-            let response =
-                tunnel::open(&self.shared.client, &upstream, request, passed, permit).await?;
+            let response = tunnel::open(client, upstream, request, passed, permit, span).await?;
             return Ok(passed_on(response, reason));
         }
         let (parts, incoming) = request.into_parts();
-        let passed = head_for(&upstream, caller, route, &parts)?.with(body::passed(incoming));
+        let passed = head_for(upstream, caller, route, &parts)?.with(body::passed(incoming));
         let status = cache_status::of_pass(reason);
-        let response = pass::unread(&self.shared.client, &upstream, passed, status).await?;
+        let response = pass::unread(client, upstream, passed, status, span).await?;
         Ok(passed_on(response, reason))
     }
+}
+
+/// Returns the upstream for a request whose body is not read, if the client may send one there.
+fn upstream_of_unread(
+    settings: &Settings,
+    caller: &Caller,
+    route: &Route,
+    request: &Request<Incoming>,
+    reason: &str,
+) -> Result<Arc<Upstream>, ErrorBody> {
+    let (headers, query) = (request.headers(), request.uri().query());
+    let upstream = upstream_for(settings, caller, route, headers, query)?;
+    if caller.credential(&upstream)?.is_some() {
+        let message = format!("a key of the gateway does not permit this request: {reason}");
+        return Err(ErrorBody::new(
+            StatusCode::FORBIDDEN,
+            "endpoint_not_allowed",
+            message,
+        ));
+    }
+    Ok(upstream)
 }
 
 /// Returns the upstream for a request that is passed on. All requests of a client go to the same one, because they may
@@ -357,6 +383,7 @@ fn passed_on(response: Response<Body>, reason: &str) -> Answered {
         answered: "passed",
         reason: Some(reason.to_owned()),
         saved: Spend::default(),
+        key: None,
     }
 }
 

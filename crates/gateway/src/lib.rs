@@ -18,6 +18,7 @@
 //! | `delivery` | follows whether the client gets the whole answer; `retries` and `ordinals` use it for sampled answers |
 //! | `answer_form` | the form that a request asks for; `convert` converts a stored answer to it |
 //! | `replay` | responds from the engine's answers, as leader, as follower or from an entry |
+//! | `telemetry` | spans of requests; `exporter` sends them to a collector |
 //!
 //! Bytes of requests and answers are not changed, unless a stored answer is asked for in another form. Keys, single-flight and stored answers are those of the engine
 //! ([`cachalot_cache`]).
@@ -34,12 +35,14 @@ mod cache_status;
 mod call;
 mod client;
 mod coding;
+mod collector;
 mod config;
 mod control;
 mod convert;
 mod delivery;
 mod endpoint;
 mod error_body;
+mod exporter;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -66,6 +69,7 @@ mod run;
 pub mod server;
 mod settings;
 mod shared;
+mod telemetry;
 mod tunnel;
 mod upstream;
 mod virtual_key;

@@ -45,6 +45,8 @@ pub(crate) struct Metrics {
     /// Runs in progress.
     pub(crate) runs: Gauge,
     left_out: Family<UpstreamLabels, Gauge>,
+    /// Spans that were not exported.
+    pub(crate) spans_dropped: Counter,
     models: Mutex<HashSet<String>>,
 }
 
@@ -108,6 +110,7 @@ impl Default for Metrics {
             unpriced: Family::default(),
             runs: Gauge::default(),
             left_out: Family::default(),
+            spans_dropped: Counter::default(),
             models: Mutex::default(),
         };
         let Self {
@@ -121,6 +124,7 @@ impl Default for Metrics {
             unpriced,
             runs,
             left_out,
+            spans_dropped,
             models: _,
         } = &mut metrics;
         registry.register("requests", "Requests", requests.clone());
@@ -159,6 +163,11 @@ impl Default for Metrics {
             "upstream_left_out",
             "1 while the upstream is left out after failures",
             left_out.clone(),
+        );
+        registry.register(
+            "spans_dropped",
+            "Spans that were not exported",
+            spans_dropped.clone(),
         );
         metrics
     }

@@ -15,6 +15,7 @@ use crate::error_body::ErrorBody;
 use crate::header;
 use crate::outbound::Outbound;
 use crate::run::{RunContext, RunError, next_chunk, release_unpaid};
+use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
 
 /// Passes a request on. Its answer is not read.
@@ -23,13 +24,15 @@ pub(crate) async fn unread(
     upstream: &Upstream,
     request: Request<Body>,
     status: HeaderValue,
+    span: UpstreamSpan,
 ) -> Result<Response<Body>, ErrorBody> {
-    let (parts, incoming) = client.send_once(upstream, request).await?.into_parts();
+    let sent = client.send_once(upstream, request, &span).await;
+    let (parts, incoming) = sent?.into_parts();
     let mut response = Response::new(body::passed(incoming));
     *response.status_mut() = parts.status;
     *response.headers_mut() = header::for_client(&parts.headers);
     response.headers_mut().append(cache_status::HEADER, status);
-    Ok(response)
+    Ok(span.until_end(response))
 }
 
 /// Passes a request on, and reads the answer for the ledger. A client that leaves ends the request, as without a

@@ -25,6 +25,7 @@ use crate::outbound::Outbound;
 use crate::payer::Payer;
 use crate::price_bound;
 use crate::recorded::{self, ChunkMark, RecordedHead};
+use crate::telemetry::upstream_span::UpstreamSpan;
 
 /// The reason why a sampled answer is not stored.
 pub(crate) const SAMPLED: &str =
@@ -61,7 +62,6 @@ impl Keeping {
 }
 
 /// What a run needs to send its request and to account for its answer.
-#[derive(Clone)]
 pub(crate) struct RunContext {
     pub(crate) client: UpstreamClient,
     pub(crate) catalog: Arc<Catalog>,
@@ -77,6 +77,7 @@ pub(crate) struct RunContext {
     pub(crate) form: AnswerForm,
     /// Maximum time between two chunks of an answer.
     pub(crate) idle_timeout: Duration,
+    pub(crate) span: UpstreamSpan,
 }
 
 /// The beginning of an answer, for the client whose request it answers.
@@ -119,6 +120,7 @@ impl RunContext {
             }
             // The client may have left.
             let _ = head.send(Ok(RunHead::Stale(provenance)));
+            self.span.close();
             let reason = "the upstream failed, and an expired answer was served";
             let result = RunResult {
                 value: Some(entry),
@@ -246,7 +248,7 @@ impl RunContext {
             Some(payer) => payer.reserve().await?,
             None => None,
         };
-        let sent = self.client.send(outbound).await;
+        let sent = self.client.send(outbound, &self.span).await;
         match (sent, reservation) {
             (Ok(response), reservation) => Ok((response, reservation)),
             // The provider may have received the request.
@@ -276,6 +278,7 @@ impl RunContext {
             StatusCode::OK => self.charge(report),
             _ => Spend::default(),
         };
+        self.span.finish(report, charged);
         let payment = Payment {
             upstream: &self.upstream,
             model: &self.model,
@@ -298,6 +301,7 @@ impl RunContext {
 
     /// Accounts for an answer whose end was not received: the provider may have charged for it.
     pub(crate) fn account_unfinished(&self, ticket: &Ticket, status: StatusCode) {
+        self.span.cut_off();
         if status == StatusCode::OK {
             ticket.charge(self.charge(&AnswerReport::default()));
         }

@@ -17,20 +17,24 @@ use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, timeout_at};
 
 use crate::admin;
 use crate::budget::Budgets;
 use crate::client::UpstreamClient;
 use crate::delivery::Lengths;
+use crate::exporter::{Exporter, Exporting};
 use crate::guard::Guard;
 use crate::handler::Handler;
 use crate::limits::Limits;
+use crate::metrics::Metrics;
 use crate::ordinals::Ordinals;
 use crate::report::RequestReport;
 use crate::request_body::BodyRoom;
 use crate::retries::Retries;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::telemetry::queue::SpanQueue;
 
 /// Options of a gateway.
 pub struct GatewayOptions {
@@ -65,6 +69,8 @@ pub struct GatewayOptions {
     pub limits: Limits,
     /// Receives a report about each request.
     pub observe: Arc<dyn Fn(&RequestReport) + Send + Sync>,
+    /// Shows a warning to the operator.
+    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// The gateway.
@@ -84,11 +90,21 @@ impl Gateway {
             None => None,
         };
         let limits = options.limits;
+        let client = UpstreamClient::new(options.tls, options.proxies, limits.answer_timeout);
+        let metrics = Arc::<Metrics>::default();
+        let (spans, waiting) = SpanQueue::new(metrics.spans_dropped.clone());
+        let exporter = Exporter {
+            spans: waiting,
+            client: client.clone(),
+            instance: options.process.clone(),
+            dropped: metrics.spans_dropped.clone(),
+            warn: options.warn,
+        };
         let shared = Shared {
             guard: Guard::new(address, &options.allowed_hosts),
             settings: RwLock::new(Arc::new(options.settings)),
             budgets: Budgets::new(options.store, Arc::clone(&options.clock)),
-            client: UpstreamClient::new(options.tls, options.proxies, limits.answer_timeout),
+            client,
             cache: options.cache,
             tenant_key: options.tenant_key,
             secret_set: options.secret_set,
@@ -100,7 +116,8 @@ impl Gateway {
             lengths: Lengths::default(),
             tunnels: Arc::new(Semaphore::new(limits.connections)),
             bodies: BodyRoom::new(limits),
-            metrics: Arc::default(),
+            metrics,
+            spans,
             observe: options.observe,
         };
         let handler = Arc::new(Handler { shared });
@@ -128,6 +145,7 @@ impl Gateway {
             admin_address,
             stop,
             ended,
+            exporting: Some(exporter.start()),
             shutdown: limits.shutdown,
         })
     }
@@ -141,6 +159,8 @@ pub struct RunningGateway {
     stop: watch::Sender<bool>,
     /// Closed when the listener and all connections have ended.
     ended: watch::Receiver<()>,
+    /// `None` once the spans were exported.
+    exporting: Option<Exporting>,
     shutdown: Duration,
 }
 
@@ -174,13 +194,18 @@ impl RunningGateway {
         *current = Arc::new(settings.succeed(&current));
     }
 
-    /// Accepts no more connections, and waits until the current responses are finished, for a limited time. Returns
-    /// false if some were cut off.
+    /// Accepts no more connections, and waits until the current responses are finished and their spans are exported,
+    /// for a limited time. Returns false if responses were cut off.
     pub async fn stop(mut self) -> bool {
+        let deadline = Instant::now() + self.shutdown;
         self.stop.send_replace(true);
         // An error means that the last sender is gone.
         let all_ended = async { while self.ended.changed().await.is_ok() {} };
-        tokio::time::timeout(self.shutdown, all_ended).await.is_ok()
+        let are_finished = timeout_at(deadline, all_ended).await.is_ok();
+        if let Some(exporting) = self.exporting.take() {
+            let _ = timeout_at(deadline, exporting.end()).await;
+        }
+        are_finished
     }
 }
 

@@ -9,6 +9,7 @@ use http::{HeaderMap, StatusCode};
 use rustls::ServerConfig;
 
 use crate::api::Api;
+use crate::collector::Collector;
 use crate::config::{CacheTimes, Config, CredentialKind, CredentialSource};
 use crate::error_body::ErrorBody;
 use crate::upstream::Upstream;
@@ -24,6 +25,8 @@ pub struct Settings {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// SHA-256 of the token of the listener for the operator.
     pub(crate) admin_token: Option<[u8; 32]>,
+    /// The collector of spans; without it, requests are not traced.
+    pub(crate) collector: Option<Arc<Collector>>,
 }
 
 /// The client of a request.
@@ -83,6 +86,7 @@ impl Settings {
             times: CacheTimes::default(),
             tls: None,
             admin_token: None,
+            collector: None,
         }
     }
 
@@ -117,9 +121,15 @@ impl Settings {
             .admin
             .as_ref()
             .and_then(|admin| credential(&admin.token));
+        let telemetry = config.telemetry.as_ref();
+        let at_collector = telemetry.and_then(|it| credential(it.credential.as_ref()?));
         let tls = config.tls.as_ref().and_then(|files| {
             let read = files.read(directory);
             read.map_err(|problem| problems.push(*problem)).ok()
+        });
+        let collector = telemetry.and_then(|it| {
+            let collector = it.collector(at_collector.as_ref());
+            collector.map_err(|problem| problems.push(*problem)).ok()
         });
         if !problems.is_empty() {
             return Err(problems);
@@ -130,6 +140,7 @@ impl Settings {
             times: config.times,
             tls,
             admin_token: token.map(|token| *Digest::sha256(token.expose().as_bytes()).as_bytes()),
+            collector: collector.map(Arc::new),
             ..Self::new(upstreams)
         })
     }

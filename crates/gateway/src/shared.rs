@@ -19,6 +19,7 @@ use crate::report::RequestReport;
 use crate::request_body::BodyRoom;
 use crate::retries::Retries;
 use crate::settings::Settings;
+use crate::telemetry::queue::SpanQueue;
 
 /// The parts that all requests share.
 pub(crate) struct Shared {
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) tunnels: Arc<Semaphore>,
     pub(crate) bodies: BodyRoom,
     pub(crate) metrics: Arc<Metrics>,
+    /// Spans that wait for their export.
+    pub(crate) spans: SpanQueue,
     pub(crate) observe: Arc<dyn Fn(&RequestReport) + Send + Sync>,
 }
 

@@ -9,6 +9,7 @@ use crate::body::{self, Body};
 use crate::cache_status;
 use crate::client::UpstreamClient;
 use crate::error_body::ErrorBody;
+use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
 
 /// Returns true if the request asks for a WebSocket. Other protocols are not offered: the header is then one of the
@@ -43,11 +44,13 @@ pub(crate) async fn open(
     mut client_request: Request<Incoming>,
     mut upstream_request: Request<Body>,
     permit: OwnedSemaphorePermit,
+    span: UpstreamSpan,
 ) -> Result<Response<Body>, ErrorBody> {
     let headers = upstream_request.headers_mut();
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    let mut answer = client.send_once(upstream, upstream_request).await?;
+    let mut answer = client.send_once(upstream, upstream_request, &span).await?;
+    span.close();
     let is_agreed = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     let mut headers = crate::header::for_client(answer.headers());
     if is_agreed {

@@ -134,6 +134,22 @@ impl Upstream {
         self.authority.as_str()
     }
 
+    /// The host, without the port.
+    pub(crate) fn host(&self) -> &str {
+        let host = self.authority.host();
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// The port.
+    pub(crate) fn port(&self) -> u16 {
+        let default = if self.scheme == Scheme::HTTPS {
+            443
+        } else {
+            80
+        };
+        self.authority.port_u16().unwrap_or(default)
+    }
+
     /// Returns the base URL, which identifies the upstream in keys.
     #[must_use]
     pub fn base(&self) -> String {

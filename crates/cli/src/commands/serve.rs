@@ -89,6 +89,7 @@ pub(crate) async fn serve(
         proxies: cachalot_storage::proxies(&process_environment.environment),
         limits: Limits::default(),
         observe,
+        warn: Arc::clone(&warn),
     })
     .await
     .map_err(|error| {

@@ -91,6 +91,7 @@ async fn start(home: &Path, upstream: &str) -> std::io::Result<cachalot_gateway:
         proxies: Matcher::builder().build(),
         limits: Limits::default(),
         observe: Arc::new(|_| {}),
+        warn: Arc::new(|_| {}),
     })
     .await
 }

@@ -15,6 +15,7 @@ mod kills;
 mod probes;
 mod sdks;
 mod support;
+mod telemetry;
 mod tenants;
 mod transparency;
 mod upstream_faults;

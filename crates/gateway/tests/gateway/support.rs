@@ -28,6 +28,7 @@ pub(crate) struct Setup {
     pub(crate) cache: Cache,
     pub(crate) client: reqwest::Client,
     pub(crate) reports: Arc<Mutex<Vec<RequestReport>>>,
+    pub(crate) warnings: Arc<Mutex<Vec<String>>>,
     /// Number of misses with an answer.
     runs: AtomicU64,
     _folder: tempfile::TempDir,
@@ -91,9 +92,14 @@ impl Setup {
     /// A gateway with a configuration file, in which `{url}` is the URL of the simulator and `SECRET` the name of a
     /// credential.
     pub(crate) async fn configured(text: &str) -> Self {
+        Self::configured_with(text, Limits::default()).await
+    }
+
+    /// The same with limits.
+    pub(crate) async fn configured_with(text: &str, limits: Limits) -> Self {
         let simulator = Simulator::start(SimulatorOptions::default()).await.unwrap();
         let settings = settings(text, &simulator.url());
-        Self::start(simulator, settings, Limits::default()).await
+        Self::start(simulator, settings, limits).await
     }
 
     /// The same, with a proxy between the gateway and all upstreams but the simulator.
@@ -141,6 +147,8 @@ impl Setup {
         });
         let reports = Arc::new(Mutex::new(Vec::new()));
         let reported = Arc::clone(&reports);
+        let warnings = Arc::new(Mutex::new(Vec::new()));
+        let warned = Arc::clone(&warnings);
         let gateway = Gateway::start(GatewayOptions {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             admin_address: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
@@ -157,6 +165,7 @@ impl Setup {
             proxies,
             limits,
             observe: Arc::new(move |report| reported.lock().push(report.clone())),
+            warn: Arc::new(move |warning| warned.lock().push(warning.to_owned())),
         });
         Self {
             gateway: gateway.await.unwrap(),
@@ -164,6 +173,7 @@ impl Setup {
             cache,
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
             reports,
+            warnings,
             runs: AtomicU64::new(0),
             _folder: folder,
         }
