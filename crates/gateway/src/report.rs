@@ -23,7 +23,7 @@ pub struct RequestReport {
     pub key: Option<String>,
     /// HTTP status of the response.
     pub status: u16,
-    /// `hit`, `coalesced`, `miss`, `bypass`, `passed` or `refused`.
+    /// `hit`, `stale`, `coalesced`, `miss`, `bypass`, `passed` or `refused`.
     pub answered: &'static str,
     /// Code of the gateway's own error, such as `budget_used_up`; empty if there is none.
     pub error: &'static str,
