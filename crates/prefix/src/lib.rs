@@ -2,7 +2,7 @@
 //! was sent before.
 //!
 //! - [`request`] reads the request body of any client as a chain of pieces.
-//! - [`log`] reads request logs and finds the conversations in them.
+//! - [`log`] reads request logs, or live traffic ([`log::LiveAnalyzer`]), and finds the conversations in them.
 //! - [`diagnosis`] compares a request with the one before it, and lints one request.
 //! - [`spend`] reads what coding agents leave on disk, and sums up tokens, money and avoidable cost.
 //! - [`PrefixMonitor`] does the same for a conversation that is running.
@@ -11,6 +11,7 @@ pub mod diagnosis;
 mod lines;
 pub mod log;
 mod monitor;
+pub mod record;
 pub mod request;
 mod request_view;
 pub mod spend;

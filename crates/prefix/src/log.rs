@@ -8,7 +8,9 @@
 
 mod analysis;
 mod answer;
+mod conversations;
 mod envelope;
+mod live;
 mod logged_break;
 mod order;
 mod relation;
@@ -19,6 +21,7 @@ mod transcript;
 mod turns;
 
 use std::io::{self, BufRead};
+use std::sync::Arc;
 
 use cachalot_core::Millis;
 use cachalot_core::json::JsonError;
@@ -31,9 +34,10 @@ use cachalot_prompt::Session;
 
 pub use crate::lines::MAX_LINE_BYTES;
 pub use analysis::{Analysis, Analyzer, BreakGroup};
+pub use live::{LiveAnalyzer, LiveAnswer, LivePlacement, LiveRequest};
 pub use logged_break::LoggedBreak;
 pub use order::SortedRequests;
-pub use threads::{MAX_OPEN_BYTES, MAX_OPEN_CONVERSATIONS};
+pub use threads::{MAX_OPEN_BYTES, MAX_OPEN_CONVERSATIONS, OpenLimits};
 pub use transcript::TranscriptLine;
 
 /// A request of a log.
@@ -46,6 +50,8 @@ pub struct LoggedRequest {
     pub request: Request,
     /// The time when it was sent.
     pub at: Option<Millis>,
+    /// The client that sent it. Requests of different clients are not compared; a log names none.
+    pub(crate) tenant: Option<Arc<str>>,
     /// The session to which it belongs, as named in the log.
     pub session: Option<String>,
     /// Usage of its answer.
@@ -69,6 +75,7 @@ impl LoggedRequest {
             line: 0,
             request: Request::from_session(session),
             at: None,
+            tenant: None,
             session: Some(head.id.clone()),
             usage: None,
             answer: None,

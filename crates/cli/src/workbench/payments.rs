@@ -8,6 +8,7 @@ use cachalot_agent::{Event, Listener};
 use cachalot_cache::{Ledger, Payment, Scope};
 use cachalot_core::{Canonical, Cost, SecretSet, Spend};
 use cachalot_model::Usage;
+use cachalot_prefix::record;
 use serde_json::{Map, Value, json};
 
 use super::Workbench;
@@ -98,31 +99,6 @@ fn about(usage: Option<Usage>, holder: Option<&str>, request: &AnsweredRequest<'
     let mut known = Map::new();
     known.insert("session".to_owned(), json!(request.session));
     known.extend(holder.map(|holder| ("on_behalf_of".to_owned(), json!(holder))));
-    if let Some(usage) = usage {
-        known.insert("input_tokens".to_owned(), json!(usage.total_input()));
-        known.insert("read_from_its_cache".to_owned(), json!(usage.cache_read));
-        known.insert(
-            "written_to_its_cache".to_owned(),
-            json!(usage.cache_write()),
-        );
-    }
-    if let Some(found) = request.diagnosis.filter(|found| found.is_break()) {
-        known.insert(
-            "could_have_read".to_owned(),
-            json!(found.expected_read_tokens),
-        );
-        known.insert("prefix".to_owned(), json!(found.reason));
-        known.insert("lost_tokens".to_owned(), json!(found.lost_tokens));
-        known.extend(
-            found
-                .lost_cost
-                .map(|cost| ("lost_cost".to_owned(), json!(cost))),
-        );
-        let place = found.at.as_ref().map(ToString::to_string);
-        known.extend(place.map(|place| ("place".to_owned(), json!(place))));
-        known.extend(found.cause.map(|cause| ("cause".to_owned(), json!(cause))));
-        let remedy = found.cause.map(|cause| cause.remedy());
-        known.extend(remedy.map(|remedy| ("what_to_do".to_owned(), json!(remedy))));
-    }
+    known.extend(record::members(usage, request.diagnosis));
     Value::Object(known)
 }

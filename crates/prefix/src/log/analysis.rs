@@ -3,22 +3,18 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io::BufRead;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cachalot_core::{Cost, SecretSet};
 use cachalot_model::{Catalog, Usage};
 use serde::Serialize;
 
+use super::conversations::{Conversations, Placement};
 use super::logged_break::LoggedBreak;
-use super::relation::Relation;
-use super::thread::{Thread, common};
-use super::threads::Threads;
+use super::thread::Thread;
+use super::threads::OpenLimits;
 use super::transcript::{Line, TranscriptLine, Transcripts};
-use super::turns::Turns;
 use super::{LogError, LogReader, LoggedRequest, Reason as LineReason};
-use crate::diagnosis::{
-    Diagnosis, LikelyCause, Observations, Reason, RequestView, Rules, diagnose, user_text,
-};
+use crate::diagnosis::{LikelyCause, Reason, user_text};
 use cachalot_prompt::NodeId;
 use cachalot_prompt::{PrefixTree, PrefixTreeBuilder};
 
@@ -107,15 +103,12 @@ impl Analysis {
 /// [`super::MAX_OPEN_BYTES`]), the digests of at most 262,144 pieces, and a few examples of each group of
 /// breaks.
 pub struct Analyzer {
-    catalog: Catalog,
-    secret_set: Arc<SecretSet>,
-    open: Threads,
+    catalog: Arc<Catalog>,
+    conversations: Conversations,
     seen: HashSet<NodeId>,
     in_tree: usize,
     tree_builder: PrefixTreeBuilder,
     names: HashSet<String>,
-    /// The models for which an answer has reported a cache read or write.
-    reporting_models: HashSet<String>,
     transcripts: Transcripts,
     breaks: BTreeMap<(Reason, Option<LikelyCause>), BreakGroup>,
     analysis: Analysis,
@@ -125,15 +118,19 @@ impl Analyzer {
     /// Creates an analyzer with the prices and limits of a catalog. Text known to `secret_set` is masked.
     #[must_use]
     pub fn new(catalog: Catalog, secret_set: Arc<SecretSet>) -> Self {
+        let catalog = Arc::new(catalog);
+        let limits = OpenLimits::default();
         Self {
+            conversations: Conversations::new(
+                Arc::clone(&catalog),
+                Arc::clone(&secret_set),
+                limits,
+            ),
             catalog,
-            secret_set: Arc::clone(&secret_set),
-            open: Threads::default(),
             seen: HashSet::new(),
             in_tree: 0,
             tree_builder: PrefixTreeBuilder::new(secret_set),
             names: HashSet::new(),
-            reporting_models: HashSet::new(),
             transcripts: Transcripts::default(),
             breaks: BTreeMap::new(),
             analysis: Analysis {
@@ -186,34 +183,30 @@ impl Analyzer {
         if logged.failed {
             return;
         }
-        let turns = Turns::from_prompt(&logged.request.compared.prompt);
-        let matched = self.open.find(&logged, &turns);
-        let found = matched.and_then(|matched| Some((matched, self.open.get(matched.id)?)));
-        let Some((matched, thread)) = found else {
-            return self.begin(logged, turns);
+        let (line, model) = (logged.line, logged.request.model.clone());
+        let Placement {
+            session,
+            first_line,
+            previous,
+            closed,
+        } = self.conversations.take(logged);
+        let Some(previous) = previous else {
+            self.analysis.conversations += 1;
+            return self.close(closed);
         };
-        let diagnosis = self.diagnosis(thread, &logged);
-        let same = common(&thread.prompt, &logged.request.compared.prompt);
-        let relation = Relation {
-            thread,
-            next: &logged,
-            turns: &turns,
-            same,
-        };
-        if !matched.is_continuation && !relation.is_break(&diagnosis, matched.is_related) {
-            return self.begin(logged, turns);
-        }
-        if same < thread.prompt.len() {
-            let (name, prompt) = (thread.name(), thread.prompt.clone());
+        if let Some((name, prompt)) = previous.replaced {
             self.add_to_tree(&name, &prompt);
         }
-        if diagnosis.is_break() {
-            self.broken(matched.id, &logged, diagnosis);
+        if previous.diagnosis.is_break() {
+            self.add(LoggedBreak {
+                line,
+                previous_line: previous.line,
+                session: super::thread::name(session.as_deref(), first_line),
+                model,
+                diagnosis: previous.diagnosis,
+            });
         }
-        if let Some(thread) = self.open.take(matched.id) {
-            let closed = self.open.put(thread.followed(logged, turns, same));
-            self.close(closed);
-        }
+        self.close(closed);
     }
 
     /// Adds the next line of a transcript.
@@ -241,7 +234,7 @@ impl Analyzer {
     /// Returns the result at the end of the log.
     #[must_use]
     pub fn finish(mut self) -> Analysis {
-        let open = self.open.close();
+        let open = self.conversations.close();
         self.close(open);
         let mut breaks: Vec<BreakGroup> = self.breaks.into_values().collect();
         breaks.sort_by_key(|breaks| {
@@ -279,13 +272,6 @@ impl Analyzer {
         if let Some(usage) = logged.usage {
             analysis.reported.0 += 1;
             analysis.reported.1 += usage;
-            let reports_cache_reads = usage.cache_read > 0 || usage.cache_write() > 0;
-            if reports_cache_reads
-                && self.reporting_models.len() < MAX_PIECES
-                && !self.reporting_models.contains(&logged.request.model)
-            {
-                self.reporting_models.insert(logged.request.model.clone());
-            }
         }
         if let Some(session) = &logged.session
             && self.names.len() < MAX_PIECES
@@ -293,41 +279,6 @@ impl Analyzer {
         {
             self.names.insert(session.clone());
         }
-    }
-
-    fn diagnosis(&self, thread: &Thread, logged: &LoggedRequest) -> Diagnosis {
-        let request = &logged.request;
-        let rules = Rules::of_request(request, &self.catalog);
-        let elapsed = thread.at.zip(logged.at).map(|(before, now)| now - before);
-        let elapsed = elapsed.and_then(|millis| u64::try_from(millis).ok());
-        let observed = Observations {
-            written: &thread.written,
-            known: thread.counted.known(),
-            previous: thread.usage,
-            usage: logged.usage,
-            verdict: thread.verdict_on(logged),
-            reports_cache_reads: self.reporting_models.contains(&request.model),
-            elapsed: elapsed.map(Duration::from_millis),
-        };
-        let previous = RequestView {
-            prompt: &thread.prompt,
-            namespace: &thread.namespace,
-            plan: &thread.plan,
-            tail: &thread.tail,
-        };
-        diagnose(
-            &previous,
-            &request.sending(),
-            &observed,
-            &rules,
-            &self.secret_set,
-        )
-    }
-
-    fn begin(&mut self, logged: LoggedRequest, turns: Turns) {
-        self.analysis.conversations += 1;
-        let closed = self.open.put(Thread::begin(logged, turns));
-        self.close(closed);
     }
 
     fn close(&mut self, threads: Vec<Thread>) {
@@ -343,20 +294,6 @@ impl Analyzer {
             // The name takes memory, even if nothing else is new.
             self.in_tree += self.tree_builder.pieces() - before + 1;
         }
-    }
-
-    fn broken(&mut self, id: u64, logged: &LoggedRequest, diagnosis: Diagnosis) {
-        let Some(thread) = self.open.get(id) else {
-            return;
-        };
-        let broken = LoggedBreak {
-            line: logged.line,
-            previous_line: thread.lines.1,
-            session: thread.name(),
-            model: logged.request.model.clone(),
-            diagnosis,
-        };
-        self.add(broken);
     }
 
     fn add(&mut self, broken: LoggedBreak) {

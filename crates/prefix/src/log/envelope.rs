@@ -75,6 +75,11 @@ pub(super) fn read(forms: &mut NormalForms, line: &[u8]) -> Result<LoggedRequest
     read_within(forms, line, Envelope::default(), MAX_DEPTH)
 }
 
+/// Parses the body of a request, with no envelope around it.
+pub(super) fn read_body(forms: &mut NormalForms, body: &[u8]) -> Result<LoggedRequest, Reason> {
+    read_request(forms, body, Envelope::default())
+}
+
 fn read_within(
     forms: &mut NormalForms,
     text: &[u8],
@@ -136,6 +141,7 @@ fn read_request(
     let reported = answer.usage.or_else(|| usage.and_then(value));
     Ok(LoggedRequest {
         line: 0,
+        tenant: None,
         at: at.and_then(moment_of),
         session: session
             .and_then(text_of)

@@ -1,6 +1,7 @@
 //! A conversation of a log.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::Millis;
@@ -9,14 +10,19 @@ use cachalot_prompt::{Namespace, Plan, Prompt};
 
 use super::LoggedRequest;
 use super::turns::Turns;
-use crate::diagnosis::{CountedPrefixes, ProviderVerdict};
+use crate::diagnosis::{CountedPrefixes, Diagnosis, ProviderVerdict};
 use crate::request::{ComparedRequest, Request};
 
 /// Maximum length of a tail that is kept; values of a longer one are not shown.
 const MAX_TAIL_BYTES: usize = 64 << 10;
 
+/// Approximate overhead of a piece in bytes: its node, its index keys and its fingerprint.
+const PIECE_OVERHEAD_BYTES: u64 = 512;
+
 /// A conversation: its last request, and a summary of earlier ones.
 pub(super) struct Thread {
+    /// The client whose requests it contains.
+    pub(super) tenant: Option<Arc<str>>,
     pub(super) session: Option<String>,
     /// The lines of its first and of its last request.
     pub(super) lines: (u64, u64),
@@ -36,6 +42,8 @@ pub(super) struct Thread {
     /// Fingerprints of its messages, in order.
     pub(super) fingerprints: Vec<u64>,
     pub(super) lane: u64,
+    /// The break that its last request showed.
+    pub(super) last_break: Option<Box<Diagnosis>>,
 }
 
 impl Thread {
@@ -50,6 +58,7 @@ impl Thread {
             line,
             request,
             at,
+            tenant,
             session,
             usage,
             answer,
@@ -63,6 +72,7 @@ impl Thread {
             ..
         } = request;
         Self {
+            tenant,
             session,
             lines: (line, line),
             written: plan.marks().iter().map(|mark| mark.node).collect(),
@@ -80,6 +90,7 @@ impl Thread {
             answer,
             fingerprints,
             lane,
+            last_break: None,
         }
     }
 
@@ -113,15 +124,21 @@ impl Thread {
 
     /// The name shown to users.
     pub(super) fn name(&self) -> String {
-        match (&self.session, self.lines.0) {
-            (Some(session), _) => session.clone(),
-            (None, line) => format!("line {line}"),
-        }
+        name(self.session.as_deref(), self.lines.0)
     }
 
     /// Bytes that it holds.
     pub(super) fn bytes(&self) -> u64 {
-        self.prompt.bytes() + self.tail.len() as u64
+        let pieces = self.prompt.len() as u64;
+        self.prompt.bytes() + self.tail.len() as u64 + pieces * PIECE_OVERHEAD_BYTES
+    }
+}
+
+/// The name of a conversation shown to users: its session, or the line of its first request.
+pub(super) fn name(session: Option<&str>, first_line: u64) -> String {
+    match session {
+        Some(session) => session.to_owned(),
+        None => format!("line {first_line}"),
     }
 }
 

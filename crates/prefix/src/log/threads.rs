@@ -23,6 +23,25 @@ pub const MAX_OPEN_CONVERSATIONS: usize = 1_024;
 /// Maximum bytes of the requests that all open conversations hold.
 pub const MAX_OPEN_BYTES: u64 = 256 << 20;
 
+/// Limits for open conversations, which are the memory of an analysis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenLimits {
+    /// Maximum number of conversations, at most [`MAX_OPEN_CONVERSATIONS`].
+    pub conversations: usize,
+    /// Maximum bytes of the requests that they hold, at most [`MAX_OPEN_BYTES`]. The last conversation stays open in
+    /// any case.
+    pub bytes: u64,
+}
+
+impl Default for OpenLimits {
+    fn default() -> Self {
+        Self {
+            conversations: MAX_OPEN_CONVERSATIONS,
+            bytes: MAX_OPEN_BYTES,
+        }
+    }
+}
+
 /// Maximum number of conversations that are compared with one request because they share a message with it,
 /// and of others of its session; the most recently used ones.
 const MAX_CANDIDATES: usize = 16;
@@ -31,9 +50,40 @@ const MAX_SESSION_CANDIDATES: usize = 4;
 /// Maximum number of conversations per index key; the most recently used ones.
 const MAX_PER_KEY: usize = 8;
 
+/// The part of the requests that a conversation may be found for: those of its tenant, and of its session.
+#[derive(Hash, Clone, Copy)]
+struct Within<'a> {
+    tenant: Option<&'a str>,
+    session: Option<&'a str>,
+}
+
+impl<'a> Within<'a> {
+    fn thread(thread: &'a Thread) -> Self {
+        Self {
+            tenant: thread.tenant.as_deref(),
+            session: thread.session.as_deref(),
+        }
+    }
+
+    fn request(logged: &'a LoggedRequest) -> Self {
+        Self {
+            tenant: logged.tenant.as_deref(),
+            session: logged.session.as_deref(),
+        }
+    }
+
+    /// The same for all sessions of the tenant.
+    fn any_session(self) -> Self {
+        Self {
+            session: None,
+            ..self
+        }
+    }
+}
+
 /// The keys under which a conversation is indexed.
 fn keys(thread: &Thread) -> HashSet<u64> {
-    let session = thread.session.as_deref();
+    let within = Within::thread(thread);
     let places = [
         thread.prompt.tip(),
         before(&thread.prompt, thread.turns.newest),
@@ -41,11 +91,14 @@ fn keys(thread: &Thread) -> HashSet<u64> {
     let places = places
         .into_iter()
         .flatten()
-        .map(|id| key(session, Key::End(id)));
+        .map(|id| key(within, Key::End(id)));
     let fingerprints = thread.fingerprints.iter();
-    let fingerprints = fingerprints.map(|print| key(session, Key::Message(*print)));
-    let named = session.map(|_| key(session, Key::Session(thread.lane)));
-    let answer = thread.answer.iter().map(|id| key(None, Key::Answer(id)));
+    let fingerprints = fingerprints.map(|print| key(within, Key::Message(*print)));
+    let named = within
+        .session
+        .map(|_| key(within, Key::Session(thread.lane)));
+    let answer = thread.answer.iter();
+    let answer = answer.map(|id| key(within.any_session(), Key::Answer(id)));
     places
         .chain(fingerprints)
         .chain(named)
@@ -61,10 +114,10 @@ fn before(prompt: &Prompt, pieces: usize) -> Option<NodeId> {
         .map(|node| node.id)
 }
 
-/// Index keys of conversations, within their session.
+/// Index keys of conversations, within their tenant and session.
 #[derive(Hash)]
 enum Key<'a> {
-    /// The ID of the last answer, in any session.
+    /// The ID of the last answer, in any session of the tenant.
     Answer(&'a str),
     /// A message.
     Message(u64),
@@ -74,9 +127,9 @@ enum Key<'a> {
     Session(u64),
 }
 
-fn key(session: Option<&str>, key: Key<'_>) -> u64 {
+fn key(within: Within<'_>, key: Key<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (session, key).hash(&mut hasher);
+    (within, key).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -98,11 +151,28 @@ pub(super) struct Threads {
     index: HashMap<u64, Vec<u64>>,
     bytes: u64,
     last: u64,
+    limits: OpenLimits,
 }
 
 impl Threads {
+    /// Creates an empty set.
+    pub(super) fn new(limits: OpenLimits) -> Self {
+        Self {
+            limits: OpenLimits {
+                conversations: limits.conversations.min(MAX_OPEN_CONVERSATIONS),
+                bytes: limits.bytes.min(MAX_OPEN_BYTES),
+            },
+            ..Self::default()
+        }
+    }
+
     pub(super) fn get(&self, id: u64) -> Option<&Thread> {
         self.threads.get(&id)
+    }
+
+    /// The conversation, if it is one of the request's tenant. Index keys are hashes, so equal ones do not prove that.
+    fn of_tenant(&self, id: u64, logged: &LoggedRequest) -> Option<&Thread> {
+        self.get(id).filter(|thread| thread.tenant == logged.tenant)
     }
 
     /// The conversations with a key, the most recently used first.
@@ -137,9 +207,10 @@ impl Threads {
     /// Finds the conversation whose last request the client named for the provider's comparison.
     fn named(&self, logged: &LoggedRequest) -> Option<ThreadMatch> {
         let answer = logged.compared_with.as_deref()?;
-        let mut found = self.with(key(None, Key::Answer(answer)));
+        let within = Within::request(logged).any_session();
+        let mut found = self.with(key(within, Key::Answer(answer)));
         let (id, thread) = found.find_map(|id| {
-            let thread = self.get(id)?;
+            let thread = self.of_tenant(id, logged)?;
             (thread.answer.as_deref() == Some(answer)).then_some((id, thread))
         })?;
         let same = common(&thread.prompt, &logged.request.compared.prompt);
@@ -152,13 +223,13 @@ impl Threads {
 
     /// Finds the conversation with the longest last request that is a prefix of this request.
     fn continued(&self, logged: &LoggedRequest, lane: u64) -> Option<ThreadMatch> {
-        let session = logged.session.as_deref();
+        let within = Within::request(logged);
         let mut behind = None;
         for node in logged.request.compared.prompt.backwards() {
             let mut other = None;
-            for id in self.with(key(session, Key::End(node.id))) {
+            for id in self.with(key(within, Key::End(node.id))) {
                 let Some(thread) = self
-                    .get(id)
+                    .of_tenant(id, logged)
                     .filter(|thread| thread.prompt.tip() == Some(node.id))
                 else {
                     continue;
@@ -188,7 +259,8 @@ impl Threads {
         let named = logged.session.is_some();
         let candidates = self.candidates(logged, turns, lane);
         let best = candidates.into_iter().filter_map(|id| {
-            let thread = self.get(id).filter(|thread| thread.lane == lane)?;
+            let thread = self.of_tenant(id, logged);
+            let thread = thread.filter(|thread| thread.lane == lane)?;
             let shared = shared(thread, logged);
             let whole = shared == thread.fingerprints.len()
                 && logged.request.fingerprints.len() > thread.fingerprints.len();
@@ -215,18 +287,18 @@ impl Threads {
     /// Returns conversations that share a message with a request, those whose end it may have changed, and
     /// others of its session.
     fn candidates(&self, logged: &LoggedRequest, turns: &Turns, lane: u64) -> Vec<u64> {
-        let session = logged.session.as_deref();
+        let within = Within::request(logged);
         // The newest messages distinguish conversations with the same beginning.
         let fingerprints = logged.request.fingerprints.iter().rev();
-        let messages = fingerprints.flat_map(|print| self.with(key(session, Key::Message(*print))));
+        let messages = fingerprints.flat_map(|print| self.with(key(within, Key::Message(*print))));
         let nodes = logged.request.compared.prompt.backwards();
         let ends = nodes
             .skip_while(|node| node.depth as usize + 1 >= turns.newest)
             .take(MAX_CANDIDATES)
-            .flat_map(|node| self.with(key(session, Key::End(node.id))));
-        let others = session.into_iter();
+            .flat_map(|node| self.with(key(within, Key::End(node.id))));
+        let others = within.session.into_iter();
         let others = others.flat_map(|_| {
-            self.with(key(session, Key::Session(lane)))
+            self.with(key(within, Key::Session(lane)))
                 .take(MAX_SESSION_CANDIDATES)
         });
         let mut found = Vec::new();
@@ -265,8 +337,8 @@ impl Threads {
         }
         self.threads.insert(id, thread);
         let mut closed = Vec::new();
-        while self.threads.len() > MAX_OPEN_CONVERSATIONS
-            || self.bytes > MAX_OPEN_BYTES && self.threads.len() > 1
+        while self.threads.len() > self.limits.conversations.max(1)
+            || self.bytes > self.limits.bytes && self.threads.len() > 1
         {
             let oldest = self.threads.keys().next().copied();
             closed.extend(oldest.and_then(|oldest| self.take(oldest)));

@@ -6,6 +6,7 @@
 mod conversation;
 mod diagnosis;
 mod documentation;
+mod live;
 mod log;
 mod log_faults;
 mod monitor;

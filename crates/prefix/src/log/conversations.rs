@@ -1,0 +1,177 @@
+//! The conversations of a sequence of requests: each request is assigned to one, and diagnosed by the request
+//! before it.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_core::SecretSet;
+use cachalot_model::Catalog;
+use cachalot_prompt::Prompt;
+
+use super::LoggedRequest;
+use super::relation::Relation;
+use super::thread::{Thread, common};
+use super::threads::{OpenLimits, Threads};
+use super::turns::Turns;
+use crate::diagnosis::{Diagnosis, Observations, RequestView, Rules, diagnose};
+
+/// Maximum number of models that are known to report cache reads. When it is exceeded, all are forgotten.
+const MAX_REPORTING_MODELS: usize = 1 << 16;
+
+/// The open conversations, and the rules by which their requests are compared.
+pub(super) struct Conversations {
+    catalog: Arc<Catalog>,
+    secret_set: Arc<SecretSet>,
+    open: Threads,
+    /// Hashes of the tenants and models for which an answer has reported a cache read or write.
+    reporting_models: HashSet<u64>,
+}
+
+/// The place of a request among the conversations.
+pub(super) struct Placement {
+    /// The session of the conversation, if it has a name.
+    pub(super) session: Option<String>,
+    /// The line of the conversation's first request.
+    pub(super) first_line: u64,
+    /// The request that it should have continued; `None` if the request begins a conversation.
+    pub(super) previous: Option<Previous>,
+    /// Conversations that were closed to make room.
+    pub(super) closed: Vec<Thread>,
+}
+
+/// The request before the placed one.
+pub(super) struct Previous {
+    /// Its line.
+    pub(super) line: u64,
+    /// The comparison with it.
+    pub(super) diagnosis: Diagnosis,
+    /// The name of the conversation and the pieces of that request, if it was not continued completely.
+    pub(super) replaced: Option<(String, Prompt)>,
+}
+
+impl Conversations {
+    pub(super) fn new(
+        catalog: Arc<Catalog>,
+        secret_set: Arc<SecretSet>,
+        limits: OpenLimits,
+    ) -> Self {
+        Self {
+            catalog,
+            secret_set,
+            open: Threads::new(limits),
+            reporting_models: HashSet::new(),
+        }
+    }
+
+    /// Adds the next answered request.
+    pub(super) fn take(&mut self, logged: LoggedRequest) -> Placement {
+        self.note_usage(&logged);
+        let turns = Turns::from_prompt(&logged.request.compared.prompt);
+        let matched = self.open.find(&logged, &turns);
+        let found = matched.and_then(|matched| Some((matched, self.open.get(matched.id)?)));
+        let Some((matched, thread)) = found else {
+            return self.begin(logged, turns);
+        };
+        let diagnosis = self.diagnosis(thread, &logged);
+        let same = common(&thread.prompt, &logged.request.compared.prompt);
+        let relation = Relation {
+            thread,
+            next: &logged,
+            turns: &turns,
+            same,
+        };
+        if !matched.is_continuation && !relation.is_break(&diagnosis, matched.is_related) {
+            return self.begin(logged, turns);
+        }
+        let is_replaced = same < thread.prompt.len();
+        let replaced = is_replaced.then(|| (thread.name(), thread.prompt.clone()));
+        let Some(thread) = self.open.take(matched.id) else {
+            return self.begin(logged, turns);
+        };
+        let (first_line, line) = thread.lines;
+        let mut thread = thread.followed(logged, turns, same);
+        thread.last_break = diagnosis.is_break().then(|| Box::new(diagnosis.clone()));
+        Placement {
+            session: thread.session.clone(),
+            first_line,
+            previous: Some(Previous {
+                line,
+                diagnosis,
+                replaced,
+            }),
+            closed: self.open.put(thread),
+        }
+    }
+
+    /// Returns the break that the last request of a conversation showed, if `next` continues that request.
+    pub(super) fn last_break(&self, next: &LoggedRequest) -> Option<&Diagnosis> {
+        let turns = Turns::from_prompt(&next.request.compared.prompt);
+        let matched = self.open.find(next, &turns)?;
+        let thread = self.open.get(matched.id)?;
+        let found = thread.last_break.as_deref();
+        found.filter(|_| matched.is_continuation)
+    }
+
+    /// Closes all conversations.
+    pub(super) fn close(&mut self) -> Vec<Thread> {
+        self.open.close()
+    }
+
+    fn note_usage(&mut self, logged: &LoggedRequest) {
+        let reported = logged.usage;
+        if !reported.is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0) {
+            return;
+        }
+        if self.reporting_models.len() >= MAX_REPORTING_MODELS {
+            self.reporting_models.clear();
+        }
+        self.reporting_models.insert(reporting_model(logged));
+    }
+
+    fn diagnosis(&self, thread: &Thread, logged: &LoggedRequest) -> Diagnosis {
+        let request = &logged.request;
+        let rules = Rules::of_request(request, &self.catalog);
+        let elapsed = thread.at.zip(logged.at).map(|(before, now)| now - before);
+        let elapsed = elapsed.and_then(|millis| u64::try_from(millis).ok());
+        let observed = Observations {
+            written: &thread.written,
+            known: thread.counted.known(),
+            previous: thread.usage,
+            usage: logged.usage,
+            verdict: thread.verdict_on(logged),
+            reports_cache_reads: self.reporting_models.contains(&reporting_model(logged)),
+            elapsed: elapsed.map(Duration::from_millis),
+        };
+        let previous = RequestView {
+            prompt: &thread.prompt,
+            namespace: &thread.namespace,
+            plan: &thread.plan,
+            tail: &thread.tail,
+        };
+        diagnose(
+            &previous,
+            &request.sending(),
+            &observed,
+            &rules,
+            &self.secret_set,
+        )
+    }
+
+    fn begin(&mut self, logged: LoggedRequest, turns: Turns) -> Placement {
+        let (session, first_line) = (logged.session.clone(), logged.line);
+        Placement {
+            session,
+            first_line,
+            previous: None,
+            closed: self.open.put(Thread::begin(logged, turns)),
+        }
+    }
+}
+
+fn reporting_model(logged: &LoggedRequest) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&logged.tenant, &logged.request.model).hash(&mut hasher);
+    hasher.finish()
+}

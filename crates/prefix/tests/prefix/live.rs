@@ -1,0 +1,171 @@
+//! Live traffic of several clients.
+
+use std::sync::Arc;
+
+use cachalot_core::SecretSet;
+use cachalot_model::{Catalog, Usage};
+use cachalot_prefix::diagnosis::{Diagnosis, LikelyCause, Reason};
+use cachalot_prefix::log::{LiveAnalyzer, LiveAnswer, LivePlacement, LiveRequest, OpenLimits};
+use serde_json::{Value, json};
+
+fn analyzer(limits: OpenLimits) -> LiveAnalyzer {
+    let secret_set = Arc::new(SecretSet::empty());
+    LiveAnalyzer::new(Arc::new(Catalog::built_in()), secret_set, limits, "process")
+}
+
+/// The request of a turn, from 1, of a conversation about `topic`.
+fn turn(clock: &str, topic: &str, number: usize) -> Value {
+    let instruction = format!("It is {clock}. {}", "Answer briefly. ".repeat(800));
+    let mut messages = vec![json!({"role": "system", "content": instruction})];
+    for earlier in 1..number {
+        messages.push(json!({"role": "user", "content": format!("{topic}, question {earlier}")}));
+        messages
+            .push(json!({"role": "assistant", "content": format!("{topic}, answer {earlier}")}));
+    }
+    messages.push(json!({"role": "user", "content": format!("{topic}, question {number}")}));
+    json!({"model": "gpt-4.1", "messages": messages})
+}
+
+fn read(tokens: u64) -> LiveAnswer {
+    LiveAnswer {
+        usage: Some(Usage {
+            uncached_input: 3_300 - tokens,
+            cache_read: tokens,
+            ..Usage::default()
+        }),
+        ..LiveAnswer::default()
+    }
+}
+
+fn take(analyzer: &mut LiveAnalyzer, tenant: &str, body: &Value, tokens: u64) -> LivePlacement {
+    let body = body.to_string();
+    let request = LiveRequest {
+        tenant,
+        session: None,
+        body: body.as_bytes(),
+        at: 1_800_000_000_000,
+    };
+    analyzer.take(request, read(tokens)).unwrap()
+}
+
+fn last_break(analyzer: &mut LiveAnalyzer, tenant: &str, body: &Value) -> Option<Diagnosis> {
+    let body = body.to_string();
+    let request = LiveRequest {
+        tenant,
+        session: None,
+        body: body.as_bytes(),
+        at: 1_800_000_000_000,
+    };
+    analyzer.last_break(request).unwrap().cloned()
+}
+
+#[test]
+fn breaks_of_a_conversation_are_diagnosed_request_by_request() {
+    let mut analyzer = analyzer(OpenLimits::default());
+    let first = take(&mut analyzer, "a", &turn("10:41", "x", 1), 0);
+    assert!(first.diagnosis.is_none() && first.conversation.len() == 16);
+    let second = take(&mut analyzer, "a", &turn("10:41", "x", 2), 3_200);
+    let found = second.diagnosis.unwrap();
+    assert_eq!((found.reason, found.is_break()), (Reason::None, false));
+    assert_eq!(second.conversation, first.conversation);
+    assert_ne!(second.prefix, first.prefix);
+    let third = take(&mut analyzer, "a", &turn("10:42", "x", 3), 0);
+    let found = third.diagnosis.unwrap();
+    assert_eq!(
+        (found.reason, found.cause),
+        (Reason::SystemChanged, Some(LikelyCause::Timestamp))
+    );
+    assert!(found.lost_tokens > 2_000, "{found}");
+    assert_eq!(third.conversation, first.conversation);
+    // The next request is told about it until it is answered.
+    let next = turn("10:42", "x", 4);
+    let known = last_break(&mut analyzer, "a", &next).unwrap();
+    assert_eq!(known.reason, Reason::SystemChanged);
+    assert!(last_break(&mut analyzer, "b", &next).is_none());
+    assert!(last_break(&mut analyzer, "a", &turn("10:43", "x", 4)).is_none());
+    take(&mut analyzer, "a", &next, 3_200);
+    assert!(last_break(&mut analyzer, "a", &turn("10:42", "x", 5)).is_none());
+}
+
+#[test]
+fn tenants_are_not_compared() {
+    let mut analyzer = analyzer(OpenLimits::default());
+    let one = take(&mut analyzer, "a", &turn("10:41", "x", 1), 0);
+    // The same text of another tenant is another conversation, also with a change.
+    for body in [turn("10:41", "x", 2), turn("10:42", "x", 2)] {
+        let other = take(&mut analyzer, "b", &body, 0);
+        assert!(other.conversation != one.conversation);
+    }
+    // A named session and a named answer lead to conversations of the same tenant only.
+    let mut named = turn("10:41", "y", 1);
+    named["session_id"] = json!("s");
+    let answered = |id: &str| LiveAnswer {
+        id: Some(id.to_owned()),
+        ..read(0)
+    };
+    let mut ask = |tenant: &str, body: &Value, id: &str| {
+        let body = body.to_string();
+        let request = LiveRequest {
+            tenant,
+            session: None,
+            body: body.as_bytes(),
+            at: 1,
+        };
+        analyzer.take(request, answered(id)).unwrap()
+    };
+    let first = ask("a", &named, "answer-1");
+    assert_eq!(first.conversation, "s");
+    let mut next = turn("10:42", "y", 2);
+    next["session_id"] = json!("s");
+    next["prompt_cache_options"] = json!({"comparison_response_id": "answer-1"});
+    assert!(ask("b", &next, "answer-2").diagnosis.is_none());
+    assert!(ask("a", &next, "answer-3").diagnosis.is_some());
+}
+
+#[test]
+fn least_recently_used_conversations_are_forgotten() {
+    for limits in [
+        OpenLimits {
+            conversations: 2,
+            ..OpenLimits::default()
+        },
+        // Two of these requests take about 30,000 bytes.
+        OpenLimits {
+            bytes: 40_000,
+            ..OpenLimits::default()
+        },
+    ] {
+        let mut analyzer = analyzer(limits);
+        for topic in ["x", "y", "z"] {
+            take(&mut analyzer, topic, &turn("10:41", topic, 1), 0);
+        }
+        let oldest = take(&mut analyzer, "x", &turn("10:41", "x", 2), 0);
+        assert!(oldest.diagnosis.is_none(), "{limits:?}");
+        let newest = take(&mut analyzer, "z", &turn("10:41", "z", 2), 3_200);
+        assert!(newest.diagnosis.is_some(), "{limits:?}");
+    }
+}
+
+#[test]
+fn other_texts_are_refused_and_long_names_are_shortened() {
+    let mut analyzer = analyzer(OpenLimits::default());
+    let request = |body| LiveRequest {
+        tenant: "a",
+        session: None,
+        body,
+        at: 1,
+    };
+    assert!(
+        analyzer
+            .take(request(b"[1]"), LiveAnswer::default())
+            .is_err()
+    );
+    let body = turn("10:41", "x", 1).to_string();
+    let name = "s".repeat(200);
+    let named = LiveRequest {
+        session: Some(&name),
+        ..request(body.as_bytes())
+    };
+    let placed = analyzer.take(named, LiveAnswer::default()).unwrap();
+    assert_eq!(placed.conversation.len(), 16);
+}
