@@ -35,9 +35,16 @@ impl Kind {
     pub(crate) fn from_root(root: &Node) -> Self {
         let entries = root.as_map().unwrap_or_default();
         let has = |key: &str| entries.iter().any(|entry| entry.key == key);
-        let is_gateway = ["upstreams", "keys", "listen", "admin", "allow_hosts"]
-            .iter()
-            .any(|key| has(key));
+        let is_gateway = [
+            "upstreams",
+            "keys",
+            "listen",
+            "admin",
+            "allow_hosts",
+            "prefix",
+        ]
+        .iter()
+        .any(|key| has(key));
         if is_gateway && !has("nodes") && !has("agents") {
             return Self::Gateway;
         }

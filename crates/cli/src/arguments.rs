@@ -291,7 +291,7 @@ pub(crate) enum PrefixCommand {
     Analyze(PrefixAnalyze),
     /// Check an agent file or a request body for prefix problems.
     Lint(PrefixLint),
-    /// Show prefix breaks of running chats until Ctrl-C.
+    /// Show prefix breaks of running chats and gateways until Ctrl-C.
     Live(PrefixLive),
     /// Estimate the cost of a conversation with other cache markers or another model.
     Plan(PrefixPlan),
@@ -334,6 +334,9 @@ pub(crate) struct PrefixLive {
     /// Also show earlier breaks up to this age: a number with a unit, such as 12h or 30m.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) since: Option<Duration>,
+    /// Show only the breaks of clients of a gateway (`cachalot serve`).
+    #[arg(long)]
+    pub(crate) gateway: bool,
     #[command(flatten)]
     pub(crate) place: StoreArguments,
     /// Print one JSON document per line.

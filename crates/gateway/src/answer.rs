@@ -4,6 +4,7 @@ use cachalot_core::{Cost, Spend};
 use cachalot_model::wire::sse::{Decoder, Event};
 use cachalot_model::wire::{self, StreamReader};
 use cachalot_model::{Catalog, Format, StopReason, Usage};
+use cachalot_prefix::diagnosis::ProviderVerdict;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
@@ -39,6 +40,10 @@ pub(crate) struct AnswerReport {
     pub(crate) model: Option<String>,
     /// The reason why the model stopped.
     pub(crate) stop: Option<StopReason>,
+    /// The provider's ID of the answer.
+    pub(crate) id: Option<String>,
+    /// The provider's comparison of the prompt with an earlier one.
+    pub(crate) verdict: Option<ProviderVerdict>,
 }
 
 impl AnswerReader {
@@ -192,6 +197,8 @@ fn report(reply: Result<cachalot_model::Reply, cachalot_model::Error>) -> Answer
             usage: reply.usage,
             model: Some(reply.model).filter(|model| !model.is_empty()),
             stop: Some(reply.stop),
+            id: reply.id,
+            verdict: ProviderVerdict::read(&reply.extra),
         },
     }
 }
@@ -231,7 +238,7 @@ fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
             .get("model")
             .and_then(Value::as_str)
             .map(str::to_owned),
-        stop: None,
+        ..AnswerReport::default()
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use cachalot_cache::{
     CacheMode, CacheStatus, HANDLE_LABEL, HitPolicy, Key, OrphanPolicy, Outcome, Policy, Reason,
     SingleFlight,
 };
-use cachalot_core::{Canonical, Spend};
+use cachalot_core::{Canonical, Digest, Spend};
 use cachalot_store::Label;
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, header as http_header};
@@ -19,15 +20,17 @@ use crate::answer_form::AnswerForm;
 use crate::body::Body;
 use crate::cache_status;
 use crate::call::{CallIdentity, CallParts, Sample};
-use crate::config::CacheTimes;
+use crate::config::{CacheTimes, PrefixConfig};
 use crate::control::Controls;
 use crate::delivery::{Delivery, Recipient};
-use crate::endpoint::{Cacheability, DAY};
+use crate::endpoint::{Cacheability, DAY, Endpoint};
 use crate::error_body::ErrorBody;
+use crate::injection;
 use crate::ordinals::{Ordinal, RunName};
 use crate::outbound::{Outbound, OutboundHead};
 use crate::pass;
 use crate::payer::Payer;
+use crate::prefix_watch::{self, PreviousBreak, SentRequest, WatchedRequest};
 use crate::price_bound;
 use crate::profile::Profile;
 use crate::recorded::FirstChunk;
@@ -77,6 +80,7 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) tenant: Option<String>,
     pub(crate) times: CacheTimes,
     pub(crate) span: &'a RequestSpan,
+    pub(crate) prefix: PrefixConfig,
 }
 
 /// An attempt to answer a request.
@@ -85,6 +89,8 @@ pub(crate) struct Attempt<'a> {
     read: &'a ReadRequest<'a>,
     upstream: &'a Arc<Upstream>,
     payer: Option<Payer>,
+    /// The break of the previous request of the conversation, if the response shows it.
+    previous_break: Option<PreviousBreak>,
 }
 
 impl<'a> Attempt<'a> {
@@ -124,6 +130,7 @@ impl<'a> Attempt<'a> {
             read,
             upstream,
             payer,
+            previous_break: read.prefix.header.then(PreviousBreak::default),
         })
     }
 
@@ -278,7 +285,7 @@ impl<'a> Attempt<'a> {
         }
         let mode = read.controls.mode;
         let policy = self.policy(identity, mode, Duration::ZERO, SingleFlight::Off);
-        let outbound = self.outbound()?;
+        let outbound = self.outbound(identity)?;
         let reason = Reason::Declined(reason);
         let ticket = self
             .shared
@@ -287,7 +294,9 @@ impl<'a> Attempt<'a> {
         let status = CacheStatus::Bypass(reason.clone());
         let status = cache_status::of_call(&status, &identity.key(), None);
         let text = reason.to_string();
-        let response = pass::read(self.run_context(), &outbound, ticket, reason, status).await?;
+        let context = self.run_context(identity, Some(&outbound));
+        let mut response = pass::read(context, &outbound, ticket, reason, status).await?;
+        self.show_previous_break(response.headers_mut());
         Ok(Answered {
             response,
             answered: "bypass",
@@ -325,9 +334,13 @@ impl<'a> Attempt<'a> {
             let (head, head_of_run) = oneshot::channel();
             let policy = || self.policy(identity, mode, ttl, join);
             let work = |ticket| {
-                let outbound = self.outbound();
-                self.run_context()
-                    .run(ticket, outbound, head, keeping.clone())
+                let outbound = self.outbound(identity);
+                self.run_context(identity, outbound.as_ref().ok()).run(
+                    ticket,
+                    outbound,
+                    head,
+                    keeping.clone(),
+                )
             };
             let call = identity.call();
             let outcome = self
@@ -424,6 +437,9 @@ impl<'a> Attempt<'a> {
         }
         let cache_status = cache_status::of_call(&shown, &outcome.key, ttl);
         headers.append(cache_status::HEADER, cache_status);
+        if entry.is_none() {
+            self.show_previous_break(headers);
+        }
         Some(Ok(Answered {
             response,
             answered: shown.as_str(),
@@ -433,14 +449,27 @@ impl<'a> Attempt<'a> {
         }))
     }
 
-    fn run_context(&self) -> RunContext {
+    /// Adds the header about the previous request, if this attempt has sent one and the break is known by now.
+    fn show_previous_break(&self, headers: &mut HeaderMap) {
+        let known = self.previous_break.as_ref();
+        if let Some(value) = known.and_then(|previous| previous.get()) {
+            headers.insert(prefix_watch::HEADER, value.clone());
+        }
+    }
+
+    fn run_context(&self, identity: &CallIdentity, outbound: Option<&Outbound>) -> RunContext {
         let (read, shared) = (self.read, self.shared);
+        let watched = outbound.and_then(|outbound| self.watched(identity, outbound));
+        if let (Some(watched), Some(previous)) = (&watched, &self.previous_break) {
+            watched.ask_for_previous(previous);
+        }
         RunContext {
             client: shared.client.clone(),
             catalog: Arc::clone(&shared.catalog),
             metrics: Arc::clone(&shared.metrics),
             endpoint: read.route.endpoint,
             payer: self.payer.clone(),
+            watched,
             upstream: self.upstream.name().to_owned(),
             model: read.model.clone(),
             form: read.form,
@@ -449,7 +478,64 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn outbound(&self) -> Result<Outbound, ErrorBody> {
+    /// Returns the request for the analysis of prefixes. A request that continues an answer which only the provider has
+    /// cannot be compared.
+    fn watched(&self, identity: &CallIdentity, outbound: &Outbound) -> Option<WatchedRequest> {
+        let (read, shared) = (self.read, self.shared);
+        let is_set = |name: &str| read.body.get(name).is_some_and(|value| !value.is_null());
+        if !read.prefix.watch
+            || !injection::has_prefix(read.route.endpoint)
+            || injection::continues_elsewhere(is_set)
+        {
+            return None;
+        }
+        let key = read.caller.key();
+        shared.prefixes.watch(SentRequest {
+            tenant: self.client(identity),
+            session: prefix_watch::session(&read.parts.headers),
+            upstream: self.upstream.name().to_owned(),
+            ignores_checksum: self.upstream.is_of_anthropic(),
+            model: read.model.clone(),
+            key: key.map_or_else(String::new, |key| key.name().to_owned()),
+            call: identity.key(),
+            body: outbound.body().clone(),
+            at: shared.clock.now(),
+        })
+    }
+
+    /// Returns the name of the client: its key of the gateway, even if it shares answers with others, or the digest of
+    /// its credentials.
+    fn client(&self, identity: &CallIdentity) -> String {
+        match self.read.caller.key() {
+            Some(key) => format!("key:{}", key.name()),
+            None => identity.tenant().to_owned(),
+        }
+    }
+
+    /// Returns the body for the upstream: the client's, with the additions that the operator wants.
+    fn body(&self, identity: &CallIdentity) -> Bytes {
+        let read = self.read;
+        let (sent, options) = (&read.sent.bytes, read.prefix);
+        let changed = match read.route.endpoint {
+            Endpoint::Messages if options.inject_breakpoints => {
+                injection::with_breakpoints(sent, &read.body)
+            }
+            Endpoint::Chat | Endpoint::Responses if options.prompt_cache_key => {
+                injection::with_cache_key(sent, &read.body, |first| {
+                    let client = self.client(identity);
+                    let parts = std::iter::once(client.as_str()).chain(first.iter().copied());
+                    let parts: Vec<&[u8]> = parts.map(str::as_bytes).collect();
+                    let digest = Digest::sha256_of_parts(&parts);
+                    let digest = self.shared.tenant_key.digest(digest.as_bytes());
+                    format!("cachalot-{}", &digest.to_hex()[..32])
+                })
+            }
+            _ => None,
+        };
+        changed.map_or_else(|| sent.clone(), Bytes::from)
+    }
+
+    fn outbound(&self, identity: &CallIdentity) -> Result<Outbound, ErrorBody> {
         let (read, parts) = (self.read, self.read.parts);
         let head = OutboundHead::new(
             self.upstream,
@@ -459,7 +545,7 @@ impl<'a> Attempt<'a> {
             parts.uri.query(),
             &parts.headers,
         )?;
-        let body = read.sent.bytes.clone();
+        let body = self.body(identity);
         Ok(Outbound::new(Arc::clone(self.upstream), head, body))
     }
 }

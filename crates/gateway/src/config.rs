@@ -4,6 +4,7 @@
 //! named here; [`crate::Settings::resolve`] reads them.
 
 mod key;
+mod prefix;
 mod telemetry;
 mod tls;
 mod upstream;
@@ -19,6 +20,7 @@ use cachalot_model::DURATION;
 use serde_json::Value;
 
 pub(crate) use key::{BudgetConfig, KeyConfig};
+pub(crate) use prefix::PrefixConfig;
 use telemetry::TelemetryConfig;
 pub(crate) use upstream::UpstreamConfig;
 
@@ -34,6 +36,7 @@ pub struct Config {
     /// The listener for the operator.
     pub admin: Option<AdminConfig>,
     pub(crate) times: CacheTimes,
+    pub(crate) prefix: PrefixConfig,
     pub(crate) upstreams: Vec<UpstreamConfig>,
     pub(crate) keys: Vec<KeyConfig>,
     pub(crate) telemetry: Option<TelemetryConfig>,
@@ -96,6 +99,7 @@ pub static GATEWAY: Table = Table::new(
         key("upstreams", Kind::Tables(&upstream::UPSTREAM), "The servers that requests are passed on to, by name. Without it, `openai`, `anthropic` and `gemini`."),
         key("keys", Kind::Tables(&key::KEY), "The keys that the gateway gives to its clients, by name."),
         section("cache", &CACHE),
+        section("prefix", &prefix::PREFIX),
         section("admin", &ADMIN),
         section("telemetry", &telemetry::TELEMETRY),
     ]],
@@ -254,6 +258,10 @@ impl Config {
                         .unwrap_or_default(),
                     stale_if_error: cache.duration("stale_if_error").unwrap_or_default(),
                 }),
+            prefix: values
+                .table("prefix")
+                .map(PrefixConfig::read)
+                .unwrap_or_default(),
             upstreams,
             keys,
             telemetry: values

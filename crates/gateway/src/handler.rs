@@ -186,6 +186,7 @@ impl Handler {
             caller,
             times: settings.times,
             span,
+            prefix: settings.prefix,
         };
         report.model.clone_from(&read.model);
         span.set_model(&read.model);

@@ -15,12 +15,15 @@
 //! | `attempt` | asks the engine for the answer of one upstream |
 //! | `pass` | passes a request on whose answer is not stored |
 //! | `run` | runs a call of the engine: forwards, records, judges the answer |
+//! | `injection` | adds members to the body, if the operator wants that |
+//! | `prefix_watch` | looks for prefix breaks, after the answer |
 //! | `delivery` | follows whether the client gets the whole answer; `retries` and `ordinals` use it for sampled answers |
 //! | `answer_form` | the form that a request asks for; `convert` converts a stored answer to it |
 //! | `replay` | responds from the engine's answers, as leader, as follower or from an entry |
 //! | `telemetry` | spans of requests; `exporter` sends them to a collector |
 //!
-//! Bytes of requests and answers are not changed, unless a stored answer is asked for in another form. Keys, single-flight and stored answers are those of the engine
+//! Bytes of answers are not changed, unless a stored answer is asked for in another form, and bytes of requests only by
+//! `injection`, which is off by default. Keys, single-flight and stored answers are those of the engine
 //! ([`cachalot_cache`]).
 
 mod admin;
@@ -49,12 +52,14 @@ pub mod fuzzing;
 mod guard;
 mod handler;
 mod header;
+mod injection;
 mod limits;
 mod metrics;
 mod ordinals;
 mod outbound;
 mod pass;
 mod payer;
+mod prefix_watch;
 mod price_bound;
 mod profile;
 mod proxy_connector;

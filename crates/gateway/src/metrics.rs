@@ -47,6 +47,10 @@ pub(crate) struct Metrics {
     left_out: Family<UpstreamLabels, Gauge>,
     /// Spans that were not exported.
     pub(crate) spans_dropped: Counter,
+    breaks: Family<BreakLabels, Counter>,
+    lost_tokens: Family<BreakLabels, Counter>,
+    /// Requests whose prefixes were not analyzed.
+    pub(crate) prefix_skipped: Counter,
     models: Mutex<HashSet<String>>,
 }
 
@@ -84,6 +88,14 @@ struct TokenLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BreakLabels {
+    upstream: String,
+    model: String,
+    key: String,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct UpstreamLabels {
     upstream: String,
 }
@@ -111,6 +123,9 @@ impl Default for Metrics {
             runs: Gauge::default(),
             left_out: Family::default(),
             spans_dropped: Counter::default(),
+            breaks: Family::default(),
+            lost_tokens: Family::default(),
+            prefix_skipped: Counter::default(),
             models: Mutex::default(),
         };
         let Self {
@@ -125,6 +140,9 @@ impl Default for Metrics {
             runs,
             left_out,
             spans_dropped,
+            breaks,
+            lost_tokens,
+            prefix_skipped,
             models: _,
         } = &mut metrics;
         registry.register("requests", "Requests", requests.clone());
@@ -168,6 +186,21 @@ impl Default for Metrics {
             "spans_dropped",
             "Spans that were not exported",
             spans_dropped.clone(),
+        );
+        registry.register(
+            "prefix_breaks",
+            "Requests whose prefix the provider could not read although it was sent before",
+            breaks.clone(),
+        );
+        registry.register(
+            "prefix_lost_tokens",
+            "Tokens paid for again after prefix breaks",
+            lost_tokens.clone(),
+        );
+        registry.register(
+            "prefix_skipped",
+            "Requests whose prefixes were not analyzed: too long, or too many at the same time",
+            prefix_skipped.clone(),
         );
         metrics
     }
@@ -225,6 +258,18 @@ impl Metrics {
             let unpriced = self.unpriced.get_or_create(&payment.labels());
             unpriced.inc_by(paid.cost.unpriced);
         }
+    }
+
+    /// Counts a break of a prefix.
+    pub(crate) fn count_break(&self, of: Payment<'_>, reason: &'static str, lost_tokens: u64) {
+        let labels = BreakLabels {
+            upstream: of.upstream.to_owned(),
+            model: self.model(of.model),
+            key: of.key.to_owned(),
+            reason,
+        };
+        self.lost_tokens.get_or_create(&labels).inc_by(lost_tokens);
+        self.breaks.get_or_create(&labels).inc();
     }
 
     /// Returns the statistics in the text format of OpenMetrics.

@@ -83,12 +83,21 @@ impl OutboundHead {
 }
 
 impl Outbound {
-    pub(crate) fn new(upstream: Arc<Upstream>, head: OutboundHead, body: Bytes) -> Self {
+    /// Creates a request; its body may differ from the client's.
+    pub(crate) fn new(upstream: Arc<Upstream>, mut head: OutboundHead, body: Bytes) -> Self {
+        if let Some(length) = head.headers.get_mut(http::header::CONTENT_LENGTH) {
+            *length = HeaderValue::from(body.len());
+        }
         Self {
             upstream,
             head,
             body,
         }
+    }
+
+    /// Returns the body.
+    pub(crate) fn body(&self) -> &Bytes {
+        &self.body
     }
 
     /// Returns the request.

@@ -56,20 +56,38 @@ impl Profile {
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("user_id");
         }
-        match body.get_mut("system") {
-            Some(Value::Array(blocks)) => blocks.retain(|block| {
+        remove_checksum(&mut body);
+        Canonical::value(&body)
+    }
+}
+
+/// Returns a body without the checksum of Claude Code in its system text, which is no part of Anthropic's cached
+/// prefixes; `None` if it has none.
+pub(crate) fn without_checksum(body: &[u8]) -> Option<Vec<u8>> {
+    memchr::memmem::find(body, BILLING.as_bytes())?;
+    let mut body: Value = serde_json::from_slice(body).ok()?;
+    remove_checksum(&mut body).then(|| body.to_string().into_bytes())
+}
+
+/// Removes the checksum from the system text; returns true if there was one.
+fn remove_checksum(body: &mut Value) -> bool {
+    match body.get_mut("system") {
+        Some(Value::Array(blocks)) => {
+            let before = blocks.len();
+            blocks.retain(|block| {
                 let text = block.get("text").and_then(Value::as_str);
                 !text.is_some_and(is_billing)
-            }),
-            Some(Value::String(text)) if text.starts_with(BILLING) => {
-                *text = text
-                    .split_once('\n')
-                    .map_or("", |(_, rest)| rest)
-                    .to_owned();
-            }
-            _ => {}
+            });
+            blocks.len() < before
         }
-        Canonical::value(&body)
+        Some(Value::String(text)) if text.starts_with(BILLING) => {
+            *text = text
+                .split_once('\n')
+                .map_or("", |(_, rest)| rest)
+                .to_owned();
+            true
+        }
+        _ => false,
     }
 }
 
@@ -103,6 +121,20 @@ mod tests {
             .canonical(request, &["stream"])
             .as_bytes()
             .to_vec()
+    }
+
+    #[test]
+    fn a_checksum_is_left_out_of_a_compared_body() {
+        let compared = |checksum| {
+            let body = request("a", checksum, "You code.").to_string();
+            without_checksum(body.as_bytes()).unwrap()
+        };
+        assert_eq!(compared("11111"), compared("22222"));
+        let text = String::from_utf8(compared("11111")).unwrap();
+        assert!(text.contains("You code.") && text.contains(": mine") && !text.contains("cch="));
+        // Texts of the conversation stay.
+        let body = json!({"messages": [{"role": "user", "content": format!("{BILLING} cch=1;")}]});
+        assert_eq!(without_checksum(body.to_string().as_bytes()), None);
     }
 
     #[test]

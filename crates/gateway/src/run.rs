@@ -23,6 +23,7 @@ use crate::header;
 use crate::metrics::{Metrics, Payment};
 use crate::outbound::Outbound;
 use crate::payer::Payer;
+use crate::prefix_watch::WatchedRequest;
 use crate::price_bound;
 use crate::recorded::{self, ChunkMark, RecordedHead};
 use crate::telemetry::upstream_span::UpstreamSpan;
@@ -75,6 +76,8 @@ pub(crate) struct RunContext {
     pub(crate) payer: Option<Payer>,
     /// The form that was asked for.
     pub(crate) form: AnswerForm,
+    /// The request, if its prefix is analyzed.
+    pub(crate) watched: Option<WatchedRequest>,
     /// Maximum time between two chunks of an answer.
     pub(crate) idle_timeout: Duration,
     pub(crate) span: UpstreamSpan,
@@ -289,6 +292,11 @@ impl RunContext {
         ticket.charge(charged);
         if let Some(payer) = &self.payer {
             payer.count(charged);
+        }
+        if let Some(watched) = &self.watched
+            && status == StatusCode::OK
+        {
+            watched.answered(report);
         }
         // What an unknown price leaves open stays reserved.
         if let (Some(reservation), Some(cost)) =

@@ -29,12 +29,16 @@ use crate::handler::Handler;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::ordinals::Ordinals;
+use crate::prefix_watch::{PrefixWatch, WatchParts};
 use crate::report::RequestReport;
 use crate::request_body::BodyRoom;
 use crate::retries::Retries;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::telemetry::queue::SpanQueue;
+
+/// Time in which the prefixes of the last requests are analyzed when the gateway stops.
+const ANALYZE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Options of a gateway.
 pub struct GatewayOptions {
@@ -90,8 +94,8 @@ impl Gateway {
             None => None,
         };
         let limits = options.limits;
+        let metrics: Arc<Metrics> = Arc::default();
         let client = UpstreamClient::new(options.tls, options.proxies, limits.answer_timeout);
-        let metrics = Arc::<Metrics>::default();
         let (spans, waiting) = SpanQueue::new(metrics.spans_dropped.clone());
         let exporter = Exporter {
             spans: waiting,
@@ -100,6 +104,13 @@ impl Gateway {
             dropped: metrics.spans_dropped.clone(),
             warn: options.warn,
         };
+        let prefixes = PrefixWatch::start(WatchParts {
+            catalog: Arc::clone(&options.catalog),
+            secret_set: Arc::clone(&options.secret_set),
+            ledger: options.cache.ledger().clone(),
+            metrics: Arc::clone(&metrics),
+            process: options.process.clone(),
+        })?;
         let shared = Shared {
             guard: Guard::new(address, &options.allowed_hosts),
             settings: RwLock::new(Arc::new(options.settings)),
@@ -118,6 +129,7 @@ impl Gateway {
             bodies: BodyRoom::new(limits),
             metrics,
             spans,
+            prefixes,
             observe: options.observe,
         };
         let handler = Arc::new(Handler { shared });
@@ -202,6 +214,7 @@ impl RunningGateway {
         // An error means that the last sender is gone.
         let all_ended = async { while self.ended.changed().await.is_ok() {} };
         let are_finished = timeout_at(deadline, all_ended).await.is_ok();
+        self.handler.shared.prefixes.finish(ANALYZE_WITHIN).await;
         if let Some(exporting) = self.exporting.take() {
             let _ = timeout_at(deadline, exporting.end()).await;
         }

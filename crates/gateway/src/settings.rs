@@ -10,7 +10,7 @@ use rustls::ServerConfig;
 
 use crate::api::Api;
 use crate::collector::Collector;
-use crate::config::{CacheTimes, Config, CredentialKind, CredentialSource};
+use crate::config::{CacheTimes, Config, CredentialKind, CredentialSource, PrefixConfig};
 use crate::error_body::ErrorBody;
 use crate::upstream::Upstream;
 use crate::virtual_key::{PREFIX, VirtualKey, presented};
@@ -21,6 +21,7 @@ pub struct Settings {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) keys: Vec<Arc<VirtualKey>>,
     pub(crate) times: CacheTimes,
+    pub(crate) prefix: PrefixConfig,
     /// The certificate of the listeners.
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// SHA-256 of the token of the listener for the operator.
@@ -84,6 +85,7 @@ impl Settings {
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
             keys: Vec::new(),
             times: CacheTimes::default(),
+            prefix: PrefixConfig::default(),
             tls: None,
             admin_token: None,
             collector: None,
@@ -138,6 +140,7 @@ impl Settings {
         Ok(Self {
             keys: keys.map(|key| Arc::new(VirtualKey::new(key))).collect(),
             times: config.times,
+            prefix: config.prefix,
             tls,
             admin_token: token.map(|token| *Digest::sha256(token.expose().as_bytes()).as_bytes()),
             collector: collector.map(Arc::new),

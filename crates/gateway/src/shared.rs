@@ -15,6 +15,7 @@ use crate::guard::Guard;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::ordinals::Ordinals;
+use crate::prefix_watch::PrefixWatch;
 use crate::report::RequestReport;
 use crate::request_body::BodyRoom;
 use crate::retries::Retries;
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     /// Spans that wait for their export.
     pub(crate) spans: SpanQueue,
+    pub(crate) prefixes: Arc<PrefixWatch>,
     pub(crate) observe: Arc<dyn Fn(&RequestReport) + Send + Sync>,
 }
 

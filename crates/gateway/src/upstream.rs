@@ -156,6 +156,11 @@ impl Upstream {
         format!("{}://{}{}", self.scheme, self.authority, self.path)
     }
 
+    /// Returns true if the upstream is Anthropic's own API.
+    pub(crate) fn is_of_anthropic(&self) -> bool {
+        self.authority.host() == "api.anthropic.com"
+    }
+
     /// Returns true if the upstream is preferred for the model.
     pub(crate) fn is_for(&self, model: &str) -> bool {
         let mut patterns = self.models.iter();

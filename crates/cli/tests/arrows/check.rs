@@ -75,7 +75,7 @@ pub(super) const TABLE: &[CrateRule] = &[
             "agent",
         ],
     ),
-    crate_rule("gateway", &["core", "store", "cache", "model"]),
+    crate_rule("gateway", &["core", "store", "cache", "model", "prefix"]),
     crate_rule(
         "cli",
         &[

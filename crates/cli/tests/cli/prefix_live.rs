@@ -7,9 +7,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::provider::{Provider, SCRIPTED_MODEL, session};
+use crate::serve::Gateway;
 use crate::support::Home;
 use crate::terminal::Terminal;
 
@@ -52,7 +53,7 @@ impl LiveView {
         );
         let watched = err.recv_timeout(TIMEOUT).unwrap();
         assert!(
-            watched.starts_with("watching for broken prefixes of the chats that use "),
+            watched.starts_with("watching for broken prefixes of the "),
             "{watched}"
         );
         if !first.is_empty() {
@@ -132,6 +133,44 @@ fn prefix_live_shows_a_break_during_the_chat() {
     // The sentence says it, and `why` says nothing twice.
     let why = home.run(&["why", &name]).ok().stdout;
     assert!(!why.contains("lost"), "{why}");
+}
+
+#[test]
+fn prefix_live_shows_the_breaks_of_the_clients_of_a_gateway() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let gateway = Gateway::start(&home, &provider);
+    for (model, question) in [("gpt-4o", "a"), ("gpt-4o", "b"), ("gpt-4o-mini", "c")] {
+        let instruction = "Answer briefly. ".repeat(600);
+        let mut messages = vec![json!({"role": "system", "content": instruction})];
+        for earlier in ["a", "b"].iter().take_while(|it| **it < question) {
+            messages.push(json!({"role": "user", "content": earlier}));
+            messages.push(json!({"role": "assistant", "content": "well"}));
+        }
+        messages.push(json!({"role": "user", "content": question}));
+        let body = json!({"model": model, "messages": messages}).to_string();
+        let response = gateway.post("x", &body);
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    }
+    gateway.stop();
+    let arguments = ["prefix", "live", "--since", "1h", "--gateway"];
+    let view = LiveView::start(home.command(&arguments), "");
+    let line = view.line();
+    view.interrupt();
+    let expected = "  openai/gpt-4o-mini  model_changed at the parameter `model`: another model · ";
+    assert!(line.contains(expected), "{line}");
+    let json = LiveView::start(
+        home.command(&["prefix", "live", "--since", "1h", "--json"]),
+        "",
+    );
+    let document: Value = serde_json::from_str(&json.line()).unwrap();
+    json.interrupt();
+    assert_eq!(document["agent"], Value::Null);
+    assert_eq!(document["client"].as_str().unwrap().len(), 32, "{document}");
+    assert_eq!(document["cause"], "model-switched");
+    let conversation = document["session"].as_str().unwrap();
+    assert!(line.contains(conversation), "{line}");
+    let why = home.run(&["why", conversation]).ok().stdout;
+    assert!(why.contains("another model"), "{why}");
 }
 
 #[test]

@@ -9,13 +9,13 @@ use crate::provider::Provider;
 use crate::support::Home;
 
 /// A running gateway.
-struct Gateway {
+pub(crate) struct Gateway {
     process: Child,
     address: String,
 }
 
 impl Gateway {
-    fn start(home: &Home, provider: &Provider) -> Self {
+    pub(crate) fn start(home: &Home, provider: &Provider) -> Self {
         let upstream = format!("openai={}/v1", provider.url());
         Self::with(home, &["--upstream", &upstream], &[])
     }
@@ -48,6 +48,11 @@ impl Gateway {
     /// Sends a chat request with a credential.
     fn ask_as(&self, credential: &str) -> String {
         let body = r#"{"model": "gpt-4o-mini", "temperature": 0, "messages": [{"role": "user", "content": "hello"}]}"#;
+        self.post(credential, body)
+    }
+
+    /// Sends a chat request with this body.
+    pub(crate) fn post(&self, credential: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
@@ -62,7 +67,7 @@ impl Gateway {
     }
 
     /// Interrupts the gateway and returns what it printed on stderr.
-    fn stop(mut self) -> String {
+    pub(crate) fn stop(mut self) -> String {
         let process = rustix::process::Pid::from_child(&self.process);
         rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
         let mut printed = String::new();

@@ -12,6 +12,7 @@ mod forms;
 mod hardening;
 mod keys;
 mod kills;
+mod prefix;
 mod probes;
 mod sdks;
 mod support;

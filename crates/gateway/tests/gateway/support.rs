@@ -110,6 +110,17 @@ impl Setup {
         Self::start_behind(simulator, settings, Limits::default(), proxies).await
     }
 
+    /// The same, in front of a simulator that waits before each answer.
+    pub(crate) async fn configured_with_latency(text: &str, latency: Duration) -> Self {
+        let options = SimulatorOptions {
+            script: Script::built_in().with_latency(latency),
+            ..SimulatorOptions::default()
+        };
+        let simulator = Simulator::start(options).await.unwrap();
+        let settings = settings(text, &simulator.url());
+        Self::start(simulator, settings, Limits::default()).await
+    }
+
     /// A gateway in front of another server than the simulator.
     pub(crate) async fn in_front_of(address: SocketAddr, limits: Limits) -> Self {
         let simulator = Simulator::start(SimulatorOptions::default()).await.unwrap();

@@ -1,7 +1,8 @@
 //! `cachalot prefix live`.
 //!
-//! Chats record each answer of a model in the ledger, with the diagnosis of its prefix. This command
-//! follows the ledger's file, so it sees the chats of every process that uses the same database.
+//! Chats record each answer of a model in the ledger, with the diagnosis of its prefix; gateways record the
+//! breaks of their clients. This command follows the ledger's file, so it sees the chats and gateways of every
+//! process that uses the same database.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::wiring::{ProcessEnvironment, Warn};
 /// Polling interval of the ledger.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Prints broken prefixes as chats record them, until Ctrl-C.
+/// Prints broken prefixes as chats and gateways record them, until Ctrl-C.
 ///
 /// # Errors
 /// The ledger cannot be read, or the reader of the output is gone.
@@ -47,17 +48,26 @@ pub(super) async fn live(
             .broken_prefixes(*after, since.unwrap_or(Millis::MIN))
             .map_err(CommandError::failed)?;
         *after = newest;
-        for row in &rows {
+        let shown = rows
+            .iter()
+            .filter(|row| !arguments.gateway || client(row).is_some());
+        let mut count = 0;
+        for row in shown {
+            count += 1;
             let line = match arguments.json {
                 true => document(row).to_string(),
                 false => line(row),
             };
             render::out(&format!("{line}\n"))?;
         }
-        Ok(rows.len())
+        Ok(count)
+    };
+    let whose = match arguments.gateway {
+        true => "the gateways",
+        false => "the chats and gateways",
     };
     render::err(&format!(
-        "watching for broken prefixes of the chats that use {}; Ctrl-C ends it",
+        "watching for broken prefixes of {whose} that use {}; Ctrl-C ends it",
         home.location()
     ));
     if look(&mut after)? == 0 {
@@ -100,9 +110,26 @@ async fn output_closed() {
     std::future::pending().await
 }
 
-/// Returns the name of the agent that asked.
-fn agent(row: &LedgerRow) -> &str {
-    row.scope.strip_prefix("agent:").unwrap_or(&row.scope)
+/// Returns the name of the agent that asked; `None` for a client of a gateway.
+fn agent(row: &LedgerRow) -> Option<&str> {
+    match client(row) {
+        None => Some(row.scope.strip_prefix("agent:").unwrap_or(&row.scope)),
+        Some(_) => None,
+    }
+}
+
+/// Returns the client of a gateway: `key:NAME`, or the digest of its credentials.
+fn client(row: &LedgerRow) -> Option<&str> {
+    row.scope.strip_prefix("user:")
+}
+
+/// Returns the agent, or the client with a digest of credentials abbreviated.
+fn who(row: &LedgerRow) -> &str {
+    match client(row) {
+        None => agent(row).unwrap_or_default(),
+        Some(name) if name.contains(':') => name,
+        Some(digest) => digest.get(..10).unwrap_or(digest),
+    }
 }
 
 /// Returns a field of the request's input in the ledger, or null.
@@ -146,7 +173,7 @@ fn line(row: &LedgerRow) -> String {
     on_one_line(&format!(
         "{}  {}  {session}  {}  {text}",
         to_second(row.at),
-        agent(row),
+        who(row),
         row.name,
     ))
 }
@@ -155,6 +182,7 @@ fn document(row: &LedgerRow) -> Value {
     json!({
         "at": iso8601(row.at),
         "agent": agent(row),
+        "client": client(row),
         "session": row.handle,
         "on_behalf_of": known(row, "on_behalf_of"),
         "model": row.name,
@@ -217,6 +245,26 @@ mod tests {
         assert_eq!(document["reason"], "expired");
         assert_eq!(document["expected_read_tokens"], 2_000);
         assert!(document["lost_tokens"].is_null() && document["lost_dollars"].is_null());
+    }
+
+    #[test]
+    fn client_of_a_gateway_is_no_agent() {
+        let mut row = row(json!({"prefix": "expired", "lost_tokens": 2_000}));
+        assert_eq!(document(&row)["client"], Value::Null);
+        for (scope, client, shown) in [
+            ("user:key:nightly", "key:nightly", "  key:nightly  fork  "),
+            (
+                "user:6353c79af9bcccc19e49cb675db392c3",
+                "6353c79af9bcccc19e49cb675db392c3",
+                "  6353c79af9  fork  ",
+            ),
+        ] {
+            scope.clone_into(&mut row.scope);
+            assert!(line(&row).contains(shown), "{}", line(&row));
+            let document = document(&row);
+            assert_eq!(document["client"], client);
+            assert!(document["agent"].is_null());
+        }
     }
 
     #[test]
