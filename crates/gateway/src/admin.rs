@@ -4,7 +4,7 @@
 //! of requests and answers are not shown.
 
 use cachalot_cache::{CallKind, EntryFilter, HANDLE_LABEL, Key, LabelCriterion};
-use cachalot_core::Digest;
+use cachalot_core::{Canonical, Digest};
 use cachalot_store::Label;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
@@ -63,7 +63,10 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Value, Er
         (&Method::POST, "/admin/invalidate") => {
             let read = Limited::new(incoming, MAX_BODY).collect().await;
             let read = read.map_err(|error| malformed(error.to_string()))?;
-            let document: Value = serde_json::from_slice(&read.to_bytes())
+            let read = read.to_bytes();
+            // A member that is given twice has no meaning.
+            Canonical::json(&read).map_err(|error| malformed(error.to_string()))?;
+            let document: Value = serde_json::from_slice(&read)
                 .map_err(|error| malformed(format!("the body is no JSON: {error}")))?;
             invalidate(shared, &document).await
         }

@@ -20,6 +20,8 @@ use crate::error_body::ErrorBody;
 const SPACE: &str = "gateway";
 /// Maximum time that a request waits for the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The value at which a counter of a store stays.
+const MAX_COUNTER: u64 = i64::MAX as u64;
 const DAY: Millis = 24 * 60 * 60 * 1_000;
 
 /// The budgets of all keys.
@@ -96,6 +98,13 @@ impl Budgets {
         let periods = self.periods(key, limits);
         if periods.is_empty() {
             return Ok(None);
+        }
+        // Before anything is counted: counters only grow, and refused requests must not fill them.
+        let used = self.used(&periods).await?;
+        let mut pairs = used.iter().zip(&periods);
+        let exceeded = pairs.find(|(used, it)| used.saturating_add(amount) > it.limit);
+        if let Some((_, period)) = exceeded {
+            return Err(too_little(period));
         }
         let store = Arc::clone(self.store()?);
         let reservation = Reservation {
@@ -210,7 +219,10 @@ impl Reservation {
 /// Returns what was reserved and not returned.
 fn difference(counts: &[u64]) -> u64 {
     match counts {
-        [reserved, returned] => reserved.saturating_sub(*returned),
+        // A counter stays at its maximum, where it says nothing any more.
+        [reserved, returned] if reserved.max(returned) < &MAX_COUNTER => {
+            reserved.saturating_sub(*returned)
+        }
         // A store that answers with too few counters must not admit anything.
         _ => u64::MAX,
     }
@@ -307,6 +319,27 @@ mod tests {
             "{}",
             admitted.len()
         );
+    }
+
+    #[tokio::test]
+    async fn refused_requests_never_enlarge_a_budget() {
+        let (budgets, _) = budgets(0);
+        for amount in [u64::MAX, i64::MAX as u64, 101, 1 << 62] {
+            for _ in 0..5 {
+                assert!(
+                    budgets.reserve("a", LIMITS, amount).await.is_err(),
+                    "{amount}"
+                );
+            }
+        }
+        drop(budgets.reserve("a", LIMITS, 60).await.unwrap());
+        assert!(budgets.reserve("a", LIMITS, 60).await.is_err());
+        assert_eq!(budgets.states("a", LIMITS).await.unwrap()[0].used, 60);
+        // A settlement far above the reservation fills the counter: the budget is used up.
+        let small = budgets.reserve("a", LIMITS, 1).await.unwrap().unwrap();
+        small.settle(u64::MAX).await;
+        assert!(budgets.check("a", LIMITS).await.is_err());
+        assert!(budgets.reserve("a", LIMITS, 1).await.is_err());
     }
 
     #[tokio::test]

@@ -153,7 +153,7 @@ fn tenant_of_credentials(headers: &HeaderMap, query: Option<&str>, key: &DigestK
     Scope::User(digest[..32].to_owned())
 }
 
-fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
     let parameters = query.unwrap_or_default().split('&');
     let parameters = parameters.filter(|parameter| !parameter.is_empty());
     parameters.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")))
@@ -184,7 +184,7 @@ pub(crate) fn without_credentials(query: Option<&str>) -> Option<String> {
 }
 
 /// Parameters whose values the ledger shows.
-const SHOWN_PARAMETERS: [&str; 9] = [
+pub(crate) const SHOWN_PARAMETERS: [&str; 9] = [
     "after",
     "alt",
     "api-version",

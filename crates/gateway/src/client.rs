@@ -95,7 +95,7 @@ impl UpstreamClient {
                 "the upstream `{}` is left out after failures",
                 upstream.name()
             );
-            let error = ErrorBody::new(StatusCode::SERVICE_UNAVAILABLE, "upstream_paused", message);
+            let error = ErrorBody::new(StatusCode::SERVICE_UNAVAILABLE, PAUSED, message);
             return Err(error.retry_after(rule.map_or(Duration::ZERO, |rule| rule.pause)));
         }
         span.begin();
@@ -155,7 +155,10 @@ fn root_cause(error: &hyper_util::client::legacy::Error) -> String {
     cause
 }
 
-const UNREACHABLE: &str = "upstream_unreachable";
+/// The code of an error of an upstream that is left out.
+pub(crate) const PAUSED: &str = "upstream_paused";
+/// The code of an error before which nothing was sent.
+pub(crate) const UNREACHABLE: &str = "upstream_unreachable";
 /// Status of an overloaded server of Anthropic.
 const OVERLOADED: u16 = 529;
 

@@ -38,6 +38,11 @@ impl Coding {
         }
     }
 
+    /// Returns true for a coding that [`Coding::decode`] decompresses.
+    pub(crate) fn is_compressed(self) -> bool {
+        matches!(self, Self::Gzip | Self::Deflate)
+    }
+
     /// Decodes a body.
     ///
     /// # Errors
@@ -45,8 +50,8 @@ impl Coding {
     pub(crate) fn decode(self, body: &Bytes, limits: Limits) -> Result<Bytes, ErrorBody> {
         match self {
             Self::None | Self::Unknown => Ok(body.clone()),
-            Self::Gzip => read(GzDecoder::new(body.as_ref()), limits.body_bytes),
-            Self::Deflate => read(ZlibDecoder::new(body.as_ref()), limits.body_bytes),
+            Self::Gzip => read(GzDecoder::new(body.as_ref()), limits.decoded_bytes),
+            Self::Deflate => read(ZlibDecoder::new(body.as_ref()), limits.decoded_bytes),
         }
     }
 }
@@ -106,7 +111,7 @@ mod tests {
             Bytes::from(encoder.finish().unwrap())
         };
         let limits = Limits {
-            body_bytes: 1_000,
+            decoded_bytes: 1_000,
             ..Limits::default()
         };
         let small = compressed(b"{}");

@@ -160,23 +160,51 @@ impl Endpoint {
             })
             .or_else(|| tier("speed", &["standard"]))
             .or_else(|| tier("inference_geo", &["global"]))
+            // Predicted tokens that are not used are charged as output.
+            .or_else(|| tier("prediction", &[]))
+            .or_else(|| media_price(body).map(str::to_owned))
+    }
+
+    /// Returns the number of answers that the request asks for.
+    ///
+    /// # Errors
+    /// The number is none that all servers read in the same way.
+    pub(crate) fn answers(self, body: &Value) -> Result<u64, String> {
+        let object = body.as_object();
+        let counts = match self {
+            Self::Gemini => object.and_then(gemini::generation),
+            _ => object,
+        };
+        let names: &[&str] = match self {
+            Self::Gemini => &["candidateCount", "candidate_count"],
+            _ => &["n"],
+        };
+        let given = names.iter().filter_map(|name| counts?.get(*name));
+        let given = given.filter(|count| !count.is_null());
+        let mut most = 1;
+        for count in given {
+            let count = count
+                .as_u64()
+                .filter(|count| (1..=MAX_ANSWERS).contains(count));
+            most =
+                most.max(count.ok_or_else(|| {
+                    format!("the number of answers is none from 1 to {MAX_ANSWERS}")
+                })?);
+        }
+        Ok(most)
     }
 
     /// Returns the maximum number of output tokens for each answer, if the request limits it.
     pub(crate) fn max_output(self, body: &Value) -> Option<u64> {
         let body = body.as_object()?;
         match self {
-            Self::Chat => {
-                let limits = ["max_completion_tokens", "max_tokens"];
-                limits.iter().find_map(|it| body.get(*it)?.as_u64())
-            }
-            Self::Responses => body.get("max_output_tokens")?.as_u64(),
-            Self::Messages => body.get("max_tokens")?.as_u64(),
-            Self::Gemini => {
-                let limits = ["maxOutputTokens", "max_output_tokens"];
-                let generation = gemini::generation(body)?;
-                limits.iter().find_map(|it| generation.get(*it)?.as_u64())
-            }
+            Self::Chat => largest(body, &["max_completion_tokens", "max_tokens"]),
+            Self::Responses => largest(body, &["max_output_tokens"]),
+            Self::Messages => largest(body, &["max_tokens"]),
+            Self::Gemini => largest(
+                gemini::generation(body)?,
+                &["maxOutputTokens", "max_output_tokens"],
+            ),
             Self::Embeddings | Self::CountTokens | Self::Models | Self::Other => None,
         }
     }
@@ -193,7 +221,7 @@ impl Endpoint {
             return Some(name);
         }
         let items = body.get("input").and_then(Value::as_array);
-        let is_bare = |items: &Vec<Value>| items.iter().any(responses::is_reference);
+        let is_bare = |items: &Vec<Value>| items.iter().any(responses::names_object);
         if self == Self::Responses && items.is_some_and(is_bare) {
             return Some("input");
         }
@@ -208,9 +236,9 @@ impl Endpoint {
                     && match own {
                         "audio" => value.get("id").is_some_and(|id| !id.is_null()),
                         "type" => value == "item_reference",
-                        "fileUri" | "file_uri" => {
-                            value.as_str().is_none_or(|uri| uri.contains("files/"))
-                        }
+                        "fileUri" | "file_uri" => value.as_str().is_none_or(|uri| {
+                            !uri.starts_with("https://") || uri.contains("files/")
+                        }),
                         _ => !value.is_null(),
                     }
             }
@@ -271,17 +299,28 @@ const OBJECTS_OF_REQUEST: [&str; 6] = [
     "thread",
 ];
 /// Members at any depth that refer to objects at the provider.
-const OBJECTS: [&str; 9] = [
+const OBJECTS: [&str; 18] = [
     "audio",
     "container",
     "container_id",
     "file_id",
     "file_ids",
+    "fileSearchStoreNames",
     "fileUri",
+    "file_search_store_names",
     "file_uri",
+    "retrieval",
+    "skill_id",
+    "skills",
     "type",
     "vector_store_ids",
+    "vertexAiSearch",
+    "vertexRagStore",
+    "vertex_ai_search",
+    "vertex_rag_store",
 ];
+/// Maximum number of answers to one request.
+const MAX_ANSWERS: u64 = 128;
 /// Members with data of the client's own tools, whose names mean nothing to the provider. `input` is the first.
 const OF_CLIENT: [&str; 9] = [
     "input",
@@ -294,6 +333,47 @@ const OF_CLIENT: [&str; 9] = [
     "parameters",
     "schema",
 ];
+
+/// Returns the largest of the limits that are set; `None` if none is, or one is no whole number, which servers read in
+/// different ways.
+fn largest(body: &Object, names: &[&str]) -> Option<u64> {
+    let given = names.iter().filter_map(|name| body.get(*name));
+    let mut given = given.filter(|limit| !limit.is_null());
+    given.try_fold(None, |most: Option<u64>, limit| {
+        let limit = limit.as_u64()?;
+        Some(Some(most.map_or(limit, |most| most.max(limit))))
+    })?
+}
+
+/// Returns the reason why the tokens of a request have another price than those of texts.
+fn media_price(body: &Object) -> Option<&'static str> {
+    let is_text = |kind: &Value| {
+        kind.as_str()
+            .is_some_and(|kind| kind.eq_ignore_ascii_case("text"))
+    };
+    let is_audio = |name: &str, value: &Value| match name {
+        "audio" | "input_audio" => !value.is_null(),
+        "modalities" | "responseModalities" | "response_modalities" => {
+            let kinds = value.as_array();
+            !value.is_null() && !kinds.is_some_and(|kinds| kinds.iter().all(is_text))
+        }
+        "mimeType" | "mime_type" => value
+            .as_str()
+            .is_none_or(|kind| kind.starts_with("audio/") || kind.starts_with("video/")),
+        "type" => {
+            let kind = value.as_str().unwrap_or_default();
+            kind == "input_audio" || kind.starts_with("compact")
+        }
+        _ => false,
+    };
+    let mut members = body.iter();
+    let is_found = |name: &str, value: &Value| {
+        is_audio(name, value) || any_member(value, &OF_CLIENT, &is_audio)
+    };
+    members
+        .any(|(name, value)| name != "tools" && is_found(name, value))
+        .then_some("audio, video and compaction have prices of their own")
+}
 
 /// Returns true if the member exists and is neither null nor false.
 fn is_set(body: &Object, member: &str) -> bool {

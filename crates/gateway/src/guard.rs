@@ -109,11 +109,17 @@ impl Guard {
 
 /// Returns the host of an authority, without port and brackets.
 fn host_of(authority: &str) -> &str {
-    match authority.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(host, _)| host),
-        None => authority
-            .rsplit_once(':')
-            .map_or(authority, |(host, _)| host),
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or(("", "")),
+        None => match authority.find(':') {
+            Some(colon) => authority.split_at(colon),
+            None => (authority, ""),
+        },
+    };
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit());
+    match port.is_empty() || port.strip_prefix(':').is_some_and(is_port) {
+        true => host,
+        false => "",
     }
 }
 
@@ -156,6 +162,11 @@ mod tests {
             "127.0.0.1.evil.example",
             "10.0.0.1",
             "localhost.evil.example:4114",
+            "[::1]evil.example",
+            "[::1",
+            "localhost:x",
+            "localhost:",
+            "127.0.0.1:80:evil.example",
         ] {
             assert!(!check(&loopback, host, None), "{host}");
         }

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use cachalot_core::{Digest, Spend};
 use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
 use hyper::body::Incoming;
-use serde_json::Value;
 
-use crate::answer_form::{AnswerForm, form_members};
+use crate::answer_form::AnswerForm;
 use crate::attempt::{Answered, Attempt, ReadRequest};
 use crate::body::{self, Body};
 use crate::coding::Coding;
@@ -16,16 +15,17 @@ use crate::control::Controls;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 use crate::outbound::OutboundHead;
+use crate::parsed_body::ParsedBody;
 use crate::profile::Profile;
 use crate::report::RequestReport;
 use crate::route::{self, Route};
-use crate::settings::{Caller, Settings};
+use crate::settings::{Caller, Settings, unknown_upstream};
 use crate::shared::Shared;
 use crate::telemetry::request_span::RequestSpan;
 use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
 use crate::virtual_key::{VirtualKey, presented};
-use crate::{cache_status, call, client, metrics, pass, tunnel};
+use crate::{cache_status, client, key_request, metrics, pass, tunnel};
 
 /// Handles the requests of clients.
 pub(crate) struct Handler {
@@ -136,11 +136,20 @@ impl Handler {
         if route.endpoint.has_body() {
             check_content_type(&parts.headers)?;
         }
-        let sent = self.shared.bodies.read(&parts.headers, incoming).await?;
-        let text = Coding::of_body(&parts.headers).decode(&sent.bytes, self.shared.limits)?;
-        let body: Value = serde_json::from_slice(&text).unwrap_or_default();
-        let form_members = form_members(route.endpoint, &body);
-        let canonical = match (call::canonical(form_members, &text), caller.key()) {
+        settings.check_reach(&caller, route.named.as_deref(), route.api)?;
+        if caller.key().is_some() {
+            key_request::check(route, &parts)?;
+        }
+        let mut sent = self.shared.bodies.read(&parts.headers, incoming).await?;
+        let (coding, limits) = (Coding::of_body(&parts.headers), self.shared.limits);
+        if coding.is_compressed() {
+            self.shared.bodies.extend(&mut sent, limits.decoded_bytes)?;
+        }
+        let text = coding.decode(&sent.bytes, limits)?;
+        let text_bytes = text.len();
+        let parsed = ParsedBody::parse(route.endpoint, text, limits.body_values).await?;
+        let (body, form_members) = (parsed.value, parsed.form_members);
+        let canonical = match (parsed.canonical, caller.key()) {
             (Ok(canonical), _) => canonical,
             (Err(reason), Some(_)) => {
                 let message = format!("the body has no canonical form: {reason}");
@@ -180,7 +189,7 @@ impl Handler {
             tenant: tenant(&caller, &parts.headers)?,
             parts: &parts,
             sent,
-            text_bytes: text.len(),
+            text_bytes,
             body,
             canonical,
             caller,
@@ -201,6 +210,16 @@ impl Handler {
         let endpoint = read.route.endpoint;
         if endpoint.has_body() {
             key.check_model(&read.model)?;
+        }
+        // What is not known may select another model, at another price.
+        let is_limited = !key.config.models.is_empty();
+        if is_limited && let Some(reason) = endpoint.extra_charge(&read.body) {
+            let message = format!("the key is limited to some models: {reason}");
+            return Err(ErrorBody::new(
+                StatusCode::FORBIDDEN,
+                "model_not_allowed",
+                message,
+            ));
         }
         self.shared
             .budgets
@@ -332,16 +351,6 @@ fn head_for(
         parts.uri.query(),
         &parts.headers,
     )
-}
-
-fn unknown_upstream(named: Option<&str>) -> ErrorBody {
-    let message = match named {
-        Some(name) => format!(
-            "there is no upstream `{name}`; start the gateway with --upstream {name}=URL, or declare it in its file"
-        ),
-        None => "no upstream offers the API of this path".to_owned(),
-    };
-    ErrorBody::new(StatusCode::NOT_FOUND, "unknown_upstream", message)
 }
 
 /// Counts a request of a key.

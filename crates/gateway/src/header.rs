@@ -27,6 +27,13 @@ pub(crate) const CREDENTIALS: [&str; 6] = [
     "x-goog-api-key",
 ];
 
+/// Headers that select what a credential pays for. Those of a client say nothing about the operator's credential.
+const OF_CREDENTIAL: [&str; 3] = [
+    "openai-organization",
+    "openai-project",
+    "x-goog-user-project",
+];
+
 /// Headers that do not change an answer: about the transport, for tracing, for statistics, and our own. This list is
 /// published in `docs/gateway.md`; every other header is part of the key.
 pub(crate) const WITHOUT_EFFECT: [&str; 31] = [
@@ -108,7 +115,7 @@ fn listed_in_connection(headers: &HeaderMap) -> Vec<String> {
 /// Returns the headers that are sent to the upstream: all, without those of the connection and our own. The upstream
 /// is asked for uncompressed answers, because their bytes are read while they are passed on.
 ///
-/// With a credential of the operator, it takes the place of all credentials of the client.
+/// With a credential of the operator, it takes the place of all credentials of the client, and of the headers that belong to them.
 pub(crate) fn for_upstream(
     headers: &HeaderMap,
     credential: Option<(HeaderName, HeaderValue)>,
@@ -116,7 +123,8 @@ pub(crate) fn for_upstream(
     let listed = listed_in_connection(headers);
     let mut passed = HeaderMap::with_capacity(headers.len() + 1);
     for (name, value) in headers {
-        let is_replaced = credential.is_some() && CREDENTIALS.contains(&name.as_str());
+        let is_replaced = credential.is_some()
+            && (CREDENTIALS.contains(&name.as_str()) || OF_CREDENTIAL.contains(&name.as_str()));
         let is_own = name.as_str().starts_with("x-cachalot-");
         if !is_hop_by_hop(name, &listed) && !is_own && !is_replaced {
             passed.append(name, value.clone());

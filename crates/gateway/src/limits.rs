@@ -7,9 +7,13 @@ use std::time::Duration;
 pub struct Limits {
     /// Maximum size of a request body that is read before it is passed on, in bytes.
     pub body_bytes: usize,
-    /// Maximum size of all such bodies together, in bytes; a request that finds no room waits as long as its body may
-    /// take to arrive.
+    /// Maximum size of all such bodies together, in bytes, as far as they have arrived; a request that finds no room is
+    /// refused.
     pub all_bodies_bytes: usize,
+    /// Maximum size of a compressed body when it is decompressed, in bytes.
+    pub decoded_bytes: usize,
+    /// Maximum number of JSON values in a body.
+    pub body_values: usize,
     /// Maximum time in which such a body arrives.
     pub body_timeout: Duration,
     /// Maximum time in which the head of a request arrives.
@@ -34,6 +38,8 @@ impl Default for Limits {
         Self {
             body_bytes: 64 << 20,
             all_bodies_bytes: 512 << 20,
+            decoded_bytes: 16 << 20,
+            body_values: 1_000_000,
             body_timeout: Duration::from_secs(120),
             head_timeout: Duration::from_secs(30),
             connections: 4_096,

@@ -57,7 +57,7 @@ pub(crate) fn of_request(
                     format!("neither the request nor the catalog limits the output of `{model}`")
                 })?,
             };
-            limit.saturating_mul(answers(body))
+            limit.saturating_mul(endpoint.answers(body)?)
         }
     };
     let rates = [Some(price.rates), price.above.map(|(_, rates)| rates)];
@@ -74,11 +74,6 @@ pub(crate) fn of_request(
 /// Returns the cost of an answer in picodollars; `None` if it is not known.
 pub(crate) fn picodollars(cost: Cost) -> Option<u64> {
     (cost.unpriced == 0).then_some(cost.picodollars)
-}
-
-/// The number of answers that the request asks for.
-fn answers(body: &Value) -> u64 {
-    body.get("n").and_then(Value::as_u64).unwrap_or(1).max(1)
 }
 
 /// Members and types of parts of a request whose tokens do not depend on their bytes.
@@ -140,9 +135,38 @@ mod tests {
             ("service_tier", json!("priority")),
             ("plugins", json!([])),
             ("tools", json!([{"type": "web_search"}])),
+            ("n", json!(10_u64.pow(18))),
+            ("n", json!("8")),
+            ("n", json!(8.0)),
+            ("modalities", json!(["text", "audio"])),
+            ("prediction", json!({"type": "content", "content": "x"})),
+            (
+                "messages",
+                json!([{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AA=="}}]}]),
+            ),
         ] {
             assert!(with(member, value).is_err(), "{member}");
         }
+        // The larger of two limits counts, and one in an unusual form as none.
+        let two = with("max_completion_tokens", json!(5)).unwrap();
+        assert!(two >= least);
+        let mut unusual = short.clone();
+        unusual["max_tokens"] = json!("10");
+        unusual["max_completion_tokens"] = json!(5);
+        assert!(bound(&unusual).unwrap() > with("max_tokens", json!(1_000)).unwrap());
+        let gemini = |count: Value| {
+            let body = json!({"contents": [], "generationConfig": {"maxOutputTokens": 1_000, "candidateCount": count}});
+            of_request(
+                &catalog,
+                Endpoint::Gemini,
+                "gemini",
+                "gemini-2.5-flash",
+                &body,
+                100,
+            )
+        };
+        assert!(gemini(json!(8)).unwrap() > 2 * gemini(json!(1)).unwrap());
+        assert!(gemini(json!("8")).is_err());
         let models = of_request(&catalog, Endpoint::Models, "openai", "", &Value::Null, 0);
         assert_eq!(models, Ok(0));
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -24,7 +24,7 @@ pub(crate) struct BodyRoom {
 /// A body, and its room until it is dropped.
 pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
-    _room: OwnedSemaphorePermit,
+    room: OwnedSemaphorePermit,
 }
 
 impl BodyRoom {
@@ -50,39 +50,69 @@ impl BodyRoom {
         if announced.is_some_and(|length| length > limit) {
             return Err(too_large(limit));
         }
-        let units =
-            (announced.unwrap_or(limit) / UNIT + 1).min(self.limits.all_bodies_bytes / UNIT);
-        let room = Arc::clone(&self.room).acquire_many_owned(units as u32);
-        let room = tokio::time::timeout(self.limits.body_timeout, room).await;
-        let Ok(Ok(room)) = room else {
-            let message = "other requests take all memory for bodies";
-            return Err(ErrorBody::new(
+        let deadline = tokio::time::Instant::now() + self.limits.body_timeout;
+        let (mut incoming, mut received) = (incoming, BytesMut::new());
+        // Room is taken for what has arrived, so that clients that send nothing hold nothing.
+        let mut room = self.take(1)?;
+        loop {
+            let frame = match tokio::time::timeout_at(deadline, incoming.frame()).await {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(None) => break,
+                Ok(Some(Err(error))) => {
+                    return Err(ErrorBody::new(
+                        StatusCode::BAD_REQUEST,
+                        "malformed_body",
+                        format!("the body cannot be read: {error}"),
+                    ));
+                }
+                Err(_) => {
+                    return Err(ErrorBody::new(
+                        StatusCode::REQUEST_TIMEOUT,
+                        "request_timeout",
+                        format!(
+                            "the body did not arrive within {} s",
+                            self.limits.body_timeout.as_secs()
+                        ),
+                    ));
+                }
+            };
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            if received.len() + data.len() > limit {
+                return Err(too_large(limit));
+            }
+            received.extend_from_slice(&data);
+            // A buffer may be twice as large as its content.
+            let needed = 2 * received.len() / UNIT + 1;
+            if needed > room.num_permits() {
+                room.merge(self.take(needed - room.num_permits())?);
+            }
+        }
+        Ok(RequestBody {
+            bytes: received.freeze(),
+            room,
+        })
+    }
+
+    /// Takes room for the decompressed form of a body.
+    ///
+    /// # Errors
+    /// The response to a client for which there is no room.
+    pub(crate) fn extend(&self, body: &mut RequestBody, bytes: usize) -> Result<(), ErrorBody> {
+        body.room.merge(self.take(bytes / UNIT + 1)?);
+        Ok(())
+    }
+
+    fn take(&self, units: usize) -> Result<OwnedSemaphorePermit, ErrorBody> {
+        let room = Arc::clone(&self.room).try_acquire_many_owned(units as u32);
+        room.map_err(|_| {
+            ErrorBody::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too_busy",
-                message,
-            ));
-        };
-        let collecting = Limited::new(incoming, limit).collect();
-        match tokio::time::timeout(self.limits.body_timeout, collecting).await {
-            Ok(Ok(collected)) => Ok(RequestBody {
-                bytes: collected.to_bytes(),
-                _room: room,
-            }),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limit)),
-            Ok(Err(error)) => Err(ErrorBody::new(
-                StatusCode::BAD_REQUEST,
-                "malformed_body",
-                format!("the body cannot be read: {error}"),
-            )),
-            Err(_) => Err(ErrorBody::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "request_timeout",
-                format!(
-                    "the body did not arrive within {} s",
-                    self.limits.body_timeout.as_secs()
-                ),
-            )),
-        }
+                "other requests take all memory for bodies",
+            )
+        })
     }
 }
 

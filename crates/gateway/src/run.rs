@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::answer::{AnswerReader, AnswerReport, charge};
 use crate::answer_form::AnswerForm;
 use crate::budget::Reservation;
-use crate::client::UpstreamClient;
+use crate::client::{self, UpstreamClient};
 use crate::delivery::Delivery;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
@@ -254,14 +254,12 @@ impl RunContext {
         let sent = self.client.send(outbound, &self.span).await;
         match (sent, reservation) {
             (Ok(response), reservation) => Ok((response, reservation)),
-            // The provider may have received the request.
-            (Err(fault), _) if fault.status == StatusCode::GATEWAY_TIMEOUT => Err(fault),
-            (Err(fault), reservation) => {
-                if let Some(reservation) = reservation {
-                    reservation.settle(0).await;
-                }
+            (Err(fault), Some(reservation)) if is_unsent(&fault) => {
+                reservation.settle(0).await;
                 Err(fault)
             }
+            // The provider may have received the request.
+            (Err(fault), _) => Err(fault),
         }
     }
 
@@ -324,6 +322,11 @@ impl RunContext {
             report,
         )
     }
+}
+
+/// Returns true if nothing was sent.
+fn is_unsent(fault: &ErrorBody) -> bool {
+    matches!(fault.code, client::UNREACHABLE | client::PAUSED)
 }
 
 /// Returns the expired entry of a call that may be served in place of an error.

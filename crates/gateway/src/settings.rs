@@ -197,14 +197,27 @@ impl Settings {
         };
         if let Some(key) = headers.get(KEY_HEADER) {
             let key = self.key(key.as_bytes()).ok_or_else(unknown)?;
+            let own = presented(headers, query);
+            // The credentials of the client are passed on, and a key must not be.
+            if own
+                .into_iter()
+                .any(|text| self.key(text.as_bytes()).is_some())
+            {
+                return Err(ErrorBody::new(
+                    StatusCode::BAD_REQUEST,
+                    "malformed_header",
+                    "a key of the gateway is in x-cachalot-key and in place of a credential",
+                ));
+            }
             return Ok(Caller::Named(key));
         }
-        let mut is_unknown = false;
+        // In a form that is not read, such as percent-encoded.
+        let mut is_unknown = contains_key(query.unwrap_or_default());
         for text in presented(headers, query) {
             if let Some(key) = self.key(text.as_bytes()) {
                 return Ok(Caller::Key(key));
             }
-            is_unknown |= text.starts_with(PREFIX);
+            is_unknown |= contains_key(text);
         }
         match is_unknown {
             false => Ok(Caller::Own),
@@ -218,6 +231,30 @@ impl Settings {
         let mut keys = self.keys.iter();
         let found = keys.find(|key| key.config.digest == *digest.as_bytes());
         found.cloned()
+    }
+
+    /// Checks that the client can reach an upstream, before its body is read.
+    ///
+    /// # Errors
+    /// The response to the client.
+    pub(crate) fn check_reach(
+        &self,
+        caller: &Caller,
+        named: Option<&str>,
+        api: Api,
+    ) -> Result<(), ErrorBody> {
+        let suits = |it: &&Arc<Upstream>| match named {
+            Some(name) => it.name() == name,
+            None => it.api == api,
+        };
+        let mut refusal = None;
+        for upstream in self.upstreams.iter().filter(suits) {
+            match caller.credential(upstream) {
+                Ok(_) => return Ok(()),
+                Err(error) => refusal = Some(error),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| unknown_upstream(named)))
     }
 
     /// Returns the upstreams for a request, in the order in which they are asked: the named one, or else one of the
@@ -256,9 +293,26 @@ impl Settings {
         let fallbacks = fallbacks
             .filter_map(|name| self.upstreams.iter().find(|it| it.name() == name))
             // A fallback is asked with a credential of the operator only.
-            .filter(|it| it.credential.is_some());
+            .filter(|it| it.credential.is_some() && caller.credential(it).is_ok());
         std::iter::once(first).chain(fallbacks).cloned().collect()
     }
+}
+
+/// Returns true if a text contains a key that `cachalot serve --new-key` made.
+fn contains_key(text: &str) -> bool {
+    let decoded = percent_encoding::percent_decode_str(text).decode_utf8_lossy();
+    decoded.contains(PREFIX)
+}
+
+/// Returns the response to a client whose request belongs to no upstream.
+pub(crate) fn unknown_upstream(named: Option<&str>) -> ErrorBody {
+    let message = match named {
+        Some(name) => format!(
+            "there is no upstream `{name}`; start the gateway with --upstream {name}=URL, or declare it in its file"
+        ),
+        None => "no upstream offers the API of this path".to_owned(),
+    };
+    ErrorBody::new(StatusCode::NOT_FOUND, "unknown_upstream", message)
 }
 
 /// Chooses by weight: each upstream gets its share of the digests (weighted rendezvous hashing), and keeps it when
@@ -347,10 +401,13 @@ keys: {{a: {{digest: {digest}}}}}
                 Digest::sha256(&seed.to_le_bytes())
             })
         };
-        assert_eq!(
-            names(&of(None, Api::OpenAi, "gpt-4o", 1)),
-            ["openai", "second"]
-        );
+        // A fallback has a credential of the operator, which such a client does not reach.
+        assert_eq!(names(&of(None, Api::OpenAi, "gpt-4o", 1)), ["openai"]);
+        let named = Caller::Named(Arc::clone(&settings.keys[0]));
+        let found = settings.candidates(&named, Some("openai"), Api::OpenAi, "gpt-4o", || {
+            Digest::sha256(b"")
+        });
+        assert_eq!(names(&found), ["openai", "second"]);
         assert_eq!(names(&of(None, Api::OpenAi, "llama-4", 1)), ["local"]);
         assert_eq!(
             names(&of(Some("second"), Api::OpenAi, "llama-4", 1)),

@@ -94,3 +94,26 @@ pub(super) fn is_reference(item: &Value) -> bool {
         None => item.get("content").is_none(),
     }
 }
+
+/// Types of inputs that contain all that they say.
+const COMPLETE: [&str; 9] = [
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "computer_call",
+    "computer_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "function_call",
+    "function_call_output",
+    "local_shell_call_output",
+];
+
+/// Returns true for an input that the provider may complete by an object that it has stored.
+pub(super) fn names_object(item: &Value) -> bool {
+    let kind = item.get("type").and_then(Value::as_str);
+    match kind {
+        None | Some("message") => item.get("content").is_none_or(Value::is_null),
+        Some("reasoning") => !item.get("encrypted_content").is_some_and(Value::is_string),
+        Some(kind) => !COMPLETE.contains(&kind),
+    }
+}

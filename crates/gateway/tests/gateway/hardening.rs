@@ -195,3 +195,56 @@ async fn running_answers_are_finished_when_the_gateway_stops() {
     assert!(stopping.await.unwrap());
     assert!(TcpStream::connect(address).await.is_err());
 }
+
+#[tokio::test]
+async fn clients_that_announce_bodies_and_send_none_hold_nothing() {
+    use tokio::io::AsyncWriteExt as _;
+    let setup = Setup::new().await;
+    let mut idle = Vec::new();
+    for length in ["content-length: 67108864", "transfer-encoding: chunked"].repeat(8) {
+        let mut stream = tokio::net::TcpStream::connect(setup.gateway.address())
+            .await
+            .unwrap();
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+            .write_all(if length.starts_with('c') {
+                b"{"
+            } else {
+                b"1\r\n{\r\n"
+            })
+            .await
+            .unwrap();
+        idle.push(stream);
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let start = std::time::Instant::now();
+    assert_eq!(
+        setup
+            .ask("/v1/chat/completions", &crate::support::chat("hello"))
+            .await
+            .status,
+        200
+    );
+    assert!(start.elapsed() < std::time::Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn bodies_with_too_many_values_are_refused() {
+    let setup = Setup::new().await;
+    let values = format!(
+        r#"{{"model": "gpt-4o-mini", "messages": [{}[]]}}"#,
+        "[],".repeat(1_100_000)
+    );
+    let request = setup
+        .client
+        .post(format!("{}/v1/chat/completions", setup.gateway.url()));
+    let request = request
+        .bearer_auth("one")
+        .header("content-type", "application/json");
+    let answer = crate::support::read(request.body(values)).await;
+    assert_eq!(answer.status, 413, "{}", answer.body);
+    assert_eq!(setup.paid(), 0);
+}

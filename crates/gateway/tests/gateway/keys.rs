@@ -15,6 +15,7 @@ fn file(first: &str) -> String {
         "upstreams:
   openai: {{url: '{{url}}', credential: {{env: SECRET}}}}
   anthropic: {{url: '{{url}}', credential: {{env: SECRET}}}}
+  gemini: {{url: '{{url}}', credential: {{env: SECRET}}}}
   own: {{url: '{{url}}'}}
 keys:
   one: {{digest: {}, {first}}}
@@ -124,6 +125,34 @@ async fn only_keys_reach_an_upstream_with_a_credential() {
 async fn keys_reach_neither_unpriced_endpoints_nor_objects_of_others() {
     let setup = setup("").await;
     for (path, body) in [
+        (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": [{"type": "image_generation_call", "id": "ig_1"}]}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": [{"type": "reasoning", "id": "rs_1", "summary": []}]}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": [{"type": "mcp_approval_response", "approval_request_id": "m", "approve": true}]}),
+        ),
+        (
+            "/v1beta/models/gemini-2.5-flash:generateContent",
+            json!({"contents": [{"parts": [{"fileData": {"fileUri": "gs://b/o.pdf"}}]}]}),
+        ),
+        (
+            "/v1beta/models/gemini-2.5-flash:generateContent",
+            json!({"contents": [], "tools": [{"fileSearch": {"fileSearchStoreNames": ["x"]}}]}),
+        ),
+        (
+            "/v1beta/tunedModels/other:generateContent",
+            json!({"contents": []}),
+        ),
+        (
+            "/v1/chat/completions?%6bey=x",
+            json!({"model": "gpt-4o-mini", "messages": []}),
+        ),
         ("/v1/files", json!({})),
         ("/v1/batches", json!({})),
         ("/v1/responses/resp_1/cancel", json!({})),
@@ -428,5 +457,88 @@ async fn a_client_with_changing_credentials_is_known_by_its_key() {
     assert!(
         headers.contains(&credential("operator-secret")),
         "{headers:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_request_never_enlarges_a_budget() {
+    let setup = setup("budget: {day: 0.0015}").await;
+    let mut body = chat("hello");
+    body["max_tokens"] = json!(50);
+    for n in [
+        json!(100),
+        json!(10_u64.pow(9)),
+        json!(10_u64.pow(18)),
+        json!(u64::MAX),
+        json!(1e30),
+    ] {
+        body["n"] = n;
+        for _ in 0..3 {
+            let answer = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+            assert!(matches!(answer.status, 403 | 429), "{}", answer.body);
+        }
+    }
+    assert_eq!(setup.paid(), 0);
+    body.as_object_mut().unwrap().remove("n");
+    assert_eq!(
+        ask(&setup, "cachalot-one", CHAT, &body, None).await.status,
+        200
+    );
+    body["max_tokens"] = json!(16_000);
+    assert_eq!(
+        ask(&setup, "cachalot-one", CHAT, &body, None).await.status,
+        429
+    );
+}
+
+#[tokio::test]
+async fn a_key_with_models_may_not_use_what_may_select_others() {
+    let setup = setup("models: ['gpt-4o-mini', 'claude-*']").await;
+    for (member, value) in [
+        ("models", json!(["gpt-4o"])),
+        ("Model", json!("gpt-4o")),
+        ("fallbacks", json!([{"model": "gpt-4o"}])),
+        ("tools", json!([{"type": "image_generation", "model": "x"}])),
+    ] {
+        let mut body = chat("hello");
+        body[member] = value;
+        let answer = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+        assert_eq!(answer.status, 403, "{member}: {}", answer.body);
+    }
+    assert_eq!(setup.paid(), 0);
+}
+
+#[tokio::test]
+async fn headers_that_select_what_a_credential_pays_for_are_the_operators() {
+    let setup = setup("").await;
+    let header = Some(("openai-organization", "org-mine"));
+    assert_eq!(
+        ask(&setup, "cachalot-one", CHAT, &chat("hello"), header)
+            .await
+            .status,
+        200
+    );
+    let headers = setup.simulator.received()[0].headers.clone();
+    assert!(
+        headers
+            .iter()
+            .all(|(name, _)| name != "openai-organization"),
+        "{headers:?}"
+    );
+    // A key beside a key would be passed on as a credential.
+    let named = Some(("x-cachalot-key", "cachalot-one"));
+    let own = "/u/own/v1/chat/completions";
+    assert_eq!(
+        ask(&setup, "cachalot-two", own, &chat("hello"), named)
+            .await
+            .status,
+        400
+    );
+    let encoded = "/u/own/v1/chat/completions?%6bey=%63achalot-two";
+    assert_eq!(
+        ask(&setup, "sk-own", encoded, &chat("hello"), None)
+            .await
+            .status,
+        401
     );
 }

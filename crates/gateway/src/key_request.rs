@@ -1,0 +1,129 @@
+//! Checks the head of a request with a key of the gateway. Nothing in it may lead to another place at the provider than
+//! the gateway sees, because the provider sees the operator's credential.
+
+use http::StatusCode;
+use http::request::Parts;
+
+use crate::call::{SHOWN_PARAMETERS, parameters};
+use crate::endpoint::Endpoint;
+use crate::error_body::ErrorBody;
+use crate::route::Route;
+
+/// Headers by which some servers replace the method.
+const METHOD_OVERRIDES: [&str; 3] = [
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+];
+
+/// Checks path, query and headers.
+///
+/// # Errors
+/// The response to the client.
+pub(crate) fn check(route: &Route, parts: &Parts) -> Result<(), ErrorBody> {
+    let refused = |what: &str| {
+        let message = format!("a key of the gateway does not permit this request: {what}");
+        Err(ErrorBody::new(
+            StatusCode::FORBIDDEN,
+            "endpoint_not_allowed",
+            message,
+        ))
+    };
+    if !is_plain(route) {
+        return refused("its path is not one of the API's");
+    }
+    let mut others = parameters(parts.uri.query());
+    let known = |name: &str| name == "key" || SHOWN_PARAMETERS.contains(&name);
+    if let Some((name, _)) = others.find(|(name, _)| !known(name)) {
+        return refused(&format!("the parameter `{name}` of the query is not known"));
+    }
+    match METHOD_OVERRIDES
+        .iter()
+        .find(|name| parts.headers.contains_key(**name))
+    {
+        Some(name) => refused(&format!("the header `{name}` replaces the method")),
+        None => Ok(()),
+    }
+}
+
+/// Returns true for a path in the documented form of its endpoint.
+fn is_plain(route: &Route) -> bool {
+    let is_name = |name: &str| {
+        let is_sign = |sign: char| sign.is_ascii_alphanumeric() || "-_.:".contains(sign);
+        !name.is_empty() && name.chars().all(is_sign)
+    };
+    let models = ["/v1/models", "/v1beta/models", "/v1alpha/models"];
+    let of_models = models.iter().find_map(|list| route.path.strip_prefix(list));
+    match route.endpoint {
+        Endpoint::Gemini => {
+            let name = of_models.and_then(|rest| rest.strip_prefix('/')?.rsplit_once(':'));
+            name.is_some_and(|(name, _)| is_name(name) && !name.contains(':'))
+        }
+        Endpoint::Models => match of_models {
+            Some("") => true,
+            Some(rest) => rest.strip_prefix('/').is_some_and(is_name),
+            None => false,
+        },
+        // Found by their whole paths.
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use http::{HeaderMap, Method, Request};
+
+    use super::*;
+
+    fn is_permitted(method: &Method, uri: &str, header: Option<&'static str>) -> bool {
+        let mut request = Request::builder().method(method).uri(uri).body(()).unwrap();
+        if let Some(name) = header {
+            request.headers_mut().insert(name, "POST".parse().unwrap());
+        }
+        let (parts, ()) = request.into_parts();
+        let route = crate::route::find(method, parts.uri.path(), &HeaderMap::new());
+        route.is_ok_and(|route| check(&route, &parts).is_ok())
+    }
+
+    #[test]
+    fn only_documented_paths_and_parameters_are_permitted() {
+        for (method, uri) in [
+            (Method::POST, "/v1/chat/completions"),
+            (Method::POST, "/v1/messages?beta=true"),
+            (Method::GET, "/v1/models?limit=20&after=x"),
+            (Method::GET, "/v1/models/ft:gpt-4o:org:a:1"),
+            (
+                Method::POST,
+                "/v1beta/models/gemini-2.5-flash:generateContent?key=k",
+            ),
+            (
+                Method::POST,
+                "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
+            ),
+        ] {
+            assert!(is_permitted(&method, uri, None), "{uri}");
+        }
+        for (method, uri) in [
+            (Method::POST, "/v1/chat/completions?%6bey=k"),
+            (
+                Method::GET,
+                "/v1beta/models/g:generateContent?$httpMethod=POST",
+            ),
+            (Method::GET, "/v1/models/x%2F..%2F..%2Ffiles"),
+            (Method::POST, "/v1beta/tunedModels/x:generateContent"),
+            (Method::POST, "/v1beta/corpora/x/models/g:generateContent"),
+            (Method::POST, "/v1beta//models/g:generateContent"),
+            (Method::POST, "/v1beta/models/models/g:generateContent"),
+            (Method::POST, "/v1beta/models/a%2f..%2fb:generateContent"),
+            (
+                Method::POST,
+                "/v1/projects/p/locations/l/publishers/google/models/g:generateContent",
+            ),
+        ] {
+            assert!(!is_permitted(&method, uri, None), "{uri}");
+        }
+        let overridden = Some("x-http-method-override");
+        assert!(!is_permitted(&Method::GET, "/v1/models/g", overridden));
+    }
+}

@@ -1,0 +1,109 @@
+//! Parses the body of a request, within a limit for the number of its values.
+
+use bytes::Bytes;
+use cachalot_core::Canonical;
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::answer_form::form_members;
+use crate::call;
+use crate::endpoint::Endpoint;
+use crate::error_body::ErrorBody;
+
+/// Size from which a body is parsed in a thread of its own, so that other requests do not wait for it, in bytes.
+const LARGE: usize = 256 << 10;
+
+/// A parsed body.
+pub(crate) struct ParsedBody {
+    /// Null for a body that is no JSON.
+    pub(crate) value: Value,
+    /// The members that select the form of the answer.
+    pub(crate) form_members: &'static [&'static str],
+    /// The body for the key, or the reason why it has no canonical form.
+    pub(crate) canonical: Result<Canonical, String>,
+}
+
+impl ParsedBody {
+    /// Parses a body.
+    ///
+    /// # Errors
+    /// The response to a client whose body has too many values.
+    pub(crate) async fn parse(
+        endpoint: Endpoint,
+        text: Bytes,
+        max_values: usize,
+    ) -> Result<Self, ErrorBody> {
+        if values(&text) > max_values {
+            return Err(ErrorBody::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "request_too_large",
+                format!("the body has more than {max_values} JSON values"),
+            ));
+        }
+        if text.len() < LARGE {
+            return Ok(Self::of(endpoint, &text));
+        }
+        let parsed = tokio::task::spawn_blocking(move || Self::of(endpoint, &text));
+        parsed.await.map_err(|error| {
+            let message = format!("the body could not be parsed: {error}");
+            ErrorBody::new(StatusCode::INTERNAL_SERVER_ERROR, "malformed_body", message)
+        })
+    }
+
+    fn of(endpoint: Endpoint, text: &Bytes) -> Self {
+        let value: Value = serde_json::from_slice(text).unwrap_or_default();
+        let form_members = form_members(endpoint, &value);
+        Self {
+            canonical: call::canonical(form_members, text),
+            form_members,
+            value,
+        }
+    }
+}
+
+/// Returns the number of values of a JSON text, at most one too many for each empty list and object.
+fn values(text: &[u8]) -> usize {
+    let (mut count, mut in_string, mut is_escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        for (text, count) in [
+            ("1", 1),
+            (r#""a,[{\",[""#, 1),
+            ("[1,2]", 3),
+            (r#"{"a": [], "b": {"c": 1}}"#, 5),
+        ] {
+            assert_eq!(values(text.as_bytes()), count, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn too_many_values_are_refused_before_they_are_parsed() {
+        let text = Bytes::from(format!("[{}]", "[],".repeat(100)));
+        assert!(
+            ParsedBody::parse(Endpoint::Chat, text.clone(), 50)
+                .await
+                .is_err()
+        );
+        let malformed = ParsedBody::parse(Endpoint::Chat, text, 500).await;
+        assert!(malformed.is_ok_and(|parsed| parsed.canonical.is_err() && parsed.value.is_null()));
+        let large = Bytes::from(format!(r#"{{"a": "{}"}}"#, "x".repeat(2 * LARGE)));
+        let large = ParsedBody::parse(Endpoint::Chat, large, 500).await;
+        assert!(large.is_ok_and(|parsed| parsed.canonical.is_ok() && parsed.value.is_object()));
+    }
+}
