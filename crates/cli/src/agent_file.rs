@@ -39,6 +39,8 @@ impl Kind {
             "upstreams",
             "keys",
             "listen",
+            "telemetry",
+            "tls",
             "admin",
             "allow_hosts",
             "prefix",

@@ -505,6 +505,9 @@ pub(crate) struct Serve {
     pub(crate) allow_host: Vec<String>,
     #[command(flatten)]
     pub(crate) place: StoreArguments,
+    /// Answer from the cache only; what is not stored is an error. Needs no credentials of upstreams.
+    #[arg(long)]
+    pub(crate) frozen: bool,
     /// Print no line for each request.
     #[arg(long, short, conflicts_with = "log_json")]
     pub(crate) quiet: bool,

@@ -25,6 +25,7 @@ use crate::control::Controls;
 use crate::delivery::{Delivery, Recipient};
 use crate::endpoint::{Cacheability, DAY, Endpoint};
 use crate::error_body::ErrorBody;
+use crate::header;
 use crate::injection;
 use crate::ordinals::{Ordinal, RunName};
 use crate::outbound::{Outbound, OutboundHead};
@@ -140,7 +141,11 @@ impl<'a> Attempt<'a> {
     /// The response to the client; another upstream may answer if [`ErrorBody::is_of_upstream`].
     pub(crate) async fn answer(&self) -> Result<Answered, ErrorBody> {
         let (read, shared) = (self.read, self.shared);
-        let base = self.upstream.base();
+        // Another account may have other models and other answers.
+        let base = match read.caller.credential(self.upstream)? {
+            Some(_) => format!("{}#{}", self.upstream.base(), self.upstream.name()),
+            None => self.upstream.base(),
+        };
         let parts = CallParts {
             endpoint: read.route.endpoint,
             upstream: &base,
@@ -332,7 +337,15 @@ impl<'a> Attempt<'a> {
         };
         loop {
             let (head, head_of_run) = oneshot::channel();
-            let policy = || self.policy(identity, mode, ttl, join);
+            let policy = || {
+                let mut policy = self.policy(identity, mode, ttl, join);
+                if !matches!(keeping, Keeping::Always) {
+                    // An expired sample is no answer to a request for a new one.
+                    policy.stale_while_revalidate = Duration::ZERO;
+                    policy.stale_if_error = Duration::ZERO;
+                }
+                policy
+            };
             let work = |ticket| {
                 let outbound = self.outbound(identity);
                 self.run_context(identity, outbound.as_ref().ok()).run(
@@ -556,9 +569,10 @@ impl Answered {
         if !self.response.status().is_success() {
             return self;
         }
+        let length = header::content_length(self.response.headers());
         self.response = self
             .response
-            .map(|body| recipient.receive(body).boxed_unsync());
+            .map(|body| recipient.receive(body, length).boxed_unsync());
         self
     }
 }
@@ -589,7 +603,8 @@ fn damaged(reason: &str) -> ErrorBody {
     ErrorBody::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged_entry", message)
 }
 
-fn not_cached(reason: &str) -> ErrorBody {
+/// Returns the response to a request that only the cache may answer, and cannot.
+pub(crate) fn not_cached(reason: &str) -> ErrorBody {
     ErrorBody::new(
         StatusCode::GATEWAY_TIMEOUT,
         "not_cached",

@@ -201,6 +201,12 @@ impl Budgets {
 impl Reservation {
     /// Returns what the request did not cost, in picodollars. A fault of the store leaves it reserved.
     pub(crate) async fn settle(self, spent: u64) {
+        // In a task of its own: the request may be given up in the meantime.
+        let settled = tokio::spawn(self.settle_now(spent));
+        let _ = settled.await;
+    }
+
+    async fn settle_now(self, spent: u64) {
         let mut additions = Vec::new();
         for period in &self.periods {
             match spent.checked_sub(self.amount) {

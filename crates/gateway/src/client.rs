@@ -130,11 +130,15 @@ impl UpstreamClient {
         let timeout = upstream.timeout.unwrap_or(self.timeout);
         match tokio::time::timeout(timeout, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(ErrorBody::new(
-                StatusCode::BAD_GATEWAY,
-                UNREACHABLE,
-                format!("no answer from {host}: {}", root_cause(&error)),
-            )),
+            Ok(Err(error)) => {
+                // A server that was reached may have received the request.
+                let code = match error.is_connect() {
+                    true => UNREACHABLE,
+                    false => "upstream_disconnected",
+                };
+                let message = format!("no answer from {host}: {}", root_cause(&error));
+                Err(ErrorBody::new(StatusCode::BAD_GATEWAY, code, message))
+            }
             Err(_) => Err(ErrorBody::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "upstream_timeout",

@@ -367,6 +367,7 @@ mod tests {
             ("upstreams: {openai: {fallbacks: [b]}}", "unknown-upstream"),
             ("keys: {a: {}}", "missing-key"),
             ("keys: {a: {digest: abc}}", "bad-value"),
+            ("keys: {'a:b': {digest: abc}}", "bad-value"),
             ("admin: {listen: '127.0.0.1:1'}", "missing-key"),
             ("telemetry: {}", "missing-key"),
             ("telemetry: {otlp: 'localhost:4318'}", "bad-value"),

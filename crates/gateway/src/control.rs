@@ -101,6 +101,15 @@ impl Controls {
         }
         Ok(controls)
     }
+
+    /// Returns the directives in a gateway that answers from the cache only, if `is_frozen`.
+    pub(crate) fn in_gateway(self, is_frozen: bool) -> Self {
+        let mode = match is_frozen {
+            true => CacheMode::Frozen,
+            false => self.mode,
+        };
+        Self { mode, ..self }
+    }
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, ErrorBody> {

@@ -119,8 +119,10 @@ impl Recipient {
     }
 
     /// Returns a body that is counted as it is handed to the client's connection.
-    pub(crate) fn receive(self, body: Body) -> TrackedBody {
-        if let Some(length) = hyper::body::Body::size_hint(&body).exact() {
+    /// `length` is the announced one.
+    pub(crate) fn receive(self, body: Body, length: Option<u64>) -> TrackedBody {
+        let exact = hyper::body::Body::size_hint(&body).exact();
+        if let Some(length) = exact.or(length) {
             self.delivery.expect(length);
         }
         TrackedBody {

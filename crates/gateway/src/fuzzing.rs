@@ -46,10 +46,9 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
     let profile = Profile::of_client(headers, route.agent.as_deref()).ok()?;
     let members = form_members(route.endpoint, &document);
     let canonical = call::canonical(members, &Bytes::copy_from_slice(body)).ok();
-    let canonical = canonical.map(|canonical| match profile {
-        Some(profile) if document.is_object() => profile.canonical(&document, members),
-        _ => canonical,
-    });
+    let encoded = profile.and_then(|profile| profile.canonical(&document, members));
+    let profile = profile.filter(|_| encoded.is_some());
+    let canonical = canonical.map(|canonical| encoded.unwrap_or(canonical));
     let base = upstream.base();
     let key = canonical.map(|canonical| {
         let parts = CallParts {

@@ -8,7 +8,7 @@ use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
 use hyper::body::Incoming;
 
 use crate::answer_form::AnswerForm;
-use crate::attempt::{Answered, Attempt, ReadRequest};
+use crate::attempt::{Answered, Attempt, ReadRequest, not_cached};
 use crate::body::{self, Body};
 use crate::coding::Coding;
 use crate::control::Controls;
@@ -80,7 +80,8 @@ impl Handler {
                     self.shared.clock.now(),
                 );
                 let answered = self.answer(&settings, &route, request, &span, &mut report);
-                match answered.await {
+                // Large, and not needed while the response is sent.
+                match Box::pin(answered).await {
                     Ok(answered) => {
                         key = answered.key;
                         report.answered = answered.answered;
@@ -125,6 +126,9 @@ impl Handler {
             None
         };
         if let Some(reason) = why_unread {
+            if self.shared.frozen {
+                return Err(not_cached(reason));
+            }
             let upstream = upstream_of_unread(settings, &caller, route, &request, reason)?;
             upstream.name().clone_into(&mut report.upstream);
             let span = UpstreamSpan::new(span, &upstream);
@@ -140,15 +144,27 @@ impl Handler {
         if caller.key().is_some() {
             key_request::check(route, &parts)?;
         }
-        let mut sent = self.shared.bodies.read(&parts.headers, incoming).await?;
+        let sent = self.shared.bodies.read(&parts.headers, incoming).await?;
         let (coding, limits) = (Coding::of_body(&parts.headers), self.shared.limits);
-        if coding.is_compressed() {
-            self.shared.bodies.extend(&mut sent, limits.decoded_bytes)?;
-        }
+        // Until the body is parsed.
+        let room = match coding.is_compressed() {
+            true => Some(self.shared.bodies.room(limits.decoded_bytes)?),
+            false => None,
+        };
         let text = coding.decode(&sent.bytes, limits)?;
         let text_bytes = text.len();
         let parsed = ParsedBody::parse(route.endpoint, text, limits.body_values).await?;
+        drop(room);
         let (body, form_members) = (parsed.value, parsed.form_members);
+        // Nothing could be checked.
+        if caller.key().is_some() && route.endpoint.has_body() && !body.is_object() {
+            let message = "the body is no JSON object that can be judged";
+            return Err(ErrorBody::new(
+                StatusCode::BAD_REQUEST,
+                "malformed_body",
+                message,
+            ));
+        }
         let canonical = match (parsed.canonical, caller.key()) {
             (Ok(canonical), _) => canonical,
             (Err(reason), Some(_)) => {
@@ -160,6 +176,7 @@ impl Handler {
                 ));
             }
             // Passed on, so that the client sees the provider's own error.
+            (Err(reason), None) if self.shared.frozen => return Err(not_cached(&reason)),
             (Err(reason), None) => {
                 let reason = format!("the body has no canonical form: {reason}");
                 let upstream =
@@ -176,16 +193,15 @@ impl Handler {
         };
         let form = AnswerForm::of_request(route.endpoint, &route.path, parts.uri.query(), &body);
         let profile = Profile::of_client(&parts.headers, route.agent.as_deref())?;
-        let canonical = match profile {
-            Some(profile) if body.is_object() => profile.canonical(&body, form_members),
-            _ => canonical,
-        };
+        let encoded = profile.and_then(|profile| profile.canonical(&body, form_members));
+        let profile = profile.filter(|_| encoded.is_some());
+        let canonical = encoded.unwrap_or(canonical);
         let read = ReadRequest {
             route,
             profile,
             model: shortened(route.endpoint.model(&route.path, &body)),
             form,
-            controls: Controls::read(&parts.headers)?,
+            controls: Controls::read(&parts.headers)?.in_gateway(self.shared.frozen),
             tenant: tenant(&caller, &parts.headers)?,
             parts: &parts,
             sent,

@@ -14,7 +14,7 @@ use crate::client::UpstreamClient;
 use crate::error_body::ErrorBody;
 use crate::header;
 use crate::outbound::Outbound;
-use crate::run::{RunContext, RunError, next_chunk, release_unpaid};
+use crate::run::{RunContext, RunError, next_chunk};
 use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
 
@@ -108,9 +108,7 @@ impl Passing {
             }
             Some(Err(error)) => {
                 if let Some((ticket, _)) = self.unfinished.take() {
-                    let reservation = self.reservation.take();
                     self.context.account_unfinished(&ticket, self.status);
-                    release_unpaid(self.status, reservation).await;
                     ticket.fail(Failure::new(error.clone())).await;
                 }
                 Some((Err(error.into()), self))

@@ -29,7 +29,7 @@ impl Payer {
 
     /// Counts the tokens that were paid for.
     pub(crate) fn count(&self, spent: Spend) {
-        let tokens = spent.input_tokens + spent.output_tokens;
+        let tokens = spent.input_tokens.saturating_add(spent.output_tokens);
         self.key.rate.count_tokens(tokens, Instant::now());
     }
 }

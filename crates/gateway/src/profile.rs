@@ -47,8 +47,12 @@ impl Profile {
         header.as_str().starts_with(HEADERS)
     }
 
-    /// Encodes a body for the key. `form_members` are left out, too.
-    pub(crate) fn canonical(self, body: &Value, form_members: &[&str]) -> Canonical {
+    /// Encodes a body for the key. `form_members` are left out, too. `None` for a body with a number that is no whole
+    /// number of 64 bits: other spellings of it would have the same key.
+    pub(crate) fn canonical(self, body: &Value, form_members: &[&str]) -> Option<Canonical> {
+        if !has_exact_numbers(body) {
+            return None;
+        }
         let mut body = body.clone();
         if let Some(members) = body.as_object_mut() {
             members.retain(|name, _| !form_members.contains(&name.as_str()));
@@ -57,7 +61,7 @@ impl Profile {
             metadata.remove("user_id");
         }
         remove_checksum(&mut body);
-        Canonical::value(&body)
+        Some(Canonical::value(&body))
     }
 }
 
@@ -91,6 +95,15 @@ fn remove_checksum(body: &mut Value) -> bool {
     }
 }
 
+fn has_exact_numbers(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => !number.is_f64(),
+        Value::Array(items) => items.iter().all(has_exact_numbers),
+        Value::Object(members) => members.values().all(has_exact_numbers),
+        _ => true,
+    }
+}
+
 /// Returns true for a text that is nothing but the marker.
 fn is_billing(text: &str) -> bool {
     text.starts_with(BILLING) && !text.trim_end().contains('\n')
@@ -117,10 +130,8 @@ mod tests {
     }
 
     fn key(request: &Value) -> Vec<u8> {
-        Profile::ClaudeCode
-            .canonical(request, &["stream"])
-            .as_bytes()
-            .to_vec()
+        let canonical = Profile::ClaudeCode.canonical(request, &["stream"]);
+        canonical.unwrap().as_bytes().to_vec()
     }
 
     #[test]
@@ -142,6 +153,9 @@ mod tests {
         let base = request("a", "11111", "You code.");
         assert_eq!(key(&base), key(&request("b", "22222", "You code.")));
         assert_ne!(key(&base), key(&request("a", "11111", "You do not code.")));
+        let mut inexact = base.clone();
+        inexact["temperature"] = json!(1.0);
+        assert!(Profile::ClaudeCode.canonical(&inexact, &[]).is_none());
         let mut text = base.clone();
         text["system"] = json!("x-anthropic-billing-header: cch=1;\nYou code.");
         let mut same = text.clone();

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+/// The largest number of tokens that are owed.
+const MOST_OWED: f64 = 1e12;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Limits of one key. Each is a bucket that holds the amount of one minute and fills at a constant rate.
@@ -51,7 +53,8 @@ impl RateLimit {
     /// Counts the tokens of an answer.
     pub(crate) fn count_tokens(&self, tokens: u64, now: Instant) {
         if let Some(bucket) = &self.tokens {
-            bucket.filled(now).level -= tokens as f64;
+            let mut state = bucket.filled(now);
+            state.level = (state.level - tokens as f64).max(-MOST_OWED);
         }
     }
 }

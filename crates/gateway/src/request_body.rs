@@ -24,7 +24,7 @@ pub(crate) struct BodyRoom {
 /// A body, and its room until it is dropped.
 pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
-    room: OwnedSemaphorePermit,
+    _room: OwnedSemaphorePermit,
 }
 
 impl BodyRoom {
@@ -91,7 +91,7 @@ impl BodyRoom {
         }
         Ok(RequestBody {
             bytes: received.freeze(),
-            room,
+            _room: room,
         })
     }
 
@@ -99,9 +99,8 @@ impl BodyRoom {
     ///
     /// # Errors
     /// The response to a client for which there is no room.
-    pub(crate) fn extend(&self, body: &mut RequestBody, bytes: usize) -> Result<(), ErrorBody> {
-        body.room.merge(self.take(bytes / UNIT + 1)?);
-        Ok(())
+    pub(crate) fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ErrorBody> {
+        self.take(bytes / UNIT + 1)
     }
 
     fn take(&self, units: usize) -> Result<OwnedSemaphorePermit, ErrorBody> {

@@ -118,9 +118,6 @@ impl RunContext {
             Err(fault) => fault.is_of_upstream(),
         };
         if is_failure && let Some((provenance, entry)) = expired_entry(&ticket).await {
-            if let Ok((response, reservation)) = sent {
-                release_unpaid(response.status(), reservation).await;
-            }
             // The client may have left.
             let _ = head.send(Ok(RunHead::Stale(provenance)));
             self.span.close();
@@ -180,7 +177,6 @@ impl RunContext {
             Ok(record) => record,
             Err(error) => {
                 drop(unfinished);
-                release_unpaid(parts.status, reservation).await;
                 ticket.fail(Failure::new(error)).await;
                 return;
             }
@@ -253,6 +249,11 @@ impl RunContext {
         };
         let sent = self.client.send(outbound, &self.span).await;
         match (sent, reservation) {
+            // Providers do not charge for errors, and the client may not read this one to its end.
+            (Ok(response), Some(reservation)) if response.status() != StatusCode::OK => {
+                reservation.settle(0).await;
+                Ok((response, None))
+            }
             (Ok(response), reservation) => Ok((response, reservation)),
             (Err(fault), Some(reservation)) if is_unsent(&fault) => {
                 reservation.settle(0).await;
@@ -333,15 +334,6 @@ fn is_unsent(fault: &ErrorBody) -> bool {
 async fn expired_entry(ticket: &Ticket) -> Option<(EntryProvenance, Bytes)> {
     let outcome = ticket.stale().await?;
     Some((outcome.entry?, outcome.body.whole().await.ok()?))
-}
-
-/// Returns what was reserved for an answer whose end was not received, if the provider does not charge for it.
-pub(crate) async fn release_unpaid(status: StatusCode, reservation: Option<Reservation>) {
-    if let Some(reservation) = reservation
-        && status != StatusCode::OK
-    {
-        reservation.settle(0).await;
-    }
 }
 
 /// A run whose answer has begun. If it is dropped before the end, the provider may have charged for it.

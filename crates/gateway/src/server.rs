@@ -55,6 +55,8 @@ pub struct GatewayOptions {
     pub cache: Cache,
     /// The store that counts the budgets of keys; without it, keys with a budget are refused.
     pub store: Option<Arc<dyn Store>>,
+    /// Set if requests are answered from the cache only.
+    pub frozen: bool,
     /// The key under which credentials are digested. Gateways with the same key and store share entries.
     pub tenant_key: DigestKey,
     /// Secrets that keys must not contain.
@@ -117,6 +119,7 @@ impl Gateway {
             budgets: Budgets::new(options.store, Arc::clone(&options.clock)),
             client,
             cache: options.cache,
+            frozen: options.frozen,
             tenant_key: options.tenant_key,
             secret_set: options.secret_set,
             catalog: options.catalog,
@@ -278,17 +281,25 @@ async fn connect(
 ) {
     // Events are small and must not be delayed; a failure only delays them.
     let _ = stream.set_nodelay(true);
-    let tls = handler.shared.settings().tls.clone();
-    match tls {
+    match handler.shared.settings().tls.clone() {
         None => serve(stream, door, handler, stopping).await,
-        Some(tls) => {
-            let accepted = tokio_rustls::TlsAcceptor::from(tls).accept(stream);
-            // An error means that the client has left, is too slow, or does not accept the certificate.
-            let accepted = tokio::time::timeout(handler.shared.limits.head_timeout, accepted).await;
-            if let Ok(Ok(stream)) = accepted {
-                serve(stream, door, handler, stopping).await;
-            }
-        }
+        // Large, and not needed without a certificate.
+        Some(tls) => Box::pin(connect_encrypted(tls, stream, door, handler, stopping)).await,
+    }
+}
+
+async fn connect_encrypted(
+    tls: Arc<rustls::ServerConfig>,
+    stream: TcpStream,
+    door: Door,
+    handler: Arc<Handler>,
+    stopping: watch::Receiver<bool>,
+) {
+    let accepted = tokio_rustls::TlsAcceptor::from(tls).accept(stream);
+    // An error means that the client has left, is too slow, or does not accept the certificate.
+    let accepted = tokio::time::timeout(handler.shared.limits.head_timeout, accepted).await;
+    if let Ok(Ok(stream)) = accepted {
+        serve(stream, door, handler, stopping).await;
     }
 }
 

@@ -101,10 +101,41 @@ impl Settings {
         environment: &BTreeMap<String, String>,
         directory: &Path,
     ) -> Result<Self, Vec<Problem>> {
+        Self::resolve_with(config, directory, |source| {
+            source.read(environment, directory)
+        })
+    }
+
+    /// The same without credentials of upstreams, for a gateway that answers from the cache only.
+    ///
+    /// # Errors
+    /// The problems of other files and credentials that cannot be read.
+    pub fn without_credentials(
+        config: &Config,
+        environment: &BTreeMap<String, String>,
+        directory: &Path,
+    ) -> Result<Self, Vec<Problem>> {
+        let of_upstreams: Vec<_> = config
+            .upstreams
+            .iter()
+            .filter_map(|it| it.credential.as_ref())
+            .collect();
+        Self::resolve_with(config, directory, |source| {
+            match of_upstreams.iter().any(|it| it.place == source.place) {
+                true => Ok(Secret::new("none".to_owned())),
+                false => source.read(environment, directory),
+            }
+        })
+    }
+
+    fn resolve_with(
+        config: &Config,
+        directory: &Path,
+        read: impl Fn(&CredentialSource) -> Result<Secret<String>, Box<Problem>>,
+    ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut credential = |source: &CredentialSource| {
-            let read = source.read(environment, directory);
-            read.map_err(|problem| problems.push(*problem)).ok()
+            read(source).map_err(|problem| problems.push(*problem)).ok()
         };
         let mut upstreams = Vec::new();
         for configured in &config.upstreams {
@@ -164,8 +195,11 @@ impl Settings {
     #[must_use]
     pub(crate) fn succeed(mut self, old: &Self) -> Self {
         for key in &mut self.keys {
-            if let Some(known) = old.keys.iter().find(|it| it.config == key.config) {
-                *key = Arc::clone(known);
+            if let Some(known) = old.keys.iter().find(|it| it.has_limits_of(key)) {
+                *key = Arc::new(VirtualKey {
+                    config: key.config.clone(),
+                    rate: Arc::clone(&known.rate),
+                });
             }
         }
         for upstream in &mut self.upstreams {
@@ -199,10 +233,8 @@ impl Settings {
             let key = self.key(key.as_bytes()).ok_or_else(unknown)?;
             let own = presented(headers, query);
             // The credentials of the client are passed on, and a key must not be.
-            if own
-                .into_iter()
-                .any(|text| self.key(text.as_bytes()).is_some())
-            {
+            let is_key = |text: &str| contains_key(text) || self.key(text.as_bytes()).is_some();
+            if contains_key(query.unwrap_or_default()) || own.into_iter().any(is_key) {
                 return Err(ErrorBody::new(
                     StatusCode::BAD_REQUEST,
                     "malformed_header",

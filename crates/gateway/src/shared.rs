@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) client: UpstreamClient,
     pub(crate) cache: Cache,
     pub(crate) budgets: Budgets,
+    /// Set if requests are answered from the cache only.
+    pub(crate) frozen: bool,
     pub(crate) tenant_key: DigestKey,
     pub(crate) secret_set: Arc<SecretSet>,
     pub(crate) catalog: Arc<Catalog>,

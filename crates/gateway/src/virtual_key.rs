@@ -1,5 +1,7 @@
 //! Keys that the gateway gives to its clients: who presents one, and what it may reach.
 
+use std::sync::Arc;
+
 use cachalot_core::{Digest, Secret};
 use cachalot_store::glob_matches;
 use http::{HeaderMap, StatusCode};
@@ -19,7 +21,7 @@ pub(crate) const PREFIX: &str = "cachalot-";
 #[derive(Debug)]
 pub(crate) struct VirtualKey {
     pub(crate) config: KeyConfig,
-    pub(crate) rate: RateLimit,
+    pub(crate) rate: Arc<RateLimit>,
 }
 
 /// A new key and its digest.
@@ -62,9 +64,18 @@ pub(crate) fn presented<'a>(
 impl VirtualKey {
     pub(crate) fn new(config: KeyConfig) -> Self {
         Self {
-            rate: RateLimit::new(config.requests_per_minute, config.tokens_per_minute),
+            rate: Arc::new(RateLimit::new(
+                config.requests_per_minute,
+                config.tokens_per_minute,
+            )),
             config,
         }
+    }
+
+    /// Returns true for the same key with the same limits per minute.
+    pub(crate) fn has_limits_of(&self, other: &Self) -> bool {
+        let of = |key: &KeyConfig| (key.digest, key.requests_per_minute, key.tokens_per_minute);
+        of(&self.config) == of(&other.config)
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -41,6 +41,7 @@ pub(crate) async fn serve(
     let file = arguments.config.as_ref().map(|file| ConfigFile {
         file,
         given: &given,
+        is_frozen: arguments.frozen,
         process_environment,
     });
     let (config, settings) = match &file {
@@ -80,6 +81,7 @@ pub(crate) async fn serve(
         settings,
         cache: engine.cache.clone(),
         store: engine.store,
+        frozen: arguments.frozen,
         tenant_key,
         process: run,
         secret_set: engine.secret_set,
@@ -178,6 +180,7 @@ struct ConfigFile<'a> {
     file: &'a Path,
     /// Upstreams of the command line, which take the place of those with the same names.
     given: &'a [Upstream],
+    is_frozen: bool,
     process_environment: &'a ProcessEnvironment,
 }
 
@@ -193,7 +196,11 @@ impl ConfigFile<'_> {
             Ok(config) => config,
             Err(problems) => return Err(source.wrong(in_order(problems))),
         };
-        match Settings::resolve(&config, environment, &directory) {
+        let resolved = match self.is_frozen {
+            true => Settings::without_credentials(&config, environment, &directory),
+            false => Settings::resolve(&config, environment, &directory),
+        };
+        match resolved {
             Ok(settings) => Ok((config, with_upstreams(settings, self.given))),
             Err(problems) => Err(source.wrong(in_order(problems))),
         }

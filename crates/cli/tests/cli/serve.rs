@@ -47,8 +47,14 @@ impl Gateway {
 
     /// Sends a chat request with a credential.
     fn ask_as(&self, credential: &str) -> String {
-        let body = r#"{"model": "gpt-4o-mini", "temperature": 0, "messages": [{"role": "user", "content": "hello"}]}"#;
-        self.post(credential, body)
+        self.ask_about(credential, "hello")
+    }
+
+    fn ask_about(&self, credential: &str, text: &str) -> String {
+        let body = format!(
+            r#"{{"model": "gpt-4o-mini", "temperature": 0, "messages": [{{"role": "user", "content": "{text}"}}]}}"#
+        );
+        self.post(credential, &body)
     }
 
     /// Sends a chat request with this body.
@@ -210,6 +216,35 @@ fn a_configuration_is_checked_followed_and_read_again() {
         !printed.contains(key) && !printed.contains("sk-operator"),
         "{printed}"
     );
+}
+
+#[test]
+fn a_frozen_gateway_needs_neither_a_provider_nor_its_credential() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let digest = cachalot_core::Digest::sha256(b"cachalot-one").to_hex();
+    home.write(
+        "gateway.yaml",
+        format!(
+            "upstreams: {{openai: {{url: '{}/v1', credential: {{env: OPERATOR}}}}}}\nkeys: {{one: {{digest: {digest}}}}}\n",
+            provider.url()
+        ),
+    );
+    let variables = [("OPERATOR", "sk-operator")];
+    let gateway = Gateway::with(&home, &["--config", "gateway.yaml"], &variables);
+    let recorded = gateway.ask_as("cachalot-one");
+    assert!(recorded.starts_with("HTTP/1.1 200"), "{recorded}");
+    gateway.stop();
+    drop(provider);
+    let gateway = Gateway::with(&home, &["--config", "gateway.yaml", "--frozen"], &[]);
+    let replayed = gateway.ask_as("cachalot-one");
+    let body = |response: &str| response.split_once("\r\n\r\n").unwrap().1.to_owned();
+    assert_eq!(body(&replayed), body(&recorded));
+    let other = gateway.ask_about("cachalot-one", "something else");
+    assert!(
+        other.starts_with("HTTP/1.1 504") && other.contains("not_cached"),
+        "{other}"
+    );
+    gateway.stop();
 }
 
 #[test]

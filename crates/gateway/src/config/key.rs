@@ -31,6 +31,9 @@ pub(crate) struct BudgetConfig {
     pub(crate) month: Option<u64>,
 }
 
+/// Maximum length of the name of a key.
+const MAX_NAME: usize = 64;
+
 #[rustfmt::skip]
 pub(super) static KEY: Table = Table::new(
     "a key",
@@ -42,7 +45,7 @@ pub(super) static KEY: Table = Table::new(
         key("scopes", Kind::Texts, "Scopes that its client may name in `x-cachalot-scope`: keys with the same scope share the answers to such requests."),
         section("budget", &BUDGET),
         key("requests_per_minute", Kind::IntegerIn(1, 1_000_000), "The maximum number of requests in a minute, in each gateway process."),
-        key("tokens_per_minute", Kind::IntegerIn(1, 1_000_000_000), "The maximum number of tokens paid for in a minute, input and output, in each gateway process."),
+        key("tokens_per_minute", Kind::IntegerIn(1, 1_000_000_000), "The maximum number of tokens paid for in a minute, input and output, as far as answers report them, in each gateway process."),
     ]],
 );
 
@@ -69,6 +72,15 @@ impl KeyConfig {
         values: Values<'_>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
+        // Part of names in the store, in statistics and in reports.
+        let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "-_.".contains(sign);
+        if name.len() > MAX_NAME || name.is_empty() || !name.chars().all(is_plain) {
+            let message = format!(
+                "the name `{name}` of a key is not of 1 to {MAX_NAME} letters, digits, `-`, `_` and `.`"
+            );
+            problems.push(Problem::new("bad-value", message).at(&values.mapping().head()));
+            return None;
+        }
         let text = values.text("digest")?;
         let Some(digest) = digest_of(text) else {
             let message = format!(

@@ -59,7 +59,11 @@ pub(super) fn lookup(body: &Object) -> Option<String> {
             kind == "custom" || RUN_BY_CLIENT.iter().any(|own| kind.starts_with(own))
         })
     };
-    unknown_member(body, &KNOWN).or_else(|| server_tool(body, is_client))
+    let runs = ["mcp_servers", "thread"];
+    let runs = runs.iter().find(|member| is_set(body, member));
+    let runs = runs.map(|member| format!("the provider may run tools (`{member}`)"));
+    runs.or_else(|| unknown_member(body, &KNOWN))
+        .or_else(|| server_tool(body, is_client))
 }
 
 fn refusal(body: &Object) -> Option<String> {

@@ -311,21 +311,11 @@ async fn budgets_refuse_what_may_cost_more_than_is_left() {
         assert_eq!(answer.status, 200, "{}", answer.body);
     }
     // A stream without its usage counts with its maximum.
-    let silent = ask(
-        &setup,
-        "cachalot-one",
-        CHAT,
-        &streamed(chat("silent")),
-        None,
-    )
-    .await;
+    body["messages"][0]["content"] = json!("silent");
+    let silent = ask(&setup, "cachalot-one", CHAT, &streamed(body.clone()), None).await;
+    assert_eq!(silent.status, 200, "{}", silent.body);
     let next = ask(&setup, "cachalot-one", CHAT, &body, None).await;
-    assert!(
-        silent.status == 429 || next.status == 429,
-        "{} {}",
-        silent.body,
-        next.body
-    );
+    assert_eq!(next.status, 429, "{}", next.body);
     body["max_tokens"] = json!(16_000);
     let answer = ask(&setup, "cachalot-one", CHAT, &body, None).await;
     assert_eq!(answer.status, 429, "{}", answer.body);
@@ -541,4 +531,60 @@ async fn headers_that_select_what_a_credential_pays_for_are_the_operators() {
             .status,
         401
     );
+}
+
+#[tokio::test]
+async fn what_an_upstream_may_have_charged_for_stays_reserved() {
+    use tokio::io::AsyncReadExt as _;
+    // Reads a request, and closes the connection.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut received = vec![0; 65_536];
+            let _ = stream.read(&mut received).await;
+            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }
+    });
+    let digest = Digest::sha256(b"cachalot-one").to_hex();
+    let setup = Setup::configured(&format!(
+        "upstreams: {{openai: {{url: 'http://{address}', credential: {{env: SECRET}}, retries: 3}}}}
+keys: {{one: {{digest: {digest}, budget: {{day: 0.0015}}}}}}"
+    ))
+    .await;
+    let mut body = chat("hello");
+    body["max_tokens"] = json!(50);
+    let lost = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+    assert_eq!(lost.json()["error"]["code"], "upstream_disconnected");
+    assert_eq!(
+        asked.load(std::sync::atomic::Ordering::SeqCst),
+        1,
+        "not sent again"
+    );
+    assert_eq!(
+        ask(&setup, "cachalot-one", CHAT, &body, None).await.status,
+        429
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_judged_is_refused() {
+    let setup = setup("").await;
+    let deep = format!("{}{}", "[".repeat(126), "]".repeat(126));
+    for part in [format!(r#""x": {deep}"#), r#""x": 1e999"#.to_owned()] {
+        let body = format!(
+            r#"{{"model": "gpt-4o-mini", "previous_response_id": "resp_1", "input": "a", {part}}}"#
+        );
+        let request = setup
+            .client
+            .post(format!("{}/v1/responses", setup.gateway.url()));
+        let request = request
+            .bearer_auth("cachalot-one")
+            .header("content-type", "application/json");
+        let answer = read(request.body(body)).await;
+        assert!(matches!(answer.status, 400 | 403), "{}", answer.body);
+    }
+    assert_eq!(setup.paid(), 0);
 }

@@ -82,6 +82,7 @@ async fn start(home: &Path, upstream: &str) -> std::io::Result<cachalot_gateway:
         settings: Settings::new(vec![Upstream::new("openai", upstream).unwrap()]),
         cache,
         store: Some(store),
+        frozen: false,
         tenant_key: DigestKey::new([5; 32]),
         process,
         secret_set,

@@ -167,6 +167,7 @@ impl Setup {
             settings,
             cache: cache.clone(),
             store: Some(store),
+            frozen: false,
             tenant_key: DigestKey::new([5; 32]),
             process: "test".into(),
             secret_set,

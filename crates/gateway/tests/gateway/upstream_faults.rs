@@ -457,7 +457,7 @@ async fn answers_that_are_no_http_are_errors() {
             let got = ask.receive(&setup).await;
             assert_eq!(got.status, 502, "{sent:?}: {}", got.text());
             let error: serde_json::Value = serde_json::from_slice(&got.bytes).unwrap();
-            assert_eq!(error["error"]["code"], "upstream_unreachable", "{sent:?}");
+            assert_eq!(error["error"]["code"], "upstream_disconnected", "{sent:?}");
             assert_eq!(upstream.count() - before, 1, "{sent:?}: sent again");
         }
         assert!(!ask.is_stored(&setup).await, "{sent:?}");
