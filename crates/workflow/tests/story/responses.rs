@@ -341,5 +341,6 @@ async fn future_of_a_wrap_is_as_small_as_the_allocator_keeps_at_hand() {
     let action = fixture.runtime.actions.get("cache.wrap").unwrap();
     let future = action.run_shared(Arguments::new(), &fixture.runtime);
     // glibc keeps freed blocks of up to 1,032 bytes per thread; larger ones take ten times as long.
-    assert!(size_of_val(&*future) <= 1_032);
+    let size = size_of_val(&*future);
+    assert!(size <= 1_032, "{size}");
 }

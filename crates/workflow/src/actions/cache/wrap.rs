@@ -332,7 +332,8 @@ fn respond<'h>(
 ) -> impl Future<Output = Result<Arc<Value>, RunFailure>> {
     async move {
         let answer = outcome.body.decoded(DecodedResult::decode).await?;
-        let summary = outcome.settled().await;
+        // In a block of its own, so that the future of the wrap stays small.
+        let summary = Box::pin(outcome.settled()).await;
         let response = served_response(&outcome, &summary);
         let shared = answer.respond(&response, handle, runtime);
         let handle = shared["_cache_key"].as_str().map(ToOwned::to_owned);
