@@ -373,9 +373,9 @@ impl WriterState {
     }
 
     /// Returns free pages of the file to the file system, then moves the log into the database while writers
-    /// continue. A log that is moved completely restarts; one that is not only grows. Pages that were written
-    /// in the meantime are therefore moved too, in a limited number of rounds. If the log has become too
-    /// long, the writers wait.
+    /// continue, in a limited number of rounds. The log restarts at its beginning only if a write finds all of it
+    /// moved and no reader in it, which may never happen under uninterrupted load. If the log has become too
+    /// long, the writers therefore wait, and the readers in it are waited for.
     fn checkpoint(&self) {
         // The connection is free between two steps.
         while self
@@ -391,19 +391,15 @@ impl WriterState {
             return;
         };
         for _ in 0..4 {
-            match checkpointer.run() {
-                Some(left) if left > connection::WAL_PAGES_BEFORE_BLOCKING => break,
-                Some(left) if left > 0 => {}
-                _ => return,
+            if checkpointer.is_log_too_long() {
+                let connection = self.connection.lock();
+                checkpointer.restart_log();
+                drop(connection);
+                return;
             }
-        }
-        if checkpointer
-            .run()
-            .is_some_and(|left| left > connection::WAL_PAGES_BEFORE_BLOCKING)
-        {
-            let connection = self.connection.lock();
-            checkpointer.run();
-            drop(connection);
+            if checkpointer.run().is_none_or(|left| left == 0) {
+                return;
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The queue, the caller who carries it out, the thread behind.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -314,6 +315,68 @@ fn write_ahead_log_is_bounded() {
         .query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1))
         .unwrap();
     assert!(left < 256, "{left} pages were left in the log");
+}
+
+/// A log restarts only at a moment when all of it is in the database and no reader uses it. Under load, there may be
+/// none by itself.
+#[test]
+fn write_ahead_log_restarts_under_uninterrupted_load() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.db");
+    let memory = Arc::new(open(&path).unwrap());
+    let is_done = Arc::new(AtomicBool::new(false));
+    let watcher = std::thread::spawn({
+        let (is_done, connection) = (Arc::clone(&is_done), Connection::open(&path).unwrap());
+        move || {
+            let (mut before, mut longest, mut restarts) = (0, 0, 0);
+            while !is_done.load(Ordering::SeqCst) {
+                let log = "PRAGMA wal_checkpoint(NOOP)";
+                let pages: i64 = connection.query_row(log, [], |row| row.get(1)).unwrap();
+                restarts += u32::from(pages < before);
+                (before, longest) = (pages, pages.max(longest));
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            (restarts, longest)
+        }
+    });
+    // One of these always reads.
+    let readers = (0..4).map(|_| {
+        let (is_done, connection) = (Arc::clone(&is_done), Connection::open(&path).unwrap());
+        std::thread::spawn(move || {
+            while !is_done.load(Ordering::SeqCst) {
+                connection.execute_batch("BEGIN").unwrap();
+                let tables = "SELECT count(*) FROM sqlite_master";
+                let _: i64 = connection.query_row(tables, [], |row| row.get(0)).unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+                connection.execute_batch("COMMIT").unwrap();
+            }
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    run(async {
+        let tasks: Vec<_> = (0..8u32)
+            .map(|task| {
+                let memory = Arc::clone(&memory);
+                tokio::spawn(async move {
+                    for round in 0..1_000u32 {
+                        let key = format!("key {task} {round}");
+                        let record = record(&key, vec![round as u8; 20_000]);
+                        let put = memory.put("cache", record, None, &[]);
+                        put.settle().await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    is_done.store(true, Ordering::SeqCst);
+    let (restarts, longest) = watcher.join().unwrap();
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    assert!(restarts > 0, "the log grew to {longest} pages");
 }
 
 #[test]

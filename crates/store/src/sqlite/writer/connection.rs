@@ -26,8 +26,11 @@ const WAL_PAGES_BEFORE_CHECKPOINT: i64 = 2048;
 /// The same when a store is closed: the next process to open the file reads the whole log.
 const WAL_PAGES_AT_CLOSE: i64 = 256;
 
-/// Number of pages in the log above which writers wait for the checkpoint.
-pub(super) const WAL_PAGES_BEFORE_BLOCKING: i64 = 16_384;
+/// Number of pages in the log, moved or not, above which writers wait for the checkpoint: 64 megabytes.
+const WAL_PAGES_BEFORE_BLOCKING: i64 = 16_384;
+
+/// Maximum time that writers wait for the readers of the log. A longer read delays the restart to the next checkpoint.
+const RESTART_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(super) struct WriteConnection {
     path: PathBuf,
@@ -237,6 +240,23 @@ impl Checkpointer {
     /// yet, if known. After a failure, the next checkpoint repeats the work: the log contains everything.
     pub(super) fn run(&self) -> Option<i64> {
         checkpoint_wal(self.connection.as_ref()?, "PASSIVE").map(|log| log.left)
+    }
+
+    /// Returns true if writers have to wait until the log restarts.
+    pub(super) fn is_log_too_long(&self) -> bool {
+        let log = self.connection.as_ref();
+        let log = log.and_then(|connection| checkpoint_wal(connection, "NOOP"));
+        log.is_some_and(|log| log.pages > WAL_PAGES_BEFORE_BLOCKING)
+    }
+
+    /// Moves all of the log into the database, and waits for a moment at which no reader uses it, so that the next
+    /// write begins at its start. Called while no write of this process runs.
+    pub(super) fn restart_log(&self) {
+        if let Some(connection) = &self.connection
+            && connection.busy_timeout(RESTART_TIMEOUT).is_ok()
+        {
+            checkpoint_wal(connection, "RESTART");
+        }
     }
 }
 
