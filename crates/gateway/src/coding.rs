@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use bytes::Bytes;
-use flate2::read::{GzDecoder, ZlibDecoder};
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use http::{HeaderMap, StatusCode, header};
 
 use crate::error_body::ErrorBody;
@@ -50,8 +50,19 @@ impl Coding {
     pub(crate) fn decode(self, body: &Bytes, limits: Limits) -> Result<Bytes, ErrorBody> {
         match self {
             Self::None | Self::Unknown => Ok(body.clone()),
-            Self::Gzip => read(GzDecoder::new(body.as_ref()), limits.decoded_bytes),
-            Self::Deflate => read(ZlibDecoder::new(body.as_ref()), limits.decoded_bytes),
+            // All members: servers differ in reading more than the first.
+            Self::Gzip => read(
+                &mut MultiGzDecoder::new(body.as_ref()),
+                limits.decoded_bytes,
+            ),
+            Self::Deflate => {
+                let mut decoder = ZlibDecoder::new(body.as_ref());
+                let decoded = read(&mut decoder, limits.decoded_bytes)?;
+                match decoder.get_ref().is_empty() {
+                    true => Ok(decoded),
+                    false => Err(malformed(&"bytes follow its end")),
+                }
+            }
         }
     }
 }
@@ -66,12 +77,13 @@ fn read(decoder: impl Read, limit: usize) -> Result<Bytes, ErrorBody> {
             "request_too_large",
             format!("the decompressed body is longer than {limit} bytes"),
         )),
-        Err(error) => Err(ErrorBody::new(
-            StatusCode::BAD_REQUEST,
-            "malformed_body",
-            format!("the body cannot be decompressed: {error}"),
-        )),
+        Err(error) => Err(malformed(&error)),
     }
+}
+
+fn malformed(reason: &dyn std::fmt::Display) -> ErrorBody {
+    let message = format!("the body cannot be decompressed: {reason}");
+    ErrorBody::new(StatusCode::BAD_REQUEST, "malformed_body", message)
 }
 
 #[cfg(test)]
@@ -80,7 +92,7 @@ mod tests {
     use std::io::Write as _;
 
     use flate2::Compression;
-    use flate2::write::GzEncoder;
+    use flate2::write::{GzEncoder, ZlibEncoder};
 
     use super::*;
 
@@ -127,5 +139,15 @@ mod tests {
             );
         }
         assert!(Coding::Deflate.decode(&small, limits).is_err());
+        let two = [&small[..], &compressed(b" []")].concat();
+        let decoded = Coding::Gzip.decode(&two.into(), limits).unwrap();
+        assert_eq!(decoded, "{} []", "both members");
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(b"{}").unwrap();
+        let mut deflated = encoder.finish().unwrap();
+        let whole = Coding::Deflate.decode(&deflated.clone().into(), limits);
+        assert_eq!(whole.unwrap(), "{}");
+        deflated.push(0);
+        assert!(Coding::Deflate.decode(&deflated.into(), limits).is_err());
     }
 }

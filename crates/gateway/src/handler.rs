@@ -116,11 +116,12 @@ impl Handler {
             report.key = Some(key.name().to_owned());
             admit(key)?;
         }
+        let coding = Coding::of_body(request.headers());
         let why_unread = if tunnel::is_asked_for(&request) {
             Some(tunnel::REASON)
         } else if route.endpoint == Endpoint::Other {
             Some("the endpoint is passed through")
-        } else if Coding::of_body(request.headers()) == Coding::Unknown {
+        } else if coding == Coding::Unknown {
             Some("the body has a coding that is not read")
         } else {
             None
@@ -145,7 +146,7 @@ impl Handler {
             key_request::check(route, &parts)?;
         }
         let sent = self.shared.bodies.read(&parts.headers, incoming).await?;
-        let (coding, limits) = (Coding::of_body(&parts.headers), self.shared.limits);
+        let limits = self.shared.limits;
         // Until the body is parsed.
         let room = match coding.is_compressed() {
             true => Some(self.shared.bodies.room(limits.decoded_bytes)?),
@@ -156,18 +157,14 @@ impl Handler {
         let parsed = ParsedBody::parse(route.endpoint, text, limits.body_values).await?;
         drop(room);
         let (body, form_members) = (parsed.value, parsed.form_members);
-        // Nothing could be checked.
-        if caller.key().is_some() && route.endpoint.has_body() && !body.is_object() {
-            let message = "the body is no JSON object that can be judged";
-            return Err(ErrorBody::new(
-                StatusCode::BAD_REQUEST,
-                "malformed_body",
-                message,
-            ));
-        }
+        let is_judged = body.is_object() || !route.endpoint.has_body();
         let canonical = match (parsed.canonical, caller.key()) {
-            (Ok(canonical), _) => canonical,
-            (Err(reason), Some(_)) => {
+            (Ok(canonical), None) => canonical,
+            (Ok(canonical), Some(_)) if is_judged => canonical,
+            // What the key may reach and spend cannot be checked.
+            (canonical, Some(_)) => {
+                let reason = canonical.err();
+                let reason = reason.unwrap_or_else(|| "it is read as no JSON object".to_owned());
                 let message = format!("the body has no canonical form: {reason}");
                 return Err(ErrorBody::new(
                     StatusCode::BAD_REQUEST,
@@ -258,12 +255,7 @@ impl Handler {
             None => Digest::sha256(read.canonical.as_bytes()),
         };
         let named = route.named.as_deref();
-        let mut candidates =
-            settings.candidates(&read.caller, named, route.api, &read.model, digest);
-        if read.caller.key().is_none() {
-            // Credentials of a client are sent to one server only.
-            candidates.truncate(1);
-        }
+        let candidates = settings.candidates(&read.caller, named, route.api, &read.model, digest);
         let Some((last, others)) = candidates.split_last() else {
             return Err(unknown_upstream(named));
         };

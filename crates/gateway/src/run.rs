@@ -35,9 +35,9 @@ pub(crate) const SAMPLED: &str =
 /// The condition under which a complete answer is stored.
 #[derive(Clone)]
 pub(crate) enum Keeping {
-    /// None.
+    /// Stored in any case.
     Always,
-    /// None; its delivery is tracked.
+    /// Stored in any case; its delivery is tracked.
     Tracked(Arc<Delivery>),
     /// The client has left before the end.
     IfUndelivered(Arc<Delivery>),

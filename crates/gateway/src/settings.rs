@@ -259,6 +259,9 @@ impl Settings {
 
     /// Finds a key. Keys are compared by their digests, so the time of the comparison says nothing about a key.
     fn key(&self, text: &[u8]) -> Option<Arc<VirtualKey>> {
+        if self.keys.is_empty() {
+            return None;
+        }
         let digest = Digest::sha256(text);
         let mut keys = self.keys.iter();
         let found = keys.find(|key| key.config.digest == *digest.as_bytes());
@@ -324,7 +327,7 @@ impl Settings {
         let fallbacks = first.fallbacks.iter();
         let fallbacks = fallbacks
             .filter_map(|name| self.upstreams.iter().find(|it| it.name() == name))
-            // A fallback is asked with a credential of the operator only.
+            // A fallback is asked with a credential of the operator only: those of a client are sent to one server.
             .filter(|it| it.credential.is_some() && caller.credential(it).is_ok());
         std::iter::once(first).chain(fallbacks).cloned().collect()
     }

@@ -16,6 +16,23 @@ fn responses(text: &str) -> Value {
     json!({"model": "gpt-4o-mini", "temperature": 0, "store": false, "input": text})
 }
 
+/// Paths, and the same request for a stream and for a document.
+fn both_forms() -> [(&'static str, Value, Value); 3] {
+    [
+        (CHAT, with_usage(chat("hello")), chat("hello")),
+        (
+            "/v1/messages",
+            streamed(messages("hello")),
+            messages("hello"),
+        ),
+        (
+            "/v1/responses",
+            streamed(responses("hello")),
+            responses("hello"),
+        ),
+    ]
+}
+
 /// The events of a stream, without their names.
 fn events(answer: &Answer) -> Vec<Value> {
     let data = answer
@@ -29,19 +46,7 @@ fn events(answer: &Answer) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_streamed_answer_serves_a_request_for_a_document() {
-    for (path, stream, whole) in [
-        (CHAT, with_usage(chat("hello")), chat("hello")),
-        (
-            "/v1/messages",
-            streamed(messages("hello")),
-            messages("hello"),
-        ),
-        (
-            "/v1/responses",
-            streamed(responses("hello")),
-            responses("hello"),
-        ),
-    ] {
+    for (path, stream, whole) in both_forms() {
         let setup = Setup::new().await;
         assert_eq!(setup.ask(path, &stream).await.source(), "miss", "{path}");
         let hit = setup.ask(path, &whole).await;
@@ -60,19 +65,7 @@ async fn a_streamed_answer_serves_a_request_for_a_document() {
 
 #[tokio::test]
 async fn a_document_serves_a_request_for_a_stream() {
-    for (path, stream, whole) in [
-        (CHAT, with_usage(chat("hello")), chat("hello")),
-        (
-            "/v1/messages",
-            streamed(messages("hello")),
-            messages("hello"),
-        ),
-        (
-            "/v1/responses",
-            streamed(responses("hello")),
-            responses("hello"),
-        ),
-    ] {
+    for (path, stream, whole) in both_forms() {
         let setup = Setup::new().await;
         let direct = read(
             setup

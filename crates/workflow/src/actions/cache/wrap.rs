@@ -332,7 +332,7 @@ fn respond<'h>(
 ) -> impl Future<Output = Result<Arc<Value>, RunFailure>> {
     async move {
         let answer = outcome.body.decoded(DecodedResult::decode).await?;
-        // In a block of its own, so that the future of the wrap stays small.
+        // Boxed, so that the future of a wrapped call stays small.
         let summary = Box::pin(outcome.settled()).await;
         let response = served_response(&outcome, &summary);
         let shared = answer.respond(&response, handle, runtime);
