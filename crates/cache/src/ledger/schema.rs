@@ -13,6 +13,8 @@ const SCHEMA_VERSION: i64 = 3;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same maximum for the writer thread.
 const WRITER_LOCK_TIMEOUT: Duration = Duration::from_millis(250);
+/// Maximum size of the writer's page cache, in KiB (negative, see SQLite's `PRAGMA cache_size`).
+const WRITER_CACHE: i64 = -8_192;
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS calls (
@@ -71,6 +73,9 @@ pub(super) fn open(path: &Path) -> Result<Connection, LedgerError> {
     connection
         .busy_timeout(WRITER_LOCK_TIMEOUT)
         .map_err(fault)?;
+    connection
+        .pragma_update(None, "cache_size", WRITER_CACHE)
+        .map_err(fault)?;
     Ok(connection)
 }
 
@@ -128,9 +133,13 @@ fn create_private(path: &Path) -> std::io::Result<()> {
 }
 
 /// Configures the connection, and creates or upgrades the tables if needed.
+///
+/// Most pages of the indexes are written by many transactions: with a write-ahead log of 16 MiB, they are copied into
+/// the file a quarter as often as by default.
 fn prepare(connection: &Connection, version: i64) -> rusqlite::Result<()> {
     connection.execute_batch(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;",
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;
+         PRAGMA wal_autocheckpoint = 4000;",
     )?;
     if version == SCHEMA_VERSION {
         return Ok(());
