@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::flight::{EndedFlights, Flight, FlightEntry, LookupGuard};
 use crate::front::{FrontEntry, Stamp};
 use crate::join;
-use crate::lease::Reservation;
+use crate::lease::{LateLookup, Reservation};
 use crate::ledger::{CallStatus, PendingRow};
 use crate::lookup::{Lookup, LookupMiss, find_entry, find_frozen, find_in_front, find_in_store};
 use crate::outcome::Outcome;
@@ -81,6 +81,9 @@ async fn begin_without_front(request: &Request<'_>) -> Result<BeginResult, Froze
         )),
         CacheMode::Frozen => BeginResult::Served(frozen(request).await?),
         CacheMode::Refresh => refresh(request).await,
+        CacheMode::On if request.policy.is_new_key && request.policy.domains.is_empty() => {
+            BeginResult::Run(lead_new_key(request).await)
+        }
         CacheMode::On | CacheMode::ReadOnly => serve_or_lead(request).await,
     })
 }
@@ -276,6 +279,19 @@ async fn refresh(request: &Request<'_>) -> BeginResult {
     );
     let wait = request.policy.wait_for_processes();
     run(reserve_ticket(request, ticket, superseded, *missed, wait).await)
+}
+
+/// Leads the first run of a key, without asking the store.
+async fn lead_new_key(request: &Request<'_>) -> Ticket {
+    let labels = request.labels();
+    let local_epochs = request.engine.writes.local_epochs(&[]);
+    let missed = LookupMiss::unread(Reason::Absent, local_epochs, request.policy);
+    let (flight, _) = join::supersede(request, true, None, &missed, &labels).await;
+    let storable = request.check_labels(&labels);
+    let status = CacheStatus::Miss(missed.reason);
+    let mut ticket = Ticket::new(request, flight, status, storable);
+    ticket.unreserved = Some(LateLookup::default());
+    ticket.start()
 }
 
 /// Hands out a ticket, or serves the answer of another process.

@@ -66,7 +66,7 @@ impl LookupMiss {
     }
 
     /// A miss because the store was not read: it was not asked, or did not answer.
-    fn unread(reason: Reason, local_epochs: LocalEpochs, policy: &Policy) -> Box<Self> {
+    pub(crate) fn unread(reason: Reason, local_epochs: LocalEpochs, policy: &Policy) -> Box<Self> {
         Box::new(Self {
             reason,
             local_epochs,

@@ -126,6 +126,11 @@ pub struct Policy {
     /// Time after its expiry in which an entry may answer in place of a run that fails ([`crate::Ticket::stale`]);
     /// zero for none.
     pub stale_if_error: Duration,
+    /// Set if no other call can have had the key, for example because its input contains a random name: the call runs
+    /// without a lookup, and reserves its key only when there is an answer to store. An erasure of any entry while it
+    /// runs keeps the answer from being stored. Ignored for a call with domains, and in modes other than
+    /// [`CacheMode::On`].
+    pub is_new_key: bool,
     /// The callers that may share the run.
     pub join: SingleFlight,
     /// Handling of a run without readers.
@@ -214,6 +219,7 @@ impl Default for Policy {
             ttl: None,
             stale_while_revalidate: Duration::ZERO,
             stale_if_error: Duration::ZERO,
+            is_new_key: false,
             join: SingleFlight::Process,
             orphan: OrphanPolicy::Cancel,
             form: Form::default(),

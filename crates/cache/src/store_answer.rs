@@ -28,7 +28,7 @@ pub(crate) struct FinishedRun<'a> {
     pub(crate) call: &'a OwnedCall,
     pub(crate) policy: &'a Policy,
     pub(crate) run_start: &'a RunStart,
-    /// Set if the key could not be reserved because the store did not answer.
+    /// Set if the key is not reserved because the store did not answer, or was not asked.
     pub(crate) unreserved: Option<&'a LateLookup>,
 }
 
@@ -217,7 +217,7 @@ impl FinishedRun<'_> {
         let late = match self.unreserved {
             None if reservations => return Err(Reason::Revoked),
             None if run_start.erased.is_some() => return Ok((None, run_start.erased)),
-            // The store did not answer before the run.
+            // The store did not answer before the run, or was not asked.
             late => late,
         };
         let (key, names) = (&flight.key, [counter::ERASED]);

@@ -67,8 +67,8 @@ pub struct Ticket {
     pub(crate) status: CacheStatus,
     /// Set to a reason if it is known before the run that the answer must not be stored.
     pub(crate) storable: Result<(), Reason>,
-    /// Set if the key could not be reserved because the store did not answer. The reservation is requested
-    /// again when there is an answer to store, unless the late answer to the first request brings it.
+    /// Set if the key is not reserved because the store did not answer, or was not asked. The reservation is requested
+    /// when there is an answer to store, unless the late answer to a first request brings it.
     pub(crate) unreserved: Option<LateLookup>,
     pub(crate) run_start: RunStart,
     /// Costs reported during the run. Boxed, because they are rarely used and tickets should be small.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{
-    BeginResult, CacheStatus, CallKind, EntryFilter, Failure, Policy, Quota, Reason,
+    BeginResult, CacheStatus, CallKind, EntryFilter, Failure, Policy, Quota, Reason, RunResult,
 };
 use cachalot_core::{Clock, ManualClock};
 use cachalot_store::in_process::InProcessStore;
@@ -13,8 +13,8 @@ use cachalot_store::{Label, LabelMatch, PageRequest, Store, counter, space};
 
 use crate::faulty_store::{FaultyStore, StoreBehavior};
 use crate::test_engine::{
-    EngineBuilder, Question, TestEngine, clock, fleet, in_domains, in_mode, in_process, product,
-    settle_down, sqlite, tagged,
+    EngineBuilder, Question, TestEngine, clock, finish, fleet, in_domains, in_mode, in_process,
+    product, reported, settle_down, sqlite, tagged,
 };
 use cachalot_store::intercepted::StoreOperation;
 
@@ -58,6 +58,74 @@ async fn miss_makes_two_round_trips_and_a_hit_one() {
             );
             let hit = HashMap::from([(StoreOperation::GetOrReserve, 2), (StoreOperation::Put, 1)]);
             assert_eq!(asked(&faulty_store), hit, "{policy:?}");
+        }
+    }
+}
+
+fn new_key() -> Policy {
+    Policy {
+        is_new_key: true,
+        ..Policy::default()
+    }
+}
+
+#[tokio::test]
+async fn run_of_a_new_key_asks_the_store_only_for_its_answer() {
+    let home = tempfile::tempdir().unwrap();
+    let clock = clock();
+    for memory in [in_process(&clock), sqlite(&home.path().join("db"), &clock)] {
+        let (here, faulty_store) = over(memory, &clock);
+        let question = Question::number(1);
+        let declined = RunResult {
+            storable: Err(Reason::Declined("delivered".into())),
+            ..product("x")
+        };
+        let policy = new_key();
+        let run = here.through(&question, &policy, |ticket| finish(ticket, declined));
+        let reported = reported(run.await).await;
+        assert_eq!(reported.status, CacheStatus::Miss(Reason::Absent));
+        assert_eq!(asked(&faulty_store), HashMap::new());
+
+        let ticket = here.lead(&question, &new_key()).await;
+        let (follower, asked_again) = (here.clone(), question.clone());
+        let follower =
+            tokio::spawn(async move { follower.ask(&asked_again, &fleet(), "other").await });
+        settle_down().await;
+        assert!(ticket.finish(product("y")).await.stored.is_ok());
+        let followed = follower.await.unwrap();
+        assert_eq!(
+            (&followed.status, followed.text()),
+            (&CacheStatus::Coalesced, "y")
+        );
+        let hit = here.ask(&question, &fleet(), "").await;
+        assert_eq!((&hit.status, hit.text()), (&CacheStatus::Hit, "y"));
+        assert_eq!(faulty_store.count(StoreOperation::Put), 1);
+    }
+}
+
+#[tokio::test]
+async fn answer_of_a_new_key_is_not_stored_after_an_erasure() {
+    let home = tempfile::tempdir().unwrap();
+    let clock = clock();
+    for memory in [in_process(&clock), sqlite(&home.path().join("db"), &clock)] {
+        let here = EngineBuilder::over(memory.clone(), &clock).make();
+        let there = EngineBuilder::over(memory, &clock).make();
+        for eraser in [&here, &there] {
+            let question = Question::number(1);
+            let ticket = here.lead(&question, &new_key()).await;
+            here.after(Duration::from_secs(2));
+            let which = EntryFilter {
+                name: Some("file.read".into()),
+                ..EntryFilter::default()
+            };
+            eraser.cache.erase(&which, false).await.unwrap();
+            let ended = ticket.finish(product("x")).await;
+            assert_eq!(ended.stored, Err(Reason::Revoked));
+            here.after(Duration::from_secs(10));
+            let ticket = here.lead(&question, &new_key()).await;
+            assert!(ticket.finish(product("x")).await.stored.is_ok());
+            eraser.cache.erase(&which, false).await.unwrap();
+            here.after(Duration::from_secs(10));
         }
     }
 }
