@@ -6,6 +6,8 @@ use cachalot_model::wire::{self, StreamReader};
 use cachalot_model::{Catalog, Format, StopReason, Usage};
 use cachalot_prefix::diagnosis::ProviderVerdict;
 use http::{HeaderMap, StatusCode, header};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::endpoint::Endpoint;
@@ -137,16 +139,60 @@ impl AnswerReader {
     }
 }
 
+/// The members of a whole answer that are judged beside its content.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Outline {
+    error: Option<IgnoredAny>,
+    choices: Vec<ChoiceOutline>,
+    status: Option<Value>,
+    stop_reason: Option<Value>,
+    candidates: Vec<CandidateOutline>,
+    #[serde(rename = "stopReason")]
+    converse_stop: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ChoiceOutline {
+    finish_reason: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CandidateOutline {
+    #[serde(rename = "finishReason")]
+    finish_reason: Option<Value>,
+}
+
+impl Outline {
+    /// Returns true if the answer says why it ended; some servers leave that out.
+    fn names_its_end(&self, format: Format) -> bool {
+        let end = match format {
+            Format::Chat => self.choices.first().map(|choice| &choice.finish_reason),
+            Format::Responses => Some(&self.status),
+            Format::Messages => Some(&self.stop_reason),
+            Format::Gemini => self.candidates.first().map(|it| &it.finish_reason),
+            Format::Converse => Some(&self.converse_stop),
+        };
+        matches!(end, Some(Some(Value::String(_))))
+    }
+}
+
 /// Judges a whole answer of a model. Gemini streams one as an array of documents, which is passed on only.
 fn whole_reply(format: Format, whole: &[u8]) -> AnswerReport {
     let mut report = report(wire::for_format(format).reply(whole));
     if report.refusal.is_none() {
-        let document: Value = serde_json::from_slice(whole).unwrap_or_default();
-        if has_error(&document) {
-            report.refusal = Some("the answer contains an error".to_owned());
-        } else if !names_its_end(format, &document) {
-            report.refusal = Some("the answer does not say why it ended".to_owned());
-        }
+        report.refusal = match serde_json::from_slice::<Outline>(whole) {
+            Err(error) => Some(error.to_string()),
+            Ok(outline) if outline.error.is_some() => {
+                Some("the answer contains an error".to_owned())
+            }
+            Ok(outline) if !outline.names_its_end(format) => {
+                Some("the answer does not say why it ended".to_owned())
+            }
+            Ok(_) => None,
+        };
     }
     report
 }
@@ -160,18 +206,6 @@ fn has_error(document: &Value) -> bool {
 fn reports_error(event: &Event) -> bool {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
     event.name == "error" || data.get("type").is_some_and(|it| it == "error") || has_error(&data)
-}
-
-/// Returns true if a whole answer says why it ended; some servers leave that out.
-fn names_its_end(format: Format, document: &Value) -> bool {
-    let end = match format {
-        Format::Chat => document.pointer("/choices/0/finish_reason"),
-        Format::Responses => document.get("status"),
-        Format::Messages => document.get("stop_reason"),
-        Format::Gemini => document.pointer("/candidates/0/finishReason"),
-        Format::Converse => document.get("stopReason"),
-    };
-    end.is_some_and(Value::is_string)
 }
 
 /// Members of an answer that show that the provider has looked something up.

@@ -13,7 +13,6 @@ use cachalot_store::Label;
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, header as http_header};
 use http_body_util::BodyExt as _;
-use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::answer_form::AnswerForm;
@@ -29,6 +28,7 @@ use crate::header;
 use crate::injection;
 use crate::ordinals::{Ordinal, RunName};
 use crate::outbound::{Outbound, OutboundHead};
+use crate::parsed_body::ParsedBody;
 use crate::pass;
 use crate::payer::Payer;
 use crate::prefix_watch::{self, PreviousBreak, SentRequest, WatchedRequest};
@@ -70,7 +70,8 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) sent: RequestBody,
     /// Size of the body, decompressed.
     pub(crate) text_bytes: usize,
-    pub(crate) body: Value,
+    pub(crate) parsed: Arc<ParsedBody>,
+    /// The body for the key.
     pub(crate) canonical: Canonical,
     pub(crate) profile: Option<Profile>,
     pub(crate) model: String,
@@ -82,6 +83,14 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) times: CacheTimes,
     pub(crate) span: &'a RequestSpan,
     pub(crate) prefix: PrefixConfig,
+}
+
+/// The conditions under which the answer to a request is stored.
+struct Storing {
+    ttl: Duration,
+    keeping: Keeping,
+    /// True if no other request has had the key.
+    is_new_key: bool,
 }
 
 /// An attempt to answer a request.
@@ -105,7 +114,7 @@ impl<'a> Attempt<'a> {
         upstream: &'a Arc<Upstream>,
     ) -> Result<Self, ErrorBody> {
         if read.caller.credential(upstream)?.is_some()
-            && let Some(member) = read.route.endpoint.object_reference(&read.body)
+            && let Some(member) = read.route.endpoint.object_reference(&read.parsed.value)
         {
             return Err(ErrorBody::new(
                 StatusCode::FORBIDDEN,
@@ -162,9 +171,16 @@ impl<'a> Attempt<'a> {
             |sample| CallIdentity::new(&parts, sample, &shared.tenant_key, &shared.secret_set);
         let identity = identify(Sample::Any);
         let mode = read.controls.mode;
-        match read.route.endpoint.judge(&read.body) {
+        match read.route.endpoint.judge(&read.parsed.value) {
             Cacheability::Never(reason) => self.unstored(&identity, reason).await,
-            Cacheability::Repeatable { ttl } => self.stored(&identity, ttl, Keeping::Always).await,
+            Cacheability::Repeatable { ttl } => {
+                let storing = Storing {
+                    ttl,
+                    keeping: Keeping::Always,
+                    is_new_key: false,
+                };
+                self.stored(&identity, storing).await
+            }
             Cacheability::Sampled if read.route.agent.is_some() && mode != CacheMode::Off => {
                 let Some(ordinal) = self.ordinal(&identity) else {
                     let reason = "too many different requests of the run are counted";
@@ -174,13 +190,17 @@ impl<'a> Attempt<'a> {
                 let delivery = Delivery::new(&shared.lengths, identity.key(), read.form);
                 let settle = move |is_complete| ordinal.settle(is_complete);
                 let recipient = Recipient::new(Arc::clone(&delivery), settle);
-                let keeping = Keeping::Tracked(delivery);
-                let answered = self.stored(&identity, DAY, keeping).await?;
+                let storing = Storing {
+                    ttl: DAY,
+                    keeping: Keeping::Tracked(delivery),
+                    is_new_key: false,
+                };
+                let answered = self.stored(&identity, storing).await?;
                 Ok(answered.received_by(recipient))
             }
             Cacheability::Sampled if mode == CacheMode::On => {
                 let slot = shared.retries.slot(identity.key(), Instant::now());
-                let name = slot.name();
+                let (name, is_new_key) = (slot.name(), slot.is_new());
                 let identity = identify(Sample::Attempt(&name));
                 let delivery = Delivery::new(&shared.lengths, identity.key(), read.form);
                 let settle = move |is_complete: bool| {
@@ -189,8 +209,12 @@ impl<'a> Attempt<'a> {
                     }
                 };
                 let recipient = Recipient::new(Arc::clone(&delivery), settle);
-                let keeping = Keeping::IfUndelivered(delivery);
-                let answered = self.stored(&identity, RETRY_WITHIN, keeping).await?;
+                let storing = Storing {
+                    ttl: RETRY_WITHIN,
+                    keeping: Keeping::IfUndelivered(delivery),
+                    is_new_key,
+                };
+                let answered = self.stored(&identity, storing).await?;
                 Ok(answered.received_by(recipient))
             }
             Cacheability::Sampled => self.unstored(&identity, SAMPLED.to_owned()).await,
@@ -311,13 +335,17 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// Answers from the cache, or from a run whose answer may be stored for `ttl`.
+    /// Answers from the cache, or from a run whose answer may be stored.
     async fn stored(
         &self,
         identity: &CallIdentity,
-        ttl: Duration,
-        keeping: Keeping,
+        storing: Storing,
     ) -> Result<Answered, ErrorBody> {
+        let Storing {
+            ttl,
+            keeping,
+            is_new_key,
+        } = storing;
         let mode = self.mode(identity).await?;
         let hit = HitPolicy {
             mode,
@@ -339,6 +367,7 @@ impl<'a> Attempt<'a> {
             let (head, head_of_run) = oneshot::channel();
             let policy = || {
                 let mut policy = self.policy(identity, mode, ttl, join);
+                policy.is_new_key = is_new_key;
                 if !matches!(keeping, Keeping::Always) {
                     // An expired sample is no answer to a request for a new one.
                     policy.stale_while_revalidate = Duration::ZERO;
@@ -495,7 +524,12 @@ impl<'a> Attempt<'a> {
     /// cannot be compared.
     fn watched(&self, identity: &CallIdentity, outbound: &Outbound) -> Option<WatchedRequest> {
         let (read, shared) = (self.read, self.shared);
-        let is_set = |name: &str| read.body.get(name).is_some_and(|value| !value.is_null());
+        let is_set = |name: &str| {
+            read.parsed
+                .value
+                .get(name)
+                .is_some_and(|value| !value.is_null())
+        };
         if !read.prefix.watch
             || !injection::has_prefix(read.route.endpoint)
             || injection::continues_elsewhere(is_set)
@@ -531,10 +565,10 @@ impl<'a> Attempt<'a> {
         let (sent, options) = (&read.sent.bytes, read.prefix);
         let changed = match read.route.endpoint {
             Endpoint::Messages if options.inject_breakpoints => {
-                injection::with_breakpoints(sent, &read.body)
+                injection::with_breakpoints(sent, &read.parsed.value)
             }
             Endpoint::Chat | Endpoint::Responses if options.prompt_cache_key => {
-                injection::with_cache_key(sent, &read.body, |first| {
+                injection::with_cache_key(sent, &read.parsed.value, |first| {
                     let client = self.client(identity);
                     let parts = std::iter::once(client.as_str()).chain(first.iter().copied());
                     let parts: Vec<&[u8]> = parts.map(str::as_bytes).collect();
@@ -588,7 +622,7 @@ fn max_cost(
         read.route.endpoint,
         upstream.name(),
         &read.model,
-        &read.body,
+        &read.parsed.value,
         read.text_bytes,
     );
     bound.map_err(|reason| {

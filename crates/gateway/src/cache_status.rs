@@ -50,13 +50,16 @@ fn forwarded(reason: &Reason) -> &'static str {
 
 /// Returns a string of a structured field (RFC 8941): printable ASCII, other signs replaced.
 fn quoted(text: &str) -> String {
-    let signs = text.chars().map(|sign| match sign {
-        '"' => "'".to_owned(),
-        '\\' => "/".to_owned(),
-        ' '..='~' => sign.to_string(),
-        _ => "?".to_owned(),
-    });
-    format!("\"{}\"", signs.collect::<String>())
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    quoted.extend(text.chars().map(|sign| match sign {
+        '"' => '\'',
+        '\\' => '/',
+        ' '..='~' => sign,
+        _ => '?',
+    }));
+    quoted.push('"');
+    quoted
 }
 
 fn value(text: &str) -> HeaderValue {

@@ -22,7 +22,7 @@ pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MODELS: Duration = Duration::from_secs(5 * 60);
 
 /// An endpoint, by the API that it belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Endpoint {
     /// OpenAI Chat Completions.
     Chat,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cachalot_cache::CacheStatus;
 use cachalot_core::{Digest, Spend};
 use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
 use hyper::body::Incoming;
@@ -153,18 +154,26 @@ impl Handler {
             false => None,
         };
         let text = coding.decode(&sent.bytes, limits)?;
-        let text_bytes = text.len();
-        let parsed = ParsedBody::parse(route.endpoint, text, limits.body_values).await?;
+        let endpoint = route.endpoint;
+        let known = self.shared.body_index.get(endpoint, &text);
+        let is_known = known.is_some();
+        let parsed = match known {
+            Some(parsed) => parsed,
+            None => {
+                let parsed = ParsedBody::parse(endpoint, text.clone(), limits.body_values);
+                Arc::new(parsed.await?)
+            }
+        };
         drop(room);
-        let (body, form_members) = (parsed.value, parsed.form_members);
-        let is_judged = body.is_object() || !route.endpoint.has_body();
-        let canonical = match (parsed.canonical, caller.key()) {
+        let (body, form_members) = (&parsed.value, parsed.form_members);
+        let is_judged = body.is_object() || !endpoint.has_body();
+        let canonical = match (parsed.canonical.as_ref(), caller.key()) {
             (Ok(canonical), None) => canonical,
             (Ok(canonical), Some(_)) if is_judged => canonical,
             // What the key may reach and spend cannot be checked.
             (canonical, Some(_)) => {
-                let reason = canonical.err();
-                let reason = reason.unwrap_or_else(|| "it is read as no JSON object".to_owned());
+                let reason = canonical.err().map(String::as_str);
+                let reason = reason.unwrap_or("it is read as no JSON object");
                 let message = format!("the body has no canonical form: {reason}");
                 return Err(ErrorBody::new(
                     StatusCode::BAD_REQUEST,
@@ -173,7 +182,7 @@ impl Handler {
                 ));
             }
             // Passed on, so that the client sees the provider's own error.
-            (Err(reason), None) if self.shared.frozen => return Err(not_cached(&reason)),
+            (Err(reason), None) if self.shared.frozen => return Err(not_cached(reason)),
             (Err(reason), None) => {
                 let reason = format!("the body has no canonical form: {reason}");
                 let upstream =
@@ -188,22 +197,22 @@ impl Handler {
                 return Ok(passed_on(response, &reason));
             }
         };
-        let form = AnswerForm::of_request(route.endpoint, &route.path, parts.uri.query(), &body);
+        let form = AnswerForm::of_request(endpoint, &route.path, parts.uri.query(), body);
         let profile = Profile::of_client(&parts.headers, route.agent.as_deref())?;
-        let encoded = profile.and_then(|profile| profile.canonical(&body, form_members));
+        let encoded = profile.and_then(|profile| profile.canonical(body, form_members));
         let profile = profile.filter(|_| encoded.is_some());
-        let canonical = encoded.unwrap_or(canonical);
+        let canonical = encoded.unwrap_or_else(|| canonical.clone());
         let read = ReadRequest {
             route,
             profile,
-            model: shortened(route.endpoint.model(&route.path, &body)),
+            model: shortened(endpoint.model(&route.path, body)),
             form,
             controls: Controls::read(&parts.headers)?.in_gateway(self.shared.frozen),
             tenant: tenant(&caller, &parts.headers)?,
             parts: &parts,
             sent,
-            text_bytes,
-            body,
+            text_bytes: text.len(),
+            parsed: Arc::clone(&parsed),
             canonical,
             caller,
             times: settings.times,
@@ -215,7 +224,11 @@ impl Handler {
         if let Some(key) = read.caller.key() {
             self.check_key(key, &read).await?;
         }
-        self.answer_read(settings, &read, report).await
+        let answered = self.answer_read(settings, &read, report).await?;
+        if answered.answered == CacheStatus::Hit.as_str() && !is_known {
+            self.shared.body_index.keep(endpoint, &text, &parsed);
+        }
+        Ok(answered)
     }
 
     /// Checks that a key of the gateway may be used for a request.
@@ -226,7 +239,7 @@ impl Handler {
         }
         // What is not known may select another model, at another price.
         let is_limited = !key.config.models.is_empty();
-        if is_limited && let Some(reason) = endpoint.extra_charge(&read.body) {
+        if is_limited && let Some(reason) = endpoint.extra_charge(&read.parsed.value) {
             let message = format!("the key is limited to some models: {reason}");
             return Err(ErrorBody::new(
                 StatusCode::FORBIDDEN,

@@ -32,6 +32,7 @@ mod answer_form;
 mod api;
 mod attempt;
 mod body;
+mod body_index;
 mod breaker;
 mod budget;
 mod cache_status;

@@ -13,6 +13,9 @@ use crate::error_body::ErrorBody;
 /// Size from which a body is parsed in a thread of its own, so that other requests do not wait for it, in bytes.
 const LARGE: usize = 256 << 10;
 
+/// Approximate size of a value in memory beside its text, with the name and the place of a member, in bytes.
+const VALUE_BYTES: usize = 2 * size_of::<Value>() + 64;
+
 /// A parsed body.
 pub(crate) struct ParsedBody {
     /// Null for a body that is no JSON.
@@ -51,7 +54,8 @@ impl ParsedBody {
         })
     }
 
-    fn of(endpoint: Endpoint, text: &Bytes) -> Self {
+    /// Parses a body whose values have been counted.
+    pub(crate) fn of(endpoint: Endpoint, text: &Bytes) -> Self {
         let value: Value = serde_json::from_slice(text).unwrap_or_default();
         let form_members = form_members(endpoint, &value);
         Self {
@@ -59,6 +63,13 @@ impl ParsedBody {
             form_members,
             value,
         }
+    }
+
+    /// The approximate size of the parsed form of a text in memory, in bytes.
+    pub(crate) fn weight(&self, text: &[u8]) -> usize {
+        let canonical = self.canonical.as_ref();
+        let canonical = canonical.map_or(0, |canonical| canonical.as_bytes().len());
+        text.len() + canonical + values(text) * VALUE_BYTES + size_of::<Self>()
     }
 }
 

@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,6 +36,8 @@ const ROOM: usize = (64 << 20) / UNIT;
 const UNIT: usize = 1_024;
 /// Maximum number of requests that wait for the thread.
 const MAX_WAITING: usize = 1_024;
+/// Time for which the thread waits for further answers, so that it is not woken for each of them.
+const BATCH_DELAY: Duration = Duration::from_millis(20);
 /// Limits for the conversations.
 const LIMITS: OpenLimits = OpenLimits {
     conversations: 256,
@@ -52,6 +55,7 @@ const SESSION_HEADERS: [&str; 4] = [
 /// Hands requests over to the thread.
 pub(crate) struct PrefixWatch {
     sender: SyncSender<Message>,
+    thread: Thread,
     room: Arc<Semaphore>,
     metrics: Arc<Metrics>,
 }
@@ -124,11 +128,12 @@ impl PrefixWatch {
             ledger: parts.ledger,
             metrics: parts.metrics,
         };
-        std::thread::Builder::new()
+        let handle = thread::Builder::new()
             .name("prefix-watch".to_owned())
             .spawn(move || recorder.run(&receiver))?;
         Ok(Arc::new(Self {
             sender,
+            thread: handle.thread().clone(),
             room: Arc::new(Semaphore::new(ROOM)),
             metrics,
         }))
@@ -174,6 +179,7 @@ impl WatchedRequest {
         let message = Message::Sent(Arc::clone(&self.held), Arc::clone(previous));
         // Without an answer, the response has no header.
         let _ = self.watch.sender.try_send(message);
+        self.watch.thread.unpark();
     }
 
     /// Records that the request was answered.
@@ -204,11 +210,20 @@ struct Recorder {
 
 impl Recorder {
     fn run(mut self, receiver: &Receiver<Message>) {
-        for message in receiver {
-            match message {
-                Message::Sent(held, previous) => self.look(&held.request, &previous),
-                Message::Answered(held, answer) => self.record(&held.request, answer),
+        while let Ok(message) = receiver.recv() {
+            let may_wait = matches!(message, Message::Answered(..));
+            self.handle(message);
+            if may_wait {
+                thread::park_timeout(BATCH_DELAY);
             }
+            receiver.try_iter().for_each(|message| self.handle(message));
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Sent(held, previous) => self.look(&held.request, &previous),
+            Message::Answered(held, answer) => self.record(&held.request, answer),
         }
     }
 

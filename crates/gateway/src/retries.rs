@@ -36,6 +36,7 @@ pub(crate) struct Slot {
     retries: Arc<Retries>,
     request: Key,
     number: u64,
+    is_new: bool,
 }
 
 impl Retries {
@@ -64,6 +65,7 @@ impl Retries {
         Slot {
             retries: Arc::clone(self),
             request,
+            is_new: found.is_none(),
             number: found.map_or_else(new, |slot| slot.number),
         }
     }
@@ -79,6 +81,11 @@ impl Slot {
     /// The name of the slot, which is part of the key.
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.retries.process, self.number)
+    }
+
+    /// True if no request has had the slot.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Frees the slot for a retry.
@@ -114,12 +121,13 @@ mod tests {
         let slot = |request: &str| retries.slot(key(request), Instant::now());
         let (first, second) = (slot("x"), slot("x"));
         assert_ne!(first.name(), second.name());
+        assert!(first.is_new() && second.is_new());
         drop(first);
         let name = second.name();
         second.free();
         assert_ne!(slot("y").name(), name);
         let retry = slot("x");
-        assert_eq!(retry.name(), name);
+        assert_eq!((retry.name(), retry.is_new()), (name.clone(), false));
         assert_ne!(slot("x").name(), name);
         retry.free();
         assert_eq!(slot("x").name(), name);

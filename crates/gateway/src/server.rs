@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::admin;
+use crate::body_index::BodyIndex;
 use crate::budget::Budgets;
 use crate::client::UpstreamClient;
 use crate::delivery::Lengths;
@@ -130,6 +131,7 @@ impl Gateway {
             lengths: Lengths::default(),
             tunnels: Arc::new(Semaphore::new(limits.connections)),
             bodies: BodyRoom::new(limits),
+            body_index: BodyIndex::new(),
             metrics,
             spans,
             prefixes,

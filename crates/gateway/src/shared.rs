@@ -8,6 +8,7 @@ use cachalot_model::Catalog;
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
+use crate::body_index::BodyIndex;
 use crate::budget::Budgets;
 use crate::client::UpstreamClient;
 use crate::delivery::Lengths;
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     /// Room for WebSockets.
     pub(crate) tunnels: Arc<Semaphore>,
     pub(crate) bodies: BodyRoom,
+    pub(crate) body_index: BodyIndex,
     pub(crate) metrics: Arc<Metrics>,
     /// Spans that wait for their export.
     pub(crate) spans: SpanQueue,
