@@ -3,7 +3,7 @@
 use cachalot_core::{Cost, Spend};
 use cachalot_model::wire::sse::{Decoder, Event};
 use cachalot_model::wire::{self, StreamReader};
-use cachalot_model::{Catalog, Format, StopReason, Usage};
+use cachalot_model::{Catalog, Format, Reply, StopReason, Usage};
 use cachalot_prefix::diagnosis::ProviderVerdict;
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
@@ -216,7 +216,7 @@ const LOOKED_UP: [&str; 4] = [
     "web_search",
 ];
 
-fn report(reply: Result<cachalot_model::Reply, cachalot_model::Error>) -> AnswerReport {
+fn report(reply: Result<Reply, cachalot_model::Error>) -> AnswerReport {
     match reply {
         Err(error) => AnswerReport {
             refusal: Some(error.to_string()),
@@ -228,13 +228,18 @@ fn report(reply: Result<cachalot_model::Reply, cachalot_model::Error>) -> Answer
                 let found = members.find(|name| LOOKED_UP.contains(&name.as_str()))?;
                 Some(format!("the provider has looked something up (`{found}`)"))
             }),
-            usage: reply.usage,
+            usage: reply.usage.filter(|usage| is_plausible(usage, &reply)),
             model: Some(reply.model).filter(|model| !model.is_empty()),
             stop: Some(reply.stop),
             id: reply.id,
             verdict: ProviderVerdict::read(&reply.extra),
         },
     }
+}
+
+/// Returns true unless parts of a usage are missing: an answer with content has output, and each request has input.
+fn is_plausible(usage: &Usage, reply: &Reply) -> bool {
+    usage.total_input() > 0 && (usage.output > 0 || reply.message.content.is_empty())
 }
 
 /// Returns the reason why an answer that ended so is not stored.
@@ -265,6 +270,7 @@ fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
         .get("usage")
         .filter(|_| endpoint == Endpoint::Embeddings);
     let prompt = reported.and_then(|usage| usage.get("prompt_tokens")?.as_u64());
+    let prompt = prompt.filter(|tokens| *tokens > 0);
     AnswerReport {
         refusal: (!answers).then(|| "the document is no answer of this endpoint".into()),
         usage: prompt.map(|tokens| Usage::from_counts(tokens, 0)),

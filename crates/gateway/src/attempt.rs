@@ -624,6 +624,7 @@ fn max_cost(
         &read.model,
         &read.parsed.value,
         read.text_bytes,
+        header::asks_for_longer_context(&read.parts.headers),
     );
     bound.map_err(|reason| {
         let message =

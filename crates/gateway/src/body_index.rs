@@ -37,7 +37,10 @@ impl BodyIndex {
 
     /// Returns the parsed form of a body that was kept.
     pub(crate) fn get(&self, endpoint: Endpoint, text: &Bytes) -> Option<Arc<ParsedBody>> {
-        self.0.get(&(endpoint, text.clone()))
+        match text.len() <= MAX_TEXT {
+            true => self.0.get(&(endpoint, text.clone())),
+            false => None,
+        }
     }
 
     /// Keeps the parsed form of a body, unless it is too large.

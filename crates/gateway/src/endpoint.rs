@@ -1,9 +1,12 @@
 //! Endpoints, and whether the answer to a request may be stored.
 
+mod charges;
 mod chat;
 mod embeddings;
 mod gemini;
+mod members;
 mod messages;
+mod objects;
 mod responses;
 
 use std::time::Duration;
@@ -12,6 +15,8 @@ use cachalot_model::Format;
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+pub(crate) use members::any_member;
 
 /// A JSON object.
 type Object = Map<String, Value>;
@@ -132,39 +137,6 @@ impl Endpoint {
         named.unwrap_or_default().to_owned()
     }
 
-    /// Returns the reason why the cost of a request depends on more than its tokens: a tool that the provider runs, a
-    /// tier of service, a member that is not known.
-    pub(crate) fn extra_charge(self, body: &Value) -> Option<String> {
-        let empty = Object::new();
-        let body = body.as_object().unwrap_or(&empty);
-        let lookup = match self {
-            Self::Chat => chat::lookup(body),
-            Self::Responses => responses::lookup(body),
-            Self::Messages | Self::CountTokens => messages::lookup(body),
-            Self::Gemini => gemini::lookup(body),
-            Self::Embeddings => embeddings::lookup(body),
-            Self::Models => None,
-            Self::Other => Some("the endpoint is passed through".into()),
-        };
-        let tier = |member: &str, usual: &[&str]| match body.get(member) {
-            None | Some(Value::Null) => None,
-            Some(Value::String(tier)) if usual.contains(&tier.as_str()) => None,
-            Some(_) => Some(format!("`{member}` may have a price of its own")),
-        };
-        lookup
-            .or_else(|| {
-                tier(
-                    "service_tier",
-                    &["auto", "default", "flex", "standard_only"],
-                )
-            })
-            .or_else(|| tier("speed", &["standard"]))
-            .or_else(|| tier("inference_geo", &["global"]))
-            // Predicted tokens that are not used are charged as output.
-            .or_else(|| tier("prediction", &[]))
-            .or_else(|| media_price(body).map(str::to_owned))
-    }
-
     /// Returns the number of answers that the request asks for.
     ///
     /// # Errors
@@ -209,44 +181,6 @@ impl Endpoint {
         }
     }
 
-    /// Returns the name of a member that refers to an object at the provider, such as a file or an earlier answer. It
-    /// may belong to another client of the same credential.
-    pub(crate) fn object_reference(self, body: &Value) -> Option<&'static str> {
-        let of_request = OBJECTS_OF_REQUEST.iter();
-        let mut of_request = of_request.copied().filter(|name| {
-            let members = body.as_object();
-            members.is_some_and(|members| is_set(members, name))
-        });
-        if let Some(name) = of_request.next() {
-            return Some(name);
-        }
-        let items = body.get("input").and_then(Value::as_array);
-        let is_bare = |items: &Vec<Value>| items.iter().any(responses::names_object);
-        if self == Self::Responses && items.is_some_and(is_bare) {
-            return Some("input");
-        }
-        let skipped = match self {
-            Self::Messages | Self::CountTokens => &OF_CLIENT[..],
-            // `input` contains the messages of Responses.
-            _ => &OF_CLIENT[1..],
-        };
-        let refers = |own: &'static str| {
-            move |name: &str, value: &Value| {
-                name == own
-                    && match own {
-                        "audio" => value.get("id").is_some_and(|id| !id.is_null()),
-                        "type" => value == "item_reference",
-                        "fileUri" | "file_uri" => value.as_str().is_none_or(|uri| {
-                            !uri.starts_with("https://") || uri.contains("files/")
-                        }),
-                        _ => !value.is_null(),
-                    }
-            }
-        };
-        let mut objects = OBJECTS.into_iter();
-        objects.find(|own| any_member(body, skipped, &refers(own)))
-    }
-
     /// Judges a request.
     pub(crate) fn judge(self, body: &Value) -> Cacheability {
         let empty = Object::new();
@@ -289,51 +223,8 @@ impl Cacheability {
     }
 }
 
-/// Members of a request that refer to objects at the provider.
-const OBJECTS_OF_REQUEST: [&str; 6] = [
-    "cachedContent",
-    "cached_content",
-    "conversation",
-    "previous_response_id",
-    "prompt",
-    "thread",
-];
-/// Members at any depth that refer to objects at the provider.
-const OBJECTS: [&str; 18] = [
-    "audio",
-    "container",
-    "container_id",
-    "file_id",
-    "file_ids",
-    "fileSearchStoreNames",
-    "fileUri",
-    "file_search_store_names",
-    "file_uri",
-    "retrieval",
-    "skill_id",
-    "skills",
-    "type",
-    "vector_store_ids",
-    "vertexAiSearch",
-    "vertexRagStore",
-    "vertex_ai_search",
-    "vertex_rag_store",
-];
 /// Maximum number of answers to one request.
 const MAX_ANSWERS: u64 = 128;
-/// Members with data of the client's own tools, whose names mean nothing to the provider. `input` is the first.
-const OF_CLIENT: [&str; 9] = [
-    "input",
-    "args",
-    "arguments",
-    "functionCall",
-    "functionResponse",
-    "input_schema",
-    "metadata",
-    "parameters",
-    "schema",
-];
-
 /// Returns the largest of the limits that are set; `None` if none is, or one is no whole number, which servers read in
 /// different ways.
 fn largest(body: &Object, names: &[&str]) -> Option<u64> {
@@ -343,36 +234,6 @@ fn largest(body: &Object, names: &[&str]) -> Option<u64> {
         let limit = limit.as_u64()?;
         Some(Some(most.map_or(limit, |most| most.max(limit))))
     })?
-}
-
-/// Returns the reason why the tokens of a request have another price than those of texts.
-fn media_price(body: &Object) -> Option<&'static str> {
-    let is_text = |kind: &Value| {
-        kind.as_str()
-            .is_some_and(|kind| kind.eq_ignore_ascii_case("text"))
-    };
-    let is_audio = |name: &str, value: &Value| match name {
-        "audio" | "input_audio" => !value.is_null(),
-        "modalities" | "responseModalities" | "response_modalities" => {
-            let kinds = value.as_array();
-            !value.is_null() && !kinds.is_some_and(|kinds| kinds.iter().all(is_text))
-        }
-        "mimeType" | "mime_type" => value
-            .as_str()
-            .is_none_or(|kind| kind.starts_with("audio/") || kind.starts_with("video/")),
-        "type" => {
-            let kind = value.as_str().unwrap_or_default();
-            kind == "input_audio" || kind.starts_with("compact")
-        }
-        _ => false,
-    };
-    let mut members = body.iter();
-    let is_found = |name: &str, value: &Value| {
-        is_audio(name, value) || any_member(value, &OF_CLIENT, &is_audio)
-    };
-    members
-        .any(|(name, value)| name != "tools" && is_found(name, value))
-        .then_some("audio, video and compaction have prices of their own")
 }
 
 /// Returns true if the member exists and is neither null nor false.
@@ -415,23 +276,6 @@ fn server_tool(body: &Object, run_by_client: impl Fn(Option<&str>) -> bool) -> O
         Some(kind) => format!("the provider runs the tool `{kind}`"),
         None => "the provider runs a tool".to_owned(),
     })
-}
-
-/// Returns true if any member of an object in the tree, at any depth, satisfies the condition. Members named in
-/// `skipped` are not searched: they contain data of the client's tools.
-pub(crate) fn any_member(
-    value: &Value,
-    skipped: &[&str],
-    is_found: &impl Fn(&str, &Value) -> bool,
-) -> bool {
-    match value {
-        Value::Array(items) => items.iter().any(|item| any_member(item, skipped, is_found)),
-        Value::Object(members) => members.iter().any(|(name, value)| {
-            !skipped.contains(&name.as_str())
-                && (is_found(name, value) || any_member(value, skipped, is_found))
-        }),
-        _ => false,
-    }
 }
 
 /// Returns true for a member that names a file which the provider would fetch.

@@ -153,14 +153,22 @@ impl Handler {
             true => Some(self.shared.bodies.room(limits.decoded_bytes)?),
             false => None,
         };
-        let text = coding.decode(&sent.bytes, limits)?;
+        let threads = &self.shared.body_threads;
+        let text = match coding.is_compressed() {
+            true => {
+                let sent = sent.bytes.clone();
+                let decode = move || coding.decode(&sent, limits);
+                threads.run(decode).await??
+            }
+            false => sent.bytes.clone(),
+        };
         let endpoint = route.endpoint;
         let known = self.shared.body_index.get(endpoint, &text);
         let is_known = known.is_some();
         let parsed = match known {
             Some(parsed) => parsed,
             None => {
-                let parsed = ParsedBody::parse(endpoint, text.clone(), limits.body_values);
+                let parsed = ParsedBody::parse(endpoint, text.clone(), limits.body_values, threads);
                 Arc::new(parsed.await?)
             }
         };
@@ -429,12 +437,25 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ErrorBody> {
         .next()
         .unwrap_or_default()
         .trim();
-    match media.eq_ignore_ascii_case("application/json") {
+    // The body is judged as UTF-8, and a server may read it in another charset.
+    let mut parameters = value.unwrap_or_default().split(';').skip(1);
+    let is_utf8 = parameters.all(|parameter| {
+        let (name, charset) = parameter.split_once('=').unwrap_or((parameter, ""));
+        !name.trim().eq_ignore_ascii_case("charset")
+            || charset
+                .trim()
+                .trim_matches('"')
+                .eq_ignore_ascii_case("utf-8")
+    });
+    match media.eq_ignore_ascii_case("application/json") && is_utf8 {
         true => Ok(()),
         false => Err(ErrorBody::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "not_json",
-            format!("Content-Type is `{media}`; expected application/json"),
+            format!(
+                "Content-Type is `{}`; expected application/json in UTF-8",
+                value.unwrap_or_default()
+            ),
         )),
     }
 }

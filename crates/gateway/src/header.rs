@@ -27,12 +27,28 @@ pub(crate) const CREDENTIALS: [&str; 6] = [
     "x-goog-api-key",
 ];
 
-/// Headers that select what a credential pays for. Those of a client say nothing about the operator's credential.
-const OF_CREDENTIAL: [&str; 3] = [
-    "openai-organization",
-    "openai-project",
-    "x-goog-user-project",
+/// Headers of a client that are passed on beside a credential of the operator. Any other one might select a model, a
+/// price, an object or a server that the gateway does not see. This list is published in `docs/gateway.md`.
+pub(crate) const WITH_KEY: [&str; 15] = [
+    "accept",
+    "accept-language",
+    "anthropic-beta",
+    "anthropic-dangerous-direct-browser-access",
+    "anthropic-version",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "openai-beta",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "x-app",
+    "x-client-request-id",
+    "x-goog-api-client",
 ];
+
+/// Beginnings of the names of further headers that are passed on beside a credential of the operator.
+pub(crate) const PREFIXES_WITH_KEY: [&str; 2] = ["x-claude-code-", "x-stainless-"];
 
 /// Headers that do not change an answer: about the transport, for tracing, for statistics, and our own. This list is
 /// published in `docs/gateway.md`; every other header is part of the key.
@@ -115,7 +131,7 @@ fn listed_in_connection(headers: &HeaderMap) -> Vec<String> {
 /// Returns the headers that are sent to the upstream: all, without those of the connection and our own. The upstream
 /// is asked for uncompressed answers, because their bytes are read while they are passed on.
 ///
-/// With a credential of the operator, it takes the place of all credentials of the client, and of the headers that belong to them.
+/// With a credential of the operator, only the headers of [`WITH_KEY`] are passed on beside it.
 pub(crate) fn for_upstream(
     headers: &HeaderMap,
     credential: Option<(HeaderName, HeaderValue)>,
@@ -123,10 +139,13 @@ pub(crate) fn for_upstream(
     let listed = listed_in_connection(headers);
     let mut passed = HeaderMap::with_capacity(headers.len() + 1);
     for (name, value) in headers {
-        let is_replaced = credential.is_some()
-            && (CREDENTIALS.contains(&name.as_str()) || OF_CREDENTIAL.contains(&name.as_str()));
+        let is_permitted = credential.is_none()
+            || WITH_KEY.contains(&name.as_str())
+            || PREFIXES_WITH_KEY
+                .iter()
+                .any(|it| name.as_str().starts_with(it));
         let is_own = name.as_str().starts_with("x-cachalot-");
-        if !is_hop_by_hop(name, &listed) && !is_own && !is_replaced {
+        if !is_hop_by_hop(name, &listed) && !is_own && is_permitted {
             passed.append(name, value.clone());
         }
     }
@@ -161,6 +180,12 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
         .ok()?
         .parse()
         .ok()
+}
+
+/// Returns true if the client asks for a longer context than the usual one of a model.
+pub(crate) fn asks_for_longer_context(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all("anthropic-beta").iter();
+    values.any(|value| memchr::memmem::find(value.as_bytes(), b"context-").is_some())
 }
 
 /// Returns the headers that are stored with an answer.
@@ -217,6 +242,8 @@ mod tests {
             &WITHOUT_EFFECT,
             &PREFIXES_WITHOUT_EFFECT,
             &STORED,
+            &WITH_KEY,
+            &PREFIXES_WITH_KEY,
         ];
         for name in lists.into_iter().flatten() {
             assert!(text.contains(&format!("`{name}`")), "{name}");
@@ -244,9 +271,12 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["accept-encoding", "authorization", "x-end-to-end"]);
         assert_eq!(passed["accept-encoding"], "identity");
+        headers.append("anthropic-version", "2023-06-01".parse().unwrap());
         let own = (HeaderName::from_static("x-api-key"), "own".parse().unwrap());
         let passed = for_upstream(&headers, Some(own));
-        assert!(!passed.contains_key("authorization"));
+        let mut names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["accept-encoding", "anthropic-version", "x-api-key"]);
         assert_eq!(passed["x-api-key"], "own");
     }
 }

@@ -33,6 +33,7 @@ mod api;
 mod attempt;
 mod body;
 mod body_index;
+mod body_threads;
 mod breaker;
 mod budget;
 mod cache_status;

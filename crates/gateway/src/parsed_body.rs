@@ -6,11 +6,12 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::answer_form::form_members;
+use crate::body_threads::BodyThreads;
 use crate::call;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 
-/// Size from which a body is parsed in a thread of its own, so that other requests do not wait for it, in bytes.
+/// Size from which a body is parsed in a thread of its own, in bytes.
 const LARGE: usize = 256 << 10;
 
 /// Approximate size of a value in memory beside its text, with the name and the place of a member, in bytes.
@@ -35,23 +36,24 @@ impl ParsedBody {
         endpoint: Endpoint,
         text: Bytes,
         max_values: usize,
+        threads: &BodyThreads,
     ) -> Result<Self, ErrorBody> {
-        // A text has no more values than bytes.
-        if text.len() > max_values && values(&text) > max_values {
-            return Err(ErrorBody::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "request_too_large",
-                format!("the body has more than {max_values} JSON values"),
-            ));
+        let is_small = text.len() < LARGE;
+        let parse = move || {
+            // A text has no more values than bytes.
+            if text.len() > max_values && values(&text) > max_values {
+                return Err(ErrorBody::new(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    "request_too_large",
+                    format!("the body has more than {max_values} JSON values"),
+                ));
+            }
+            Ok(Self::of(endpoint, &text))
+        };
+        match is_small {
+            true => parse(),
+            false => threads.run(parse).await?,
         }
-        if text.len() < LARGE {
-            return Ok(Self::of(endpoint, &text));
-        }
-        let parsed = tokio::task::spawn_blocking(move || Self::of(endpoint, &text));
-        parsed.await.map_err(|error| {
-            let message = format!("the body could not be parsed: {error}");
-            ErrorBody::new(StatusCode::INTERNAL_SERVER_ERROR, "malformed_body", message)
-        })
     }
 
     /// Parses a body whose values have been counted.
@@ -106,16 +108,15 @@ mod tests {
 
     #[tokio::test]
     async fn too_many_values_are_refused_before_they_are_parsed() {
+        let threads = BodyThreads::new();
+        let parse =
+            |text: &Bytes, most| ParsedBody::parse(Endpoint::Chat, text.clone(), most, &threads);
         let text = Bytes::from(format!("[{}]", "[],".repeat(100)));
-        assert!(
-            ParsedBody::parse(Endpoint::Chat, text.clone(), 50)
-                .await
-                .is_err()
-        );
-        let malformed = ParsedBody::parse(Endpoint::Chat, text, 500).await;
+        assert!(parse(&text, 50).await.is_err());
+        let malformed = parse(&text, 500).await;
         assert!(malformed.is_ok_and(|parsed| parsed.canonical.is_err() && parsed.value.is_null()));
         let large = Bytes::from(format!(r#"{{"a": "{}"}}"#, "x".repeat(2 * LARGE)));
-        let large = ParsedBody::parse(Endpoint::Chat, large, 500).await;
+        let large = parse(&large, 500).await;
         assert!(large.is_ok_and(|parsed| parsed.canonical.is_ok() && parsed.value.is_object()));
     }
 }

@@ -9,10 +9,14 @@ use crate::endpoint::{Endpoint, any_member};
 /// Tokens that providers add to a request: templates of messages, instructions for tools.
 const ADDED_TOKENS: u64 = 8_192;
 
+/// The context that clients can ask for, in tokens.
+const LONG_CONTEXT: u64 = 1_000_000;
+
 /// Returns the maximum cost of a request, in picodollars.
 ///
 /// A token has at least one byte, so a text has at most as many tokens as bytes; with an image or a document, the
-/// input is bounded by the context of the model only.
+/// input is bounded by the context of the model only. `longer_context` is set if the request asks for a longer one than
+/// usual.
 ///
 /// # Errors
 /// The reason why it is not known.
@@ -23,6 +27,7 @@ pub(crate) fn of_request(
     model: &str,
     body: &Value,
     body_bytes: usize,
+    longer_context: bool,
 ) -> Result<u64, String> {
     if matches!(endpoint, Endpoint::CountTokens | Endpoint::Models) {
         return Ok(0);
@@ -36,9 +41,19 @@ pub(crate) fn of_request(
     let price = entry.and_then(|entry| Some((entry, entry.price.as_ref()?)));
     let (entry, price) = price.ok_or_else(|| format!("the price of `{model}` is not known"))?;
     let context = entry.limits.context;
+    if longer_context && price.above.is_none() && context.is_none_or(|usual| usual < LONG_CONTEXT) {
+        return Err(format!(
+            "the price of a longer context of `{model}` is not known"
+        ));
+    }
     let text = body_bytes as u64 + ADDED_TOKENS;
     let input = match (has_media(body), context) {
+        (false, _) if longer_context => text,
         (false, context) => text.min(context.unwrap_or(u64::MAX)),
+        (true, Some(_)) if longer_context => return Err(
+            "an image or a document is in the request, which asks for a longer context than usual"
+                .into(),
+        ),
         (true, Some(context)) => context,
         (true, None) => {
             return Err(format!(
@@ -113,7 +128,15 @@ mod tests {
         let bound = |body: &Value| {
             let model = body["model"].as_str().unwrap_or_default();
             let bytes = body.to_string().len();
-            of_request(&catalog, Endpoint::Chat, "openai", model, body, bytes)
+            of_request(
+                &catalog,
+                Endpoint::Chat,
+                "openai",
+                model,
+                body,
+                bytes,
+                false,
+            )
         };
         let short = json!({"model": "gpt-4o-mini", "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]});
         let least = bound(&short).unwrap();
@@ -163,11 +186,36 @@ mod tests {
                 "gemini-2.5-flash",
                 &body,
                 100,
+                false,
             )
         };
         assert!(gemini(json!(8)).unwrap() > 2 * gemini(json!(1)).unwrap());
         assert!(gemini(json!("8")).is_err());
-        let models = of_request(&catalog, Endpoint::Models, "openai", "", &Value::Null, 0);
+        let claude = |model, longer_context| {
+            let body = json!({"max_tokens": 10});
+            of_request(
+                &catalog,
+                Endpoint::Messages,
+                "anthropic",
+                model,
+                &body,
+                500_000,
+                longer_context,
+            )
+        };
+        let usual = claude("claude-sonnet-4", false).unwrap();
+        assert!(claude("claude-sonnet-4", true).unwrap() > 2 * usual);
+        assert!(claude("claude-sonnet-4-5", true).is_err());
+        assert!(claude("claude-sonnet-4-6", true).is_ok());
+        let models = of_request(
+            &catalog,
+            Endpoint::Models,
+            "openai",
+            "",
+            &Value::Null,
+            0,
+            false,
+        );
         assert_eq!(models, Ok(0));
     }
 }

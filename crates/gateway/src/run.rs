@@ -250,7 +250,7 @@ impl RunContext {
         let sent = self.client.send(outbound, &self.span).await;
         match (sent, reservation) {
             // Providers do not charge for errors, and the client may not read this one to its end.
-            (Ok(response), Some(reservation)) if response.status() != StatusCode::OK => {
+            (Ok(response), Some(reservation)) if !response.status().is_success() => {
                 reservation.settle(0).await;
                 Ok((response, None))
             }
@@ -276,9 +276,9 @@ impl RunContext {
         if !status.is_success() {
             ticket.mark_error();
         }
-        let charged = match status {
-            StatusCode::OK => self.charge(report),
-            _ => Spend::default(),
+        let charged = match status.is_success() {
+            true => self.charge(report),
+            false => Spend::default(),
         };
         self.span.finish(report, charged);
         let payment = Payment {
@@ -309,7 +309,7 @@ impl RunContext {
     /// Accounts for an answer whose end was not received: the provider may have charged for it.
     pub(crate) fn account_unfinished(&self, ticket: &Ticket, status: StatusCode) {
         self.span.cut_off();
-        if status == StatusCode::OK {
+        if status.is_success() {
             ticket.charge(self.charge(&AnswerReport::default()));
         }
     }

@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::admin;
 use crate::body_index::BodyIndex;
+use crate::body_threads::BodyThreads;
 use crate::budget::Budgets;
 use crate::client::UpstreamClient;
 use crate::delivery::Lengths;
@@ -132,6 +133,7 @@ impl Gateway {
             tunnels: Arc::new(Semaphore::new(limits.connections)),
             bodies: BodyRoom::new(limits),
             body_index: BodyIndex::new(),
+            body_threads: BodyThreads::new(),
             metrics,
             spans,
             prefixes,

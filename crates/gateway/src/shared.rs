@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
 use crate::body_index::BodyIndex;
+use crate::body_threads::BodyThreads;
 use crate::budget::Budgets;
 use crate::client::UpstreamClient;
 use crate::delivery::Lengths;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) tunnels: Arc<Semaphore>,
     pub(crate) bodies: BodyRoom,
     pub(crate) body_index: BodyIndex,
+    pub(crate) body_threads: BodyThreads,
     pub(crate) metrics: Arc<Metrics>,
     /// Spans that wait for their export.
     pub(crate) spans: SpanQueue,

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::members::normalized;
 use super::{Cacheability, Object, any_member, is_fixed, is_remote, is_set, unknown_member};
 
 /// Members of a request on which nothing but the answer depends, or that are judged below.
@@ -22,6 +23,28 @@ const KNOWN: [&str; 14] = [
     "tools",
 ];
 
+/// Members of the parameters of the generation by which no other model is selected, normalized.
+const GENERATION: [&str; 18] = [
+    "candidatecount",
+    "enableenhancedcivicanswers",
+    "frequencypenalty",
+    "logprobs",
+    "maxoutputtokens",
+    "mediaresolution",
+    "presencepenalty",
+    "responsejsonschema",
+    "responselogprobs",
+    "responsemimetype",
+    "responsemodalities",
+    "responseschema",
+    "seed",
+    "stopsequences",
+    "temperature",
+    "thinkingconfig",
+    "topk",
+    "topp",
+];
+
 /// Members that have two names. Of a request with both, only the provider knows which one counts.
 const SPELLINGS: [[&str; 2]; 5] = [
     ["cachedContent", "cached_content"],
@@ -39,6 +62,13 @@ pub(super) fn lookup(body: &Object) -> Option<String> {
     twice
         .or_else(|| unknown_member(body, &KNOWN))
         .or_else(|| server_tool(body.get("tools")))
+}
+
+/// Returns the reason why the parameters of the generation may select another model.
+pub(super) fn unknown_parameter(body: &Object) -> Option<String> {
+    let mut names = generation(body)?.keys();
+    let unknown = names.find(|name| !GENERATION.contains(&normalized(name).as_str()))?;
+    Some(format!("the parameter `{unknown}` is not known"))
 }
 
 /// Returns the parameters of the generation.

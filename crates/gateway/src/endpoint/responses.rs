@@ -114,6 +114,13 @@ pub(super) fn names_object(item: &Value) -> bool {
     match kind {
         None | Some("message") => item.get("content").is_none_or(Value::is_null),
         Some("reasoning") => !item.get("encrypted_content").is_some_and(Value::is_string),
-        Some(kind) => !COMPLETE.contains(&kind),
+        Some(kind) => !COMPLETE.contains(&kind) || !has_content(item),
     }
+}
+
+/// Returns true for an item with more than its name at the provider.
+fn has_content(item: &Value) -> bool {
+    let mut members = item.as_object().into_iter().flatten();
+    members
+        .any(|(name, value)| !matches!(name.as_str(), "type" | "id" | "status") && !value.is_null())
 }

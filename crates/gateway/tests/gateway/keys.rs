@@ -534,6 +534,147 @@ async fn headers_that_select_what_a_credential_pays_for_are_the_operators() {
 }
 
 #[tokio::test]
+async fn only_known_headers_are_passed_on_beside_the_operators_credential() {
+    let setup = setup("").await;
+    for name in [
+        "x-goog-fieldmask",
+        "x-http-method-override",
+        "x_http_method_override",
+        "x-original-url",
+        "x-forwarded-host",
+        "openai_organization",
+        "anthropic-workspace-id",
+        "x-amzn-bedrock-service-tier",
+        "azureml-model-deployment",
+        "x-litellm-model",
+        "helicone-target-url",
+        "idempotency-key",
+        "range",
+        "prefer",
+    ] {
+        let header = Some((name, "of-the-client"));
+        let answer = ask(&setup, "cachalot-one", CHAT, &chat(name), header).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    for received in setup.simulator.received() {
+        let of_client = received
+            .headers
+            .iter()
+            .find(|(_, value)| value == "of-the-client");
+        assert_eq!(of_client, None);
+    }
+    let known = Some(("x-stainless-lang", "python"));
+    ask(&setup, "cachalot-one", CHAT, &chat("known"), known).await;
+    let received = setup.simulator.received();
+    let last = &received.last().unwrap().headers;
+    assert!(last.iter().any(|(name, _)| name == "x-stainless-lang"));
+}
+
+#[tokio::test]
+async fn a_repeated_body_is_judged_for_each_client() {
+    let setup = Setup::configured(&format!(
+        "{}  three: {{digest: {}, models: ['claude-*'], scopes: [team]}}\n",
+        file("scopes: [team]"),
+        Digest::sha256(b"cachalot-three").to_hex()
+    ))
+    .await;
+    let mut body = chat("hello");
+    body["temperature"] = json!(0);
+    let scope = Some(("x-cachalot-scope", "team"));
+    for expected in ["miss", "hit", "hit", "hit"] {
+        let answer = ask(&setup, "cachalot-one", CHAT, &body, scope).await;
+        assert_eq!(answer.source(), expected, "{}", answer.cache_status());
+    }
+    let shared = ask(&setup, "cachalot-two", CHAT, &body, scope).await;
+    assert_eq!(shared.source(), "hit");
+    let own = ask(&setup, "cachalot-two", CHAT, &body, None).await;
+    assert_eq!(own.source(), "miss");
+    let limited = ask(&setup, "cachalot-three", CHAT, &body, scope).await;
+    assert_eq!(limited.status, 403, "{}", limited.body);
+    assert_eq!(setup.paid(), 2);
+}
+
+#[tokio::test]
+async fn a_usage_with_missing_parts_counts_with_the_maximum() {
+    let message = r#"{"role": "assistant", "content": "a long answer"}"#;
+    for (status, usage) in [
+        (
+            "200 OK",
+            r#"{"prompt_tokens": 10, "completion_tokens": "50"}"#,
+        ),
+        ("200 OK", r#"{"prompt_tokens": 10}"#),
+        (
+            "200 OK",
+            r#"{"prompt_tokens": -10, "completion_tokens": -50}"#,
+        ),
+        ("200 OK", r#"{"prompt_tokens": 0, "completion_tokens": 0}"#),
+        (
+            "202 Accepted",
+            r#"{"prompt_tokens": 10, "completion_tokens": 1}"#,
+        ),
+        (
+            "206 Partial Content",
+            r#"{"prompt_tokens": 10, "completion_tokens": 1}"#,
+        ),
+    ] {
+        let answer = format!(
+            r#"{{"id": "a", "object": "chat.completion", "created": 1, "model": "gpt-4o-mini", "usage": {usage},
+                "choices": [{{"index": 0, "message": {message}, "finish_reason": "stop"}}]}}"#
+        );
+        let address = answering(status, answer).await;
+        let digest = Digest::sha256(b"cachalot-one").to_hex();
+        let setup = Setup::configured(&format!(
+            "upstreams: {{openai: {{url: 'http://{address}', credential: {{env: SECRET}}}}}}
+keys: {{one: {{digest: {digest}, budget: {{day: 0.0015}}}}}}"
+        ))
+        .await;
+        let mut body = chat("hello");
+        body["max_tokens"] = json!(50);
+        let first = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+        assert!((200..300).contains(&first.status), "{}", first.body);
+        body["messages"][0]["content"] = json!("other");
+        let next = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+        assert_eq!(next.status, 429, "{status} {usage}: {}", next.body);
+    }
+}
+
+/// Starts an upstream that gives the same answer to all requests.
+async fn answering(status: &'static str, body: String) -> std::net::SocketAddr {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut received = vec![0; 65_536];
+            let _ = stream.read(&mut received).await;
+            let answer = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn bodies_in_other_charsets_are_refused() {
+    let setup = setup("").await;
+    for (kind, status) in [
+        ("application/json; charset=utf-7", 415),
+        ("application/json;charset=\"UTF-16\"", 415),
+        ("application/json; charset=utf-8", 200),
+        ("application/json; x=y; charset=\"UTF-8\"", 200),
+    ] {
+        let url = format!("{}{CHAT}", setup.gateway.url());
+        let request = setup.client.post(url).bearer_auth("cachalot-one");
+        let request = request.header("content-type", kind);
+        let answer = read(request.body(chat("hello").to_string())).await;
+        assert_eq!(answer.status, status, "{kind}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
 async fn what_an_upstream_may_have_charged_for_stays_reserved() {
     use tokio::io::AsyncReadExt as _;
     // Reads a request, and closes the connection.
