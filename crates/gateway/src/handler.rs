@@ -441,11 +441,10 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ErrorBody> {
     let mut parameters = value.unwrap_or_default().split(';').skip(1);
     let is_utf8 = parameters.all(|parameter| {
         let (name, charset) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let charset = charset.trim().trim_matches('"');
+        let names = ["utf-8", "utf8"];
         !name.trim().eq_ignore_ascii_case("charset")
-            || charset
-                .trim()
-                .trim_matches('"')
-                .eq_ignore_ascii_case("utf-8")
+            || names.iter().any(|name| name.eq_ignore_ascii_case(charset))
     });
     match media.eq_ignore_ascii_case("application/json") && is_utf8 {
         true => Ok(()),
