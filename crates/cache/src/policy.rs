@@ -128,8 +128,8 @@ pub struct Policy {
     pub stale_if_error: Duration,
     /// Set if no other call can have had the key, for example because its input contains a random name: the call runs
     /// without a lookup, and reserves its key only when there is an answer to store. An erasure of any entry while it
-    /// runs keeps the answer from being stored. Ignored for a call with domains, and in modes other than
-    /// [`CacheMode::On`].
+    /// runs keeps the answer from being stored, and no local copy is kept. Ignored for a call with domains, and in modes
+    /// other than [`CacheMode::On`].
     pub is_new_key: bool,
     /// The callers that may share the run.
     pub join: SingleFlight,

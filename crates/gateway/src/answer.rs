@@ -38,6 +38,8 @@ pub(crate) struct AnswerReport {
     /// The reason why it must not be stored.
     pub(crate) refusal: Option<String>,
     pub(crate) usage: Option<Usage>,
+    /// True if parts of the usage are missing: the answer may cost more.
+    pub(crate) is_usage_partial: bool,
     /// The model that answered, under the provider's name.
     pub(crate) model: Option<String>,
     /// The reason why the model stopped.
@@ -228,7 +230,11 @@ fn report(reply: Result<Reply, cachalot_model::Error>) -> AnswerReport {
                 let found = members.find(|name| LOOKED_UP.contains(&name.as_str()))?;
                 Some(format!("the provider has looked something up (`{found}`)"))
             }),
-            usage: reply.usage.filter(|usage| is_plausible(usage, &reply)),
+            is_usage_partial: reply
+                .usage
+                .as_ref()
+                .is_some_and(|it| is_partial(it, &reply)),
+            usage: reply.usage,
             model: Some(reply.model).filter(|model| !model.is_empty()),
             stop: Some(reply.stop),
             id: reply.id,
@@ -237,9 +243,9 @@ fn report(reply: Result<Reply, cachalot_model::Error>) -> AnswerReport {
     }
 }
 
-/// Returns true unless parts of a usage are missing: an answer with content has output, and each request has input.
-fn is_plausible(usage: &Usage, reply: &Reply) -> bool {
-    usage.total_input() > 0 && (usage.output > 0 || reply.message.content.is_empty())
+/// Returns true if parts of a usage are missing: each request has input, and an answer with content has output.
+fn is_partial(usage: &Usage, reply: &Reply) -> bool {
+    usage.total_input() == 0 || (usage.output == 0 && !reply.message.content.is_empty())
 }
 
 /// Returns the reason why an answer that ended so is not stored.
@@ -270,10 +276,10 @@ fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
         .get("usage")
         .filter(|_| endpoint == Endpoint::Embeddings);
     let prompt = reported.and_then(|usage| usage.get("prompt_tokens")?.as_u64());
-    let prompt = prompt.filter(|tokens| *tokens > 0);
     AnswerReport {
         refusal: (!answers).then(|| "the document is no answer of this endpoint".into()),
         usage: prompt.map(|tokens| Usage::from_counts(tokens, 0)),
+        is_usage_partial: prompt == Some(0),
         model: document
             .get("model")
             .and_then(Value::as_str)

@@ -344,7 +344,7 @@ impl<'a> Attempt<'a> {
         let Storing {
             ttl,
             keeping,
-            is_new_key,
+            mut is_new_key,
         } = storing;
         let mode = self.mode(identity).await?;
         let hit = HitPolicy {
@@ -394,7 +394,7 @@ impl<'a> Attempt<'a> {
             match self.respond(outcome, head_of_run, &keeping).await {
                 Some(answered) => return answered,
                 // The run of another request got no answer that can be shared: this request gets its own.
-                None => join = SingleFlight::Off,
+                None => (join, is_new_key) = (SingleFlight::Off, false),
             }
         }
     }

@@ -14,8 +14,9 @@ use crate::parsed_body::ParsedBody;
 const CAPACITY: u64 = 16 << 20;
 /// Maximum size of one body, in bytes of its text.
 const MAX_TEXT: usize = 256 << 10;
-/// Estimated number of bodies, by which the index is laid out.
-const ESTIMATED_BODIES: usize = 1_024;
+/// Estimated number of bodies, by which the index is divided: small, so that the parsed form of a large body fits into
+/// one part.
+const ESTIMATED_BODIES: usize = 64;
 
 /// Parsed bodies by endpoint and bytes. The hash of the bytes has a random key; a body is found only if all bytes are
 /// equal.

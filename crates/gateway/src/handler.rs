@@ -11,7 +11,8 @@ use hyper::body::Incoming;
 use crate::answer_form::AnswerForm;
 use crate::attempt::{Answered, Attempt, ReadRequest, not_cached};
 use crate::body::{self, Body};
-use crate::coding::Coding;
+use crate::body_threads::LARGE;
+use crate::coding::{Coding, too_large};
 use crate::control::Controls;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
@@ -150,17 +151,19 @@ impl Handler {
         let limits = self.shared.limits;
         // Until the body is parsed.
         let room = match coding.is_compressed() {
-            true => Some(self.shared.bodies.room(limits.decoded_bytes)?),
+            true => Some(Arc::new(self.shared.bodies.room(limits.decoded_bytes)?)),
             false => None,
         };
         let threads = &self.shared.body_threads;
-        let text = match coding.is_compressed() {
-            true => {
+        let held = || (sent.clone(), room.clone());
+        let text = match coding.decode(&sent.bytes, LARGE) {
+            Some(text) => text?,
+            None => {
                 let sent = sent.bytes.clone();
-                let decode = move || coding.decode(&sent, limits);
-                threads.run(decode).await??
+                let decode = move || coding.decode(&sent, limits.decoded_bytes);
+                let decoded = threads.run(held(), decode).await?;
+                decoded.unwrap_or_else(|| Err(too_large(limits.decoded_bytes)))?
             }
-            false => sent.bytes.clone(),
         };
         let endpoint = route.endpoint;
         let known = self.shared.body_index.get(endpoint, &text);
@@ -168,7 +171,8 @@ impl Handler {
         let parsed = match known {
             Some(parsed) => parsed,
             None => {
-                let parsed = ParsedBody::parse(endpoint, text.clone(), limits.body_values, threads);
+                let (text, most) = (text.clone(), limits.body_values);
+                let parsed = ParsedBody::parse(endpoint, text, most, threads, held());
                 Arc::new(parsed.await?)
             }
         };
@@ -428,9 +432,10 @@ fn passed_on(response: Response<Body>, reason: &str) -> Answered {
 
 /// Checks that a body is JSON: forms that a web page may send without asking are refused.
 fn check_content_type(headers: &HeaderMap) -> Result<(), ErrorBody> {
-    let value = headers
-        .get(http_header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
+    // Of several ones, only the upstream knows which one counts.
+    let mut values = headers.get_all(http_header::CONTENT_TYPE).iter();
+    let value = values.next().filter(|_| values.next().is_none());
+    let value = value.and_then(|value| value.to_str().ok());
     let media = value
         .unwrap_or_default()
         .split(';')

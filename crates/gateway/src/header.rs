@@ -184,8 +184,12 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
 
 /// Returns true if the client asks for a longer context than the usual one of a model.
 pub(crate) fn asks_for_longer_context(headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all("anthropic-beta").iter();
-    values.any(|value| memchr::memmem::find(value.as_bytes(), b"context-").is_some())
+    let values = headers.get_all("anthropic-beta").iter();
+    let mut options = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    options.any(|option| {
+        let rest = option.trim_ascii().strip_prefix(b"context-");
+        rest.is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit))
+    })
 }
 
 /// Returns the headers that are stored with an answer.

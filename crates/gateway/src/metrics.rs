@@ -21,7 +21,7 @@ use crate::settings::Settings;
 /// Media type of the statistics.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Maximum number of models that are counted by name. Names come from clients; further ones are counted together.
+/// Maximum number of models that are counted by name; further ones are counted together.
 const MAX_MODELS: usize = 256;
 const OTHER_MODEL: &str = "(other)";
 
@@ -210,7 +210,7 @@ impl Metrics {
     /// Counts a request.
     pub(crate) fn count(&self, report: &RequestReport) {
         let (model, key) = (
-            self.model(&report.model),
+            self.model(&report.model, report.status < 400),
             report.key.clone().unwrap_or_default(),
         );
         let requests = self.requests.get_or_create(&RequestLabels {
@@ -248,7 +248,7 @@ impl Metrics {
 
     /// Counts a payment to an upstream.
     pub(crate) fn pay(&self, payment: Payment<'_>, paid: Spend) {
-        let model = self.model(payment.model);
+        let model = self.model(payment.model, true);
         let payment = Payment {
             model: &model,
             ..payment
@@ -264,7 +264,7 @@ impl Metrics {
     pub(crate) fn count_break(&self, of: Payment<'_>, reason: &'static str, lost_tokens: u64) {
         let labels = BreakLabels {
             upstream: of.upstream.to_owned(),
-            model: self.model(of.model),
+            model: self.model(of.model, true),
             key: of.key.to_owned(),
             reason,
         };
@@ -289,13 +289,13 @@ impl Metrics {
         out
     }
 
-    /// Returns the label of a model.
-    fn model(&self, model: &str) -> String {
+    /// Returns the label of a model. A new one is added only if it has answered: others are names that clients invent.
+    fn model(&self, model: &str, has_answered: bool) -> String {
         let mut models = self.models.lock();
         if models.contains(model) {
             return model.to_owned();
         }
-        match models.len() < MAX_MODELS {
+        match has_answered && models.len() < MAX_MODELS {
             true => {
                 models.insert(model.to_owned());
                 model.to_owned()
@@ -343,5 +343,22 @@ fn add(
             direction,
         };
         tokens.get_or_create(&labels).inc_by(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_named_once_they_have_answered() {
+        let metrics = Metrics::default();
+        assert_eq!(metrics.model("invented", false), OTHER_MODEL);
+        for number in 0..MAX_MODELS {
+            let name = number.to_string();
+            assert_eq!(metrics.model(&name, true), name);
+        }
+        assert_eq!(metrics.model("0", false), "0");
+        assert_eq!(metrics.model("one too many", true), OTHER_MODEL);
     }
 }

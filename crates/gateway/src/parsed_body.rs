@@ -6,13 +6,10 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::answer_form::form_members;
-use crate::body_threads::BodyThreads;
+use crate::body_threads::{BodyThreads, LARGE};
 use crate::call;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
-
-/// Size from which a body is parsed in a thread of its own, in bytes.
-const LARGE: usize = 256 << 10;
 
 /// Approximate size of a value in memory beside its text, with the name and the place of a member, in bytes.
 const VALUE_BYTES: usize = 2 * size_of::<Value>() + 64;
@@ -28,7 +25,7 @@ pub(crate) struct ParsedBody {
 }
 
 impl ParsedBody {
-    /// Parses a body.
+    /// Parses a body. `held` is dropped when the text is parsed, even if the client has left before.
     ///
     /// # Errors
     /// The response to a client whose body has too many values.
@@ -37,6 +34,7 @@ impl ParsedBody {
         text: Bytes,
         max_values: usize,
         threads: &BodyThreads,
+        held: impl Send + 'static,
     ) -> Result<Self, ErrorBody> {
         let is_small = text.len() < LARGE;
         let parse = move || {
@@ -52,7 +50,7 @@ impl ParsedBody {
         };
         match is_small {
             true => parse(),
-            false => threads.run(parse).await?,
+            false => threads.run(held, parse).await?,
         }
     }
 
@@ -109,8 +107,9 @@ mod tests {
     #[tokio::test]
     async fn too_many_values_are_refused_before_they_are_parsed() {
         let threads = BodyThreads::new();
-        let parse =
-            |text: &Bytes, most| ParsedBody::parse(Endpoint::Chat, text.clone(), most, &threads);
+        let parse = |text: &Bytes, most| {
+            ParsedBody::parse(Endpoint::Chat, text.clone(), most, &threads, ())
+        };
         let text = Bytes::from(format!("[{}]", "[],".repeat(100)));
         assert!(parse(&text, 50).await.is_err());
         let malformed = parse(&text, 500).await;

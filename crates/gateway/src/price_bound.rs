@@ -4,12 +4,12 @@ use cachalot_core::Cost;
 use cachalot_model::Catalog;
 use serde_json::Value;
 
-use crate::endpoint::{Endpoint, any_member};
+use crate::endpoint::Endpoint;
 
 /// Tokens that providers add to a request: templates of messages, instructions for tools.
 const ADDED_TOKENS: u64 = 8_192;
 
-/// The context that clients can ask for, in tokens.
+/// The longer context that clients can ask for, in tokens.
 const LONG_CONTEXT: u64 = 1_000_000;
 
 /// Returns the maximum cost of a request, in picodollars.
@@ -40,20 +40,18 @@ pub(crate) fn of_request(
         .or_else(|| catalog.find_by_name(model));
     let price = entry.and_then(|entry| Some((entry, entry.price.as_ref()?)));
     let (entry, price) = price.ok_or_else(|| format!("the price of `{model}` is not known"))?;
-    let context = entry.limits.context;
-    if longer_context && price.above.is_none() && context.is_none_or(|usual| usual < LONG_CONTEXT) {
-        return Err(format!(
-            "the price of a longer context of `{model}` is not known"
-        ));
+    let mut context = entry.limits.context;
+    if longer_context && context.is_none_or(|usual| usual < LONG_CONTEXT) {
+        if price.above.is_none() {
+            return Err(format!(
+                "the price of a longer context of `{model}` is not known"
+            ));
+        }
+        context = Some(LONG_CONTEXT);
     }
     let text = body_bytes as u64 + ADDED_TOKENS;
-    let input = match (has_media(body), context) {
-        (false, _) if longer_context => text,
+    let input = match (endpoint.has_media(body), context) {
         (false, context) => text.min(context.unwrap_or(u64::MAX)),
-        (true, Some(_)) if longer_context => return Err(
-            "an image or a document is in the request, which asks for a longer context than usual"
-                .into(),
-        ),
         (true, Some(context)) => context,
         (true, None) => {
             return Err(format!(
@@ -89,29 +87,6 @@ pub(crate) fn of_request(
 /// Returns the cost of an answer in picodollars; `None` if it is not known.
 pub(crate) fn picodollars(cost: Cost) -> Option<u64> {
     (cost.unpriced == 0).then_some(cost.picodollars)
-}
-
-/// Members and types of parts of a request whose tokens do not depend on their bytes.
-const MEDIA: [&str; 12] = [
-    "audio",
-    "document",
-    "file",
-    "fileData",
-    "file_data",
-    "image",
-    "image_url",
-    "inlineData",
-    "inline_data",
-    "input_audio",
-    "input_file",
-    "input_image",
-];
-
-fn has_media(body: &Value) -> bool {
-    any_member(body, &[], &|name, value| {
-        MEDIA.contains(&name)
-            || (name == "type" && value.as_str().is_some_and(|kind| MEDIA.contains(&kind)))
-    })
 }
 
 #[cfg(test)]
@@ -191,22 +166,26 @@ mod tests {
         };
         assert!(gemini(json!(8)).unwrap() > 2 * gemini(json!(1)).unwrap());
         assert!(gemini(json!("8")).is_err());
-        let claude = |model, longer_context| {
-            let body = json!({"max_tokens": 10});
+        let with_image = json!({"max_tokens": 10, "messages": [{"role": "user", "content": [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}]}]});
+        let text = json!({"max_tokens": 10});
+        let claude = |model, longer_context, body: &Value| {
             of_request(
                 &catalog,
                 Endpoint::Messages,
                 "anthropic",
                 model,
-                &body,
+                body,
                 500_000,
                 longer_context,
             )
         };
-        let usual = claude("claude-sonnet-4", false).unwrap();
-        assert!(claude("claude-sonnet-4", true).unwrap() > 2 * usual);
-        assert!(claude("claude-sonnet-4-5", true).is_err());
-        assert!(claude("claude-sonnet-4-6", true).is_ok());
+        for body in [&text, &with_image] {
+            let usual = claude("claude-sonnet-4", false, body).unwrap();
+            assert!(claude("claude-sonnet-4", true, body).unwrap() > 2 * usual);
+            assert!(claude("claude-sonnet-4-5", true, body).is_err());
+            assert!(claude("claude-sonnet-4-6", true, body).is_ok());
+        }
         let models = of_request(
             &catalog,
             Endpoint::Models,

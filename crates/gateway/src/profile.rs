@@ -10,8 +10,7 @@ use crate::error_body::ErrorBody;
 /// A profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// Claude Code: `metadata.user_id` contains the session, and the first text of the system prompt a checksum of the
-    /// request.
+    /// Claude Code: `metadata.user_id` contains the session, and a text of the system prompt a checksum of the request.
     ClaudeCode,
 }
 

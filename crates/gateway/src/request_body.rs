@@ -21,10 +21,11 @@ pub(crate) struct BodyRoom {
     limits: Limits,
 }
 
-/// A body, and its room until it is dropped.
+/// A body, and its room until all clones are dropped.
+#[derive(Clone)]
 pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
-    _room: OwnedSemaphorePermit,
+    _room: Arc<OwnedSemaphorePermit>,
 }
 
 impl BodyRoom {
@@ -91,7 +92,7 @@ impl BodyRoom {
         }
         Ok(RequestBody {
             bytes: received.freeze(),
-            _room: room,
+            _room: Arc::new(room),
         })
     }
 

@@ -298,9 +298,8 @@ impl RunContext {
             watched.answered(report);
         }
         // What an unknown price leaves open stays reserved.
-        if let (Some(reservation), Some(cost)) =
-            (reservation, price_bound::picodollars(charged.cost))
-        {
+        let cost = price_bound::picodollars(charged.cost).filter(|_| !report.is_usage_partial);
+        if let (Some(reservation), Some(cost)) = (reservation, cost) {
             reservation.settle(cost).await;
         }
         Spend::for_call(ticket.elapsed())

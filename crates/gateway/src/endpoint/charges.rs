@@ -6,6 +6,17 @@ use super::members::{find_member, is_of_client, normalized};
 use super::{Endpoint, Object, chat, embeddings, gemini, messages, responses};
 
 impl Endpoint {
+    /// Returns true if a part of the request is no text.
+    pub(crate) fn has_media(self, body: &Value) -> bool {
+        let is_skipped = |name: &str| is_of_client(name) || is_data(self, name);
+        let is_media = |name: &str| MEDIA.contains(&normalized(name).as_str());
+        let find = |name: &str, value: &Value| {
+            let kind = value.as_str().filter(|_| normalized(name) == "type");
+            (is_media(name) || kind.is_some_and(is_media)).then_some(())
+        };
+        find_member(body, &is_skipped, &find).is_some()
+    }
+
     /// Returns the reason why the cost of a request depends on more than its tokens: a tool that the provider runs, a
     /// tier of service, a member that is not known.
     pub(crate) fn extra_charge(self, body: &Value) -> Option<String> {
@@ -50,12 +61,13 @@ const MODELS: [&str; 5] = [
     "modelselectionconfig",
 ];
 
-/// Values of the member `type`, wherever it occurs, of requests that cost as much as their texts and images. Another
-/// one may be of a medium with a price of its own, or of content that the provider fetches.
-const TYPES: [&str; 72] = [
+/// Values of the member `type`, wherever it occurs, of requests whose tokens are those of texts, images and documents.
+/// Another one may be of a medium with a price of its own.
+const TYPES: [&str; 85] = [
     "adaptive",
     "allowed_tools",
     "any",
+    "apply_patch",
     "apply_patch_call",
     "apply_patch_call_output",
     "auto",
@@ -67,6 +79,7 @@ const TYPES: [&str; 72] = [
     "computer_call",
     "computer_call_output",
     "computer_screenshot",
+    "computer_use_preview",
     "content",
     "content_block_location",
     "create_file",
@@ -74,6 +87,7 @@ const TYPES: [&str; 72] = [
     "custom_tool_call",
     "custom_tool_call_output",
     "delete_file",
+    "direct",
     "disabled",
     "document",
     "double_click",
@@ -81,6 +95,7 @@ const TYPES: [&str; 72] = [
     "enabled",
     "ephemeral",
     "exec",
+    "exit",
     "file",
     "function",
     "function_call",
@@ -91,10 +106,12 @@ const TYPES: [&str; 72] = [
     "input_file",
     "input_image",
     "input_text",
+    "input_tokens",
     "item_reference",
     "json_object",
     "json_schema",
     "keypress",
+    "local_shell",
     "local_shell_call",
     "local_shell_call_output",
     "message",
@@ -119,12 +136,19 @@ const TYPES: [&str; 72] = [
     "summary_text",
     "text",
     "thinking",
+    "thinking_turns",
+    "timeout",
+    "tokens",
     "tool",
+    "tool_reference",
     "tool_result",
     "tool_use",
+    "tool_uses",
+    "type",
     "update_file",
     "url",
     "url_citation",
+    "wait",
 ];
 
 /// Returns the reason why the request may select another model than the one that it names.
@@ -136,17 +160,31 @@ fn other_model(endpoint: Endpoint, body: &Object) -> Option<String> {
     let mut members = body.iter();
     let found = members.find_map(|(name, value)| match name.as_str() {
         "model" if endpoint != Endpoint::Gemini => None,
-        _ if is_of_client(name) => None,
+        name if is_skipped(name) && name != "input" => None,
         _ => named(name, value).or_else(|| find_member(value, &is_skipped, &named)),
     });
     found.map(|name| format!("the member `{name}` may select another model"))
 }
 
+/// Members and types of parts of a request whose tokens do not depend on their bytes, normalized.
+const MEDIA: [&str; 9] = [
+    "audio",
+    "document",
+    "file",
+    "filedata",
+    "image",
+    "imageurl",
+    "inlinedata",
+    "inputfile",
+    "inputimage",
+];
+
 /// Returns the reason why a part of the request may have another price than a text or an image.
 fn part_price(endpoint: Endpoint, body: &Object) -> Option<String> {
     let own_price = |name: &str, value: &Value| {
         let is_unknown = match normalized(name).as_str() {
-            "audio" | "inputaudio" | "videometadata" => !value.is_null(),
+            "audio" | "audiourl" | "documenturl" | "inputaudio" | "inputvideo" | "video"
+            | "videometadata" | "videourl" => !value.is_null(),
             "modalities" | "responsemodalities" => {
                 let is_text = |kind: &Value| {
                     let kind = kind.as_str();
@@ -156,6 +194,8 @@ fn part_price(endpoint: Endpoint, body: &Object) -> Option<String> {
                 !value.is_null() && !kinds.is_some_and(|kinds| kinds.iter().all(is_text))
             }
             "mimetype" => !value.as_str().is_some_and(is_text_or_image),
+            // A video, if it is at YouTube.
+            "fileuri" => !value.is_null(),
             "inlinedata" | "filedata" => value
                 .as_object()
                 .is_some_and(|data| !data.keys().any(|name| normalized(name) == "mimetype")),
@@ -181,7 +221,7 @@ fn part_price(endpoint: Endpoint, body: &Object) -> Option<String> {
 pub(super) fn is_data(endpoint: Endpoint, name: &str) -> bool {
     match endpoint {
         Endpoint::Messages | Endpoint::CountTokens => name == "input",
-        Endpoint::Gemini => name == "response",
+        Endpoint::Gemini => matches!(name, "labels" | "response"),
         _ => false,
     }
 }
@@ -219,6 +259,7 @@ mod tests {
             part(&json!({"type": "text", "text": "video_url"})),
             part(&json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}})),
             part(&json!({"type": "tool_result", "content": [{"type": "text", "text": "x"}]})),
+            part(&json!({"type": "tool_use", "caller": {"type": "direct"}})),
             json!({"model": "m", "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}],
                 "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}, "tool_choice": {"type": "function"}}),
         ] {
@@ -242,6 +283,14 @@ mod tests {
             );
         }
         assert!(is_extra(Endpoint::Chat, &part(&json!({"type": ["text"]}))));
+        assert!(is_extra(
+            Endpoint::Chat,
+            &part(&json!({"video_url": {"url": "https://a.example"}}))
+        ));
+        let management = json!({"edits": [{"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": 1},
+            "keep": {"type": "tool_uses", "value": 1}}]});
+        let body = json!({"model": "m", "messages": [], "context_management": management});
+        assert_eq!(Endpoint::Messages.extra_charge(&body), None);
         let used = json!({"type": "tool_use", "id": "t", "name": "f", "input": {"type": "video", "model": "x"}});
         assert!(!is_extra(Endpoint::Messages, &part(&used)));
         for data in [
@@ -261,12 +310,27 @@ mod tests {
             json!({"inlineData": {"mimeType": " audio/wav", "data": "AA=="}}),
             json!({"inlineData": {"mimeType": "application/ogg", "data": "AA=="}}),
             json!({"inline_data": {"data": "AA=="}}),
+            json!({"fileData": {"fileUri": "https://video.example/1", "mimeType": "text/plain"}}),
             json!({"text": "x", "videoMetadata": {"fps": 24}}),
             json!({"functionResponse": {"name": "f", "response": {}, "parts": [
                 {"inlineData": {"mimeType": "audio/wav", "data": "AA=="}}]}}),
         ] {
             assert!(is_extra(Endpoint::Gemini, &gemini(&data)), "{data}");
         }
+    }
+
+    #[test]
+    fn media_are_found_in_all_spellings_and_not_in_data_of_the_client() {
+        let image =
+            part(&json!({"Type": "text", "Image_URL": {"url": "data:image/png;base64,AA=="}}));
+        assert!(Endpoint::Chat.has_media(&image));
+        assert!(Endpoint::Messages.has_media(&part(&json!({"type": "document", "source": {}}))));
+        assert!(Endpoint::Gemini.has_media(&gemini(&json!({"inline_data": {}}))));
+        let used =
+            json!({"type": "tool_use", "id": "t", "name": "f", "input": {"file": "x", "image": 1}});
+        assert!(!Endpoint::Messages.has_media(&part(&used)));
+        let tool = json!({"name": "f", "input_schema": {"properties": {"document": {}}}, "input_examples": [{"file": "x"}]});
+        assert!(!Endpoint::Messages.has_media(&json!({"tools": [tool]})));
     }
 
     #[test]

@@ -3,18 +3,19 @@
 use serde_json::Value;
 
 /// Members with data of the client's own tools and with schemas, whose names mean nothing to the provider.
-const OF_CLIENT: [&str; 11] = [
+const OF_CLIENT: [&str; 12] = [
     "args",
     "arguments",
     "guidedjson",
+    "inputexamples",
     "inputschema",
     "metadata",
+    "outputschema",
     "parameters",
     "parametersjsonschema",
     "responsejsonschema",
     "responseschema",
     "schema",
-    "outputschema",
 ];
 
 /// Returns true for a member with data of the client's tools, or with a schema.

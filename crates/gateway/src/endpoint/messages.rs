@@ -7,10 +7,11 @@ use super::{
 };
 
 /// Members of a request on which nothing but the answer depends, or that are judged below.
-const KNOWN: [&str; 24] = [
+const KNOWN: [&str; 25] = [
     "cache_control",
     "container",
     "context_management",
+    "diagnostics",
     "inference_geo",
     "max_tokens",
     "mcp_servers",
@@ -67,7 +68,7 @@ pub(super) fn lookup(body: &Object) -> Option<String> {
 }
 
 fn refusal(body: &Object) -> Option<String> {
-    let state = ["mcp_servers", "container", "thread"];
+    let state = ["mcp_servers", "container", "diagnostics", "thread"];
     let state = state.iter().find(|member| is_set(body, member));
     let state = state.map(|member| format!("the request refers to state elsewhere (`{member}`)"));
     let refusal = state.or_else(|| lookup(body));

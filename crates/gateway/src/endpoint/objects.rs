@@ -22,6 +22,7 @@ const ANYWHERE: [&str; 32] = [
     "conversationid",
     "corpus",
     "datasources",
+    "documentlibrary",
     "fileid",
     "fileids",
     "filesearchstorenames",
@@ -43,7 +44,6 @@ const ANYWHERE: [&str; 32] = [
     "vectorstoreids",
     "vertexaisearch",
     "vertexragstore",
-    "documentlibrary",
 ];
 
 impl Endpoint {

@@ -96,7 +96,7 @@ pub(super) fn is_reference(item: &Value) -> bool {
 }
 
 /// Types of inputs that contain all that they say.
-const COMPLETE: [&str; 9] = [
+const COMPLETE: [&str; 12] = [
     "apply_patch_call",
     "apply_patch_call_output",
     "computer_call",
@@ -105,7 +105,10 @@ const COMPLETE: [&str; 9] = [
     "custom_tool_call_output",
     "function_call",
     "function_call_output",
+    "local_shell_call",
     "local_shell_call_output",
+    "shell_call",
+    "shell_call_output",
 ];
 
 /// Returns true for an input that the provider may complete by an object that it has stored.
