@@ -63,8 +63,9 @@ const MODELS: [&str; 5] = [
 
 /// Values of the member `type`, wherever it occurs, of requests whose tokens are those of texts, images and documents.
 /// Another one may be of a medium with a price of its own.
-const TYPES: [&str; 85] = [
+const TYPES: [&str; 94] = [
     "adaptive",
+    "all",
     "allowed_tools",
     "any",
     "apply_patch",
@@ -72,6 +73,8 @@ const TYPES: [&str; 85] = [
     "apply_patch_call_output",
     "auto",
     "base64",
+    "between_tools",
+    "browser_state",
     "char_location",
     "clear_thinking_20251015",
     "clear_tool_uses_20250919",
@@ -91,6 +94,9 @@ const TYPES: [&str; 85] = [
     "disabled",
     "document",
     "double_click",
+    "download_completed",
+    "download_failed",
+    "download_started",
     "drag",
     "enabled",
     "ephemeral",
@@ -111,6 +117,7 @@ const TYPES: [&str; 85] = [
     "json_object",
     "json_schema",
     "keypress",
+    "local",
     "local_shell",
     "local_shell_call",
     "local_shell_call_output",
@@ -134,6 +141,7 @@ const TYPES: [&str; 85] = [
     "shell_call",
     "shell_call_output",
     "summary_text",
+    "tab_opened",
     "text",
     "thinking",
     "thinking_turns",
@@ -149,6 +157,7 @@ const TYPES: [&str; 85] = [
     "url",
     "url_citation",
     "wait",
+    "web_search_result_location",
 ];
 
 /// Returns the reason why the request may select another model than the one that it names.
