@@ -94,9 +94,10 @@ async fn followers_of_a_failed_run_ask_themselves() {
 
 #[tokio::test]
 async fn unreachable_upstream_is_named() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // Held without listening, so that no other test gets the port.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = closed.local_addr().unwrap();
     let setup = Setup::in_front_of(address, Limits::default()).await;
     let mut sampled = chat("x");
     sampled.as_object_mut().unwrap().remove("temperature");

@@ -135,9 +135,10 @@ async fn a_fallback_answers_clients_with_a_key_under_its_own_name() {
 
 #[tokio::test]
 async fn an_unreachable_upstream_is_left_out_for_a_while() {
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // Held without listening, so that no other test gets the port.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = closed.local_addr().unwrap();
-    drop(closed);
     let file = format!(
         "upstreams: {{openai: {{url: 'http://{address}', breaker: {{failures: 2, pause: 300ms}}}}}}"
     );

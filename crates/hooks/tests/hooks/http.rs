@@ -151,9 +151,10 @@ async fn endless_response_is_a_fault() {
 
 #[tokio::test]
 async fn connection_failure_is_a_fault_without_the_password() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // Held without listening, so that no other test gets the port.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = closed.local_addr().unwrap();
     let url = format!("http://bob:hunter2@{address}/hook");
     let fault = HandlerFixture::new()
         .fault(hook(Event::Stop, &url, &[]), Input::default())
