@@ -226,6 +226,13 @@ fn report(reply: Result<Reply, cachalot_model::Error>) -> AnswerReport {
         },
         Ok(reply) => AnswerReport {
             refusal: unusual_end(&reply.stop).or_else(|| {
+                if reply
+                    .extra
+                    .get("error")
+                    .is_some_and(|error| !error.is_null())
+                {
+                    return Some("the answer contains an error".to_owned());
+                }
                 let mut members = reply.extra.keys();
                 let found = members.find(|name| LOOKED_UP.contains(&name.as_str()))?;
                 Some(format!("the provider has looked something up (`{found}`)"))
