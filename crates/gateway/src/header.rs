@@ -187,7 +187,8 @@ pub(crate) fn asks_for_longer_context(headers: &HeaderMap) -> bool {
     let values = headers.get_all("anthropic-beta").iter();
     let mut options = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     options.any(|option| {
-        let rest = option.trim_ascii().strip_prefix(b"context-");
+        let option = option.trim_ascii().to_ascii_lowercase();
+        let rest = option.strip_prefix(b"context-");
         rest.is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit))
     })
 }
@@ -252,6 +253,23 @@ mod tests {
         for name in lists.into_iter().flatten() {
             assert!(text.contains(&format!("`{name}`")), "{name}");
         }
+    }
+
+    #[test]
+    fn longer_contexts_are_asked_for_by_an_option_of_their_own() {
+        let asks = |options: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for option in options {
+                headers.append("anthropic-beta", option.parse().unwrap());
+            }
+            asks_for_longer_context(&headers)
+        };
+        assert!(asks(&["context-1m-2025-08-07"]));
+        assert!(asks(&["a-1", "b-2, Context-1M-2025-08-07"]));
+        assert!(!asks(&[
+            "context-management-2025-06-27,extended-context-1m"
+        ]));
+        assert!(!asks(&[]));
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::members::{find_member, is_of_client, normalized};
+use super::members::{find_in, find_member, is_client_data, normalized};
 use super::{Endpoint, Object, chat, embeddings, gemini, messages, responses};
 
 impl Endpoint {
     /// Returns true if a part of the request is no text.
     pub(crate) fn has_media(self, body: &Value) -> bool {
-        let is_skipped = |name: &str| is_of_client(name) || is_data(self, name);
+        let is_skipped = |name: &str| is_client_data(self, name);
         let is_media = |name: &str| MEDIA.contains(&normalized(name).as_str());
         let find = |name: &str, value: &Value| {
             let kind = value.as_str().filter(|_| normalized(name) == "type");
@@ -165,13 +165,11 @@ fn other_model(endpoint: Endpoint, body: &Object) -> Option<String> {
     let is_model = |name: &str| MODELS.contains(&normalized(name).as_str());
     let named =
         |name: &str, value: &Value| (is_model(name) && !value.is_null()).then(|| name.to_owned());
-    let is_skipped = |name: &str| is_of_client(name) || is_data(endpoint, name);
-    let mut members = body.iter();
-    let found = members.find_map(|(name, value)| match name.as_str() {
-        "model" if endpoint != Endpoint::Gemini => None,
-        name if is_skipped(name) && name != "input" => None,
-        _ => named(name, value).or_else(|| find_member(value, &is_skipped, &named)),
-    });
+    let is_skipped = |name: &str| is_client_data(endpoint, name);
+    // Gemini's is in the path.
+    let is_own = |name: &str| name == "model" && endpoint != Endpoint::Gemini;
+    let others = body.iter().filter(|(name, _)| !is_own(name));
+    let found = find_in(others, &is_skipped, &named);
     found.map(|name| format!("the member `{name}` may select another model"))
 }
 
@@ -216,23 +214,10 @@ fn part_price(endpoint: Endpoint, body: &Object) -> Option<String> {
         };
         is_unknown.then(|| format!("`{name}` is of a kind that may have a price of its own"))
     };
-    let is_skipped = |name: &str| is_of_client(name) || is_data(endpoint, name);
-    let mut members = body.iter();
+    let is_skipped = |name: &str| is_client_data(endpoint, name);
     // Tools are judged by their own types.
-    members.find_map(|(name, value)| match name.as_str() {
-        "tools" => None,
-        _ if is_of_client(name) => None,
-        _ => own_price(name, value).or_else(|| find_member(value, &is_skipped, &own_price)),
-    })
-}
-
-/// Returns true for a nested member with arguments or results of the client's tools.
-pub(super) fn is_data(endpoint: Endpoint, name: &str) -> bool {
-    match endpoint {
-        Endpoint::Messages | Endpoint::CountTokens => name == "input",
-        Endpoint::Gemini => matches!(name, "labels" | "response"),
-        _ => false,
-    }
+    let others = body.iter().filter(|(name, _)| *name != "tools");
+    find_in(others, &is_skipped, &own_price)
 }
 
 /// Returns true for a media type whose tokens have the price of texts.
@@ -360,6 +345,8 @@ mod tests {
         let usual = json!({"contents": [], "generationConfig": {"temperature": 0, "max_output_tokens": 5,
             "responseSchema": {"type": "OBJECT", "properties": {"model": {"type": "STRING"}}}}});
         assert_eq!(Endpoint::Gemini.extra_charge(&usual), None);
+        let labels = json!({"contents": [], "labels": {"type": "batch", "model": "x"}});
+        assert_eq!(Endpoint::Gemini.extra_charge(&labels), None);
         let tool = json!({"name": "f", "input_schema": {}, "model": "claude-opus-5"});
         let body = json!({"model": "m", "messages": [], "tools": [tool]});
         assert!(is_extra(Endpoint::Messages, &body));

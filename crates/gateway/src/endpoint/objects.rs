@@ -3,8 +3,7 @@
 
 use serde_json::Value;
 
-use super::charges::is_data;
-use super::members::{find_member, is_of_client, normalized};
+use super::members::{find_member, is_client_data, normalized};
 use super::{Endpoint, is_set, responses};
 
 /// Members of a request that refer to objects, normalized.
@@ -61,7 +60,7 @@ impl Endpoint {
         if self == Self::Responses && items.is_some_and(is_bare) {
             return Some("input".to_owned());
         }
-        let is_skipped = |name: &str| is_of_client(name) || is_data(self, name);
+        let is_skipped = |name: &str| is_client_data(self, name);
         find_member(body, &is_skipped, &|name, value| {
             refers(name, value).then(|| name.to_owned())
         })
