@@ -2,7 +2,8 @@
 
 use std::io::{IsTerminal as _, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 use super::screen::Size;
 #[cfg(unix)]
@@ -56,8 +57,11 @@ pub(super) fn size() -> Size {
 }
 
 /// Raw mode of the terminal. Clones share it.
+///
+/// The lock is held while the mode is changed: a thread that panics leaves raw mode while another one paints, which
+/// enters it again.
 #[derive(Clone, Default)]
-pub(super) struct Mode(Arc<AtomicBool>);
+pub(super) struct Mode(Arc<Mutex<bool>>);
 
 impl Mode {
     /// Enters raw mode, which a panic leaves.
@@ -80,16 +84,18 @@ impl Mode {
     /// # Errors
     /// The terminal does not allow it.
     pub(super) fn enter(&self) -> std::io::Result<()> {
+        let mut is_raw = self.0.lock();
         crossterm::terminal::disable_raw_mode()?;
         crossterm::terminal::enable_raw_mode()?;
         keep_line_ends();
-        self.0.store(true, Ordering::SeqCst);
+        *is_raw = true;
         device()?.write_all(ENTER.as_bytes())
     }
 
     /// Restores the mode from before. Failures are ignored: a closed terminal needs no mode.
     pub(super) fn leave(&self) {
-        if self.0.swap(false, Ordering::SeqCst) {
+        let mut is_raw = self.0.lock();
+        if std::mem::take(&mut *is_raw) {
             let _ = device().and_then(|mut device| device.write_all(LEAVE.as_bytes()));
             let _ = crossterm::terminal::disable_raw_mode();
         }
@@ -97,7 +103,7 @@ impl Mode {
 
     /// Returns true in raw mode; false after a panic.
     pub(super) fn is_raw(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        *self.0.lock()
     }
 }
 
