@@ -181,16 +181,13 @@ impl Store for PostgresStore {
         StoreReply::later(async move {
             self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
             let open = self.connections.get(Work::Read).await?;
-            if let Some(statement) = &open.lookup {
+            if let Some(lookups) = &open.lookups {
                 let place = (space, key);
-                let executed =
-                    lookup::execute(&open.client, statement, place, counters, self.shift());
+                let executed = lookups.execute(&open.client, place, counters, self.shift());
                 let row = open.liveness.watch(executed).await;
                 let row = row.map_err(|error| self.connections.failure(error))?;
                 if let Some(row) = row {
-                    let mut result = row::get_result(&row, key)?;
-                    result.counters.truncate(counters.len());
-                    return Ok(result);
+                    return row::get_result(&row, key);
                 }
             }
             let row = self

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use cachalot_store::{Error, ErrorKind};
 use tokio::sync::OwnedMutexGuard;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::lookup::Lookups;
 use super::server::Server;
-use super::{failure, layout, lookup, row};
+use super::{failure, layout, row};
 use crate::liveness::Liveness;
 
 /// Connections that reads share. Each is a process of the server.
@@ -48,8 +49,8 @@ pub(super) enum Work {
 pub(super) struct Open {
     pub(super) client: Client,
     pub(super) liveness: Liveness,
-    /// The statement of [`lookup::prepare`]; `None` if there may be a pooler, which moves statements between connections to the server.
-    pub(super) lookup: Option<Statement>,
+    /// `None` if there may be a pooler, which moves statements between connections to the server.
+    pub(super) lookups: Option<Lookups>,
 }
 
 impl Open {
@@ -221,18 +222,18 @@ impl Connections {
             }
             self.is_prepared.store(true, Ordering::Release);
         }
-        let lookup = async {
+        let lookups = async {
             match is_direct {
-                true => lookup::prepare(&client).await.map(Some),
+                true => Lookups::prepare(&client).await.map(Some),
                 false => Ok(None),
             }
             .map_err(|error| self.failure(error))
         };
-        let lookup = self.limit(CONNECT_TIMEOUT, lookup).await?;
+        let lookups = self.limit(CONNECT_TIMEOUT, lookups).await?;
         Ok(Open {
             client,
             liveness: Liveness::default(),
-            lookup,
+            lookups,
         })
     }
 

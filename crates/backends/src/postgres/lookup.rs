@@ -1,4 +1,4 @@
-//! Lookups as one prepared statement, of which the server keeps the plan with the connection.
+//! Lookups as prepared statements, of which the server keeps the plans with the connection.
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
@@ -6,48 +6,63 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::row::indexed;
 
-/// Maximum number of counters of the statement.
+/// Maximum number of counters of a prepared lookup.
 const MAX_COUNTERS: usize = 4;
 
-/// The same as the function `cachalot_get`, for [`MAX_COUNTERS`] counters; those without a name are zero.
-const STATEMENT: &str = "SELECT coalesce(r.long_key, r.key) AS o_key, r.value AS o_value, r.label_names AS o_names, \
-     r.label_values AS o_values, r.expires AS o_expires, r.revision AS o_revision, r.updated AS o_updated, ARRAY[\
-     coalesce((SELECT c.value FROM cachalot_counters c WHERE c.space = $1 AND c.name = $3), 0), \
-     coalesce((SELECT c.value FROM cachalot_counters c WHERE c.space = $1 AND c.name = $4), 0), \
-     coalesce((SELECT c.value FROM cachalot_counters c WHERE c.space = $1 AND c.name = $5), 0), \
-     coalesce((SELECT c.value FROM cachalot_counters c WHERE c.space = $1 AND c.name = $6), 0)] AS o_counts, \
-     floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + $7 AS o_now \
-     FROM (SELECT 1) AS one LEFT JOIN cachalot_records r ON r.space = $1 AND r.key = $2";
+/// The statements of one connection, by their number of counters: the server executes a part of the plan for each
+/// counter, also without a name.
+pub(super) struct Lookups([Statement; MAX_COUNTERS + 1]);
 
-/// Prepares the statement on a connection without a pooler.
-pub(super) async fn prepare(client: &Client) -> Result<Statement, tokio_postgres::Error> {
-    let mut types = [Type::BYTEA; MAX_COUNTERS + 3];
-    types[MAX_COUNTERS + 2] = Type::INT8;
-    client.prepare_typed(STATEMENT, &types).await
+/// Returns the same as the function `cachalot_get`, for a number of counters.
+fn statement(counters: usize) -> String {
+    let counts: Vec<String> = (4..4 + counters)
+        .map(|number| {
+            format!(
+                "coalesce((SELECT c.value FROM cachalot_counters c WHERE c.space = $1 AND c.name = ${number}), 0)"
+            )
+        })
+        .collect();
+    format!(
+        "SELECT coalesce(r.long_key, r.key) AS o_key, r.value AS o_value, r.label_names AS o_names, \
+         r.label_values AS o_values, r.expires AS o_expires, r.revision AS o_revision, r.updated AS o_updated, \
+         ARRAY[{}]::bigint[] AS o_counts, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3 AS o_now \
+         FROM (SELECT 1) AS one LEFT JOIN cachalot_records r ON r.space = $1 AND r.key = $2",
+        counts.join(", ")
+    )
 }
 
-/// Executes the statement; returns its row, or `None` if it is not for this request, or outdated.
-pub(super) async fn execute(
-    client: &Client,
-    statement: &Statement,
-    (space, key): (&str, &str),
-    counters: &[&str],
-    shift: i64,
-) -> Result<Option<Row>, tokio_postgres::Error> {
-    if counters.len() > MAX_COUNTERS {
-        return Ok(None);
+impl Lookups {
+    /// Prepares the statements on a connection without a pooler.
+    pub(super) async fn prepare(client: &Client) -> Result<Self, tokio_postgres::Error> {
+        let prepare = async |counters: usize| {
+            let mut types = vec![Type::BYTEA; 3 + counters];
+            types[2] = Type::INT8;
+            client.prepare_typed(&statement(counters), &types).await
+        };
+        let (none, one, two, three, four) =
+            tokio::try_join!(prepare(0), prepare(1), prepare(2), prepare(3), prepare(4))?;
+        Ok(Self([none, one, two, three, four]))
     }
-    let mut names = [None, None, None, None];
-    for (name, counter) in names.iter_mut().zip(counters) {
-        *name = Some(indexed(counter));
-    }
-    let [first, second, third, fourth] = &names;
-    let (space, key) = (indexed(space), indexed(key));
-    let parameters: [&(dyn ToSql + Sync); MAX_COUNTERS + 3] =
-        [&space, &key, first, second, third, fourth, &shift];
-    match client.query_one(statement, &parameters).await {
-        Err(error) if is_outdated(&error) => Ok(None),
-        executed => executed.map(Some),
+
+    /// Executes a lookup; returns its row, or `None` if no statement has so many counters, or they are outdated.
+    pub(super) async fn execute(
+        &self,
+        client: &Client,
+        (space, key): (&str, &str),
+        counters: &[&str],
+        shift: i64,
+    ) -> Result<Option<Row>, tokio_postgres::Error> {
+        let Some(statement) = self.0.get(counters.len()) else {
+            return Ok(None);
+        };
+        let (space, key) = (indexed(space), indexed(key));
+        let names: Vec<_> = counters.iter().map(|name| indexed(name)).collect();
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&space, &key, &shift];
+        parameters.extend(names.iter().map(|name| name as &(dyn ToSql + Sync)));
+        match client.query_one(statement, &parameters).await {
+            Err(error) if is_outdated(&error) => Ok(None),
+            executed => executed.map(Some),
+        }
     }
 }
 
