@@ -13,7 +13,7 @@ const MAX_COUNTERS: usize = 4;
 /// counter, also without a name.
 pub(super) struct Lookups([Statement; MAX_COUNTERS + 1]);
 
-/// Returns the same as the function `cachalot_get`, for a number of counters.
+/// Returns the statement that selects the same as the function `cachalot_get`, for a number of counters.
 fn statement(counters: usize) -> String {
     let counts: Vec<String> = (4..4 + counters)
         .map(|number| {
