@@ -9,8 +9,8 @@ use super::row::indexed;
 /// Maximum number of counters of a prepared lookup.
 const MAX_COUNTERS: usize = 4;
 
-/// The statements of one connection, by their number of counters: the server executes a part of the plan for each
-/// counter, also without a name.
+/// The statements of one connection, by their number of counters: the server executes a subquery for each counter of a
+/// statement, even if the name of the counter is null.
 pub(super) struct Lookups([Statement; MAX_COUNTERS + 1]);
 
 /// Returns the statement that selects the same as the function `cachalot_get`, for a number of counters.

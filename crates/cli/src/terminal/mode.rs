@@ -59,7 +59,7 @@ pub(super) fn size() -> Size {
 /// Raw mode of the terminal. Clones share it.
 ///
 /// The lock is held while the mode is changed: a thread that panics leaves raw mode while another one paints, which
-/// enters it again.
+/// enters it again. Nothing that can panic is called under the lock, because the hook of panics takes it.
 #[derive(Clone, Default)]
 pub(super) struct Mode(Arc<Mutex<bool>>);
 
