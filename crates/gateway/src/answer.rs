@@ -8,7 +8,7 @@ use cachalot_prefix::diagnosis::ProviderVerdict;
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::endpoint::Endpoint;
 
@@ -199,15 +199,17 @@ fn whole_reply(format: Format, whole: &[u8]) -> AnswerReport {
     report
 }
 
-/// Returns true for a document with an error beside its answer.
-fn has_error(document: &Value) -> bool {
-    document.get("error").is_some_and(|error| !error.is_null())
+/// Returns true if an answer or an event has an error beside its content.
+fn has_error(members: &Map<String, Value>) -> bool {
+    members.get("error").is_some_and(|error| !error.is_null())
 }
 
 /// Returns true for an event that reports an error. Readers ignore all events after the last one of an answer.
 fn reports_error(event: &Event) -> bool {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
-    event.name == "error" || data.get("type").is_some_and(|it| it == "error") || has_error(&data)
+    event.name == "error"
+        || data.get("type").is_some_and(|it| it == "error")
+        || data.as_object().is_some_and(has_error)
 }
 
 /// Members of an answer that show that the provider has looked something up.
@@ -226,11 +228,7 @@ fn report(reply: Result<Reply, cachalot_model::Error>) -> AnswerReport {
         },
         Ok(reply) => AnswerReport {
             refusal: unusual_end(&reply.stop).or_else(|| {
-                if reply
-                    .extra
-                    .get("error")
-                    .is_some_and(|error| !error.is_null())
-                {
+                if has_error(&reply.extra) {
                     return Some("the answer contains an error".to_owned());
                 }
                 let mut members = reply.extra.keys();
@@ -270,7 +268,7 @@ fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
     let document: Value = serde_json::from_slice(whole).unwrap_or_default();
     let has_vector = |item: &Value| item.get("embedding").is_some_and(|it| !it.is_null());
     let vectors = document.get("data").and_then(Value::as_array);
-    let answers = !has_error(&document)
+    let answers = !document.as_object().is_some_and(has_error)
         && match endpoint {
             Endpoint::Embeddings => {
                 vectors.is_some_and(|items| !items.is_empty() && items.iter().all(has_vector))
