@@ -27,6 +27,8 @@
 //! | `missing-key`, `unknown-key`, `out-of-range` | see [`Section`] |
 //! | `unset-variable`, `bad-value` | see [`expand`] |
 
+use std::ops::RangeInclusive;
+
 use crate::{Problem, SourceSpan};
 
 mod anchors;
@@ -155,6 +157,15 @@ impl Node {
         }
     }
 
+    /// The integer, if it is one.
+    pub(crate) fn as_integer(&self) -> Option<i128> {
+        match self.kind {
+            NodeKind::Integer(integer) => Some(integer.into()),
+            NodeKind::Unsigned(integer) => Some(integer.into()),
+            _ => None,
+        }
+    }
+
     /// The number, if it is one; integers above 2⁵³ are rounded.
     #[must_use]
     pub fn as_f64(&self) -> Option<f64> {
@@ -260,6 +271,24 @@ impl Node {
         )
         .at(&self.head());
         problem.help(self.remedy(expected))
+    }
+
+    /// Creates the problem that `key` is the integer `found`, which is not within the bounds.
+    pub(crate) fn out_of_range(
+        &self,
+        key: &str,
+        found: i128,
+        range: &RangeInclusive<u64>,
+    ) -> Problem {
+        let bounds = match (*range.start(), *range.end()) {
+            (least, u64::MAX) => format!("at least {least}"),
+            (0, most) => format!("at most {most} and not negative"),
+            (least, most) => format!("from {least} to {most}"),
+        };
+        let message = format!("`{key}` must be {bounds}, but it is {found}");
+        Problem::new("out-of-range", message)
+            .at(&self.place)
+            .help(format!("write a whole number that is {bounds}"))
     }
 
     fn remedy(&self, expected: &str) -> String {

@@ -157,7 +157,7 @@ impl ParameterKind {
     pub fn check(self, entry: &MapEntry, problems: &mut Vec<Problem>) {
         let (key, node) = (&entry.key, &entry.value);
         let wrong = |expected| Some(node.wrong_type(&format!("`{key}`"), expected));
-        let out_of_range = |bounds: &str, found: &dyn std::fmt::Display, remedy: String| {
+        let out_of_range = |bounds: &str, found: f64, remedy: String| {
             let message = format!("`{key}` must be {bounds}, but it is {found}");
             let problem = Problem::new("out-of-range", message);
             Some(problem.at(&node.place).help(remedy))
@@ -167,13 +167,17 @@ impl ParameterKind {
             Self::Text if node.as_text().is_none() => wrong("text"),
             Self::Boolean if node.as_boolean().is_none() => wrong("`true` or `false`"),
             Self::List | Self::Texts if node.as_list().is_none() => wrong("a list"),
-            Self::Object | Self::Table(_) | Self::Tables(_) | Self::Deferred(_)
+            Self::Object
+            | Self::Scalars { .. }
+            | Self::Table(_)
+            | Self::Tables(_)
+            | Self::Deferred(_)
+            | Self::Definition(..)
                 if node.as_map().is_none() =>
             {
                 wrong("a mapping")
             }
-            Self::Definition(..) if node.as_map().is_none() => wrong("a mapping"),
-            Self::Integer if whole(node).is_none() => wrong("a whole number"),
+            Self::Integer if node.as_integer().is_none() => wrong("a whole number"),
             Self::Text
             | Self::Boolean
             | Self::List
@@ -188,18 +192,10 @@ impl ParameterKind {
                     Some(problem.at(&node.place).help(did_you_mean(word, words)))
                 }
             },
-            Self::IntegerIn(least, most) => match whole(node) {
+            Self::IntegerIn(least, most) => match node.as_integer() {
                 None => wrong("a whole number"),
                 Some(found) if within(found, least, most).is_some() => None,
-                Some(found) => {
-                    let bounds = match (least, most) {
-                        (least, u64::MAX) => format!("at least {least}"),
-                        (0, most) => format!("at most {most} and not negative"),
-                        (least, most) => format!("from {least} to {most}"),
-                    };
-                    let remedy = format!("write a whole number that is {bounds}");
-                    out_of_range(&bounds, &found, remedy)
-                }
+                Some(found) => Some(node.out_of_range(key, found, &(least..=most))),
             },
             Self::Duration(range) => range.problem(&format!("`{key}`"), node),
             Self::Number | Self::NumberIn(..) => match finite(node) {
@@ -209,24 +205,23 @@ impl ParameterKind {
                     Self::NumberIn(least, f64::INFINITY) => {
                         let bounds = format!("at least {least}");
                         let remedy = format!("write a number that is {bounds}");
-                        out_of_range(&bounds, &found, remedy)
+                        out_of_range(&bounds, found, remedy)
                     }
                     Self::NumberIn(least, most) => {
                         let remedy = "write a number within these bounds".to_owned();
-                        out_of_range(&format!("from {least} to {most}"), &found, remedy)
+                        out_of_range(&format!("from {least} to {most}"), found, remedy)
                     }
                     _ => None,
                 },
             },
             Self::Scalars { null } => {
-                let entries = node.as_map();
-                for entry in entries.unwrap_or_default() {
+                for entry in node.as_map().unwrap_or_default() {
                     if scalar(&entry.value, null).is_none() {
                         let name = format!("`{}` in `{key}`", entry.key);
                         problems.push(entry.value.wrong_type(&name, "text"));
                     }
                 }
-                entries.is_none().then(|| wrong("a mapping")).flatten()
+                None
             }
             Self::Texts => {
                 let items = node.as_list().unwrap_or_default();
@@ -258,15 +253,6 @@ impl ParameterKind {
             Self::NumberIn(least, most) => (least..=most).contains(&number),
             _ => true,
         }
-    }
-}
-
-/// Returns the integer, which may be negative.
-fn whole(node: &Node) -> Option<i128> {
-    match node.kind {
-        NodeKind::Integer(integer) => Some(integer.into()),
-        NodeKind::Unsigned(integer) => Some(integer.into()),
-        _ => None,
     }
 }
 
@@ -400,7 +386,7 @@ impl<'a> Values<'a> {
     #[must_use]
     pub fn integer<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         let read = |node: &'a Node, kind| match kind {
-            ParameterKind::IntegerIn(least, most) => within(whole(node)?, least, most),
+            ParameterKind::IntegerIn(least, most) => within(node.as_integer()?, least, most),
             _ => node.as_u64(),
         };
         let integer = self.get(name, read, |default| match default {

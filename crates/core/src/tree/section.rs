@@ -135,7 +135,7 @@ impl<'a> Section<'a> {
         typed(key, node, "`true` or `false`", Node::as_boolean, problems)
     }
 
-    /// Claims `key`; returns its integer. Reports `out-from_node-range` if it is outside `range`.
+    /// Claims `key`; returns its integer. Reports `out-of-range` if it is outside `range`.
     pub fn integer(
         &mut self,
         key: &'static str,
@@ -143,33 +143,14 @@ impl<'a> Section<'a> {
         problems: &mut Vec<Problem>,
     ) -> Option<u64> {
         let node = self.present(key)?;
-        let found = match node.kind {
-            // A negative number is an integer, too: the problem is its range, not its type.
-            super::NodeKind::Integer(integer) => Some(i128::from(integer)),
-            _ => node.as_u64().map(i128::from),
-        };
-        let Some(found) = found else {
-            problems.push(node.wrong_type(&format!("`{key}`"), "a whole number"));
-            return None;
-        };
-        match u64::try_from(found)
-            .ok()
-            .filter(|found| range.contains(found))
-        {
-            Some(integer) => Some(integer),
-            None => {
-                let bounds = describe_range(&range);
-                problems.push(
-                    Problem::new(
-                        "out-of-range",
-                        format!("`{key}` must be {bounds}, but it is {found}"),
-                    )
-                    .at(&node.place)
-                    .help(format!("write a whole number that is {bounds}")),
-                );
-                None
-            }
+        // A negative number is an integer, too: the problem is its range, not its type.
+        let found = typed(key, node, "a whole number", Node::as_integer, problems)?;
+        let integer = u64::try_from(found).ok();
+        let integer = integer.filter(|integer| range.contains(integer));
+        if integer.is_none() {
+            problems.push(node.out_of_range(key, found, &range));
         }
+        integer
     }
 
     /// Claims `key`; returns its number, which must be finite.
@@ -269,12 +250,4 @@ fn typed<'a, T>(
         problems.push(node.wrong_type(&format!("`{key}`"), expected));
     }
     value
-}
-
-fn describe_range(range: &RangeInclusive<u64>) -> String {
-    match (*range.start(), *range.end()) {
-        (least, u64::MAX) => format!("at least {least}"),
-        (0, most) => format!("at most {most} and not negative"),
-        (least, most) => format!("from {least} to {most}"),
-    }
 }
