@@ -99,7 +99,8 @@ fn parent(target: &Path) -> &Path {
     target.parent().unwrap_or(Path::new("/"))
 }
 
-fn create(path: &Path, access: Access) -> io::Result<File> {
+/// Creates a file that does not exist yet.
+pub(crate) fn create(path: &Path, access: Access) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -17,6 +17,7 @@ mod credentials;
 pub use credentials::{find_credentials, mask_credentials, redact_value};
 
 use crate::Digest;
+use crate::atomic_file::{self, Access};
 
 /// The text that replaces a secret.
 pub const MASK: &str = "[secret]";
@@ -88,15 +89,14 @@ impl DigestKey {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => return other,
         }
-        let mut bytes = [0_u8; 32];
-        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        let key = Self::ephemeral()?;
         let mut suffix = [0_u8; 8];
         getrandom::fill(&mut suffix).map_err(io::Error::other)?;
         let mut aside = path.as_os_str().to_owned();
         aside.push(format!(".{}", hex::encode(suffix)));
-        let written = write_private(Path::new(&aside), &bytes)
+        let written = key
+            .store(Path::new(&aside))
             .and_then(|()| std::fs::hard_link(&aside, path));
-        bytes.zeroize();
         // The temporary file is no longer needed, whether this process or another one has created the link.
         let _ = std::fs::remove_file(&aside);
         match written {
@@ -146,24 +146,8 @@ impl DigestKey {
     }
 }
 
-#[cfg(unix)]
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
-#[cfg(not(unix))]
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)?;
+    let mut file = atomic_file::create(path, Access::Private)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
@@ -186,15 +170,10 @@ struct KnownSecret {
 }
 
 /// The secrets that are known in a run. An empty set, which most runs have, costs nothing.
+#[derive(Default)]
 pub struct SecretSet {
     key: Option<DigestKey>,
     known: RwLock<Vec<KnownSecret>>,
-}
-
-impl Default for SecretSet {
-    fn default() -> Self {
-        Self::empty()
-    }
 }
 
 impl fmt::Debug for SecretSet {
@@ -208,10 +187,7 @@ impl SecretSet {
     /// Creates an empty set that never learns a secret.
     #[must_use]
     pub fn empty() -> Self {
-        Self {
-            key: None,
-            known: RwLock::new(Vec::new()),
-        }
+        Self::default()
     }
 
     /// Creates an empty set whose secrets will be digested under `key`.
@@ -219,7 +195,7 @@ impl SecretSet {
     pub fn with_key(key: DigestKey) -> Self {
         Self {
             key: Some(key),
-            known: RwLock::new(Vec::new()),
+            known: RwLock::default(),
         }
     }
 
