@@ -8,18 +8,14 @@ use std::sync::Arc;
 /// passes a result on passes its witnesses on; code that combines results combines their witnesses with
 /// [`Witnesses::join`].
 #[derive(Clone)]
-pub struct Witnesses(WitnessList);
+pub struct Witnesses(Result<Vec<Item>, Arc<str>>);
 
-#[derive(Clone)]
-enum WitnessList {
-    All(Vec<Arc<dyn Any + Send + Sync>>),
-    Unknown(Arc<str>),
-}
+type Item = Arc<dyn Any + Send + Sync>;
 
 /// No witnesses: the result depends on nothing.
 impl Default for Witnesses {
     fn default() -> Self {
-        Self(WitnessList::All(Vec::new()))
+        Self(Ok(Vec::new()))
     }
 }
 
@@ -27,23 +23,21 @@ impl Witnesses {
     /// Creates the witnesses of a result whose inputs are unknown, with the reason.
     #[must_use]
     pub fn unknown(why: &str) -> Self {
-        Self(WitnessList::Unknown(why.into()))
+        Self(Err(why.into()))
     }
 
     /// Creates the witnesses of a result that depends on `item` only.
     #[must_use]
     pub fn from_item(item: Arc<dyn Any + Send + Sync>) -> Self {
-        Self(WitnessList::All(vec![item]))
+        Self(Ok(vec![item]))
     }
 
     /// Adds the witnesses of another input. Unknown witnesses stay unknown, with the first reason.
     pub fn join(&mut self, other: &Self) {
         match (&mut self.0, &other.0) {
-            (WitnessList::All(own), WitnessList::All(others)) => own.extend(others.iter().cloned()),
-            (WitnessList::All(_), WitnessList::Unknown(why)) => {
-                self.0 = WitnessList::Unknown(Arc::clone(why))
-            }
-            (WitnessList::Unknown(_), _) => {}
+            (Ok(own), Ok(others)) => own.extend(others.iter().cloned()),
+            (Ok(_), Err(why)) => self.0 = Err(Arc::clone(why)),
+            (Err(_), _) => {}
         }
     }
 
@@ -52,10 +46,7 @@ impl Witnesses {
     /// # Errors
     /// The reason why they are unknown.
     pub fn items(&self) -> Result<&[Arc<dyn Any + Send + Sync>], &str> {
-        match &self.0 {
-            WitnessList::All(items) => Ok(items),
-            WitnessList::Unknown(why) => Err(why),
-        }
+        self.0.as_deref().map_err(|why| &**why)
     }
 }
 
@@ -72,14 +63,14 @@ impl fmt::Debug for Witnesses {
 impl PartialEq for Witnesses {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (WitnessList::All(own), WitnessList::All(others)) => {
+            (Ok(own), Ok(others)) => {
                 own.len() == others.len()
                     && own
                         .iter()
                         .zip(others)
                         .all(|(one, other)| Arc::ptr_eq(one, other))
             }
-            (WitnessList::Unknown(own), WitnessList::Unknown(others)) => own == others,
+            (Err(own), Err(others)) => own == others,
             _ => false,
         }
     }
