@@ -340,22 +340,25 @@ fn compare(reach: &reach::ReadEstimator<'_>, secret_set: &SecretSet) -> Diagnosi
             .as_ref()
             .is_none_or(|broken| field.level <= broken.level)
     });
-    let is_continuation = parameter.is_none() && broken.is_none();
-    if rules.images_apart && is_continuation && messages::images_differ(previous, next) {
-        let read = reach.before_level(Level::Message);
+    let message_changed = |index, in_prefix, cause| {
         let found = PartialDiagnosis {
             reason: Reason::MessagesChanged,
             at: Some(BreakPosition {
-                level: "messages",
-                index: 0,
+                level: Level::Message.name(),
+                index,
                 offset: 0,
-                in_prefix: read.bytes,
+                in_prefix,
                 parameter: None,
             }),
-            cause: Some(LikelyCause::FirstImage),
+            cause: Some(cause),
             change: None,
         };
-        return found.with(reach, &read);
+        found.with(reach, in_prefix)
+    };
+    let is_continuation = parameter.is_none() && broken.is_none();
+    if rules.images_apart && is_continuation && messages::images_differ(previous, next) {
+        let read = reach.before_level(Level::Message);
+        return message_changed(0, read, LikelyCause::FirstImage);
     }
     let dropped = rules
         .drops_thinking
@@ -368,19 +371,7 @@ fn compare(reach: &reach::ReadEstimator<'_>, secret_set: &SecretSet) -> Diagnosi
     });
     if let Some(dropped) = dropped {
         let read = reach.before_piece(dropped.depth);
-        let found = PartialDiagnosis {
-            reason: Reason::MessagesChanged,
-            at: Some(BreakPosition {
-                level: "messages",
-                index: dropped.index,
-                offset: 0,
-                in_prefix: read.bytes,
-                parameter: None,
-            }),
-            cause: Some(LikelyCause::ThinkingDropped),
-            change: None,
-        };
-        return found.with(reach, &read);
+        return message_changed(dropped.index, read, LikelyCause::ThinkingDropped);
     }
     if let Some(field) = parameter {
         let read = reach.before_level(field.level);
@@ -393,13 +384,13 @@ fn compare(reach: &reach::ReadEstimator<'_>, secret_set: &SecretSet) -> Diagnosi
                 level: "parameters",
                 index: 0,
                 offset: 0,
-                in_prefix: read.bytes,
+                in_prefix: read,
                 parameter: Some(field.name.clone()),
             }),
             cause: Some(detect::parameter(&field.name, next)),
             change: snippet::parameter(&field.name, previous.tail, next.tail, secret_set),
         };
-        return found.with(reach, &read);
+        return found.with(reach, read);
     }
     match broken {
         Some(broken) => diagnose_difference(&broken, reach, secret_set),
@@ -428,7 +419,8 @@ struct PartialDiagnosis {
 }
 
 impl PartialDiagnosis {
-    fn with(self, reach: &reach::ReadEstimator<'_>, read: &reach::Readable) -> Diagnosis {
+    /// Returns the diagnosis of a request of which this number of bytes can be read.
+    fn with(self, reach: &reach::ReadEstimator<'_>, read: u64) -> Diagnosis {
         let Self {
             reason,
             at,
@@ -440,20 +432,13 @@ impl PartialDiagnosis {
             _ => reach.expected(),
         };
         let actual = reach.actual();
-        if at.is_some() && reach.is_refuted(read) {
-            return Diagnosis {
-                reason: Reason::None,
-                at,
-                cause,
-                change,
-                expected_read_tokens: expected,
-                actual_read: actual,
-                lost_tokens: 0,
-                lost_cost: None,
-                by_provider: false,
-            };
-        }
-        let lost = expected.saturating_sub(actual.unwrap_or_else(|| reach.tokens(read)));
+        let (reason, lost) = match at.is_some() && reach.is_refuted(read) {
+            true => (Reason::None, 0),
+            false => {
+                let read = actual.unwrap_or_else(|| reach.tokens(read));
+                (reason, expected.saturating_sub(read))
+            }
+        };
         Diagnosis {
             reason,
             at,
@@ -482,11 +467,7 @@ fn diagnose_difference(
             Level::Message => Reason::MessagesChanged,
         },
         at: Some(BreakPosition {
-            level: match broken.level {
-                Level::Tool => "tools",
-                Level::System => "system",
-                Level::Message => "messages",
-            },
+            level: broken.level.name(),
             index: broken.index,
             offset: site.offset,
             in_prefix: site.bytes_before + site.offset as u64,
@@ -495,7 +476,7 @@ fn diagnose_difference(
         cause: detect::cause(&site),
         change: Some(snippet::change(&site, secret_set)),
     };
-    found.with(reach, &read)
+    found.with(reach, read)
 }
 
 /// Diagnoses two requests whose bytes do not differ, by the rules and the provider's report.
@@ -508,7 +489,7 @@ fn without_break(reach: &reach::ReadEstimator<'_>) -> Diagnosis {
         cause,
         change: None,
     };
-    let diagnosis = found.with(reach, &all);
+    let diagnosis = found.with(reach, all);
     match reason {
         Reason::None | Reason::BelowMinimum => Diagnosis {
             lost_tokens: 0,

@@ -17,12 +17,20 @@ pub enum Level {
     Message,
 }
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Level {
+    /// The name of all pieces of the level: `tools`, `system` or `messages`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Tool => "tools",
             Self::System => "system",
             Self::Message => "messages",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

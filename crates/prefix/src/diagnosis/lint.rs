@@ -166,12 +166,7 @@ fn place(request: &Request, depth: u32) -> (&'static str, usize) {
         .map_or(Level::Message, |node| node.level);
     let before = nodes.iter().take(depth as usize);
     let index = before.filter(|node| node.level == level).count();
-    let level = match level {
-        Level::Tool => "tools",
-        Level::System => "system",
-        Level::Message => "messages",
-    };
-    (level, index)
+    (level.name(), index)
 }
 
 fn markers(request: &Request) -> Vec<LintFinding> {

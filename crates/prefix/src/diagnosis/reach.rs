@@ -23,7 +23,7 @@ const MAX_ESTIMATE_ERROR: u64 = 1_000;
 /// A request that follows within this many seconds may have been sent before the previous one was answered.
 const MAX_CONCURRENT_SECONDS: u64 = 2;
 
-/// Computes the part of a request that could be read, and compares it with the part that was.
+/// Computes the part of a request that could be read, in bytes, and compares it with the part that was.
 pub(super) struct ReadEstimator<'a> {
     pub(super) previous: &'a RequestView<'a>,
     pub(super) next: &'a RequestView<'a>,
@@ -31,54 +31,44 @@ pub(super) struct ReadEstimator<'a> {
     pub(super) rules: &'a Rules,
 }
 
-/// A prefix that can be read.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Readable {
-    pub(super) bytes: u64,
-}
-
 impl ReadEstimator<'_> {
     /// The readable part before the first piece of a level.
-    pub(super) fn before_level(&self, level: Level) -> Readable {
+    pub(super) fn before_level(&self, level: Level) -> u64 {
         let nodes = self.next.prompt.backwards();
         let mut before = nodes.skip_while(|node| node.level >= level);
         self.limited(before.next())
     }
 
     /// The readable part before a piece of the request.
-    pub(super) fn before_piece(&self, depth: u32) -> Readable {
+    pub(super) fn before_piece(&self, depth: u32) -> u64 {
         let mut nodes = self.next.prompt.backwards();
         self.limited(nodes.find(|node| node.depth < depth))
     }
 
     /// The readable part before the difference.
-    pub(super) fn up_to(&self, site: &DifferenceSite<'_>) -> Readable {
+    pub(super) fn up_to(&self, site: &DifferenceSite<'_>) -> u64 {
         let read = self.limited(site.last_common);
         if self.rules.lookback.is_some() {
             return read;
         }
         // A provider that caches without markers reads into the differing piece.
-        Readable {
-            bytes: read.bytes + site.offset as u64,
-        }
+        read + site.offset as u64
     }
 
-    pub(super) fn everything(&self) -> Readable {
+    pub(super) fn everything(&self) -> u64 {
         self.limited(self.previous.prompt.last().map(AsRef::as_ref))
     }
 
     /// The readable part of a prefix that ends with this piece.
-    fn limited(&self, last: Option<&Node>) -> Readable {
+    fn limited(&self, last: Option<&Node>) -> u64 {
         let Some(last) = last else {
-            return Readable::default();
+            return 0;
         };
         let Some(lookback) = self.rules.lookback else {
-            return Readable { bytes: last.total };
+            return last.total;
         };
         let read = self.read_at(last.depth, lookback);
-        Readable {
-            bytes: read.map_or(0, |node| node.total),
-        }
+        read.map_or(0, |node| node.total)
     }
 
     /// Returns the last piece, up to the one at `depth`, that ends a cached prefix and is within the
@@ -114,7 +104,7 @@ impl ReadEstimator<'_> {
 
     /// True if the provider has read beyond a place and as much as it might have: the difference there does
     /// not affect its cache.
-    pub(super) fn is_refuted(&self, place: &Readable) -> bool {
+    pub(super) fn is_refuted(&self, place: u64) -> bool {
         let (expected, place) = (self.expected(), self.tokens(place));
         // If the two are close, the count must be closer to the whole.
         let is_nearer =
@@ -130,9 +120,7 @@ impl ReadEstimator<'_> {
 
     /// Tokens that the provider might have read without any change.
     pub(super) fn expected(&self) -> u64 {
-        self.tokens(&Readable {
-            bytes: self.expected_bytes(),
-        })
+        self.tokens(self.expected_bytes())
     }
 
     /// The same for a changed model: tokens count even if the prefix is too short for the new model's cache,
@@ -160,8 +148,8 @@ impl ReadEstimator<'_> {
     }
 
     /// Tokens of the prefix; 0 if it is too short to be cached.
-    pub(super) fn tokens(&self, read: &Readable) -> u64 {
-        let tokens = self.scaled(read.bytes);
+    pub(super) fn tokens(&self, bytes: u64) -> u64 {
+        let tokens = self.scaled(bytes);
         match self.rules.minimum {
             Some(minimum) if tokens < minimum => 0,
             _ => tokens,
@@ -210,7 +198,7 @@ impl ReadEstimator<'_> {
     /// Tokens that must have been read for nothing to be lost.
     fn enough(&self, bytes: u64) -> u64 {
         let (tokens, error) = self.estimated(bytes);
-        let expected = self.tokens(&Readable { bytes });
+        let expected = self.tokens(bytes);
         // Without any count, the estimate is a guess.
         let error = match self.observed.previous.or(self.observed.usage) {
             None => error.max(tokens / 20),
@@ -287,7 +275,7 @@ impl ReadEstimator<'_> {
             if self.has_expired() {
                 return (Reason::Expired, Some(LikelyCause::Expired));
             }
-            if expected > 0 && self.tokens(&self.everything()) < enough {
+            if expected > 0 && self.tokens(self.everything()) < enough {
                 return (Reason::LookbackExceeded, Some(LikelyCause::Lookback));
             }
         }
@@ -332,9 +320,7 @@ impl ReadEstimator<'_> {
 
     /// Tokens before the last marker of the previous request whose lifetime is not over.
     fn kept(&self) -> u64 {
-        self.tokens(&Readable {
-            bytes: self.kept_bytes(),
-        })
+        self.tokens(self.kept_bytes())
     }
 
     fn kept_bytes(&self) -> u64 {
@@ -348,10 +334,10 @@ impl ReadEstimator<'_> {
         match reason {
             Reason::NotMarked => {
                 let bytes = self.previous.prompt.bytes().min(self.next.prompt.bytes());
-                self.tokens(&Readable { bytes })
+                self.tokens(bytes)
             }
             Reason::LookbackExceeded => {
-                let read = self.tokens(&self.everything());
+                let read = self.tokens(self.everything());
                 self.expected().saturating_sub(read)
             }
             Reason::Expired => self.expected().saturating_sub(self.kept()),

@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Value};
 
-use super::reach::{ReadEstimator, Readable};
+use super::reach::ReadEstimator;
 use super::{Diagnosis, LikelyCause, PartialDiagnosis, Reason, without_break};
 
 /// The result of a provider's comparison of a request with an earlier one.
@@ -89,7 +89,7 @@ impl ProviderVerdict {
             cause: self.cause,
             change: None,
         };
-        let found = found.with(reach, &Readable::default());
+        let found = found.with(reach, 0);
         let lost = match found.actual_read {
             Some(_) => found.lost_tokens,
             None => found.lost_tokens.min(self.missed_tokens),
