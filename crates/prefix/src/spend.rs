@@ -75,21 +75,14 @@ pub enum FileError {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Beginning {
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     kind: Option<serde_json::Value>,
-    #[serde(default)]
     payload: Option<serde::de::IgnoredAny>,
-    #[serde(default)]
     session_id: Option<serde::de::IgnoredAny>,
-    #[serde(default)]
     uuid: Option<serde::de::IgnoredAny>,
-    #[serde(default)]
     leaf_uuid: Option<serde::de::IgnoredAny>,
-    #[serde(default)]
     message_id: Option<serde::de::IgnoredAny>,
-    #[serde(default)]
     project_hash: Option<serde::de::IgnoredAny>,
-    #[serde(default)]
     start_time: Option<serde::de::IgnoredAny>,
 }
 

@@ -47,7 +47,7 @@ pub struct BreakGroup {
 }
 
 /// The analysis of the prefixes in a log.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Analysis {
     /// Number of requests.
@@ -133,19 +133,7 @@ impl Analyzer {
             names: HashSet::new(),
             transcripts: Transcripts::default(),
             breaks: BTreeMap::new(),
-            analysis: Analysis {
-                requests: 0,
-                answers_only: 0,
-                failed: 0,
-                conversations: 0,
-                sessions: 0,
-                skipped: (0, Vec::new()),
-                reported: (0, Usage::default()),
-                sent_bytes: 0,
-                different_bytes: 0,
-                tree: PrefixTree::default(),
-                breaks: Vec::new(),
-            },
+            analysis: Analysis::default(),
         }
     }
 

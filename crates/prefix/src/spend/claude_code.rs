@@ -1,6 +1,5 @@
 //! Transcripts of Claude Code: `projects/**/*.jsonl`, one line per block of an answer.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use serde::Deserialize;
 
 use super::SpendReader;
 use super::answer::{Client, Loss, LossCause, PaidAnswer};
+use super::totals::cache_use;
 use crate::log::timestamp;
 
 /// Maximum loss in tokens that is ignored: counts of the same prefix differ slightly.
@@ -52,101 +52,73 @@ const KINDS: [&str; 18] = [
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    subtype: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    session_id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    agent_id: Option<Cow<'a, str>>,
-    #[serde(default)]
+struct Line {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    subtype: Option<String>,
+    session_id: Option<String>,
+    agent_id: Option<String>,
     is_sidechain: Option<bool>,
-    #[serde(borrow, default)]
-    cwd: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    timestamp: Option<Cow<'a, str>>,
+    cwd: Option<String>,
+    timestamp: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct AnswerLine<'a> {
-    #[serde(borrow)]
-    message: Message<'a>,
+struct AnswerLine {
+    message: Message,
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
-    #[serde(borrow, default)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    model: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    usage: Option<ReportedUsage<'a>>,
-    #[serde(borrow, default)]
-    stop_reason: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    diagnostics: Option<Diagnostics<'a>>,
+struct Message {
+    id: Option<String>,
+    model: Option<String>,
+    usage: Option<ReportedUsage>,
+    stop_reason: Option<String>,
+    diagnostics: Option<Diagnostics>,
 }
 
 #[derive(Deserialize, Default)]
-struct ReportedUsage<'a> {
-    #[serde(default)]
+struct ReportedUsage {
     input_tokens: Option<u64>,
-    #[serde(default)]
     output_tokens: Option<u64>,
-    #[serde(default)]
     cache_read_input_tokens: Option<u64>,
-    #[serde(default)]
     cache_creation_input_tokens: Option<u64>,
-    #[serde(default)]
     cache_creation: Option<CacheCreation>,
-    #[serde(borrow, default)]
-    service_tier: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    speed: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    iterations: Option<Vec<Iteration<'a>>>,
+    service_tier: Option<String>,
+    speed: Option<String>,
+    iterations: Option<Vec<Iteration>>,
 }
 
 #[derive(Deserialize)]
 struct CacheCreation {
-    #[serde(default)]
     ephemeral_5m_input_tokens: Option<u64>,
-    #[serde(default)]
     ephemeral_1h_input_tokens: Option<u64>,
 }
 
 /// A request within an answer. Those of the answer's own model are part of its usage.
 #[derive(Deserialize)]
-struct Iteration<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    model: Option<Cow<'a, str>>,
-    #[serde(default)]
+struct Iteration {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    model: Option<String>,
     input_tokens: Option<u64>,
-    #[serde(default)]
     output_tokens: Option<u64>,
-    #[serde(default)]
     cache_read_input_tokens: Option<u64>,
-    #[serde(default)]
     cache_creation_input_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Diagnostics<'a> {
-    #[serde(borrow, default)]
-    cache_miss_reason: Option<MissReason<'a>>,
+struct Diagnostics {
+    cache_miss_reason: Option<MissReason>,
 }
 
 #[derive(Deserialize)]
-struct MissReason<'a> {
-    #[serde(borrow, rename = "type", default)]
-    kind: Option<Cow<'a, str>>,
+struct MissReason {
+    #[serde(rename = "type")]
+    kind: Option<String>,
 }
 
-impl ReportedUsage<'_> {
+impl ReportedUsage {
     fn usage(&self) -> Usage {
         let written = self.cache_creation_input_tokens.unwrap_or(0);
         let split = self.cache_creation.as_ref();
@@ -169,7 +141,7 @@ impl ReportedUsage<'_> {
 
     fn is_unpriced(&self) -> bool {
         let is_other =
-            |value: &Option<Cow<'_, str>>| value.as_ref().is_some_and(|value| value != "standard");
+            |value: &Option<String>| value.as_ref().is_some_and(|value| value != "standard");
         is_other(&self.service_tier) || is_other(&self.speed)
     }
 }
@@ -215,7 +187,7 @@ impl Transcript {
 
     /// Reads a line; returns false if it is malformed.
     pub(super) fn line(&mut self, text: &[u8], reader: &mut SpendReader) -> bool {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(text) else {
+        let Ok(line) = serde_json::from_slice::<Line>(text) else {
             return false;
         };
         if let Some(cwd) = &line.cwd {
@@ -233,12 +205,12 @@ impl Transcript {
         true
     }
 
-    fn conversation(&mut self, line: &Line<'_>) -> &mut Conversation {
+    fn conversation(&mut self, line: &Line) -> &mut Conversation {
         let agent = line.agent_id.as_deref().map(str::to_owned);
         self.conversations.entry(agent).or_default()
     }
 
-    fn answer(&mut self, line: &Line<'_>, text: &[u8], reader: &mut SpendReader) -> bool {
+    fn answer(&mut self, line: &Line, text: &[u8], reader: &mut SpendReader) -> bool {
         let Ok(AnswerLine { message }) = serde_json::from_slice(text) else {
             return false;
         };
@@ -326,11 +298,11 @@ impl Transcript {
     /// Returns the tokens that the request of an answer wrote again, and the cause.
     fn loss(
         &mut self,
-        line: &Line<'_>,
+        line: &Line,
         model: &Arc<str>,
         usage: &Usage,
         at: Option<Millis>,
-        message: &Message<'_>,
+        message: &Message,
         reader: &mut SpendReader,
     ) -> Option<Loss> {
         // Lines of sub-agents without names may be of several conversations.
@@ -340,11 +312,7 @@ impl Transcript {
         let conversation = self.conversation(line);
         let is_summarized = std::mem::take(&mut conversation.is_summarized);
         let before = conversation.model.replace(Arc::clone(model));
-        let used = CacheUse {
-            read: usage.cache_read,
-            written_5m: usage.cache_write_5m.saturating_add(usage.cache_write_other),
-            written_1h: usage.cache_write_1h,
-        };
+        let used = cache_use(usage);
         let last = conversation.last.remove(model);
         let lifetime = match (&last, used.written()) {
             (Some(last), 0) => last.lifetime,

@@ -1,6 +1,5 @@
 //! Rollouts of Codex: `sessions/**/rollout-*.jsonl`.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
@@ -23,12 +22,10 @@ const KINDS: [&str; 4] = [
 ];
 
 #[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(default)]
+struct Line {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    timestamp: Option<String>,
     ordinal: Option<u64>,
 }
 
@@ -40,81 +37,60 @@ struct WithPayload<T> {
 /// The session that a file belongs to.
 #[derive(Deserialize)]
 struct SessionMeta {
-    #[serde(default)]
     id: Option<String>,
-    #[serde(default)]
     cwd: Option<String>,
-    #[serde(default)]
     forked_from_id: Option<String>,
-    #[serde(default)]
     parent_thread_id: Option<String>,
     /// Its sub-agent names the parent in an object, others are a text.
-    #[serde(default)]
     source: Option<Value>,
-    #[serde(default)]
     subagent_history_start_ordinal: Option<u64>,
-    #[serde(default)]
     history_base: Option<HistoryBase>,
 }
 
 #[derive(Deserialize)]
 struct HistoryBase {
-    #[serde(default)]
     end_ordinal_exclusive: Option<u64>,
 }
 
 #[derive(Deserialize)]
 struct TurnContext {
-    #[serde(default)]
     model: Option<String>,
-    #[serde(default)]
     cwd: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct UsageRecord {
-    #[serde(default)]
     response_id: Option<String>,
-    #[serde(default)]
     usage: Option<ReportedUsage>,
 }
 
 #[derive(Deserialize)]
 struct EventMessage {
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     kind: Option<String>,
-    #[serde(default)]
     info: Option<TokenInfo>,
-    #[serde(default)]
     rate_limits: Option<RateLimits>,
 }
 
 #[derive(Deserialize)]
 struct TokenInfo {
-    #[serde(default)]
     total_token_usage: Option<ReportedUsage>,
-    #[serde(default)]
     last_token_usage: Option<ReportedUsage>,
 }
 
 #[derive(Deserialize)]
 struct RateLimits {
-    #[serde(default)]
     limit_id: Option<String>,
 }
 
 /// `cached_input_tokens` and `cache_write_input_tokens` are parts of the input, reasoning is part of the output.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Deserialize, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[serde(default)]
 struct ReportedUsage {
-    #[serde(default)]
     input_tokens: u64,
-    #[serde(default)]
     cached_input_tokens: u64,
-    #[serde(default)]
     cache_write_input_tokens: u64,
-    #[serde(default)]
     output_tokens: u64,
-    #[serde(default)]
     reasoning_output_tokens: u64,
 }
 
@@ -169,7 +145,7 @@ pub(super) struct Sessions(HashMap<Arc<str>, Rollout>);
 impl Rollout {
     /// Reads a line; returns false if it is malformed.
     pub(super) fn line(&mut self, text: &[u8], reader: &mut SpendReader) -> bool {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(text) else {
+        let Ok(line) = serde_json::from_slice::<Line>(text) else {
             return false;
         };
         match line.kind.as_deref() {
@@ -223,14 +199,14 @@ impl Rollout {
         true
     }
 
-    fn is_copy(&self, line: &Line<'_>) -> bool {
+    fn is_copy(&self, line: &Line) -> bool {
         self.start
             .zip(line.ordinal)
             .is_some_and(|(start, ordinal)| ordinal < start)
     }
 
     /// Counts the usage of an event if the total has changed: the event is repeated with each update of the limits.
-    fn count(&mut self, line: &Line<'_>, event: EventMessage, reader: &mut SpendReader) {
+    fn count(&mut self, line: &Line, event: EventMessage, reader: &mut SpendReader) {
         let Some(info) = event.info else { return };
         let (Some(total), Some(last)) = (info.total_token_usage, info.last_token_usage) else {
             return;
@@ -247,7 +223,7 @@ impl Rollout {
 
     fn answer(
         &self,
-        line: &Line<'_>,
+        line: &Line,
         usage: ReportedUsage,
         hash: u64,
         reader: &mut SpendReader,

@@ -1,6 +1,5 @@
 //! Chats of Gemini CLI: `tmp/*/chats/**/*.json`, one document, and `*.jsonl`, one line per change.
 
-use std::borrow::Cow;
 use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,54 +17,37 @@ const MAX_DOCUMENT_BYTES: usize = 256 << 20;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
-    #[serde(borrow, default)]
-    session_id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    project_hash: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    messages: Option<Vec<Message<'a>>>,
-    #[serde(borrow, default, rename = "$set")]
-    set: Option<Set<'a>>,
-    #[serde(borrow, default)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    model: Option<Cow<'a, str>>,
-    #[serde(default)]
+struct Line {
+    session_id: Option<String>,
+    project_hash: Option<String>,
+    messages: Option<Vec<Message>>,
+    #[serde(rename = "$set")]
+    set: Option<Set>,
+    id: Option<String>,
+    timestamp: Option<String>,
+    model: Option<String>,
     tokens: Option<Tokens>,
 }
 
 #[derive(Deserialize)]
-struct Set<'a> {
-    #[serde(borrow, default)]
-    messages: Option<Vec<Message<'a>>>,
+struct Set {
+    messages: Option<Vec<Message>>,
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
-    #[serde(borrow, default)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    model: Option<Cow<'a, str>>,
-    #[serde(default)]
+struct Message {
+    id: Option<String>,
+    timestamp: Option<String>,
+    model: Option<String>,
     tokens: Option<Tokens>,
 }
 
 #[derive(Deserialize)]
 struct Tokens {
-    #[serde(default)]
     input: Option<u64>,
-    #[serde(default)]
     output: Option<u64>,
-    #[serde(default)]
     cached: Option<u64>,
-    #[serde(default)]
     thoughts: Option<u64>,
-    #[serde(default)]
     tool: Option<u64>,
 }
 
@@ -110,7 +92,7 @@ impl Chat {
 
     /// Reads a line; returns false if it is malformed.
     pub(super) fn line(&mut self, text: &[u8], reader: &mut SpendReader) -> bool {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(text) else {
+        let Ok(line) = serde_json::from_slice::<Line>(text) else {
             return false;
         };
         if let Some(session) = &line.session_id {
@@ -133,7 +115,7 @@ impl Chat {
         true
     }
 
-    fn message(&self, message: &Message<'_>, reader: &mut SpendReader) {
+    fn message(&self, message: &Message, reader: &mut SpendReader) {
         let (Some(id), Some(tokens)) = (&message.id, &message.tokens) else {
             return;
         };

@@ -97,7 +97,8 @@ fn price<'c>(answer: &PaidAnswer, catalog: &'c Catalog) -> Option<&'c Price> {
     catalog.find_by_name(&answer.model)?.price.as_ref()
 }
 
-fn cache_use(usage: &Usage) -> CacheUse {
+/// Returns the use of the provider's cache. A write of unknown lifetime counts as one of five minutes.
+pub(super) fn cache_use(usage: &Usage) -> CacheUse {
     CacheUse {
         read: usage.cache_read,
         written_5m: usage.cache_write_5m.saturating_add(usage.cache_write_other),
