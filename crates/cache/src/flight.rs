@@ -16,7 +16,7 @@ use crate::ledger::PendingRow;
 use crate::policy::{Domain, Form};
 use crate::stream::{Pushed, ReaderId, Step, StreamingBody};
 use crate::summary::RunEnd;
-use crate::sync::{Mutex, RuntimeId, lock};
+use crate::sync::{Mutex, RuntimeId, lock, wait_until};
 use crate::witness::Witness;
 use crate::{Key, Reason};
 
@@ -43,6 +43,7 @@ pub(crate) struct Flight {
     readers_changed: Notify,
 }
 
+#[derive(Default)]
 struct State {
     joinable: bool,
     /// Set if the next leader may take over the reservation, because this answer will not be stored.
@@ -139,14 +140,7 @@ impl Flight {
             followers: Followers::default(),
             state: Mutex::new(State {
                 joinable,
-                yields_lease: false,
-                revoked: false,
-                declined: None,
-                readers: 0,
-                given_up: false,
-                total_readers: 0,
-                lease: None,
-                renewal: None,
+                ..State::default()
             }),
             readers_changed: Notify::new(),
         })
@@ -356,16 +350,7 @@ impl Flight {
     }
 
     async fn wait_for_state<T>(&self, ready: impl Fn(&State) -> Option<T>) -> T {
-        loop {
-            let changed = self.readers_changed.notified();
-            tokio::pin!(changed);
-            // Registered before the state is read, so that no notification is missed in between.
-            changed.as_mut().enable();
-            if let Some(answer) = ready(&lock(&self.state)) {
-                return answer;
-            }
-            changed.await;
-        }
+        wait_until(&self.readers_changed, || ready(&lock(&self.state))).await
     }
 }
 
@@ -488,16 +473,8 @@ impl Flights {
 
     /// Resolves when no caller holds the lookup of a key.
     pub(crate) async fn lookup_released(&self, key: &Key) {
-        loop {
-            let ended = self.lookup_released.notified();
-            tokio::pin!(ended);
-            // Registered before the table is read, so that no notification is missed in between.
-            ended.as_mut().enable();
-            if !lock(&self.lookups).contains(key) {
-                return;
-            }
-            ended.await;
-        }
+        let is_released = || (!lock(&self.lookups).contains(key)).then_some(());
+        wait_until(&self.lookup_released, is_released).await;
     }
 
     /// Joins the newest flight of this form for which `current` returns true, or registers a new one.

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::complete::CompleteBody;
 use crate::reason::Failure;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, lock, wait_until};
 
 /// Number of unread bytes of the fastest reader of a pipe from which on its run waits: 1 MiB.
 pub(crate) const PIPE_BYTES: u64 = 1 << 20;
@@ -313,16 +313,8 @@ impl StreamingBody {
 
     /// Waits until a chunk may be added.
     pub(crate) async fn room(&self) {
-        loop {
-            let changed = self.room_changed.notified();
-            tokio::pin!(changed);
-            // Registered before the state is read, so that no notification is missed in between.
-            changed.as_mut().enable();
-            if self.state().has_room() {
-                return;
-            }
-            changed.await;
-        }
+        let has_room = || self.state().has_room().then_some(());
+        wait_until(&self.room_changed, has_room).await;
     }
 
     /// Number of bytes of the chunks that are kept.
@@ -375,16 +367,7 @@ impl StreamingBody {
 
     /// Waits until `ready` returns a value for the state.
     async fn wait_for<T>(&self, mut ready: impl FnMut(&mut StreamState) -> Option<T>) -> T {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Registered before the state is read, so that no notification is missed in between.
-            changed.as_mut().enable();
-            if let Some(answer) = ready(&mut self.state()) {
-                return answer;
-            }
-            changed.await;
-        }
+        wait_until(&self.changed, || ready(&mut self.state())).await
     }
 
     /// Returns the next item of a reader.

@@ -1,4 +1,7 @@
-//! Locks, tasks and sleeps that the feature `shuttle` replaces in order to explore thread interleavings.
+//! Locks, tasks and sleeps that the feature `shuttle` replaces in order to explore thread interleavings, and waiting for
+//! changes of a state.
+
+use tokio::sync::Notify;
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
@@ -37,6 +40,20 @@ pub(crate) use tokio::time::sleep;
 #[cfg(feature = "shuttle")]
 pub(crate) async fn sleep(_: std::time::Duration) {
     shuttle::future::yield_now().await;
+}
+
+/// Waits until `ready`, which is called after every notification of all waiters, returns a value.
+pub(crate) async fn wait_until<T>(notify: &Notify, mut ready: impl FnMut() -> Option<T>) -> T {
+    loop {
+        let changed = notify.notified();
+        tokio::pin!(changed);
+        // Registered before `ready` reads the state, so that no notification is missed in between.
+        changed.as_mut().enable();
+        if let Some(answer) = ready() {
+            return answer;
+        }
+        changed.await;
+    }
 }
 
 /// Locks a mutex.

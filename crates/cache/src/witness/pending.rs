@@ -2,7 +2,7 @@
 
 use tokio::sync::Notify;
 
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, wait_until};
 
 #[derive(Default)]
 pub(super) struct PendingObservations {
@@ -38,20 +38,12 @@ impl PendingObservations {
     /// Resolves when all observations that have begun so far have ended.
     pub(super) async fn ended(&self) {
         let before = lock(&self.state).next;
-        loop {
-            let ended = self.ended.notified();
-            tokio::pin!(ended);
-            // Registered before the state is read, so that no notification is missed in between.
-            ended.as_mut().enable();
-            if lock(&self.state)
-                .open
-                .iter()
-                .all(|number| *number >= before)
-            {
-                return;
-            }
-            ended.await;
-        }
+        let have_ended = || {
+            let state = lock(&self.state);
+            let mut open = state.open.iter();
+            open.all(|number| *number >= before).then_some(())
+        };
+        wait_until(&self.ended, have_ended).await;
     }
 }
 
