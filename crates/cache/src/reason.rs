@@ -8,42 +8,59 @@ use cachalot_core::digest::abbreviate;
 use crate::Key;
 
 /// The reason why a call was not answered from the cache, or its answer was not stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
     /// The policy disables caching.
+    #[error("caching is off")]
     Off,
     /// The policy requests a fresh answer.
+    #[error("a fresh answer was asked for")]
     Refresh,
     /// The policy permits reading only.
+    #[error("the cache is read-only")]
     ReadOnly,
     /// The input has no canonical form, or its dependencies could not be determined.
+    #[error("no key: {0}")]
     NoKey(String),
     /// There is no entry.
+    #[error("not in the cache")]
     Absent,
     /// The entry has expired.
+    #[error("expired")]
     Expired,
     /// The stored answer has a form that the caller does not accept ([`crate::HitPolicy::accepts`]).
+    #[error("the stored answer has another form")]
     OtherForm,
     /// A file that the entry was built from has changed.
+    #[error("changed since: {0}")]
     Changed(String),
     /// A write to this domain was announced after the entry was created.
+    #[error("{0} was written to since")]
     Written(String),
     /// The entry is damaged, or belongs to another call.
+    #[error("damaged entry: {0}")]
     Damaged(String),
     /// The engine has no store.
+    #[error("no memory")]
     NoStore,
     /// The store answered with an error.
+    #[error("store fault: {0}")]
     StoreFault(String),
     /// The store could not be reached, or did not answer in time.
+    #[error("store fault: {0}")]
     StoreUnavailable(String),
     /// The adapter, or a limit, forbids storing the answer.
+    #[error("{0}")]
     Declined(String),
     /// The work failed.
+    #[error("the work failed")]
     Failed,
     /// The work was dropped or cancelled.
+    #[error("the work was abandoned")]
     Abandoned,
     /// The answer is larger than the policy allows.
+    #[error("too large: {bytes} bytes, at most {limit} are kept")]
     TooLarge {
         /// The size of the answer.
         bytes: u64,
@@ -51,15 +68,20 @@ pub enum Reason {
         limit: u64,
     },
     /// The answer contains a secret.
+    #[error("the answer holds a secret")]
     HoldsSecret,
     /// An erasure invalidated the run.
+    #[error("invalidated while it ran")]
     Revoked,
     /// This process did not renew its reservation in time, for example because it was suspended, and another
     /// process has taken it over.
+    #[error("another process took it over while this one was suspended")]
     LeaseLost,
     /// Another caller runs the call in another [`crate::Form`], and the answer of that run is stored.
+    #[error("the same call runs in another form at the moment, and that answer is stored")]
     RunsInOtherForm,
     /// Another process is running the same call and will store its answer.
+    #[error("another process is at work on the same call")]
     BusyElsewhere,
 }
 
@@ -68,42 +90,6 @@ impl Reason {
     #[must_use]
     pub fn is_store_fault(&self) -> bool {
         matches!(self, Self::StoreFault(_) | Self::StoreUnavailable(_))
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("caching is off"),
-            Self::Refresh => f.write_str("a fresh answer was asked for"),
-            Self::ReadOnly => f.write_str("the cache is read-only"),
-            Self::NoKey(why) => write!(f, "no key: {why}"),
-            Self::Absent => f.write_str("not in the cache"),
-            Self::Expired => f.write_str("expired"),
-            Self::OtherForm => f.write_str("the stored answer has another form"),
-            Self::Changed(what) => write!(f, "changed since: {what}"),
-            Self::Written(domain) => write!(f, "{domain} was written to since"),
-            Self::Damaged(how) => write!(f, "damaged entry: {how}"),
-            Self::NoStore => f.write_str("no memory"),
-            Self::StoreFault(what) | Self::StoreUnavailable(what) => {
-                write!(f, "store fault: {what}")
-            }
-            Self::Declined(why) => f.write_str(why),
-            Self::Failed => f.write_str("the work failed"),
-            Self::Abandoned => f.write_str("the work was abandoned"),
-            Self::TooLarge { bytes, limit } => {
-                write!(f, "too large: {bytes} bytes, at most {limit} are kept")
-            }
-            Self::HoldsSecret => f.write_str("the answer holds a secret"),
-            Self::Revoked => f.write_str("invalidated while it ran"),
-            Self::LeaseLost => {
-                f.write_str("another process took it over while this one was suspended")
-            }
-            Self::RunsInOtherForm => f.write_str(
-                "the same call runs in another form at the moment, and that answer is stored",
-            ),
-            Self::BusyElsewhere => f.write_str("another process is at work on the same call"),
-        }
     }
 }
 
