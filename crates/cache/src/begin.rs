@@ -9,11 +9,13 @@ use cachalot_store::Label;
 
 use crate::engine::Engine;
 use crate::flight::{EndedFlights, Flight, FlightEntry, LookupGuard};
-use crate::front::{FrontEntry, Stamp};
+use crate::front::FrontEntry;
 use crate::join;
 use crate::lease::{LateLookup, Reservation};
 use crate::ledger::{CallStatus, PendingRow};
-use crate::lookup::{Lookup, LookupMiss, find_entry, find_frozen, find_in_front, find_in_store};
+use crate::lookup::{
+    Lookup, LookupMiss, find_entry, find_frozen, find_in_front, find_in_store, unfronted,
+};
 use crate::outcome::Outcome;
 use crate::policy::{CacheMode, HitPolicy, Policy};
 use crate::request::Request;
@@ -180,12 +182,7 @@ async fn serve_local_copy(request: &Request<'_>, reason: &Reason) -> Result<Outc
         return Err(Reason::OtherForm);
     }
     local.record_use(&entry);
-    let front_entry = FrontEntry {
-        entry,
-        tally: engine.ledger.tally(call.kind, call.name),
-        stamp: Stamp::default(),
-        domains: Vec::new(),
-    };
+    let front_entry = unfronted(request, entry);
     let status = CacheStatus::LocalHit(reason.clone());
     let now = engine.access.clock.now();
     Ok(account_hit(engine, key, &front_entry, status, &hit, now))

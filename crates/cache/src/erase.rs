@@ -164,7 +164,7 @@ async fn erase_in_store(
     let Ok(store) = engine.access.store() else {
         return Ok(erased);
     };
-    let query = Query::new(which);
+    let query = Query::new(which, which.kind);
     let (filter, page) = (
         query.filter(which),
         PageRequest::labels(RECORDS_PER_REQUEST),
@@ -216,11 +216,7 @@ pub(crate) async fn newest(
         return Ok(None);
     };
     // Entries of earlier versions have no label of their kind.
-    let any_kind = EntryFilter {
-        kind: None,
-        ..which.clone()
-    };
-    let query = Query::new(&any_kind);
+    let query = Query::new(which, None);
     let scopes: Vec<String> = scopes.iter().map(Scope::to_string).collect();
     let wanted = |entry_info: &EntryInfo| {
         scopes.contains(&entry_info.scope) && which.kind.is_none_or(|kind| kind == entry_info.kind)
@@ -276,11 +272,7 @@ pub(crate) async fn each(
     let Ok(store) = engine.access.store() else {
         return Ok(());
     };
-    let any_kind = EntryFilter {
-        kind: None,
-        ..which.clone()
-    };
-    let query = Query::new(&any_kind);
+    let query = Query::new(which, None);
     read_store_time(engine).await?;
     let page = head_page(RECORDS_PER_REQUEST);
     let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
@@ -383,11 +375,7 @@ async fn without_kind_label(
     let Ok(store) = engine.access.store() else {
         return Ok(Vec::new());
     };
-    let any_kind = EntryFilter {
-        kind: None,
-        ..which.clone()
-    };
-    let query = Query::new(&any_kind);
+    let query = Query::new(which, None);
     let mut found = Vec::new();
     let page = PageRequest::labels(RECORDS_PER_REQUEST);
     let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
@@ -452,17 +440,17 @@ impl EraseReport {
     }
 }
 
-/// A [`EntryFilter`] in the terms of the store.
+/// An [`EntryFilter`] in the terms of the store. Its kind is that passed to [`Query::new`].
 struct Query<'a> {
     key: String,
     labels: Vec<LabelMatch<'a>>,
 }
 
 impl<'a> Query<'a> {
-    fn new(which: &'a EntryFilter) -> Self {
+    fn new(which: &'a EntryFilter, kind: Option<CallKind>) -> Self {
         let own = [
             which.name.as_deref().map(|name| (NAME_LABEL, name)),
-            which.kind.map(|kind| (KIND_LABEL, kind.as_str())),
+            kind.map(|kind| (KIND_LABEL, kind.as_str())),
         ];
         let own = own
             .into_iter()
@@ -498,7 +486,7 @@ impl EntryFilter {
     fn matches_flight(&self, flight: &Flight) -> bool {
         self.expired_before.is_none()
             && self.key.is_none_or(|key| key == flight.key)
-            && Query::new(self)
+            && Query::new(self, self.kind)
                 .labels
                 .iter()
                 .all(|criterion| criterion.matches(&flight.labels))

@@ -285,7 +285,7 @@ async fn check_servable(
 }
 
 /// Returns an entry that is not kept in the front.
-fn unfronted(request: &Request<'_>, entry: Entry) -> Arc<FrontEntry> {
+pub(crate) fn unfronted(request: &Request<'_>, entry: Entry) -> Arc<FrontEntry> {
     let (ledger, call) = (&request.engine.ledger, request.call);
     Arc::new(FrontEntry {
         entry,

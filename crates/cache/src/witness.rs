@@ -228,28 +228,16 @@ impl WitnessSnapshot {
     /// # Errors
     /// The reason why there is none: nothing or more than one thing was recorded, or it is not a file.
     pub fn content_digest(&self) -> Result<Digest, String> {
-        match (&self.incomplete, self.observations.observed.as_slice()) {
-            (Some(why), _) => Err(why.clone()),
-            (
-                None,
-                [
-                    Observed {
-                        what: ObservedState::Content { digest, .. },
-                        ..
-                    },
-                ],
-            ) => Ok(*digest),
-            (
-                None,
-                [
-                    Observed {
-                        what: ObservedState::Absent(_),
-                        path,
-                    },
-                ],
-            ) => Err(format!("{path} is not there")),
-            (None, [Observed { path, .. }]) => Err(format!("{path} is not a file")),
-            (None, _) => Err("no single file was looked at".to_owned()),
+        if let Some(why) = &self.incomplete {
+            return Err(why.clone());
+        }
+        let [Observed { path, what }] = self.observations.observed.as_slice() else {
+            return Err("no single file was looked at".to_owned());
+        };
+        match what {
+            ObservedState::Content { digest, .. } => Ok(*digest),
+            ObservedState::Absent(_) => Err(format!("{path} is not there")),
+            _ => Err(format!("{path} is not a file")),
         }
     }
 }
@@ -549,12 +537,7 @@ impl Observed {
                     status,
                 },
             ) if *digest == again => Ok(status.trusted.then_some(status)),
-            (
-                then @ (ObservedState::Absent(_)
-                | ObservedState::Present { .. }
-                | ObservedState::Target { .. }),
-                again,
-            ) if again == *then => Ok(None),
+            (then, again) if again == *then => Ok(None),
             _ => Err(format!("{} changed", self.path)),
         }
     }
