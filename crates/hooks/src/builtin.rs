@@ -133,7 +133,6 @@ impl Injection {
 #[derive(Default)]
 pub struct Builtins {
     registered: Vec<Arc<dyn Builtin>>,
-    by_name: BTreeMap<&'static str, usize>,
 }
 
 /// Dependencies of the standard builtins.
@@ -191,7 +190,7 @@ impl Builtins {
         if name.is_empty() {
             return Err("a builtin needs a name".to_owned());
         }
-        if self.by_name.contains_key(name) {
+        if self.get(name).is_some() {
             return Err(format!("there is a builtin `{name}` already"));
         }
         let mut own = builtin.sections().iter();
@@ -200,7 +199,6 @@ impl Builtins {
                 "`{name}`: another builtin has the section `{section}`"
             ));
         }
-        self.by_name.insert(name, self.registered.len());
         self.registered.push(builtin);
         Ok(())
     }
@@ -208,7 +206,7 @@ impl Builtins {
     /// Returns the builtin with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Builtin>> {
-        self.by_name.get(name).map(|index| &self.registered[*index])
+        self.iter().find(|builtin| builtin.name() == name)
     }
 
     /// Iterates over all builtins in the order of registration.

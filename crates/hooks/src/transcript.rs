@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cachalot_model::Message;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tempfile::NamedTempFile;
 
 /// The messages of a session. The file is created when a handler first asks for its path; it then
@@ -23,18 +23,14 @@ struct TranscriptState {
 }
 
 impl Transcript {
-    fn state(&self) -> MutexGuard<'_, TranscriptState> {
-        self.0.lock()
-    }
-
     /// Appends a message.
     pub fn add(&self, message: &Arc<Message>) {
-        self.state().messages.push(Arc::clone(message));
+        self.0.lock().messages.push(Arc::clone(message));
     }
 
     /// Clears the transcript, for a conversation that was rewritten.
     pub fn clear(&self) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.messages.clear();
         state.written = 0;
         // The old file is obsolete: deletes it.
@@ -47,7 +43,7 @@ impl Transcript {
     /// # Errors
     /// Errors of the file system.
     pub(crate) fn file(&self, line: impl Fn(&Message, usize) -> String) -> io::Result<PathBuf> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let TranscriptState {
             messages,
             written,
@@ -83,6 +79,6 @@ impl Transcript {
 
 impl fmt::Debug for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Transcript({})", self.state().messages.len())
+        write!(f, "Transcript({})", self.0.lock().messages.len())
     }
 }

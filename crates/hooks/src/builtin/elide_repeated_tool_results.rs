@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_model::{Block, Message, ToolResult};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::BuiltinDependencies;
@@ -78,11 +78,6 @@ impl ElideRepeatedToolResults {
         Self::default()
     }
 
-    /// Updates cannot panic halfway, so the data behind a poisoned lock is consistent.
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock()
-    }
-
     /// Returns the line that replaces this result, or `None` to keep the result.
     fn line(&self, input: &Input) -> Option<String> {
         let (call, response) = (input.tool.as_ref()?, input.tool_response.as_ref()?);
@@ -90,7 +85,7 @@ impl ElideRepeatedToolResults {
             return None;
         }
         let messages = {
-            let turns = self.turns();
+            let turns = self.turns.lock();
             turns.by_id.get(&input.turn_id)?.messages.clone()
         };
         let earlier = earlier(&messages, call, &response.text)?;
@@ -165,16 +160,16 @@ impl SimpleBuiltin for ElideRepeatedToolResults {
 
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         match input.event {
-            Event::BeforeLlmCall => self.turns().record(input),
+            Event::BeforeLlmCall => self.turns.lock().record(input),
             Event::ToolResponseTransform => {
                 return Ok(Output {
                     updated_tool_response: self.line(input),
                     ..Output::default()
                 });
             }
-            Event::TurnEnd => drop(self.turns().by_id.remove(&input.turn_id)),
+            Event::TurnEnd => drop(self.turns.lock().by_id.remove(&input.turn_id)),
             Event::SessionStart | Event::SessionEnd | Event::AfterCompaction => {
-                self.turns().drop_session(&input.session_id);
+                self.turns.lock().drop_session(&input.session_id);
             }
             _ => {}
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::BuiltinDependencies;
@@ -71,7 +71,7 @@ impl LimitLargeToolResults {
     }
 
     async fn clear(&self, session: &str) -> Result<(), Fault> {
-        let Some(directory) = self.result_files.sessions().remove(session) else {
+        let Some(directory) = self.result_files.sessions.lock().remove(session) else {
             return Ok(());
         };
         let parent = directory.path().display().to_string();
@@ -103,11 +103,6 @@ struct ResultFiles {
 }
 
 impl ResultFiles {
-    /// Updates cannot panic halfway, so the data behind a poisoned lock is consistent.
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, TempDir>> {
-        self.sessions.lock()
-    }
-
     /// Writes the text to a new file, readable by its owner only.
     fn store(&self, session: &str, tool: &str, text: &str) -> io::Result<PathBuf> {
         let mut file = tempfile::Builder::new()
@@ -120,7 +115,7 @@ impl ResultFiles {
     }
 
     fn directory(&self, session: &str) -> io::Result<PathBuf> {
-        let mut sessions = self.sessions();
+        let mut sessions = self.sessions.lock();
         if let Some(directory) = sessions.get(session)
             && directory.path().is_dir()
         {
