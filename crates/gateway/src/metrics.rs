@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 use crate::body::{self, Body};
 use crate::report::RequestReport;
@@ -81,17 +81,15 @@ struct MoneyLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TokenLabels {
-    upstream: String,
-    model: String,
-    key: String,
+    #[prometheus(flatten)]
+    of: MoneyLabels,
     direction: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BreakLabels {
-    upstream: String,
-    model: String,
-    key: String,
+    #[prometheus(flatten)]
+    of: MoneyLabels,
     reason: &'static str,
 }
 
@@ -111,99 +109,87 @@ pub(crate) struct Payment<'a> {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut metrics = Self {
-            registry: Registry::with_prefix("cachalot"),
-            requests: Family::default(),
-            times: Family::new_with_constructor(|| Histogram::new(TIMES)),
-            saved_dollars: Family::default(),
-            saved_tokens: Family::default(),
-            paid_dollars: Family::default(),
-            paid_tokens: Family::default(),
-            unpriced: Family::default(),
-            runs: Gauge::default(),
-            left_out: Family::default(),
-            spans_dropped: Counter::default(),
-            breaks: Family::default(),
-            lost_tokens: Family::default(),
-            prefix_skipped: Counter::default(),
+        let mut registry = Registry::with_prefix("cachalot");
+        let all = &mut registry;
+        Self {
+            requests: registered(all, "requests", "Requests", Family::default()),
+            times: registered(
+                all,
+                "response_start_seconds",
+                "Time until responses began",
+                Family::new_with_constructor(|| Histogram::new(TIMES)),
+            ),
+            saved_dollars: registered(
+                all,
+                "saved_dollars",
+                "Dollars that answers from the cache saved",
+                Family::default(),
+            ),
+            saved_tokens: registered(
+                all,
+                "saved_tokens",
+                "Tokens that answers from the cache saved",
+                Family::default(),
+            ),
+            paid_dollars: registered(
+                all,
+                "paid_dollars",
+                "Dollars paid to upstreams, as far as prices are known",
+                Family::default(),
+            ),
+            paid_tokens: registered(all, "paid_tokens", "Tokens paid for", Family::default()),
+            unpriced: registered(
+                all,
+                "unpriced_answers",
+                "Answers whose price is not known",
+                Family::default(),
+            ),
+            runs: registered(
+                all,
+                "runs",
+                "Requests to upstreams in progress whose answers may be shared",
+                Gauge::default(),
+            ),
+            left_out: registered(
+                all,
+                "upstream_left_out",
+                "1 while the upstream is left out after failures",
+                Family::default(),
+            ),
+            spans_dropped: registered(
+                all,
+                "spans_dropped",
+                "Spans that were not exported",
+                Counter::default(),
+            ),
+            breaks: registered(
+                all,
+                "prefix_breaks",
+                "Requests whose prefix the provider could not read although it was sent before",
+                Family::default(),
+            ),
+            lost_tokens: registered(
+                all,
+                "prefix_lost_tokens",
+                "Tokens paid for again after prefix breaks",
+                Family::default(),
+            ),
+            prefix_skipped: registered(
+                all,
+                "prefix_skipped",
+                "Requests whose prefixes were not analyzed: too long, or too many at the same time",
+                Counter::default(),
+            ),
             models: Mutex::default(),
-        };
-        let Self {
             registry,
-            requests,
-            times,
-            saved_dollars,
-            saved_tokens,
-            paid_dollars,
-            paid_tokens,
-            unpriced,
-            runs,
-            left_out,
-            spans_dropped,
-            breaks,
-            lost_tokens,
-            prefix_skipped,
-            models: _,
-        } = &mut metrics;
-        registry.register("requests", "Requests", requests.clone());
-        registry.register(
-            "response_start_seconds",
-            "Time until responses began",
-            times.clone(),
-        );
-        registry.register(
-            "saved_dollars",
-            "Dollars that answers from the cache saved",
-            saved_dollars.clone(),
-        );
-        registry.register(
-            "saved_tokens",
-            "Tokens that answers from the cache saved",
-            saved_tokens.clone(),
-        );
-        registry.register(
-            "paid_dollars",
-            "Dollars paid to upstreams, as far as prices are known",
-            paid_dollars.clone(),
-        );
-        registry.register("paid_tokens", "Tokens paid for", paid_tokens.clone());
-        registry.register(
-            "unpriced_answers",
-            "Answers whose price is not known",
-            unpriced.clone(),
-        );
-        registry.register(
-            "runs",
-            "Requests to upstreams in progress whose answers may be shared",
-            runs.clone(),
-        );
-        registry.register(
-            "upstream_left_out",
-            "1 while the upstream is left out after failures",
-            left_out.clone(),
-        );
-        registry.register(
-            "spans_dropped",
-            "Spans that were not exported",
-            spans_dropped.clone(),
-        );
-        registry.register(
-            "prefix_breaks",
-            "Requests whose prefix the provider could not read although it was sent before",
-            breaks.clone(),
-        );
-        registry.register(
-            "prefix_lost_tokens",
-            "Tokens paid for again after prefix breaks",
-            lost_tokens.clone(),
-        );
-        registry.register(
-            "prefix_skipped",
-            "Requests whose prefixes were not analyzed: too long, or too many at the same time",
-            prefix_skipped.clone(),
-        );
-        metrics
+        }
     }
+}
+
+/// Registers a metric, and returns it.
+fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 impl Metrics {
@@ -263,9 +249,10 @@ impl Metrics {
     /// Counts a break of a prefix.
     pub(crate) fn count_break(&self, of: Payment<'_>, reason: &'static str, lost_tokens: u64) {
         let labels = BreakLabels {
-            upstream: of.upstream.to_owned(),
-            model: self.model(of.model, true),
-            key: of.key.to_owned(),
+            of: MoneyLabels {
+                model: self.model(of.model, true),
+                ..of.labels()
+            },
             reason,
         };
         self.lost_tokens.get_or_create(&labels).inc_by(lost_tokens);
@@ -337,9 +324,7 @@ fn add(
         ("output", spend.output_tokens),
     ] {
         let labels = TokenLabels {
-            upstream: labels.upstream.clone(),
-            model: labels.model.clone(),
-            key: labels.key.clone(),
+            of: labels.clone(),
             direction,
         };
         tokens.get_or_create(&labels).inc_by(count);
