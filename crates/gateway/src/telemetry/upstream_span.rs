@@ -23,14 +23,8 @@ pub(crate) struct UpstreamSpan(Option<Traced>);
 
 struct Traced {
     context: Arc<TraceContext>,
-    upstream: UpstreamAddress,
+    upstream: Arc<Upstream>,
     state: Mutex<State>,
-}
-
-struct UpstreamAddress {
-    name: String,
-    host: String,
-    port: u16,
 }
 
 #[derive(Default)]
@@ -49,14 +43,10 @@ struct Current {
 
 impl UpstreamSpan {
     /// Creates the spans of the requests to `upstream` that `request` causes.
-    pub(crate) fn new(request: &RequestSpan, upstream: &Upstream) -> Self {
+    pub(crate) fn new(request: &RequestSpan, upstream: &Arc<Upstream>) -> Self {
         Self(request.context().map(|context| Traced {
             context: Arc::clone(context),
-            upstream: UpstreamAddress {
-                name: upstream.name().to_owned(),
-                host: upstream.host().to_owned(),
-                port: upstream.port(),
-            },
+            upstream: Arc::clone(upstream),
             state: Mutex::default(),
         }))
     }
@@ -148,9 +138,9 @@ impl UpstreamSpan {
             (current, state.sent - 1)
         };
         let mut attributes = traced.context.attributes();
-        attributes.text("server.address", &traced.upstream.host);
-        attributes.integer("server.port", traced.upstream.port.into());
-        attributes.text("cachalot.upstream", &traced.upstream.name);
+        attributes.text("server.address", traced.upstream.host());
+        attributes.integer("server.port", traced.upstream.port().into());
+        attributes.text("cachalot.upstream", traced.upstream.name());
         if sent > 0 {
             attributes.integer("http.request.resend_count", sent);
         }
