@@ -264,7 +264,7 @@ impl Settings {
         }
         let digest = Digest::sha256(text);
         let mut keys = self.keys.iter();
-        let found = keys.find(|key| key.config.digest == *digest.as_bytes());
+        let found = keys.find(|key| key.config.digest == digest);
         found.cloned()
     }
 

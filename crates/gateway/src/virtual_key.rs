@@ -37,8 +37,7 @@ impl NewKey {
     /// Makes a key from 32 random bytes.
     #[must_use]
     pub fn from_random(bytes: &[u8; 32]) -> Self {
-        let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
-        let key = format!("{PREFIX}{}", digits.collect::<String>());
+        let key = format!("{PREFIX}{}", hex::encode(bytes));
         Self {
             digest: Digest::sha256(key.as_bytes()).to_hex(),
             key,

@@ -1,7 +1,7 @@
 //! `keys` of a configuration file.
 
 use cachalot_core::spec::{ParameterKind as Kind, Table, Values, key, required, section};
-use cachalot_core::{Problem, SourceSpan};
+use cachalot_core::{Digest, Problem, SourceSpan};
 use cachalot_model::budget::{DOLLARS, dollars};
 
 use super::UpstreamConfig;
@@ -11,7 +11,7 @@ use super::UpstreamConfig;
 pub(crate) struct KeyConfig {
     pub(crate) name: String,
     /// SHA-256 of the key.
-    pub(crate) digest: [u8; 32],
+    pub(crate) digest: Digest,
     /// Upstreams that it may reach; empty: all with a credential of the operator.
     pub(crate) upstreams: Vec<String>,
     /// Patterns of models that it may use; empty: all.
@@ -82,7 +82,7 @@ impl KeyConfig {
             return None;
         }
         let text = values.text("digest")?;
-        let Some(digest) = digest_of(text) else {
+        let Ok(digest) = text.parse() else {
             let message = format!(
                 "`digest` of the key `{name}` is no SHA-256 digest: expected 64 hexadecimal digits"
             );
@@ -107,23 +107,6 @@ impl KeyConfig {
             place: values.mapping().head(),
         })
     }
-}
-
-fn digest_of(text: &str) -> Option<[u8; 32]> {
-    let bytes = text.as_bytes();
-    if bytes.len() != 64 {
-        return None;
-    }
-    let mut digest = [0; 32];
-    for (byte, pair) in digest.iter_mut().zip(bytes.chunks_exact(2)) {
-        let pair = std::str::from_utf8(pair).ok()?;
-        // `from_str_radix` accepts a sign.
-        if !pair.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    Some(digest)
 }
 
 /// Checks that the upstreams of keys exist and have credentials, and that no two keys are the same.

@@ -3,8 +3,6 @@
 //! Identifiers are hexadecimal digits, enumerations are numbers, and integers of 64 bits are decimal texts, as the
 //! specification demands.
 
-use std::fmt::Write as _;
-
 use serde_json::{Value, json};
 
 use crate::telemetry::span::{Attribute, Attributes, Span, SpanKind};
@@ -56,8 +54,8 @@ fn span(span: &Span) -> Value {
         false => 0,
     };
     let mut document = json!({
-        "traceId": digits(&span.trace),
-        "spanId": digits(&span.id),
+        "traceId": hex::encode(span.trace),
+        "spanId": hex::encode(span.id),
         "flags": SAMPLED | HAS_IS_REMOTE | remote,
         "name": span.name,
         "kind": kind,
@@ -66,7 +64,7 @@ fn span(span: &Span) -> Value {
         "attributes": attributes(&span.attributes),
     });
     if let Some(parent) = &span.parent {
-        document["parentSpanId"] = digits(parent).into();
+        document["parentSpanId"] = hex::encode(parent).into();
     }
     if span.has_failed {
         document["status"] = json!({"code": ERROR});
@@ -90,14 +88,6 @@ fn attributes(attributes: &Attributes) -> Value {
         json!({"key": name, "value": value})
     });
     attributes.collect()
-}
-
-fn digits(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -50,19 +50,9 @@ impl RemoteParent {
 
 /// Reads bytes from lower-case hexadecimal digits.
 fn digits<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
-    let digit = |sign: u8| match sign {
-        b'0'..=b'9' => Some(sign - b'0'),
-        b'a'..=b'f' => Some(sign - b'a' + 10),
-        _ => None,
-    };
-    if text.len() != 2 * N {
-        return None;
-    }
     let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
+    let is_lower_case = !text.iter().any(u8::is_ascii_uppercase);
+    (is_lower_case && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(bytes)
 }
 
 #[cfg(test)]
