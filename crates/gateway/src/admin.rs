@@ -6,7 +6,7 @@
 use cachalot_cache::{CallKind, EntryFilter, HANDLE_LABEL, Key, LabelCriterion};
 use cachalot_core::{Canonical, Digest};
 use cachalot_store::Label;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
@@ -70,8 +70,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Value, Er
                 .map_err(|error| malformed(format!("the body is no JSON: {error}")))?;
             invalidate(shared, &document).await
         }
-        (_, path) => Err(ErrorBody::new(
-            StatusCode::NOT_FOUND,
+        (_, path) => Err(ErrorBody::not_found(
             "unknown_path",
             format!(
                 "`{} {path}` is none of GET /metrics, /admin/keys, /admin/upstreams, /admin/entries, /admin/stats and POST /admin/invalidate",
@@ -97,8 +96,7 @@ fn check_token(shared: &Shared, headers: &HeaderMap) -> Result<(), ErrorBody> {
     });
     match is_right && scheme.eq_ignore_ascii_case("bearer") {
         true => Ok(()),
-        false => Err(ErrorBody::new(
-            StatusCode::UNAUTHORIZED,
+        false => Err(ErrorBody::unauthorized(
             "token_required",
             "expected the operator's token: `Authorization: Bearer …`",
         )),
@@ -248,14 +246,10 @@ fn decoded(value: &str) -> Result<String, ErrorBody> {
 }
 
 fn malformed(message: String) -> ErrorBody {
-    ErrorBody::new(StatusCode::BAD_REQUEST, "malformed_body", message)
+    ErrorBody::bad_request("malformed_body", message)
 }
 
 fn unavailable(error: impl std::fmt::Display) -> ErrorBody {
     let message = format!("the store does not answer: {error}");
-    ErrorBody::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "store_unavailable",
-        message,
-    )
+    ErrorBody::unavailable("store_unavailable", message)
 }

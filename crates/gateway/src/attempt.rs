@@ -116,8 +116,7 @@ impl<'a> Attempt<'a> {
         if read.caller.credential(upstream)?.is_some()
             && let Some(member) = read.route.endpoint.object_reference(&read.parsed.value)
         {
-            return Err(ErrorBody::new(
-                StatusCode::FORBIDDEN,
+            return Err(ErrorBody::forbidden(
                 "object_not_allowed",
                 format!(
                     "`{member}` refers to an object at the provider, which may belong to another client"
@@ -629,7 +628,7 @@ fn max_cost(
     bound.map_err(|reason| {
         let message =
             format!("the key has a budget, and the cost of the request is not bounded: {reason}");
-        ErrorBody::new(StatusCode::FORBIDDEN, "unknown_cost", message)
+        ErrorBody::forbidden("unknown_cost", message)
     })
 }
 

@@ -163,8 +163,7 @@ impl Budgets {
 
     fn store(&self) -> Result<&Arc<dyn Store>, ErrorBody> {
         self.store.as_ref().ok_or_else(|| {
-            ErrorBody::new(
-                StatusCode::SERVICE_UNAVAILABLE,
+            ErrorBody::unavailable(
                 "budget_unavailable",
                 "the key has a budget, but there is no store that counts it",
             )
@@ -250,8 +249,7 @@ fn too_little(period: &Period) -> ErrorBody {
 }
 
 fn unavailable(error: cachalot_store::Error) -> ErrorBody {
-    ErrorBody::new(
-        StatusCode::SERVICE_UNAVAILABLE,
+    ErrorBody::unavailable(
         "budget_unavailable",
         format!("the budget of the key cannot be counted: {error}"),
     )

@@ -95,7 +95,7 @@ impl UpstreamClient {
                 "the upstream `{}` is left out after failures",
                 upstream.name()
             );
-            let error = ErrorBody::new(StatusCode::SERVICE_UNAVAILABLE, PAUSED, message);
+            let error = ErrorBody::unavailable(PAUSED, message);
             return Err(error.retry_after(rule.map_or(Duration::ZERO, |rule| rule.pause)));
         }
         span.begin();

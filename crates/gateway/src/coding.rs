@@ -4,7 +4,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 
 use crate::error_body::ErrorBody;
 
@@ -75,16 +75,14 @@ fn read(decoder: impl Read, limit: usize) -> Option<Result<Bytes, ErrorBody>> {
 
 /// Returns the response to a body that is longer than `limit` bytes when it is decompressed.
 pub(crate) fn too_large(limit: usize) -> ErrorBody {
-    ErrorBody::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "request_too_large",
-        format!("the decompressed body is longer than {limit} bytes"),
-    )
+    ErrorBody::too_large(format!(
+        "the decompressed body is longer than {limit} bytes"
+    ))
 }
 
 fn malformed(reason: &dyn std::fmt::Display) -> ErrorBody {
     let message = format!("the body cannot be decompressed: {reason}");
-    ErrorBody::new(StatusCode::BAD_REQUEST, "malformed_body", message)
+    ErrorBody::bad_request("malformed_body", message)
 }
 
 #[cfg(test)]

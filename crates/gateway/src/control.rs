@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cachalot_cache::CacheMode;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 
 use crate::error_body::ErrorBody;
 
@@ -121,7 +121,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Error
 }
 
 fn malformed(message: String) -> ErrorBody {
-    ErrorBody::new(StatusCode::BAD_REQUEST, "malformed_header", message)
+    ErrorBody::bad_request("malformed_header", message)
 }
 
 #[cfg(test)]

@@ -33,6 +33,36 @@ impl ErrorBody {
         }
     }
 
+    /// Returns an error of a malformed request.
+    pub(crate) fn bad_request(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    /// Returns an error of a request without a valid credential.
+    pub(crate) fn unauthorized(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, code, message)
+    }
+
+    /// Returns an error of a request that is not permitted.
+    pub(crate) fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code, message)
+    }
+
+    /// Returns an error of a request for something that does not exist.
+    pub(crate) fn not_found(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, message)
+    }
+
+    /// Returns an error of a request that is too large.
+    pub(crate) fn too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)
+    }
+
+    /// Returns an error of a gateway that cannot answer for the time being.
+    pub(crate) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
+    }
+
     /// Sets the time after which the same request may succeed.
     pub(crate) fn retry_after(self, time: Duration) -> Self {
         Self {

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::{HeaderMap, StatusCode, Uri, header};
+use http::{HeaderMap, Uri, header};
 
 use crate::error_body::ErrorBody;
 
@@ -38,8 +38,7 @@ impl Guard {
         };
         // A request line with a whole URL is one to a proxy.
         if uri.scheme().is_some() || !self.is_allowed(host) {
-            return Err(ErrorBody::new(
-                StatusCode::FORBIDDEN,
+            return Err(ErrorBody::forbidden(
                 "host_not_allowed",
                 format!(
                     "the host `{host}` is not one of this gateway; start it with --allow-host NAME if it is"
@@ -54,8 +53,7 @@ impl Guard {
                 .map_or("", |(_, authority)| authority);
             // A page at an address sends that address, which is not always ours.
             if !self.is_own_origin(authority) && !authority.eq_ignore_ascii_case(host) {
-                return Err(ErrorBody::new(
-                    StatusCode::FORBIDDEN,
+                return Err(ErrorBody::forbidden(
                     "origin_not_allowed",
                     format!("requests of web pages are refused (Origin: {origin})"),
                 ));
@@ -67,8 +65,7 @@ impl Guard {
             .map(http::HeaderValue::as_bytes);
         match site {
             None | Some(b"none" | b"same-origin") => Ok(()),
-            Some(_) => Err(ErrorBody::new(
-                StatusCode::FORBIDDEN,
+            Some(_) => Err(ErrorBody::forbidden(
                 "origin_not_allowed",
                 "requests of web pages are refused (Sec-Fetch-Site)",
             )),

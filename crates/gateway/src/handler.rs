@@ -187,11 +187,7 @@ impl Handler {
                 let reason = canonical.err().map(String::as_str);
                 let reason = reason.unwrap_or("it is read as no JSON object");
                 let message = format!("the body has no canonical form: {reason}");
-                return Err(ErrorBody::new(
-                    StatusCode::BAD_REQUEST,
-                    "malformed_body",
-                    message,
-                ));
+                return Err(ErrorBody::bad_request("malformed_body", message));
             }
             // Passed on, so that the client sees the provider's own error.
             (Err(reason), None) if self.shared.frozen => return Err(not_cached(reason)),
@@ -253,11 +249,7 @@ impl Handler {
         let is_limited = !key.config.models.is_empty();
         if is_limited && let Some(reason) = endpoint.extra_charge(&read.parsed.value) {
             let message = format!("the key is limited to some models: {reason}");
-            return Err(ErrorBody::new(
-                StatusCode::FORBIDDEN,
-                "model_not_allowed",
-                message,
-            ));
+            return Err(ErrorBody::forbidden("model_not_allowed", message));
         }
         self.shared
             .budgets
@@ -310,11 +302,7 @@ impl Handler {
         if reason == tunnel::REASON {
             let Ok(permit) = Arc::clone(&self.shared.tunnels).try_acquire_owned() else {
                 let message = "too many WebSockets are open";
-                return Err(ErrorBody::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "too_many",
-                    message,
-                ));
+                return Err(ErrorBody::unavailable("too_many", message));
             };
             let (parts, incoming) = request.into_parts();
             let passed = head_for(upstream, caller, route, &parts)?.with(body::full(""));
@@ -342,11 +330,7 @@ fn upstream_of_unread(
     let upstream = upstream_for(settings, caller, route, headers, query)?;
     if caller.credential(&upstream)?.is_some() {
         let message = format!("a key of the gateway does not permit this request: {reason}");
-        return Err(ErrorBody::new(
-            StatusCode::FORBIDDEN,
-            "endpoint_not_allowed",
-            message,
-        ));
+        return Err(ErrorBody::forbidden("endpoint_not_allowed", message));
     }
     Ok(upstream)
 }
@@ -402,8 +386,7 @@ fn tenant(caller: &Caller, headers: &HeaderMap) -> Result<Option<String>, ErrorB
     match (caller, scope) {
         (Caller::Key(key) | Caller::Named(key), scope) => key.tenant(scope).map(Some),
         (Caller::Own, None) => Ok(None),
-        (Caller::Own, Some(_)) => Err(ErrorBody::new(
-            StatusCode::FORBIDDEN,
+        (Caller::Own, Some(_)) => Err(ErrorBody::forbidden(
             "scope_not_allowed",
             "only clients with a key of the gateway share answers",
         )),

@@ -1,7 +1,6 @@
 //! Checks the head of a request with a key of the gateway. Nothing in it may lead to another place at the provider than
 //! the gateway sees, because the provider sees the operator's credential.
 
-use http::StatusCode;
 use http::request::Parts;
 
 use crate::call::{SHOWN_PARAMETERS, parameters};
@@ -16,11 +15,7 @@ use crate::route::Route;
 pub(crate) fn check(route: &Route, parts: &Parts) -> Result<(), ErrorBody> {
     let refused = |what: &str| {
         let message = format!("a key of the gateway does not permit this request: {what}");
-        Err(ErrorBody::new(
-            StatusCode::FORBIDDEN,
-            "endpoint_not_allowed",
-            message,
-        ))
+        Err(ErrorBody::forbidden("endpoint_not_allowed", message))
     };
     if !is_plain(route) {
         return refused("its path is not one of the API's");

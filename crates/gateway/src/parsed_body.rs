@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use cachalot_core::Canonical;
-use http::StatusCode;
 use serde_json::Value;
 
 use crate::answer_form::form_members;
@@ -40,11 +39,9 @@ impl ParsedBody {
         let parse = move || {
             // A text has no more values than bytes.
             if text.len() > max_values && values(&text) > max_values {
-                return Err(ErrorBody::new(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    "request_too_large",
-                    format!("the body has more than {max_values} JSON values"),
-                ));
+                return Err(ErrorBody::too_large(format!(
+                    "the body has more than {max_values} JSON values"
+                )));
             }
             Ok(Self::of(endpoint, &text))
         };

@@ -2,7 +2,7 @@
 //! sent all the same.
 
 use cachalot_core::Canonical;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName};
 use serde_json::Value;
 
 use crate::error_body::ErrorBody;
@@ -37,8 +37,7 @@ impl Profile {
             None if agent == Some(NAME) => Ok(Some(Self::ClaudeCode)),
             None => Ok(None),
             Some(Ok(NAME)) => Ok(Some(Self::ClaudeCode)),
-            Some(_) => Err(ErrorBody::new(
-                StatusCode::BAD_REQUEST,
+            Some(_) => Err(ErrorBody::bad_request(
                 "malformed_header",
                 format!("x-cachalot-profile: expected `{NAME}`"),
             )),

@@ -60,8 +60,7 @@ impl BodyRoom {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(None) => break,
                 Ok(Some(Err(error))) => {
-                    return Err(ErrorBody::new(
-                        StatusCode::BAD_REQUEST,
+                    return Err(ErrorBody::bad_request(
                         "malformed_body",
                         format!("the body cannot be read: {error}"),
                     ));
@@ -107,19 +106,11 @@ impl BodyRoom {
     fn take(&self, units: usize) -> Result<OwnedSemaphorePermit, ErrorBody> {
         let room = Arc::clone(&self.room).try_acquire_many_owned(units as u32);
         room.map_err(|_| {
-            ErrorBody::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too_busy",
-                "other requests take all memory for bodies",
-            )
+            ErrorBody::unavailable("too_busy", "other requests take all memory for bodies")
         })
     }
 }
 
 fn too_large(limit: usize) -> ErrorBody {
-    ErrorBody::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "request_too_large",
-        format!("the body is longer than {limit} bytes"),
-    )
+    ErrorBody::too_large(format!("the body is longer than {limit} bytes"))
 }

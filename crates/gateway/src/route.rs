@@ -1,6 +1,6 @@
 //! Finds the upstream and the endpoint of a request by its path.
 
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method};
 
 use crate::api::Api;
 use crate::endpoint::Endpoint;
@@ -33,8 +33,7 @@ pub(crate) fn find(method: &Method, path: &str, headers: &HeaderMap) -> Result<R
         .map(|segment| segment.replace("%2e", ".").replace("%2E", "."));
     let mut segments = segments;
     if segments.any(|segment| matches!(&*segment, "." | "..")) {
-        return Err(ErrorBody::new(
-            StatusCode::BAD_REQUEST,
+        return Err(ErrorBody::bad_request(
             "malformed_path",
             "the path has a segment `.` or `..`",
         ));
@@ -51,8 +50,7 @@ pub(crate) fn find(method: &Method, path: &str, headers: &HeaderMap) -> Result<R
         // The upstream decides.
         Some(_) => api(method, &path, headers).unwrap_or(Api::OpenAi),
         None => api(method, &path, headers).ok_or_else(|| {
-            ErrorBody::new(
-                StatusCode::NOT_FOUND,
+            ErrorBody::not_found(
                 "unknown_path",
                 "the path belongs to no known API; /u/NAME/… names the upstream",
             )
@@ -76,30 +74,16 @@ fn opted_in<'p>(path: &'p str, headers: &HeaderMap) -> Result<OptedIn<'p>, Error
         let value = headers.get(name)?;
         Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
+    let name = |text: &'p str, expected: &str| match text.find('/') {
+        Some(end) if end > 0 => Ok((Some(text[..end].to_owned()), &text[end..])),
+        _ => Err(ErrorBody::not_found("unknown_path", expected)),
+    };
     let (agent, rest) = match path.strip_prefix("/p/") {
-        Some(rest) => match rest.find('/') {
-            Some(end) if end > 0 => (Some(rest[..end].to_owned()), &rest[end..]),
-            _ => {
-                return Err(ErrorBody::new(
-                    StatusCode::NOT_FOUND,
-                    "unknown_path",
-                    "expected /p/AGENT/v1/…",
-                ));
-            }
-        },
+        Some(rest) => name(rest, "expected /p/AGENT/v1/…")?,
         None => (header("x-cachalot-agent"), path),
     };
     let (run, rest) = match rest.strip_prefix("/r/") {
-        Some(named) if agent.is_some() => match named.find('/') {
-            Some(end) if end > 0 => (Some(named[..end].to_owned()), &named[end..]),
-            _ => {
-                return Err(ErrorBody::new(
-                    StatusCode::NOT_FOUND,
-                    "unknown_path",
-                    "expected /p/AGENT/r/RUN/v1/…",
-                ));
-            }
-        },
+        Some(named) if agent.is_some() => name(named, "expected /p/AGENT/r/RUN/v1/…")?,
         _ => (header("x-cachalot-run"), rest),
     };
     Ok((agent, run, rest))

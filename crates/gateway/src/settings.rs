@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_core::{Digest, Problem, Secret};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use rustls::ServerConfig;
 
 use crate::api::Api;
@@ -57,8 +57,7 @@ impl Caller {
         match self {
             Self::Own | Self::Named(_) if upstream.credential.is_none() => Ok(None),
             Self::Key(key) | Self::Named(key) => key.credential(upstream).map(Some),
-            Self::Own => Err(ErrorBody::new(
-                StatusCode::UNAUTHORIZED,
+            Self::Own => Err(ErrorBody::unauthorized(
                 "key_required",
                 format!(
                     "the upstream `{}` is for clients with a key of this gateway",
@@ -227,7 +226,7 @@ impl Settings {
     ) -> Result<Caller, ErrorBody> {
         let unknown = || {
             let message = "the key is not one of this gateway";
-            ErrorBody::new(StatusCode::UNAUTHORIZED, "unknown_key", message)
+            ErrorBody::unauthorized("unknown_key", message)
         };
         if let Some(key) = headers.get(KEY_HEADER) {
             let key = self.key(key.as_bytes()).ok_or_else(unknown)?;
@@ -235,8 +234,7 @@ impl Settings {
             // The credentials of the client are passed on, and a key must not be.
             let is_key = |text: &str| contains_key(text) || self.key(text.as_bytes()).is_some();
             if contains_key(query.unwrap_or_default()) || own.into_iter().any(is_key) {
-                return Err(ErrorBody::new(
-                    StatusCode::BAD_REQUEST,
+                return Err(ErrorBody::bad_request(
                     "malformed_header",
                     "a key of the gateway is in x-cachalot-key and in place of a credential",
                 ));
@@ -347,7 +345,7 @@ pub(crate) fn unknown_upstream(named: Option<&str>) -> ErrorBody {
         ),
         None => "no upstream offers the API of this path".to_owned(),
     };
-    ErrorBody::new(StatusCode::NOT_FOUND, "unknown_upstream", message)
+    ErrorBody::not_found("unknown_upstream", message)
 }
 
 /// Chooses by weight: each upstream gets its share of the digests (weighted rendezvous hashing), and keeps it when

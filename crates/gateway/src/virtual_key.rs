@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cachalot_core::{Digest, Secret};
 use cachalot_store::glob_matches;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 
 use crate::call::credential_parameters;
 use crate::config::KeyConfig;
@@ -93,7 +93,7 @@ impl VirtualKey {
         let is_allowed = allowed.is_empty() || allowed.iter().any(|name| name == upstream.name());
         let credential = upstream.credential.as_deref().filter(|_| is_allowed);
         credential.ok_or_else(|| {
-            forbidden(
+            ErrorBody::forbidden(
                 "upstream_not_allowed",
                 format!("the key does not reach the upstream `{}`", upstream.name()),
             )
@@ -108,7 +108,7 @@ impl VirtualKey {
         let patterns = &self.config.models;
         match patterns.is_empty() || patterns.iter().any(|it| glob_matches(it, model)) {
             true => Ok(()),
-            false => Err(forbidden(
+            false => Err(ErrorBody::forbidden(
                 "model_not_allowed",
                 format!("the key may not use the model `{model}`"),
             )),
@@ -125,14 +125,10 @@ impl VirtualKey {
             Some(scope) if self.config.scopes.iter().any(|own| own == scope) => {
                 Ok(format!("scope:{scope}"))
             }
-            Some(scope) => Err(forbidden(
+            Some(scope) => Err(ErrorBody::forbidden(
                 "scope_not_allowed",
                 format!("the key does not share answers in the scope `{scope}`"),
             )),
         }
     }
-}
-
-fn forbidden(code: &'static str, message: String) -> ErrorBody {
-    ErrorBody::new(StatusCode::FORBIDDEN, code, message)
 }
