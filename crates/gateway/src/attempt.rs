@@ -582,15 +582,8 @@ impl<'a> Attempt<'a> {
     }
 
     fn outbound(&self, identity: &CallIdentity) -> Result<Outbound, ErrorBody> {
-        let (read, parts) = (self.read, self.read.parts);
-        let head = OutboundHead::new(
-            self.upstream,
-            &read.caller,
-            parts.method.clone(),
-            &read.route.path,
-            parts.uri.query(),
-            &parts.headers,
-        )?;
+        let read = self.read;
+        let head = OutboundHead::new(self.upstream, &read.caller, &read.route.path, read.parts)?;
         let body = self.body(identity);
         Ok(Outbound::new(Arc::clone(self.upstream), head, body))
     }

@@ -196,7 +196,7 @@ impl Handler {
                 let upstream =
                     upstream_for(settings, &caller, route, &parts.headers, parts.uri.query())?;
                 upstream.name().clone_into(&mut report.upstream);
-                let head = head_for(&upstream, &caller, route, &parts)?;
+                let head = OutboundHead::new(&upstream, &caller, &route.path, &parts)?;
                 let passed = head.with(body::full(sent.bytes.clone()));
                 let status = cache_status::of_pass(&reason);
                 let span = UpstreamSpan::new(span, &upstream);
@@ -305,13 +305,15 @@ impl Handler {
                 return Err(ErrorBody::unavailable("too_many", message));
             };
             let (parts, incoming) = request.into_parts();
-            let passed = head_for(upstream, caller, route, &parts)?.with(body::full(""));
+            let passed =
+                OutboundHead::new(upstream, caller, &route.path, &parts)?.with(body::full(""));
             let request = Request::from_parts(parts, incoming);
             let response = tunnel::open(client, upstream, request, passed, permit, span).await?;
             return Ok(passed_on(response, reason));
         }
         let (parts, incoming) = request.into_parts();
-        let passed = head_for(upstream, caller, route, &parts)?.with(body::passed(incoming));
+        let passed =
+            OutboundHead::new(upstream, caller, &route.path, &parts)?.with(body::passed(incoming));
         let status = cache_status::of_pass(reason);
         let response = pass::unread(client, upstream, passed, status, span).await?;
         Ok(passed_on(response, reason))
@@ -352,22 +354,6 @@ fn upstream_for(
     let candidates = settings.candidates(caller, named, route.api, "", digest);
     let first = candidates.into_iter().next();
     first.ok_or_else(|| unknown_upstream(named))
-}
-
-fn head_for(
-    upstream: &Upstream,
-    caller: &Caller,
-    route: &Route,
-    parts: &http::request::Parts,
-) -> Result<OutboundHead, ErrorBody> {
-    OutboundHead::new(
-        upstream,
-        caller,
-        parts.method.clone(),
-        &route.path,
-        parts.uri.query(),
-        &parts.headers,
-    )
 }
 
 /// Counts a request of a key.

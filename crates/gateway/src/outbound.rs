@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 
 use crate::body::{self, Body};
@@ -29,18 +30,16 @@ pub(crate) struct OutboundHead {
 }
 
 impl OutboundHead {
-    /// Creates the head: that of the client's request, with the credential of the operator if the client has a key of
-    /// the gateway.
+    /// Creates the head: that of the client's request (`parts`), to `path`, with the credential of the operator if the
+    /// client has a key of the gateway.
     ///
     /// # Errors
     /// The response to a client that may not reach the upstream, or whose path is malformed.
     pub(crate) fn new(
         upstream: &Upstream,
         caller: &Caller,
-        method: Method,
         path: &str,
-        query: Option<&str>,
-        headers: &HeaderMap,
+        parts: &Parts,
     ) -> Result<Self, ErrorBody> {
         let credential = match caller.credential(upstream)? {
             None => None,
@@ -59,16 +58,15 @@ impl OutboundHead {
             }
         };
         let kept = match credential {
-            Some(_) => without_credentials(query),
-            None => query.map(str::to_owned),
+            Some(_) => without_credentials(parts.uri.query()),
+            None => parts.uri.query().map(str::to_owned),
         };
         let uri = upstream.uri(path, kept.as_deref());
         Ok(Self {
-            method,
-            uri: uri.map_err(|error| {
-                ErrorBody::new(StatusCode::BAD_REQUEST, "malformed_path", error.to_string())
-            })?,
-            headers: header::for_upstream(headers, credential),
+            method: parts.method.clone(),
+            uri: uri
+                .map_err(|error| ErrorBody::bad_request("malformed_path", error.to_string()))?,
+            headers: header::for_upstream(&parts.headers, credential),
         })
     }
 
