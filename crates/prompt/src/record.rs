@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chain::{Node, NodeId, Prompt};
 use crate::head::{SessionHead, SessionTotals};
-use crate::hex_digest;
+use crate::hex_digest::HexDigest;
 use crate::level::Level;
 use crate::namespace::Namespace;
 
@@ -187,18 +187,12 @@ fn readable_format(value: &[u8]) -> Result<(), Unreadable> {
 pub(crate) struct SessionRecord {
     pub(crate) head: SessionHead,
     /// The key of the last piece's record.
-    #[serde(with = "hex_digest::optional", default)]
-    pub(crate) tip: Option<Digest>,
+    pub(crate) tip: Option<HexDigest>,
     /// The id of the whole prompt.
-    #[serde(with = "hex_digest::optional", default)]
-    pub(crate) prompt: Option<Digest>,
+    pub(crate) prompt: Option<HexDigest>,
     /// The last pieces of earlier prompts, which may have to be erased.
-    #[serde(
-        with = "hex_digest::list",
-        default,
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub(crate) replaced: Vec<Digest>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) replaced: Vec<HexDigest>,
     /// The number of the pin that holds the tip; 0 in records of this version, which need none.
     #[serde(default, skip_serializing)]
     pub(crate) pin: u64,
@@ -243,7 +237,7 @@ impl SessionRecord {
     }
 
     pub(crate) fn prompt_id(&self) -> Option<NodeId> {
-        self.prompt.map(NodeId)
+        self.prompt.map(|digest| NodeId(digest.0))
     }
 }
 

@@ -176,7 +176,7 @@ impl Removal<'_> {
         let saved = removed.as_ref().map(|it| SessionRecord::decode(&it.value));
         if let Some(Ok(saved)) = saved {
             for tip in saved.replaced.into_iter().chain(saved.tip) {
-                self.erase_prompt(id, tip).await?;
+                self.erase_prompt(id, tip.0).await?;
             }
         } else if let Some(tip) = removed.as_ref().and_then(|record| label(record, TIP)) {
             self.collect(id, tip.to_owned(), &[]).await?;

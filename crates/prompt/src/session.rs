@@ -14,6 +14,7 @@ use crate::chain::{Node, Prompt};
 use crate::continuation::{BreakCause, PrefixBreak, divergence};
 use crate::error::{Error, ErrorKind};
 use crate::head::{SessionHead, SessionTotals};
+use crate::hex_digest::HexDigest;
 use crate::namespace::Namespace;
 use crate::record::{EncodedPiece, SessionRecord};
 use crate::removal::Removal;
@@ -307,7 +308,8 @@ impl Session {
         }
         if is_unsure || !is_extension {
             let before = self.record.iter().chain(&self.attempted);
-            for tip in before.filter_map(|record| SessionRecord::decode(record).ok()?.tip) {
+            let tips = before.filter_map(|record| SessionRecord::decode(record).ok()?.tip);
+            for HexDigest(tip) in tips {
                 if !self.replaced.contains(&tip) {
                     self.replaced.push(tip);
                 }
@@ -397,9 +399,9 @@ impl Session {
         head.id.clone_from(&self.id);
         SessionRecord {
             head,
-            tip: prompt.record(),
-            prompt: prompt.tip().map(|id| id.0),
-            replaced: self.replaced.clone(),
+            tip: prompt.record().map(HexDigest),
+            prompt: prompt.tip().map(|id| HexDigest(id.0)),
+            replaced: self.replaced.iter().copied().map(HexDigest).collect(),
             pin: 0,
             instance: self.instance,
             pieces: prompt.len() as u64,

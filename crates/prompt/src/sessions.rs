@@ -206,7 +206,7 @@ impl Sessions {
             record: Some(record.value),
             attempted: Vec::new(),
             saves: saved.saves,
-            replaced: saved.replaced,
+            replaced: saved.replaced.into_iter().map(|tip| tip.0).collect(),
             has_pins: saved.pin != 0,
             instance: match saved.pin {
                 0 => saved.instance,
@@ -225,7 +225,7 @@ impl Sessions {
         known: &Known,
     ) -> Result<Option<Vec<StoredPiece>>, Error> {
         let mut pieces: Vec<StoredPiece> = Vec::new();
-        let mut next: Option<Digest> = saved.tip;
+        let mut next: Option<Digest> = saved.tip.map(|tip| tip.0);
         while let Some(key) = next.filter(|key| !known.contains_key(key)) {
             let Some(piece) = self.store.piece(id, key).await? else {
                 return Ok(None);
@@ -435,7 +435,8 @@ impl Sessions {
         let Some(ReadSession { saved, pieces, .. }) = self.read(id, known).await? else {
             return Ok(());
         };
-        let root = pieces.first().map_or(saved.tip, |piece| piece.parent);
+        let tip = saved.tip.map(|tip| tip.0);
+        let root = pieces.first().map_or(tip, |piece| piece.parent);
         let root = root.and_then(|key| known.get(&key).copied());
         let before = root.map(|root| tree_builder.piece(root));
         let in_order = match (before, pieces.first()) {

@@ -121,7 +121,7 @@ impl SessionStore {
             let record = new_record(piece_key(piece.key), piece.value.clone(), labels);
             (PIECES, record)
         }));
-        let tip = saved.tip.map(|tip| tip.to_hex());
+        let tip = saved.tip.map(|tip| tip.0.to_hex());
         let mut labels = vec![Label::new(ID, &head.id), Label::new("agent", &head.agent)];
         let further = [
             ("workspace", &head.workspace),
