@@ -24,7 +24,6 @@ pub mod reservations;
 pub mod stamps;
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,8 +31,8 @@ use bytes::Bytes;
 use cachalot_core::ManualClock;
 
 use crate::{
-    GetResult, Label, LabelMatch, Lease, Millis, PageRequest, PutResult, Record, RecordFilter,
-    ReserveResult, Store,
+    GetResult, Label, LabelMatch, Lease, Millis, Order, PageRequest, PutResult, Record,
+    RecordFilter, RecordPage, ReserveResult, Store,
 };
 
 /// A fresh store to check, and the environment of a check.
@@ -47,15 +46,6 @@ pub struct Subject {
     pub pass: Box<dyn Fn(Duration) + Send + Sync>,
     /// Anything that has to live as long as the store: a directory, a server.
     pub keep: Option<Box<dyn Any + Send>>,
-}
-
-impl fmt::Debug for Subject {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Subject")
-            .field("about", self.store.about())
-            .finish_non_exhaustive()
-    }
 }
 
 impl Subject {
@@ -270,6 +260,13 @@ fn record(key: &str) -> Record {
     }
 }
 
+fn with_value(key: &str, value: impl Into<Bytes>) -> Record {
+    Record {
+        value: value.into(),
+        ..record(key)
+    }
+}
+
 fn labelled(key: &str, labels: &[(&str, &str)]) -> Record {
     Record {
         labels: labels
@@ -300,6 +297,11 @@ async fn put(store: &dyn Store, space: &str, record: Record) -> u64 {
     }
 }
 
+/// Stores a record with labels in [`SPACE`].
+async fn put_labelled(store: &dyn Store, key: &str, labels: &[(&str, &str)]) -> u64 {
+    put(store, SPACE, labelled(key, labels)).await
+}
+
 async fn get(store: &dyn Store, space: &str, key: &str) -> Option<Record> {
     let GetResult {
         record, counters, ..
@@ -313,9 +315,17 @@ async fn reserve(store: &dyn Store, key: &str, hold: Duration) -> ReserveResult 
 }
 
 async fn lease(store: &dyn Store, key: &str, hold: Duration) -> Lease {
-    match reserve(store, key, hold).await {
+    held(reserve(store, key, hold).await)
+}
+
+fn is_busy(reserved: ReserveResult) -> bool {
+    matches!(reserved, ReserveResult::Busy { .. })
+}
+
+fn held(reserved: ReserveResult) -> Lease {
+    match reserved {
         ReserveResult::Held(lease) => lease,
-        ReserveResult::Busy { .. } => panic!("`{key}` is reserved"),
+        busy @ ReserveResult::Busy { .. } => panic!("not held: {busy:?}"),
     }
 }
 
@@ -324,29 +334,103 @@ async fn raise(store: &dyn Store, space: &str, counter: &str) -> u64 {
     store.add(space, &[(counter, 1)]).settle().await.unwrap()[0]
 }
 
+async fn find_page(
+    store: &dyn Store,
+    space: &str,
+    filter: &RecordFilter<'_>,
+    page: PageRequest<'_>,
+) -> RecordPage {
+    store.find(space, filter, page).settle().await.unwrap()
+}
+
+async fn erase_page(
+    store: &dyn Store,
+    space: &str,
+    filter: &RecordFilter<'_>,
+    page: PageRequest<'_>,
+) -> RecordPage {
+    store.erase(space, filter, page).settle().await.unwrap()
+}
+
+fn keys_of(page: RecordPage) -> Vec<String> {
+    page.records.into_iter().map(|record| record.key).collect()
+}
+
 async fn keys(store: &dyn Store, space: &str, filter: RecordFilter<'_>) -> Vec<String> {
-    let batch = store
-        .find(space, &filter, PageRequest::keys(1000))
-        .settle()
-        .await
-        .unwrap();
-    batch.records.into_iter().map(|record| record.key).collect()
+    keys_of(find_page(store, space, &filter, PageRequest::keys(1000)).await)
 }
 
 async fn erase(store: &dyn Store, space: &str, filter: RecordFilter<'_>) -> Vec<String> {
-    let batch = store
-        .erase(space, &filter, PageRequest::keys(1000))
-        .settle()
-        .await
-        .unwrap();
-    batch.records.into_iter().map(|record| record.key).collect()
+    keys_of(erase_page(store, space, &filter, PageRequest::keys(1000)).await)
 }
+
+async fn touch(store: &dyn Store, space: &str, used: &[(&str, Millis)]) {
+    store.touch(space, used).settle().await.unwrap();
+}
+
+/// Makes a call in each of several concurrent tasks, on alternating handles; returns the results.
+async fn concurrently<T, F>(
+    subject: &Subject,
+    tasks: usize,
+    call: impl Fn(Arc<dyn Store>, usize) -> F,
+) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let spawn = |task| {
+        let store = match task % 2 {
+            0 => &subject.store,
+            _ => subject.other(),
+        };
+        tokio::spawn(call(Arc::clone(store), task))
+    };
+    let tasks: Vec<_> = (0..tasks).map(spawn).collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await.unwrap());
+    }
+    results
+}
+
+/// All orders of a page.
+const ORDERS: [Order; 4] = [
+    Order::Key,
+    Order::Newest,
+    Order::LeastRecentlyUsed,
+    Order::Expiry,
+];
 
 fn prefix(prefix: &str) -> RecordFilter<'_> {
     RecordFilter {
         prefix,
         ..RecordFilter::default()
     }
+}
+
+fn having<'a>(labels: &'a [LabelMatch<'a>]) -> RecordFilter<'a> {
+    RecordFilter {
+        labels,
+        ..RecordFilter::default()
+    }
+}
+
+fn in_order(order: Order) -> RecordFilter<'static> {
+    RecordFilter {
+        order,
+        ..RecordFilter::default()
+    }
+}
+
+fn expired_before(moment: Millis) -> RecordFilter<'static> {
+    RecordFilter {
+        expired_before: Some(moment),
+        ..RecordFilter::default()
+    }
+}
+
+fn stored(revision: u64) -> PutResult {
+    PutResult::Stored { revision }
 }
 
 fn is<'a>(name: &'a str, value: &'a str) -> LabelMatch<'a> {

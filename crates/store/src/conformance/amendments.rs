@@ -1,12 +1,14 @@
 //! Checks of [`Store::amend`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{SPACE, Subject, erase, expiring, get, keys, labelled, prefix, put, record};
-use crate::{ErrorKind, Label, Order, Record, RecordFilter, Store, space};
+use super::{
+    SPACE, Subject, concurrently, erase, expiring, get, in_order, keys, prefix, put, put_labelled,
+    record,
+};
+use crate::{ErrorKind, Label, Order, Record, Store, space};
 
 /// Amends a record; `Err` if the store does not support it.
 async fn amend(store: &dyn Store, read: &Record, value: &str) -> Result<Option<u64>, ()> {
@@ -31,11 +33,9 @@ pub async fn a_record_that_is_as_it_was_read_is_amended(subject: Subject) {
         ..expiring("b", 5_000)
     };
     put(store, SPACE, stored).await;
-    let Some(read) = get(store, SPACE, "b").await else {
-        panic!("it was stored");
-    };
+    let read = get(store, SPACE, "b").await.unwrap();
     subject.pass(Duration::from_secs(10));
-    put(store, SPACE, labelled("a", &[("tag", "a")])).await;
+    put_labelled(store, "a", &[("tag", "a")]).await;
     let other = subject.other();
     let stamp = other.stamp(SPACE, "b");
     let Ok(amended) = amend(store, &read, "longer than it was before").await else {
@@ -54,10 +54,7 @@ pub async fn a_record_that_is_as_it_was_read_is_amended(subject: Subject) {
             (Order::Newest, ["a", "b"]),
             (Order::LeastRecentlyUsed, ["b", "a"]),
         ] {
-            let filter = RecordFilter {
-                order,
-                ..RecordFilter::default()
-            };
+            let filter = in_order(order);
             assert_eq!(keys(&**store, SPACE, filter).await, keys_in_order);
         }
     }
@@ -83,9 +80,7 @@ pub async fn a_record_that_changed_since_is_not_amended(subject: Subject) {
     for how in 0..4 {
         let key = how.to_string();
         put(store, SPACE, record(&key)).await;
-        let Some(read) = get(store, SPACE, &key).await else {
-            panic!("it was stored");
-        };
+        let read = get(store, SPACE, &key).await.unwrap();
         subject.pass(Duration::from_secs(1));
         match how {
             0 => drop(put(other, SPACE, record(&key)).await),
@@ -107,31 +102,17 @@ pub async fn a_record_that_changed_since_is_not_amended(subject: Subject) {
 
 /// One of several concurrent amendments succeeds.
 pub async fn one_of_many_amends(subject: Subject) {
-    let store = Arc::clone(&subject.store);
-    put(&*store, SPACE, record("key")).await;
-    let Some(read) = get(&*store, SPACE, "key").await else {
-        panic!("it was stored");
-    };
-    if amend(&*store, &read, "first").await.is_err() {
+    let store = &*subject.store;
+    put(store, SPACE, record("key")).await;
+    let read = get(store, SPACE, "key").await.unwrap();
+    if amend(store, &read, "first").await.is_err() {
         return;
     }
-    let Some(read) = get(&*store, SPACE, "key").await else {
-        panic!("it was stored");
-    };
-    let amending: Vec<_> = (0..20)
-        .map(|number| {
-            let handle = if number % 2 == 0 {
-                &store
-            } else {
-                subject.other()
-            };
-            let (handle, read) = (Arc::clone(handle), read.clone());
-            tokio::spawn(async move { amend(&*handle, &read, &number.to_string()).await })
-        })
-        .collect();
-    let mut amended = Vec::new();
-    for one in amending {
-        amended.extend(one.await.unwrap().unwrap());
-    }
+    let read = get(store, SPACE, "key").await.unwrap();
+    let amended = concurrently(&subject, 20, |handle, number| {
+        let read = read.clone();
+        async move { amend(&*handle, &read, &number.to_string()).await }
+    });
+    let amended: Vec<_> = amended.await.into_iter().flat_map(Result::unwrap).collect();
     assert_eq!(amended, [read.revision + 1]);
 }

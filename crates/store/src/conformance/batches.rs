@@ -1,18 +1,14 @@
 //! Checks of [`Store::put_all`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::{
-    SPACE, Subject, erase, expiring, get, keys, labelled, lease, prefix, put, record, reserve,
-    sorted,
+    SPACE, Subject, concurrently, erase, expiring, get, having, is, keys, labelled, lease, prefix,
+    put, record, reserve, sorted, with_value,
 };
-use crate::{
-    ErrorKind, Label, LabelMatch, PutAllResult, PutCondition, Record, RecordFilter, ReserveResult,
-    Store,
-};
+use crate::{ErrorKind, Label, PutAllResult, PutCondition, Record, ReserveResult, Store};
 
 const OTHER_SPACE: &str = "other";
 const HOLD: Duration = Duration::from_secs(5);
@@ -34,13 +30,6 @@ async fn put_all(
             assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
             None
         }
-    }
-}
-
-fn with_value(key: &str, value: &str) -> Record {
-    Record {
-        value: Bytes::copy_from_slice(value.as_bytes()),
-        ..record(key)
     }
 }
 
@@ -74,15 +63,8 @@ pub async fn several_records_are_stored_together(subject: Subject) {
         let b = get(store, OTHER_SPACE, "b").await.unwrap();
         assert_eq!((b.expires, b.revision), (Some(5_000), 1));
         for (tag, found) in [("old", &[][..]), ("new", &["a"])] {
-            let labels = [LabelMatch::Is {
-                name: "tag",
-                value: tag,
-            }];
-            let filter = RecordFilter {
-                labels: &labels,
-                ..RecordFilter::default()
-            };
-            assert_eq!(keys(store, OTHER_SPACE, filter).await, found);
+            let labels = [is("tag", tag)];
+            assert_eq!(keys(store, OTHER_SPACE, having(&labels)).await, found);
         }
         for (space, records) in [(SPACE, 1), (OTHER_SPACE, 2)] {
             let usage = store.usage(space).settle().await.unwrap();
@@ -213,39 +195,29 @@ pub async fn an_identical_record_stays_as_it_is(subject: Subject) {
 
 /// One of several concurrent writes under the same condition succeeds, and stores all of its records.
 pub async fn one_of_many_stores_all_of_its_records(subject: Subject) {
-    let store = Arc::clone(&subject.store);
-    put(&*store, SPACE, with_value("head", "first")).await;
-    let writing: Vec<_> = (0..20)
-        .map(|number| {
-            let handle = if number % 2 == 0 {
-                &store
-            } else {
-                subject.other()
-            };
-            let handle = Arc::clone(handle);
-            tokio::spawn(async move {
-                let value = number.to_string();
-                let batch = [
-                    (OTHER_SPACE, with_value("a", &value)),
-                    (OTHER_SPACE, with_value("b", &value)),
-                    (SPACE, with_value("head", &value)),
-                ];
-                put_all(&*handle, Some("first"), &batch).await
-            })
-        })
-        .collect();
+    let store = &*subject.store;
+    put(store, SPACE, with_value("head", "first")).await;
+    let results = concurrently(&subject, 20, |handle, number| async move {
+        let value = Bytes::from(number.to_string());
+        let batch = [
+            (OTHER_SPACE, with_value("a", value.clone())),
+            (OTHER_SPACE, with_value("b", value.clone())),
+            (SPACE, with_value("head", value)),
+        ];
+        put_all(&*handle, Some("first"), &batch).await
+    });
     let mut stored = 0;
-    for one in writing {
-        match one.await.unwrap() {
+    for result in results.await {
+        match result {
             None => return,
             Some(PutAllResult::Stored) => stored += 1,
             Some(refused) => assert_eq!(refused, PutAllResult::Changed),
         }
     }
     assert_eq!(stored, 1);
-    let head = get(&*store, SPACE, "head").await.unwrap();
+    let head = get(store, SPACE, "head").await.unwrap();
     for key in ["a", "b"] {
-        let found = get(&*store, OTHER_SPACE, key).await.unwrap();
+        let found = get(store, OTHER_SPACE, key).await.unwrap();
         assert_eq!((found.value, found.revision), (head.value.clone(), 1));
     }
 }

@@ -1,9 +1,11 @@
 //! Checks of counters.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{SPACE, Subject, erase, get, lease, put, raise, record};
+use super::{
+    SPACE, Subject, concurrently, erase, erase_page, expired_before, get, in_order, lease, put,
+    raise, record, stored,
+};
 use crate::{Order, PageRequest, PutResult, RecordFilter, counter};
 
 /// A counter starts at zero and counts by one, per space and name.
@@ -68,26 +70,14 @@ pub async fn counters_survive_an_erase(subject: Subject) {
 
 /// Sixteen concurrent tasks raise a counter: every value is returned once.
 pub async fn concurrent_raises_are_all_counted(subject: Subject) {
-    let tasks: Vec<_> = (0..16)
-        .map(|task| {
-            let store = Arc::clone(if task % 2 == 0 {
-                &subject.store
-            } else {
-                subject.other()
-            });
-            tokio::spawn(async move {
-                let mut values = Vec::new();
-                for _ in 0..10 {
-                    values.push(raise(&*store, SPACE, "counter").await);
-                }
-                values
-            })
-        })
-        .collect();
-    let mut values = Vec::new();
-    for task in tasks {
-        values.extend(task.await.unwrap());
-    }
+    let values = concurrently(&subject, 16, |store, _| async move {
+        let mut values = Vec::new();
+        for _ in 0..10 {
+            values.push(raise(&*store, SPACE, "counter").await);
+        }
+        values
+    });
+    let mut values = values.await.concat();
     values.sort_unstable();
     assert_eq!(values, (1..=160).collect::<Vec<u64>>());
 }
@@ -168,10 +158,7 @@ pub async fn a_store_depends_on_counters(subject: Subject) {
         PutResult::CounterChanged { counter: 1 }
     );
     assert_eq!(get(store, SPACE, "key").await, None);
-    assert_eq!(
-        put(None, &[("a", 1), ("b", 0)]).await,
-        PutResult::Stored { revision: 1 }
-    );
+    assert_eq!(put(None, &[("a", 1), ("b", 0)]).await, stored(1));
     if !store.about().reservations {
         return;
     }
@@ -181,10 +168,7 @@ pub async fn a_store_depends_on_counters(subject: Subject) {
         put(Some(&held), &[("a", 1), ("b", 0)]).await,
         PutResult::CounterChanged { counter: 1 }
     );
-    assert_eq!(
-        put(Some(&held), &[("a", 1), ("b", 1)]).await,
-        PutResult::Stored { revision: 2 }
-    );
+    assert_eq!(put(Some(&held), &[("a", 1), ("b", 1)]).await, stored(2));
     assert_eq!(put(Some(&held), &[("b", 0)]).await, PutResult::LeaseLost);
 }
 
@@ -205,10 +189,7 @@ pub async fn an_erase_raises_its_counter(subject: Subject) {
         } else {
             Order::Newest
         };
-        let filter = RecordFilter {
-            order,
-            ..RecordFilter::default()
-        };
+        let filter = in_order(order);
         let (_, before) = read().await;
         let erased = subject
             .other()
@@ -223,24 +204,11 @@ pub async fn an_erase_raises_its_counter(subject: Subject) {
         }
     }
     for filter in [
-        RecordFilter {
-            expired_before: Some(i64::MAX),
-            ..RecordFilter::default()
-        },
-        RecordFilter {
-            order: Order::LeastRecentlyUsed,
-            ..RecordFilter::default()
-        },
-        RecordFilter {
-            order: Order::Expiry,
-            ..RecordFilter::default()
-        },
+        expired_before(i64::MAX),
+        in_order(Order::LeastRecentlyUsed),
+        in_order(Order::Expiry),
     ] {
-        store
-            .erase(SPACE, &filter, PageRequest::keys(9))
-            .settle()
-            .await
-            .unwrap();
+        erase_page(store, SPACE, &filter, PageRequest::keys(9)).await;
         assert_eq!(read().await.0, last, "{filter:?}");
     }
     let elsewhere = store.get("elsewhere", "", &[counter::ERASED]);

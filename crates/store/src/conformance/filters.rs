@@ -4,23 +4,10 @@ use std::time::Duration;
 
 use super::records::ODD;
 use super::{
-    SPACE, Subject, erase, expiring, get, is, keys, labelled, prefix, put, record, starts,
+    ORDERS, SPACE, Subject, erase, erase_page, expired_before, expiring, find_page, get, having,
+    in_order, is, keys, keys_of, labelled, prefix, put, put_labelled, record, starts, touch,
 };
-use crate::{LabelMatch, Order, Record, RecordFilter};
-
-fn labels<'a>(labels: &'a [LabelMatch<'a>]) -> RecordFilter<'a> {
-    RecordFilter {
-        labels,
-        ..RecordFilter::default()
-    }
-}
-
-fn order(order: Order) -> RecordFilter<'static> {
-    RecordFilter {
-        order,
-        ..RecordFilter::default()
-    }
-}
+use crate::{LabelMatch, Order, PageRequest, Record, RecordFilter};
 
 /// Prefixes select, and keys are ordered, by bytes, which is the order of characters.
 pub async fn by_prefix(subject: Subject) {
@@ -67,7 +54,7 @@ pub async fn by_prefix(subject: Subject) {
 pub async fn by_prefix_with_wildcards_in_it(subject: Subject) {
     let store = &*subject.store;
     for &odd in ODD {
-        put(store, SPACE, labelled(odd, &[("tag", odd)])).await;
+        put_labelled(store, odd, &[("tag", odd)]).await;
     }
     for &odd in ODD {
         let mut expected: Vec<&str> = ODD
@@ -78,11 +65,11 @@ pub async fn by_prefix_with_wildcards_in_it(subject: Subject) {
         expected.sort_unstable();
         assert_eq!(keys(store, SPACE, prefix(odd)).await, expected, "{odd:?}");
         assert_eq!(
-            keys(store, SPACE, labels(&[starts("tag", odd)])).await,
+            keys(store, SPACE, having(&[starts("tag", odd)])).await,
             expected,
             "{odd:?}"
         );
-        assert_eq!(keys(store, SPACE, labels(&[is("tag", odd)])).await, [odd]);
+        assert_eq!(keys(store, SPACE, having(&[is("tag", odd)])).await, [odd]);
     }
     for &odd in ODD.iter().rev() {
         let mut expected = keys(store, SPACE, prefix(odd)).await;
@@ -94,25 +81,20 @@ pub async fn by_prefix_with_wildcards_in_it(subject: Subject) {
 /// Name and value must be equal; a record may have several labels of one name.
 pub async fn by_label(subject: Subject) {
     let store = &*subject.store;
-    put(store, SPACE, labelled("c", &[("tag", "x"), ("tag", "y")])).await;
-    put(
-        store,
-        SPACE,
-        labelled("a", &[("tag", "x"), ("handle", "y")]),
-    )
-    .await;
-    put(store, SPACE, labelled("b", &[("tag", "xx")])).await;
+    put_labelled(store, "c", &[("tag", "x"), ("tag", "y")]).await;
+    put_labelled(store, "a", &[("tag", "x"), ("handle", "y")]).await;
+    put_labelled(store, "b", &[("tag", "xx")]).await;
     put(store, SPACE, record("d")).await;
     put(store, "elsewhere", labelled("e", &[("tag", "x")])).await;
     assert_eq!(
-        keys(store, SPACE, labels(&[is("tag", "x")])).await,
+        keys(store, SPACE, having(&[is("tag", "x")])).await,
         ["a", "c"]
     );
-    assert_eq!(keys(store, SPACE, labels(&[is("tag", "y")])).await, ["c"]);
-    assert_eq!(keys(store, SPACE, labels(&[is("TAG", "x")])).await, [""; 0]);
-    assert_eq!(keys(store, SPACE, labels(&[is("x", "tag")])).await, [""; 0]);
+    assert_eq!(keys(store, SPACE, having(&[is("tag", "y")])).await, ["c"]);
+    assert_eq!(keys(store, SPACE, having(&[is("TAG", "x")])).await, [""; 0]);
+    assert_eq!(keys(store, SPACE, having(&[is("x", "tag")])).await, [""; 0]);
     assert_eq!(
-        erase(store, SPACE, labels(&[is("tag", "x")])).await,
+        erase(store, SPACE, having(&[is("tag", "x")])).await,
         ["a", "c"]
     );
     assert_eq!(
@@ -124,38 +106,38 @@ pub async fn by_label(subject: Subject) {
 /// A record that meets the criterion with several labels is found once.
 pub async fn by_the_beginning_of_a_label(subject: Subject) {
     let store = &*subject.store;
-    put(
+    put_labelled(
         store,
-        SPACE,
-        labelled("b", &[("handle", "cache:a:1"), ("handle", "cache:a:2")]),
+        "b",
+        &[("handle", "cache:a:1"), ("handle", "cache:a:2")],
     )
     .await;
-    put(store, SPACE, labelled("a", &[("handle", "cache:a:3")])).await;
-    put(
+    put_labelled(store, "a", &[("handle", "cache:a:3")]).await;
+    put_labelled(
         store,
-        SPACE,
-        labelled("c", &[("handle", "cache:b:1"), ("other", "cache:a:1")]),
+        "c",
+        &[("handle", "cache:b:1"), ("other", "cache:a:1")],
     )
     .await;
-    put(store, SPACE, labelled("d", &[("handle", "")])).await;
+    put_labelled(store, "d", &[("handle", "")]).await;
     assert_eq!(
-        keys(store, SPACE, labels(&[starts("handle", "cache:a:")])).await,
+        keys(store, SPACE, having(&[starts("handle", "cache:a:")])).await,
         ["a", "b"]
     );
     assert_eq!(
-        keys(store, SPACE, labels(&[starts("handle", "cache:")])).await,
+        keys(store, SPACE, having(&[starts("handle", "cache:")])).await,
         ["a", "b", "c"]
     );
     assert_eq!(
-        keys(store, SPACE, labels(&[starts("handle", "")])).await,
+        keys(store, SPACE, having(&[starts("handle", "")])).await,
         ["a", "b", "c", "d"]
     );
     assert_eq!(
-        keys(store, SPACE, labels(&[starts("hand", "")])).await,
+        keys(store, SPACE, having(&[starts("hand", "")])).await,
         [""; 0]
     );
     assert_eq!(
-        erase(store, SPACE, labels(&[starts("handle", "cache:a")])).await,
+        erase(store, SPACE, having(&[starts("handle", "cache:a")])).await,
         ["a", "b"]
     );
     assert_eq!(
@@ -174,12 +156,7 @@ pub async fn by_a_glob(subject: Subject) {
         ("d", "cache%a"),
         ("e", "cache*"),
     ] {
-        put(
-            store,
-            SPACE,
-            labelled(key, &[("handle", handle), ("tag", key)]),
-        )
-        .await;
+        put_labelled(store, key, &[("handle", handle), ("tag", key)]).await;
     }
     let glob = |pattern| LabelMatch::Glob {
         name: "handle",
@@ -199,12 +176,12 @@ pub async fn by_a_glob(subject: Subject) {
         ("", &[]),
     ] {
         assert_eq!(
-            keys(store, SPACE, labels(&[glob(pattern)])).await,
+            keys(store, SPACE, having(&[glob(pattern)])).await,
             expected,
             "{pattern}"
         );
         let both = [glob(pattern), is("tag", "a")];
-        let found = keys(store, SPACE, labels(&both)).await;
+        let found = keys(store, SPACE, having(&both)).await;
         assert_eq!(
             found,
             expected
@@ -214,7 +191,7 @@ pub async fn by_a_glob(subject: Subject) {
                 .collect::<Vec<_>>()
         );
     }
-    let erased = erase(&**subject.other(), SPACE, labels(&[glob("*:x:*")])).await;
+    let erased = erase(&**subject.other(), SPACE, having(&[glob("*:x:*")])).await;
     assert_eq!(erased, ["a", "c"]);
     assert_eq!(
         keys(store, SPACE, RecordFilter::default()).await,
@@ -229,21 +206,23 @@ pub async fn by_expiry(subject: Subject) {
         put(store, SPACE, expiring(key, expires)).await;
     }
     put(store, SPACE, record("never")).await;
-    let before = |moment| RecordFilter {
-        expired_before: Some(moment),
-        ..RecordFilter::default()
-    };
-    assert_eq!(keys(store, SPACE, before(20)).await, ["b", "c"]);
-    assert_eq!(keys(store, SPACE, before(21)).await, ["a", "b", "c"]);
-    assert_eq!(keys(store, SPACE, before(-5)).await, [""; 0]);
-    assert_eq!(keys(store, SPACE, before(i64::MAX)).await, ["a", "b", "c"]);
+    assert_eq!(keys(store, SPACE, expired_before(20)).await, ["b", "c"]);
+    assert_eq!(
+        keys(store, SPACE, expired_before(21)).await,
+        ["a", "b", "c"]
+    );
+    assert_eq!(keys(store, SPACE, expired_before(-5)).await, [""; 0]);
+    assert_eq!(
+        keys(store, SPACE, expired_before(i64::MAX)).await,
+        ["a", "b", "c"]
+    );
     assert_eq!(
         erase(
             store,
             SPACE,
             RecordFilter {
                 order: Order::Expiry,
-                ..before(15)
+                ..expired_before(15)
             }
         )
         .await,
@@ -251,7 +230,7 @@ pub async fn by_expiry(subject: Subject) {
     );
     put(store, SPACE, record("a")).await;
     assert_eq!(
-        keys(store, SPACE, before(i64::MAX)).await,
+        keys(store, SPACE, expired_before(i64::MAX)).await,
         [""; 0],
         "the old expiry is forgotten"
     );
@@ -278,12 +257,7 @@ pub async fn by_everything_at_once(subject: Subject) {
         .await;
     }
     let (even, one) = ([is("tag", "even")], [starts("n", "1")]);
-    for order in [
-        Order::Key,
-        Order::Newest,
-        Order::LeastRecentlyUsed,
-        Order::Expiry,
-    ] {
+    for order in ORDERS {
         let filter = RecordFilter {
             prefix: "a",
             labels: &even,
@@ -317,25 +291,15 @@ pub async fn by_everything_at_once(subject: Subject) {
 /// Several criteria on labels: equal values, prefixes, both, and contradictions.
 pub async fn by_several_labels(subject: Subject) {
     let store = &*subject.store;
-    put(
+    put_labelled(
         store,
-        SPACE,
-        labelled("both", &[("tag", "x"), ("tag", "y"), ("handle", "h1")]),
+        "both",
+        &[("tag", "x"), ("tag", "y"), ("handle", "h1")],
     )
     .await;
-    put(
-        store,
-        SPACE,
-        labelled("x", &[("tag", "x"), ("handle", "h2")]),
-    )
-    .await;
-    put(
-        store,
-        SPACE,
-        labelled("y", &[("tag", "y"), ("handle", "h3")]),
-    )
-    .await;
-    let find = async |criteria: &[LabelMatch<'_>]| keys(store, SPACE, labels(criteria)).await;
+    put_labelled(store, "x", &[("tag", "x"), ("handle", "h2")]).await;
+    put_labelled(store, "y", &[("tag", "y"), ("handle", "h3")]).await;
+    let find = async |criteria: &[LabelMatch<'_>]| keys(store, SPACE, having(criteria)).await;
     assert_eq!(find(&[is("tag", "x"), is("tag", "y")]).await, ["both"]);
     assert_eq!(find(&[is("tag", "x"), is("tag", "x")]).await, ["both", "x"]);
     assert_eq!(
@@ -353,49 +317,23 @@ pub async fn by_several_labels(subject: Subject) {
 pub async fn the_newest_first(subject: Subject) {
     let store = &*subject.store;
     for key in ["b", "a", "d", "c"] {
-        put(store, SPACE, labelled(key, &[("tag", "x")])).await;
+        put_labelled(store, key, &[("tag", "x")]).await;
     }
-    put(&**subject.other(), SPACE, labelled("a", &[("tag", "x")])).await;
-    let newest = order(Order::Newest);
+    put_labelled(&**subject.other(), "a", &[("tag", "x")]).await;
+    let newest = in_order(Order::Newest);
     assert_eq!(keys(store, SPACE, newest).await, ["a", "c", "d", "b"]);
     let tags = [is("tag", "x")];
-    assert_eq!(
-        keys(
-            store,
-            SPACE,
-            RecordFilter {
-                labels: &tags,
-                ..newest
-            }
-        )
-        .await,
-        ["a", "c", "d", "b"]
-    );
-    assert_eq!(
-        keys(
-            store,
-            SPACE,
-            RecordFilter {
-                prefix: "c",
-                ..newest
-            }
-        )
-        .await,
-        ["c"]
-    );
-    let page = crate::PageRequest::first(1);
-    let batch = store
-        .find(
-            SPACE,
-            &RecordFilter {
-                labels: &tags,
-                ..newest
-            },
-            page,
-        )
-        .settle()
-        .await
-        .unwrap();
+    let tagged = RecordFilter {
+        labels: &tags,
+        ..newest
+    };
+    assert_eq!(keys(store, SPACE, tagged).await, ["a", "c", "d", "b"]);
+    let beginning = RecordFilter {
+        prefix: "c",
+        ..newest
+    };
+    assert_eq!(keys(store, SPACE, beginning).await, ["c"]);
+    let batch = find_page(store, SPACE, &tagged, PageRequest::first(1)).await;
     assert_eq!((batch.records[0].key.as_str(), batch.next), ("a", None));
 }
 
@@ -403,57 +341,35 @@ pub async fn the_newest_first(subject: Subject) {
 pub async fn the_coldest_first(subject: Subject) {
     let store = &*subject.store;
     for key in ["a", "b", "c", "d"] {
-        put(store, SPACE, labelled(key, &[("tag", "x")])).await;
+        put_labelled(store, key, &[("tag", "x")]).await;
         subject.pass(Duration::from_millis(10));
     }
     let stored = get(store, SPACE, "d").await.unwrap().updated;
-    let coldest = order(Order::LeastRecentlyUsed);
+    let coldest = in_order(Order::LeastRecentlyUsed);
     assert_eq!(keys(store, SPACE, coldest).await, ["a", "b", "c", "d"]);
-    store
-        .touch(
-            SPACE,
-            &[
-                ("a", stored + 500),
-                ("unknown", stored),
-                ("c", stored - 5_000),
-            ],
-        )
-        .settle()
-        .await
-        .unwrap();
+    touch(
+        store,
+        SPACE,
+        &[
+            ("a", stored + 500),
+            ("unknown", stored),
+            ("c", stored - 5_000),
+        ],
+    )
+    .await;
     assert_eq!(keys(store, SPACE, coldest).await, ["b", "c", "d", "a"]);
-    subject
-        .other()
-        .touch(SPACE, &[("b", stored + 1_000)])
-        .settle()
-        .await
-        .unwrap();
+    touch(&**subject.other(), SPACE, &[("b", stored + 1_000)]).await;
     // Uses may reach others with the next write only.
     let written = subject.other().add(SPACE, &[("written", 1)]);
     written.settle().await.unwrap();
     let tags = [is("tag", "x")];
-    assert_eq!(
-        keys(
-            store,
-            SPACE,
-            RecordFilter {
-                labels: &tags,
-                ..coldest
-            }
-        )
-        .await,
-        ["c", "d", "a", "b"]
-    );
-    let two = crate::PageRequest::keys(2);
-    let erased = store.erase(SPACE, &coldest, two).settle().await.unwrap();
-    assert_eq!(
-        erased
-            .records
-            .iter()
-            .map(|record| record.key.as_str())
-            .collect::<Vec<_>>(),
-        ["c", "d"]
-    );
+    let tagged = RecordFilter {
+        labels: &tags,
+        ..coldest
+    };
+    assert_eq!(keys(store, SPACE, tagged).await, ["c", "d", "a", "b"]);
+    let erased = erase_page(store, SPACE, &coldest, PageRequest::keys(2)).await;
+    assert_eq!(keys_of(erased), ["c", "d"]);
     subject.pass(Duration::from_secs(60));
     put(store, SPACE, record("a")).await;
     assert_eq!(keys(store, SPACE, coldest).await, ["b", "a"]);
@@ -487,18 +403,12 @@ pub async fn the_first_to_expire_first(subject: Subject) {
     for criteria in [&[][..], &tags, &starting] {
         let filter = RecordFilter {
             labels: criteria,
-            ..order(Order::Expiry)
+            ..in_order(Order::Expiry)
         };
         assert_eq!(keys(store, SPACE, filter).await, expected, "{criteria:?}");
         for limit in 0..=6 {
-            let page = crate::PageRequest::keys(limit);
-            let batch = store.find(SPACE, &filter, page).settle().await.unwrap();
-            let found: Vec<&str> = batch
-                .records
-                .iter()
-                .map(|record| record.key.as_str())
-                .collect();
-            assert_eq!(found, expected[..limit as usize], "{criteria:?}");
+            let found = find_page(store, SPACE, &filter, PageRequest::keys(limit)).await;
+            assert_eq!(keys_of(found), expected[..limit as usize], "{criteria:?}");
         }
     }
 }
@@ -506,21 +416,11 @@ pub async fn the_first_to_expire_first(subject: Subject) {
 /// A replaced record is found by its present labels only.
 pub async fn labels_of_a_replaced_record_are_forgotten(subject: Subject) {
     let store = &*subject.store;
-    put(
-        store,
-        SPACE,
-        labelled("key", &[("tag", "old"), ("tag", "both")]),
-    )
-    .await;
-    put(
-        store,
-        SPACE,
-        labelled("key", &[("tag", "both"), ("tag", "new")]),
-    )
-    .await;
+    put_labelled(store, "key", &[("tag", "old"), ("tag", "both")]).await;
+    put_labelled(store, "key", &[("tag", "both"), ("tag", "new")]).await;
     for (tag, found) in [("old", 0), ("both", 1), ("new", 1)] {
         assert_eq!(
-            keys(store, SPACE, labels(&[is("tag", tag)])).await.len(),
+            keys(store, SPACE, having(&[is("tag", tag)])).await.len(),
             found,
             "{tag}"
         );
@@ -528,7 +428,7 @@ pub async fn labels_of_a_replaced_record_are_forgotten(subject: Subject) {
     erase(store, SPACE, prefix("key")).await;
     put(store, SPACE, record("key")).await;
     assert_eq!(
-        keys(store, SPACE, labels(&[starts("tag", "")])).await,
+        keys(store, SPACE, having(&[starts("tag", "")])).await,
         [""; 0]
     );
 }
@@ -546,12 +446,8 @@ pub async fn a_touch_changes_nothing_else(subject: Subject) {
     )
     .await;
     let before = get(store, SPACE, "key").await;
-    store
-        .touch(SPACE, &[("key", i64::MAX), ("key", i64::MIN)])
-        .settle()
-        .await
-        .unwrap();
-    store.touch(SPACE, &[]).settle().await.unwrap();
+    touch(store, SPACE, &[("key", i64::MAX), ("key", i64::MIN)]).await;
+    touch(store, SPACE, &[]).await;
     assert_eq!(get(store, SPACE, "key").await, before);
-    assert_eq!(keys(store, SPACE, order(Order::Newest)).await, ["key"]);
+    assert_eq!(keys(store, SPACE, in_order(Order::Newest)).await, ["key"]);
 }

@@ -7,7 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::pages::walk;
-use super::{SPACE, Subject, get, is, keys, labelled, lease, prefix, put, record, reserve, starts};
+use super::{
+    SPACE, Subject, get, having, is, keys, labelled, lease, prefix, put, put_labelled, record,
+    reserve, starts, stored, touch,
+};
 use crate::{
     ErrorKind, Label, LabelMatch, Lease, PageRequest, PutAllResult, PutCondition, PutResult,
     Record, RecordFilter, ReserveResult, Store, glob_matches,
@@ -61,7 +64,7 @@ pub async fn records_are_distinguished(subject: Subject) {
     let store = &*subject.store;
     let names = names(store);
     for name in &names {
-        assert_eq!(put(store, SPACE, labelled(name, &[("tag", name)])).await, 1);
+        assert_eq!(put_labelled(store, name, &[("tag", name)]).await, 1);
     }
     let mut size = 0;
     for name in &names {
@@ -81,11 +84,7 @@ pub async fn records_are_distinguished(subject: Subject) {
         get(store, SPACE, &format!("{}z", shortened(last))).await,
         None
     );
-    store
-        .touch(SPACE, &[(last, i64::MAX)])
-        .settle()
-        .await
-        .unwrap();
+    touch(store, SPACE, &[(last, i64::MAX)]).await;
     assert_eq!(put(store, SPACE, record(last)).await, 2);
     let amended = Record {
         value: Bytes::from_static(b"amended"),
@@ -101,10 +100,7 @@ pub async fn records_are_distinguished(subject: Subject) {
         assert_eq!(put(store, space, labelled(key, &[("tag", key)])).await, 1);
         assert_eq!(get(store, space, key).await.unwrap().key, key);
         let labels = [is("tag", key)];
-        let filter = RecordFilter {
-            labels: &labels,
-            ..RecordFilter::default()
-        };
+        let filter = having(&labels);
         assert_eq!(keys(store, space, filter).await, [key]);
     }
 }
@@ -114,7 +110,7 @@ pub async fn keys_are_found_by_prefix(subject: Subject) {
     let store = &*subject.store;
     let names = names(store);
     for name in &names {
-        put(store, SPACE, labelled(name, &[("tag", "x"), ("tag", name)])).await;
+        put_labelled(store, name, &[("tag", "x"), ("tag", name)]).await;
     }
     let labels = [is("tag", "x")];
     for beginning in beginnings(&names) {
@@ -150,10 +146,7 @@ pub async fn labels_are_found(subject: Subject) {
         put(store, SPACE, labelled(&key(name), &labels)).await;
     }
     let find = async |labels: &[LabelMatch<'_>]| {
-        let filter = RecordFilter {
-            labels,
-            ..RecordFilter::default()
-        };
+        let filter = having(labels);
         let found = walk(store, &filter, 5).await;
         assert_eq!(keys(store, SPACE, filter).await.len(), found.len());
         found
@@ -201,15 +194,12 @@ pub async fn what_matches_is_erased(subject: Subject) {
     let store = &*subject.store;
     let names = names(store);
     for name in &names {
-        put(store, SPACE, labelled(name, &[("tag", name)])).await;
+        put_labelled(store, name, &[("tag", name)]).await;
     }
     let mut rest = names.clone();
     let last = names.last().unwrap();
     let labels = [is("tag", last)];
-    let by_label = RecordFilter {
-        labels: &labels,
-        ..RecordFilter::default()
-    };
+    let by_label = having(&labels);
     let middle = &text()[..last.len().min(599)];
     for filter in [by_label, prefix(shortened(last)), prefix(middle)] {
         let matches = |name: &String| {
@@ -257,16 +247,13 @@ pub async fn leases_are_distinguished(subject: Subject) {
         put.settle().await.unwrap()
     };
     let held = leases.pop().unwrap();
-    assert_eq!(put_under(&held).await, PutResult::Stored { revision: 1 });
+    assert_eq!(put_under(&held).await, stored(1));
     for held in leases {
         store.release(held).settle().await.unwrap();
     }
     let beginning = prefix(shortened(last));
     let labels = [is("tag", last)];
-    let by_label = RecordFilter {
-        labels: &labels,
-        ..RecordFilter::default()
-    };
+    let by_label = having(&labels);
     for filter in [beginning, by_label] {
         let label = [Label::new("tag", last)];
         let held = store.reserve(SPACE, last, &label, MINUTE).settle().await;
@@ -353,10 +340,7 @@ pub async fn batches_are_stored(subject: Subject) {
     }
     for name in &names {
         let labels = [is("tag", name)];
-        let filter = RecordFilter {
-            labels: &labels,
-            ..RecordFilter::default()
-        };
+        let filter = having(&labels);
         assert_eq!(keys(store, SPACE, filter).await, [name.as_str()]);
         assert_eq!(get(store, SPACE, name).await.unwrap().revision, 1);
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    SPACE, Subject, expiring, get, is, keys, labelled, large_value, prefix, put, record, starts,
+    ORDERS, SPACE, Subject, erase_page, expired_before, expiring, find_page, get, having, in_order,
+    is, keys, keys_of, labelled, large_value, prefix, put, put_labelled, record, starts,
 };
 use crate::{ErrorKind, Label, Order, PageRequest, RecordFilter, RecordPage, Store, ValuePart};
 
@@ -14,12 +15,9 @@ pub(super) async fn walk(store: &dyn Store, filter: &RecordFilter<'_>, limit: u3
     loop {
         let page = PageRequest {
             after: after.as_deref(),
-            limit,
-            labels: false,
-            values: ValuePart::None,
+            ..PageRequest::keys(limit)
         };
-        let RecordPage { records, next, .. } =
-            store.find(SPACE, filter, page).settle().await.unwrap();
+        let RecordPage { records, next, .. } = find_page(store, SPACE, filter, page).await;
         assert!(records.len() <= limit as usize);
         all.extend(records.into_iter().map(|record| record.key));
         match next {
@@ -50,32 +48,21 @@ pub async fn pages_are_complete(subject: Subject) {
     }
     let page = PageRequest {
         after: Some("a"),
-        limit: 2,
-        labels: false,
-        values: ValuePart::None,
+        ..PageRequest::keys(2)
     };
     assert_eq!(
-        store
-            .find(SPACE, &prefix("key:"), page)
-            .settle()
+        find_page(store, SPACE, &prefix("key:"), page)
             .await
-            .unwrap()
             .records
             .len(),
         2
     );
     let page = PageRequest {
         after: Some("z"),
-        limit: 2,
-        labels: false,
-        values: ValuePart::None,
+        ..PageRequest::keys(2)
     };
     assert_eq!(
-        store
-            .find(SPACE, &prefix("key:"), page)
-            .settle()
-            .await
-            .unwrap(),
+        find_page(store, SPACE, &prefix("key:"), page).await,
         RecordPage::default()
     );
 }
@@ -87,16 +74,8 @@ pub async fn pages_are_complete_in_every_order(subject: Subject) {
     for index in 0..RECORDS {
         put(store, SPACE, expiring(&number(index), index as i64)).await;
     }
-    for order in [
-        Order::Key,
-        Order::Newest,
-        Order::LeastRecentlyUsed,
-        Order::Expiry,
-    ] {
-        let filter = RecordFilter {
-            order,
-            ..RecordFilter::default()
-        };
+    for order in ORDERS {
+        let filter = in_order(order);
         if order == Order::Key {
             assert_eq!(walk(store, &filter, 500).await.len(), RECORDS);
             continue;
@@ -106,14 +85,13 @@ pub async fn pages_are_complete_in_every_order(subject: Subject) {
             PageRequest::labels(500),
             PageRequest::first(500),
         ] {
-            let found = store.find(SPACE, &filter, page).settle().await.unwrap();
+            let found = find_page(store, SPACE, &filter, page).await;
             assert_eq!(found.records.len(), RECORDS, "{order:?}");
         }
     }
     let filter = RecordFilter {
         order: Order::Expiry,
-        expired_before: Some(340),
-        ..RecordFilter::default()
+        ..expired_before(340)
     };
     let mut erased = 0;
     loop {
@@ -142,34 +120,15 @@ pub async fn pages_of_a_label_are_complete(subject: Subject) {
         );
         stored.expires = Some(30 - index as i64);
         put(store, SPACE, stored).await;
-        put(
-            store,
-            SPACE,
-            labelled(&format!("other:{index}"), &[("tag", "y")]),
-        )
-        .await;
+        put_labelled(store, &format!("other:{index}"), &[("tag", "y")]).await;
     }
     let expected: Vec<String> = (0..30).map(number).collect();
     let (exact, beginning) = ([is("tag", "x")], [starts("handle", "h")]);
     for limit in [1, 4, 29, 30, 31] {
         for labels in [&exact, &beginning] {
-            assert_eq!(
-                walk(
-                    store,
-                    &RecordFilter {
-                        labels,
-                        ..RecordFilter::default()
-                    },
-                    limit
-                )
-                .await,
-                expected
-            );
+            assert_eq!(walk(store, &having(labels), limit).await, expected);
         }
-        let expired = RecordFilter {
-            expired_before: Some(100),
-            ..RecordFilter::default()
-        };
+        let expired = expired_before(100);
         assert_eq!(walk(store, &expired, limit).await, expected);
     }
 }
@@ -179,45 +138,37 @@ pub async fn pages_of_a_label_are_complete(subject: Subject) {
 pub async fn pages_stay_complete_while_records_come_and_go(subject: Subject) {
     let store = &*subject.store;
     for index in (0..100).step_by(2) {
-        put(store, SPACE, labelled(&number(index), &[("tag", "x")])).await;
+        put_labelled(store, &number(index), &[("tag", "x")]).await;
     }
     let tags = [is("tag", "x")];
-    for filter in [
-        prefix("key:"),
-        RecordFilter {
-            labels: &tags,
-            ..RecordFilter::default()
-        },
-    ] {
+    for filter in [prefix("key:"), having(&tags)] {
         let mut seen = Vec::new();
         let mut after: Option<String> = None;
         let mut round = 0;
         loop {
             let page = PageRequest {
                 after: after.as_deref(),
-                limit: 5,
-                labels: false,
-                values: ValuePart::None,
+                ..PageRequest::keys(5)
             };
-            let batch = store.find(SPACE, &filter, page).settle().await.unwrap();
+            let batch = find_page(store, SPACE, &filter, page).await;
             seen.extend(batch.records.into_iter().map(|record| record.key));
             let Some(next) = batch.next else { break };
             // Records are added and erased before and after the cursor, the cursor's own record included.
-            put(
+            put_labelled(
                 &**subject.other(),
-                SPACE,
-                labelled(&number(round * 2 % 100 + 1), &[("tag", "x")]),
+                &number(round * 2 % 100 + 1),
+                &[("tag", "x")],
             )
             .await;
-            put(
+            put_labelled(
                 &**subject.other(),
-                SPACE,
-                labelled(&number(99 - round * 2 % 100), &[("tag", "x")]),
+                &number(99 - round * 2 % 100),
+                &[("tag", "x")],
             )
             .await;
             if round % 3 == 0 {
                 super::erase(store, SPACE, prefix(&next)).await;
-                put(store, SPACE, labelled(&next, &[("tag", "x")])).await;
+                put_labelled(store, &next, &[("tag", "x")]).await;
             }
             after = Some(next);
             round += 1;
@@ -241,21 +192,10 @@ pub async fn keys_only(subject: Subject) {
     put(store, SPACE, stored.clone()).await;
     put(store, SPACE, stored).await;
     let full = get(store, SPACE, "key").await.unwrap();
-    for order in [
-        Order::Key,
-        Order::Newest,
-        Order::LeastRecentlyUsed,
-        Order::Expiry,
-    ] {
-        let filter = RecordFilter {
-            order,
-            ..RecordFilter::default()
-        };
-        let bare = store
-            .find(SPACE, &filter, PageRequest::keys(5))
-            .settle()
+    for order in ORDERS {
+        let filter = in_order(order);
+        let bare = find_page(store, SPACE, &filter, PageRequest::keys(5))
             .await
-            .unwrap()
             .records;
         assert_eq!(bare.len(), 1);
         assert!(bare[0].value.is_empty() && bare[0].labels.is_empty());
@@ -263,11 +203,8 @@ pub async fn keys_only(subject: Subject) {
             (bare[0].revision, bare[0].expires, bare[0].updated),
             (2, Some(5), full.updated)
         );
-        let with = store
-            .find(SPACE, &filter, PageRequest::first(5))
-            .settle()
+        let with = find_page(store, SPACE, &filter, PageRequest::first(5))
             .await
-            .unwrap()
             .records;
         assert_eq!(with, std::slice::from_ref(&full));
     }
@@ -276,7 +213,7 @@ pub async fn keys_only(subject: Subject) {
 /// The size of a value is returned without the value.
 pub async fn labels_without_values(subject: Subject) {
     let store = &*subject.store;
-    put(store, SPACE, labelled("key", &[("tag", "x")])).await;
+    put_labelled(store, "key", &[("tag", "x")]).await;
     let full = get(store, SPACE, "key").await.unwrap();
     let size = full.value.len() as u64;
     let filter = RecordFilter::default();
@@ -285,7 +222,7 @@ pub async fn labels_without_values(subject: Subject) {
         PageRequest::keys(5),
         PageRequest::first(5),
     ] {
-        let batch = store.find(SPACE, &filter, page).settle().await.unwrap();
+        let batch = find_page(store, SPACE, &filter, page).await;
         assert_eq!(batch.sizes, [size]);
         let expected = if page.labels { &full.labels[..] } else { &[] };
         assert_eq!(batch.records[0].labels, expected);
@@ -316,7 +253,7 @@ pub async fn beginnings_of_values(subject: Subject) {
             ..PageRequest::keys(1)
         };
         let filter = RecordFilter::default();
-        let batch = store.find(SPACE, &filter, page).settle().await.unwrap();
+        let batch = find_page(store, SPACE, &filter, page).await;
         assert_eq!(batch.sizes, [size as u64]);
         let found = &batch.records[0].value;
         assert!(found.len() >= size.min(100));
@@ -328,26 +265,13 @@ pub async fn beginnings_of_values(subject: Subject) {
 pub async fn nothing_is_a_page_too(subject: Subject) {
     let store = &*subject.store;
     put(store, SPACE, record("key")).await;
-    let nothing = PageRequest {
-        after: None,
-        limit: 0,
-        labels: true,
-        values: ValuePart::All,
-    };
+    let nothing = PageRequest::first(0);
     assert_eq!(
-        store
-            .find(SPACE, &RecordFilter::default(), nothing)
-            .settle()
-            .await
-            .unwrap(),
+        find_page(store, SPACE, &RecordFilter::default(), nothing).await,
         RecordPage::default()
     );
     assert_eq!(
-        store
-            .erase(SPACE, &RecordFilter::default(), nothing)
-            .settle()
-            .await
-            .unwrap(),
+        erase_page(store, SPACE, &RecordFilter::default(), nothing).await,
         RecordPage::default()
     );
     assert!(get(store, SPACE, "key").await.is_some());
@@ -358,15 +282,10 @@ pub async fn a_cursor_works_in_key_order_only(subject: Subject) {
     let store = &*subject.store;
     put(store, SPACE, record("key")).await;
     for order in [Order::Newest, Order::LeastRecentlyUsed, Order::Expiry] {
-        let filter = RecordFilter {
-            order,
-            ..RecordFilter::default()
-        };
+        let filter = in_order(order);
         let page = PageRequest {
             after: Some("a"),
-            limit: 5,
-            labels: true,
-            values: ValuePart::All,
+            ..PageRequest::first(5)
         };
         assert_eq!(
             store
@@ -387,11 +306,8 @@ pub async fn a_cursor_works_in_key_order_only(subject: Subject) {
             ErrorKind::Unsupported
         );
         assert_eq!(
-            store
-                .find(SPACE, &filter, PageRequest::first(1))
-                .settle()
+            find_page(store, SPACE, &filter, PageRequest::first(1))
                 .await
-                .unwrap()
                 .next,
             None
         );
@@ -402,22 +318,14 @@ pub async fn a_cursor_works_in_key_order_only(subject: Subject) {
 /// The erased records are returned as they were, values only if requested.
 pub async fn an_erase_returns_what_it_erased(subject: Subject) {
     let store = &*subject.store;
-    put(store, SPACE, labelled("a", &[("tag", "x")])).await;
+    put_labelled(store, "a", &[("tag", "x")]).await;
     put(store, SPACE, expiring("b", 5)).await;
     put(store, SPACE, expiring("b", 5)).await;
     let full = get(store, SPACE, "a").await.unwrap();
-    let first = store
-        .erase(SPACE, &prefix("a"), PageRequest::first(5))
-        .settle()
-        .await
-        .unwrap();
+    let first = erase_page(store, SPACE, &prefix("a"), PageRequest::first(5)).await;
     assert_eq!(first.records, [full]);
     assert_eq!(first.records[0].labels, [Label::new("tag", "x")]);
-    let second = store
-        .erase(SPACE, &prefix(""), PageRequest::keys(5))
-        .settle()
-        .await
-        .unwrap();
+    let second = erase_page(store, SPACE, &prefix(""), PageRequest::keys(5)).await;
     assert_eq!(
         (second.records[0].key.as_str(), second.records[0].revision),
         ("b", 2)
@@ -445,15 +353,9 @@ pub async fn an_erase_goes_page_by_page(subject: Subject) {
         loop {
             let page = PageRequest {
                 after: after.as_deref().filter(|_| with_cursor),
-                limit: 10,
-                labels: false,
-                values: ValuePart::None,
+                ..PageRequest::keys(10)
             };
-            let batch = store
-                .erase(SPACE, &prefix("key:"), page)
-                .settle()
-                .await
-                .unwrap();
+            let batch = erase_page(store, SPACE, &prefix("key:"), page).await;
             erased.extend(batch.records.into_iter().map(|record| record.key));
             let Some(next) = batch.next else { break };
             after = Some(next);
@@ -470,23 +372,11 @@ pub async fn an_erase_spares_what_does_not_match(subject: Subject) {
         put(store, SPACE, expiring(key, expires)).await;
     }
     let filter = RecordFilter {
-        expired_before: Some(35),
         order: Order::Expiry,
-        ..RecordFilter::default()
+        ..expired_before(35)
     };
-    let erased = store
-        .erase(SPACE, &filter, PageRequest::keys(2))
-        .settle()
-        .await
-        .unwrap();
-    assert_eq!(
-        erased
-            .records
-            .iter()
-            .map(|record| record.key.as_str())
-            .collect::<Vec<_>>(),
-        ["b", "c"]
-    );
+    let erased = erase_page(store, SPACE, &filter, PageRequest::keys(2)).await;
+    assert_eq!(keys_of(erased), ["b", "c"]);
     assert_eq!(
         keys(store, SPACE, RecordFilter::default()).await,
         ["a", "d"]

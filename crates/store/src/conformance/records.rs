@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    SPACE, Subject, erase, expiring, get, labelled, large_value, prefix, put, raise, record, sorted,
+    SPACE, Subject, concurrently, erase, erase_page, expiring, find_page, get, labelled,
+    large_value, prefix, put, put_labelled, raise, record, sorted, touch, with_value,
 };
 use crate::{ErrorKind, GetResult, Label, PageRequest, Record, RecordFilter, SpaceUsage};
 
@@ -68,28 +69,18 @@ pub async fn a_space_that_was_never_written_is_empty(subject: Subject) {
     );
     let filter = RecordFilter::default();
     assert!(
-        store
-            .find("nowhere", &filter, PageRequest::first(10))
-            .settle()
+        find_page(store, "nowhere", &filter, PageRequest::first(10))
             .await
-            .unwrap()
             .records
             .is_empty()
     );
     assert!(
-        store
-            .erase("nowhere", &filter, PageRequest::first(10))
-            .settle()
+        erase_page(store, "nowhere", &filter, PageRequest::first(10))
             .await
-            .unwrap()
             .records
             .is_empty()
     );
-    store
-        .touch("nowhere", &[("key", 5)])
-        .settle()
-        .await
-        .unwrap();
+    touch(store, "nowhere", &[("key", 5)]).await;
     assert_eq!(
         store.usage("nowhere").settle().await.unwrap(),
         SpaceUsage::default()
@@ -145,18 +136,17 @@ pub async fn any_bytes_are_a_value(subject: Subject) {
         put(
             store,
             SPACE,
-            Record {
-                value: Bytes::copy_from_slice(value),
-                ..record("key")
-            },
+            with_value("key", Bytes::copy_from_slice(value)),
         )
         .await;
         assert_eq!(get(store, SPACE, "key").await.unwrap().value, value);
-        let batch = store
-            .find(SPACE, &RecordFilter::default(), PageRequest::first(1))
-            .settle()
-            .await
-            .unwrap();
+        let batch = find_page(
+            store,
+            SPACE,
+            &RecordFilter::default(),
+            PageRequest::first(1),
+        )
+        .await;
         assert_eq!(batch.records[0].value, value);
     }
 }
@@ -167,15 +157,7 @@ pub async fn a_large_value_comes_back(subject: Subject) {
     let value: Bytes = (0..size)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
-    put(
-        &*subject.store,
-        SPACE,
-        Record {
-            value: value.clone(),
-            ..record("key")
-        },
-    )
-    .await;
+    put(&*subject.store, SPACE, with_value("key", value.clone())).await;
     let found = subject
         .other()
         .get(SPACE, "key", &["counter"])
@@ -215,7 +197,7 @@ pub async fn long_keys(subject: Subject) {
     let long = "k".repeat(length);
     for end in ["a", "b"] {
         let key = format!("{long}{end}");
-        put(store, SPACE, labelled(&key, &[("tag", &key)])).await;
+        put_labelled(store, &key, &[("tag", &key)]).await;
     }
     assert_eq!(
         get(store, SPACE, &format!("{long}b")).await.unwrap().value,
@@ -321,13 +303,13 @@ pub async fn spaces_are_apart(subject: Subject) {
 /// A repeated label is stored, found and counted once.
 pub async fn repeated_labels_are_one(subject: Subject) {
     let store = &*subject.store;
-    put(store, SPACE, labelled("key", &[("tag", "x"), ("tag", "x")])).await;
+    put_labelled(store, "key", &[("tag", "x"), ("tag", "x")]).await;
     let repeated = store.usage(SPACE).settle().await.unwrap();
     assert_eq!(
         get(store, SPACE, "key").await.unwrap().labels,
         [Label::new("tag", "x")]
     );
-    put(store, SPACE, labelled("key", &[("tag", "x")])).await;
+    put_labelled(store, "key", &[("tag", "x")]).await;
     assert_eq!(store.usage(SPACE).settle().await.unwrap(), repeated);
 }
 
@@ -362,15 +344,7 @@ pub async fn usage_is_what_is_there(subject: Subject) {
             bytes: 3 + 5 + 3 + 2
         }
     );
-    put(
-        store,
-        SPACE,
-        Record {
-            value: Bytes::from_static(b"1"),
-            ..record("key")
-        },
-    )
-    .await;
+    put(store, SPACE, with_value("key", "1")).await;
     assert_eq!(
         usage().await,
         SpaceUsage {
@@ -378,15 +352,7 @@ pub async fn usage_is_what_is_there(subject: Subject) {
             bytes: 4
         }
     );
-    put(
-        store,
-        SPACE,
-        Record {
-            value: Bytes::from_static(b"1"),
-            ..record("other")
-        },
-    )
-    .await;
+    put(store, SPACE, with_value("other", "1")).await;
     put(store, "elsewhere", record("key")).await;
     assert_eq!(
         usage().await,
@@ -396,11 +362,7 @@ pub async fn usage_is_what_is_there(subject: Subject) {
         }
     );
     raise(store, SPACE, "counter").await;
-    store
-        .touch(SPACE, &[("key", i64::MAX), ("unknown", 5)])
-        .settle()
-        .await
-        .unwrap();
+    touch(store, SPACE, &[("key", i64::MAX), ("unknown", 5)]).await;
     assert_eq!(
         usage().await,
         SpaceUsage {
@@ -422,27 +384,15 @@ pub async fn usage_is_what_is_there(subject: Subject) {
 
 /// Sixteen tasks replace one record and add others: no revision is assigned twice.
 pub async fn concurrent_stores_are_all_counted(subject: Subject) {
-    let tasks: Vec<_> = (0..16)
-        .map(|task| {
-            let store = Arc::clone(if task % 2 == 0 {
-                &subject.store
-            } else {
-                subject.other()
-            });
-            tokio::spawn(async move {
-                let mut revisions = Vec::new();
-                for number in 0..10 {
-                    revisions.push(put(&*store, SPACE, record("shared")).await);
-                    put(&*store, SPACE, record(&format!("{task}-{number}"))).await;
-                }
-                revisions
-            })
-        })
-        .collect();
-    let mut revisions = Vec::new();
-    for task in tasks {
-        revisions.extend(task.await.unwrap());
-    }
+    let revisions = concurrently(&subject, 16, |store, task| async move {
+        let mut revisions = Vec::new();
+        for number in 0..10 {
+            revisions.push(put(&*store, SPACE, record("shared")).await);
+            put(&*store, SPACE, record(&format!("{task}-{number}"))).await;
+        }
+        revisions
+    });
+    let mut revisions = revisions.await.concat();
     revisions.sort_unstable();
     assert_eq!(revisions, (1..=160).collect::<Vec<u64>>());
     assert_eq!(
@@ -510,15 +460,7 @@ pub async fn a_read_is_of_one_moment(subject: Subject) {
             let raised = raise(&*writer, SPACE, "counter").await;
             assert_eq!(raised, number);
             let value = Bytes::from(number.to_string());
-            put(
-                &*writer,
-                SPACE,
-                Record {
-                    value,
-                    ..record("key")
-                },
-            )
-            .await;
+            put(&*writer, SPACE, with_value("key", value)).await;
         }
     });
     while !writing.is_finished() {

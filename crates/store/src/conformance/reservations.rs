@@ -1,10 +1,10 @@
 //! Checks of reservations and leases.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    SPACE, Subject, erase, expiring, get, is, lease, prefix, put, raise, record, reserve, starts,
+    SPACE, Subject, concurrently, erase, erase_page, expired_before, expiring, get, having, held,
+    in_order, is, is_busy, lease, prefix, put, raise, record, reserve, starts, stored,
 };
 use crate::{
     ErrorKind, GetOrReserve, GetOrReserveResult, Label, LabelMatch, Lease, Order, PageRequest,
@@ -31,15 +31,8 @@ async fn lease_with(store: &dyn Store, key: &str, labels: &[(&str, &str)]) -> Le
         .iter()
         .map(|&(name, value)| Label::new(name, value))
         .collect();
-    match store
-        .reserve(SPACE, key, &labels, MINUTE)
-        .settle()
-        .await
-        .unwrap()
-    {
-        ReserveResult::Held(lease) => lease,
-        ReserveResult::Busy { .. } => panic!("`{key}` is reserved"),
-    }
+    let reserved = store.reserve(SPACE, key, &labels, MINUTE).settle().await;
+    held(reserved.unwrap())
 }
 
 macro_rules! needs_reservations {
@@ -99,16 +92,10 @@ pub async fn a_lease_is_renewed(subject: Subject) {
                 .unwrap()
         );
     }
-    assert!(matches!(
-        reserve(store, "key", MINUTE).await,
-        ReserveResult::Busy { .. }
-    ));
+    assert!(is_busy(reserve(store, "key", MINUTE).await));
     subject.pass(Duration::from_secs(20));
     assert!(current(store, &held).await, "a lapsed lease is renewed");
-    assert!(matches!(
-        reserve(store, "key", MINUTE).await,
-        ReserveResult::Busy { .. }
-    ));
+    assert!(is_busy(reserve(store, "key", MINUTE).await));
     let nobodys = Lease {
         space: "nowhere".into(),
         key: "key".into(),
@@ -134,15 +121,9 @@ pub async fn a_lease_is_released(subject: Subject) {
         .settle()
         .await
         .unwrap();
-    assert!(matches!(
-        reserve(store, "key", MINUTE).await,
-        ReserveResult::Busy { .. }
-    ));
+    assert!(is_busy(reserve(store, "key", MINUTE).await));
     assert_eq!(put_under(store, &first).await, PutResult::LeaseLost);
-    assert_eq!(
-        put_under(store, &second).await,
-        PutResult::Stored { revision: 1 }
-    );
+    assert_eq!(put_under(store, &second).await, stored(1));
 }
 
 /// A put ends its lease in the same step.
@@ -150,10 +131,7 @@ pub async fn a_store_ends_its_lease(subject: Subject) {
     needs_reservations!(subject);
     let store = &*subject.store;
     let held = lease(store, "key", MINUTE).await;
-    assert_eq!(
-        put_under(store, &held).await,
-        PutResult::Stored { revision: 1 }
-    );
+    assert_eq!(put_under(store, &held).await, stored(1));
     assert_eq!(
         put_under(store, &held).await,
         PutResult::LeaseLost,
@@ -163,10 +141,7 @@ pub async fn a_store_ends_its_lease(subject: Subject) {
     assert!(!current(store, &held).await);
     let next = lease(store, "key", MINUTE).await;
     assert!(next.fence > held.fence);
-    assert_eq!(
-        put_under(store, &next).await,
-        PutResult::Stored { revision: 2 }
-    );
+    assert_eq!(put_under(store, &next).await, stored(2));
 }
 
 /// A lease that was taken over stores nothing, neither before nor after the newer one has stored.
@@ -178,10 +153,7 @@ pub async fn an_outgrown_lease_stores_nothing(subject: Subject) {
     let second = lease(&**subject.other(), "key", MINUTE).await;
     assert_eq!(put_under(store, &first).await, PutResult::LeaseLost);
     assert_eq!(get(store, SPACE, "key").await, None);
-    assert_eq!(
-        put_under(&**subject.other(), &second).await,
-        PutResult::Stored { revision: 1 }
-    );
+    assert_eq!(put_under(&**subject.other(), &second).await, stored(1));
     assert_eq!(put_under(store, &first).await, PutResult::LeaseLost);
     assert_eq!(get(store, SPACE, "key").await.unwrap().revision, 1);
 }
@@ -198,10 +170,7 @@ pub async fn a_lapsed_lease_stores_until_it_is_taken_over(subject: Subject) {
     };
     assert_eq!(put_under(store, &nobodys).await, PutResult::LeaseLost);
     assert_eq!(get(store, SPACE, "key").await, None);
-    assert_eq!(
-        put_under(store, &lapsed).await,
-        PutResult::Stored { revision: 1 }
-    );
+    assert_eq!(put_under(store, &lapsed).await, stored(1));
     let lapsed = lease(store, "key", Duration::from_secs(1)).await;
     subject.pass(Duration::from_secs(1));
     let next = lease(&**subject.other(), "key", MINUTE).await;
@@ -224,10 +193,7 @@ pub async fn a_lapsed_lease_outlives_other_reservations(subject: Subject) {
     for number in 0..150 {
         lease(store, &format!("other {number}"), MINUTE).await;
     }
-    assert_eq!(
-        put_under(store, &lapsed).await,
-        PutResult::Stored { revision: 1 }
-    );
+    assert_eq!(put_under(store, &lapsed).await, stored(1));
 }
 
 /// A lease on another key or space is an error of the caller.
@@ -253,10 +219,7 @@ pub async fn a_store_without_a_lease_leaves_it_alone(subject: Subject) {
     let store = &*subject.store;
     let held = lease(store, "key", MINUTE).await;
     assert_eq!(put(store, SPACE, record("key")).await, 1);
-    assert_eq!(
-        put_under(store, &held).await,
-        PutResult::Stored { revision: 2 }
-    );
+    assert_eq!(put_under(store, &held).await, stored(2));
 }
 
 /// Fences increase after releases, erasures, puts, lapses, and many of each.
@@ -297,12 +260,7 @@ pub async fn an_erase_revokes_by_prefix(subject: Subject) {
     }
     let spared = lease(store, "b", MINUTE).await;
     let page = PageRequest::keys(1);
-    subject
-        .other()
-        .erase(SPACE, &prefix("a"), page)
-        .settle()
-        .await
-        .unwrap();
+    erase_page(&**subject.other(), SPACE, &prefix("a"), page).await;
     for held in &revoked {
         assert_eq!(
             put_under(store, held).await,
@@ -311,10 +269,7 @@ pub async fn an_erase_revokes_by_prefix(subject: Subject) {
             held.key
         );
     }
-    assert_eq!(
-        put_under(store, &spared).await,
-        PutResult::Stored { revision: 2 }
-    );
+    assert_eq!(put_under(store, &spared).await, stored(2));
     let again = lease(store, "a1", MINUTE).await;
     assert!(again.fence > revoked[0].fence);
 }
@@ -327,26 +282,10 @@ pub async fn an_erase_revokes_by_label(subject: Subject) {
     let two = lease_with(store, "two", &[("handle", "a:2"), ("tag", "y")]).await;
     let bare = lease_with(store, "bare", &[]).await;
     let labels = [is("tag", "x"), starts("handle", "b:")];
-    erase(
-        store,
-        SPACE,
-        RecordFilter {
-            labels: &labels,
-            ..RecordFilter::default()
-        },
-    )
-    .await;
+    erase(store, SPACE, having(&labels)).await;
     assert!(current(store, &one).await);
     let labels = [is("tag", "x"), starts("handle", "a:")];
-    erase(
-        store,
-        SPACE,
-        RecordFilter {
-            labels: &labels,
-            ..RecordFilter::default()
-        },
-    )
-    .await;
+    erase(store, SPACE, having(&labels)).await;
     assert_eq!(put_under(store, &one).await, PutResult::LeaseLost);
     assert!(current(store, &two).await);
     let labels = [starts("handle", "a:")];
@@ -355,21 +294,12 @@ pub async fn an_erase_revokes_by_label(subject: Subject) {
         SPACE,
         RecordFilter {
             prefix: "o",
-            labels: &labels,
-            ..RecordFilter::default()
+            ..having(&labels)
         },
     )
     .await;
     assert!(current(store, &two).await, "the prefix has to match too");
-    erase(
-        store,
-        SPACE,
-        RecordFilter {
-            labels: &labels,
-            ..RecordFilter::default()
-        },
-    )
-    .await;
+    erase(store, SPACE, having(&labels)).await;
     assert!(!current(store, &two).await);
     assert!(current(store, &bare).await);
 }
@@ -384,16 +314,9 @@ pub async fn an_erase_revokes_by_glob(subject: Subject) {
         name: "handle",
         pattern: "a:*x*",
     }];
-    let filter = RecordFilter {
-        labels: &labels,
-        ..RecordFilter::default()
-    };
-    erase(&**subject.other(), SPACE, filter).await;
+    erase(&**subject.other(), SPACE, having(&labels)).await;
     assert_eq!(put_under(store, &one).await, PutResult::LeaseLost);
-    assert_eq!(
-        put_under(store, &two).await,
-        PutResult::Stored { revision: 1 }
-    );
+    assert_eq!(put_under(store, &two).await, stored(1));
 }
 
 /// A reservation cannot have expired.
@@ -407,17 +330,13 @@ pub async fn a_sweep_revokes_nothing(subject: Subject) {
             store,
             SPACE,
             RecordFilter {
-                expired_before: Some(i64::MAX),
                 order,
-                ..RecordFilter::default()
+                ..expired_before(i64::MAX)
             },
         )
         .await;
     }
-    assert_eq!(
-        put_under(store, &held).await,
-        PutResult::Stored { revision: 1 }
-    );
+    assert_eq!(put_under(store, &held).await, stored(1));
 }
 
 /// An order by use or expiry selects records, not reservations.
@@ -427,42 +346,21 @@ pub async fn an_eviction_revokes_nothing(subject: Subject) {
     put(store, SPACE, record("key")).await;
     let held = lease(store, "key", MINUTE).await;
     for order in [Order::LeastRecentlyUsed, Order::Expiry] {
-        erase(
-            store,
-            SPACE,
-            RecordFilter {
-                order,
-                ..RecordFilter::default()
-            },
-        )
-        .await;
+        erase(store, SPACE, in_order(order)).await;
     }
-    assert_eq!(
-        put_under(store, &held).await,
-        PutResult::Stored { revision: 1 }
-    );
+    assert_eq!(put_under(store, &held).await, stored(1));
 }
 
 /// Sixteen concurrent tasks reserve a key, twenty times.
 pub async fn exactly_one_of_many_gets_the_lease(subject: Subject) {
     needs_reservations!(subject);
     for round in 0..20 {
-        let tasks: Vec<_> = (0..16)
-            .map(|task| {
-                let store = Arc::clone(if task % 2 == 0 {
-                    &subject.store
-                } else {
-                    subject.other()
-                });
-                let key = format!("key {round}");
-                tokio::spawn(async move { reserve(&*store, &key, MINUTE).await })
-            })
-            .collect();
-        let mut held = 0;
-        for task in tasks {
-            held += u32::from(matches!(task.await.unwrap(), ReserveResult::Held(_)));
-        }
-        assert_eq!(held, 1);
+        let results = concurrently(&subject, 16, |store, _| async move {
+            reserve(&*store, &format!("key {round}"), MINUTE).await
+        });
+        let results = results.await.into_iter();
+        let held = results.filter(|result| matches!(result, ReserveResult::Held(_)));
+        assert_eq!(held.count(), 1);
     }
 }
 
@@ -480,13 +378,6 @@ async fn get_or_reserve(store: &dyn Store, key: &str, stale: Stale) -> GetOrRese
         .unwrap()
 }
 
-fn held(entered: GetOrReserveResult) -> Lease {
-    match entered.reserved {
-        Some(ReserveResult::Held(lease)) => lease,
-        other => panic!("not held: {other:?}"),
-    }
-}
-
 /// The lookup reserves in the same step: a second caller gets the fence of the lease, and a caller after the
 /// put gets the record.
 pub async fn what_is_absent_is_reserved(subject: Subject) {
@@ -498,16 +389,13 @@ pub async fn what_is_absent_is_reserved(subject: Subject) {
         (&first.found.record, &*first.found.counters),
         (&None, &[1][..])
     );
-    let first = held(first);
+    let first = held(first.reserved.unwrap());
     let second = get_or_reserve(&**subject.other(), "key", Stale::None).await;
     assert_eq!(second.found.record, None);
     assert!(
         matches!(second.reserved, Some(ReserveResult::Busy { fence, left }) if fence == first.fence && left <= MINUTE)
     );
-    assert_eq!(
-        put_under(store, &first).await,
-        PutResult::Stored { revision: 1 }
-    );
+    assert_eq!(put_under(store, &first).await, stored(1));
     for store in subject.handles() {
         let third = get_or_reserve(&**store, "key", Stale::None).await;
         assert_eq!(third.found.record, get(&**store, SPACE, "key").await);
@@ -530,11 +418,8 @@ pub async fn what_has_expired_is_reserved(subject: Subject) {
     let entered = get_or_reserve(store, "key", Stale::None).await;
     assert!(entered.found.now >= now + 3_600_000);
     assert!(entered.found.record.is_some(), "it is still there");
-    let lease = held(entered);
-    assert_eq!(
-        put_under(store, &lease).await,
-        PutResult::Stored { revision: 2 }
-    );
+    let lease = held(entered.reserved.unwrap());
+    assert_eq!(put_under(store, &lease).await, stored(2));
 }
 
 /// A revision that the caller cannot use, or any record, is reserved over; another revision answers.
@@ -552,36 +437,27 @@ pub async fn what_is_stale_is_reserved(subject: Subject) {
         entered.found.record.as_ref().map(|record| record.revision),
         Some(2)
     );
-    store.release(held(entered)).settle().await.unwrap();
-    let lease = held(get_or_reserve(&**subject.other(), "key", Stale::Any).await);
+    store
+        .release(held(entered.reserved.unwrap()))
+        .settle()
+        .await
+        .unwrap();
+    let entered = get_or_reserve(&**subject.other(), "key", Stale::Any).await;
+    let lease = held(entered.reserved.unwrap());
     let busy = get_or_reserve(store, "key", Stale::Any).await;
     assert!(matches!(busy.reserved, Some(ReserveResult::Busy { .. })));
-    assert_eq!(
-        put_under(store, &lease).await,
-        PutResult::Stored { revision: 3 }
-    );
+    assert_eq!(put_under(store, &lease).await, stored(3));
 }
 
 /// Sixteen concurrent tasks look a key up, twenty times: one leads.
 pub async fn one_of_many_lookups_gets_the_lease(subject: Subject) {
     needs_reservations!(subject);
     for round in 0..20 {
-        let tasks: Vec<_> = (0..16)
-            .map(|task| {
-                let store = Arc::clone(if task % 2 == 0 {
-                    &subject.store
-                } else {
-                    subject.other()
-                });
-                let key = format!("key {round}");
-                tokio::spawn(async move { get_or_reserve(&*store, &key, Stale::None).await })
-            })
-            .collect();
-        let mut leases = 0;
-        for task in tasks {
-            let reserved = task.await.unwrap().reserved;
-            leases += u32::from(matches!(reserved, Some(ReserveResult::Held(_))));
-        }
-        assert_eq!(leases, 1);
+        let results = concurrently(&subject, 16, |store, _| async move {
+            get_or_reserve(&*store, &format!("key {round}"), Stale::None).await
+        });
+        let reserved = results.await.into_iter().map(|result| result.reserved);
+        let held = reserved.filter(|result| matches!(result, Some(ReserveResult::Held(_))));
+        assert_eq!(held.count(), 1);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{SPACE, Subject, erase, get, labelled, lease, prefix, put, raise, record};
+use super::{
+    SPACE, Subject, erase, find_page, get, lease, prefix, put, put_labelled, raise, record, touch,
+};
 use crate::{PageRequest, Store};
 
 /// Enough names that a mistake in one group of names is noticed.
@@ -76,21 +78,13 @@ pub async fn a_stamp_moves_with_a_change_through_another_handle(subject: Subject
 /// Reading, touching and reserving change no stamp.
 pub async fn a_stamp_stays_when_nothing_changes(subject: Subject) {
     let store = &*subject.store;
-    put(store, SPACE, labelled("key", &[("tag", "x")])).await;
+    put_labelled(store, "key", &[("tag", "x")]).await;
     let Some(before) = store.stamp(SPACE, "key") else {
         return;
     };
     get(store, SPACE, "key").await;
-    store
-        .touch(SPACE, &[("key", i64::MAX)])
-        .settle()
-        .await
-        .unwrap();
-    store
-        .find(SPACE, &prefix(""), PageRequest::first(5))
-        .settle()
-        .await
-        .unwrap();
+    touch(store, SPACE, &[("key", i64::MAX)]).await;
+    find_page(store, SPACE, &prefix(""), PageRequest::first(5)).await;
     if store.about().reservations {
         let held = lease(store, "key", Duration::from_secs(60)).await;
         store
