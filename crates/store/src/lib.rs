@@ -14,6 +14,7 @@ pub mod in_process;
 #[cfg(any(test, feature = "testing"))]
 pub mod intercepted;
 mod pages;
+mod private_files;
 mod query;
 mod record;
 mod reply;

@@ -41,6 +41,7 @@ use crate::{
     RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply, request,
 };
 
+use crate::private_files::with_suffix;
 use crate::slots::slot;
 
 use self::failure::Context;
@@ -107,7 +108,7 @@ impl SqliteStore {
         let context = Context::new(path);
         let path = files::prepare(path)?;
         let connection = schema::open(&path, &context, options.busy_timeout)?;
-        let stamps = Arc::new(Stamps::open(files::with_suffix(&path, "-stamp")));
+        let stamps = Arc::new(Stamps::open(with_suffix(&path, "-stamp")));
         if stamps.is_new() && schema::pass_write_lock(&connection, options.busy_timeout).is_ok() {
             stamps.begin();
         }

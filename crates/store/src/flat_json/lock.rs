@@ -1,13 +1,13 @@
 //! The lock of a flat JSON file: a file beside it, which is never deleted, because otherwise two processes
 //! could hold locks on two files of that name.
 
-use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::Error;
+use crate::private_files::{create_private_directories, open_private, with_suffix};
 
 use super::failure::Context;
 
@@ -42,33 +42,15 @@ pub(super) fn take(path: &Path, lock_timeout: Duration, context: &Context) -> Re
     }
 }
 
-/// The path of the lock of a file.
-pub(super) fn lock_path(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".lock");
-    PathBuf::from(name)
-}
-
 fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(lock_path(path)) {
+    let lock = with_suffix(path, ".lock");
+    match open_private(&lock, true) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if let Some(directory) = path.parent() {
-                make_private(directory)?;
+                create_private_directories(directory)?;
             }
-            options.open(lock_path(path))
+            open_private(&lock, true)
         }
         opened => opened,
     }
-}
-
-fn make_private(directory: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)
 }

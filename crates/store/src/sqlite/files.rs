@@ -1,13 +1,13 @@
 //! The files of a store: created for their owner only, set aside when damaged, never deleted.
 
-use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use cachalot_core::Millis;
 
 use crate::Error;
+use crate::private_files::{create_private_directories, open_private, with_suffix};
 
 use super::failure::Context;
 
@@ -40,30 +40,6 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf, Error> {
         std::fs::canonicalize(path)
     };
     make().map_err(|error| context.file(error))
-}
-
-/// Opens a file for reading and writing; a created file is readable by its owner only.
-pub(super) fn open_private(path: &Path, create: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(create);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-fn create_private_directories(directory: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)
-}
-
-/// The path of the file with that suffix beside the database.
-pub(super) fn with_suffix(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(ending);
-    PathBuf::from(name)
 }
 
 /// Renames a damaged database, with its companions, to `<name>.corrupt-<now>` and returns the new path of the

@@ -42,9 +42,8 @@ use std::time::{Duration, Instant};
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use crate::private_files::open_private;
 use crate::slots::SLOTS;
-
-use super::files;
 
 /// File signature of layout 1.
 const MAGIC: u64 = u64::from_le_bytes(*b"cachlt\0\x01");
@@ -149,7 +148,7 @@ struct StampFile {
 
 impl StampFile {
     fn open(path: &Path, create: bool) -> io::Result<Self> {
-        let file = files::open_private(path, create)?;
+        let file = open_private(path, create)?;
         fill(&file)?;
         let map = MmapOptions::new().len(BYTES).map_raw(&file)?;
         Ok(Self { file, map })
