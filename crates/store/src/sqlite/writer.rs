@@ -30,7 +30,7 @@ use super::stamps::Stamps;
 use super::write::WriteTransaction;
 use super::{INLINE_VALUE, SqliteOptions};
 
-use self::connection::{BatchOutcome, WriteConnection};
+use self::connection::WriteConnection;
 
 /// Maximum number of requests in a transaction.
 const MAX_JOBS_PER_TRANSACTION: usize = 256;
@@ -229,10 +229,11 @@ impl Writer {
             Ok(mut connection) => {
                 let panic_guard = PanicGuard(&self.shared);
                 let jobs = self.shared.take(JobSize::SMALL);
-                if !jobs.is_empty()
-                    && let BatchOutcome::Blocked(jobs) = connection.run(jobs, Duration::ZERO)
-                {
-                    self.shared.requeue(jobs);
+                if !jobs.is_empty() {
+                    let blocked = connection.run(jobs, Duration::ZERO);
+                    if !blocked.is_empty() {
+                        self.shared.requeue(blocked);
+                    }
                 }
                 let checkpoint = connection.checkpoint_due();
                 drop(panic_guard);

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use crate::{Error, ErrorKind};
 
-use super::super::failure::{Context, is_busy, locked};
+use super::super::failure::{Context, locked};
 use super::super::schema;
 use super::super::stamps::{CommitGuard, Stamps};
 use super::super::write::WriteTransaction;
@@ -42,22 +42,6 @@ pub(super) struct WriteConnection {
     bytes: usize,
 }
 
-/// The result of running a batch.
-pub(super) enum BatchOutcome {
-    /// All requests have been answered.
-    Answered,
-    /// Another process holds a lock, and `timeout` was zero.
-    Blocked(Vec<QueuedJob>),
-}
-
-/// The reason why a batch was not committed.
-enum BatchError {
-    /// Another connection holds a lock.
-    Busy(Error),
-    /// One or all of the requests failed.
-    Failed(Error),
-}
-
 impl WriteConnection {
     pub(super) fn new(
         path: PathBuf,
@@ -78,40 +62,33 @@ impl WriteConnection {
     }
 
     /// Executes the requests in one transaction, or each in its own if one of them fails, and answers them.
-    /// With zero patience, returns them if a lock is in the way.
-    pub(super) fn run(&mut self, mut jobs: Vec<QueuedJob>, timeout: Duration) -> BatchOutcome {
+    /// With zero patience, returns those that a lock of another connection is in the way of.
+    pub(super) fn run(&mut self, mut jobs: Vec<QueuedJob>, timeout: Duration) -> Vec<QueuedJob> {
         match self.transact(&mut jobs, timeout) {
-            Ok(()) => answer(jobs, &Ok(())),
-            Err(BatchError::Busy(_)) if timeout.is_zero() => return BatchOutcome::Blocked(jobs),
-            Err(BatchError::Busy(error)) => answer(jobs, &Err(error)),
-            Err(BatchError::Failed(error)) if jobs.len() == 1 => answer(jobs, &Err(error)),
-            Err(BatchError::Failed(_)) => return self.run_separately(jobs, timeout),
-        }
-        BatchOutcome::Answered
-    }
-
-    fn run_separately(&mut self, jobs: Vec<QueuedJob>, timeout: Duration) -> BatchOutcome {
-        let mut blocked = Vec::new();
-        for job in jobs {
-            if let BatchOutcome::Blocked(jobs) = self.run(vec![job], timeout) {
-                blocked.extend(jobs);
+            Err(error) if error.kind == ErrorKind::Busy && timeout.is_zero() => jobs,
+            Err(error) if error.kind != ErrorKind::Busy && jobs.len() > 1 => {
+                let jobs = jobs.into_iter();
+                jobs.flat_map(|job| self.run(vec![job], timeout)).collect()
+            }
+            outcome => {
+                for queued in jobs {
+                    queued.job.answer(outcome.clone());
+                }
+                Vec::new()
             }
         }
-        if blocked.is_empty() {
-            BatchOutcome::Answered
-        } else {
-            BatchOutcome::Blocked(blocked)
-        }
     }
 
-    fn transact(&mut self, jobs: &mut [QueuedJob], timeout: Duration) -> Result<(), BatchError> {
+    fn transact(&mut self, jobs: &mut [QueuedJob], timeout: Duration) -> Result<(), Error> {
         let mut hold = self
             .stamps
             .hold(timeout)
             .map_err(|error| self.lock_error(error))?;
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.connect().map_err(|error| self.batch_error(error))?,
+            None => self
+                .connect()
+                .map_err(|error| self.context.failure(error))?,
         };
         let outcome = self.attempt(&connection, jobs, &mut hold, timeout);
         // A connection whose transaction cannot even be rolled back is dropped.
@@ -121,7 +98,7 @@ impl WriteConnection {
         {
             self.connection = Some(connection);
         }
-        let slots = outcome.map_err(|error| self.batch_error(error))?;
+        let slots = outcome.map_err(|error| self.context.failure(error))?;
         hold.settle(&slots);
         self.transactions += 1;
         self.bytes += jobs.iter().map(|job| job.size.bytes()).sum::<usize>();
@@ -160,35 +137,25 @@ impl WriteConnection {
         Ok(connection)
     }
 
-    fn batch_error(&self, error: rusqlite::Error) -> BatchError {
-        let busy = is_busy(&error);
-        let error = self.context.failure(error);
-        if busy {
-            BatchError::Busy(error)
-        } else {
-            BatchError::Failed(error)
-        }
-    }
-
-    fn lock_error(&self, error: io::Error) -> BatchError {
+    fn lock_error(&self, error: io::Error) -> Error {
         let location = self.context.location();
         if error.kind() == io::ErrorKind::WouldBlock {
             let message =
                 format!("another process kept writing to the database {location}; try again");
-            return BatchError::Busy(Error::new(ErrorKind::Busy, message));
+            return Error::new(ErrorKind::Busy, message);
         }
         if disk::is_full(&error) {
             let message = format!(
                 "no space left for the file {location}-stamp, by which other processes notice changes, so nothing \
                  is written; free some on its disk"
             );
-            return BatchError::Failed(Error::new(ErrorKind::Full, message).with_source(error));
+            return Error::new(ErrorKind::Full, message).with_source(error);
         }
         let message = format!(
             "the file {location}-stamp, by which other processes notice changes, cannot be used, so nothing is \
              written: check its permissions"
         );
-        BatchError::Failed(Error::new(ErrorKind::Unavailable, message).with_source(error))
+        Error::new(ErrorKind::Unavailable, message).with_source(error)
     }
 
     /// True if the log has grown enough to be moved, or much of the file is free; resets the counts.
@@ -282,10 +249,4 @@ fn checkpoint_wal(connection: &Connection, kind: &str) -> Option<WalLength> {
             })
         })
         .ok()
-}
-
-fn answer(jobs: Vec<QueuedJob>, outcome: &Result<(), Error>) {
-    for queued in jobs {
-        queued.job.answer(outcome.clone());
-    }
 }
