@@ -173,9 +173,9 @@ impl Store for SqliteStore {
             .reader_pool
             .now(|connection| read::get(connection, space, key, counters, now, INLINE_VALUE))
         {
-            Ok(Some(InlineGet::GetResult(found))) => return StoreReply::Now(Ok(found)),
-            Ok(Some(InlineGet::TooLarge) | None) => {}
-            Err(error) => return StoreReply::Now(Err(error)),
+            Some(Ok(InlineGet::GetResult(found))) => return StoreReply::Now(Ok(found)),
+            Some(Ok(InlineGet::TooLarge)) | None => {}
+            Some(Err(error)) => return StoreReply::Now(Err(error)),
         }
         let (space, key) = (space.to_owned(), key.to_owned());
         let counters: Vec<String> = counters.iter().map(|&name| name.to_owned()).collect();
@@ -199,15 +199,15 @@ impl Store for SqliteStore {
             read::get(connection, space, key, request.counters, now, INLINE_VALUE)
         });
         let small = match got {
-            Ok(Some(InlineGet::GetResult(found))) if request.stale.is_answered_by(&found) => {
+            Some(Ok(InlineGet::GetResult(found))) if request.stale.is_answered_by(&found) => {
                 return StoreReply::Now(Ok(GetOrReserveResult {
                     found,
                     reserved: None,
                 }));
             }
-            Ok(Some(InlineGet::GetResult(_))) => true,
-            Ok(Some(InlineGet::TooLarge) | None) => false,
-            Err(error) => return StoreReply::Now(Err(error)),
+            Some(Ok(InlineGet::GetResult(_))) => true,
+            Some(Ok(InlineGet::TooLarge)) | None => false,
+            Some(Err(error)) => return StoreReply::Now(Err(error)),
         };
         if let Err(error) = request::check_names(&self.about, request::label_texts(request.labels))
         {
@@ -339,13 +339,9 @@ impl Store for SqliteStore {
             return StoreReply::Now(Err(error));
         }
         if page.limit <= INLINE_PAGE && select::stops_early(filter) {
-            match self
-                .reader_pool
-                .now(|connection| read::find(connection, space, filter, &page))
-            {
-                Ok(Some(batch)) => return StoreReply::Now(Ok(batch)),
-                Ok(None) => {}
-                Err(error) => return StoreReply::Now(Err(error)),
+            let find = |connection: &_| read::find(connection, space, filter, &page);
+            if let Some(found) = self.reader_pool.now(find) {
+                return StoreReply::Now(found);
             }
         }
         let query = select::OwnedQuery::new(space, filter, &page);
@@ -418,10 +414,8 @@ impl Store for SqliteStore {
     ) -> StoreReply<'a, Vec<(String, u64)>> {
         if limit <= INLINE_PAGE {
             let read = |connection: &_| read::counters(connection, space, prefix, after, limit);
-            match self.reader_pool.now(read) {
-                Ok(Some(counters)) => return StoreReply::Now(Ok(counters)),
-                Ok(None) => {}
-                Err(error) => return StoreReply::Now(Err(error)),
+            if let Some(counters) = self.reader_pool.now(read) {
+                return StoreReply::Now(counters);
             }
         }
         let (space, prefix, after) = (
@@ -461,18 +455,13 @@ impl Store for SqliteStore {
     }
 
     fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        match self
-            .reader_pool
-            .now(|connection| read::usage(connection, space))
-        {
-            Ok(Some(usage)) => StoreReply::Now(Ok(usage)),
-            Ok(None) => {
-                let space = space.to_owned();
-                self.reader_pool
-                    .later(move |connection| read::usage(connection, &space))
-            }
-            Err(error) => StoreReply::Now(Err(error)),
+        let read = |connection: &_| read::usage(connection, space);
+        if let Some(usage) = self.reader_pool.now(read) {
+            return StoreReply::Now(usage);
         }
+        let space = space.to_owned();
+        self.reader_pool
+            .later(move |connection| read::usage(connection, &space))
     }
 
     fn stamp(&self, space: &str, name: &str) -> Option<u64> {

@@ -48,11 +48,10 @@ impl ReaderPool {
     pub(super) fn now<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>, Error> {
+    ) -> Option<Result<T, Error>> {
         match self.with_connection(read) {
-            Ok(answer) => Ok(Some(answer)),
-            Err(error) if is_busy(&error) => Ok(None),
-            Err(error) => Err(self.context.failure(error)),
+            Err(error) if is_busy(&error) => None,
+            answer => Some(answer.map_err(|error| self.context.failure(error))),
         }
     }
 
