@@ -51,15 +51,6 @@ pub struct BucketStore {
     alive: watch::Sender<()>,
 }
 
-impl std::fmt::Debug for BucketStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let about = &self.about;
-        f.debug_struct("BucketStore")
-            .field("about", about)
-            .finish_non_exhaustive()
-    }
-}
-
 impl BucketStore {
     /// Creates a store in the object that a URL names. Downloads it with the first call.
     ///
@@ -403,11 +394,6 @@ impl Store for BucketStore {
             let copy = self.copy().await?;
             copy.store.usage(space).settle().await
         })
-    }
-
-    /// Another machine may replace the object: every hit asks for its version.
-    fn stamp(&self, _space: &str, _name: &str) -> Option<u64> {
-        None
     }
 
     fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {

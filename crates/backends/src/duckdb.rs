@@ -67,15 +67,6 @@ fn drafts<'a>(records: impl IntoIterator<Item = (&'a str, Record)>) -> Vec<Draft
     records.into_iter().map(draft).collect()
 }
 
-impl std::fmt::Debug for DuckdbStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let about = &self.about;
-        f.debug_struct("DuckdbStore")
-            .field("about", about)
-            .finish_non_exhaustive()
-    }
-}
-
 impl DuckdbStore {
     /// Creates a store in the file that a URL `duckdb:PATH` names; opens it with the first call. With `?values=PLACE`,
     /// large values are objects in that place.
@@ -699,10 +690,5 @@ impl Store for DuckdbStore {
             findings.extend(values);
             Ok(findings)
         })
-    }
-
-    /// Reading the record is as cheap.
-    fn stamp(&self, _space: &str, _name: &str) -> Option<u64> {
-        None
     }
 }

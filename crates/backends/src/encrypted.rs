@@ -173,14 +173,6 @@ pub struct EncryptedStore {
     encryption: Encryption,
 }
 
-impl fmt::Debug for EncryptedStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EncryptedStore")
-            .field("about", &self.about)
-            .finish_non_exhaustive()
-    }
-}
-
 impl EncryptedStore {
     /// Encrypts the values of a store.
     #[must_use]

@@ -68,15 +68,6 @@ pub struct FirestoreStore {
     layout: OnceCell<()>,
 }
 
-impl std::fmt::Debug for FirestoreStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let about = &self.about;
-        f.debug_struct("FirestoreStore")
-            .field("about", about)
-            .finish_non_exhaustive()
-    }
-}
-
 impl FirestoreStore {
     /// Creates a store on a server. Connects with the first call.
     #[must_use]
@@ -756,11 +747,6 @@ impl Store for FirestoreStore {
             self.reader().await?;
             Ok(vec![Finding::good("version", "Firestore, REST API v1")])
         })
-    }
-
-    /// Another machine may change any record: every hit asks the server.
-    fn stamp(&self, _space: &str, _name: &str) -> Option<u64> {
-        None
     }
 }
 

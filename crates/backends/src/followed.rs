@@ -20,15 +20,6 @@ pub struct FollowedStore<S> {
     is_followed: AtomicBool,
 }
 
-impl<S: Store> std::fmt::Debug for FollowedStore<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let about = self.store.about();
-        f.debug_struct("FollowedStore")
-            .field("about", about)
-            .finish_non_exhaustive()
-    }
-}
-
 impl<S: Store + Subscribe> FollowedStore<S> {
     /// Wraps a store. A change is served for at most `staleness` after the call that made it has returned.
     #[must_use]

@@ -54,15 +54,6 @@ pub struct PostgresStore {
     shift: Arc<AtomicI64>,
 }
 
-impl std::fmt::Debug for PostgresStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let about = &self.about;
-        f.debug_struct("PostgresStore")
-            .field("about", about)
-            .finish_non_exhaustive()
-    }
-}
-
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl PostgresStore {
@@ -617,11 +608,6 @@ impl Store for PostgresStore {
                 persistence,
             ])
         })
-    }
-
-    /// Another machine may change any record: every hit asks the server.
-    fn stamp(&self, _space: &str, _name: &str) -> Option<u64> {
-        None
     }
 
     fn recall(&self) -> Option<&dyn Recall> {

@@ -68,15 +68,6 @@ pub struct RedisStore {
     births: Births,
 }
 
-impl std::fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let about = &self.about;
-        f.debug_struct("RedisStore")
-            .field("about", about)
-            .finish_non_exhaustive()
-    }
-}
-
 impl RedisStore {
     /// Creates a store on a server. Connects with the first call.
     #[must_use]
@@ -689,10 +680,5 @@ impl Store for RedisStore {
 
     fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
         StoreReply::later(self.nodes.inspect())
-    }
-
-    /// Another machine may change any record: every hit asks the server.
-    fn stamp(&self, _space: &str, _name: &str) -> Option<u64> {
-        None
     }
 }

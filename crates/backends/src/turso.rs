@@ -49,15 +49,6 @@ pub struct TursoStore {
     layout: OnceCell<()>,
 }
 
-impl std::fmt::Debug for TursoStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let about = &self.about;
-        f.debug_struct("TursoStore")
-            .field("about", about)
-            .finish_non_exhaustive()
-    }
-}
-
 impl TursoStore {
     /// Creates a store on a server. Connects with the first call.
     #[must_use]
@@ -711,11 +702,6 @@ impl Store for TursoStore {
             let version = format!("libSQL, SQLite {}", version.text(0)?);
             Ok(vec![Finding::good("version", version)])
         })
-    }
-
-    /// Another machine may change any record: every hit asks the server.
-    fn stamp(&self, _space: &str, _name: &str) -> Option<u64> {
-        None
     }
 
     fn recall(&self) -> Option<&dyn Recall> {

@@ -253,8 +253,11 @@ pub trait Store: Send + Sync {
     /// `name`. A caller that read it *before* it read the record, and reads the same number now, may still
     /// use the record. Synchronous and cheap (nanoseconds). `None`: the store gives no such guarantee (now,
     /// or ever); read the store. If the user allows staleness, the number may be the same for that long after
-    /// another process has changed the record or the counter.
-    fn stamp(&self, space: &str, name: &str) -> Option<u64>;
+    /// another process has changed the record or the counter. `None` by default.
+    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
+        let _ = (space, name);
+        None
+    }
 
     /// Returns the place of a name's stamp for [`Store::stamp_at`]; it never changes. `None`: stamps are read
     /// by name only, with [`Store::stamp`].

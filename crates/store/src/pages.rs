@@ -22,15 +22,6 @@ enum Position {
     End,
 }
 
-impl std::fmt::Debug for Pages<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pages")
-            .field("space", &self.space)
-            .field("filter", &self.filter)
-            .finish_non_exhaustive()
-    }
-}
-
 impl<'a> Pages<'a> {
     /// Iterates over the records of `space` that match; `request` specifies the size of a page and the parts
     /// of the records. The filter's order must be [`Order::Key`](crate::Order::Key).
