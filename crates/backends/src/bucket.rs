@@ -17,9 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cachalot_core::Clock;
-use cachalot_store::implementation::{
-    check_amend, check_names, check_page, check_put, check_put_all, reaches_reservations,
-};
+use cachalot_store::implementation::{check_page, reaches_reservations};
 use cachalot_store::sqlite::SqliteStore;
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch,
@@ -212,10 +210,8 @@ impl Store for BucketStore {
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
         StoreReply::later(async move {
-            check_names(
-                &self.about,
-                [space, key].into_iter().chain(counters.iter().copied()),
-            )?;
+            self.about
+                .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
             let copy = self.copy().await?;
             copy.store.get(space, key, counters).settle().await
         })
@@ -238,7 +234,7 @@ impl Store for BucketStore {
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
         StoreReply::later(async move {
-            check_put(&self.about, space, &record, lease, counters)?;
+            self.about.check_put(space, &record, lease, counters)?;
             if lease.is_some() {
                 return Err(self.without_reservations());
             }
@@ -259,7 +255,7 @@ impl Store for BucketStore {
         records: Vec<(&'a str, Record)>,
     ) -> StoreReply<'a, PutAllResult> {
         StoreReply::later(async move {
-            check_put_all(&self.about, &condition, &records)?;
+            self.about.check_put_all(&condition, &records)?;
             self.change(|store| {
                 let (condition, records) = (condition.clone(), records.clone());
                 async move {
@@ -325,7 +321,7 @@ impl Store for BucketStore {
     ) -> StoreReply<'a, Vec<u64>> {
         StoreReply::later(async move {
             let names = additions.iter().map(|(name, _)| *name);
-            check_names(&self.about, [space].into_iter().chain(names))?;
+            self.about.check_names([space].into_iter().chain(names))?;
             self.change(
                 |store| async move { Ok((store.add(space, additions).settle().await?, true)) },
             )
@@ -335,7 +331,7 @@ impl Store for BucketStore {
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         StoreReply::later(async move {
-            check_names(&self.about, [space, counter])?;
+            self.about.check_names([space, counter])?;
             self.change(|store| async move {
                 let raised = store.raise_to(space, counter, value).settle().await?;
                 Ok((raised, true))
@@ -377,7 +373,7 @@ impl Store for BucketStore {
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         StoreReply::later(async move {
-            check_amend(space, &record, self.about.largest_value)?;
+            self.about.check_amend(space, &record)?;
             self.change(|store| {
                 let record = record.clone();
                 async move {

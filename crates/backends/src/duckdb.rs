@@ -17,8 +17,7 @@ use bytes::Bytes;
 use cachalot_core::Clock;
 use cachalot_storage::Storage;
 use cachalot_store::implementation::{
-    check_amend, check_names, check_page, check_put, check_put_all, deduplicate, has_equal_content,
-    label_texts, lease_end, matches_all, time_left,
+    check_page, deduplicate, has_equal_content, label_texts, lease_end, matches_all, time_left,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
@@ -127,17 +126,14 @@ impl DuckdbStore {
         checked: Result<(), Error>,
         work: impl FnOnce(&Call<'_>) -> Result<T, Error> + Send + 'a,
     ) -> StoreReply<'a, T> {
-        match self.transact(checked, work) {
-            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
-            StoreReply::Now(Ok((result, removed))) if removed.is_empty() => {
-                StoreReply::Now(Ok(result))
-            }
-            reply => StoreReply::later(async move {
-                let (result, removed) = reply.settle().await?;
+        let done = self.transact(checked, work);
+        done.and_then(|(result, removed)| match removed.is_empty() {
+            true => StoreReply::Now(Ok(result)),
+            false => StoreReply::later(async move {
                 removed.delete().await;
                 Ok(result)
             }),
-        }
+        })
     }
 
     /// Executes a call like [`Self::run`]; returns the objects to which no record refers any more, too.
@@ -310,10 +306,6 @@ impl DuckdbStore {
         }
         Ok(Some((record, size)))
     }
-
-    fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
-        check_names(&self.about, names)
-    }
 }
 
 /// Converts a CSV file, with a header and with columns of these names and types, to Parquet. An empty field is null.
@@ -350,13 +342,12 @@ impl Store for DuckdbStore {
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
         let names = [space, key].into_iter().chain(counters.iter().copied());
-        match self.run(self.check_names(names), |call| {
+        let first = self.run(self.about.check_names(names), |call| {
             call.get(space, key, counters)
-        }) {
-            StoreReply::Now(Ok((found, None))) => StoreReply::Now(Ok(found)),
-            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
-            first => StoreReply::later(async move {
-                let mut read = first.settle().await?;
+        });
+        first.and_then(move |first| match first {
+            (found, None) => StoreReply::Now(Ok(found)),
+            mut read => StoreReply::later(async move {
                 loop {
                     if let Some(found) = self.complete(space, read).await? {
                         return Ok(found);
@@ -365,7 +356,7 @@ impl Store for DuckdbStore {
                     read = again.settle().await?;
                 }
             }),
-        }
+        })
     }
 
     fn get_or_reserve<'a>(
@@ -384,13 +375,12 @@ impl Store for DuckdbStore {
             };
             Ok(((found, object), reserved))
         };
-        match self.run(self.check_names(names), get_or_reserve) {
-            StoreReply::Now(Ok(((found, None), reserved))) => {
+        let first = self.run(self.about.check_names(names), get_or_reserve);
+        first.and_then(move |first| match first {
+            ((found, None), reserved) => {
                 StoreReply::Now(Ok(GetOrReserveResult { found, reserved }))
             }
-            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
-            first => StoreReply::later(async move {
-                let (mut read, mut reserved) = first.settle().await?;
+            (mut read, mut reserved) => StoreReply::later(async move {
                 loop {
                     match self.complete(space, read).await {
                         Ok(Some(found)) => return Ok(GetOrReserveResult { found, reserved }),
@@ -411,7 +401,7 @@ impl Store for DuckdbStore {
                     }
                 }
             }),
-        }
+        })
     }
 
     fn put<'a>(
@@ -422,7 +412,7 @@ impl Store for DuckdbStore {
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
         record.labels = deduplicate(record.labels);
-        let checked = check_put(&self.about, space, &record, lease, counters);
+        let checked = self.about.check_put(space, &record, lease, counters);
         self.change(checked, drafts([(space, record)]), move |call, drafts| {
             if let Some(lease) = lease
                 && !call.is_current(lease)?
@@ -454,7 +444,7 @@ impl Store for DuckdbStore {
         for (_, record) in &mut records {
             record.labels = deduplicate(std::mem::take(&mut record.labels));
         }
-        let checked = check_put_all(&self.about, &condition, &records);
+        let checked = self.about.check_put_all(&condition, &records);
         self.change(checked, drafts(records), move |call, drafts| {
             let (space, key) = (condition.space, condition.key);
             if let Some(lease) = call.lease(space, key)?
@@ -505,7 +495,7 @@ impl Store for DuckdbStore {
         hold: Duration,
     ) -> StoreReply<'a, ReserveResult> {
         let names = [space, key].into_iter().chain(label_texts(labels));
-        self.run(self.check_names(names), move |call| {
+        self.run(self.about.check_names(names), move |call| {
             call.reserve(space, key, labels, hold)
         })
     }
@@ -535,16 +525,13 @@ impl Store for DuckdbStore {
         filter: &'a RecordFilter<'a>,
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
-        let checked = check_page(filter, &page).and_then(|()| self.check_names([space]));
+        let checked = check_page(filter, &page).and_then(|()| self.about.check_names([space]));
         let selected = self.run(checked, move |call| call.page(space, filter, &page));
-        match selected {
-            StoreReply::Now(Ok(selected)) if !selected.has_objects() => {
-                StoreReply::Now(Ok(selected.page))
-            }
-            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
-            selected => StoreReply::later(async move {
+        selected.and_then(move |selected| match selected.has_objects() {
+            false => StoreReply::Now(Ok(selected.page)),
+            true => StoreReply::later(async move {
                 let request = page;
-                let Selected { mut page, objects } = selected.settle().await?;
+                let Selected { mut page, objects } = selected;
                 let records = std::mem::take(&mut page.records).into_iter();
                 let sizes = std::mem::take(&mut page.sizes);
                 let found = records.zip(sizes).zip(objects);
@@ -561,7 +548,7 @@ impl Store for DuckdbStore {
                 drop(found);
                 Ok(page)
             }),
-        }
+        })
     }
 
     fn erase<'a>(
@@ -570,15 +557,12 @@ impl Store for DuckdbStore {
         filter: &'a RecordFilter<'a>,
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
-        let checked = check_page(filter, &page).and_then(|()| self.check_names([space]));
+        let checked = check_page(filter, &page).and_then(|()| self.about.check_names([space]));
         let erased = self.transact(checked, move |call| call.erase(space, filter, &page));
-        match erased {
-            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
-            StoreReply::Now(Ok((erased, removed))) if removed.is_empty() => {
-                StoreReply::Now(Ok(erased.page))
-            }
-            erased => StoreReply::later(async move {
-                let (Selected { mut page, objects }, removed) = erased.settle().await?;
+        erased.and_then(move |(erased, removed)| match removed.is_empty() {
+            true => StoreReply::Now(Ok(erased.page)),
+            false => StoreReply::later(async move {
+                let Selected { mut page, objects } = erased;
                 for (record, object) in page.records.iter_mut().zip(objects) {
                     if let Some(object) = object {
                         record.value = self.read(&object).await?;
@@ -587,7 +571,7 @@ impl Store for DuckdbStore {
                 removed.delete().await;
                 Ok(page)
             }),
-        }
+        })
     }
 
     fn add<'a>(
@@ -596,7 +580,7 @@ impl Store for DuckdbStore {
         additions: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, Vec<u64>> {
         let names = additions.iter().map(|(name, _)| *name);
-        let checked = self.check_names([space].into_iter().chain(names));
+        let checked = self.about.check_names([space].into_iter().chain(names));
         self.run(checked, move |call| {
             let add = |(name, count): &(&str, u64)| {
                 let value = call.count(space, name)?.saturating_add(*count);
@@ -607,7 +591,7 @@ impl Store for DuckdbStore {
     }
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        self.run(self.check_names([space, counter]), move |call| {
+        self.run(self.about.check_names([space, counter]), move |call| {
             let value = call.count(space, counter)?.max(value);
             call.set_count(space, counter, value)
         })
@@ -620,7 +604,7 @@ impl Store for DuckdbStore {
         after: Option<&'a str>,
         limit: u32,
     ) -> StoreReply<'a, Vec<(String, u64)>> {
-        self.run(self.check_names([space]), move |call| {
+        self.run(self.about.check_names([space]), move |call| {
             let read = format!(
                 "SELECT name, value FROM cachalot_counters WHERE space = ? AND value > 0 \
                  AND starts_with(name, ?) AND (? OR name > ?) ORDER BY name LIMIT {limit}"
@@ -638,7 +622,7 @@ impl Store for DuckdbStore {
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        self.run(self.check_names([space]), move |call| {
+        self.run(self.about.check_names([space]), move |call| {
             let touch =
                 "UPDATE cachalot_records SET used = ? WHERE space = ? AND key = ? AND used < ?";
             for (key, at) in used {
@@ -649,7 +633,7 @@ impl Store for DuckdbStore {
     }
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        let checked = check_amend(space, &record, self.about.largest_value);
+        let checked = self.about.check_amend(space, &record);
         let revision = record.revision + 1;
         self.change(checked, drafts([(space, record)]), move |call, drafts| {
             Ok(match call.amend(&drafts[0])? {
@@ -660,7 +644,7 @@ impl Store for DuckdbStore {
     }
 
     fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        self.run(self.check_names([space]), move |call| {
+        self.run(self.about.check_names([space]), move |call| {
             let read = "SELECT count(*), coalesce(sum(weight), 0)::BIGINT FROM cachalot_records \
                         WHERE space = ?";
             let usage = call.one(read, params![space], |row| {

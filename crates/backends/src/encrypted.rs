@@ -247,19 +247,6 @@ fn whole(page: PageRequest<'_>) -> PageRequest<'_> {
     }
 }
 
-/// Converts an answer without leaving the caller's thread if it is there already.
-fn map<'a, T: Send + 'a, U: Send + 'a>(
-    reply: StoreReply<'a, T>,
-    convert: impl FnOnce(T) -> Result<U, Error> + Send + 'a,
-) -> StoreReply<'a, U> {
-    match reply {
-        StoreReply::Now(answer) => StoreReply::Now(answer.and_then(convert)),
-        later @ StoreReply::Later(_) => {
-            StoreReply::later(async move { convert(later.settle().await?) })
-        }
-    }
-}
-
 impl Store for EncryptedStore {
     cachalot_store::forward_to_store!(inner: reserve renew release add raise_to counters touch stamps);
 
@@ -274,7 +261,7 @@ impl Store for EncryptedStore {
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
         let found = self.inner.get(space, key, counters);
-        map(found, move |found| self.result(space, found))
+        found.and_then(move |found| StoreReply::Now(self.result(space, found)))
     }
 
     fn get_or_reserve<'a>(
@@ -283,23 +270,19 @@ impl Store for EncryptedStore {
         key: &'a str,
         request: GetOrReserve<'a>,
     ) -> StoreReply<'a, GetOrReserveResult> {
-        let open = move |GetOrReserveResult { found, reserved }| match self.result(space, found) {
-            Ok(found) => StoreReply::Now(Ok(GetOrReserveResult { found, reserved })),
-            // The caller does not get the lease.
-            Err(error) => StoreReply::later(async move {
-                if let Some(ReserveResult::Held(lease)) = reserved {
-                    let _ = self.inner.release(lease).settle().await;
-                }
-                Err(error)
-            }),
-        };
-        match self.inner.get_or_reserve(space, key, request) {
-            StoreReply::Now(Ok(answer)) => open(answer),
-            StoreReply::Now(Err(error)) => StoreReply::Now(Err(error)),
-            later @ StoreReply::Later(_) => {
-                StoreReply::later(async move { open(later.settle().await?).settle().await })
+        let reply = self.inner.get_or_reserve(space, key, request);
+        reply.and_then(move |GetOrReserveResult { found, reserved }| {
+            match self.result(space, found) {
+                Ok(found) => StoreReply::Now(Ok(GetOrReserveResult { found, reserved })),
+                // The caller does not get the lease.
+                Err(error) => StoreReply::later(async move {
+                    if let Some(ReserveResult::Held(lease)) = reserved {
+                        let _ = self.inner.release(lease).settle().await;
+                    }
+                    Err(error)
+                }),
             }
-        }
+        })
     }
 
     fn put<'a>(
@@ -309,10 +292,8 @@ impl Store for EncryptedStore {
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
-        match self.encrypted(space, record) {
-            Ok(record) => self.inner.put(space, record, lease, counters),
-            Err(error) => StoreReply::Now(Err(error)),
-        }
+        let encrypted = StoreReply::Now(self.encrypted(space, record));
+        encrypted.and_then(move |record| self.inner.put(space, record, lease, counters))
     }
 
     /// Two calls if there has to be a record: its bytes depend on the secret with which it was encrypted.
@@ -356,7 +337,7 @@ impl Store for EncryptedStore {
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
         let found = self.inner.find(space, filter, whole(page));
-        map(found, move |found| self.page(space, page.values, found))
+        found.and_then(move |found| StoreReply::Now(self.page(space, page.values, found)))
     }
 
     /// Returns records without their values if one of them cannot be decrypted: it is erased nevertheless.
@@ -367,41 +348,39 @@ impl Store for EncryptedStore {
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
         let erased = self.inner.erase(space, filter, whole(page));
-        map(erased, move |erased| {
+        erased.and_then(move |erased| {
             let mut bare = erased.clone();
-            self.page(space, page.values, erased).or_else(|_| {
+            StoreReply::Now(self.page(space, page.values, erased).or_else(|_| {
                 for record in &mut bare.records {
                     record.value = Bytes::new();
                 }
                 Ok(bare)
-            })
+            }))
         })
     }
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        match self.encrypted(space, record) {
-            Ok(record) => self.inner.amend(space, record),
-            Err(error) => StoreReply::Now(Err(error)),
-        }
+        let encrypted = StoreReply::Now(self.encrypted(space, record));
+        encrypted.and_then(move |record| self.inner.amend(space, record))
     }
 
     fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        map(self.inner.usage(space), |usage| {
+        self.inner.usage(space).and_then(|usage| {
             let overhead = usage.records.saturating_mul(OVERHEAD as u64);
-            Ok(SpaceUsage {
+            StoreReply::Now(Ok(SpaceUsage {
                 bytes: usage.bytes.saturating_sub(overhead),
                 ..usage
-            })
+            }))
         })
     }
 
     fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
-        map(self.inner.inspect(), |mut findings| {
+        self.inner.inspect().and_then(|mut findings| {
             findings.push(Finding::good(
                 "encryption",
                 "values; keys and labels are readable",
             ));
-            Ok(findings)
+            StoreReply::Now(Ok(findings))
         })
     }
 

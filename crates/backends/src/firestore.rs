@@ -18,9 +18,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    check_amend, check_names, check_page, check_put, check_put_all, deduplicate, has_equal_content,
-    label_texts, labels_to_json, lease_end, next_erasure, reaches_reservations, signed, time_left,
-    too_new, weight,
+    check_page, deduplicate, has_equal_content, label_texts, labels_to_json, lease_end,
+    next_erasure, reaches_reservations, signed, time_left, too_new, weight,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
@@ -131,10 +130,6 @@ impl FirestoreStore {
         Ok(())
     }
 
-    fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
-        check_names(&self.about, names)
-    }
-
     /// Makes a change in a transaction: `change` reads, and returns the writes and the result. It is repeated if others
     /// have changed what it has read.
     async fn transaction<T, F>(&self, change: impl Fn(Reader) -> F) -> Result<T, Error>
@@ -236,11 +231,7 @@ impl FirestoreStore {
             .number("until", lease_end(now, hold))
             .flag("current", true)
             .replace(&path);
-        let held = ReserveResult::Held(Lease {
-            space: space.1.to_owned(),
-            key: key.to_owned(),
-            fence,
-        });
+        let held = ReserveResult::held(space.1, key, fence);
         Ok((Some(unless_changed(write, document)), held))
     }
 
@@ -331,7 +322,8 @@ impl Store for FirestoreStore {
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
         StoreReply::later(async move {
-            self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
+            self.about
+                .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
             let space = self.space(space);
             let reader = self.reader().await?;
             let paths = Self::get_paths(&space, key, counters);
@@ -348,7 +340,8 @@ impl Store for FirestoreStore {
     ) -> StoreReply<'a, GetOrReserveResult> {
         StoreReply::later(async move {
             let own = [space, key].into_iter().chain(label_texts(request.labels));
-            self.check_names(own.chain(request.counters.iter().copied()))?;
+            self.about
+                .check_names(own.chain(request.counters.iter().copied()))?;
             let paths = &self.space(space);
             let result = self.conditional(|reader| async move {
                 let mut documents = Self::get_paths(paths, key, request.counters);
@@ -383,7 +376,7 @@ impl Store for FirestoreStore {
     ) -> StoreReply<'a, PutResult> {
         StoreReply::later(async move {
             record.labels = deduplicate(record.labels);
-            check_put(&self.about, space, &record, lease, counters)?;
+            self.about.check_put(space, &record, lease, counters)?;
             check_labels(&record)?;
             let (space, record) = (&self.space(space), &record);
             self.transaction(|reader| async move {
@@ -423,7 +416,7 @@ impl Store for FirestoreStore {
             for (_, record) in &mut records {
                 record.labels = deduplicate(std::mem::take(&mut record.labels));
             }
-            check_put_all(&self.about, &condition, &records)?;
+            self.about.check_put_all(&condition, &records)?;
             check_sum(records.iter().map(|(_, record)| record))?;
             records
                 .iter()
@@ -474,7 +467,8 @@ impl Store for FirestoreStore {
         hold: Duration,
     ) -> StoreReply<'a, ReserveResult> {
         StoreReply::later(async move {
-            self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
+            self.about
+                .check_names([space, key].into_iter().chain(label_texts(labels)))?;
             let paths = &self.space(space);
             let result = self.conditional(|reader| async move {
                 let read = reader.get(&[paths.lease(key)], None).await?;
@@ -532,7 +526,7 @@ impl Store for FirestoreStore {
     ) -> StoreReply<'a, RecordPage> {
         StoreReply::later(async move {
             check_page(filter, &page)?;
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let (reader, space) = (self.reader().await?, self.space(space));
             let selection = Selection {
                 reader: &reader,
@@ -553,7 +547,7 @@ impl Store for FirestoreStore {
     ) -> StoreReply<'a, RecordPage> {
         StoreReply::later(async move {
             check_page(filter, &page)?;
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let space = &self.space(space);
             if !reaches_reservations(filter) {
                 // Erases of what has expired are those that clean up.
@@ -590,7 +584,7 @@ impl Store for FirestoreStore {
     ) -> StoreReply<'a, Vec<u64>> {
         StoreReply::later(async move {
             let names = additions.iter().map(|(name, _)| *name);
-            self.check_names([space].into_iter().chain(names))?;
+            self.about.check_names([space].into_iter().chain(names))?;
             let space = self.space(space);
             // The server stops at the largest number.
             let write = |(name, count): &(&str, u64)| transform(&space, name, "increment", *count);
@@ -601,7 +595,7 @@ impl Store for FirestoreStore {
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         StoreReply::later(async move {
-            self.check_names([space, counter])?;
+            self.about.check_names([space, counter])?;
             let write = transform(&self.space(space), counter, "maximum", value);
             let values = self.transformed(&[write]).await?;
             values.first().copied().ok_or_else(|| damaged("count"))
@@ -616,7 +610,7 @@ impl Store for FirestoreStore {
         limit: u32,
     ) -> StoreReply<'a, Vec<(String, u64)>> {
         StoreReply::later(async move {
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             if limit == 0 {
                 return Ok(Vec::new());
             }
@@ -654,7 +648,7 @@ impl Store for FirestoreStore {
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
         StoreReply::later(async move {
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let space = self.space(space);
             for used in used.chunks(BATCH as usize) {
                 let paths: Vec<_> = used.iter().map(|(key, _)| space.record(key)).collect();
@@ -683,7 +677,7 @@ impl Store for FirestoreStore {
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         StoreReply::later(async move {
-            check_amend(space, &record, self.about.largest_value)?;
+            self.about.check_amend(space, &record)?;
             let (path, record) = (&self.space(space).record(&record.key), &record);
             self.conditional(|reader| async move {
                 let paths = std::slice::from_ref(path);
@@ -713,7 +707,7 @@ impl Store for FirestoreStore {
 
     fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
         StoreReply::later(async move {
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             self.reader().await?;
             let content = json!({"structuredAggregationQuery": {
                 "structuredQuery": {"from": [{"collectionId": "records"}]},

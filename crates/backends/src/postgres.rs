@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    check_amend, check_names, check_page, check_put, check_put_all, label_texts, next_cursor,
-    reaches_reservations, signed, sort_and_deduplicate,
+    check_page, label_texts, milliseconds, next_cursor, reaches_reservations, signed,
+    sort_and_deduplicate,
 };
 use cachalot_store::{
     Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
@@ -109,10 +109,6 @@ impl PostgresStore {
         let mut rows = self.rows(work, statement, parameters).await?;
         rows.pop().ok_or_else(|| row::damaged("no row"))
     }
-
-    fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
-        check_names(&self.about, names)
-    }
 }
 
 fn indexed_all<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Bytea<'a>> {
@@ -141,13 +137,6 @@ fn record_page(
     Ok(found)
 }
 
-fn milliseconds(duration: Duration) -> i64 {
-    // Far enough from the largest integer to be added to a time.
-    i64::try_from(duration.as_millis())
-        .unwrap_or(i64::MAX)
-        .min(i64::MAX / 4)
-}
-
 impl Subscribe for PostgresStore {
     type Subscription = Subscription;
 
@@ -170,7 +159,8 @@ impl Store for PostgresStore {
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
         StoreReply::later(async move {
-            self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
+            self.about
+                .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
             let open = self.connections.get(Work::Read).await?;
             if let Some(lookups) = &open.lookups {
                 let place = (space, key);
@@ -205,7 +195,8 @@ impl Store for PostgresStore {
     ) -> StoreReply<'a, GetOrReserveResult> {
         StoreReply::later(async move {
             let own = [space, key].into_iter().chain(label_texts(request.labels));
-            self.check_names(own.chain(request.counters.iter().copied()))?;
+            self.about
+                .check_names(own.chain(request.counters.iter().copied()))?;
             let stale: i64 = match request.stale {
                 Stale::None => 0,
                 Stale::Revision(revision) => i64::try_from(revision).unwrap_or(0),
@@ -249,7 +240,7 @@ impl Store for PostgresStore {
     ) -> StoreReply<'a, PutResult> {
         StoreReply::later(async move {
             record.labels = sort_and_deduplicate(record.labels);
-            check_put(&self.about, space, &record, lease, counters)?;
+            self.about.check_put(space, &record, lease, counters)?;
             let labels = LabelColumns::new(&record.labels);
             let names = indexed_all(counters.iter().map(|(name, _)| *name));
             let counts: Vec<i64> = counters.iter().map(|(_, count)| signed(*count)).collect();
@@ -293,7 +284,7 @@ impl Store for PostgresStore {
             for (_, record) in &mut records {
                 record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
             }
-            check_put_all(&self.about, &condition, &records)?;
+            self.about.check_put_all(&condition, &records)?;
             let all: Vec<Label> = records
                 .iter()
                 .flat_map(|(_, record)| record.labels.iter().cloned())
@@ -357,7 +348,8 @@ impl Store for PostgresStore {
         hold: Duration,
     ) -> StoreReply<'a, ReserveResult> {
         StoreReply::later(async move {
-            self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
+            self.about
+                .check_names([space, key].into_iter().chain(label_texts(labels)))?;
             let labels = LabelColumns::new(labels);
             let row = self
                 .row(
@@ -419,7 +411,7 @@ impl Store for PostgresStore {
     ) -> StoreReply<'a, RecordPage> {
         StoreReply::later(async move {
             check_page(filter, &page)?;
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let statement = select::records(space, filter, &page);
             let rows = self.rows(Work::Read, &statement, &[]).await?;
             record_page(&rows, filter, &page)
@@ -434,7 +426,7 @@ impl Store for PostgresStore {
     ) -> StoreReply<'a, RecordPage> {
         StoreReply::later(async move {
             check_page(filter, &page)?;
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let leases = reaches_reservations(filter).then(|| select::leases(space, filter, &page));
             let rows = self
                 .rows(
@@ -460,7 +452,8 @@ impl Store for PostgresStore {
     ) -> StoreReply<'a, Vec<u64>> {
         StoreReply::later(async move {
             let names = additions.iter().map(|(name, _)| *name);
-            self.check_names([space].into_iter().chain(names.clone()))?;
+            self.about
+                .check_names([space].into_iter().chain(names.clone()))?;
             let counts: Vec<i64> = additions.iter().map(|(_, count)| signed(*count)).collect();
             let row = self
                 .row(
@@ -479,7 +472,7 @@ impl Store for PostgresStore {
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         StoreReply::later(async move {
-            self.check_names([space, counter])?;
+            self.about.check_names([space, counter])?;
             let row = self
                 .row(
                     Work::Write,
@@ -503,7 +496,7 @@ impl Store for PostgresStore {
         limit: u32,
     ) -> StoreReply<'a, Vec<(String, u64)>> {
         StoreReply::later(async move {
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let statement = select::counters(space, prefix, after, limit);
             let rows = self.rows(Work::Read, &statement, &[]).await?;
             let counter = |row| -> Result<_, Error> {
@@ -531,7 +524,7 @@ impl Store for PostgresStore {
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         StoreReply::later(async move {
-            check_amend(space, &record, self.about.largest_value)?;
+            self.about.check_amend(space, &record)?;
             let row = self
                 .row(
                     Work::Write,

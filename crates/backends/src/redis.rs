@@ -26,8 +26,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, check_amend, check_names, check_page, check_put, check_put_all, label_texts,
-    reaches_reservations, sort_and_deduplicate,
+    MAX_COUNTER, check_page, label_texts, milliseconds, reaches_reservations, sort_and_deduplicate,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
@@ -246,10 +245,6 @@ impl RedisStore {
         }
         Ok(most)
     }
-
-    fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
-        check_names(&self.about, names)
-    }
 }
 
 /// The error of a call during which the server was emptied or replaced.
@@ -283,19 +278,8 @@ fn reserve_result(value: Value, space: &str, key: &str) -> Result<Option<Reserve
             fence,
             left: Duration::from_millis(record::count(left)?),
         },
-        None => ReserveResult::Held(Lease {
-            space: space.to_owned(),
-            key: key.to_owned(),
-            fence,
-        }),
+        None => ReserveResult::held(space, key, fence),
     }))
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    // Numbers of scripts are exact up to 2^53.
-    u64::try_from(duration.as_millis())
-        .unwrap_or(u64::MAX)
-        .min(1 << 50)
 }
 
 impl Subscribe for RedisStore {
@@ -322,7 +306,8 @@ impl Store for RedisStore {
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
         StoreReply::later(async move {
-            self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
+            self.about
+                .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
             let shard = self.shard(space, key);
             let prefix = &shard.prefix;
             let mut names: Vec<_> = ["i", "ib"].map(|name| format!("{prefix}{name}")).into();
@@ -364,7 +349,8 @@ impl Store for RedisStore {
     ) -> StoreReply<'a, GetOrReserveResult> {
         StoreReply::later(async move {
             let own = [space, key].into_iter().chain(label_texts(request.labels));
-            self.check_names(own.chain(request.counters.iter().copied()))?;
+            self.about
+                .check_names(own.chain(request.counters.iter().copied()))?;
             let stale = match request.stale {
                 Stale::None => "0".to_owned(),
                 Stale::Revision(revision) => revision.to_string(),
@@ -408,7 +394,7 @@ impl Store for RedisStore {
     ) -> StoreReply<'a, PutResult> {
         StoreReply::later(async move {
             record.labels = sort_and_deduplicate(record.labels);
-            check_put(&self.about, space, &record, lease, counters)?;
+            self.about.check_put(space, &record, lease, counters)?;
             let mut call = self
                 .call("put", &self.shard(space, &record.key))
                 .arg(&record.key)
@@ -439,7 +425,7 @@ impl Store for RedisStore {
             for (_, record) in &mut records {
                 record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
             }
-            check_put_all(&self.about, &condition, &records)?;
+            self.about.check_put_all(&condition, &records)?;
             let shard = self.shard(condition.space, condition.key);
             let slots = records
                 .iter()
@@ -479,7 +465,8 @@ impl Store for RedisStore {
         hold: Duration,
     ) -> StoreReply<'a, ReserveResult> {
         StoreReply::later(async move {
-            self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
+            self.about
+                .check_names([space, key].into_iter().chain(label_texts(labels)))?;
             let call = self
                 .call("reserve", &self.shard(space, key))
                 .arg(key)
@@ -517,7 +504,7 @@ impl Store for RedisStore {
     ) -> StoreReply<'a, RecordPage> {
         StoreReply::later(async move {
             check_page(filter, &page)?;
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let found = self.find_rows(&self.shards(space), filter, &page).await?;
             Ok(page::page(found, filter, &page))
         })
@@ -531,7 +518,7 @@ impl Store for RedisStore {
     ) -> StoreReply<'a, RecordPage> {
         StoreReply::later(async move {
             check_page(filter, &page)?;
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let shards = self.shards(space);
             let [shard] = &shards[..] else {
                 return self.erase_in_shards(&shards, filter, &page).await;
@@ -555,7 +542,7 @@ impl Store for RedisStore {
     ) -> StoreReply<'a, Vec<u64>> {
         StoreReply::later(async move {
             let names = additions.iter().map(|(name, _)| *name);
-            self.check_names([space].into_iter().chain(names))?;
+            self.about.check_names([space].into_iter().chain(names))?;
             let shards = self.shards(space);
             let (first, others) = shards.split_at(1);
             let mut least = vec![0; additions.len()];
@@ -587,7 +574,7 @@ impl Store for RedisStore {
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         StoreReply::later(async move {
-            self.check_names([space, counter])?;
+            self.about.check_names([space, counter])?;
             let shards = self.shards(space);
             let (first, others) = shards.split_at(1);
             let mut value = value.min(MAX_COUNTER);
@@ -609,7 +596,7 @@ impl Store for RedisStore {
         limit: u32,
     ) -> StoreReply<'a, Vec<(String, u64)>> {
         StoreReply::later(async move {
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let call = |shard| {
                 let call = self.call("counters", shard).arg(prefix);
                 call.optional(after.map(str::as_bytes)).number(limit)
@@ -629,7 +616,7 @@ impl Store for RedisStore {
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
         StoreReply::later(async move {
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let mut calls: BTreeMap<String, Call> = BTreeMap::new();
             for (key, at) in used {
                 let shard = self.shard(space, key);
@@ -644,7 +631,7 @@ impl Store for RedisStore {
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         StoreReply::later(async move {
-            check_amend(space, &record, self.about.largest_value)?;
+            self.about.check_amend(space, &record)?;
             let call = self
                 .call("amend", &self.shard(space, &record.key))
                 .arg(&record.key)

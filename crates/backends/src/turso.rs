@@ -14,9 +14,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, check_amend, check_names, check_page, check_put,
-    check_put_all, fts5_expression, label_texts, reaches_reservations, signed,
-    sort_and_deduplicate, too_new, weight,
+    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, check_page, fts5_expression, label_texts, milliseconds,
+    reaches_reservations, signed, sort_and_deduplicate, too_new, weight,
 };
 use cachalot_store::{
     Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
@@ -96,8 +95,7 @@ impl TursoStore {
 
     /// Executes one statement; returns its rows.
     async fn row(&self, statement: Statement) -> Result<Option<Row>, Error> {
-        let rows = self.rows(&[statement]).await?;
-        Ok(rows.into_iter().next().and_then(Rows::first))
+        Ok(first_row(self.rows(&[statement]).await?))
     }
 
     /// Executes one statement that selects records; see [`record_page`].
@@ -117,23 +115,19 @@ impl TursoStore {
                 .execute(&[Statement::new(layout::EXISTS)])
                 .await?,
         )?;
-        let exists = exists.into_iter().next().and_then(Rows::first).is_some();
-        if !exists {
+        if first_row(exists).is_none() {
             let create: Vec<_> = layout::CREATE.into_iter().map(Statement::new).collect();
             committed(self.server.execute(&create).await?)?;
         }
         let read = Statement::new(layout::READ_VERSION);
         let version = committed(self.server.execute(&[read]).await?)?;
-        let version = version.into_iter().next().and_then(Rows::first);
-        let version = version.ok_or_else(|| damaged("no layout"))?.number(0)?;
+        let version = first_row(version)
+            .ok_or_else(|| damaged("no layout"))?
+            .number(0)?;
         if version > layout::VERSION {
             return Err(too_new(&self.about.location));
         }
         Ok(())
-    }
-
-    fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
-        check_names(&self.about, names)
     }
 
     /// Returns the statements that read a record and counters; see [`Self::get_result`].
@@ -298,11 +292,9 @@ fn committed(outcome: Outcome) -> Result<Vec<Rows>, Error> {
     }
 }
 
-fn milliseconds(duration: Duration) -> i64 {
-    // Additions to the time do not overflow.
-    i64::try_from(duration.as_millis())
-        .unwrap_or(i64::MAX)
-        .min(1 << 60)
+/// Returns the first row of the first result.
+fn first_row(results: Vec<Rows>) -> Option<Row> {
+    results.into_iter().next()?.first()
 }
 
 fn reserve_result(
@@ -312,11 +304,7 @@ fn reserve_result(
     key: &str,
 ) -> Result<Option<ReserveResult>, Error> {
     if let Some(row) = reserved.first() {
-        return Ok(Some(ReserveResult::Held(Lease {
-            space: space.to_owned(),
-            key: key.to_owned(),
-            fence: row.count(0)?,
-        })));
+        return Ok(Some(ReserveResult::held(space, key, row.count(0)?)));
     }
     let busy = |row: Row| {
         Ok(ReserveResult::Busy {
@@ -339,7 +327,8 @@ impl Store for TursoStore {
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
         StoreReply::later(async move {
-            self.check_names([space, key].into_iter().chain(counters.iter().copied()))?;
+            self.about
+                .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
             let statements = self.get_statements(space, key, counters);
             let mut rows = self.rows(&statements).await?.into_iter();
             let mut next = || rows.next().ok_or_else(|| damaged("no result"));
@@ -355,7 +344,8 @@ impl Store for TursoStore {
     ) -> StoreReply<'a, GetOrReserveResult> {
         StoreReply::later(async move {
             let own = [space, key].into_iter().chain(label_texts(request.labels));
-            self.check_names(own.chain(request.counters.iter().copied()))?;
+            self.about
+                .check_names(own.chain(request.counters.iter().copied()))?;
             let [record, values] = self.get_statements(space, key, request.counters);
             let is_other = match request.stale {
                 Stale::None => String::new(),
@@ -399,7 +389,7 @@ impl Store for TursoStore {
     ) -> StoreReply<'a, PutResult> {
         StoreReply::later(async move {
             record.labels = sort_and_deduplicate(record.labels);
-            check_put(&self.about, space, &record, lease, counters)?;
+            self.about.check_put(space, &record, lease, counters)?;
             let mut statements = Vec::new();
             if let Some(lease) = lease {
                 let is_current = "EXISTS (SELECT 1 FROM cachalot_leases \
@@ -439,7 +429,7 @@ impl Store for TursoStore {
             for (_, record) in &mut records {
                 record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
             }
-            check_put_all(&self.about, &condition, &records)?;
+            self.about.check_put_all(&condition, &records)?;
             let (space, key) = (condition.space, condition.key);
             let is_free = format!(
                 "NOT EXISTS (SELECT 1 FROM cachalot_leases \
@@ -466,8 +456,7 @@ impl Store for TursoStore {
             match self.execute(&statements).await? {
                 Outcome::Committed(_) => Ok(PutAllResult::Stored),
                 Outcome::Failed(1, rows) => {
-                    let left = rows.into_iter().next().and_then(Rows::first);
-                    let left = left.map_or(Ok(0), |row| row.count(1))?;
+                    let left = first_row(rows).map_or(Ok(0), |row| row.count(1))?;
                     Ok(PutAllResult::Busy {
                         left: Duration::from_millis(left),
                     })
@@ -485,7 +474,8 @@ impl Store for TursoStore {
         hold: Duration,
     ) -> StoreReply<'a, ReserveResult> {
         StoreReply::later(async move {
-            self.check_names([space, key].into_iter().chain(label_texts(labels)))?;
+            self.about
+                .check_names([space, key].into_iter().chain(label_texts(labels)))?;
             let statements = [
                 self.reserve_statement(space, key, labels, hold, "1"),
                 self.lease_statement(space, key),
@@ -530,7 +520,7 @@ impl Store for TursoStore {
     ) -> StoreReply<'a, RecordPage> {
         StoreReply::later(async move {
             check_page(filter, &page)?;
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let excess = match filter.order {
                 Order::Key => Excess::Omitted,
                 // Only in key order may a page have a successor.
@@ -562,7 +552,7 @@ impl Store for TursoStore {
     ) -> StoreReply<'a, RecordPage> {
         StoreReply::later(async move {
             check_page(filter, &page)?;
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let excess = match filter.order {
                 Order::Key => Excess::Omitted,
                 _ => Excess::Refused,
@@ -601,7 +591,7 @@ impl Store for TursoStore {
     ) -> StoreReply<'a, Vec<u64>> {
         StoreReply::later(async move {
             let names = additions.iter().map(|(name, _)| *name);
-            self.check_names([space].into_iter().chain(names))?;
+            self.about.check_names([space].into_iter().chain(names))?;
             let add = |(name, count): &(&str, u64)| {
                 let add = Statement::new(format!(
                     "INSERT INTO cachalot_counters(space, name, value) VALUES (?, ?, ?) \
@@ -620,7 +610,7 @@ impl Store for TursoStore {
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         StoreReply::later(async move {
-            self.check_names([space, counter])?;
+            self.about.check_names([space, counter])?;
             let raise = Statement::new(
                 "INSERT INTO cachalot_counters(space, name, value) VALUES (?, ?, ?) \
                  ON CONFLICT(space, name) DO UPDATE SET value = max(value, excluded.value) RETURNING value",
@@ -639,7 +629,7 @@ impl Store for TursoStore {
         limit: u32,
     ) -> StoreReply<'a, Vec<(String, u64)>> {
         StoreReply::later(async move {
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let read = "SELECT name, value FROM cachalot_counters WHERE space = ? AND value > 0";
             let read = Statement::new(read).text(space);
             let read = select::and_in_range(read, "name", prefix, after);
@@ -654,7 +644,7 @@ impl Store for TursoStore {
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
         StoreReply::later(async move {
-            self.check_names([space])?;
+            self.about.check_names([space])?;
             let touch = |(key, at): &(&str, Millis)| {
                 let touch = "UPDATE cachalot_records SET used = ?3 WHERE space = ?1 AND key = ?2 AND used < ?3";
                 Statement::new(touch).text(space).text(key).number(*at)
@@ -666,7 +656,7 @@ impl Store for TursoStore {
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         StoreReply::later(async move {
-            check_amend(space, &record, self.about.largest_value)?;
+            self.about.check_amend(space, &record)?;
             let amend = Statement::new(
                 "UPDATE cachalot_records SET weight = weight - length(value) + ?1, value = ?2, \
                  revision = revision + 1 \

@@ -122,22 +122,22 @@ impl Store for InProcessStore {
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
-        if let Err(error) = request::check_put(&self.about, space, &record, lease, counters) {
-            return StoreReply::Now(Err(error));
-        }
-        record.labels = request::deduplicate(record.labels);
-        let mut spaces = self.spaces.write();
-        let now = self.clock.now();
-        let place = open(&mut spaces, space);
-        if let Some(refused) = place.refusal(lease, counters) {
-            return StoreReply::Now(Ok(refused));
-        }
-        if let Some(lease) = lease {
-            place.release(lease);
-        }
-        self.changed(space, &record.key);
-        let revision = place.put(record, now);
-        StoreReply::Now(Ok(PutResult::Stored { revision }))
+        let checked = self.about.check_put(space, &record, lease, counters);
+        StoreReply::Now(checked.map(|()| {
+            record.labels = request::deduplicate(record.labels);
+            let mut spaces = self.spaces.write();
+            let now = self.clock.now();
+            let place = open(&mut spaces, space);
+            if let Some(refused) = place.refusal(lease, counters) {
+                return refused;
+            }
+            if let Some(lease) = lease {
+                place.release(lease);
+            }
+            self.changed(space, &record.key);
+            let revision = place.put(record, now);
+            PutResult::Stored { revision }
+        }))
     }
 
     fn put_all<'a>(
@@ -145,28 +145,28 @@ impl Store for InProcessStore {
         condition: PutCondition<'a>,
         records: Vec<(&'a str, Record)>,
     ) -> StoreReply<'a, PutAllResult> {
-        if let Err(error) = request::check_put_all(&self.about, &condition, &records) {
-            return StoreReply::Now(Err(error));
-        }
-        let mut spaces = self.spaces.write();
-        let now = self.clock.now();
-        let place = open(&mut spaces, condition.space);
-        if let Some(left) = place.reserved_for(condition.key, now) {
-            return StoreReply::Now(Ok(PutAllResult::Busy { left }));
-        }
-        if place.value(condition.key) != condition.value.as_ref() {
-            return StoreReply::Now(Ok(PutAllResult::Changed));
-        }
-        place.revoke(condition.key);
-        for (space, mut record) in records {
-            record.labels = request::deduplicate(record.labels);
-            let place = open(&mut spaces, space);
-            if !place.contains(&record) {
-                self.changed(space, &record.key);
-                place.put(record, now);
+        let checked = self.about.check_put_all(&condition, &records);
+        StoreReply::Now(checked.map(|()| {
+            let mut spaces = self.spaces.write();
+            let now = self.clock.now();
+            let place = open(&mut spaces, condition.space);
+            if let Some(left) = place.reserved_for(condition.key, now) {
+                return PutAllResult::Busy { left };
             }
-        }
-        StoreReply::Now(Ok(PutAllResult::Stored))
+            if place.value(condition.key) != condition.value.as_ref() {
+                return PutAllResult::Changed;
+            }
+            place.revoke(condition.key);
+            for (space, mut record) in records {
+                record.labels = request::deduplicate(record.labels);
+                let place = open(&mut spaces, space);
+                if !place.contains(&record) {
+                    self.changed(space, &record.key);
+                    place.put(record, now);
+                }
+            }
+            PutAllResult::Stored
+        }))
     }
 
     fn reserve<'a>(
@@ -219,19 +219,18 @@ impl Store for InProcessStore {
         filter: &'a RecordFilter<'a>,
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
-        if let Err(error) = request::check_page(filter, &page) {
-            return StoreReply::Now(Err(error));
-        }
-        let mut spaces = self.spaces.write();
-        let now = self.clock.now();
-        if request::reaches_reservations(filter) {
-            self.changed(space, counter::ERASED);
-        }
-        let erased = open(&mut spaces, space).erase(filter, &page, now);
-        for record in &erased.records {
-            self.changed(space, &record.key);
-        }
-        StoreReply::Now(Ok(erased))
+        StoreReply::Now(request::check_page(filter, &page).map(|()| {
+            let mut spaces = self.spaces.write();
+            let now = self.clock.now();
+            if request::reaches_reservations(filter) {
+                self.changed(space, counter::ERASED);
+            }
+            let erased = open(&mut spaces, space).erase(filter, &page, now);
+            for record in &erased.records {
+                self.changed(space, &record.key);
+            }
+            erased
+        }))
     }
 
     fn add<'a>(
@@ -240,27 +239,23 @@ impl Store for InProcessStore {
         additions: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, Vec<u64>> {
         let names = additions.iter().map(|(name, _)| *name);
-        if let Err(error) = request::check_names(&self.about, names) {
-            return StoreReply::Now(Err(error));
-        }
-        let mut spaces = self.spaces.write();
-        let place = open(&mut spaces, space);
-        let raised = additions.iter().map(|&(name, by)| {
-            self.changed(space, name);
-            place.count(name, |value| value.saturating_add(by))
-        });
-        StoreReply::Now(Ok(raised.collect()))
+        StoreReply::Now(self.about.check_names(names).map(|()| {
+            let mut spaces = self.spaces.write();
+            let place = open(&mut spaces, space);
+            let raised = additions.iter().map(|&(name, by)| {
+                self.changed(space, name);
+                place.count(name, |value| value.saturating_add(by))
+            });
+            raised.collect()
+        }))
     }
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        if let Err(error) = request::check_names(&self.about, [counter]) {
-            return StoreReply::Now(Err(error));
-        }
-        let mut spaces = self.spaces.write();
-        self.changed(space, counter);
-        StoreReply::Now(Ok(
+        StoreReply::Now(self.about.check_names([counter]).map(|()| {
+            let mut spaces = self.spaces.write();
+            self.changed(space, counter);
             open(&mut spaces, space).count(counter, |before| before.max(value))
-        ))
+        }))
     }
 
     fn counters<'a>(
@@ -288,15 +283,12 @@ impl Store for InProcessStore {
     }
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        if let Err(error) = request::check_amend(space, &record, self.about.largest_value) {
-            return StoreReply::Now(Err(error));
-        }
-        let mut spaces = self.spaces.write();
-        let Some(place) = spaces.get_mut(space) else {
-            return StoreReply::Now(Ok(None));
-        };
-        self.changed(space, &record.key);
-        StoreReply::Now(Ok(place.amend(&record)))
+        StoreReply::Now(self.about.check_amend(space, &record).map(|()| {
+            let mut spaces = self.spaces.write();
+            let place = spaces.get_mut(space)?;
+            self.changed(space, &record.key);
+            place.amend(&record)
+        }))
     }
 
     fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {

@@ -129,6 +129,18 @@ pub enum ReserveResult {
     },
 }
 
+impl ReserveResult {
+    /// A lease that the caller holds.
+    #[must_use]
+    pub fn held(space: &str, key: &str, fence: u64) -> Self {
+        Self::Held(Lease {
+            space: space.to_owned(),
+            key: key.to_owned(),
+            fence,
+        })
+    }
+}
+
 /// The result of storing a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutResult {

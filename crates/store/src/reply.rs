@@ -21,6 +21,20 @@ impl<'a, T: Send + 'a> StoreReply<'a, T> {
         Self::Later(Box::pin(future))
     }
 
+    /// Continues with the answer: at once if it is there, otherwise once it was awaited.
+    pub fn and_then<U: Send + 'a>(
+        self,
+        next: impl FnOnce(T) -> StoreReply<'a, U> + Send + 'a,
+    ) -> StoreReply<'a, U> {
+        match self {
+            Self::Now(Ok(answer)) => next(answer),
+            Self::Now(Err(error)) => StoreReply::Now(Err(error)),
+            Self::Later(future) => {
+                StoreReply::later(async move { next(future.await?).settle().await })
+            }
+        }
+    }
+
     /// Waits without a timeout.
     ///
     /// # Errors

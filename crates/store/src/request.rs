@@ -61,21 +61,92 @@ pub fn check_page(filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> Result<(
     Ok(())
 }
 
-/// Fails if a name is longer than the store's [`StoreInfo::longest_name`].
-pub fn check_names<'n>(
-    about: &StoreInfo,
-    names: impl IntoIterator<Item = &'n str>,
-) -> Result<(), Error> {
-    let longest = about.longest_name;
-    match names.into_iter().find(|name| name.len() as u64 > longest) {
-        None => Ok(()),
-        Some(name) => Err(Error::new(
-            ErrorKind::TooLarge,
-            format!(
-                "the name `{name:.80}` has {} bytes; this store accepts at most {longest}",
-                name.len()
-            ),
-        )),
+impl StoreInfo {
+    /// Fails if a name is longer than [`StoreInfo::longest_name`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`].
+    pub fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
+        let longest = self.longest_name;
+        match names.into_iter().find(|name| name.len() as u64 > longest) {
+            None => Ok(()),
+            Some(name) => Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "the name `{name:.80}` has {} bytes; this store accepts at most {longest}",
+                    name.len()
+                ),
+            )),
+        }
+    }
+
+    /// Fails if the lease is for another key, or if a name or the record is too long.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] and [`ErrorKind::TooLarge`].
+    pub fn check_put(
+        &self,
+        space: &str,
+        record: &Record,
+        lease: Option<&Lease>,
+        counters: &[(&str, u64)],
+    ) -> Result<(), Error> {
+        let own = [space, &record.key].into_iter();
+        let counters = counters.iter().map(|(name, _)| *name);
+        self.check_names(own.chain(label_texts(&record.labels)).chain(counters))?;
+        if let Some(lease) = lease
+            && (lease.space != space || lease.key != record.key)
+        {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "a lease on `{}` in the space `{}` does not allow storing `{}` in `{space}`",
+                    lease.key, lease.space, record.key
+                ),
+            ));
+        }
+        self.check_size(record)
+    }
+
+    /// Fails if a name or a record is too long.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`].
+    pub fn check_put_all(
+        &self,
+        condition: &PutCondition<'_>,
+        records: &[(&str, Record)],
+    ) -> Result<(), Error> {
+        self.check_names([condition.space, condition.key])?;
+        records
+            .iter()
+            .try_for_each(|(space, record)| self.check_put(space, record, None, &[]))
+    }
+
+    /// Fails in the space with the text index, which is not amended, and if the record is too large.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] and [`ErrorKind::TooLarge`].
+    pub fn check_amend(&self, space: &str, record: &Record) -> Result<(), Error> {
+        let key = &record.key;
+        if space == crate::space::USER {
+            let refused =
+                format!("`{key:.80}`: records that are searched by text cannot be amended");
+            return Err(Error::new(ErrorKind::Unsupported, refused));
+        }
+        self.check_size(record)
+    }
+
+    fn check_size(&self, record: &Record) -> Result<(), Error> {
+        let (key, largest) = (&record.key, self.largest_value);
+        let size = weight(key, record.value.len(), &record.labels);
+        if size > largest {
+            let refused = format!(
+                "the record `{key:.80}` has {size} bytes; this store accepts at most {largest}"
+            );
+            return Err(Error::new(ErrorKind::TooLarge, refused));
+        }
+        Ok(())
     }
 }
 
@@ -84,57 +155,6 @@ pub fn label_texts(labels: &[Label]) -> impl Iterator<Item = &str> {
     labels
         .iter()
         .flat_map(|label| [label.name.as_str(), label.value.as_str()])
-}
-
-/// Fails if the lease is for another key, or if a name or the record is too long.
-pub fn check_put(
-    about: &StoreInfo,
-    space: &str,
-    record: &Record,
-    lease: Option<&Lease>,
-    counters: &[(&str, u64)],
-) -> Result<(), Error> {
-    let own = [space, &record.key].into_iter();
-    let counters = counters.iter().map(|(name, _)| *name);
-    check_names(
-        about,
-        own.chain(label_texts(&record.labels)).chain(counters),
-    )?;
-    let largest = about.largest_value;
-    if let Some(lease) = lease
-        && (lease.space != space || lease.key != record.key)
-    {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "a lease on `{}` in the space `{}` does not allow storing `{}` in `{space}`",
-                lease.key, lease.space, record.key
-            ),
-        ));
-    }
-    let size = weight(&record.key, record.value.len(), &record.labels);
-    if size > largest {
-        return Err(Error::new(
-            ErrorKind::TooLarge,
-            format!(
-                "the record `{:.80}` has {size} bytes; this store accepts at most {largest}",
-                record.key
-            ),
-        ));
-    }
-    Ok(())
-}
-
-/// Fails if a name or a record is too long.
-pub fn check_put_all(
-    about: &StoreInfo,
-    condition: &PutCondition<'_>,
-    records: &[(&str, Record)],
-) -> Result<(), Error> {
-    check_names(about, [condition.space, condition.key])?;
-    records
-        .iter()
-        .try_for_each(|(space, record)| check_put(about, space, record, None, &[]))
 }
 
 /// The value of [`crate::counter::ERASED`] after an erase at `now`.
@@ -189,21 +209,12 @@ pub fn has_equal_labels(one: &[Label], other: &[Label]) -> bool {
     one.len() == other.len() && one.iter().all(|label| other.contains(label))
 }
 
-/// Fails in the space with the text index, which is not amended, and if the record is too large.
-pub fn check_amend(space: &str, record: &Record, largest: u64) -> Result<(), Error> {
-    let key = &record.key;
-    if space == crate::space::USER {
-        let refused = format!("`{key:.80}`: records that are searched by text cannot be amended");
-        return Err(Error::new(ErrorKind::Unsupported, refused));
-    }
-    let size = weight(key, record.value.len(), &record.labels);
-    if size > largest {
-        let refused = format!(
-            "the record `{key:.80}` has {size} bytes; this store accepts at most {largest}"
-        );
-        return Err(Error::new(ErrorKind::TooLarge, refused));
-    }
-    Ok(())
+/// Returns a duration in milliseconds, at most 2^50: added to a time, it does not overflow, and scripts of Redis have
+/// exact numbers up to 2^53.
+pub fn milliseconds(duration: Duration) -> Millis {
+    Millis::try_from(duration.as_millis())
+        .unwrap_or(Millis::MAX)
+        .min(1 << 50)
 }
 
 /// The end of a hold that begins now.

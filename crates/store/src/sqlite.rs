@@ -209,8 +209,7 @@ impl Store for SqliteStore {
             Some(Ok(InlineGet::TooLarge)) | None => false,
             Some(Err(error)) => return StoreReply::Now(Err(error)),
         };
-        if let Err(error) = request::check_names(&self.about, request::label_texts(request.labels))
-        {
+        if let Err(error) = self.about.check_names(request::label_texts(request.labels)) {
             return StoreReply::Now(Err(error));
         }
         StoreReply::later(async move {
@@ -257,7 +256,7 @@ impl Store for SqliteStore {
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
-        if let Err(error) = request::check_put(&self.about, space, &record, lease, counters) {
+        if let Err(error) = self.about.check_put(space, &record, lease, counters) {
             return StoreReply::Now(Err(error));
         }
         record.labels = request::deduplicate(record.labels);
@@ -277,7 +276,7 @@ impl Store for SqliteStore {
         condition: PutCondition<'a>,
         records: Vec<(&'a str, Record)>,
     ) -> StoreReply<'a, PutAllResult> {
-        if let Err(error) = request::check_put_all(&self.about, &condition, &records) {
+        if let Err(error) = self.about.check_put_all(&condition, &records) {
             return StoreReply::Now(Err(error));
         }
         let bytes = records.iter().map(|(_, record)| record.value.len()).sum();
@@ -377,7 +376,7 @@ impl Store for SqliteStore {
         additions: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, Vec<u64>> {
         let names = additions.iter().map(|(name, _)| *name);
-        if let Err(error) = request::check_names(&self.about, names) {
+        if let Err(error) = self.about.check_names(names) {
             return StoreReply::Now(Err(error));
         }
         let space = space.to_owned();
@@ -396,7 +395,7 @@ impl Store for SqliteStore {
     }
 
     fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        if let Err(error) = request::check_names(&self.about, [counter]) {
+        if let Err(error) = self.about.check_names([counter]) {
             return StoreReply::Now(Err(error));
         }
         let (space, counter) = (space.to_owned(), counter.to_owned());
@@ -444,7 +443,7 @@ impl Store for SqliteStore {
     }
 
     fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        if let Err(error) = request::check_amend(space, &record, self.about.largest_value) {
+        if let Err(error) = self.about.check_amend(space, &record) {
             return StoreReply::Now(Err(error));
         }
         let effort = JobSize::of_bytes(record.value.len());

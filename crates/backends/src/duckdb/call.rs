@@ -225,11 +225,7 @@ impl Call<'_> {
             "INSERT INTO cachalot_leases VALUES (?, ?, ?, ?, true, ?)",
             params![space, key, signed(fence), until, labels_to_json(labels)],
         )?;
-        Ok(ReserveResult::Held(Lease {
-            space: space.to_owned(),
-            key: key.to_owned(),
-            fence,
-        }))
+        Ok(ReserveResult::held(space, key, fence))
     }
 
     pub(super) fn end_lease(&self, space: &str, key: &str) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 
 use bytes::{Bytes, BytesMut};
-use cachalot_store::{Error, ErrorKind, GetResult, Label, Lease, Record, ReserveResult};
+use cachalot_store::{Error, ErrorKind, GetResult, Label, Record, ReserveResult};
 use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
@@ -137,10 +137,6 @@ pub(super) fn reserve_result(row: &Row, space: &str, key: &str) -> Result<Reserv
             fence,
             left: Duration::from_millis(unsigned(left)?),
         },
-        None => ReserveResult::Held(Lease {
-            space: space.to_owned(),
-            key: key.to_owned(),
-            fence,
-        }),
+        None => ReserveResult::held(space, key, fence),
     })
 }

@@ -250,11 +250,7 @@ impl Space {
             labels: labels.to_vec(),
         };
         self.reservations.insert(key.to_owned(), reservation);
-        ReserveResult::Held(Lease {
-            space: space.to_owned(),
-            key: key.to_owned(),
-            fence: self.fence,
-        })
+        ReserveResult::held(space, key, self.fence)
     }
 
     /// The time until the lease on a key lapses; `None` if there is none, or it has lapsed.
