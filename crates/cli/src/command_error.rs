@@ -77,6 +77,24 @@ impl From<std::io::Error> for CommandError {
     }
 }
 
+impl From<cachalot_store::Error> for CommandError {
+    fn from(error: cachalot_store::Error) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<cachalot_cache::LedgerError> for CommandError {
+    fn from(error: cachalot_cache::LedgerError) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<cachalot_prompt::Error> for CommandError {
+    fn from(error: cachalot_prompt::Error) -> Self {
+        Self::failed(error)
+    }
+}
+
 impl std::fmt::Display for CommandError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -181,7 +181,7 @@ impl EngineOptions<'_> {
                 self.home.database.display()
             )));
         }
-        self.open().map_err(CommandError::failed)
+        Ok(self.open()?)
     }
 
     /// Opens the engine of a command that may create the store.
@@ -189,7 +189,7 @@ impl EngineOptions<'_> {
     /// # Errors
     /// The store cannot be created or used.
     pub(crate) fn for_import(self) -> Result<Engine> {
-        let store = self.open().map_err(CommandError::failed)?;
+        let store = self.open()?;
         self.engine(Some(store), DigestKey::ephemeral()?)
     }
 

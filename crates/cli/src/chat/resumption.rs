@@ -83,7 +83,7 @@ async fn list(
         workspace: Some(workspace),
         ..SessionFilter::default()
     };
-    let listed = sessions.list(&filter).await.map_err(CommandError::failed)?;
+    let listed = sessions.list(&filter).await?;
     let readable = listed
         .into_iter()
         .filter_map(|summary| Some((summary.saved, summary.state.ok()?)));

@@ -117,7 +117,7 @@ impl Inspection<'_> {
                     )));
                 }
                 let from = self.opening(&from).for_reading()?;
-                let to = self.opening(&to).open().map_err(CommandError::failed)?;
+                let to = self.opening(&to).open()?;
                 copy::copy(from.as_ref(), to.as_ref(), *json).await
             }
             CacheCommand::Export {
@@ -154,7 +154,7 @@ impl Inspection<'_> {
     /// Shows an entry by its digest, its handle, or its key as written in an agent file.
     async fn get(&self, cache: &Cache, key: &str, as_json: bool) -> Result<()> {
         let stored = match key.parse::<Key>() {
-            Ok(digest) => cache.peek(&digest).await.map_err(CommandError::failed)?,
+            Ok(digest) => cache.peek(&digest).await?,
             Err(_) => self.by_handle(cache, key).await?,
         };
         let stored = match stored {
@@ -181,7 +181,7 @@ impl Inspection<'_> {
             return Ok(None);
         };
         match whole.parse::<Key>() {
-            Ok(digest) => cache.peek(&digest).await.map_err(CommandError::failed),
+            Ok(digest) => Ok(cache.peek(&digest).await?),
             Err(_) => self.by_handle(cache, &whole).await,
         }
     }
@@ -192,17 +192,15 @@ impl Inspection<'_> {
     /// # Errors
     /// Entries of several agents have the key.
     async fn by_handle(&self, cache: &Cache, key: &str) -> Result<Option<StoredEntry>> {
-        let newest = async |handle: &str| {
-            let newest = cache.newest(&under(handle), &self.own_scopes(handle)).await;
-            newest.map_err(CommandError::failed)
-        };
+        let newest =
+            async |handle: &str| cache.newest(&under(handle), &self.own_scopes(handle)).await;
         if let Some(stored) = newest(key).await? {
             return Ok(Some(stored));
         }
         let handles = handles_of(cache, key).await?;
         match handles.iter().collect::<Vec<_>>().as_slice() {
             [] => Ok(None),
-            [handle] => newest(handle).await,
+            [handle] => Ok(newest(handle).await?),
             several => {
                 let listed: String = several
                     .iter()
@@ -376,10 +374,7 @@ async fn handles_of(cache: &Cache, key: &str) -> Result<BTreeSet<String>> {
             handles.extend(handle(&entry_info).map(ToOwned::to_owned));
         }
     };
-    cache
-        .each(&filter, collect)
-        .await
-        .map_err(CommandError::failed)?;
+    cache.each(&filter, collect).await?;
     Ok(handles)
 }
 
@@ -394,8 +389,7 @@ async fn absent(cache: &Cache, key: &str) -> Result<CommandError> {
                 let key = entry_info.key.to_string();
                 others.push(format!("{} ({})", abbreviate(&key), entry_info.scope));
             })
-            .await
-            .map_err(CommandError::failed)?;
+            .await?;
     }
     Ok(CommandError::failed(match others.as_slice() {
         [] if key.contains("{{") => format!(
@@ -411,7 +405,7 @@ async fn absent(cache: &Cache, key: &str) -> Result<CommandError> {
 }
 
 async fn sweep(cache: &Cache, as_json: bool) -> Result<()> {
-    let swept = cache.sweep(None).await.map_err(CommandError::failed)?;
+    let swept = cache.sweep(None).await?;
     if as_json {
         return render::json(&BTreeMap::from([("swept", swept)]));
     }

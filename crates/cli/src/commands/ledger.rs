@@ -46,9 +46,7 @@ pub(crate) fn run(
                 None if sessions.is_empty() => LedgerSelection::All,
                 None => LedgerSelection::Sessions(&sessions),
             };
-            let calls = ledger
-                .erase(which, *dry_run)
-                .map_err(CommandError::failed)?;
+            let calls = ledger.erase(which, *dry_run)?;
             if *json {
                 return render::json(&json!({ "dry_run": dry_run, "count": calls }));
             }
@@ -86,9 +84,7 @@ pub(crate) fn run(
                 let age = Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX);
                 LedgerSelection::Before(process_environment.clock.now().saturating_sub(age))
             });
-            let pruned = ledger
-                .prune(which, *dry_run)
-                .map_err(CommandError::failed)?;
+            let pruned = ledger.prune(which, *dry_run)?;
             if *json {
                 return render::json(&json!({
                     "dry_run": dry_run, "count": pruned.calls, "bytes": pruned.bytes,
@@ -124,9 +120,8 @@ fn open(
 /// Returns the full ids of sessions.
 fn sessions(ledger: &Ledger, beginnings: &[String]) -> Result<Vec<String>> {
     let whole = |beginning: &String| {
-        let found = ledger.sessions_of_calls(beginning, MAX_CANDIDATES + 1);
-        let found = resolve("sessions", beginning, found.map_err(CommandError::failed)?)?;
-        found.ok_or_else(|| {
+        let found = ledger.sessions_of_calls(beginning, MAX_CANDIDATES + 1)?;
+        resolve("sessions", beginning, found)?.ok_or_else(|| {
             CommandError::failed(format!("the ledger knows no session `{beginning}`"))
         })
     };

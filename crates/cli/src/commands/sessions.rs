@@ -47,11 +47,7 @@ pub(crate) async fn run(
             raw,
         } => {
             let sessions = open(place, process_environment, Arc::clone(&warn))?;
-            let session = sessions
-                .open(id)
-                .await
-                .map_err(CommandError::failed)?
-                .ok_or_else(|| absent(id))?;
+            let session = sessions.open(id).await?.ok_or_else(|| absent(id))?;
             if session.holds_secrets() {
                 warn("the session holds something that was known as a secret when it was written");
             }
@@ -141,7 +137,7 @@ async fn all_sessions(sessions: &Sessions, parent: Option<&str>) -> Result<Vec<S
         parent,
         ..SessionFilter::default()
     };
-    sessions.list(&listing).await.map_err(CommandError::failed)
+    Ok(sessions.list(&listing).await?)
 }
 
 async fn list(sessions: &Sessions, all: bool, as_json: bool) -> Result<()> {
@@ -257,8 +253,7 @@ async fn remove(
     }
     for id in ids {
         // All ids are resolved before any session is removed.
-        let found = sessions.resolve(id).await.map_err(CommandError::failed)?;
-        let found = found.ok_or_else(|| absent(id))?;
+        let found = sessions.resolve(id).await?.ok_or_else(|| absent(id))?;
         if !chosen.contains(&found) {
             chosen.push(found);
         }
@@ -278,10 +273,10 @@ async fn remove(
     } else {
         LedgerSelection::Sessions(&chosen)
     };
-    ledger.erase(which, false).map_err(CommandError::failed)?;
+    ledger.erase(which, false)?;
     let mut removed = Vec::new();
     for id in chosen {
-        if sessions.remove(&id).await.map_err(CommandError::failed)? {
+        if sessions.remove(&id).await? {
             removed.push(id);
         }
     }
@@ -299,7 +294,7 @@ async fn remove(
 
 /// Erases pieces that no session needs.
 async fn sweep(sessions: &Sessions, as_json: bool) -> Result<()> {
-    let swept = sessions.sweep().await.map_err(CommandError::failed)?;
+    let swept = sessions.sweep().await?;
     if as_json {
         return render::json(&json!({"pieces": swept.pieces, "bytes": swept.bytes}));
     }

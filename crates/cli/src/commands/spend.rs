@@ -205,8 +205,7 @@ async fn own_answers(
     if home.url.is_none() && home.database.exists() {
         let place = StoreArguments { db: None };
         let sessions = sessions::open(&place, process_environment, Arc::clone(warn))?;
-        let listed = sessions.list(&SessionFilter::default()).await;
-        for summary in listed.map_err(CommandError::failed)? {
+        for summary in sessions.list(&SessionFilter::default()).await? {
             let Ok(overview) = summary.state else {
                 continue;
             };
@@ -226,8 +225,7 @@ async fn own_answers(
         let ledger = Ledger::at(&home.ledger, "", Arc::clone(warn));
         let mut after = 0;
         loop {
-            let rows = ledger.calls_after(after, 1_000);
-            let rows = rows.map_err(CommandError::failed)?;
+            let rows = ledger.calls_after(after, 1_000)?;
             let Some(last) = rows.last() else { break };
             after = last.id;
             for row in rows {

@@ -1,6 +1,6 @@
 //! `cachalot why`.
 
-use cachalot_cache::{Explanation, Ledger, LedgerError};
+use cachalot_cache::{Explanation, Ledger};
 use cachalot_core::digest::{is_abbreviation, may_be_abbreviation};
 
 use crate::abbreviation::{MAX_CANDIDATES, resolve};
@@ -18,13 +18,13 @@ pub(crate) fn why(
     let ledger = Ledger::at(&home.ledger, "why", warn);
     let explained = match &arguments.key {
         Some(key) => explain_key(&ledger, key)?,
-        None => ledger.explain(None).map_err(CommandError::failed)?,
+        None => ledger.explain(None)?,
     };
     let Some(explanation) = explained else {
         let path = home.ledger.display();
         return Err(CommandError::failed(match &arguments.key {
             Some(key) => format!("the ledger {path} knows no call of {key}"),
-            None => match newest_session(&ledger).map_err(CommandError::failed)? {
+            None => match ledger.sessions("", 1)?.pop() {
                 Some(session) => format!(
                     "no call of this run could have been answered by the cache: the ledger {path} records only answers of models; `cachalot why SESSION` explains the last one of a session, `cachalot why {session}` that of the newest"
                 ),
@@ -45,20 +45,20 @@ pub(crate) fn why(
 /// Returns the last call under a key or a handle, or under the only one that `key` abbreviates, or of the only
 /// session whose id begins with `key`.
 fn explain_key(ledger: &Ledger, key: &str) -> Result<Option<Explanation>> {
-    let explained = ledger.explain(Some(key)).map_err(CommandError::failed)?;
+    let explained = ledger.explain(Some(key))?;
     if explained.is_some() || key.is_empty() {
         return Ok(explained);
     }
     let meant = match whole_key(ledger, key)? {
         Some(whole) => Some(whole),
         None => {
-            let sessions = ledger.sessions(key, MAX_CANDIDATES + 1);
-            resolve("sessions", key, sessions.map_err(CommandError::failed)?)?
+            let sessions = ledger.sessions(key, MAX_CANDIDATES + 1)?;
+            resolve("sessions", key, sessions)?
         }
     };
     match meant {
         None => Ok(None),
-        Some(meant) => ledger.explain(Some(&meant)).map_err(CommandError::failed),
+        Some(meant) => Ok(ledger.explain(Some(&meant))?),
     }
 }
 
@@ -70,12 +70,7 @@ pub(crate) fn whole_key(ledger: &Ledger, key: &str) -> Result<Option<String>> {
     if !may_be_abbreviation(key) {
         return Ok(None);
     }
-    let found = ledger.keys(key, MAX_CANDIDATES + 1);
-    let mut found = found.map_err(CommandError::failed)?;
+    let mut found = ledger.keys(key, MAX_CANDIDATES + 1)?;
     found.retain(|whole| is_abbreviation(key, whole));
     resolve("keys", key, found)
-}
-
-fn newest_session(ledger: &Ledger) -> std::result::Result<Option<String>, LedgerError> {
-    Ok(ledger.sessions("", 1)?.pop())
 }

@@ -87,8 +87,7 @@ async fn erasures(store: &dyn Store) -> Result<Vec<u64>> {
     let mut counts = Vec::new();
     for (name, ..) in SPACES {
         let read = store.get(name, "", &[counter::ERASED]);
-        let found = read.within(CALL_TIMEOUT).await;
-        counts.extend(found.map_err(CommandError::failed)?.counters);
+        counts.extend(read.within(CALL_TIMEOUT).await?.counters);
     }
     Ok(counts)
 }
@@ -99,26 +98,22 @@ async fn raise_epochs(from: &dyn Store, to: &dyn Store) -> Result<()> {
     let mut after: Option<String> = None;
     loop {
         let counters = from.counters(space::CACHE, "epoch:", after.as_deref(), PAGE);
-        let counters = counters.within(CALL_TIMEOUT).await;
-        let counters = counters.map_err(CommandError::failed)?;
+        let counters = counters.within(CALL_TIMEOUT).await?;
         let Some((last, _)) = counters.last() else {
             return Ok(());
         };
         for (name, value) in &counters {
             let raised = to.raise_to(space::CACHE, name, *value);
-            raised
-                .within(CALL_TIMEOUT)
-                .await
-                .map_err(CommandError::failed)?;
+            raised.within(CALL_TIMEOUT).await?;
         }
         after = Some(last.clone());
     }
 }
 
 async fn copy_space(from: &dyn Store, to: &dyn Store, name: &str, many: &str) -> Result<Copied> {
-    let usage = from.usage(name).within(CALL_TIMEOUT).await;
+    let usage = from.usage(name).within(CALL_TIMEOUT).await?;
     // Shown on a terminal only.
-    let bar = ProgressBar::new(usage.map_err(CommandError::failed)?.records);
+    let bar = ProgressBar::new(usage.records);
     if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} {eta}") {
         bar.set_style(style);
     }
@@ -126,11 +121,11 @@ async fn copy_space(from: &dyn Store, to: &dyn Store, name: &str, many: &str) ->
     let mut counts = Copied::default();
     let filter = RecordFilter::default();
     let mut pages = Pages::new(from, name, filter, PageRequest::first(PAGE)).within(CALL_TIMEOUT);
-    while let Some(page) = pages.next().await.map_err(CommandError::failed)? {
+    while let Some(page) = pages.next().await? {
         let stored = stream::iter(page.records)
             .map(|record| copy_record(to, name, record))
             .buffer_unordered(CONCURRENT);
-        let done: Vec<Done> = stored.try_collect().await.map_err(CommandError::failed)?;
+        let done: Vec<Done> = stored.try_collect().await?;
         for done in done {
             match done {
                 Done::Copied => counts.copied += 1,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{described, handle};
 use crate::abbreviation::{MAX_CANDIDATES, resolve};
 use crate::arguments::{self, EntrySelection};
-use crate::command_error::{CommandError, Result};
+use crate::command_error::Result;
 use crate::commands::ledger;
 use crate::render;
 use crate::render::local_time::to_second;
@@ -82,10 +82,7 @@ pub(super) async fn whole_name(cache: &Cache, given: &str) -> Result<Option<Stri
         let meant = names.filter(|whole| is_abbreviation(given, whole));
         found.extend(meant.map(ToOwned::to_owned));
     };
-    cache
-        .each(&filter, collect)
-        .await
-        .map_err(CommandError::failed)?;
+    cache.each(&filter, collect).await?;
     let most = MAX_CANDIDATES as usize + 1;
     resolve("keys", given, found.into_iter().take(most).collect())
 }
@@ -94,8 +91,7 @@ pub(super) async fn print_json(cache: &Cache, filter: &EntryFilter) -> Result<()
     let mut entries: Vec<Value> = Vec::new();
     cache
         .each(filter, |entry_info| entries.push(described(&entry_info)))
-        .await
-        .map_err(CommandError::failed)?;
+        .await?;
     render::json(&entries)
 }
 
@@ -107,10 +103,7 @@ pub(super) async fn print(cache: &Cache, filter: &EntryFilter, verbose: bool) ->
         bytes += entry_info.bytes;
         rows.push(row(&entry_info, verbose));
     };
-    cache
-        .each(filter, collect)
-        .await
-        .map_err(CommandError::failed)?;
+    cache.each(filter, collect).await?;
     rows.sort();
     let columns = [
         Column::whole("entry"),
@@ -170,15 +163,10 @@ pub(super) struct Removal<'a> {
 impl Removal<'_> {
     pub(super) async fn run(&self, cache: &Cache, as_json: bool) -> Result<()> {
         let dry_run = self.dry_run;
-        let erased = cache
-            .erase(self.filter, dry_run)
-            .await
-            .map_err(CommandError::failed)?;
-        let calls = if self.with_ledger {
-            let erased = cache.ledger().erase(LedgerSelection::Cacheable, dry_run);
-            erased.map_err(CommandError::failed)?
-        } else {
-            0
+        let erased = cache.erase(self.filter, dry_run).await?;
+        let calls = match self.with_ledger {
+            true => cache.ledger().erase(LedgerSelection::Cacheable, dry_run)?,
+            false => 0,
         };
         let names: Vec<&str> = erased
             .entries

@@ -3,7 +3,7 @@
 use cachalot_cache::{Cache, CallKind, LedgerTotals};
 use serde_json::{Value, json};
 
-use crate::command_error::{CommandError, Result};
+use crate::command_error::Result;
 use crate::home::Home;
 use crate::render::table::{Column, headline, table};
 use crate::render::visible::on_one_line;
@@ -17,9 +17,9 @@ type NamedTotals = (String, String, LedgerTotals);
 /// # Errors
 /// The store or the ledger cannot be read.
 pub(super) async fn stats(cache: &Cache, home: &Home, as_json: bool) -> Result<()> {
-    let usage = cache.usage().await.map_err(CommandError::failed)?;
-    let totals = cache.ledger().totals().map_err(CommandError::failed)?;
-    let dropped = cache.ledger().dropped().map_err(CommandError::failed)?;
+    let usage = cache.usage().await?;
+    let totals = cache.ledger().totals()?;
+    let dropped = cache.ledger().dropped()?;
     // A call whose answer is stored includes the cost of its model, so one sum would count that twice.
     let (models, calls): (Vec<NamedTotals>, Vec<NamedTotals>) = totals
         .into_iter()

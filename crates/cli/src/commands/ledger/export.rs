@@ -44,8 +44,7 @@ pub(super) fn write(ledger: &Ledger, to: impl Write) -> Result<u64> {
     csv.write_record(names).map_err(not_written)?;
     let (mut last, mut count) = (0, 0);
     loop {
-        let calls = ledger.calls_after(last, PAGE);
-        let calls = calls.map_err(CommandError::failed)?;
+        let calls = ledger.calls_after(last, PAGE)?;
         let Some(end) = calls.last() else { break };
         last = end.id;
         for call in &calls {

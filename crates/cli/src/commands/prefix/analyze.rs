@@ -160,10 +160,7 @@ async fn read_sessions(
         db: Some(path.to_owned()),
     };
     let sessions = sessions::open(&place, process_environment, Arc::clone(warn))?;
-    let mut listed = sessions
-        .list(&SessionFilter::default())
-        .await
-        .map_err(CommandError::failed)?;
+    let mut listed = sessions.list(&SessionFilter::default()).await?;
     // Oldest first, as in a log.
     listed.reverse();
     for summary in listed {

@@ -44,9 +44,7 @@ pub(super) async fn live(
     // Without `--since`, polling starts after the newest row.
     let mut after = if since.is_some() { 0 } else { i64::MAX };
     let look = |after: &mut i64| -> Result<usize> {
-        let (rows, newest) = ledger
-            .broken_prefixes(*after, since.unwrap_or(Millis::MIN))
-            .map_err(CommandError::failed)?;
+        let (rows, newest) = ledger.broken_prefixes(*after, since.unwrap_or(Millis::MIN))?;
         *after = newest;
         let shown = rows
             .iter()

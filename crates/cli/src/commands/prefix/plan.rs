@@ -48,10 +48,7 @@ pub(super) async fn plan(
         return Err(no_log(&arguments.what, path.is_dir()));
     } else {
         let sessions = sessions::open(&arguments.place, process_environment, Arc::clone(&warn))?;
-        let session = sessions
-            .open(&arguments.what)
-            .await
-            .map_err(CommandError::failed)?;
+        let session = sessions.open(&arguments.what).await?;
         let session = session.ok_or_else(|| not_a_log_or_session(&arguments.what))?;
         for step in from_session(&session, pause(arguments)) {
             what_ifs.iter_mut().for_each(|what_if| what_if.take(&step));

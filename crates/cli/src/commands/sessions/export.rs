@@ -89,11 +89,7 @@ impl Export<'_> {
 
     /// Chooses all conversations, in the order of the tree.
     async fn select_from_tree(&self, sessions: &Sessions) -> Result<ExportSelection> {
-        let listing = SessionFilter::default();
-        let tree = sessions
-            .tree(&listing)
-            .await
-            .map_err(CommandError::failed)?;
+        let tree = sessions.tree(&SessionFilter::default()).await?;
         for (_, error) in &tree.unreadable {
             (self.warn)(&error.to_string());
         }
@@ -132,8 +128,7 @@ impl Export<'_> {
         let secret = self.secret(sessions).await?;
         let mut chosen = ExportSelection::default();
         for id in ids {
-            let found = sessions.resolve(id).await.map_err(CommandError::failed)?;
-            let id = found.ok_or_else(|| absent(id))?;
+            let id = sessions.resolve(id).await?.ok_or_else(|| absent(id))?;
             if !self.with_secrets && secret.get(&id).copied().unwrap_or_default() {
                 return Err(CommandError::failed(format!(
                     "the session `{id}` holds something that was known as a secret when it was \
@@ -152,9 +147,9 @@ impl Export<'_> {
 
     /// Returns for each session whether it holds secrets.
     async fn secret(&self, sessions: &Sessions) -> Result<HashMap<String, bool>> {
-        let listed = sessions.list(&SessionFilter::default()).await;
-        let listed = listed.map_err(CommandError::failed)?.into_iter();
+        let listed = sessions.list(&SessionFilter::default()).await?;
         Ok(listed
+            .into_iter()
             .filter_map(|summary| Some((summary.id, summary.state.ok()?.holds_secrets)))
             .collect())
     }
@@ -165,8 +160,7 @@ impl Export<'_> {
 async fn write(sessions: &Sessions, chosen: &ExportSelection, to: &mut impl Write) -> Result<u64> {
     let mut written = 0;
     for conversation in &chosen.conversations {
-        let found = sessions.open(&conversation.id).await;
-        let found = found.map_err(CommandError::failed)?;
+        let found = sessions.open(&conversation.id).await?;
         // If this session is gone, its id may be the beginning of another one's id.
         let Some(session) = found.filter(|session| session.head.id == conversation.id) else {
             continue;

@@ -8,7 +8,7 @@ use cachalot_prompt::{
 };
 use serde_json::{Value, json};
 
-use crate::command_error::{CommandError, Result};
+use crate::command_error::Result;
 use crate::render;
 use crate::render::table::{cut_end, headline};
 use crate::render::visible::on_one_line;
@@ -19,14 +19,8 @@ pub(super) async fn tree(sessions: &Sessions, agent: Option<&str>, as_json: bool
         agent,
         ..SessionFilter::default()
     };
-    let tree = sessions
-        .tree(&listing)
-        .await
-        .map_err(CommandError::failed)?;
-    let listed = sessions
-        .list(&listing)
-        .await
-        .map_err(CommandError::failed)?;
+    let tree = sessions.tree(&listing).await?;
+    let listed = sessions.list(&listing).await?;
     let known = listed
         .into_iter()
         .filter_map(|summary| Some((summary.id, summary.state.ok()?)));
