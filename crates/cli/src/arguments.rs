@@ -48,7 +48,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Ledger(LedgerCommand),
     /// Check the store: whether it can be reached, how fast it is, and what it cannot do.
-    Doctor(Doctor),
+    Doctor(ReportArguments),
     /// Hash the content of paths and URIs (local, http, s3, gs, az).
     Hash(Hash),
     /// Explain why a call was a hit or a miss, and what it cost.
@@ -84,6 +84,16 @@ pub(crate) struct StoreArguments {
     /// agent file, then a file in the user's data directory].
     #[arg(long, value_name = "PATH|URL")]
     pub(crate) db: Option<PathBuf>,
+}
+
+/// The store that a command reports about, and the form of the report.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    #[command(flatten)]
+    pub(crate) place: StoreArguments,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -309,10 +319,7 @@ pub(crate) struct PrefixPlan {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) every: u64,
     #[command(flatten)]
-    pub(crate) place: StoreArguments,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) report: ReportArguments,
 }
 
 #[derive(Debug, Args)]
@@ -431,10 +438,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        report: ReportArguments,
     },
     /// Draw the shared prefixes of sessions as a tree, with sizes.
     Tree {
@@ -442,10 +446,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
         #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        report: ReportArguments,
     },
     /// Write conversations as JSON lines; sessions that another session continues are left out.
     Export {
@@ -465,13 +466,7 @@ pub(crate) enum SessionsCommand {
         place: StoreArguments,
     },
     /// Erase prompt pieces that no session uses, left behind by killed processes.
-    Sweep {
-        #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Sweep(ReportArguments),
 }
 
 #[derive(Debug, Args)]
@@ -552,10 +547,7 @@ pub(crate) enum CacheCommand {
         #[arg(long, short)]
         verbose: bool,
         #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        report: ReportArguments,
     },
     /// Erase entries.
     Rm {
@@ -571,27 +563,12 @@ pub(crate) enum CacheCommand {
         #[arg(long, short)]
         verbose: bool,
         #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        report: ReportArguments,
     },
     /// Print the size of the cache, and what was paid and saved.
-    Stats {
-        #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Stats(ReportArguments),
     /// Erase expired entries.
-    Sweep {
-        #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Sweep(ReportArguments),
     /// Copy entries, long-term memory and sessions to another store. Records that it has already stay; run it again to
     /// continue.
     Copy {
@@ -611,20 +588,14 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         with_digest_key: bool,
         #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        report: ReportArguments,
     },
     /// Import all entries of a cassette file.
     Import {
         /// The file to read; `-` for stdin.
         file: PathBuf,
         #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        report: ReportArguments,
     },
 }
 
@@ -646,10 +617,7 @@ pub(crate) enum LedgerCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        report: ReportArguments,
     },
     /// Write all calls as CSV, for spreadsheets and SQL; as Parquet in a build with DuckDB.
     Export {
@@ -671,10 +639,7 @@ pub(crate) enum LedgerCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        place: StoreArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        report: ReportArguments,
     },
 }
 
@@ -780,15 +745,6 @@ impl SpendGroup {
             Self::Client => "program",
         }
     }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Doctor {
-    #[command(flatten)]
-    pub(crate) place: StoreArguments,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -131,7 +131,27 @@ pub(crate) struct EngineOptions<'a> {
     pub(crate) warn: Warn,
 }
 
-impl EngineOptions<'_> {
+impl<'a> EngineOptions<'a> {
+    /// Returns the parameters with the defaults of an agent file: without secrets, staleness and copies.
+    pub(crate) fn new(
+        process_environment: &'a ProcessEnvironment,
+        home: &'a Home,
+        run: &'a str,
+        warn: Warn,
+    ) -> Self {
+        Self {
+            process_environment,
+            home,
+            run,
+            bounds: CacheBounds::default(),
+            limits: LedgerLimits::default(),
+            secrets: false,
+            staleness: Duration::ZERO,
+            local: false,
+            warn,
+        }
+    }
+
     /// Opens the engine of a run. A store or a digest key that cannot be used causes a warning, and the run
     /// continues without a store.
     ///

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use cachalot_agent::{Approver, Dependencies, ErrorKind, Listener, Team, UserPrompter};
-use cachalot_cache::{CacheBounds, CacheMode};
+use cachalot_cache::CacheMode;
 use cachalot_core::Problem;
 
 use super::prompt::Prompt;
@@ -86,23 +85,16 @@ impl ChatSetup<'_> {
         }
         let (warn, tell) = (Arc::clone(show), Arc::clone(show));
         let warn: Warn = Arc::new(move |message| warn.warn(message));
+        let (environment, run) = (self.process_environment, run_id());
+        let opening = EngineOptions {
+            limits: team::limits(&self.team, &mut Vec::new()),
+            ..EngineOptions::new(environment, &self.home, &run, Arc::clone(&warn))
+        };
         let Engine {
             store,
             cache,
             secret_set,
-        } = EngineOptions {
-            process_environment: self.process_environment,
-            home: &self.home,
-            run: &run_id(),
-            bounds: CacheBounds::default(),
-            limits: team::limits(&self.team, &mut Vec::new()),
-            secrets: false,
-            staleness: Duration::ZERO,
-            local: false,
-            warn: Arc::clone(&warn),
-        }
-        .for_run()
-        .await?;
+        } = opening.for_run().await?;
         if store.is_none() {
             warn("chat not saved; it cannot be resumed");
         }

@@ -147,24 +147,17 @@ impl TerminalSession<'_> {
         name: &str,
         interrupts: &mut Interrupts,
     ) -> NextStep {
-        let switched = tokio::select! {
-            switched = self.chat.switch_agent(name) => switched,
-            signal = interrupts.next() => match signal {
-                Signal::End => return NextStep::Leave,
-                Signal::Interrupt => {
-                    self.show.tell("interrupted; the agent is the one that it was");
-                    return NextStep::Continue;
-                }
-            }
-        };
-        match switched {
-            Ok(()) => {
+        let switching = self.chat.switch_agent(name);
+        let kept = "interrupted; the agent is the one that it was";
+        match unless_interrupted(switching, kept, &self.show, interrupts).await {
+            Err(next) => return next,
+            Ok(Ok(())) => {
                 self.follow_agent();
                 let agent = self.chat.agent();
                 self.show
                     .tell(&format!("{} ({}) continues", agent.name, agent.model));
             }
-            Err(error) => complain(&self.show, &error),
+            Ok(Err(error)) => complain(&self.show, &error),
         }
         NextStep::Continue
     }
@@ -212,19 +205,11 @@ impl TerminalSession<'_> {
             return NextStep::Continue;
         }
         let opening = (self.setup).reopen(&self.bench, &self.callbacks, session, model);
-        let opened = tokio::select! {
-            opened = opening => opened,
-            signal = interrupts.next() => match signal {
-                Signal::End => return NextStep::Leave,
-                Signal::Interrupt => {
-                    self.show.tell("interrupted; the session continues");
-                    return NextStep::Continue;
-                }
-            }
-        };
-        let chat = match opened {
-            Ok(chat) => chat,
-            Err(error) => {
+        let kept = "interrupted; the session continues";
+        let chat = match unless_interrupted(opening, kept, &self.show, interrupts).await {
+            Err(next) => return next,
+            Ok(Ok(chat)) => chat,
+            Ok(Err(error)) => {
                 self.show.tell(&error.to_string());
                 return NextStep::Continue;
             }
@@ -254,18 +239,11 @@ impl TerminalSession<'_> {
     /// Starts a new session. On failure, the old one continues.
     pub(super) async fn renew(&mut self, interrupts: &mut Interrupts) -> NextStep {
         let before = self.chat.session().to_owned();
-        let renewed = tokio::select! {
-            renewed = self.chat.start_new_session() => renewed,
-            signal = interrupts.next() => match signal {
-                Signal::End => return NextStep::Leave,
-                Signal::Interrupt => {
-                    self.show.tell("interrupted; the session continues");
-                    return NextStep::Continue;
-                }
-            }
-        };
-        match renewed {
-            Ok(()) => {
+        let renewing = self.chat.start_new_session();
+        let kept = "interrupted; the session continues";
+        match unless_interrupted(renewing, kept, &self.show, interrupts).await {
+            Err(next) => return next,
+            Ok(Ok(())) => {
                 if std::mem::replace(&mut self.is_empty, true) {
                     self.bench.forget(&before).await;
                 }
@@ -273,47 +251,31 @@ impl TerminalSession<'_> {
                 self.show.forget_context();
                 self.tell_session();
             }
-            Err(error) => complain(&self.show, &error),
+            Ok(Err(error)) => complain(&self.show, &error),
         }
         NextStep::Continue
     }
 
     /// Replaces the tools if they have changed since the session began.
     pub(super) async fn reload(&mut self, interrupts: &mut Interrupts) -> NextStep {
-        let reloaded = tokio::select! {
-            reloaded = self.chat.reload() => reloaded,
-            signal = interrupts.next() => match signal {
-                Signal::End => return NextStep::Leave,
-                Signal::Interrupt => {
-                    self.show.tell("interrupted; the tools are those that they were");
-                    return NextStep::Continue;
-                }
-            }
-        };
-        match reloaded {
-            Ok(None) => self.show.tell("the tools are those that the session has"),
-            Ok(Some(reloaded)) => self.show.tell(&describe_reload(&reloaded)),
-            Err(error) => complain(&self.show, &error),
+        let kept = "interrupted; the tools are those that they were";
+        match unless_interrupted(self.chat.reload(), kept, &self.show, interrupts).await {
+            Err(next) => return next,
+            Ok(Ok(None)) => self.show.tell("the tools are those that the session has"),
+            Ok(Ok(Some(reloaded))) => self.show.tell(&describe_reload(&reloaded)),
+            Ok(Err(error)) => complain(&self.show, &error),
         }
         NextStep::Continue
     }
 
     /// Takes back the last message and everything after it. On failure, the session is unchanged.
     pub(super) async fn retract(&mut self, interrupts: &mut Interrupts) -> NextStep {
-        let retracted = tokio::select! {
-            retracted = self.chat.retract() => retracted,
-            signal = interrupts.next() => match signal {
-                Signal::End => return NextStep::Leave,
-                Signal::Interrupt => {
-                    self.show.tell("interrupted; /retract again takes the message back");
-                    return NextStep::Continue;
-                }
-            }
-        };
-        match retracted {
-            Ok(None) => self.show.tell("there is no message to take back"),
-            Ok(Some(retracted)) => self.show.tell(&describe_retraction(&retracted)),
-            Err(error) => complain(&self.show, &error),
+        let kept = "interrupted; /retract again takes the message back";
+        match unless_interrupted(self.chat.retract(), kept, &self.show, interrupts).await {
+            Err(next) => return next,
+            Ok(Ok(None)) => self.show.tell("there is no message to take back"),
+            Ok(Ok(Some(retracted))) => self.show.tell(&describe_retraction(&retracted)),
+            Ok(Err(error)) => complain(&self.show, &error),
         }
         NextStep::Continue
     }
@@ -354,6 +316,26 @@ impl TerminalSession<'_> {
                     "to continue: {}",
                     self.setup.resume_command(&session)
                 ));
+            }
+        }
+    }
+}
+
+/// Runs work that a signal abandons. Returns its result, or the next step of the chat. `kept` is the message after
+/// Ctrl-C.
+async fn unless_interrupted<T>(
+    work: impl Future<Output = T>,
+    kept: &str,
+    show: &Show,
+    interrupts: &mut Interrupts,
+) -> Result<T, NextStep> {
+    tokio::select! {
+        done = work => Ok(done),
+        signal = interrupts.next() => match signal {
+            Signal::End => Err(NextStep::Leave),
+            Signal::Interrupt => {
+                show.tell(kept);
+                Err(NextStep::Continue)
             }
         }
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use cachalot_cache::{
     Cache, CacheBounds, CassetteError, EntryFilter, EntryInfo, HANDLE_LABEL, Key, LabelCriterion,
-    LedgerLimits, Scope, StoredEntry,
+    Scope, StoredEntry,
 };
 use cachalot_core::Problem;
 use cachalot_core::clock::iso8601;
@@ -19,7 +19,7 @@ use cachalot_store::Label;
 use cachalot_workflow::actions::cache::TAG_LABEL;
 use serde_json::{Value, json};
 
-use crate::arguments::{CacheCommand, EntrySelection, StoreArguments};
+use crate::arguments::{CacheCommand, EntrySelection, ReportArguments, StoreArguments};
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::output_file::OutputFile;
@@ -34,19 +34,13 @@ pub(crate) struct Inspection<'a> {
 
 impl Inspection<'_> {
     fn opening<'a>(&'a self, home: &'a Home) -> EngineOptions<'a> {
+        let warn = Warn::clone(&self.warn);
         EngineOptions {
-            process_environment: self.process_environment,
-            home,
-            run: "cache",
             bounds: CacheBounds {
                 front_bytes: 0,
                 ..CacheBounds::default()
             },
-            limits: LedgerLimits::default(),
-            secrets: false,
-            staleness: std::time::Duration::ZERO,
-            local: false,
-            warn: self.warn.clone(),
+            ..EngineOptions::new(self.process_environment, home, "cache", warn)
         }
     }
 
@@ -67,12 +61,11 @@ impl Inspection<'_> {
             CacheCommand::Ls {
                 which,
                 verbose,
-                place,
-                json,
+                report,
             } => {
-                let cache = self.open(place)?.cache;
+                let cache = self.open(&report.place)?.cache;
                 let filter = list::filter(&cache, which).await?;
-                match json {
+                match report.json {
                     true => list::print_json(&cache, &filter).await,
                     false => list::print(&cache, &filter, *verbose).await,
                 }
@@ -82,8 +75,7 @@ impl Inspection<'_> {
                 all,
                 dry_run,
                 verbose,
-                place,
-                json,
+                report,
             } => {
                 if !all && *which == EntrySelection::default() {
                     return Err(CommandError::usage(
@@ -91,7 +83,7 @@ impl Inspection<'_> {
                             .help("give a pattern, --kind, --action, --tag, or --all"),
                     ));
                 }
-                let cache = self.open(place)?.cache;
+                let cache = self.open(&report.place)?.cache;
                 let filter = list::filter(&cache, which).await?;
                 let removal = list::Removal {
                     filter: &filter,
@@ -99,14 +91,16 @@ impl Inspection<'_> {
                     dry_run: *dry_run,
                     verbose: *verbose,
                 };
-                removal.run(&cache, *json).await
+                removal.run(&cache, report.json).await
             }
-            CacheCommand::Stats { place, json } => {
-                let home = self.home(place)?;
+            CacheCommand::Stats(report) => {
+                let home = self.home(&report.place)?;
                 let cache = self.opening(&home).for_inspection()?.cache;
-                stats::stats(&cache, &home, *json).await
+                stats::stats(&cache, &home, report.json).await
             }
-            CacheCommand::Sweep { place, json } => sweep(&self.open(place)?.cache, *json).await,
+            CacheCommand::Sweep(report) => {
+                sweep(&self.open(&report.place)?.cache, report.json).await
+            }
             CacheCommand::Copy { from, to, json } => {
                 let from = self.process_environment.home(Some(from), None)?;
                 let to = self.process_environment.home(Some(to), None)?;
@@ -123,10 +117,9 @@ impl Inspection<'_> {
             CacheCommand::Export {
                 file,
                 with_digest_key,
-                place,
-                json,
-            } => self.export(file, *with_digest_key, place, *json).await,
-            CacheCommand::Import { file, place, json } => self.import(file, place, *json).await,
+                report,
+            } => self.export(file, *with_digest_key, report).await,
+            CacheCommand::Import { file, report } => self.import(file, report).await,
         }
     }
 
@@ -214,14 +207,8 @@ impl Inspection<'_> {
         }
     }
 
-    async fn export(
-        &self,
-        file: &Path,
-        with_key: bool,
-        place: &StoreArguments,
-        as_json: bool,
-    ) -> Result<()> {
-        let home = self.home(place)?;
+    async fn export(&self, file: &Path, with_key: bool, report: &ReportArguments) -> Result<()> {
+        let home = self.home(&report.place)?;
         let cache = self.opening(&home).for_inspection()?.cache;
         let key = if with_key {
             Some(digest_key(&home.digest_key, &self.warn).map_err(CommandError::failed)?)
@@ -247,7 +234,7 @@ impl Inspection<'_> {
                 ", left out {left_out} whose keys hold secrets (--with-digest-key includes them)"
             ),
         };
-        if as_json && file != Path::new("-") {
+        if report.json && file != Path::new("-") {
             return render::json(&exported);
         }
         render::err(&format!(
@@ -257,8 +244,8 @@ impl Inspection<'_> {
         Ok(())
     }
 
-    async fn import(&self, file: &Path, place: &StoreArguments, as_json: bool) -> Result<()> {
-        let home = self.home(place)?;
+    async fn import(&self, file: &Path, report: &ReportArguments) -> Result<()> {
+        let home = self.home(&report.place)?;
         let cache = self.opening(&home).for_import()?.cache;
         let shown = |error: &dyn std::fmt::Display| {
             CommandError::failed(format!("{}: {error}", file.display()))
@@ -279,7 +266,7 @@ impl Inspection<'_> {
         if let Some(key) = &imported.digest_key {
             store_digest_key(&home, key, &self.warn)?;
         }
-        if as_json {
+        if report.json {
             return render::json(&json!({"entries": imported.entries}));
         }
         render::err(&format!(

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use cachalot_backends::StoreUrl;
-use cachalot_cache::{CacheBounds, LedgerLimits};
 use cachalot_core::Clock;
 use cachalot_store::{
     Error, ErrorKind, Finding, Label, LabelMatch, PageRequest, PutResult, Record, RecordFilter,
@@ -11,7 +10,7 @@ use cachalot_store::{
 };
 use serde::Serialize;
 
-use crate::arguments::Doctor;
+use crate::arguments::ReportArguments;
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::render;
@@ -109,7 +108,7 @@ impl Report {
 }
 
 pub(crate) async fn doctor(
-    arguments: &Doctor,
+    arguments: &ReportArguments,
     process_environment: &ProcessEnvironment,
     warn: Warn,
 ) -> Result<()> {
@@ -124,17 +123,7 @@ pub(crate) async fn doctor(
             "does not exist yet; the first run creates it",
         ));
     } else {
-        let opening = EngineOptions {
-            process_environment,
-            home: &home,
-            run: "doctor",
-            bounds: CacheBounds::default(),
-            limits: LedgerLimits::default(),
-            secrets: false,
-            staleness: Duration::ZERO,
-            local: false,
-            warn,
-        };
+        let opening = EngineOptions::new(process_environment, &home, "doctor", warn);
         let clock = process_environment.clock.as_ref();
         match opening.open() {
             Ok(store) => check_store(store.as_ref(), clock, &home, &mut report).await,

@@ -32,10 +32,9 @@ pub(crate) fn run(
             session,
             all: _,
             dry_run,
-            place,
-            json,
+            report,
         } => {
-            let ledger = open(place, process_environment, warn)?;
+            let ledger = open(&report.place, process_environment, warn)?;
             let sessions = sessions(&ledger, session)?;
             let key = match key {
                 Some(key) => Some(why::whole_key(&ledger, key)?.unwrap_or_else(|| key.clone())),
@@ -47,7 +46,7 @@ pub(crate) fn run(
                 None => LedgerSelection::Sessions(&sessions),
             };
             let calls = ledger.erase(which, *dry_run)?;
-            if *json {
+            if report.json {
                 return render::json(&json!({ "dry_run": dry_run, "count": calls }));
             }
             render::err(&erased(calls, *dry_run));
@@ -76,16 +75,15 @@ pub(crate) fn run(
             older_than,
             all: _,
             dry_run,
-            place,
-            json,
+            report,
         } => {
-            let ledger = open(place, process_environment, warn)?;
+            let ledger = open(&report.place, process_environment, warn)?;
             let which = older_than.map_or(LedgerSelection::All, |age| {
                 let age = Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX);
                 LedgerSelection::Before(process_environment.clock.now().saturating_sub(age))
             });
             let pruned = ledger.prune(which, *dry_run)?;
-            if *json {
+            if report.json {
                 return render::json(&json!({
                     "dry_run": dry_run, "count": pruned.calls, "bytes": pruned.bytes,
                 }));

@@ -263,9 +263,6 @@ async fn wire(
     });
     let default = CacheBounds::default();
     let opening = EngineOptions {
-        process_environment,
-        home: &home,
-        run: &run,
         bounds: CacheBounds {
             bytes: settings.cache.max_bytes.unwrap_or(default.bytes),
             entries: settings.cache.max_entries.unwrap_or(default.entries),
@@ -276,7 +273,7 @@ async fn wire(
         secrets: !secrets.is_empty(),
         staleness: settings.memory.staleness,
         local: settings.memory.local,
-        warn: Arc::clone(&warn),
+        ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
     };
     let Engine {
         store,

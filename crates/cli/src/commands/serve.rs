@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use cachalot_cache::{CacheBounds, LedgerLimits};
 use cachalot_core::{Clock, Millis, Problem, Spend};
 use cachalot_gateway::{
     Config, Gateway, GatewayOptions, Limits, NewKey, RequestReport, RunningGateway, Settings,
@@ -56,19 +55,11 @@ pub(crate) async fn serve(
     let tenant_key = digest_key(&home.digest_key, &warn)
         .map_err(|error| CommandError::failed(error.to_string()))?;
     let run = run_id();
-    let engine = EngineOptions {
-        process_environment,
-        home: &home,
-        run: &run,
-        bounds: CacheBounds::default(),
-        limits: LedgerLimits::default(),
+    let opening = EngineOptions {
         secrets: true,
-        staleness: Duration::ZERO,
-        local: false,
-        warn: Arc::clone(&warn),
-    }
-    .for_run()
-    .await?;
+        ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
+    };
+    let engine = opening.for_run().await?;
     let total = Arc::new(Mutex::new(Total::default()));
     let observe = observer(arguments, &total, Arc::clone(&process_environment.clock));
     let mut interrupts = Interrupts::listen()?;

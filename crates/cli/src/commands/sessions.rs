@@ -6,9 +6,8 @@ pub(crate) mod tree;
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
-use std::time::Duration;
 
-use cachalot_cache::{CacheBounds, Ledger, LedgerLimits, LedgerSelection};
+use cachalot_cache::{Ledger, LedgerSelection};
 use cachalot_core::Cost;
 use cachalot_core::clock::iso8601;
 use cachalot_prompt::{SessionFilter, SessionOverview, SessionSummary, Sessions};
@@ -57,20 +56,15 @@ pub(crate) async fn run(
                 _ => show::print_text(&session),
             }
         }
-        SessionsCommand::Rm {
-            ids,
-            all,
-            place,
-            json,
-        } => {
-            let home = process_environment.home(place.db.as_deref(), None)?;
+        SessionsCommand::Rm { ids, all, report } => {
+            let home = process_environment.home(report.place.db.as_deref(), None)?;
             let ledger = Ledger::at(&home.ledger, "", Arc::clone(&warn));
-            let sessions = open(place, process_environment, warn)?;
-            remove(&sessions, &ledger, ids, *all, *json).await
+            let sessions = open(&report.place, process_environment, warn)?;
+            remove(&sessions, &ledger, ids, *all, report.json).await
         }
-        SessionsCommand::Tree { agent, place, json } => {
-            let sessions = open(place, process_environment, warn)?;
-            tree::tree(&sessions, agent.as_deref(), *json).await
+        SessionsCommand::Tree { agent, report } => {
+            let sessions = open(&report.place, process_environment, warn)?;
+            tree::tree(&sessions, agent.as_deref(), report.json).await
         }
         SessionsCommand::Export {
             ids,
@@ -90,9 +84,9 @@ pub(crate) async fn run(
             };
             export.run(&sessions, &home).await
         }
-        SessionsCommand::Sweep { place, json } => {
-            let sessions = open(place, process_environment, warn)?;
-            sweep(&sessions, *json).await
+        SessionsCommand::Sweep(report) => {
+            let sessions = open(&report.place, process_environment, warn)?;
+            sweep(&sessions, report.json).await
         }
     }
 }
@@ -103,18 +97,7 @@ pub(crate) fn open(
     warn: Warn,
 ) -> Result<Sessions> {
     let home = process_environment.home(place.db.as_deref(), None)?;
-    let engine = EngineOptions {
-        process_environment,
-        home: &home,
-        run: "",
-        bounds: CacheBounds::default(),
-        limits: LedgerLimits::default(),
-        secrets: false,
-        staleness: Duration::ZERO,
-        local: false,
-        warn,
-    }
-    .for_inspection()?;
+    let engine = EngineOptions::new(process_environment, &home, "", warn).for_inspection()?;
     let store = engine
         .store
         .ok_or_else(|| CommandError::failed("there is no store"))?;

@@ -47,7 +47,11 @@ pub(super) async fn plan(
     } else if arguments.what.contains(['/', '.']) {
         return Err(no_log(&arguments.what, path.is_dir()));
     } else {
-        let sessions = sessions::open(&arguments.place, process_environment, Arc::clone(&warn))?;
+        let sessions = sessions::open(
+            &arguments.report.place,
+            process_environment,
+            Arc::clone(&warn),
+        )?;
         let session = sessions.open(&arguments.what).await?;
         let session = session.ok_or_else(|| not_a_log_or_session(&arguments.what))?;
         for step in from_session(&session, pause(arguments)) {
@@ -73,7 +77,7 @@ pub(super) async fn plan(
         )));
     }
     let assumed = (!has_times).then_some(arguments.every);
-    if arguments.json {
+    if arguments.report.json {
         return render::json(&as_json(&estimates, assumed));
     }
     render::out(&as_text(&estimates, assumed))
