@@ -81,12 +81,12 @@ impl AgentFile {
     ///
     /// # Errors
     /// The text is not valid YAML.
-    pub(crate) fn parse(&self) -> std::result::Result<Node, Vec<Problem>> {
-        tree::parse(&self.name, &self.text)
+    pub(crate) fn parse(&self) -> Result<Node> {
+        tree::parse(&self.name, &self.text).map_err(|problems| self.wrong(problems))
     }
 
     /// Returns the error that reports `problems` in this file.
-    pub(crate) fn wrong(self, problems: Vec<Problem>) -> CommandError {
+    pub(crate) fn wrong(&self, problems: Vec<Problem>) -> CommandError {
         CommandError::Usage {
             sources: self.sources(&problems),
             problems,
@@ -95,8 +95,8 @@ impl AgentFile {
 
     /// Returns the texts that `problems` refer to, by name: this file, and files that it runs as subgraphs.
     /// A file that cannot be read any more is left out.
-    pub(crate) fn sources(self, problems: &[Problem]) -> Sources {
-        let mut sources = Sources::from([(self.name, self.text)]);
+    pub(crate) fn sources(&self, problems: &[Problem]) -> Sources {
+        let mut sources = Sources::from([(self.name.clone(), self.text.clone())]);
         for place in problems.iter().filter_map(|problem| problem.place.as_ref()) {
             if !sources.contains_key(&*place.file)
                 && let Ok(text) = std::fs::read_to_string(&*place.file)

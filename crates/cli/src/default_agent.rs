@@ -44,11 +44,7 @@ pub(crate) fn team(model: &str, process_environment: &ProcessEnvironment) -> Res
         path: process_environment.directory.join("agent.yaml"),
         text,
     };
-    let root = match source.parse() {
-        Ok(root) => root,
-        Err(problems) => return Err(source.wrong(problems)),
-    };
-    team::read(source, &root, process_environment)
+    team::read(&source, &source.parse()?, process_environment)
 }
 
 /// Returns the text about a workspace for the system text: the instructions of the project, and the skills.

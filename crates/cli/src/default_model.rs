@@ -1,12 +1,10 @@
 //! The model that is used if neither a file nor the command line names one.
 
-use std::sync::Arc;
-
-use cachalot_core::{Problem, SecretSet};
+use cachalot_core::Problem;
 use cachalot_model::ModelConfiguration;
 
 use crate::command_error::{CommandError, Result};
-use crate::models::models;
+use crate::models::models_to_check;
 use crate::wiring::ProcessEnvironment;
 
 /// A model of each provider, the preferred provider first: a current model with a middle price.
@@ -25,12 +23,7 @@ const MODELS: [&str; 6] = [
 /// # Errors
 /// No such key is set; or the user's own catalog cannot be read.
 pub(crate) fn default_model(process_environment: &ProcessEnvironment) -> Result<&'static str> {
-    // No request is sent, so the key for the digests of headers has no effect.
-    let models = models(
-        process_environment,
-        ModelConfiguration::default(),
-        &Arc::new(SecretSet::empty()),
-    )?;
+    let models = models_to_check(process_environment, ModelConfiguration::default())?;
     let is_ready = |name: &&str| models.find(name).is_ok_and(|model| model.ready().is_ok());
     MODELS.into_iter().find(is_ready).ok_or_else(no_provider)
 }

@@ -38,6 +38,15 @@ pub(crate) fn models(
     })
 }
 
+/// Creates the models of a file for its checks. No request is sent, so the key for the digests of headers has no effect.
+pub(crate) fn models_to_check(
+    process_environment: &ProcessEnvironment,
+    configured: ModelConfiguration,
+) -> Result<Models> {
+    let no_secrets = Arc::new(SecretSet::empty());
+    models(process_environment, configured, &no_secrets)
+}
+
 /// Returns the problems of `models:`, of `settings.llm` and of the calls that set a reasoning effort: formats
 /// and reasoning efforts that a model refuses, and parameters that are not sent to it.
 ///
@@ -48,12 +57,7 @@ pub(crate) fn refusals(
     efforts: &[RequestedEffort],
     process_environment: &ProcessEnvironment,
 ) -> Result<Vec<Problem>> {
-    // No request is sent, so the key for the digests of headers has no effect.
-    let models = models(
-        process_environment,
-        configured.clone(),
-        &Arc::new(SecretSet::empty()),
-    )?;
+    let models = models_to_check(process_environment, configured.clone())?;
     let none = ModelSettings::default();
     let default = configured.defaults.model.as_ref();
     let of_default = default

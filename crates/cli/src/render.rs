@@ -22,6 +22,28 @@ use serde::Serialize;
 
 use crate::command_error::Result;
 
+/// Verbosity of a run or of a chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Errors, and the answer of a chat.
+    Quiet,
+    /// Also steps, tool calls and totals.
+    Normal,
+    /// Also the model's reasoning, and the reasons why the cache did not answer.
+    Verbose,
+}
+
+impl Level {
+    /// Returns the level that `--quiet` and `--verbose` select.
+    pub(crate) fn from_flags(is_quiet: bool, is_verbose: bool) -> Self {
+        match (is_quiet, is_verbose) {
+            (true, _) => Self::Quiet,
+            (_, true) => Self::Verbose,
+            _ => Self::Normal,
+        }
+    }
+}
+
 /// Prints one indented JSON document on stdout.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
@@ -121,6 +143,13 @@ pub(crate) fn bytes(bytes: u64) -> String {
         unit += 1;
     }
     format!("{size:.1} {}", UNITS[unit])
+}
+
+/// Returns the warning that an MCP server has other tools than at the beginning of a session.
+pub(crate) fn tools_changed(server: &str) -> String {
+    format!(
+        "the MCP server `{server}` has other tools now; /reload takes them over, and so does a new session (/new)"
+    )
 }
 
 /// Formats a count: `1 call`, `2,000 calls`.

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use cachalot_agent::definition::Groups;
 use cachalot_agent::permissions::ToolSignature;
 use cachalot_agent::{SourceFile, Team};
 use cachalot_cache::LedgerLimits;
+use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
-use cachalot_core::{Problem, SecretSet};
 use cachalot_mcp::settings::{
     ToolsetKind, ToolsetSettings, names, read_servers, read_toolsets, server_prefixes, signatures,
 };
@@ -22,7 +21,7 @@ use crate::agent_file::{AgentFile, Kind, in_order};
 use crate::agent_names::DELEGATION;
 use crate::command_error::Result;
 use crate::hooks;
-use crate::models::models;
+use crate::models::models_to_check;
 use crate::render;
 use crate::render::style::Style;
 use crate::render::visible::visible;
@@ -34,12 +33,9 @@ use crate::wiring::ProcessEnvironment;
 /// All problems of the file; or the file is a workflow, which is for `cachalot run`.
 pub(crate) fn load(file: &Path, process_environment: &ProcessEnvironment) -> Result<Team> {
     let source = AgentFile::read(file, process_environment)?;
-    let root = match source.parse() {
-        Ok(root) => root,
-        Err(problems) => return Err(source.wrong(problems)),
-    };
+    let root = source.parse()?;
+    let name = &source.name;
     if Kind::from_root(&root) == Kind::Workflow && root.get("nodes").is_some() {
-        let name = source.name.clone();
         let problem = Problem::new(
             "not-a-team",
             format!("{name} is a workflow: it is run, not talked to"),
@@ -48,9 +44,8 @@ pub(crate) fn load(file: &Path, process_environment: &ProcessEnvironment) -> Res
         .help(format!("run it: `cachalot run {name}`"));
         return Err(source.wrong(vec![problem]));
     }
-    let name = source.name.clone();
-    let team = read(source, &root, process_environment)?;
-    warn_briefly_of(&name, &team.warnings);
+    let team = read(&source, &root, process_environment)?;
+    warn_briefly_of(name, &team.warnings);
     Ok(team)
 }
 
@@ -59,7 +54,7 @@ pub(crate) fn load(file: &Path, process_environment: &ProcessEnvironment) -> Res
 /// # Errors
 /// All problems of the file.
 pub(crate) fn read(
-    source: AgentFile,
+    source: &AgentFile,
     root: &Node,
     process_environment: &ProcessEnvironment,
 ) -> Result<Team> {
@@ -279,11 +274,6 @@ pub(crate) fn problems_of_models(
     team: &Team,
     process_environment: &ProcessEnvironment,
 ) -> Result<Vec<Problem>> {
-    // No request is sent, so the key for the digests of headers has no effect.
-    let models = models(
-        process_environment,
-        team.configured.clone(),
-        &Arc::new(SecretSet::empty()),
-    )?;
+    let models = models_to_check(process_environment, team.configured.clone())?;
     Ok(team.check_models(&models))
 }

@@ -406,22 +406,12 @@ impl<'a> EngineOptions<'a> {
     }
 }
 
-/// Reason for a missing digest key, with its path and a remedy.
-#[derive(Debug)]
-pub(crate) struct DigestKeyError(String);
-
-impl std::fmt::Display for DigestKeyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// Returns the key for the digests of secrets, and creates it on first use. A key file that other users can
 /// read is used, with a warning.
-pub(crate) fn digest_key(
-    path: &Path,
-    warn: &Warn,
-) -> std::result::Result<DigestKey, DigestKeyError> {
+///
+/// # Errors
+/// The file cannot be used or made; with its path and a remedy.
+pub(crate) fn digest_key(path: &Path, warn: &Warn) -> Result<DigestKey> {
     let made = path
         .parent()
         .map_or(Ok(()), std::fs::create_dir_all)
@@ -432,12 +422,12 @@ pub(crate) fn digest_key(
             _ => error.to_string(),
         };
         if disk::is_full(&error) {
-            return DigestKeyError(format!(
+            return CommandError::failed(format!(
                 "the digest key {} cannot be made: no space left ({error}); free some on its disk",
                 path.display()
             ));
         }
-        DigestKeyError(format!(
+        CommandError::failed(format!(
             "the digest key {} cannot be used: {cause}; put it back, or remove it to have a new one made (what was cached with secrets is then paid for again)",
             path.display()
         ))

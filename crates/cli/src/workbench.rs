@@ -54,8 +54,8 @@ pub(crate) struct WorkbenchParts<'a> {
     pub(crate) warn: Warn,
     /// Receives messages that are not warnings: the figures of a session that ends.
     pub(crate) tell: Warn,
-    /// Receives the logs of MCP servers and the progress of their calls.
-    pub(crate) servers: Arc<dyn Reporter>,
+    /// Receives the warnings of tools, and the logs of MCP servers and the progress of their calls.
+    pub(crate) reporter: Arc<dyn Reporter>,
 }
 
 /// Runtime of agents. Clones share all state.
@@ -130,7 +130,7 @@ impl Workbench {
             agent_file,
             warn,
             tell,
-            servers,
+            reporter,
         } = parts;
         let protected = protected(process_environment, home, &hooks, agent_file);
         let clock = Arc::clone(&process_environment.clock);
@@ -171,10 +171,7 @@ impl Workbench {
             secret_set,
             mode,
             hooks,
-            reporter: Arc::new(tools::ToolReporter {
-                warn: Arc::clone(&warn),
-                servers,
-            }),
+            reporter,
             protected,
             warn,
             tell,

@@ -9,13 +9,13 @@ use cachalot_hooks::input::PermissionMode;
 use parking_lot::Mutex;
 
 use super::edit_diff::edit_diff;
-use super::prompt::{InputLine, PlainPrompt, Prompt};
+use super::prompt::{PlainPrompt, Prompt};
 use super::show::Show;
 use super::words;
 use crate::permissions;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
-use crate::terminal::{Choice, Console, Question, Reply};
+use crate::terminal::{Choice, Console, Input, Question, Reply};
 
 /// Approver for `--yes`: allows every call, except writes of protected files and calls that a deny rule may
 /// deny.
@@ -164,7 +164,7 @@ impl TerminalApprover {
                 Some(_) => "  allow it? [y]es, [a]lways, [n]o, or type what to do instead: ",
                 None => "  allow it? [y]es, [n]o, or type what to do instead: ",
             };
-            let InputLine::Text(text) = Arc::clone(prompt).answer(asked).await else {
+            let Input::Text(text) = Arc::clone(prompt).answer(asked).await else {
                 // The terminal is closed.
                 return self.interrupt();
             };

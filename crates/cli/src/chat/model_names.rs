@@ -1,12 +1,9 @@
 //! Names of models that `/model` completes and lists.
 
-use std::sync::Arc;
-
 use cachalot_agent::Team;
-use cachalot_core::SecretSet;
 use cachalot_model::Models;
 
-use crate::models::models;
+use crate::models::models_to_check;
 use crate::render::cut;
 use crate::render::visible::on_one_line;
 use crate::wiring::ProcessEnvironment;
@@ -23,8 +20,7 @@ pub(super) struct ModelNames {
 impl ModelNames {
     /// Collects the names for a chat; none if the user's own catalog is invalid, which its start reports.
     pub(super) fn of_chat(team: &Team, process_environment: &ProcessEnvironment) -> Self {
-        let secret_set = Arc::new(SecretSet::empty());
-        models(process_environment, team.configured.clone(), &secret_set)
+        models_to_check(process_environment, team.configured.clone())
             .map(|models| Self::new(team, &models))
             .unwrap_or_default()
     }
@@ -91,6 +87,7 @@ impl ModelNames {
 mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
+    use std::sync::Arc;
 
     use cachalot_agent::definition::SourceFile;
     use cachalot_core::{SystemClock, tree};

@@ -18,16 +18,16 @@ use super::approval::ApproveAll;
 use super::attachments::{self, Folders};
 use super::event_stream::EventStream;
 use super::setup::{ChatCallbacks, ChatSetup, close, failure};
-use super::show::{Level, Show};
+use super::show::Show;
 use super::sum;
 use super::turn::{TurnEnd, UserMessage, end, turn};
 use super::words;
 use crate::arguments::OutputFormat;
 use crate::command_error::{CommandError, Result};
 use crate::interrupts::Interrupts;
-use crate::render;
 use crate::render::style::Style;
 use crate::render::visible::on_one_line;
+use crate::render::{self, Level};
 use crate::workbench::Workbench;
 
 /// Time without the end of stdin after which the user is informed that the prompt is complete only then.

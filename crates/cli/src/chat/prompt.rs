@@ -11,14 +11,6 @@ use crate::render::style::Style;
 use crate::render::visible::visible;
 use crate::terminal::{Console, Input, is_continued, unfenced};
 
-/// Result of reading input.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum InputLine {
-    Text(String),
-    /// Ctrl-D, or the terminal cannot be read.
-    End,
-}
-
 /// The cause of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AskedBy {
@@ -37,12 +29,9 @@ pub(crate) enum Prompt {
 
 impl Prompt {
     /// Reads the user's next message.
-    pub(crate) async fn message(&self) -> InputLine {
+    pub(crate) async fn message(&self) -> Input {
         match self {
-            Self::Live(console) => match console.listen().await {
-                Input::Text(text) => InputLine::Text(text),
-                Input::End => InputLine::End,
-            },
+            Self::Live(console) => console.listen().await,
             Self::Plain(prompt) => Arc::clone(prompt).message().await,
         }
     }
@@ -56,8 +45,8 @@ impl Prompt {
                 Some(text)
             }
             Self::Plain(prompt) => match Arc::clone(prompt).answer(label).await {
-                InputLine::Text(line) => Some(line),
-                InputLine::End => None,
+                Input::Text(line) => Some(line),
+                Input::End => None,
             },
         }
     }
@@ -112,7 +101,7 @@ pub(crate) struct PlainPrompt {
 }
 
 impl PlainPrompt {
-    async fn message(self: Arc<Self>) -> InputLine {
+    async fn message(self: Arc<Self>) -> Input {
         let reading = tokio::task::spawn_blocking(move || {
             let _reading = self.reading.lock();
             let mut input = String::new();
@@ -120,7 +109,7 @@ impl PlainPrompt {
                 write_to_terminal("> ");
                 match read_line() {
                     Some(line) => input.push_str(&line),
-                    None if input.is_empty() => return InputLine::End,
+                    None if input.is_empty() => return Input::End,
                     None => break,
                 }
                 if !is_continued(&input) {
@@ -128,23 +117,23 @@ impl PlainPrompt {
                 }
                 input.push('\n');
             }
-            InputLine::Text(unfenced(&input))
+            Input::Text(unfenced(&input))
         });
-        reading.await.unwrap_or(InputLine::End)
+        reading.await.unwrap_or(Input::End)
     }
 
     /// Asks a question and reads its answer. Input that was typed before the question is discarded.
-    pub(crate) async fn answer(self: Arc<Self>, question: &'static str) -> InputLine {
+    pub(crate) async fn answer(self: Arc<Self>, question: &'static str) -> Input {
         let reading = tokio::task::spawn_blocking(move || {
             let _reading = self.reading.lock();
             self.asking.store(true, Ordering::SeqCst);
             discard_typed_input();
             write_to_terminal(question);
-            let line = read_line().map_or(InputLine::End, InputLine::Text);
+            let line = read_line().map_or(Input::End, Input::Text);
             self.asking.store(false, Ordering::SeqCst);
             line
         });
-        reading.await.unwrap_or(InputLine::End)
+        reading.await.unwrap_or(Input::End)
     }
 }
 

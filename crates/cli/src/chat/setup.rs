@@ -9,13 +9,14 @@ use cachalot_core::Problem;
 
 use super::prompt::Prompt;
 use super::resumption::Resumption;
-use super::show::{Level, Show};
+use super::show::Show;
 use crate::arguments::Chat;
 use crate::command_error::{CommandError, FAILED, Result};
 use crate::default_agent::{self, bad_workspace};
 use crate::home::Home;
 use crate::interrupts::Interrupts;
 use crate::models;
+use crate::render::Level;
 use crate::team;
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
@@ -46,11 +47,7 @@ pub(crate) struct ChatCallbacks {
 impl ChatSetup<'_> {
     /// Returns the verbosity.
     pub(crate) fn level(&self) -> Level {
-        match (self.arguments.quiet, self.arguments.verbose) {
-            (true, _) => Level::Quiet,
-            (_, true) => Level::Verbose,
-            _ => Level::Normal,
-        }
+        Level::from_flags(self.arguments.quiet, self.arguments.verbose)
     }
 
     /// Returns the command that resumes a session.
@@ -110,7 +107,7 @@ impl ChatSetup<'_> {
             agent_file: self.file,
             warn,
             tell: Arc::new(move |message| tell.note(message)),
-            servers: Arc::clone(show) as _,
+            reporter: Arc::clone(show) as _,
         })
     }
 

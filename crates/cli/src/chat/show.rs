@@ -25,19 +25,8 @@ use crate::command_error::{CommandError, Result};
 use crate::render::cut;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
-use crate::render::{self, time};
+use crate::render::{self, Level, time};
 use crate::terminal::Console;
-
-/// Verbosity of a chat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// The answer only.
-    Quiet,
-    /// Also tool calls and totals.
-    Normal,
-    /// Also the model's reasoning, and why tools ran.
-    Verbose,
-}
 
 /// ID of the wait for a model among running work.
 const MODEL: &str = "";
@@ -625,6 +614,10 @@ impl Reporter for Show {
         if let (Some(call), Some(console)) = (call, self.console.get()) {
             console.label_work(&call.id, &format!("{} · {text}", call.label));
         }
+    }
+
+    fn list_changed(&self, server: &str) {
+        self.warn(&render::tools_changed(server));
     }
 }
 

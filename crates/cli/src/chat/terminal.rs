@@ -15,7 +15,7 @@ use super::messages::{advise, complain, list_agents, plan_question};
 use super::mode::{ChatMode, ModeApprover};
 use super::model_names::ModelNames;
 use super::open_terminal::{open_terminal, windows};
-use super::prompt::{InputLine, Prompt};
+use super::prompt::Prompt;
 use super::questions::TerminalPrompter;
 use super::resumption::Resumption;
 use super::setup::{ChatCallbacks, ChatSetup, close};
@@ -29,7 +29,7 @@ use crate::interrupts::{Interrupts, Signal};
 use crate::permissions;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
-use crate::terminal::Reply;
+use crate::terminal::{Input, Reply};
 
 /// Runs turns until the user leaves.
 ///
@@ -156,9 +156,9 @@ impl ChatLoop<'_> {
                 return Ok(());
             }
             let next = match self.listen(interrupts).await {
-                InputLine::End => NextStep::Leave,
-                InputLine::Text(text) if text.trim().is_empty() => NextStep::Continue,
-                InputLine::Text(text) => self.run_line(&text, interrupts).await?,
+                Input::End => NextStep::Leave,
+                Input::Text(text) if text.trim().is_empty() => NextStep::Continue,
+                Input::Text(text) => self.run_line(&text, interrupts).await?,
             };
             if next == NextStep::Leave {
                 return Ok(());
@@ -219,9 +219,9 @@ impl ChatLoop<'_> {
     }
 
     /// Reads the user's next input.
-    async fn listen(&self, interrupts: &mut Interrupts) -> InputLine {
+    async fn listen(&self, interrupts: &mut Interrupts) -> Input {
         if interrupts.forget().await {
-            return InputLine::End;
+            return Input::End;
         }
         let reading = self.session.prompt.message();
         tokio::pin!(reading);
@@ -229,7 +229,7 @@ impl ChatLoop<'_> {
             tokio::select! {
                 line = &mut reading => return line,
                 signal = interrupts.next() => match signal {
-                    Signal::End => return InputLine::End,
+                    Signal::End => return Input::End,
                     // From a terminal without line editing, or from elsewhere; reading continues.
                     Signal::Interrupt => self.session.show.tell("\nCtrl-D or /quit ends the chat"),
                 }

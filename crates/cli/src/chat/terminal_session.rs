@@ -12,13 +12,13 @@ use super::model_names::ModelNames;
 use super::prompt::Prompt;
 use super::resumption::Resumption;
 use super::setup::{ChatCallbacks, ChatSetup, close};
-use super::show::{Level, Show};
+use super::show::Show;
 use super::sum;
 use super::turn::end;
 use crate::interrupts::{Interrupts, Signal};
-use crate::render;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
+use crate::render::{self, Level};
 use crate::terminal::{CommandHint, Completer};
 use crate::workbench::Workbench;
 

@@ -210,10 +210,9 @@ impl Inspection<'_> {
     async fn export(&self, file: &Path, with_key: bool, report: &ReportArguments) -> Result<()> {
         let home = self.home(&report.place)?;
         let cache = self.opening(&home).for_inspection()?.cache;
-        let key = if with_key {
-            Some(digest_key(&home.digest_key, &self.warn).map_err(CommandError::failed)?)
-        } else {
-            None
+        let key = match with_key {
+            true => Some(digest_key(&home.digest_key, &self.warn)?),
+            false => None,
         };
         let exported = if file == Path::new("-") {
             let mut stdout = std::io::BufWriter::new(render::stdout::open()?);
@@ -280,7 +279,7 @@ impl Inspection<'_> {
 /// Stores the digest key of a cassette. A different key in the home is an error.
 fn store_digest_key(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) -> Result<()> {
     if home.digest_key.exists() {
-        let own = digest_key(&home.digest_key, warn).map_err(CommandError::failed)?;
+        let own = digest_key(&home.digest_key, warn)?;
         if own.expose() == key.expose() {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use cachalot_agent::Team;
-use cachalot_core::{Problem, SecretSet};
+use cachalot_core::Problem;
 use cachalot_model::ModelConfiguration;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::command_error::{CommandError, Result};
 use crate::default_agent;
 use crate::default_model::default_model;
 use crate::home::Home;
-use crate::models::models;
+use crate::models::models_to_check;
 use crate::permissions;
 use crate::render;
 use crate::render::failure::error_json;
@@ -135,13 +135,7 @@ fn check_model(
     configured: ModelConfiguration,
     process_environment: &ProcessEnvironment,
 ) -> Result<()> {
-    // No request is sent, so the key for the digests of headers has no effect.
-    let models = models(
-        process_environment,
-        configured,
-        &Arc::new(SecretSet::empty()),
-    )?;
-    match models.find(model) {
+    match models_to_check(process_environment, configured)?.find(model) {
         Ok(_) => Ok(()),
         Err(error) => Err(CommandError::usage(
             Problem::new("unknown-model", format!("`--model`: {error}"))

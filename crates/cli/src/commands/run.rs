@@ -24,8 +24,9 @@ use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
 use crate::interrupts::Interrupts;
 use crate::random::RandomNumbers;
+use crate::render::Level;
 use crate::render::failure::error_json;
-use crate::render::progress::{Level, Progress, Sum};
+use crate::render::progress::{Progress, Sum};
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
 use crate::{input, models, render, team};
@@ -43,7 +44,8 @@ struct PreparedRun {
 pub(crate) async fn run(arguments: &Run, process_environment: &ProcessEnvironment) -> Result<()> {
     // Fails before anything is paid for.
     render::stdout::open()?;
-    let progress = Arc::new(Progress::new(level(arguments), arguments.ndjson));
+    let level = Level::from_flags(arguments.quiet, arguments.verbose);
+    let progress = Arc::new(Progress::new(level, arguments.ndjson));
     let prepared = match prepare(arguments, process_environment, &progress).await {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -205,14 +207,6 @@ fn print_failure(arguments: &Run, error: &CommandError, state: Value, report: Va
     }
 }
 
-fn level(arguments: &Run) -> Level {
-    match (arguments.quiet, arguments.verbose) {
-        (true, _) => Level::Quiet,
-        (_, true) => Level::Verbose,
-        _ => Level::Normal,
-    }
-}
-
 /// Converts a failed run to an error, with its place in the file if it has one.
 fn command_error(failure: RunFailure, sources: &Sources) -> CommandError {
     let message = failure.to_string();
@@ -314,7 +308,7 @@ async fn wire(
         warn: Arc::clone(&warn),
         // The run's own report shows the savings.
         tell: Arc::new(|_| {}),
-        servers: Arc::clone(progress) as _,
+        reporter: Arc::clone(progress) as _,
     })?;
     let file = process_environment.directory.join(&arguments.file);
     // An agent without a name is identified by its file, independent of the path to it.

@@ -52,8 +52,7 @@ pub(crate) async fn serve(
     };
     let address = arguments.listen.or(config.listen).unwrap_or(LISTEN);
     let home = process_environment.home(arguments.place.db.as_deref(), None)?;
-    let tenant_key = digest_key(&home.digest_key, &warn)
-        .map_err(|error| CommandError::failed(error.to_string()))?;
+    let tenant_key = digest_key(&home.digest_key, &warn)?;
     let run = run_id();
     let opening = EngineOptions {
         secrets: true,
@@ -183,18 +182,14 @@ impl ConfigFile<'_> {
         let source = AgentFile::read(self.file, self.process_environment)?;
         let environment = &self.process_environment.environment;
         let directory = source.path.parent().unwrap_or(Path::new(".")).to_owned();
-        let config = match Config::parse(&source.name, &source.text) {
-            Ok(config) => config,
-            Err(problems) => return Err(source.wrong(in_order(problems))),
-        };
+        let wrong = |problems| source.wrong(in_order(problems));
+        let config = Config::parse(&source.name, &source.text).map_err(wrong)?;
         let resolved = match self.is_frozen {
             true => Settings::without_credentials(&config, environment, &directory),
             false => Settings::resolve(&config, environment, &directory),
         };
-        match resolved {
-            Ok(settings) => Ok((config, with_upstreams(settings, self.given))),
-            Err(problems) => Err(source.wrong(in_order(problems))),
-        }
+        let settings = with_upstreams(resolved.map_err(wrong)?, self.given);
+        Ok((config, settings))
     }
 
     /// Reads the file again when it or a file that it names changes, and on SIGHUP. With a problem, the old

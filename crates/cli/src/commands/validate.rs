@@ -128,35 +128,30 @@ fn check(
     process_environment: &ProcessEnvironment,
 ) -> Result<ValidFile> {
     let source = AgentFile::read(file, process_environment)?;
-    let root = match source.parse() {
-        Ok(root) => root,
-        Err(problems) => return Err(source.wrong(problems)),
-    };
+    let root = source.parse()?;
     match Kind::from_root(&root) {
         Kind::Team => {
-            let sources = Sources::from([(source.name.clone(), source.text.clone())]);
-            let team = team::read(source, &root, process_environment)?;
+            let team = team::read(&source, &root, process_environment)?;
             Ok(ValidFile {
                 holds: render::count(team.agents.len() as u64, "agent", "agents"),
                 warnings: team.warnings,
-                sources,
+                sources: source.sources(&[]),
             })
         }
-        Kind::Gateway => match cachalot_gateway::Config::from_root(&root) {
-            Ok(config) => {
-                let (upstreams, keys) = config.counts();
-                Ok(ValidFile {
-                    holds: format!(
-                        "{} and {}",
-                        render::count(upstreams as u64, "upstream", "upstreams"),
-                        render::count(keys as u64, "key", "keys")
-                    ),
-                    warnings: Vec::new(),
-                    sources: Sources::new(),
-                })
-            }
-            Err(problems) => Err(source.wrong(in_order(problems))),
-        },
+        Kind::Gateway => {
+            let config = cachalot_gateway::Config::from_root(&root);
+            let config = config.map_err(|problems| source.wrong(in_order(problems)))?;
+            let (upstreams, keys) = config.counts();
+            Ok(ValidFile {
+                holds: format!(
+                    "{} and {}",
+                    render::count(upstreams as u64, "upstream", "upstreams"),
+                    render::count(keys as u64, "key", "keys")
+                ),
+                warnings: Vec::new(),
+                sources: Sources::new(),
+            })
+        }
         Kind::Workflow => match workflow(
             &source,
             &actions::builtin(),

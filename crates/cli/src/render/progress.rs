@@ -13,18 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::style::Style;
 use super::visible::on_one_line;
-use super::{count, err, out, spend, time};
-
-/// Verbosity of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// Errors only.
-    Quiet,
-    /// One line per step.
-    Normal,
-    /// One line per step, with the reason why the cache did not answer it.
-    Verbose,
-}
+use super::{Level, count, err, out, spend, time, tools_changed};
 
 /// Shows the progress of a run and sums it up.
 pub(crate) struct Progress {
@@ -355,5 +344,9 @@ impl cachalot_mcp::Reporter for Progress {
 
     fn progress(&self, tool: &str, text: &str) {
         self.server_output(tool, text);
+    }
+
+    fn list_changed(&self, server: &str) {
+        self.warning(&tools_changed(server));
     }
 }

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{AgentDefinition, Error, ErrorKind, Team, Toolboxes};
 use cachalot_core::Problem;
-use cachalot_mcp::Reporter;
 use cachalot_mcp::settings::{
     BuiltInDependencies, ToolsetSettings, assemble, read_servers, read_toolsets,
 };
@@ -215,38 +214,4 @@ fn toolsets(
         .as_ref()
         .map(|node| read_toolsets(node, &servers, environment, problems))
         .unwrap_or_default()
-}
-
-/// Forwards the reports of tools and MCP servers.
-pub(super) struct ToolReporter {
-    pub(super) warn: Warn,
-    pub(super) servers: Arc<dyn Reporter>,
-}
-
-impl Reporter for ToolReporter {
-    fn warning(&self, message: &str) {
-        (self.warn)(message);
-    }
-
-    fn server_starting(&self, server: &str) {
-        self.servers.server_starting(server);
-    }
-
-    fn server_started(&self, server: &str) {
-        self.servers.server_started(server);
-    }
-
-    fn server_output(&self, server: &str, line: &str) {
-        self.servers.server_output(server, line);
-    }
-
-    fn progress(&self, tool: &str, text: &str) {
-        self.servers.progress(tool, text);
-    }
-
-    fn list_changed(&self, server: &str) {
-        (self.warn)(&format!(
-            "the MCP server `{server}` has other tools now; /reload takes them over, and so does a new session (/new)"
-        ));
-    }
 }

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use cachalot_core::secret::{find_credentials, mask_credentials};
-use cachalot_core::tree::Node;
+use cachalot_core::tree::{self, Node};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::Catalog;
 use cachalot_prefix::diagnosis::{self, LikelyCause, LintFinding, Rules, SuspectText, lint_text};
@@ -221,7 +221,8 @@ const CHANGING_VARIABLES: [(&str, LikelyCause); 8] = [
 
 /// Checks the instructions of the agents in a file.
 fn agents(source: &AgentFile) -> Result<LintResult> {
-    let root = source.parse().map_err(|problems| CommandError::Usage {
+    let parsed = tree::parse(&source.name, &source.text);
+    let root = parsed.map_err(|problems| CommandError::Usage {
         problems,
         sources: Sources::from([(source.name.clone(), hidden(&source.text))]),
     })?;
