@@ -10,10 +10,11 @@ use cachalot_core::links::without_links;
 
 use crate::command_error::{self, CommandError};
 use crate::home::Home;
+use crate::render;
 
 /// Output file of a command: replaced atomically, so that an interrupted command leaves no partial file, and
 /// accessible to its owner only. An existing target that is not a regular file (a pipe, a device) is written
-/// to directly. Errors name the file.
+/// to directly, and so is standard output, which is named `-`. Errors name the file.
 pub(crate) struct OutputFile<'a> {
     file: &'a Path,
     writer: Writer,
@@ -22,6 +23,7 @@ pub(crate) struct OutputFile<'a> {
 enum Writer {
     Atomic(atomic_file::AtomicFile),
     Direct(BufWriter<File>),
+    Stdout(BufWriter<Box<dyn Write + Send>>),
 }
 
 impl<'a> OutputFile<'a> {
@@ -30,6 +32,11 @@ impl<'a> OutputFile<'a> {
     /// # Errors
     /// The target is one of the files of `home`, or it cannot be written.
     pub(crate) fn new(file: &'a Path, home: &Home) -> command_error::Result<Self> {
+        if file == Path::new("-") {
+            let stdout: Box<dyn Write + Send> = Box::new(render::stdout::open()?);
+            let writer = Writer::Stdout(BufWriter::new(stdout));
+            return Ok(Self { file, writer });
+        }
         let real = std::path::absolute(file).map(|file| without_links(&file));
         if home.holds(real.as_deref().unwrap_or(file)) {
             let what = format!("`{}` is a file of the store itself", file.display());
@@ -40,6 +47,11 @@ impl<'a> OutputFile<'a> {
         Ok(Self { file, writer })
     }
 
+    /// Returns true if the output is written to standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        matches!(self.writer, Writer::Stdout(_))
+    }
+
     /// Completes the file, and replaces the target with it.
     ///
     /// # Errors
@@ -48,6 +60,7 @@ impl<'a> OutputFile<'a> {
         let persisted = match self.writer {
             Writer::Atomic(writer) => writer.persist(),
             Writer::Direct(mut writer) => writer.flush(),
+            Writer::Stdout(mut writer) => return writer.flush(),
         };
         persisted.map_err(|error| with_file_name(self.file, &error))
     }
@@ -73,6 +86,7 @@ impl Write for OutputFile<'_> {
         let written = match &mut self.writer {
             Writer::Atomic(writer) => writer.write(bytes),
             Writer::Direct(writer) => writer.write(bytes),
+            Writer::Stdout(writer) => return writer.write(bytes),
         };
         written.map_err(|error| with_file_name(self.file, &error))
     }
@@ -81,6 +95,7 @@ impl Write for OutputFile<'_> {
         let flushed = match &mut self.writer {
             Writer::Atomic(writer) => writer.flush(),
             Writer::Direct(writer) => writer.flush(),
+            Writer::Stdout(writer) => return writer.flush(),
         };
         flushed.map_err(|error| with_file_name(self.file, &error))
     }

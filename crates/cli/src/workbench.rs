@@ -37,11 +37,8 @@ use crate::models::models;
 use crate::wiring::{ProcessEnvironment, Warn, run_id};
 
 /// Parts from which a workbench is created.
-pub(crate) struct WorkbenchParts<'a> {
-    pub(crate) process_environment: &'a ProcessEnvironment,
-    pub(crate) home: &'a Home,
-    /// Working directory of the tools.
-    pub(crate) workspace: &'a Path,
+pub(crate) struct WorkbenchParts {
+    pub(crate) process_environment: ProcessEnvironment,
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) cache: Cache,
     pub(crate) secret_set: Arc<SecretSet>,
@@ -49,8 +46,6 @@ pub(crate) struct WorkbenchParts<'a> {
     pub(crate) mode: CacheMode,
     /// Hooks that the command line names.
     pub(crate) hooks: HookFlags,
-    /// File that defines the agents; `None` for the built-in agent.
-    pub(crate) agent_file: Option<&'a Path>,
     pub(crate) warn: Warn,
     /// Receives messages that are not warnings: the figures of a session that ends.
     pub(crate) tell: Warn,
@@ -63,18 +58,10 @@ pub(crate) struct WorkbenchParts<'a> {
 pub(crate) struct Workbench(Arc<WorkbenchInner>);
 
 struct WorkbenchInner {
-    process_environment: ProcessEnvironment,
+    parts: WorkbenchParts,
     context: ToolContext,
-    store: Option<Arc<dyn Store>>,
     sessions: Sessions,
-    cache: Cache,
-    secret_set: Arc<SecretSet>,
-    mode: CacheMode,
-    hooks: HookFlags,
     protected: Vec<PathBuf>,
-    warn: Warn,
-    tell: Warn,
-    reporter: Arc<dyn Reporter>,
     /// The user's data directory, which contains skills.
     data: Option<PathBuf>,
     write_notifier: WriteNotifier,
@@ -113,26 +100,19 @@ fn protected(
 }
 
 impl Workbench {
-    /// Creates the workbench.
+    /// Creates the workbench. `workspace` is the working directory of the tools, and `agent_file` the file that
+    /// defines the agents; `None` for the built-in agent.
     ///
     /// # Errors
     /// The workspace is not a directory.
-    pub(crate) fn new(parts: WorkbenchParts<'_>) -> Result<Self> {
-        let WorkbenchParts {
-            process_environment,
-            home,
-            workspace,
-            store,
-            cache,
-            secret_set,
-            mode,
-            hooks,
-            agent_file,
-            warn,
-            tell,
-            reporter,
-        } = parts;
-        let protected = protected(process_environment, home, &hooks, agent_file);
+    pub(crate) fn new(
+        parts: WorkbenchParts,
+        home: &Home,
+        workspace: &Path,
+        agent_file: Option<&Path>,
+    ) -> Result<Self> {
+        let process_environment = &parts.process_environment;
+        let protected = protected(process_environment, home, &parts.hooks, agent_file);
         let clock = Arc::clone(&process_environment.clock);
         let place = Workspace::open(workspace).map_err(|error| {
             CommandError::failed(format!("the workspace {}: {error}", workspace.display()))
@@ -144,17 +124,16 @@ impl Workbench {
         });
         let place = place.with_variables(known.collect());
         // Without a store, sessions end with the process.
-        let shelf = store
-            .clone()
-            .unwrap_or_else(|| Arc::new(InProcessStore::new(Arc::clone(&clock))));
+        let store = parts.store.clone();
+        let shelf = store.unwrap_or_else(|| Arc::new(InProcessStore::new(Arc::clone(&clock))));
         let context = ToolContext {
             workspace: Arc::new(place),
             session: String::new(),
             environment: Arc::new(process_environment.environment.clone()),
             clock: Arc::clone(&clock),
             http: process_environment.http()?,
-            store: store.clone(),
-            secret_set: Arc::clone(&secret_set),
+            store: parts.store.clone(),
+            secret_set: Arc::clone(&parts.secret_set),
             user: None,
             gate: None,
             rules: Arc::default(),
@@ -162,19 +141,11 @@ impl Workbench {
             output: LiveOutput::default(),
         };
         Ok(Self(Arc::new(WorkbenchInner {
-            sessions: Sessions::new(shelf, clock, Arc::clone(&secret_set)),
-            process_environment: process_environment.clone(),
+            sessions: Sessions::new(shelf, clock, Arc::clone(&parts.secret_set)),
             data: home.database.parent().map(Path::to_owned),
+            parts,
             context,
-            store,
-            cache,
-            secret_set,
-            mode,
-            hooks,
-            reporter,
             protected,
-            warn,
-            tell,
             write_notifier: WriteNotifier::new(),
             servers: McpServerPool::new(),
             session_states: SessionStates::default(),
@@ -194,20 +165,20 @@ impl Workbench {
     ) -> Result<Dependencies> {
         let inner = &self.0;
         let mut context: Vec<Arc<dyn ContextSource>> = Vec::new();
-        if let Some(store) = &inner.store {
+        if let Some(store) = &inner.context.store {
             context.push(Arc::new(recall::MemoryRecall {
                 store: Arc::clone(store),
                 clock: Arc::clone(&inner.context.clock),
             }));
         }
         let models = models(
-            &inner.process_environment,
+            &inner.parts.process_environment,
             team.configured.clone(),
-            &inner.secret_set,
+            &inner.context.secret_set,
         )?;
         let listener = Arc::new(payments::Payments {
-            ledger: inner.cache.ledger().clone(),
-            secret_set: Arc::clone(&inner.secret_set),
+            ledger: inner.parts.cache.ledger().clone(),
+            secret_set: Arc::clone(&inner.context.secret_set),
             bench: self.clone(),
             next: listener,
         });
@@ -236,10 +207,10 @@ impl Workbench {
         let lookup = Arc::clone(&agent_directory) as Arc<dyn AgentLookup>;
         let builtins = self.builtins_for(lookup)?;
         let entries = hooks::entries(
-            &inner.process_environment,
-            &inner.hooks,
+            &inner.parts.process_environment,
+            &inner.parts.hooks,
             &builtins,
-            &inner.warn,
+            &inner.parts.warn,
         )?;
         Ok(HookSetup {
             dependencies: cachalot_hooks::HookDependencies {
@@ -258,18 +229,16 @@ impl Workbench {
     fn builtins_for(&self, lookup: Arc<dyn AgentLookup>) -> Result<Builtins> {
         let inner = &self.0;
         let answers = ResponseStores {
-            cache: inner.cache.clone(),
-            clock: Arc::clone(&inner.context.clock),
-            secret_set: Arc::clone(&inner.secret_set),
-            mode: inner.mode,
-            user: inner.process_environment.user(),
-            directory: inner.process_environment.directory.clone(),
-            warn: Arc::clone(&inner.warn),
+            cache: inner.parts.cache.clone(),
+            process_environment: inner.parts.process_environment.clone(),
+            secret_set: Arc::clone(&inner.context.secret_set),
+            mode: inner.parts.mode,
+            warn: Arc::clone(&inner.parts.warn),
         };
         hooks::builtins(
-            &inner.process_environment,
+            &inner.parts.process_environment,
             lookup,
-            &inner.secret_set,
+            &inner.context.secret_set,
             answers.opener(),
         )
     }
@@ -300,7 +269,7 @@ impl Workbench {
 
     /// Returns true if sessions outlive the process.
     pub(crate) fn keeps_sessions(&self) -> bool {
-        self.0.store.is_some()
+        self.0.context.store.is_some()
     }
 
     /// Removes a session without messages.
@@ -313,7 +282,7 @@ impl Workbench {
     pub(crate) async fn close(&self) {
         self.0.session_states.close().await;
         self.0.servers.close().await;
-        self.0.cache.close().await;
+        self.0.parts.cache.close().await;
     }
 
     /// Returns the dependencies of tools that are steps of a workflow: those of the agents' tools.
@@ -321,7 +290,7 @@ impl Workbench {
         let inner = &self.0;
         ToolServices {
             servers: inner.servers.clone(),
-            reporter: Arc::clone(&inner.reporter),
+            reporter: Arc::clone(&inner.parts.reporter),
             write_notifier: inner.write_notifier.clone(),
             registration: None,
             workspace: Arc::default(),
@@ -337,8 +306,8 @@ impl Workbench {
             mcp: cachalot_mcp::McpDependencies {
                 directory: inner.context.workspace.root().to_owned(),
                 environment: Arc::clone(&inner.context.environment),
-                secret_set: Arc::clone(&inner.secret_set),
-                reporter: Arc::clone(&inner.reporter),
+                secret_set: Arc::clone(&inner.context.secret_set),
+                reporter: Arc::clone(&inner.parts.reporter),
             },
             built_in,
             servers: inner.servers.clone(),
@@ -361,15 +330,20 @@ impl AgentHost for Workbench {
         let inner = &self.0;
         let silent: Warn = Arc::new(|_| {});
         // Problems of hooks are reported when an agent starts.
-        hooks::for_reading(&inner.process_environment)
+        hooks::for_reading(&inner.parts.process_environment)
             .and_then(|builtins| {
-                hooks::entries(&inner.process_environment, &inner.hooks, &builtins, &silent)
+                hooks::entries(
+                    &inner.parts.process_environment,
+                    &inner.parts.hooks,
+                    &builtins,
+                    &silent,
+                )
             })
             .map_or(true, |entries| !entries.is_empty())
     }
 
     fn builtins(&self) -> Arc<Builtins> {
         // Checking a file needs only their names and sections.
-        Arc::new(hooks::for_reading(&self.0.process_environment).unwrap_or_default())
+        Arc::new(hooks::for_reading(&self.0.parts.process_environment).unwrap_or_default())
     }
 }

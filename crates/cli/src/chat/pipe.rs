@@ -58,13 +58,7 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
         user: None,
     };
     let begun = setup.begin(&bench, &show, &callbacks, None, &mut interrupts);
-    let mut chat = match begun.await {
-        Ok(chat) => chat,
-        Err(trouble) => {
-            close(&bench, &mut interrupts).await;
-            return Err(trouble);
-        }
-    };
+    let mut chat = begun.await?;
     let cancel = CancellationToken::default();
     let message = match message(&mut chat, &question, setup, &bench, &show, &cancel).await {
         Ok(message) => message,

@@ -95,60 +95,67 @@ impl ChatSetup<'_> {
         if store.is_none() {
             warn("chat not saved; it cannot be resumed");
         }
-        Workbench::new(WorkbenchParts {
-            process_environment: self.process_environment,
-            home: &self.home,
-            workspace: &workspace,
+        let parts = WorkbenchParts {
+            process_environment: self.process_environment.clone(),
             store,
             cache,
             secret_set,
             mode: self.mode(),
             hooks: self.arguments.hook.clone(),
-            agent_file: self.file,
             warn,
             tell: Arc::new(move |message| tell.note(message)),
             reporter: Arc::clone(show) as _,
-        })
+        };
+        Workbench::new(parts, &self.home, &workspace, self.file)
     }
 
-    /// Starts or resumes the chat. Ctrl-C cancels this.
+    /// Starts or resumes the chat. Ctrl-C cancels this. On failure, the workbench is closed.
     ///
     /// # Errors
     /// The agent, the session, the model's key or a tool is missing; or the start was interrupted.
     pub(crate) async fn begin(
         &self,
         bench: &Workbench,
-        show: &Arc<Show>,
+        show: &Show,
         callbacks: &ChatCallbacks,
         prompt: Option<&Prompt>,
         interrupts: &mut Interrupts,
     ) -> Result<cachalot_agent::Chat> {
-        let dependencies = self.dependencies(bench, callbacks)?;
-        let beginning = async {
-            let workspace = bench.workspace().display().to_string();
-            let resumed = Resumption::read(self.arguments)
-                .session(bench.sessions(), &self.team, &workspace, prompt)
-                .await?;
-            let begun = match resumed {
-                Some(session) => {
-                    let team = self.team_for(&session, bench).await;
-                    cachalot_agent::Chat::resume(dependencies, team, &session).await
-                }
-                None => {
-                    let (team, agent) = (Arc::clone(&self.team), self.arguments.agent.as_deref());
-                    cachalot_agent::Chat::begin(dependencies, team, agent).await
-                }
-            };
-            begun.map_err(|error| self.refused(&error))
-        };
-        let chat = tokio::select! {
-            begun = beginning => begun?,
+        let begun = tokio::select! {
+            begun = self.open_chat(bench, callbacks, prompt) => begun,
             _ = interrupts.next() => {
-                return Err(CommandError::Interrupted("the conversation is empty".to_owned()));
+                Err(CommandError::Interrupted("the conversation is empty".to_owned()))
             }
         };
-        show.set_context(&chat.agent().name, bench.workspace());
-        Ok(chat)
+        match &begun {
+            Ok(chat) => show.set_context(&chat.agent().name, bench.workspace()),
+            Err(_) => close(bench, interrupts).await,
+        }
+        begun
+    }
+
+    async fn open_chat(
+        &self,
+        bench: &Workbench,
+        callbacks: &ChatCallbacks,
+        prompt: Option<&Prompt>,
+    ) -> Result<cachalot_agent::Chat> {
+        let dependencies = self.dependencies(bench, callbacks)?;
+        let workspace = bench.workspace().display().to_string();
+        let resumed = Resumption::read(self.arguments)
+            .session(bench.sessions(), &self.team, &workspace, prompt)
+            .await?;
+        let begun = match resumed {
+            Some(session) => {
+                let team = self.team_for(&session, bench).await;
+                cachalot_agent::Chat::resume(dependencies, team, &session).await
+            }
+            None => {
+                let (team, agent) = (Arc::clone(&self.team), self.arguments.agent.as_deref());
+                cachalot_agent::Chat::begin(dependencies, team, agent).await
+            }
+        };
+        begun.map_err(|error| self.refused(&error))
     }
 
     fn dependencies(&self, bench: &Workbench, callbacks: &ChatCallbacks) -> Result<Dependencies> {

@@ -18,7 +18,7 @@ use super::open_terminal::{open_terminal, windows};
 use super::prompt::Prompt;
 use super::questions::TerminalPrompter;
 use super::resumption::Resumption;
-use super::setup::{ChatCallbacks, ChatSetup, close};
+use super::setup::{ChatCallbacks, ChatSetup};
 use super::show::Show;
 use super::sum;
 use super::terminal_session::{NextStep, TerminalSession};
@@ -85,13 +85,7 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         user: Some(Arc::new(user)),
     };
     let begun = setup.begin(&bench, &show, &callbacks, Some(&prompt), &mut interrupts);
-    let chat = match begun.await {
-        Ok(chat) => chat,
-        Err(trouble) => {
-            close(&bench, &mut interrupts).await;
-            return Err(trouble);
-        }
-    };
+    let chat = begun.await?;
     let session = TerminalSession {
         model_names: ModelNames::of_chat(&setup.team, setup.process_environment),
         is_empty: Resumption::read(setup.arguments) == Resumption::New,

@@ -5,7 +5,7 @@ mod list;
 mod stats;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::Path;
 
 use cachalot_cache::{
@@ -214,26 +214,18 @@ impl Inspection<'_> {
             true => Some(digest_key(&home.digest_key, &self.warn)?),
             false => None,
         };
-        let exported = if file == Path::new("-") {
-            let mut stdout = std::io::BufWriter::new(render::stdout::open()?);
-            cache
-                .export(&mut stdout, key.as_ref())
-                .await
-                .map_err(not_exported)?
-        } else {
-            let mut output_file = OutputFile::new(file, &home)?;
-            let exported = cache.export(&mut output_file, key.as_ref()).await;
-            let exported = exported.map_err(not_exported)?;
-            output_file.persist()?;
-            exported
-        };
+        let mut output_file = OutputFile::new(file, &home)?;
+        let is_stdout = output_file.is_stdout();
+        let exported = cache.export(&mut output_file, key.as_ref()).await;
+        let exported = exported.map_err(not_exported)?;
+        output_file.persist()?;
         let note = match exported.left_out {
             0 => String::new(),
             left_out => format!(
                 ", left out {left_out} whose keys hold secrets (--with-digest-key includes them)"
             ),
         };
-        if report.json && file != Path::new("-") {
+        if report.json && !is_stdout {
             return render::json(&exported);
         }
         render::err(&format!(
@@ -249,19 +241,12 @@ impl Inspection<'_> {
         let shown = |error: &dyn std::fmt::Display| {
             CommandError::failed(format!("{}: {error}", file.display()))
         };
-        let imported = if file == Path::new("-") {
-            let mut stdin = BufReader::new(std::io::stdin());
-            cache
-                .import(&mut stdin)
-                .await
-                .map_err(|error| shown(&error))?
-        } else {
-            let opened = std::fs::File::open(file).map_err(|error| shown(&error))?;
-            cache
-                .import(&mut BufReader::new(opened))
-                .await
-                .map_err(|error| shown(&error))?
+        let from: Box<dyn Read + Send> = match file == Path::new("-") {
+            true => Box::new(std::io::stdin()),
+            false => Box::new(std::fs::File::open(file).map_err(|error| shown(&error))?),
         };
+        let imported = cache.import(&mut BufReader::new(from)).await;
+        let imported = imported.map_err(|error| shown(&error))?;
         if let Some(key) = &imported.digest_key {
             store_digest_key(&home, key, &self.warn)?;
         }

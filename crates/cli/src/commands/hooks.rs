@@ -200,11 +200,9 @@ fn answers(
     });
     ResponseStores {
         cache,
-        clock: Arc::clone(clock),
+        process_environment: process_environment.clone(),
         secret_set: Arc::clone(secret_set),
         mode: CacheMode::On,
-        user: process_environment.user(),
-        directory: process_environment.directory.clone(),
         warn: Arc::clone(warn),
     }
 }

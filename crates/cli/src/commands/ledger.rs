@@ -3,8 +3,6 @@
 mod export;
 mod parquet;
 
-use std::path::Path;
-
 use cachalot_cache::{Ledger, LedgerSelection};
 use cachalot_core::Millis;
 use serde_json::json;
@@ -54,21 +52,19 @@ pub(crate) fn run(
         }
         LedgerCommand::Export { file, place } => {
             let ledger = open(place, process_environment, warn)?;
-            if file == Path::new("-") {
-                let stdout = std::io::BufWriter::new(render::stdout::open()?);
-                export::write(&ledger, stdout)?;
-                return Ok(());
-            }
             let home = process_environment.home(place.db.as_deref(), None)?;
             let mut output_file = OutputFile::new(file, &home)?;
+            let is_stdout = output_file.is_stdout();
             let is_parquet = file.extension().is_some_and(|it| it == "parquet");
             let calls = match is_parquet {
                 true => parquet::write(&ledger, &mut output_file)?,
                 false => export::write(&ledger, &mut output_file)?,
             };
             output_file.persist()?;
-            let calls = render::count(calls, "call", "calls");
-            render::err(&format!("exported {calls}"));
+            if !is_stdout {
+                let calls = render::count(calls, "call", "calls");
+                render::err(&format!("exported {calls}"));
+            }
             Ok(())
         }
         LedgerCommand::Prune {

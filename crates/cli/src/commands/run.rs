@@ -295,22 +295,21 @@ async fn wire(
     secrets
         .values()
         .for_each(|secret| secret_set.learn(secret.expose()));
-    let bench = Workbench::new(WorkbenchParts {
-        process_environment,
-        home: &home,
-        workspace: &process_environment.directory,
+    let parts = WorkbenchParts {
+        process_environment: process_environment.clone(),
         store: store.clone(),
         cache: cache.clone(),
         secret_set: Arc::clone(&secret_set),
         mode: mode(arguments),
         hooks: HookFlags::default(),
-        agent_file: Some(&arguments.file),
         warn: Arc::clone(&warn),
         // The run's own report shows the savings.
         tell: Arc::new(|_| {}),
         reporter: Arc::clone(progress) as _,
-    })?;
-    let file = process_environment.directory.join(&arguments.file);
+    };
+    let directory = &process_environment.directory;
+    let bench = Workbench::new(parts, &home, directory, Some(&arguments.file))?;
+    let file = directory.join(&arguments.file);
     // An agent without a name is identified by its file, independent of the path to it.
     let file = std::fs::canonicalize(&file).unwrap_or(file);
     let mut tools = bench.tool_services();
@@ -325,12 +324,12 @@ async fn wire(
         session: SessionMemory::default(),
         agent: agent_segment(settings.name.as_deref(), agent.name.as_deref(), &file),
         run,
-        directory: process_environment.directory.clone(),
+        directory: directory.clone(),
         environment: process_environment.environment.clone(),
         settings: settings.value.clone(),
         clock: Arc::clone(&process_environment.clock),
         random: Arc::new(RandomNumbers::default()),
-        storage: process_environment.storage(&process_environment.directory)?,
+        storage: process_environment.storage(directory)?,
         store,
         cache,
         mode: mode(arguments),

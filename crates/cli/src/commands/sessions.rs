@@ -5,6 +5,7 @@ mod show;
 pub(crate) mod tree;
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_cache::{Ledger, LedgerSelection};
@@ -78,7 +79,7 @@ pub(crate) async fn run(
             let export = export::Export {
                 ids,
                 all: *all,
-                out: out.as_deref(),
+                out: out.as_deref().unwrap_or(Path::new("-")),
                 with_secrets: *with_secrets,
                 warn,
             };

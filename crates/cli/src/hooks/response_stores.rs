@@ -1,31 +1,28 @@
 //! Stores of agents' responses, as their `cache` sections configure them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions};
-use cachalot_core::{Clock, SecretSet};
+use cachalot_core::SecretSet;
 use cachalot_hooks::builtin::cache_response::{
     AnswerStorage, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
 };
 use cachalot_store::flat_json::{FlatJsonFile, LOCK_TIMEOUT};
 use cachalot_store::in_process::InProcessStore;
 
-use crate::wiring::Warn;
+use crate::wiring::{ProcessEnvironment, Warn};
 
 /// Parts from which response stores are opened.
 pub(crate) struct ResponseStores {
     /// Cache engine over the persistent store.
     pub(crate) cache: Cache,
-    pub(crate) clock: Arc<dyn Clock>,
+    /// The user on whose behalf turns are answered, and the base directory of relative file names.
+    pub(crate) process_environment: ProcessEnvironment,
     pub(crate) secret_set: Arc<SecretSet>,
     /// Cache mode that the command line sets.
     pub(crate) mode: CacheMode,
-    /// User on whose behalf turns are answered.
-    pub(crate) user: String,
-    /// Base directory of relative file names.
-    pub(crate) directory: PathBuf,
     pub(crate) warn: Warn,
 }
 
@@ -41,7 +38,7 @@ impl ResponseStores {
             Ok(ResponseStore {
                 cache,
                 mode: self.mode,
-                user: self.user.clone(),
+                user: self.process_environment.user(),
                 flat: self.flat(settings)?,
             })
         })
@@ -50,14 +47,15 @@ impl ResponseStores {
     /// Creates an engine whose entries end with the process. Its calls are recorded in the same ledger as all
     /// others.
     fn in_process(&self) -> Cache {
+        let clock = &self.process_environment.clock;
         Cache::exact(CacheOptions {
             local: None,
-            store: Some(Arc::new(InProcessStore::new(Arc::clone(&self.clock)))),
+            store: Some(Arc::new(InProcessStore::new(Arc::clone(clock)))),
             ledger: self.cache.ledger().clone(),
-            clock: Arc::clone(&self.clock),
+            clock: Arc::clone(clock),
             secret_set: Arc::clone(&self.secret_set),
             bounds: CacheBounds::default(),
-            warn: Arc::clone(&self.warn) as Arc<dyn Fn(&str) + Send + Sync>,
+            warn: Arc::clone(&self.warn),
         })
     }
 
@@ -67,7 +65,7 @@ impl ResponseStores {
         let Some(path) = &settings.path else {
             return Ok(None);
         };
-        let file = self.directory.join(&*settings.file);
+        let file = self.process_environment.directory.join(&*settings.file);
         let path = file.parent().unwrap_or(Path::new("")).join(path);
         let file = FlatJsonFile::open(&path, LOCK_TIMEOUT).map_err(|error| error.to_string())?;
         Ok(Some(Arc::new(AnswerFile(file))))

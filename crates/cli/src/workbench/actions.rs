@@ -71,7 +71,7 @@ impl Workbench {
         actions: Arc<cachalot_workflow::Registry>,
     ) -> Result<Runtime> {
         let inner = &self.0;
-        let environment = &inner.process_environment.environment;
+        let environment = &inner.parts.process_environment.environment;
         // The loader of the file has reported its problems.
         let settings = team
             .settings
@@ -79,9 +79,9 @@ impl Workbench {
             .map(|node| expand(node, None, environment, &mut Vec::new()).to_value());
         Ok(Runtime {
             models: models(
-                &inner.process_environment,
+                &inner.parts.process_environment,
                 team.configured.clone(),
-                &inner.secret_set,
+                &inner.context.secret_set,
             )?,
             meter: Meter::new(team.budget.clone(), Arc::clone(&inner.context.clock)),
             team: None,
@@ -95,16 +95,17 @@ impl Workbench {
             clock: Arc::clone(&inner.context.clock),
             random: Arc::new(RandomNumbers::default()),
             storage: inner
+                .parts
                 .process_environment
                 .storage(inner.context.workspace.root())?,
-            store: inner.store.clone(),
-            cache: inner.cache.clone(),
-            mode: inner.mode,
-            secret_set: Arc::clone(&inner.secret_set),
+            store: inner.context.store.clone(),
+            cache: inner.parts.cache.clone(),
+            mode: inner.parts.mode,
+            secret_set: Arc::clone(&inner.context.secret_set),
             secrets: std::collections::BTreeMap::new(),
             actions,
             tools: self.tool_services(),
-            reporter: Arc::new(Warnings(Arc::clone(&inner.warn))),
+            reporter: Arc::new(Warnings(Arc::clone(&inner.parts.warn))),
         })
     }
 }

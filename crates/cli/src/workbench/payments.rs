@@ -1,12 +1,11 @@
 //! Records the cost of model answers in conversations in the ledger, with the diagnosis of the prefix.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cachalot_agent::event::AnsweredRequest;
 use cachalot_agent::{Event, Listener};
 use cachalot_cache::{Ledger, Payment, Scope};
-use cachalot_core::{Canonical, Cost, SecretSet, Spend};
+use cachalot_core::{Canonical, SecretSet, Spend};
 use cachalot_model::Usage;
 use cachalot_prefix::record;
 use serde_json::{Map, Value, json};
@@ -40,57 +39,31 @@ impl Listener for Payments {
             if let Some(holder) = holder {
                 self.bench.mark_fork(request.session, holder);
             }
-            let scope = Scope::Agent((*agent).to_owned());
-            let known = about(usage.copied(), holder, request);
-            let paid = Paid {
-                usage: usage.copied().unwrap_or_default(),
-                cost: *cost,
-                elapsed: *elapsed,
-            };
-            self.account(&scope, known, holder, &paid, request);
+            let broken = request.diagnosis.filter(|found| found.is_break());
+            let paid = usage.copied().unwrap_or_default();
+            self.ledger.record_payment(Payment {
+                at: request.at,
+                model: &format!("{}/{}", request.provider, request.model),
+                scope: &Scope::Agent((*agent).to_owned()),
+                session: request.session,
+                on_behalf_of: holder,
+                prefix: request.prefix,
+                input: Canonical::value(&about(usage.copied(), holder, request)),
+                reason: broken.map(ToString::to_string),
+                paid: Spend {
+                    input_tokens: paid.total_input(),
+                    output_tokens: paid.output,
+                    cost: *cost,
+                    ..Spend::for_call(*elapsed)
+                },
+                saved: Spend {
+                    cost: request.spared,
+                    ..Spend::default()
+                },
+                secret_set: &self.secret_set,
+            });
         }
         self.next.on_event(event);
-    }
-}
-
-/// Cost of an answer.
-struct Paid {
-    usage: Usage,
-    cost: Cost,
-    elapsed: Duration,
-}
-
-impl Payments {
-    fn account(
-        &self,
-        scope: &Scope,
-        known: Value,
-        holder: Option<&str>,
-        paid: &Paid,
-        request: &AnsweredRequest<'_>,
-    ) {
-        let broken = request.diagnosis.filter(|found| found.is_break());
-        self.ledger.record_payment(Payment {
-            at: request.at,
-            model: &format!("{}/{}", request.provider, request.model),
-            scope,
-            session: request.session,
-            on_behalf_of: holder,
-            prefix: request.prefix,
-            input: Canonical::value(&known),
-            reason: broken.map(ToString::to_string),
-            paid: Spend {
-                input_tokens: paid.usage.total_input(),
-                output_tokens: paid.usage.output,
-                cost: paid.cost,
-                ..Spend::for_call(paid.elapsed)
-            },
-            saved: Spend {
-                cost: request.spared,
-                ..Spend::default()
-            },
-            secret_set: &self.secret_set,
-        });
     }
 }
 

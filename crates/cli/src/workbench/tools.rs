@@ -110,14 +110,18 @@ impl Toolboxes for ChatToolboxes {
                 &registry,
                 CachedToolsOptions {
                     settings,
-                    mode: inner.mode,
-                    ledger: inner.cache.ledger().clone(),
+                    mode: inner.parts.mode,
+                    ledger: inner.parts.cache.ledger().clone(),
                     clock: Arc::clone(&inner.context.clock),
-                    secret_set: Arc::clone(&inner.secret_set),
+                    secret_set: Arc::clone(&inner.context.secret_set),
                     log: bench.labeled_output(agent, session),
-                    persistent: inner.store.as_ref().map(|_| inner.cache.clone()),
+                    persistent: inner
+                        .context
+                        .store
+                        .as_ref()
+                        .map(|_| inner.parts.cache.clone()),
                     // User with whom `scope: user` shares results.
-                    user: inner.process_environment.user(),
+                    user: inner.parts.process_environment.user(),
                     write_notifier: inner.write_notifier.clone(),
                 },
             ),
@@ -189,9 +193,9 @@ impl Workbench {
                 .and_then(|session_tools| session_tools.holder.clone());
             drop(known);
             match holder {
-                None => (inner.tell)(message),
+                None => (inner.parts.tell)(message),
                 Some(holder) if is_hidden && holder == REVIEW => {}
-                Some(holder) => (inner.tell)(&format!("{holder}: {message}")),
+                Some(holder) => (inner.parts.tell)(&format!("{holder}: {message}")),
             }
         })
     }

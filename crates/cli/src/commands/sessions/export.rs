@@ -1,7 +1,7 @@
 //! Export of conversations as JSON lines.
 
 use std::collections::HashMap;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 use cachalot_core::clock::iso8601;
@@ -22,8 +22,7 @@ pub(super) struct Export<'a> {
     pub(super) ids: &'a [String],
     /// Includes conversations that other sessions continue.
     pub(super) all: bool,
-    /// Output file; standard output if `None`.
-    pub(super) out: Option<&'a Path>,
+    pub(super) out: &'a Path,
     pub(super) with_secrets: bool,
     pub(super) warn: Warn,
 }
@@ -51,20 +50,9 @@ impl Export<'_> {
             [] => self.select_from_tree(sessions).await?,
             ids => self.select_named(sessions, ids).await?,
         };
-        let exported = match self.out.filter(|out| *out != Path::new("-")) {
-            None => {
-                let mut stdout = BufWriter::new(render::stdout::open()?);
-                let exported = write(sessions, &chosen, &mut stdout).await?;
-                stdout.flush()?;
-                exported
-            }
-            Some(file) => {
-                let mut output_file = OutputFile::new(file, home)?;
-                let exported = write(sessions, &chosen, &mut output_file).await?;
-                output_file.persist()?;
-                exported
-            }
-        };
+        let mut output_file = OutputFile::new(self.out, home)?;
+        let exported = write(sessions, &chosen, &mut output_file).await?;
+        output_file.persist()?;
         let mut told = format!(
             "exported {}",
             render::count(exported, "conversation", "conversations")
