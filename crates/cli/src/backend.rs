@@ -37,20 +37,14 @@ impl Backend {
             Some("sqlite") if url(settings).is_some() => {
                 return Err(Box::new(at(no_path(), settings)));
             }
-            Some(name @ ("postgres" | "redis" | "turso" | "blob-sqlite" | "firestore")) => {
-                return match url(settings) {
-                    Some(url) if url.backend() == Some(name) => Ok(Self::Lasting),
-                    _ => Err(Box::new(at(no_url(name), settings))),
-                };
-            }
-            Some(name @ "duckdb") if cfg!(feature = "duckdb") => {
-                return match url(settings) {
-                    Some(url) if url.backend() == Some(name) => Ok(Self::Lasting),
-                    _ => Err(Box::new(at(no_url(name), settings))),
-                };
-            }
             None | Some("sqlite") => return Ok(Self::Lasting),
             Some("in-process") => return Ok(Self::InProcess),
+            Some(name) if BUILT.contains(&name) => {
+                return match url(settings) {
+                    Some(url) if url.backend() == Some(name) => Ok(Self::Lasting),
+                    _ => Err(Box::new(at(no_url(name), settings))),
+                };
+            }
             Some(name) => name,
         };
         let problem = if UNSUPPORTED_BACKENDS.contains(&name) {

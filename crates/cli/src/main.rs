@@ -149,8 +149,7 @@ fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 
 /// Returns a function that prints warnings as lines on stderr.
 fn warning() -> Warn {
-    let style = Style::of_stderr();
-    Arc::new(move |message| render::err(&format!("{} {message}", style.notable("warning:"))))
+    Arc::new(render::warn)
 }
 
 fn tell(command_error: &CommandError) {

@@ -7,6 +7,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
 use cachalot_agent::{Permissions, Team};
+use cachalot_core::Problem;
 use cachalot_core::atomic_file::{self, Access};
 use cachalot_core::tree::{self, Node};
 
@@ -69,7 +70,7 @@ pub(crate) fn save(file: &Path, rule: &str) -> Result<()> {
         .map_or(2, |line| line.len() - line.trim_start().len());
     let mut added = format!("{text}{:indent$}- {}\n", "", quoted(rule));
     let all: Vec<String> = rules.into_iter().chain([rule.to_owned()]).collect();
-    if parse(file, &added).is_none_or(|(_, read)| read != all) {
+    if !parse(file, &added).is_ok_and(|(_, read)| read == all) {
         // A list in another style is rewritten, without comments.
         let lines: String = all
             .iter()
@@ -90,26 +91,21 @@ fn read(file: &Path) -> Result<(Permissions, Vec<String>, String)> {
     {
         return Err(ErrorKind::NotFound.into());
     }
-    let wrong = |message: String| Error::new(ErrorKind::InvalidData, message);
-    let told = |problems: Vec<cachalot_core::Problem>| {
+    let (permissions, rules) = parse(file, &text).map_err(|problems| {
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        wrong(told.join("; "))
-    };
-    let name = file.display().to_string();
-    let node = tree::parse(&name, &text).map_err(told)?;
+        Error::new(ErrorKind::InvalidData, told.join("; "))
+    })?;
+    Ok((permissions, rules, text))
+}
+
+fn parse(file: &Path, text: &str) -> std::result::Result<(Permissions, Vec<String>), Vec<Problem>> {
+    let node = tree::parse(&file.display().to_string(), text)?;
     let mut problems = Vec::new();
     let permissions = Permissions::read_allowed(&node, &mut problems);
     match problems.is_empty() {
-        true => Ok((permissions, rules(&node), text)),
-        false => Err(told(problems)),
+        true => Ok((permissions, rules(&node))),
+        false => Err(problems),
     }
-}
-
-fn parse(file: &Path, text: &str) -> Option<(Permissions, Vec<String>)> {
-    let node = tree::parse(&file.display().to_string(), text).ok()?;
-    let mut problems = Vec::new();
-    let permissions = Permissions::read_allowed(&node, &mut problems);
-    problems.is_empty().then(|| (permissions, rules(&node)))
 }
 
 fn rules(node: &Node) -> Vec<String> {

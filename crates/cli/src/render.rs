@@ -19,7 +19,9 @@ use std::time::Duration;
 use cachalot_core::Spend;
 pub(crate) use cachalot_core::text::grouped;
 use serde::Serialize;
+use serde_json::Value;
 
+use self::style::Style;
 use crate::command_error::Result;
 
 /// Verbosity of a run or of a chat.
@@ -51,6 +53,14 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     out(&text)
 }
 
+/// Returns a JSON object with the members of another one, which replace those of the same names.
+pub(crate) fn with_members(mut object: Value, members: Value) -> Value {
+    if let (Value::Object(object), Value::Object(members)) = (&mut object, members) {
+        object.extend(members);
+    }
+    object
+}
+
 /// Prints text on stdout.
 pub(crate) fn out(text: &str) -> Result<()> {
     // Keeps output of several threads apart.
@@ -64,6 +74,12 @@ pub(crate) fn out(text: &str) -> Result<()> {
 /// Prints a line on stderr. Failures are ignored: there is no other place to report them.
 pub(crate) fn err(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Prints a warning on stderr.
+pub(crate) fn warn(message: &str) {
+    let warning = Style::of_stderr().notable("warning:");
+    err(&format!("{warning} {message}"));
 }
 
 /// Prints a part of a line on stderr.
@@ -112,7 +128,7 @@ pub(crate) fn spend(spend: &Spend) -> String {
 }
 
 /// Returns the same as JSON; tokens and money only if there are any.
-pub(crate) fn spend_json(spend: &Spend) -> serde_json::Value {
+pub(crate) fn spend_json(spend: &Spend) -> Value {
     let mut fields = serde_json::json!({
         "calls": spend.calls,
         "ms": spend.time.as_secs_f64() * 1_000.0,

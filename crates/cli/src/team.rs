@@ -23,7 +23,6 @@ use crate::command_error::Result;
 use crate::hooks;
 use crate::models::models_to_check;
 use crate::render;
-use crate::render::style::Style;
 use crate::render::visible::visible;
 use crate::wiring::ProcessEnvironment;
 
@@ -108,26 +107,18 @@ fn warn_briefly_of(name: &str, warnings: &[Problem]) {
     let others: Vec<Problem> = others.into_iter().cloned().collect();
     warn_of(&others);
     if !brief.is_empty() {
-        let style = Style::of_stderr();
         let count = render::count(brief.len() as u64, "key", "keys");
         let verb = if brief.len() == 1 { "has" } else { "have" };
-        render::err(&format!(
-            "{} {count} of {name} {verb} no effect; `cachalot validate {name}` lists them",
-            style.notable("warning:")
+        render::warn(&format!(
+            "{count} of {name} {verb} no effect; `cachalot validate {name}` lists them"
         ));
     }
 }
 
 /// Prints warnings on stderr about valid parts of a file that are not honored.
 pub(crate) fn warn_of(warnings: &[Problem]) {
-    let style = Style::of_stderr();
     for warning in warnings {
-        let warning = warning.to_string();
-        render::err(&format!(
-            "{} {}",
-            style.notable("warning:"),
-            visible(&warning)
-        ));
+        render::warn(&visible(&warning.to_string()));
     }
 }
 

@@ -40,11 +40,7 @@ impl Listener for EventStream {
 /// # Errors
 /// Stdout accepts no more output.
 pub(crate) fn print_done(document: Value) -> Result<()> {
-    let mut done = json!({"event": "done"});
-    if let (Value::Object(done), Value::Object(fields)) = (&mut done, document) {
-        done.extend(fields);
-    }
-    print(&done)
+    print(&render::with_members(json!({"event": "done"}), document))
 }
 
 fn print(document: &Value) -> Result<()> {

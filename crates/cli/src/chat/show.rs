@@ -603,12 +603,9 @@ impl Reporter for Show {
     }
 
     fn progress(&self, tool: &str, text: &str) {
-        let mut state = self.state();
+        self.server_output(tool, text);
         let text = on_one_line(text);
-        if self.level == Level::Verbose {
-            let line = format!("  {} | {text}", on_one_line(tool));
-            self.line(&mut state, &self.style.dim(&line));
-        }
+        let state = self.state();
         let mut running = state.running.iter().rev();
         let call = running.find(|call| call.label.contains(tool));
         if let (Some(call), Some(console)) = (call, self.console.get()) {

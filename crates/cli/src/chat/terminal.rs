@@ -289,11 +289,10 @@ impl ChatLoop<'_> {
         let (compacted, next) =
             cancellable(self.session.chat.compact(&cancel), &cancel, interrupts).await;
         self.session.show.pause();
-        let total = self.session.chat.total();
+        let after = self.session.chat.total();
         match compacted {
-            Ok(_) if total.model_calls > before.model_calls => {
-                self.session
-                    .account("so far ", &total, self.session.show.cut_off());
+            Ok(_) if after.model_calls > before.model_calls => {
+                self.session.account_so_far();
             }
             Ok(_) => {}
             Err(error) => complain(&self.session.show, &error),
@@ -333,16 +332,12 @@ impl ChatLoop<'_> {
                         .show
                         .tell(&Style::of_stderr().notable(&visible(&notice)));
                 }
-                self.session.account("", &report.sum, cut_off);
+                self.session.account(&report.sum, cut_off);
             }
             Err(error) => {
                 complain(&self.session.show, &error);
                 if cut_off > 0 {
-                    self.session.account(
-                        "so far ",
-                        &self.session.chat.total(),
-                        self.session.show.cut_off(),
-                    );
+                    self.session.account_so_far();
                 }
             }
         }
@@ -398,15 +393,14 @@ impl ChatLoop<'_> {
                 if let Some(notice) = report.stop.notice() {
                     self.session.show.tell(&style.notable(&visible(&notice)));
                 }
-                self.session.account("", &report.sum, turned.cut_off);
+                self.session.account(&report.sum, turned.cut_off);
             }
             TurnEnd::Failed(error) => {
                 complain(&self.session.show, error);
                 advise(&self.session.show, error);
-                let total = self.session.chat.total();
-                if total.model_calls > answers_before || turned.cut_off > 0 {
-                    self.session
-                        .account("so far ", &total, self.session.show.cut_off());
+                let answers = self.session.chat.total().model_calls;
+                if answers > answers_before || turned.cut_off > 0 {
+                    self.session.account_so_far();
                 }
             }
             TurnEnd::Left => {

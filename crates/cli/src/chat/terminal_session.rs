@@ -288,10 +288,19 @@ impl TerminalSession<'_> {
     }
 
     /// Prints usage in one line.
-    pub(super) fn account(&self, what: &str, sum: &UsageTotals, cut_off: u32) {
+    pub(super) fn account(&self, sum: &UsageTotals, cut_off: u32) {
+        self.print_usage(&sum::line(sum, cut_off));
+    }
+
+    /// Prints the usage of the chat in one line.
+    pub(super) fn account_so_far(&self) {
+        let line = sum::line(&self.chat.total(), self.show.cut_off());
+        self.print_usage(&format!("so far {line}"));
+    }
+
+    fn print_usage(&self, line: &str) {
         if self.setup.level() != Level::Quiet {
-            let line = format!("{what}{}", sum::line(sum, cut_off));
-            self.show.tell(&Style::of_stderr().dim(&line));
+            self.show.tell(&Style::of_stderr().dim(line));
         }
     }
 

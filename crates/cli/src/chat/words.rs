@@ -134,10 +134,7 @@ pub(crate) fn output(answer: &ToolCallResult, is_command: bool) -> Vec<String> {
 
 /// Returns the first sentence of an error; the rest is for the model.
 fn first_sentence(answer: &ToolCallResult) -> String {
-    let text = answer.output.content.iter().find_map(|block| match block {
-        Block::Text { text, .. } => Some(text.as_str()),
-        _ => None,
-    });
+    let text = answer.output.content.iter().find_map(Block::as_text);
     let line = text.unwrap_or_default().trim().lines().next();
     let line = line.unwrap_or_default();
     let sentence = line.split(". ").next().unwrap_or_default();

@@ -47,11 +47,8 @@ fn failed(error: &CommandError, document: Value) -> Value {
     let state = document
         .get("agent")
         .map(|agent| json!({"agent": agent, "session": document["session"]}));
-    let mut failed = json!({"error": error_json(error), "state": state, "report": null});
-    if let (Value::Object(failed), Value::Object(known)) = (&mut failed, document) {
-        failed.extend(known);
-    }
-    failed
+    let failed = json!({"error": error_json(error), "state": state, "report": null});
+    render::with_members(failed, document)
 }
 
 async fn talk(

@@ -13,6 +13,7 @@ use cachalot_hooks::{AgentLookup, AgentView, Builtins, Event, HookEntry, Hooks, 
 use cachalot_model::{Model, ModelConfiguration};
 use cachalot_store::in_process::InProcessStore;
 
+use crate::agent_file::AgentFile;
 use crate::arguments::{HookFlags, HooksCommand, HooksTest};
 use crate::command_error::{CommandError, Result, Sources};
 use crate::hooks::ResponseStores;
@@ -80,10 +81,8 @@ fn input(event: Event, file: &Path, process_environment: &ProcessEnvironment) ->
     let (name, text) = if file == Path::new("-") {
         ("stdin".to_owned(), from_stdin()?)
     } else {
-        let name = file.display().to_string();
-        let text = std::fs::read_to_string(process_environment.directory.join(file));
-        let unreadable = |error| CommandError::usage(crate::agent_file::unreadable(&name, &error));
-        (name.clone(), text.map_err(unreadable)?)
+        let source = AgentFile::read(file, process_environment)?;
+        (source.name, source.text)
     };
     parse_input(event, &text).map_err(|problem| CommandError::Usage {
         problems: vec![Problem {

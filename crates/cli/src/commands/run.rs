@@ -131,19 +131,12 @@ async fn run_to_the_end(
     prepared: &PreparedRun,
     progress: &Progress,
 ) -> Result<()> {
-    let PreparedRun {
-        agent,
-        initial,
-        runtime,
-        bench: _,
-        scripts,
-        sources,
-    } = prepared;
+    let (agent, runtime) = (&prepared.agent, &prepared.runtime);
     let mut interrupts = Interrupts::listen()?;
-    let mut state = graph::initial_state(agent, initial.clone());
+    let mut state = graph::initial_state(agent, prepared.initial.clone());
     let ended = tokio::select! {
-        ended = graph::run_in(agent, &mut state, runtime, scripts) => {
-            ended.map_err(|failure| command_error(failure, sources))
+        ended = graph::run_in(agent, &mut state, runtime, &prepared.scripts) => {
+            ended.map_err(|failure| command_error(failure, &prepared.sources))
         }
         // Dropping the run cancels all work in progress; stored results are kept.
         how = interrupted(&mut interrupts, runtime) => Err(CommandError::Interrupted(how)),

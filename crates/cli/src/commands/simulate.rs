@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use cachalot_simulator::{Script, Simulator, SimulatorOptions};
 
-use crate::agent_file::unreadable;
+use crate::agent_file::AgentFile;
 use crate::arguments::Simulate;
-use crate::command_error::{CommandError, Result, Sources};
+use crate::command_error::{CommandError, Result};
 use crate::interrupts::Interrupts;
 use crate::render;
 use crate::wiring::ProcessEnvironment;
@@ -20,13 +20,9 @@ pub(crate) async fn simulate(
     let script = match &arguments.script {
         None => Script::built_in(),
         Some(path) => {
-            let name = path.to_string_lossy().into_owned();
-            let text = std::fs::read_to_string(process_environment.directory.join(path))
-                .map_err(|error| CommandError::usage(unreadable(&name, &error)))?;
-            Script::parse(&name, &text).map_err(|problems| CommandError::Usage {
-                problems,
-                sources: Sources::from([(name, text)]),
-            })?
+            let source = AgentFile::read(path, process_environment)?;
+            let script = Script::parse(&source.name, &source.text);
+            script.map_err(|problems| source.wrong(problems))?
         }
     };
     let script = match arguments.latency {

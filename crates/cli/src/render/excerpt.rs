@@ -10,6 +10,7 @@ const MAX_LINE_CHARS: usize = 160;
 const CHARS_BEFORE_PLACE: usize = 60;
 
 /// Text of a file with long lines cut, and a place in it.
+#[derive(Debug)]
 pub(crate) struct Excerpt {
     place: SourceSpan,
     text: String,

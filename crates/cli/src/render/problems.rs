@@ -3,21 +3,16 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::Problem;
-use miette::{Diagnostic, LabeledSpan, Severity, SourceCode};
+use miette::{Diagnostic, LabeledSpan, ReportHandler as _, Severity, SourceCode};
 
 use super::excerpt::Excerpt;
 use super::visible::visible;
 
 /// A problem as miette renders it.
+#[derive(Debug)]
 struct ProblemReport<'a> {
     problem: &'a Problem,
     source: Option<Excerpt>,
-}
-
-impl std::fmt::Debug for ProblemReport<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Debug::fmt(self.problem, f)
-    }
 }
 
 impl std::fmt::Display for ProblemReport<'_> {
@@ -67,16 +62,8 @@ pub(crate) fn render(problems: &[Problem], sources: &BTreeMap<String, String>) -
             .as_ref()
             .and_then(|place| Excerpt::new(sources.get(&*place.file)?, place));
         let shown = ProblemReport { problem, source };
-        text.push_str(&format!("{}\n", RenderedReport(&handler, &shown)));
+        let rendered = std::fmt::from_fn(|f| handler.debug(&shown, f));
+        text.push_str(&format!("{rendered}\n"));
     }
     text
-}
-
-/// Calls the handler from `Display`, which provides the formatter that it needs.
-struct RenderedReport<'a>(&'a miette::MietteHandler, &'a ProblemReport<'a>);
-
-impl std::fmt::Display for RenderedReport<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        miette::ReportHandler::debug(self.0, self.1, f)
-    }
 }

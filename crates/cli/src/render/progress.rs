@@ -9,11 +9,11 @@ use cachalot_core::digest::abbreviate;
 use cachalot_workflow::report::{Event, FAILED, Memoized, Reporter};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::style::Style;
 use super::visible::on_one_line;
-use super::{Level, count, err, out, spend, time, tools_changed};
+use super::{Level, count, err, out, spend, time, tools_changed, with_members};
 
 /// Shows the progress of a run and sums it up.
 pub(crate) struct Progress {
@@ -28,18 +28,16 @@ pub(crate) struct Progress {
 struct State {
     running: HashMap<String, ProgressBar>,
     answered: HashMap<String, Vec<Memoized>>,
-    steps: Vec<Value>,
     /// The number of runs of each node without an answer from the cache to report.
     plain: HashMap<String, u32>,
-    paid: Spend,
-    failed: Spend,
-    saved: Spend,
+    sum: Sum,
 }
 
 /// The maximum number of such runs of one node that get a line each, except at the level `Verbose`.
 const MAX_PLAIN_LINES: u32 = 20;
 
-/// Payments and savings of a run.
+/// Steps, payments and savings of a run.
+#[derive(Default)]
 pub(crate) struct Sum {
     pub(crate) steps: Vec<Value>,
     pub(crate) paid: Spend,
@@ -73,12 +71,7 @@ impl Progress {
         for bar in state.running.drain().map(|(_, bar)| bar) {
             bar.finish_and_clear();
         }
-        Sum {
-            steps: std::mem::take(&mut state.steps),
-            paid: state.paid,
-            failed: state.failed,
-            saved: state.saved,
-        }
+        std::mem::take(&mut state.sum)
     }
 
     /// Prints the closing line.
@@ -141,10 +134,10 @@ impl Progress {
     fn answered(&self, node: String, memoized: Memoized) {
         let mut state = self.state();
         match memoized.outcome {
-            FAILED => state.failed += memoized.paid,
-            _ => state.paid += memoized.paid,
+            FAILED => state.sum.failed += memoized.paid,
+            _ => state.sum.paid += memoized.paid,
         }
-        state.saved += memoized.saved;
+        state.sum.saved += memoized.saved;
         state.answered.entry(node).or_default().push(memoized);
     }
 
@@ -152,7 +145,7 @@ impl Progress {
         let answers = self.ended(node);
         for memoized in &answers {
             self.line(&self.memoized_line(node, took, memoized));
-            self.state().steps.push(step(node, took, Some(memoized)));
+            self.add_step(step(node, took, Some(memoized)));
         }
         if answers.is_empty() {
             let mut state = self.state();
@@ -161,21 +154,18 @@ impl Progress {
             let times = *times;
             drop(state);
             if times <= MAX_PLAIN_LINES || self.level == Level::Verbose {
-                self.line(&self.plain_line(node, "ran", took));
+                let ran = self.style.dim(&format!("{:<9}", "ran"));
+                self.line(&format!("{node:<24} {ran} {:>9}", time(took)));
             } else if times == MAX_PLAIN_LINES + 1 {
                 let more = self.style.dim("runs again; --verbose shows every time");
                 self.line(&format!("{node:<24} {more}"));
             }
-            self.state().steps.push(step(node, took, None));
+            self.add_step(step(node, took, None));
         }
     }
 
-    fn plain_line(&self, node: &str, outcome: &str, took: Duration) -> String {
-        format!(
-            "{node:<24} {} {:>9}",
-            self.style.dim(&format!("{outcome:<9}")),
-            time(took)
-        )
+    fn add_step(&self, step: Value) {
+        self.state().sum.steps.push(step);
     }
 
     fn memoized_line(&self, node: &str, took: Duration, memoized: &Memoized) -> String {
@@ -207,32 +197,23 @@ fn milliseconds(time: Duration) -> f64 {
 }
 
 fn step(node: &str, took: Duration, memoized: Option<&Memoized>) -> Value {
-    let mut step = json!({"node": node, "outcome": "ran", "ms": milliseconds(took)});
-    if let (Value::Object(fields), Some(memoized)) = (&mut step, memoized) {
-        fields.extend(memoized_fields(memoized));
-    }
-    step
+    let step = json!({"node": node, "outcome": "ran", "ms": milliseconds(took)});
+    with_members(step, memoized.map_or(Value::Null, memoized_fields))
 }
 
 /// Returns the JSON fields of a memoized step. The duration of the step is known when it ends.
-fn memoized_fields(memoized: &Memoized) -> Map<String, Value> {
+fn memoized_fields(memoized: &Memoized) -> Value {
     let took = milliseconds(memoized.paid.time);
     let is_failed = memoized.outcome == FAILED;
-    let mut fields = Map::from_iter([
-        ("outcome".to_owned(), json!(memoized.outcome)),
-        ("key".to_owned(), json!(memoized.handle)),
-        ("reason".to_owned(), json!(memoized.reason)),
-        (
-            "paid_ms".to_owned(),
-            json!(if is_failed { 0.0 } else { took }),
-        ),
-        (
-            "saved_ms".to_owned(),
-            json!(milliseconds(memoized.saved.time)),
-        ),
-    ]);
+    let mut fields = json!({
+        "outcome": memoized.outcome,
+        "key": memoized.handle,
+        "reason": memoized.reason,
+        "paid_ms": if is_failed { 0.0 } else { took },
+        "saved_ms": milliseconds(memoized.saved.time),
+    });
     if is_failed {
-        fields.insert("failed_ms".to_owned(), json!(took));
+        fields["failed_ms"] = took.into();
     }
     fields
 }
@@ -264,11 +245,8 @@ fn event_json(event: &Event) -> Value {
             json!({"event": "progress", "node": node, "done": done, "total": total})
         }
         Event::Answered { node, memoized } => {
-            let mut answered = json!({"event": "answered", "node": node});
-            if let Value::Object(fields) = &mut answered {
-                fields.extend(memoized_fields(memoized));
-            }
-            answered
+            let answered = json!({"event": "answered", "node": node});
+            with_members(answered, memoized_fields(memoized))
         }
         Event::Printed { node, text } => json!({"event": "printed", "node": node, "text": text}),
         Event::Warning { message } => json!({"event": "warning", "message": message}),
@@ -297,9 +275,7 @@ impl Reporter for Progress {
                     "{node:<24} {failed} {:>9}  {message}",
                     super::time(time)
                 ));
-                self.state()
-                    .steps
-                    .push(json!({"node": node, "outcome": "failed", "error": message}));
+                self.add_step(json!({"node": node, "outcome": "failed", "error": message}));
             }
             Event::Retrying {
                 node,

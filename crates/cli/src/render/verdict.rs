@@ -174,48 +174,35 @@ fn verdict_fields(verdict: &Verdict) -> Map<String, Value> {
         spent: _,
         reports: _,
     } = verdict;
+    let text = |parts: &[String], separator| {
+        let is_present = !parts.is_empty();
+        is_present.then(|| parts.join(separator))
+    };
     // Values of variables may be secret.
-    let variables: Vec<&str> = environment.keys().map(String::as_str).collect();
-    let fields = [
-        (
-            "additional_context",
-            (!context.is_empty()).then(|| json!(context.join("\n"))),
-        ),
-        (
-            "updated_input",
-            updated_input.as_ref().map(|input| json!(input)),
-        ),
-        (
-            "removed_input",
-            (!removed_input.is_empty()).then(|| json!(removed_input.join(", "))),
-        ),
-        (
-            UPDATED_MESSAGES,
-            updated_messages.as_ref().map(|messages| {
-                conversation(messages)
-                    .map(|(who, text)| json!({"role": who, "content": text}))
-                    .collect()
-            }),
-        ),
-        (
-            "updated_tool_response",
-            updated_tool_response.as_ref().map(|text| json!(text)),
-        ),
-        ("summary", summary.as_ref().map(|text| json!(text))),
-        (
-            "synthetic_response",
-            synthetic.as_ref().map(|synthetic| json!(synthetic.content)),
-        ),
-        ("metadata", (!metadata.is_empty()).then(|| json!(metadata))),
-        (
-            "environment",
-            (!variables.is_empty()).then(|| json!(variables.join(", "))),
-        ),
-    ];
+    let variables: Vec<String> = environment.keys().cloned().collect();
+    let updated_messages = updated_messages.as_ref().map(|messages| {
+        let blocks = conversation(messages);
+        blocks
+            .map(|(who, text)| json!({"role": who, "content": text}))
+            .collect::<Vec<_>>()
+    });
+    let mut fields = json!({
+        "additional_context": text(context, "\n"),
+        "updated_input": updated_input,
+        "removed_input": text(removed_input, ", "),
+        UPDATED_MESSAGES: updated_messages,
+        "updated_tool_response": updated_tool_response,
+        "summary": summary,
+        "synthetic_response": synthetic.as_ref().map(|synthetic| &synthetic.content),
+        "metadata": Some(metadata).filter(|metadata| !metadata.is_empty()),
+        "environment": text(&variables, ", "),
+    });
+    let mut fields = fields
+        .as_object_mut()
+        .map(std::mem::take)
+        .unwrap_or_default();
+    fields.retain(|_, value| !value.is_null());
     fields
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-        .collect()
 }
 
 fn plain(value: &Value) -> String {

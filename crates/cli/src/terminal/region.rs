@@ -151,10 +151,7 @@ fn input_rows(input: &InputView<'_>, room: usize, most: usize) -> (Vec<String>, 
     }
     let (row, column) = cursor.unwrap_or((rows.len() - 1, column));
     // The rows around the cursor are shown.
-    let first = (row + 1)
-        .saturating_sub(most)
-        .min(rows.len().saturating_sub(most));
-    let first = first.max((row + 1).saturating_sub(most));
+    let first = (row + 1).saturating_sub(most);
     let rows: Vec<String> = rows.into_iter().skip(first).take(most).collect();
     (rows, (row - first, column))
 }
