@@ -31,7 +31,7 @@ use cachalot_store::{
 };
 use tokio_postgres::types::{ToSql, Type};
 
-use connections::{Connections, Work};
+use connections::{Connections, Work, is_busy};
 use row::{Bytea, LabelColumns, indexed, whole};
 
 use crate::changes::{Changes, Subscribe};
@@ -163,8 +163,8 @@ impl Store for PostgresStore {
                 .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
             let open = self.connections.get(Work::Read).await?;
             if let Some(lookups) = &open.lookups {
-                let place = (space, key);
-                let executed = lookups.execute(&open.client, place, counters, self.shift());
+                let (place, is_busy) = ((space, key), is_busy(&open));
+                let executed = lookups.execute(place, counters, self.shift(), is_busy);
                 let row = open.liveness.watch(executed).await;
                 let row = row.map_err(|error| self.connections.failure(error))?;
                 if let Some(row) = row {

@@ -19,7 +19,7 @@ use super::{failure, layout, row};
 use crate::liveness::Liveness;
 
 /// Connections that reads share. Each is a process of the server.
-const READERS: usize = 3;
+const READERS: usize = 2;
 
 /// Connections that writes share: a write may wait for the lock of a key, and others behind it with it.
 const WRITERS: usize = 4;
@@ -47,16 +47,22 @@ pub(super) enum Work {
 
 /// An open connection.
 pub(super) struct Open {
-    pub(super) client: Client,
+    pub(super) client: Arc<Client>,
     pub(super) liveness: Liveness,
     /// `None` if there may be a pooler, which moves statements between connections to the server.
-    pub(super) lookups: Option<Lookups>,
+    pub(super) lookups: Option<Arc<Lookups>>,
 }
 
 impl Open {
     fn is_usable(&self) -> bool {
         !self.client.is_closed() && !self.liveness.is_silent()
     }
+}
+
+/// True if other calls than that of the caller are under way on a connection.
+pub(super) fn is_busy(open: &Arc<Open>) -> bool {
+    // Held by its place, and by the caller.
+    Arc::strong_count(open) > 2
 }
 
 /// A place for one connection.
@@ -161,10 +167,8 @@ impl Connections {
     fn least_busy_reader(self: &Arc<Self>) -> Option<Arc<Open>> {
         let open = self.readers.iter().filter_map(|place| place.usable());
         let least = open.min_by_key(Arc::strong_count)?;
-        // Held by its place, and here.
-        let is_busy = Arc::strong_count(&least) > 2;
         let failed = *lock(&self.failed);
-        if is_busy && failed.is_none_or(|failed| failed.elapsed() > PAUSE_AFTER_FAILURE) {
+        if is_busy(&least) && failed.is_none_or(|failed| failed.elapsed() > PAUSE_AFTER_FAILURE) {
             let mut places = self.readers.iter();
             if let Some(place) = places.find(|place| place.usable().is_none())
                 && let Ok(turn) = Arc::clone(&place.opening).try_lock_owned()
@@ -195,7 +199,8 @@ impl Connections {
         let mut config = self.server.config().map_err(invalid)?;
         if let Some(mark) = mark {
             let options = config.get_options().unwrap_or_default();
-            let options = format!("{options} -c {MARK}={mark}");
+            let options =
+                format!("{options} -c {MARK}={mark} -c plan_cache_mode=force_generic_plan");
             config.options(options.trim_start());
         }
         Ok(config)
@@ -222,9 +227,10 @@ impl Connections {
             }
             self.is_prepared.store(true, Ordering::Release);
         }
+        let client = Arc::new(client);
         let lookups = async {
             match is_direct {
-                true => Lookups::prepare(&client).await.map(Some),
+                true => Lookups::prepare(&client).await.map(Arc::new).map(Some),
                 false => Ok(None),
             }
             .map_err(|error| self.failure(error))

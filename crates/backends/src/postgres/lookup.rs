@@ -1,68 +1,216 @@
-//! Lookups as prepared statements, of which the server keeps the plans with the connection.
+//! Lookups as prepared statements, of which the server keeps the plans with the connection. Lookups that begin while
+//! others are under way are sent as one statement.
 
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use tokio::sync::oneshot;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
+use super::name;
 use super::row::indexed;
 
 /// Maximum number of counters of a prepared lookup.
 const MAX_COUNTERS: usize = 4;
 
-/// The statements of one connection, by their number of counters: the server executes a subquery for each counter of a
-/// statement, even if the name of the counter is null.
-pub(super) struct Lookups([Statement; MAX_COUNTERS + 1]);
+/// Maximum time of a statement for several lookups, for which it keeps its connection open.
+const LIMIT_OF_SEVERAL: Duration = Duration::from_secs(60);
 
-/// Returns the statement that selects the same as the function `cachalot_get`, for a number of counters.
-fn statement(counters: usize) -> String {
-    let counts: Vec<String> = (4..4 + counters)
-        .map(|number| {
+/// A lookup that is sent with others.
+struct Waiting {
+    space: Vec<u8>,
+    key: Vec<u8>,
+    counters: Vec<Vec<u8>>,
+    reply: oneshot::Sender<Row>,
+}
+
+/// The statements of one connection for lookups with a certain number of counters: the server executes a subquery for
+/// each counter of a statement, even if the name of the counter is null.
+struct Prepared {
+    one: Statement,
+    several: Statement,
+    /// Lookups that will be sent together.
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+impl Prepared {
+    async fn new(client: &Client, counters: usize) -> Result<Self, tokio_postgres::Error> {
+        let types = |of_names: Type| {
+            let mut types = vec![of_names; 3 + counters];
+            types[2] = Type::INT8;
+            types
+        };
+        let (one, several) = (statement_of_one(counters), statement_of_several(counters));
+        let (types_of_one, types_of_several) = (types(Type::BYTEA), types(Type::BYTEA_ARRAY));
+        let (one, several) = tokio::try_join!(
+            client.prepare_typed(&one, &types_of_one),
+            client.prepare_typed(&several, &types_of_several)
+        )?;
+        Ok(Self {
+            one,
+            several,
+            waiting: Mutex::default(),
+        })
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a waiting lookup; returns true if it is the first one.
+    fn add(&self, lookup: Waiting) -> bool {
+        let mut waiting = self.waiting();
+        waiting.push(lookup);
+        waiting.len() == 1
+    }
+
+    /// Executes the waiting lookups, which have the same number of counters, as one statement.
+    async fn execute_several(
+        &self,
+        client: &Client,
+        shift: i64,
+    ) -> Result<(), tokio_postgres::Error> {
+        let mut lookups = std::mem::take(&mut *self.waiting());
+        // Their callers were cancelled.
+        lookups.retain(|lookup| !lookup.reply.is_closed());
+        let column = |of: fn(&Waiting) -> &[u8]| lookups.iter().map(of).collect::<Vec<_>>();
+        let (spaces, keys) = (column(|lookup| &lookup.space), column(|lookup| &lookup.key));
+        let counters = lookups.first().map_or(0, |lookup| lookup.counters.len());
+        let counters = (0..counters).map(|number| {
+            let names = lookups.iter().map(|lookup| &lookup.counters[number][..]);
+            names.collect::<Vec<_>>()
+        });
+        let counters: Vec<_> = counters.collect();
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&spaces, &keys, &shift];
+        parameters.extend(counters.iter().map(|names| names as &(dyn ToSql + Sync)));
+        let rows = client.query_raw(&self.several, parameters).await?;
+        let mut rows = pin!(rows);
+        let replies = lookups.into_iter().map(|lookup| Some(lookup.reply));
+        let mut replies: Vec<_> = replies.collect();
+        while let Some(row) = rows.try_next().await? {
+            let place = usize::try_from(row.try_get::<_, i64>("o_place")? - 1);
+            let reply = place.ok().and_then(|place| replies.get_mut(place)?.take());
+            // The caller may have been cancelled.
+            let _ = reply.map(|reply| reply.send(row));
+        }
+        Ok(())
+    }
+}
+
+/// The prepared lookups of one connection.
+pub(super) struct Lookups {
+    client: Arc<Client>,
+    /// By their number of counters.
+    prepared: [Prepared; MAX_COUNTERS + 1],
+}
+
+/// Returns a statement that selects the same as the function `cachalot_get`, and the place of the lookup among those of
+/// the statement, from 1. The expressions are those of its names.
+fn statement(space: &str, key: &str, counters: &[String], lookups: &str, place: &str) -> String {
+    let counts: Vec<String> = counters
+        .iter()
+        .map(|name| {
             format!(
-                "coalesce((SELECT c.value FROM cachalot_counters c WHERE c.space = $1 AND c.name = ${number}), 0)"
+                "coalesce((SELECT c.value FROM cachalot_counters c WHERE c.space = {space} AND c.name = {name}), 0)"
             )
         })
         .collect();
+    // The limit keeps the server from reading the whole table for a join.
     format!(
         "SELECT coalesce(r.long_key, r.key) AS o_key, r.value AS o_value, r.label_names AS o_names, \
          r.label_values AS o_values, r.expires AS o_expires, r.revision AS o_revision, r.updated AS o_updated, \
-         ARRAY[{}]::bigint[] AS o_counts, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3 AS o_now \
-         FROM (SELECT 1) AS one LEFT JOIN cachalot_records r ON r.space = $1 AND r.key = $2",
+         ARRAY[{}]::bigint[] AS o_counts, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3 AS o_now, \
+         {place} AS o_place FROM {lookups} LEFT JOIN LATERAL (SELECT * FROM cachalot_records r \
+         WHERE r.space = {space} AND r.key = {key} LIMIT 1) r ON true",
         counts.join(", ")
     )
 }
 
+fn statement_of_one(counters: usize) -> String {
+    let counters: Vec<String> = (4..4 + counters)
+        .map(|number| format!("${number}"))
+        .collect();
+    statement("$1", "$2", &counters, "(SELECT 1) AS one", "1::bigint")
+}
+
+fn statement_of_several(counters: usize) -> String {
+    let names: Vec<String> = (0..counters)
+        .map(|number| format!("a.counter{number}"))
+        .collect();
+    let arrays: String = (4..4 + counters)
+        .map(|number| format!(", ${number}"))
+        .collect();
+    let columns: String = (0..counters)
+        .map(|number| format!(", counter{number}"))
+        .collect();
+    let lookups =
+        format!("unnest($1, $2{arrays}) WITH ORDINALITY AS a(space, key{columns}, place)");
+    statement("a.space", "a.key", &names, &lookups, "a.place")
+}
+
 impl Lookups {
     /// Prepares the statements on a connection without a pooler.
-    pub(super) async fn prepare(client: &Client) -> Result<Self, tokio_postgres::Error> {
-        let prepare = async |counters: usize| {
-            let mut types = vec![Type::BYTEA; 3 + counters];
-            types[2] = Type::INT8;
-            client.prepare_typed(&statement(counters), &types).await
-        };
+    pub(super) async fn prepare(client: &Arc<Client>) -> Result<Self, tokio_postgres::Error> {
+        let prepare = |counters| Prepared::new(client, counters);
         let (none, one, two, three, four) =
             tokio::try_join!(prepare(0), prepare(1), prepare(2), prepare(3), prepare(4))?;
-        Ok(Self([none, one, two, three, four]))
+        Ok(Self {
+            client: Arc::clone(client),
+            prepared: [none, one, two, three, four],
+        })
     }
 
-    /// Executes a lookup; returns its row, or `None` if no statement has so many counters, or they are outdated.
+    /// Executes a lookup, together with others if the connection is busy; returns its row, or `None` if it has to be
+    /// executed in another way: no statement has so many counters, the statements are outdated, or the one for several
+    /// lookups failed.
     pub(super) async fn execute(
-        &self,
-        client: &Client,
+        self: &Arc<Self>,
         (space, key): (&str, &str),
         counters: &[&str],
         shift: i64,
+        is_busy: bool,
     ) -> Result<Option<Row>, tokio_postgres::Error> {
-        let Some(statement) = self.0.get(counters.len()) else {
+        let Some(prepared) = self.prepared.get(counters.len()) else {
             return Ok(None);
         };
+        if is_busy {
+            let (reply, answer) = oneshot::channel();
+            let is_first = prepared.add(Waiting {
+                space: name::indexed(space).into_owned(),
+                key: name::indexed(key).into_owned(),
+                counters: counters
+                    .iter()
+                    .map(|counter| name::indexed(counter).into_owned())
+                    .collect(),
+                reply,
+            });
+            if is_first {
+                // Does not depend on one of the callers, each of which may be cancelled.
+                tokio::spawn(Arc::clone(self).execute_waiting(counters.len(), shift));
+            }
+            // The caller of a lookup that failed repeats it, and reports the failure of that.
+            return Ok(answer.await.ok());
+        }
         let (space, key) = (indexed(space), indexed(key));
-        let names: Vec<_> = counters.iter().map(|name| indexed(name)).collect();
+        let counters: Vec<_> = counters.iter().map(|counter| indexed(counter)).collect();
         let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&space, &key, &shift];
-        parameters.extend(names.iter().map(|name| name as &(dyn ToSql + Sync)));
-        match client.query_one(statement, &parameters).await {
+        parameters.extend(counters.iter().map(|name| name as &(dyn ToSql + Sync)));
+        match self.client.query_one(&prepared.one, &parameters).await {
             Err(error) if is_outdated(&error) => Ok(None),
             executed => executed.map(Some),
         }
+    }
+
+    /// Executes the waiting lookups with a number of counters as one statement.
+    async fn execute_waiting(self: Arc<Self>, counters: usize, shift: i64) {
+        // Further calls that are ready to begin add their lookups.
+        tokio::task::yield_now().await;
+        let executed = self.prepared[counters].execute_several(&self.client, shift);
+        let _ = tokio::time::timeout(LIMIT_OF_SEVERAL, executed).await;
     }
 }
 

@@ -380,6 +380,78 @@ fn reads_do_not_wait_for_further_connections() {
     });
 }
 
+/// Concurrent lookups, which are sent together, have their own answers, whatever number of counters they ask for, and
+/// whether others are cancelled.
+#[test]
+fn concurrent_lookups_have_their_own_answers() {
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    const KEYS: usize = 40;
+    // Every fourth is longer than the index allows; every third has no record.
+    let key = |number: usize| {
+        format!(
+            "{}{number}",
+            "k".repeat(700 * usize::from(number.is_multiple_of(4)))
+        )
+    };
+    let names = [0, 1, 2, 3, 4, 5].map(|number| format!("counter {number}"));
+    runtime().block_on(async {
+        let store = Arc::new(open(&server.fresh_url()));
+        for number in (0..KEYS).filter(|number| number % 3 > 0) {
+            let new = record(key(number), vec![number as u8], Vec::new());
+            store.put("space", new, None, &[]).settle().await.unwrap();
+        }
+        for (place, name) in names.iter().enumerate() {
+            let additions = [(&name[..], place as u64)];
+            store.add("space", &additions).settle().await.unwrap();
+        }
+        for round in 0..20 {
+            let mut lookups = tokio::task::JoinSet::new();
+            for number in 0..KEYS {
+                let (store, key, names) = (Arc::clone(&store), key(number), names.clone());
+                lookups.spawn(async move {
+                    let counters: Vec<&str> = names.iter().map(|name| &name[..]).collect();
+                    let counters = &counters[..number % 7];
+                    let lookup = store.get("space", &key, counters).settle();
+                    if (number + round).is_multiple_of(5) {
+                        let cancelled = tokio::time::timeout(Duration::from_micros(50), lookup);
+                        let _ = cancelled.await;
+                        return;
+                    }
+                    let found = lookup.await.unwrap();
+                    let value = found.record.map(|record| record.value.to_vec());
+                    assert_eq!(value, (number % 3 > 0).then(|| vec![number as u8]));
+                    let expected: Vec<u64> = (0..counters.len() as u64).collect();
+                    assert_eq!(found.counters, expected);
+                });
+            }
+            lookups.join_all().await;
+        }
+    });
+}
+
+/// Concurrent lookups whose connection is cut do not wait for answers, and succeed again when the server is back.
+#[test]
+fn concurrent_lookups_survive_a_cut() {
+    runtime().block_on(async {
+        let Some((proxy, store)) = store_behind_proxy().await else {
+            return;
+        };
+        let lookups = || futures_util::future::join_all((0..32).map(|_| is_found(&store)));
+        assert_eq!(lookups().await, [true; 32]);
+        proxy.set(Fault::Refuse);
+        let began = Instant::now();
+        assert_eq!(lookups().await, [false; 32]);
+        assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
+        proxy.set(Fault::None);
+        let end = Instant::now() + Duration::from_secs(20);
+        while lookups().await != [true; 32] {
+            assert!(Instant::now() < end, "the lookups still fail");
+        }
+    });
+}
+
 /// A connection takes longer to open than a caller waits: it is there for a later one.
 #[test]
 fn dropped_calls_do_not_lose_their_connection() {
