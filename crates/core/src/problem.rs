@@ -1,6 +1,7 @@
 //! Problems in the user's input, with place, cause and remedy. Only the command line renders them.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A place in a text. Lines and columns count from 1; `start` and `len` are in bytes.
@@ -16,6 +17,24 @@ pub struct SourceSpan {
     pub start: usize,
     /// Length in bytes.
     pub len: usize,
+}
+
+impl SourceSpan {
+    /// Returns the place of `range`, in bytes, in the text of `file`.
+    #[must_use]
+    pub fn new(file: impl Into<Arc<str>>, text: &str, range: Range<usize>) -> Self {
+        let before = text.get(..range.start).unwrap_or(text);
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        let line = line.trim_start_matches('\u{feff}');
+        let number = |before: usize| u32::try_from(before + 1).unwrap_or(u32::MAX);
+        Self {
+            file: file.into(),
+            line: number(before.matches('\n').count()),
+            column: number(line.chars().count()),
+            start: range.start,
+            len: range.len(),
+        }
+    }
 }
 
 impl fmt::Display for SourceSpan {

@@ -67,15 +67,6 @@ impl Text<'_> {
     }
 
     fn place(&self, span: std::ops::Range<usize>) -> SourceSpan {
-        let before = self.text.get(..span.start).unwrap_or(self.text);
-        let line = before.rsplit('\n').next().unwrap_or_default();
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        SourceSpan {
-            file: self.file.into(),
-            line: number(before.matches('\n').count() + 1),
-            column: number(line.chars().count() + 1),
-            start: span.start,
-            len: span.len(),
-        }
+        SourceSpan::new(self.file, self.text, span)
     }
 }

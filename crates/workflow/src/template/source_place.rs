@@ -1,6 +1,7 @@
 //! Places of parts of a template in the agent file.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use cachalot_core::SourceSpan;
 
@@ -27,42 +28,17 @@ fn find(file: &str, whole: &SourceSpan, source: &str, range: Range<usize>) -> Op
     let earlier = source.get(..piece_start)?.matches(piece).count();
     let written = file.get(whole.start..whole.start + whole.len)?;
     let (offset, _) = written.match_indices(piece).nth(earlier)?;
-    Some(span_within(whole, written, offset, piece.len()))
-}
-
-/// Returns the place `offset` bytes into `whole`, whose text is `written`.
-fn span_within(whole: &SourceSpan, written: &str, offset: usize, len: usize) -> SourceSpan {
-    let before = &written[..offset];
-    let columns = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
-    let breaks = u32::try_from(before.matches('\n').count()).unwrap_or(u32::MAX);
-    SourceSpan {
-        file: whole.file.clone(),
-        line: whole.line.saturating_add(breaks),
-        column: match before.rfind('\n') {
-            None => whole.column.saturating_add(columns(before)),
-            Some(line_break) => columns(&before[line_break + 1..]).saturating_add(1),
-        },
-        start: whole.start + offset,
-        len,
-    }
+    let start = whole.start + offset;
+    let name = Arc::clone(&whole.file);
+    Some(SourceSpan::new(name, file, start..start + piece.len()))
 }
 
 /// Returns the place of the text of a line of `file`, without surrounding blanks.
-pub(super) fn span_of_line(
-    file: &str,
-    name: &std::sync::Arc<str>,
-    line: u32,
-) -> Option<SourceSpan> {
+pub(super) fn span_of_line(file: &str, name: &Arc<str>, line: u32) -> Option<SourceSpan> {
     let index = usize::try_from(line).ok()?.checked_sub(1)?;
     let text = file.split('\n').nth(index)?;
     let start: usize = file.split_inclusive('\n').take(index).map(str::len).sum();
-    let indentation = text.len() - text.trim_start().len();
-    let column = u32::try_from(indentation + 1).unwrap_or(u32::MAX);
-    Some(SourceSpan {
-        file: name.clone(),
-        line,
-        column,
-        start: start + indentation,
-        len: text.trim().len(),
-    })
+    let start = start + text.len() - text.trim_start().len();
+    let range = start..start + text.trim().len();
+    Some(SourceSpan::new(Arc::clone(name), file, range))
 }

@@ -132,7 +132,8 @@ fn request(source: &AgentFile, catalog: &Catalog) -> Result<LintResult> {
             let piece = std::str::from_utf8(&node.bytes).ok()?;
             let start = source.text.find(piece)? + finding.offset.unwrap_or(0);
             let length = finding.word.as_ref().map_or(1, String::len);
-            Some(place(source, start, length))
+            let range = start..start + length;
+            Some(SourceSpan::new(source.name.as_str(), &source.text, range))
         });
         checked.problems.push(problem(&finding, found.as_ref()));
     }
@@ -184,20 +185,6 @@ fn problem(finding: &LintFinding, place: Option<&SourceSpan>) -> Problem {
     }
 }
 
-/// Returns the place of a range of bytes in a text.
-fn place(source: &AgentFile, start: usize, len: usize) -> SourceSpan {
-    let before = source.text.get(..start).unwrap_or_default();
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    let number = |count: usize| u32::try_from(count + 1).unwrap_or(u32::MAX);
-    SourceSpan {
-        file: source.name.as_str().into(),
-        line: number(before.matches('\n').count()),
-        column: number(before[line_start..].chars().count()),
-        start,
-        len,
-    }
-}
-
 /// Keys whose texts are in the prefix of every request.
 const INSTRUCTION_KEYS: [&str; 5] = [
     "instruction",
@@ -245,8 +232,9 @@ fn agents(source: &AgentFile) -> Result<LintResult> {
             }
             let within = source.text.get(node.place.start..).unwrap_or_default();
             let found = word.and_then(|word| {
-                let at = within.find(word)?;
-                Some(place(source, node.place.start + at, word.len()))
+                let start = node.place.start + within.find(word)?;
+                let range = start..start + word.len();
+                Some(SourceSpan::new(source.name.as_str(), &source.text, range))
             });
             let found = found.unwrap_or_else(|| node.place.clone());
             let problem = Problem::new(cause.code(), message);
