@@ -7,6 +7,7 @@ mod check;
 mod constants;
 mod convert;
 mod diagnose;
+mod edits;
 pub mod embedded;
 mod host;
 mod interpreter;

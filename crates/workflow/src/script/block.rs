@@ -7,13 +7,14 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
-use ruff_python_ast::statement_visitor::{StatementVisitor, walk_stmt};
+use ruff_python_ast::helpers::ReturnStatementVisitor;
 use ruff_python_ast::token::{TokenKind, Tokens};
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, ExprContext, ModModule, Stmt};
 use ruff_python_parser::{Parsed, parse_module};
 use ruff_text_size::Ranged;
 
+use super::python_builtins::has_builtin;
 use super::rewrite::{self, Rewritten};
 use super::unsupported::{self, Unsupported};
 use super::{branches, changes, shims, surrogates, whitespace};
@@ -34,53 +35,6 @@ const PREDEFINED_NAMES: [&str; 4] = ["state", "variables", "json", "print"];
 
 /// Text in front of every block; the helpers that the block uses follow.
 const PRELUDE: &str = "import json\n";
-
-/// Built-in names that helpers use. A block without `return` that assigns one of them would change the
-/// helpers.
-const USED_BY_HELPERS: [&str; 42] = [
-    "abs",
-    "all",
-    "any",
-    "bin",
-    "bytes",
-    "chr",
-    "dict",
-    "divmod",
-    "enumerate",
-    "filter",
-    "float",
-    "frozenset",
-    "getattr",
-    "hasattr",
-    "hash",
-    "int",
-    "isinstance",
-    "iter",
-    "len",
-    "list",
-    "map",
-    "max",
-    "min",
-    "next",
-    "ord",
-    "pow",
-    "range",
-    "repr",
-    "reversed",
-    "round",
-    "set",
-    "setattr",
-    "slice",
-    "sorted",
-    "str",
-    "sum",
-    "tuple",
-    "type",
-    "zip",
-    "print",
-    "id",
-    "object",
-];
 
 /// The variable in which the program collects the names that a block without `return` assigned.
 const NAMES: &str = "__names__";
@@ -122,13 +76,18 @@ pub(super) enum BlockError {
     TooLong { bytes: usize },
 }
 
+/// Checks that a block is at most [`MAX_BYTES`] long.
+pub(super) fn check_length(source: &str) -> Result<(), BlockError> {
+    let bytes = source.len();
+    match bytes > MAX_BYTES {
+        true => Err(BlockError::TooLong { bytes }),
+        false => Ok(()),
+    }
+}
+
 /// Parses a block without checking that the interpreter supports it.
 pub(super) fn parse(source: &str) -> Result<Parsed<ModModule>, BlockError> {
-    if source.len() > MAX_BYTES {
-        return Err(BlockError::TooLong {
-            bytes: source.len(),
-        });
-    }
+    check_length(source)?;
     parse_module(source).map_err(|error| BlockError::Syntax {
         message: error.error.to_string(),
         line: line_at(source, error.location.start().to_usize()),
@@ -231,10 +190,10 @@ fn prelude(block: &Rewritten, function: bool) -> String {
         let _ = writeln!(text, "__own__ = {own:?}");
     }
     let helpers = shims::text(&block.helpers);
-    let shadowed: Vec<&str> = USED_BY_HELPERS
-        .into_iter()
-        .filter(|name| !function && block.bound.contains(*name))
-        .collect();
+    // A block without `return` that assigns a built-in name would change the helpers that use it.
+    let bound = block.bound.iter().map(String::as_str);
+    let mut shadowed: Vec<&str> = bound.filter(|it| !function && has_builtin(it)).collect();
+    shadowed.sort_unstable();
     if shadowed.is_empty() {
         text.push_str(&helpers);
     } else {
@@ -262,22 +221,9 @@ fn line_at(source: &str, offset: usize) -> u32 {
 
 /// True if the block itself contains a `return`; functions that it defines do not count.
 fn has_return(suite: &[Stmt]) -> bool {
-    #[derive(Default)]
-    struct Search {
-        found: bool,
-    }
-    impl<'a> StatementVisitor<'a> for Search {
-        fn visit_stmt(&mut self, statement: &'a Stmt) {
-            match statement {
-                Stmt::Return(_) => self.found = true,
-                Stmt::FunctionDef(_) | Stmt::ClassDef(_) => {}
-                _ => walk_stmt(self, statement),
-            }
-        }
-    }
-    let mut search = Search::default();
+    let mut search = ReturnStatementVisitor::default();
     search.visit_body(suite);
-    search.found
+    !search.returns.is_empty()
 }
 
 /// Returns the block as the body of a function that is called once.

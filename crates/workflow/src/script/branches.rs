@@ -8,10 +8,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
 use ruff_text_size::{Ranged, TextRange};
+
+use super::edits::{Edit, apply};
 
 /// The name of the results, in the state and in a block.
 pub(super) const RESULTS: &str = "parallel_results";
@@ -173,14 +176,13 @@ pub(super) fn head(helpers: &BTreeSet<&'static str>) -> String {
 
 /// Replaces attributes of results in the block by calls; lines keep their numbers.
 pub(super) fn with_attributes_as_calls(source: &str, suite: &[Stmt]) -> String {
-    #[derive(Default)]
-    struct Search {
-        /// Edits: byte offset, number of bytes to remove, and the text to insert.
-        edits: Vec<(usize, usize, String)>,
+    struct Search<'a> {
+        source: &'a str,
+        edits: Vec<Edit>,
         /// The range of the method in the call that is being visited.
         method: Option<TextRange>,
     }
-    impl<'a> Visitor<'a> for Search {
+    impl<'a> Visitor<'a> for Search<'a> {
         fn visit_expr(&mut self, expression: &'a Expr) {
             // `xs.index(x)` is not an attribute of a result: of its fields, only `to_dict` can be called.
             if let Expr::Call(it) = expression {
@@ -191,36 +193,34 @@ pub(super) fn with_attributes_as_calls(source: &str, suite: &[Stmt]) -> String {
                 && ATTRIBUTES.contains(&it.attr.as_str())
                 && (self.method != Some(it.range()) || it.attr.as_str() == "to_dict")
             {
-                let (start, name) = (it.range().start().to_usize(), it.attr.as_str());
-                let attribute = it.attr.range().start().to_usize();
-                self.edits.push((start, 0, format!("__field_{name}__(")));
-                self.edits.push((attribute, name.len(), String::new()));
+                let (value, name) = (it.value.range(), it.attr.range());
+                let mut edit = |range: Range<usize>, text: String| {
+                    let Range { start, end } = range;
+                    self.edits.push(Edit { start, end, text });
+                };
+                let start = it.range().start().to_usize();
+                edit(start..start, format!("__field_{}__(", it.attr));
+                // The dot before the name becomes the end of the call. Blanks between them stay.
+                let between = &self.source[value.end().to_usize()..name.start().to_usize()];
+                if let Some(dot) = between.rfind('.') {
+                    let dot = value.end().to_usize() + dot;
+                    edit(dot..dot + 1, " ".to_owned());
+                }
+                edit(
+                    name.start().to_usize()..name.end().to_usize(),
+                    ")".to_owned(),
+                );
             }
             walk_expr(self, expression);
         }
     }
-    let mut search = Search::default();
+    let mut search = Search {
+        source,
+        edits: Vec::new(),
+        method: None,
+    };
     search.visit_body(suite);
-    if search.edits.is_empty() {
-        return source.to_owned();
-    }
-    // Outer expressions are visited first and begin no later than inner ones: a stable sort keeps this
-    // order.
-    search.edits.sort_by_key(|(at, _, _)| *at);
-    let mut text = String::with_capacity(source.len() + 32 * search.edits.len());
-    let mut done = 0;
-    for (at, gone, instead) in search.edits {
-        text.push_str(&source[done..at]);
-        done = at + gone;
-        if gone == 0 {
-            text.push_str(&instead);
-            continue;
-        }
-        // The dot before the name becomes the end of the call. Blanks between them stay.
-        let dot = text.rfind('.').unwrap_or(text.len());
-        text.replace_range(dot..=dot, " ");
-        text.push(')');
-    }
-    text.push_str(&source[done..]);
-    text
+    // Outer expressions are visited first and begin no later than inner ones, and the edits of one place
+    // keep this order.
+    apply(source, 0, source.len(), search.edits)
 }

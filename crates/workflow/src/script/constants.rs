@@ -7,6 +7,8 @@ use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
 use ruff_text_size::Ranged;
 
+use super::edits::{Edit, apply};
+
 /// Replaces each `${NAME}` that stands for an expression by `variables["NAME"]`, where `is_variable` returns
 /// true for the name. In literals it is text, and stays as it is. Lines are kept.
 ///
@@ -16,8 +18,8 @@ pub(super) fn replace_constants(
     is_variable: impl Fn(&str) -> bool,
 ) -> Option<String> {
     let parsed = parse_unchecked(source, ParseOptions::from(Mode::Module));
-    let mut code = String::with_capacity(source.len());
-    let (mut copied, mut inside) = (0, 0_u32);
+    let mut edits = Vec::new();
+    let mut inside = 0_u32;
     for token in parsed.tokens() {
         match token.kind() {
             TokenKind::FStringStart => inside += 1,
@@ -34,16 +36,16 @@ pub(super) fn replace_constants(
                 else {
                     continue;
                 };
-                code.push_str(&source[copied..start]);
-                code.push_str("variables[\"");
-                code.push_str(name);
-                code.push_str("\"]");
-                copied = start + "${}".len() + name.len();
+                edits.push(Edit {
+                    start,
+                    end: start + "${}".len() + name.len(),
+                    text: format!("variables[\"{name}\"]"),
+                });
             }
             _ => {}
         }
     }
-    (copied > 0).then(|| code + &source[copied..])
+    (!edits.is_empty()).then(|| apply(source, 0, source.len(), edits))
 }
 
 fn is_name(text: &str) -> bool {

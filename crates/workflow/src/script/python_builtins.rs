@@ -1,5 +1,7 @@
 //! Names of Python's built-in functions, classes and methods.
 
+use monty_types::BuiltinsFunctions;
+
 /// Built-in names of Python that the embedded interpreter lacks, sorted.
 const BUILTINS: &str = "BaseExceptionGroup BlockingIOError BrokenPipeError BufferError BytesWarning \
         ChildProcessError ConnectionAbortedError ConnectionError ConnectionRefusedError \
@@ -63,4 +65,15 @@ pub(super) const METHODS: [(&str, &str); 9] = [
 /// True if Python has the built-in name and the interpreter lacks it.
 pub(super) fn lacks_builtin(name: &str) -> bool {
     BUILTINS.split_ascii_whitespace().any(|it| it == name)
+}
+
+/// True for a built-in type whose methods are listed here.
+pub(super) fn is_type(name: &str) -> bool {
+    METHODS.iter().any(|(kind, _)| *kind == name)
+}
+
+/// True if the interpreter has the built-in function or type.
+pub(super) fn has_builtin(name: &str) -> bool {
+    let is_other_type = ["bool", "iter", "object", "range", "slice"].contains(&name);
+    is_type(name) || is_other_type || name.parse::<BuiltinsFunctions>().is_ok()
 }

@@ -3,7 +3,6 @@
 
 mod bindings;
 mod calls;
-mod edits;
 mod errors;
 mod formats;
 mod items;
@@ -21,12 +20,12 @@ use ruff_python_ast::{
 };
 use ruff_text_size::Ranged;
 
+use super::edits::{Edit, apply};
 use super::nans;
 use super::shims;
 use super::unsupported::Unsupported;
 use super::whitespace;
 use bindings::Bindings;
-use edits::{Edit, apply};
 use operators::is_plain;
 
 /// A rewritten block.
@@ -176,7 +175,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Replaces a name by that of its helper.
-    fn rename(&mut self, name: &Expr, helper: &'static str) {
+    fn rename(&mut self, name: &impl Ranged, helper: &'static str) {
         let (start, end) = span(name);
         self.need(helper, start);
         self.replace(start, end, format!("__{helper}__"));

@@ -4,7 +4,7 @@
 //! begins with `#: name dependencies`. Every other file is a module that replaces one of the
 //! interpreter's own, or one that it lacks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
@@ -93,13 +93,6 @@ static HELPER_SOURCES: LazyLock<Vec<HelperSource>> = LazyLock::new(|| {
         .collect()
 });
 
-static METHODS: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
-    HELPER_SOURCES
-        .iter()
-        .filter_map(|piece| Some((piece.name.strip_prefix("m_")?, piece.name)))
-        .collect()
-});
-
 /// Returns the replacement of a module.
 pub(super) fn module(name: &str) -> Option<&'static Module> {
     MODULES
@@ -110,7 +103,8 @@ pub(super) fn module(name: &str) -> Option<&'static Module> {
 
 /// Returns the helper that replaces a method of this name.
 pub(super) fn method(name: &str) -> Option<&'static str> {
-    METHODS.get(name).copied()
+    let mut names = HELPER_SOURCES.iter().map(|piece| piece.name);
+    names.find(|helper| helper.strip_prefix("m_") == Some(name))
 }
 
 /// True if a built-in type has a method of this name.

@@ -4,13 +4,12 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, StdLib};
 
 use super::super::ScriptFailure;
+use super::super::block::check_length;
+use super::super::diagnose::block_error;
 use super::diagnose;
 
 /// The name of a block in Lua's messages. The `=` prefix keeps Lua from quoting it.
 pub(super) const CHUNK: &str = "=block";
-
-/// The maximum length of a block, in bytes.
-const MAX_BYTES: usize = 128 * 1024;
 
 /// The maximum memory, in bytes, for compiling a block.
 const MEMORY: usize = 64 * 1024 * 1024;
@@ -28,15 +27,7 @@ pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     });
     match compiled {
         Err(error) => Err(diagnose::failure(&error, first_line, MEMORY as u64)),
-        Ok(()) if source.len() > MAX_BYTES => Err(ScriptFailure::new(
-            "script_error",
-            format!(
-                "the block is {} bytes long; the limit is {MAX_BYTES}: move data into a file",
-                source.len()
-            ),
-            Some(first_line),
-        )),
-        Ok(()) => Ok(()),
+        Ok(()) => check_length(source).map_err(|refused| block_error(&refused, first_line)),
     }
 }
 

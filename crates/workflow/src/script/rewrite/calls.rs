@@ -6,7 +6,7 @@ use ruff_python_ast::{Expr, ExprAttribute, ExprCall, ExprName, Keyword};
 use ruff_text_size::Ranged;
 
 use super::super::nans;
-use super::super::python_builtins::lacks_builtin;
+use super::super::python_builtins::{is_type, lacks_builtin};
 use super::super::shims;
 use super::super::unsupported::NO_ACCESS;
 use super::lazy::LAZY;
@@ -40,57 +40,33 @@ const CONSUMERS: [&str; 9] = [
 
 const CONSUMING_METHODS: [&str; 3] = ["join", "extend", "fromkeys"];
 
-/// Types whose methods may be called with the object as first argument.
-const TYPES: [&str; 9] = [
-    "str",
-    "dict",
-    "list",
-    "set",
-    "tuple",
-    "bytes",
-    "frozenset",
-    "int",
-    "float",
-];
-
-/// Methods of these types that are called on the type itself.
+/// Methods of built-in types that are called on the type itself.
 const OF_THE_TYPE: [&str; 4] = ["fromkeys", "maketrans", "fromhex", "from_bytes"];
 
 impl<'a> Writer<'a> {
     pub(super) fn call(&mut self, expression: &'a Expr, call: &'a ExprCall) {
         let whole = span(call);
         match &*call.func {
-            Expr::Name(name)
-                if name.id.as_str() == "repr"
-                    && self.is_builtin("repr")
-                    && call
-                        .arguments
-                        .args
-                        .first()
-                        .is_some_and(|it| self.is_json_error(it)) =>
-            {
-                let (start, end) = span(name);
-                self.need("error_repr", start);
-                self.replace(start, end, "__error_repr__");
-                self.visit_arguments(&call.arguments);
-                return;
-            }
             Expr::Name(name) if self.is_builtin(&name.id) => {
+                let first = call.arguments.args.first();
                 let to_file = |it: &Keyword| it.arg.as_ref().is_some_and(|arg| arg == "file");
-                if name.id.as_str() == "print" && call.arguments.keywords.iter().any(to_file) {
-                    let (start, end) = span(name);
-                    self.need("print", start);
-                    self.replace(start, end, "__print__");
+                let helper = match name.id.as_str() {
+                    "repr" if first.is_some_and(|it| self.is_json_error(it)) => Some("error_repr"),
+                    "print" if call.arguments.keywords.iter().any(to_file) => Some("print"),
+                    _ => None,
+                };
+                if let Some(helper) = helper {
+                    self.rename(name, helper);
                     self.visit_arguments(&call.arguments);
                     return;
                 }
                 if self.nans {
-                    match (name.id.as_str(), call.arguments.args.first()) {
+                    match (name.id.as_str(), first) {
                         ("float", Some(_)) if nans::is_source(call) => {
-                            self.rename(&call.func, "float");
+                            self.rename(name, "float");
                         }
-                        ("set", Some(_)) => self.rename(&call.func, "set"),
-                        ("frozenset", Some(_)) => self.rename(&call.func, "frozenset"),
+                        ("set", Some(_)) => self.rename(name, "set"),
+                        ("frozenset", Some(_)) => self.rename(name, "frozenset"),
                         ("map", Some(it)) if nans::is_float_type(it) => self.rename(it, "float"),
                         _ => {}
                     }
@@ -98,17 +74,11 @@ impl<'a> Writer<'a> {
                 if CONSUMERS.contains(&name.id.as_str()) {
                     self.consume_all(&call.arguments.args);
                 }
-                if LAZY.contains(&name.id.as_str()) && !self.eager.contains(&whole) {
-                    // The input of a lazy helper may stay lazy.
-                } else if LAZY.contains(&name.id.as_str()) {
+                // The input of a lazy helper may stay lazy.
+                if LAZY.contains(&name.id.as_str()) && self.eager.contains(&whole) {
                     let skip = usize::from(matches!(name.id.as_str(), "map" | "filter"));
                     self.consume_all(call.arguments.args.get(skip..).unwrap_or_default());
-                    for argument in &call.arguments.args {
-                        self.visit_expr(argument);
-                    }
-                    for keyword in &call.arguments.keywords {
-                        self.visit_expr(&keyword.value);
-                    }
+                    self.visit_arguments(&call.arguments);
                     return;
                 }
             }
@@ -126,7 +96,7 @@ impl<'a> Writer<'a> {
                     return;
                 }
                 let on_a_type = matches!(&*attribute.value, Expr::Name(owner)
-                    if TYPES.contains(&owner.id.as_str()) && self.is_builtin(&owner.id));
+                    if is_type(&owner.id) && self.is_builtin(&owner.id));
                 if on_a_type && !OF_THE_TYPE.contains(&name) {
                     self.bound_method(attribute);
                 } else {
@@ -165,6 +135,13 @@ impl<'a> Writer<'a> {
         needed.then_some(helper)
     }
 
+    /// Returns the offset of the dot before the name.
+    fn dot(&self, attribute: &ExprAttribute) -> Option<usize> {
+        let (value, name) = (attribute.value.end(), attribute.attr.start());
+        let dot = self.token(TokenKind::Dot, value.to_usize(), name.to_usize());
+        dot.map(|(start, _)| start)
+    }
+
     /// Rewrites `value.name(arguments)` as `__m_name__(value, arguments)`.
     fn method_call(
         &mut self,
@@ -173,11 +150,7 @@ impl<'a> Writer<'a> {
         call: &'a ExprCall,
         helper: &'static str,
     ) {
-        let Some((dot, _)) = self.token(
-            TokenKind::Dot,
-            attribute.value.end().to_usize(),
-            attribute.attr.start().to_usize(),
-        ) else {
+        let Some(dot) = self.dot(attribute) else {
             return;
         };
         self.need(helper, whole.0);
@@ -193,11 +166,7 @@ impl<'a> Writer<'a> {
     pub(super) fn bound_method(&mut self, attribute: &'a ExprAttribute) {
         let (start, end) = span(attribute);
         let name = attribute.attr.as_str();
-        let Some((dot, _)) = self.token(
-            TokenKind::Dot,
-            attribute.value.end().to_usize(),
-            attribute.attr.start().to_usize(),
-        ) else {
+        let Some(dot) = self.dot(attribute) else {
             return;
         };
         self.need("bound", start);
@@ -220,7 +189,7 @@ impl<'a> Writer<'a> {
 
     /// Rewrites the name of a built-in function, and refuses those that the interpreter lacks.
     pub(super) fn builtin(&mut self, name: &'a ExprName) {
-        let (start, end) = span(name);
+        let start = name.start().to_usize();
         if name.id.as_str() == "open" {
             self.refuse(start, format!("{NO_ACCESS} files (`open`)"), None);
         } else if lacks_builtin(&name.id) && !BUILTINS.contains(&name.id.as_str()) {
@@ -238,8 +207,7 @@ impl<'a> Writer<'a> {
             _ => None,
         });
         if let Some(helper) = known {
-            self.need(helper, start);
-            self.replace(start, end, format!("__{helper}__"));
+            self.rename(name, helper);
         }
     }
 }

@@ -104,32 +104,21 @@ impl<'a> Writer<'a> {
 
     /// Inserts a check of the caught error before `first`, the first statement of its handler.
     fn guard(&mut self, first: &'a Stmt, name: &str) {
-        let around = |writer: &mut Self, expression: &'a Expr, begin: String, close: &str| {
-            // Parentheses around the expression belong to it.
-            let (start, end) = span(expression);
-            writer.insert(start, begin);
-            writer.insert(end, close);
-        };
-        match first {
-            Stmt::If(it) => around(self, &it.test, format!("__caught__({name}) or ("), ")"),
-            Stmt::While(it) => around(self, &it.test, format!("__caught__({name}) or ("), ")"),
-            Stmt::For(it) if !it.is_async => {
-                around(self, &it.iter, format!("__caught__({name}, ("), "))");
-            }
-            Stmt::With(it) if !it.is_async => {
-                if let Some(item) = it.items.first() {
-                    around(
-                        self,
-                        &item.context_expr,
-                        format!("__caught__({name}, ("),
-                        "))",
-                    );
-                }
-            }
+        let either = (format!("__caught__({name}) or ("), ")");
+        let argument = (format!("__caught__({name}, ("), "))");
+        let (expression, (begin, close)) = match first {
+            Stmt::If(it) => (&*it.test, either),
+            Stmt::While(it) => (&*it.test, either),
+            Stmt::For(it) if !it.is_async => (&*it.iter, argument),
+            Stmt::With(it) if !it.is_async => match it.items.first() {
+                Some(item) => (&item.context_expr, argument),
+                None => return,
+            },
             Stmt::Try(it) => {
                 if let Some(inner) = it.body.first() {
                     self.guard(inner, name);
                 }
+                return;
             }
             Stmt::FunctionDef(_)
             | Stmt::ClassDef(_)
@@ -141,6 +130,7 @@ impl<'a> Writer<'a> {
                     "a definition at the beginning of an `except` block",
                     Some("move it out of the block"),
                 );
+                return;
             }
             // After a semicolon, the parser reads `match = …` as a `match` statement.
             Stmt::Assign(it)
@@ -149,13 +139,19 @@ impl<'a> Writer<'a> {
                         .starts_with(word)
                 }) =>
             {
-                around(self, &it.value, format!("[__caught__({name}), ("), ")][1]");
+                let listed = (format!("[__caught__({name}), ("), ")][1]");
+                (&*it.value, listed)
             }
             other => {
                 let at = other.start().to_usize();
                 self.insert(at, format!("__caught__({name}); "));
+                return;
             }
-        }
+        };
+        // Parentheses around the expression belong to it.
+        let (start, end) = span(expression);
+        self.insert(start, begin);
+        self.insert(end, close);
     }
 
     /// Calls the class of an error that is raised by name.

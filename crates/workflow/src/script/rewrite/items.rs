@@ -25,48 +25,30 @@ impl<'a> Writer<'a> {
             return;
         };
         self.visit_expr(value);
+        let is_slice = slice.is_slice_expr();
+        self.replace(open, after, if is_slice { ", slice(" } else { ", (" });
         if let Expr::Slice(it) = slice {
-            self.replace(open, after, ", slice(");
             let mut at = after;
-            let colons: Vec<(usize, usize)> = {
-                let mut found = Vec::new();
-                let parts = [&it.lower, &it.upper, &it.step];
-                for (n, part) in parts.iter().enumerate() {
-                    if let Some(part) = part {
+            for (n, part) in [&it.lower, &it.upper, &it.step].into_iter().enumerate() {
+                if n > 0 {
+                    let Some((colon, after)) = self.token(TokenKind::Colon, at, end) else {
+                        break;
+                    };
+                    self.replace(colon, after, ",");
+                    at = after;
+                }
+                match part {
+                    Some(part) => {
+                        self.visit_expr(part);
                         at = part.end().to_usize();
                     }
-                    if n < 2
-                        && let Some(colon) = self.token(TokenKind::Colon, at, end)
-                    {
-                        let next = parts[n + 1].as_ref().map(|it| it.start().to_usize());
-                        if next.is_none_or(|next| colon.1 <= next) {
-                            found.push(colon);
-                            at = colon.1;
-                        }
-                    }
-                }
-                found
-            };
-            for (n, part) in [&it.lower, &it.upper, &it.step].into_iter().enumerate() {
-                match part {
-                    Some(part) => self.visit_expr(part),
-                    None if n < 2 => {
-                        let place = colons.get(n).map_or(end - 1, |colon| colon.0);
-                        self.insert(place, "None");
-                    }
-                    None => {}
-                }
-                if let Some((start, end)) = colons.get(n) {
-                    let more = n == 0 || it.step.is_some();
-                    self.replace(*start, *end, if more { "," } else { "" });
+                    None => self.insert(at, "None"),
                 }
             }
-            self.replace(end - 1, end, format!("){closing}"));
         } else {
-            self.replace(open, after, ", (");
             self.visit_expr(slice);
-            self.replace(end - 1, end, format!("){closing}"));
         }
+        self.replace(end - 1, end, format!("){closing}"));
     }
 
     pub(super) fn delete(&mut self, it: &'a StmtDelete, later: bool) {

@@ -3,9 +3,9 @@
 use ruff_python_ast::{Expr, ExprAttribute, Stmt};
 use ruff_text_size::Ranged;
 
+use super::super::edits::Edit;
 use super::super::shims;
 use super::super::unsupported::NO_ACCESS;
-use super::edits::Edit;
 use super::{Writer, span};
 
 /// Parts of `os` and `os.path` that access files.
