@@ -75,7 +75,8 @@ pub fn iso8601(at: Millis) -> String {
 
 /// Returns the proleptic Gregorian date of a day count since 1970-01-01, by 400-year eras that begin in
 /// March.
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
+#[must_use]
+pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);

@@ -3,6 +3,8 @@
 use std::io;
 use std::thread;
 
+use ruff_python_ast::Stmt;
+
 use super::programs::Compiled;
 use super::{ScriptFailure, block, changes, constants, diagnose, templates};
 
@@ -26,22 +28,13 @@ pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
 /// # Errors
 /// `script_error` for a block that is not Python or too long, with the line of the file.
 pub fn check_syntax(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
-    run_with_stack(source, first_line, |source| {
-        block::parse(&block::unix_lines(source))
-            .map(drop)
-            .map_err(|refused| diagnose::block_error(&refused, first_line))
-    })
+    parsed(source, first_line, |_| ())
 }
 
 /// True if a block may change the `state` that it is given, according to a static check; false for a
 /// block that cannot be parsed.
 pub(crate) fn may_change_state(source: &str) -> bool {
-    let read = run_with_stack(source, 1, |source| {
-        block::parse(&block::unix_lines(source))
-            .map(|read| changes::may_change_state(read.suite()))
-            .map_err(|refused| diagnose::block_error(&refused, 1))
-    });
-    read.unwrap_or(false)
+    parsed(source, 1, changes::may_change_state).unwrap_or(false)
 }
 
 /// Returns the first template in a block, with its line in the block, from 1: code is not rendered.
@@ -73,6 +66,18 @@ pub(crate) fn with_constants(source: String, is_variable: impl Fn(&str) -> bool 
         Ok(constants::replace_constants(source, is_variable))
     });
     replaced.ok().flatten().unwrap_or(source)
+}
+
+fn parsed<T: Send>(
+    source: &str,
+    first_line: u32,
+    look: impl FnOnce(&[Stmt]) -> T + Send,
+) -> Result<T, ScriptFailure> {
+    run_with_stack(source, first_line, |source| {
+        block::parse(&block::unix_lines(source))
+            .map(|read| look(read.suite()))
+            .map_err(|refused| diagnose::block_error(&refused, first_line))
+    })
 }
 
 fn run_with_stack<T: Send>(

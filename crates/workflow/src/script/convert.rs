@@ -79,7 +79,7 @@ fn plain(object: MontyObject, left: usize) -> Result<Value, Unrepresentable> {
             Unrepresentable::new("an integer beyond 64 bits, which JSON readers round; return it as text: str(value)")
         }),
         MontyObject::Float(it) => serde_json::Number::from_f64(it).map(Value::Number).ok_or_else(|| {
-            Unrepresentable::new(format!("the float {}, which JSON does not have; return None or text instead", python_float(it)))
+            Unrepresentable::new(format!("the float {}, which JSON does not have; return None or text instead", monty_types::FormatFloat(it)))
         }),
         MontyObject::String(it) => Ok(Value::String(it)),
         MontyObject::List(items) | MontyObject::Tuple(items) => list(items, left),
@@ -160,31 +160,15 @@ fn unrepresentable(object: &MontyObject) -> Unrepresentable {
 
 /// Returns the name of a value's type in Python.
 fn type_name(object: &MontyObject) -> String {
-    let name = match object {
-        MontyObject::None => "NoneType",
-        MontyObject::Bool(_) => "bool",
-        MontyObject::Float(_) => "float",
-        MontyObject::Tuple(_) => "tuple",
-        MontyObject::Bytes(_) => "bytes",
-        MontyObject::Set(_) => "set",
-        MontyObject::FrozenSet(_) => "frozenset",
-        MontyObject::Date(_) => "date",
-        MontyObject::DateTime(_) => "datetime",
-        MontyObject::Time(_) => "time",
-        MontyObject::TimeDelta(_) => "timedelta",
-        MontyObject::TimeZone(_) => "timezone",
-        MontyObject::Path(_) => "PosixPath",
-        MontyObject::Ellipsis => "ellipsis",
-        MontyObject::Type(_) => "type",
-        MontyObject::BuiltinFunction(_) | MontyObject::Function { .. } => "function",
-        MontyObject::Cycle(..) => "a container that contains itself",
-        MontyObject::ClassInstance(it) => return it.class_type.name.clone(),
-        MontyObject::NamedTuple { type_name, .. } => return type_name.clone(),
-        MontyObject::Exception { exc_type, .. } => return exc_type.to_string(),
-        MontyObject::Repr(text) => return repr_type(text),
-        _ => "object",
-    };
-    name.to_owned()
+    match object {
+        MontyObject::BuiltinFunction(_) => "function".to_owned(),
+        MontyObject::NotImplemented | MontyObject::FileHandle(_) => "object".to_owned(),
+        MontyObject::Cycle(..) => "a container that contains itself".to_owned(),
+        MontyObject::NamedTuple { type_name, .. } => type_name.clone(),
+        MontyObject::Exception { exc_type, .. } => exc_type.to_string(),
+        MontyObject::Repr(text) => repr_type(text),
+        other => other.type_name().to_owned(),
+    }
 }
 
 /// Extracts the type's name from `<re.Match object; …>`, `<function 'f' at …>`, `range(0, 3)`.
@@ -192,14 +176,6 @@ fn repr_type(text: &str) -> String {
     let inner = text.trim_start_matches('<');
     let end = inner.find([' ', '(', '>']).unwrap_or(inner.len());
     inner[..end].to_owned()
-}
-
-fn python_float(float: f64) -> &'static str {
-    match (float.is_nan(), float.is_sign_negative()) {
-        (true, _) => "nan",
-        (false, true) => "-inf",
-        (false, false) => "inf",
-    }
 }
 
 fn shortened(text: &str) -> String {
@@ -211,32 +187,17 @@ fn shortened(text: &str) -> String {
 /// # Errors
 /// The message about the first field whose name or value JSON cannot represent.
 pub(super) fn state(object: MontyObject) -> Result<Map<String, Value>, String> {
-    let fields = match plain_fields(object) {
-        Ok(fields) => fields,
-        Err(unrepresentable) => return Err(unrepresentable.message("state")),
+    let fields = match object {
+        MontyObject::Dict(pairs) => pairs
+            .into_iter()
+            .map(|(key, value)| Ok((key_text(&key)?, value)))
+            .collect::<Result<Vec<_>, _>>(),
+        other => Err(unrepresentable(&other)),
     };
-    let mut map = Map::with_capacity(fields.len());
-    for (key, value) in fields {
-        let value = plain(value, MAX_DEPTH - 1).map_err(|unrepresentable| {
-            let root = format!("state[{}]", monty_types::StringRepr(&key));
-            format!(
-                "{}; the state keeps what a block puts into it",
-                unrepresentable.message(&root)
-            )
-        })?;
-        map.insert(key, value);
-    }
-    Ok(map)
-}
-
-fn plain_fields(object: MontyObject) -> Result<Vec<(String, MontyObject)>, Unrepresentable> {
-    let MontyObject::Dict(pairs) = object else {
-        return Err(unrepresentable(&object));
-    };
-    pairs
-        .into_iter()
-        .map(|(key, value)| Ok((key_text(&key)?, value)))
-        .collect()
+    let fields = fields.map_err(|unrepresentable| unrepresentable.message("state"))?;
+    let root = |key: &str| format!("state[{}]", monty_types::StringRepr(key));
+    let hint = "the state keeps what a block puts into it";
+    converted(fields.into_iter(), root, hint)
 }
 
 /// Converts the names that a block without `return` assigned to one JSON object; functions, classes and
@@ -248,20 +209,29 @@ pub(super) fn names(object: MontyObject) -> Result<Value, String> {
     let MontyObject::Dict(pairs) = object else {
         return Err("the block's names are not a dict".to_owned());
     };
-    let mut map = Map::with_capacity(pairs.len());
-    for (name, value) in pairs {
-        let (MontyObject::String(name), false) = (name, is_definition(&value)) else {
-            continue;
-        };
+    let fields = pairs.into_iter().filter_map(|(name, value)| match name {
+        MontyObject::String(name) if !is_definition(&value) => Some((name, value)),
+        _ => None,
+    });
+    let hint =
+        "a name that begins with `_` stays inside the block, and `return` defines its result";
+    converted(fields, str::to_owned, hint).map(Value::Object)
+}
+
+/// Converts fields to JSON. `root` returns the expression for a field in the block; the message about a
+/// value that JSON cannot represent ends with `hint`.
+fn converted(
+    fields: impl Iterator<Item = (String, MontyObject)>,
+    root: impl Fn(&str) -> String,
+    hint: &str,
+) -> Result<Map<String, Value>, String> {
+    let field = |(key, value): (String, MontyObject)| {
         let value = plain(value, MAX_DEPTH - 1).map_err(|unrepresentable| {
-            format!(
-                "{}; a name that begins with `_` stays inside the block, and `return` defines its result",
-                unrepresentable.message(&name)
-            )
+            format!("{}; {hint}", unrepresentable.message(&root(&key)))
         })?;
-        map.insert(name, value);
-    }
-    Ok(Value::Object(map))
+        Ok((key, value))
+    };
+    fields.map(field).collect()
 }
 
 fn is_definition(object: &MontyObject) -> bool {

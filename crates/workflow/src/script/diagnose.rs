@@ -16,19 +16,6 @@ use super::{ScriptFailure, limits};
 /// Prefix of an exception's message if a helper rejects something.
 const HELPER_PREFIX: &str = "embedded Python: ";
 
-/// A block's location in its file, its program, and its output so far.
-#[derive(Debug)]
-pub(super) struct BlockContext<'a> {
-    /// The line of the file on which the block begins.
-    pub(super) first_line: u32,
-    /// The block's time limit.
-    pub(super) time_limit: Duration,
-    /// The output of the block.
-    pub(super) printed: String,
-    /// The program of the block.
-    pub(super) program: &'a Program,
-}
-
 /// Returns the failure of a block that was rejected before it ran.
 pub(super) fn block_error(block_error: &BlockError, first_line: u32) -> ScriptFailure {
     let of_file = |line: u32| first_line.saturating_add(line.saturating_sub(1));
@@ -49,35 +36,36 @@ pub(super) fn block_error(block_error: &BlockError, first_line: u32) -> ScriptFa
     }
 }
 
-/// Returns the failure for an exception; `compiling` is true if it was raised before the first statement
-/// ran.
+/// Returns the failure for an exception of a program whose block begins on line `first_line` of the file.
+/// `time_limit` is that of the run; `None` if the exception was raised before the first statement ran.
 pub(super) fn exception(
     raised: &MontyException,
-    compiling: bool,
-    context: BlockContext<'_>,
+    program: &Program,
+    first_line: u32,
+    time_limit: Option<Duration>,
 ) -> ScriptFailure {
     let line = raised
         .traceback()
         .iter()
         .rev()
-        .find_map(|frame| context.program.line_of_block(frame.start.line))
-        .map(|line| context.first_line.saturating_add(line - 1));
+        .find_map(|frame| program.line_of_block(frame.start.line))
+        .map(|line| first_line.saturating_add(line - 1));
     let message = raised.message().unwrap_or_default();
     // True if a function of the block was called with wrong arguments.
     let is_own_function = message.split_once("() ").is_some_and(|(function, _)| {
         let name = function.rsplit('.').next().unwrap_or(function);
-        context.program.text.contains(&format!("def {name}("))
+        program.text.contains(&format!("def {name}("))
     });
     let limitation = match is_own_function {
         true => None,
-        false => limitation(raised.exc_type(), message, compiling),
+        false => limitation(raised.exc_type(), message, time_limit.is_none()),
     };
-    let mut failure = match (raised.exc_type(), limitation) {
+    match (raised.exc_type(), limitation) {
         (_, Some(what)) => unsupported(&what, line),
         (ExcType::TimeoutError, None) if message.starts_with("time limit exceeded") => {
             ScriptFailure::new(
                 "script_timeout",
-                limits::timed_out(context.time_limit),
+                limits::timed_out(time_limit.unwrap_or_default()),
                 line,
             )
         }
@@ -85,9 +73,7 @@ pub(super) fn exception(
             ScriptFailure::new("script_memory", format!("MemoryError: {message}"), line)
         }
         _ => ScriptFailure::new("script_error", format_exception(raised), line),
-    };
-    failure.printed = context.printed;
-    failure
+    }
 }
 
 /// Formats the exception like the last line of a Python traceback.
@@ -133,12 +119,7 @@ fn is_number_of_python(message: &str) -> bool {
 
 /// Returns the limitation of the interpreter that an exception indicates, if it indicates one.
 pub(super) fn limitation(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
-    let plain = |what: String| {
-        Some(Unsupported {
-            what,
-            instead: None,
-        })
-    };
+    let plain = |what: String| Some(Unsupported::new(what, None));
     if kind == ExcType::NotImplementedError
         && let Some(what) = message.strip_prefix(HELPER_PREFIX)
     {

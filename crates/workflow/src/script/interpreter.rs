@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use cachalot_core::clock::civil_from_days;
 use cachalot_core::{Digest, Millis};
 use monty::{MontyRun, RunProgress};
 use monty_types::{
@@ -14,7 +15,7 @@ use monty_types::{
 use serde_json::{Map, Value};
 
 use super::block::{BlockError, Program};
-use super::diagnose::{self, BlockContext};
+use super::diagnose;
 use super::host::Host;
 use super::output_buffer::OutputBuffer;
 use super::programs::{Compiled, ProgramCache};
@@ -68,13 +69,9 @@ pub(super) fn run(
             }),
         },
         Err(raised) => {
-            let context = BlockContext {
-                first_line: block.first_line,
-                time_limit: clock.time_limit,
-                printed,
-                program: &program,
-            };
-            Err(diagnose::exception(&raised, false, context))
+            let limit = Some(clock.time_limit);
+            let failure = diagnose::exception(&raised, &program, block.first_line, limit);
+            Err(ScriptFailure { printed, ..failure })
         }
     }
 }
@@ -236,7 +233,7 @@ impl WallClock {
         let seconds = micros
             .div_euclid(1_000_000)
             .saturating_add(i64::from(offset));
-        let of_day = u32::try_from(seconds.rem_euclid(86_400)).unwrap_or(0);
+        let of_day = seconds.rem_euclid(86_400);
         let (year, month, day) = civil(seconds.div_euclid(86_400));
         MontyDateTime {
             year,
@@ -252,28 +249,14 @@ impl WallClock {
     }
 }
 
-fn narrow(part: u32) -> u8 {
+fn narrow(part: i64) -> u8 {
     u8::try_from(part).unwrap_or(u8::MAX)
 }
 
-/// Converts a number of days since 1970-01-01 to a proleptic Gregorian date, within the years that Python
-/// supports. Years are counted from March, so that the leap day is the last day of its year.
+/// Converts a number of days since 1970-01-01 to a date within the years that Python supports.
 fn civil(days: i64) -> (i32, u8, u8) {
-    const ERA: i64 = 146_097;
-    let days = days.clamp(-719_162, 2_932_896) + 719_468;
-    let (era, of_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    let small = |part: i64| u8::try_from(part).unwrap_or(1);
-    (i32::try_from(year).unwrap_or(1), small(month), small(day))
+    let (year, month, day) = civil_from_days(days.clamp(-719_162, 2_932_896));
+    (i32::try_from(year).unwrap_or(1), narrow(month), narrow(day))
 }
 
 impl PrintWriterCallback for OutputBuffer {

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use monty::MontyRun;
 use monty_types::{AssertMessageAnnotations, CompileOptions, MontyException};
 
 use super::ScriptFailure;
 use super::block::{self, Program};
-use super::diagnose::{self, BlockContext};
+use super::diagnose;
 
 /// The maximum number of programs that a worker keeps.
 const MAX_PROGRAMS: usize = 32;
@@ -34,15 +33,7 @@ impl Compiled {
                 program: Rc::new(program),
                 run,
             }),
-            Err(raised) => {
-                let context = BlockContext {
-                    first_line,
-                    time_limit: Duration::ZERO,
-                    printed: String::new(),
-                    program: &program,
-                };
-                Err(diagnose::exception(&raised, true, context))
-            }
+            Err(raised) => Err(diagnose::exception(&raised, &program, first_line, None)),
         }
     }
 }
