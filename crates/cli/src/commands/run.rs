@@ -12,9 +12,7 @@ use cachalot_workflow::actions::{self, cache::agent_segment};
 use cachalot_workflow::format::{Agent, ScriptSettings};
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
-use cachalot_workflow::script::WorkerOptions;
-use cachalot_workflow::script::embedded::EmbeddedRunner;
-use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
+use cachalot_workflow::script::{Python3Options, WorkerOptions, WorkerPool};
 use cachalot_workflow::session::SessionMemory;
 use serde_json::{Map, Value, json};
 
@@ -382,8 +380,8 @@ fn scripts(agent: &Agent, process_environment: &ProcessEnvironment) -> Result<Sc
         python3.interpreter = command.into();
     }
     Ok(Scripts {
-        python: Arc::new(EmbeddedRunner::python(&workers(&agent.settings.python))),
-        lua: Arc::new(EmbeddedRunner::lua(&workers(&agent.settings.lua))),
-        python3: Arc::new(Python3Runner::new(python3)),
+        python: Arc::new(WorkerPool::python(&workers(&agent.settings.python))),
+        lua: Arc::new(WorkerPool::lua(&workers(&agent.settings.lua))),
+        python3: Arc::new(WorkerPool::python3(python3)),
     })
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use cachalot_core::{Clock, SystemClock};
 
-use super::pool::Pool;
 use super::process::Launch;
-use super::wire::{Greeting, Interpreter, READY};
+use super::wire::Greeting;
 
 /// Worker processes of our own binary, and the limits of the blocks that they run.
 #[derive(Debug, Clone)]
@@ -45,27 +44,18 @@ impl WorkerOptions {
         }
     }
 
-    /// Returns a pool of such workers that run blocks in `interpreter`. Starts no worker.
-    pub(super) fn pool(&self, interpreter: Interpreter) -> Pool {
+    /// Returns the start of such a worker.
+    pub(super) fn launch(&self) -> Launch {
         let greeting = Greeting {
             memory_limit: self.memory_limit,
         };
-        let launch = Launch {
+        Launch {
             program: self.program.clone(),
             arguments: self.arguments.clone(),
             // Without `TZ`, the C library reads the machine's time zone from a file.
             environment: vec![("TZ".into(), "UTC0".into())],
             directory: PathBuf::from("/"),
             greeting: serde_json::to_string(&greeting).unwrap_or_default(),
-            ready: READY,
-        };
-        Pool::new(
-            launch,
-            interpreter,
-            self.workers,
-            self.time_limit,
-            true,
-            self.memory_limit,
-        )
+        }
     }
 }

@@ -1,14 +1,16 @@
 //! A pool of worker processes, started on demand and reused while they are healthy.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use cachalot_core::Millis;
+use cachalot_core::Clock;
 use cachalot_process::describe_status;
 
 use super::process::{Launch, Worker, WorkerError};
@@ -16,7 +18,10 @@ use super::wire::{
     self, BlockOutcome, Interpreter, MAX_ANSWER_BYTES, MAX_DEPTH, MAX_PRINTED_BYTES, Request,
     WorkerReply,
 };
-use super::{FailureKind, Script, ScriptFailure, ScriptResult, limits};
+use super::{
+    FailureKind, Python3Options, Script, ScriptFailure, ScriptResult, ScriptRunner, WorkerOptions,
+    limits,
+};
 
 /// The time beyond a block's time limit before the parent kills the worker. Workers of an embedded
 /// interpreter check the limit themselves and report the line at which the block was stopped.
@@ -24,10 +29,20 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The number of blocks after which a worker is replaced, which also frees memory that it leaked.
 const BLOCKS_PER_WORKER: u32 = 1_000;
 
-/// Worker processes of one kind.
+/// Worker processes of one kind: a runner of inline code.
+///
+/// Workers are started on demand and reused. A worker that crashes or exceeds its limits fails its block and
+/// is replaced. Dropping the future of [`ScriptRunner::run`] kills the block's worker and the processes that
+/// it started; dropping the pool kills all workers.
+///
+/// In an embedded interpreter, a block has no access to files, the environment, processes or the network.
+/// Its worker is a process of our own binary, whose environment contains only the time zone.
+///
+/// A pool belongs to the tokio runtime on which it is used first.
 #[derive(Debug)]
-pub(super) struct Pool {
-    launch: Launch,
+pub struct WorkerPool {
+    /// The start of a worker, or the message that the interpreter was not found.
+    launch: Result<Launch, String>,
     interpreter: Interpreter,
     idle: Mutex<Vec<Worker>>,
     permits: Semaphore,
@@ -36,94 +51,96 @@ pub(super) struct Pool {
     enforces_time_limit: bool,
     /// The worker's memory limit in bytes, for messages; 0 if it has no limit.
     memory_limit: u64,
+    /// The clock for the time of day in a block; `None` if the interpreter reads the time itself.
+    clock: Option<Arc<dyn Clock>>,
     /// The number of the last request.
     requests: AtomicU64,
 }
 
-impl Pool {
-    /// Creates a pool of at most `workers` processes, at least one. Starts no worker.
-    pub(super) fn new(
-        launch: Launch,
+impl WorkerPool {
+    /// Creates a runner of Python, without starting a worker.
+    ///
+    /// A block can use `state` and `variables` (dicts; changes to `state` are returned in [`ScriptResult::changes`],
+    /// changes to `variables` stay in the block), `json`, and `print`, whose output appears in the report. A
+    /// block with its own `return` is the body of a function. A block without one returns the names that it
+    /// assigned, except those that begin with `_` and those of functions, classes and modules. A result must
+    /// be JSON: tuples become lists and int keys text, anything else fails with the name of its type.
+    ///
+    /// The interpreter implements a part of Python. Features that it lacks or computes differently are
+    /// rewritten into calls of helpers before the block runs, or fail with `script_unsupported`, which names
+    /// the construct, its line and a workaround, even where the block catches all exceptions.
+    ///
+    /// Known differences from Python:
+    /// - the order of sets
+    /// - the wording of exception messages
+    /// - the printed form of the flags of `re` (numbers)
+    /// - a dict with the equal keys `1` and `True` (keeps the latter as key)
+    /// - `sys.version`
+    /// - the time zone (UTC)
+    /// - the line of an error that passes an `except` that does not catch it (the line of the `except`)
+    #[must_use]
+    pub fn python(options: &WorkerOptions) -> Self {
+        Self::embedded(options, Interpreter::Python)
+    }
+
+    /// Creates a runner of Lua 5.4, without starting a worker.
+    ///
+    /// A block can use `state` and `variables` (tables; assignments to them stay in the block) and the base
+    /// functions, `coroutine`, `math`, `string`, `table` and `utf8` of Lua 5.4, `os.clock`, `os.date` and
+    /// `os.time` (UTC), and `print`, whose output appears in the report. Each block has its own globals.
+    ///
+    /// Return values are converted to JSON:
+    /// - Nothing and nil become null.
+    /// - Several values become a list.
+    /// - A table whose keys are all positive whole numbers becomes a list, with null for missing items.
+    /// - Any other table becomes an object, including the empty table.
+    /// - A whole float becomes an integer.
+    /// - Anything else fails with the name of its type.
+    ///
+    /// A block has no access to files, the environment, processes, the network or bytecode.
+    #[must_use]
+    pub fn lua(options: &WorkerOptions) -> Self {
+        Self::embedded(options, Interpreter::Lua)
+    }
+
+    fn embedded(options: &WorkerOptions, interpreter: Interpreter) -> Self {
+        let launch = Ok(options.launch());
+        Self {
+            enforces_time_limit: true,
+            memory_limit: options.memory_limit,
+            clock: Some(Arc::clone(&options.clock)),
+            ..Self::new(launch, interpreter, options.workers, options.time_limit)
+        }
+    }
+
+    /// Creates a runner of the user's own Python, without starting a worker. A missing interpreter fails the
+    /// first block, not this call.
+    ///
+    /// Inputs, results and output are the same as in the embedded interpreter; a block has all permissions
+    /// of the process. A module that a block imported stays imported in its worker. Each block has its own
+    /// names.
+    #[must_use]
+    pub fn python3(options: Python3Options) -> Self {
+        let (workers, time_limit) = (options.workers, options.time_limit);
+        Self::new(options.launch(), Interpreter::Python, workers, time_limit)
+    }
+
+    fn new(
+        launch: Result<Launch, String>,
         interpreter: Interpreter,
         workers: usize,
         time_limit: Duration,
-        enforces_time_limit: bool,
-        memory_limit: u64,
     ) -> Self {
         Self {
             launch,
             interpreter,
-            idle: Mutex::new(Vec::new()),
+            idle: Mutex::default(),
             permits: Semaphore::new(workers.clamp(1, Semaphore::MAX_PERMITS)),
             time_limit,
-            enforces_time_limit,
-            memory_limit,
+            enforces_time_limit: false,
+            memory_limit: 0,
+            clock: None,
             requests: AtomicU64::new(0),
-        }
-    }
-
-    /// Runs one block in a worker that runs no other block at the same time.
-    ///
-    /// The returned future owns the worker: dropping the future kills it. Waiting for a free worker does
-    /// not count towards the time limit.
-    pub(super) async fn run(
-        &self,
-        script: &Script,
-        state: &Map<String, Value>,
-        variables: &Map<String, Value>,
-        now: Millis,
-    ) -> Result<ScriptResult, ScriptFailure> {
-        for (name, map) in [("state", state), ("variables", variables)] {
-            if !wire::is_within_max_depth(map) {
-                return Err(failure(
-                    "script_error",
-                    format!(
-                        "`{name}` is nested more than {MAX_DEPTH} levels deep, which inline code cannot be given"
-                    ),
-                ));
-            }
-        }
-        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let request = self.request(number, script, state, variables, now)?;
-        let _permit = self
-            .permits
-            .acquire()
-            .await
-            .map_err(|_| failure("script_worker", "the runner of inline code is shut down"))?;
-        let mut worker = self.worker().await?;
-        let limit = if self.enforces_time_limit {
-            self.time_limit + GRACE
-        } else {
-            self.time_limit
-        };
-        let line = match timeout(limit, worker.exchange(&request)).await {
-            Err(_) => {
-                return Err(failure(
-                    "script_timeout",
-                    limits::timed_out(self.time_limit),
-                ));
-            }
-            Ok(Err(error)) => return Err(self.worker_failure(error)),
-            Ok(Ok(line)) => line,
-        };
-        let reply: WorkerReply = serde_json::from_slice(&line).map_err(|error| {
-            failure(
-                "script_worker",
-                format!("the worker of the block gave no proper answer: {error}"),
-            )
-        })?;
-        if reply.number != number {
-            return Err(failure(
-                "script_worker",
-                "the worker of the block gave the answer of another block and was stopped: an earlier block may have split its process (`os.fork()`); run it again",
-            ));
-        }
-        if worker.answered <= BLOCKS_PER_WORKER {
-            self.idle.lock().push(worker);
-        }
-        match reply.answer {
-            BlockOutcome::Ended(ended) => Ok(ended),
-            BlockOutcome::Failed(failure) => Err(failure),
         }
     }
 
@@ -133,7 +150,6 @@ impl Pool {
         script: &Script,
         state: &Map<String, Value>,
         variables: &Map<String, Value>,
-        now: Millis,
     ) -> Result<Vec<u8>, ScriptFailure> {
         let request = Request {
             number,
@@ -144,7 +160,7 @@ impl Pool {
             variables,
             time_limit_ms: u64::try_from(self.time_limit.as_millis()).unwrap_or(u64::MAX),
             most_printed: MAX_PRINTED_BYTES,
-            now,
+            now: self.clock.as_ref().map_or(0, |clock| clock.now()),
         };
         let mut line = serde_json::to_vec(&request).map_err(|error| {
             failure(
@@ -157,40 +173,22 @@ impl Pool {
     }
 
     /// Returns an idle worker that is still running, or starts one.
-    async fn worker(&self) -> Result<Worker, ScriptFailure> {
+    async fn worker(&self, launch: &Launch) -> Result<Worker, ScriptFailure> {
         while let Some(worker) = self.take() {
             if worker.is_alive() {
                 return Ok(worker);
             }
         }
-        Worker::start(&self.launch)
+        Worker::start(launch)
             .await
-            .map_err(|error| self.start_failure(error))
+            .map_err(|error| start_failure(launch, error))
     }
 
     fn take(&self) -> Option<Worker> {
         self.idle.lock().pop()
     }
 
-    fn start_failure(&self, error: WorkerError) -> ScriptFailure {
-        let program = self.launch.program.display();
-        let cause = match error {
-            WorkerError::NotStarted(error) => error.to_string(),
-            WorkerError::NotReady | WorkerError::TooLong => {
-                "it did not report that it was ready".to_owned()
-            }
-            WorkerError::Ended {
-                stderr_tail,
-                status,
-            } => describe_exit(status, &stderr_tail),
-        };
-        failure(
-            "script_worker",
-            format!("the worker for inline code, {program}, could not be started: {cause}"),
-        )
-    }
-
-    fn worker_failure(&self, error: WorkerError) -> ScriptFailure {
+    fn worker_failure(&self, launch: &Launch, error: WorkerError) -> ScriptFailure {
         match error {
             WorkerError::TooLong => failure(
                 "script_memory",
@@ -215,7 +213,7 @@ impl Pool {
                     describe_exit(status, &stderr_tail)
                 ),
             ),
-            WorkerError::NotStarted(_) | WorkerError::NotReady => self.start_failure(error),
+            WorkerError::NotStarted(_) | WorkerError::NotReady => start_failure(launch, error),
         }
     }
 
@@ -225,6 +223,94 @@ impl Pool {
             && stderr_tail.contains("memory allocation of")
             && stderr_tail.contains("failed")
     }
+}
+
+#[async_trait]
+impl ScriptRunner for WorkerPool {
+    /// Runs one block in a worker that runs no other block at the same time.
+    ///
+    /// The returned future owns the worker: dropping the future kills it. Waiting for a free worker does
+    /// not count towards the time limit.
+    async fn run(
+        &self,
+        script: &Script,
+        state: &Map<String, Value>,
+        variables: &Map<String, Value>,
+    ) -> Result<ScriptResult, ScriptFailure> {
+        let launch = self.launch.as_ref().map_err(|message| {
+            ScriptFailure::new("script_worker", message.as_str(), Some(script.first_line))
+        })?;
+        for (name, map) in [("state", state), ("variables", variables)] {
+            if !wire::is_within_max_depth(map) {
+                return Err(failure(
+                    "script_error",
+                    format!(
+                        "`{name}` is nested more than {MAX_DEPTH} levels deep, which inline code cannot be given"
+                    ),
+                ));
+            }
+        }
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let request = self.request(number, script, state, variables)?;
+        let _permit = self
+            .permits
+            .acquire()
+            .await
+            .map_err(|_| failure("script_worker", "the runner of inline code is shut down"))?;
+        let mut worker = self.worker(launch).await?;
+        let limit = if self.enforces_time_limit {
+            self.time_limit + GRACE
+        } else {
+            self.time_limit
+        };
+        let line = match timeout(limit, worker.exchange(&request)).await {
+            Err(_) => {
+                return Err(failure(
+                    "script_timeout",
+                    limits::timed_out(self.time_limit),
+                ));
+            }
+            Ok(Err(error)) => return Err(self.worker_failure(launch, error)),
+            Ok(Ok(line)) => line,
+        };
+        let reply: WorkerReply = serde_json::from_slice(&line).map_err(|error| {
+            failure(
+                "script_worker",
+                format!("the worker of the block gave no proper answer: {error}"),
+            )
+        })?;
+        if reply.number != number {
+            return Err(failure(
+                "script_worker",
+                "the worker of the block gave the answer of another block and was stopped: an earlier block may have split its process (`os.fork()`); run it again",
+            ));
+        }
+        if worker.answered <= BLOCKS_PER_WORKER {
+            self.idle.lock().push(worker);
+        }
+        match reply.answer {
+            BlockOutcome::Ended(ended) => Ok(ended),
+            BlockOutcome::Failed(failure) => Err(failure),
+        }
+    }
+}
+
+fn start_failure(launch: &Launch, error: WorkerError) -> ScriptFailure {
+    let program = launch.program.display();
+    let cause = match error {
+        WorkerError::NotStarted(error) => error.to_string(),
+        WorkerError::NotReady | WorkerError::TooLong => {
+            "it did not report that it was ready".to_owned()
+        }
+        WorkerError::Ended {
+            stderr_tail,
+            status,
+        } => describe_exit(status, &stderr_tail),
+    };
+    failure(
+        "script_worker",
+        format!("the worker for inline code, {program}, could not be started: {cause}"),
+    )
 }
 
 /// Describes how a process ended.

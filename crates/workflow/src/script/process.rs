@@ -13,7 +13,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::wire::MAX_ANSWER_BYTES;
+use super::wire::{MAX_ANSWER_BYTES, READY};
 
 /// The maximum time until a process is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -33,8 +33,6 @@ pub(super) struct Launch {
     pub(super) directory: PathBuf,
     /// The first line that is sent to the worker.
     pub(super) greeting: String,
-    /// The line that a worker sends when it is ready.
-    pub(super) ready: &'static str,
 }
 
 /// A worker that runs one block at a time. Its process group is killed when it is dropped, and when it
@@ -73,7 +71,7 @@ impl Worker {
         match timeout(READY_TIMEOUT, worker.exchange(greeting.as_bytes())).await {
             Err(_) => Err(WorkerError::NotReady),
             Ok(Err(silence)) => Err(silence),
-            Ok(Ok(line)) if line == launch.ready.as_bytes() => Ok(worker),
+            Ok(Ok(line)) if line == READY.as_bytes() => Ok(worker),
             Ok(Ok(_)) => Err(WorkerError::NotReady),
         }
     }

@@ -1,17 +1,11 @@
-//! The runner for `language: python3`: the user's own interpreter, without restrictions.
+//! Options of worker processes for `language: python3`: the user's own interpreter, without restrictions.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use serde_json::{Map, Value};
-
-use super::pool::Pool;
 use super::process::Launch;
-use super::wire::Interpreter;
-use super::{Script, ScriptFailure, ScriptResult, ScriptRunner};
 
 /// The worker's program, which requires only Python 3.8 and its standard library.
 const WORKER: &str = include_str!("python3_worker.py");
@@ -43,74 +37,21 @@ impl Python3Options {
             workers: 16,
         }
     }
-}
 
-/// Runs blocks in the user's own Python. Inputs, results and output are the same as in
-/// [`EmbeddedRunner`](super::embedded::EmbeddedRunner); a block has all permissions of the process.
-///
-/// Workers are started on demand and reused, so a module that a block imported stays imported in its
-/// worker. Each block has its own names. Dropping the future of [`ScriptRunner::run`] kills the block's
-/// worker and the processes that it started; dropping the runner kills all workers.
-///
-/// A runner belongs to the tokio runtime on which it is used first.
-#[derive(Debug)]
-pub struct Python3Runner {
-    /// The pool, or the message that the interpreter was not found.
-    pool: Result<Pool, String>,
-}
-
-impl Python3Runner {
-    /// Creates a runner without starting a worker. A missing interpreter fails the first block, not this
-    /// call.
-    #[must_use]
-    pub fn new(options: Python3Options) -> Self {
-        let Python3Options {
-            interpreter,
-            environment,
-            directory,
-            time_limit,
-            workers,
-        } = options;
-        let pool = match find_interpreter(&interpreter, &environment, &directory) {
-            None => Err(not_found_message(&interpreter)),
-            Some(program) => {
-                let launch = Launch {
-                    program,
-                    arguments: vec!["-u".into(), "-c".into(), WORKER.into()],
-                    environment,
-                    directory,
-                    greeting: "{}".to_owned(),
-                    ready: "ready",
-                };
-                Ok(Pool::new(
-                    launch,
-                    Interpreter::Python,
-                    workers,
-                    time_limit,
-                    false,
-                    0,
-                ))
-            }
-        };
-        Self { pool }
-    }
-}
-
-#[async_trait]
-impl ScriptRunner for Python3Runner {
-    async fn run(
-        &self,
-        script: &Script,
-        state: &Map<String, Value>,
-        variables: &Map<String, Value>,
-    ) -> Result<ScriptResult, ScriptFailure> {
-        match &self.pool {
-            Ok(pool) => pool.run(script, state, variables, 0).await,
-            Err(message) => {
-                let line = Some(script.first_line);
-                Err(ScriptFailure::new("script_worker", message.as_str(), line))
-            }
-        }
+    /// Returns the start of a worker.
+    ///
+    /// # Errors
+    /// The message that the interpreter was not found.
+    pub(super) fn launch(self) -> Result<Launch, String> {
+        let program = find_interpreter(&self.interpreter, &self.environment, &self.directory)
+            .ok_or_else(|| not_found_message(&self.interpreter))?;
+        Ok(Launch {
+            program,
+            arguments: vec!["-u".into(), "-c".into(), WORKER.into()],
+            environment: self.environment,
+            directory: self.directory,
+            greeting: "{}".to_owned(),
+        })
     }
 }
 

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cachalot_workflow::script::embedded::EmbeddedRunner;
-use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
-use cachalot_workflow::script::{Script, ScriptFailure, ScriptResult, ScriptRunner, WorkerOptions};
+use cachalot_workflow::script::{
+    Python3Options, Script, ScriptFailure, ScriptResult, ScriptRunner, WorkerOptions, WorkerPool,
+};
 use serde_json::{Map, Value, json};
 
 /// A test and its name.
@@ -75,24 +75,24 @@ pub(crate) fn options() -> WorkerOptions {
     WorkerOptions::new(std::env::current_exe().unwrap())
 }
 
-pub(crate) fn python() -> EmbeddedRunner {
-    EmbeddedRunner::python(&options())
+pub(crate) fn python() -> WorkerPool {
+    WorkerPool::python(&options())
 }
 
-pub(crate) fn python_with(change: impl FnOnce(&mut WorkerOptions)) -> EmbeddedRunner {
+pub(crate) fn python_with(change: impl FnOnce(&mut WorkerOptions)) -> WorkerPool {
     let mut options = options();
     change(&mut options);
-    EmbeddedRunner::python(&options)
+    WorkerPool::python(&options)
 }
 
-pub(crate) fn lua() -> EmbeddedRunner {
-    EmbeddedRunner::lua(&options())
+pub(crate) fn lua() -> WorkerPool {
+    WorkerPool::lua(&options())
 }
 
-pub(crate) fn lua_with(change: impl FnOnce(&mut WorkerOptions)) -> EmbeddedRunner {
+pub(crate) fn lua_with(change: impl FnOnce(&mut WorkerOptions)) -> WorkerPool {
     let mut options = options();
     change(&mut options);
-    EmbeddedRunner::lua(&options)
+    WorkerPool::lua(&options)
 }
 
 pub(crate) fn python3_options() -> Python3Options {
@@ -100,7 +100,7 @@ pub(crate) fn python3_options() -> Python3Options {
 }
 
 /// The user's Python, or nothing, said loudly, where there is none.
-pub(crate) fn python3() -> Option<Python3Runner> {
+pub(crate) fn python3() -> Option<WorkerPool> {
     let there = std::process::Command::new("python3")
         .arg("-c")
         .arg("import sys; sys.exit(sys.version_info < (3, 8))")
@@ -110,7 +110,7 @@ pub(crate) fn python3() -> Option<Python3Runner> {
         let mut err = std::io::stderr();
         writeln!(err, "!!! SKIPPED: no python3 (3.8 or newer) on the PATH").unwrap();
     }
-    there.then(|| Python3Runner::new(python3_options()))
+    there.then(|| WorkerPool::python3(python3_options()))
 }
 
 /// A block that begins on line 1.

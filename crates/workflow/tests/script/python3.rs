@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cachalot_workflow::script::python3::Python3Runner;
-use cachalot_workflow::script::{Script, ScriptRunner};
+use cachalot_workflow::script::{Script, ScriptRunner, WorkerPool};
 use serde_json::{Map, Value, json};
 
 use crate::harness::{
@@ -59,7 +58,7 @@ fn missing_interpreter_is_reported_with_a_remedy() {
             options
                 .environment
                 .retain(|(name, _)| path || name != "PATH");
-            let failure = failing(&Python3Runner::new(options), "return 1").await;
+            let failure = failing(&WorkerPool::python3(options), "return 1").await;
             assert_eq!((failure.kind, failure.line), ("script_worker", Some(1)));
             let part = format!("the block needs the program `{name}` (`language: python3`, ");
             assert!(failure.message.contains(&part), "{failure}");
@@ -78,7 +77,7 @@ fn interpreter_can_be_given_by_path() {
         let mut options = python3_options();
         options.interpreter = path.as_str().unwrap().into();
         options.environment = Vec::new();
-        let ended = alone(&Python3Runner::new(options), "return 1 + 1")
+        let ended = alone(&WorkerPool::python3(options), "return 1 + 1")
             .await
             .unwrap();
         assert_eq!(ended.returned, json!(2));
@@ -241,7 +240,7 @@ fn endless_block_is_killed_with_its_processes() {
     wait(async {
         let mut options = python3_options();
         options.time_limit = Duration::from_millis(500);
-        let runner = Python3Runner::new(options);
+        let runner = WorkerPool::python3(options);
         let folder = tempfile::tempdir().unwrap();
         let state = json!({"path": folder.path().join("alive")});
         let source = "import subprocess, sys\n\
@@ -272,7 +271,7 @@ fn forking_block_answers_once() {
     wait(async {
         let mut options = python3_options();
         options.workers = 1;
-        let runner = Python3Runner::new(options);
+        let runner = WorkerPool::python3(options);
         // The copy goes on where the block does, sooner or later than the original.
         for before_return in [
             "",
@@ -352,7 +351,7 @@ fn environment_and_directory_are_the_given_ones() {
         options.environment.push(("ONLY".into(), "this".into()));
         let source = "import os, neighbour\n\
                       return [os.environ.get('ONLY'), 'USER' in os.environ, os.path.realpath(os.getcwd()), neighbour.answer]";
-        let ended = alone(&Python3Runner::new(options), source).await.unwrap();
+        let ended = alone(&WorkerPool::python3(options), source).await.unwrap();
         let here = folder.path().canonicalize().unwrap();
         assert_eq!(ended.returned, json!(["this", false, here, 42]));
     });
