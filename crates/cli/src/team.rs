@@ -254,7 +254,7 @@ pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> To
 pub(crate) fn limits(team: &Team, problems: &mut Vec<Problem>) -> LedgerLimits {
     let settings = team.settings.as_ref();
     let ledger = settings.map(|node| read_team_settings(node, problems));
-    ledger.unwrap_or_default().limits()
+    ledger.unwrap_or_default()
 }
 
 /// Returns the problems of the models that the agents name.

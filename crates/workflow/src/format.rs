@@ -51,7 +51,7 @@ pub(crate) use agent::{
 pub use language::Language;
 pub use schema::{ReferenceTable, reference, schema};
 pub use settings::{
-    CacheSettings, LedgerSettings, MemorySettings, ScriptSettings, Settings, UNSUPPORTED_BACKENDS,
+    CacheSettings, MemorySettings, ScriptSettings, Settings, UNSUPPORTED_BACKENDS,
     read_team_settings,
 };
 

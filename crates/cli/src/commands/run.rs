@@ -254,7 +254,7 @@ async fn wire(
             front_bytes: settings.cache.front_bytes.unwrap_or(default.front_bytes),
             ..default
         },
-        limits: settings.ledger.limits(),
+        limits: settings.ledger,
         secrets: !secrets.is_empty(),
         staleness: settings.memory.staleness,
         local: settings.memory.local,

@@ -30,8 +30,8 @@ pub struct Settings {
     pub memory: MemorySettings,
     /// `cache`.
     pub cache: CacheSettings,
-    /// `ledger`.
-    pub ledger: LedgerSettings,
+    /// `ledger`: retention of individual calls in the ledger.
+    pub ledger: LedgerLimits,
     /// `python`: limits of inline code in the embedded Python interpreter, and the runner.
     pub python: ScriptSettings,
     /// `lua`: limits of inline code in Lua.
@@ -76,33 +76,6 @@ pub struct CacheSettings {
     pub store_timeout: Option<Duration>,
 }
 
-/// `settings.ledger`: retention of individual calls in the ledger.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LedgerSettings {
-    /// `max_age`: the maximum age of a call.
-    pub max_age: Option<Duration>,
-    /// `max_bytes`: the maximum size of the ledger's data.
-    pub max_bytes: Option<u64>,
-    /// `max_hits`: the maximum number of hits.
-    pub max_hits: Option<u64>,
-}
-
-impl LedgerSettings {
-    /// The minimum of `max_bytes`. Below it, totals alone could leave no room for a payment.
-    pub const MIN_BYTES: u64 = 1 << 20;
-
-    /// Returns the limits, with defaults for those that the file does not set.
-    #[must_use]
-    pub fn limits(&self) -> LedgerLimits {
-        let default = LedgerLimits::default();
-        LedgerLimits {
-            age: self.max_age.or(default.age),
-            bytes: self.max_bytes.unwrap_or(default.bytes),
-            unpaid: self.max_hits.unwrap_or(default.unpaid),
-        }
-    }
-}
-
 /// `settings.python`, `settings.python3` or `settings.lua`: limits of inline code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScriptSettings {
@@ -124,6 +97,9 @@ const ACTIONS_HELP: &str = "it is for actions that this runtime does not have";
 
 /// Help text for what says how branches run.
 const ONE_WAY: &str = "branches run at the same time in one process";
+
+/// The minimum of `max_bytes` of the ledger. Below it, totals alone could leave no room for a payment.
+const MIN_LEDGER_BYTES: u64 = 1 << 20;
 
 /// Any amount of bytes or entries.
 const AMOUNT: Kind = Kind::IntegerIn(0, u64::MAX);
@@ -217,7 +193,7 @@ static LEDGER: Table = Table::new(
     "Retention of individual calls in the ledger.",
     &[&[
         key("max_age", Kind::Duration(AGE), "How old a call in the ledger may be, such as `90d` or `12h`; any age by default. It needs a unit."),
-        key("max_bytes", Kind::IntegerIn(LedgerSettings::MIN_BYTES, u64::MAX), "How many bytes of data the ledger may hold, at least 1,048,576; 256 MiB by default. The oldest calls are deleted first."),
+        key("max_bytes", Kind::IntegerIn(MIN_LEDGER_BYTES, u64::MAX), "How many bytes of data the ledger may hold, at least 1,048,576; 256 MiB by default. The oldest calls are deleted first."),
         key("max_hits", AMOUNT, "How many hits the ledger keeps one by one, and as many calls of each other kind that paid nothing; 1,000 by default."),
     ]],
 );
@@ -562,16 +538,19 @@ fn cache(values: Values<'_>, problems: &mut Vec<Problem>) -> CacheSettings {
 
 /// Reads `settings` of a file that contains only agents. Its keys are `ledger`, and `http` for
 /// actions that are tools.
-pub fn read_team_settings(node: &Node, problems: &mut Vec<Problem>) -> LedgerSettings {
+pub fn read_team_settings(node: &Node, problems: &mut Vec<Problem>) -> LedgerLimits {
     let values = TEAM_SETTINGS.read(node, problems);
     values.map(ledger).unwrap_or_default()
 }
 
-fn ledger(settings: Values<'_>) -> LedgerSettings {
-    let read = |values: Values<'_>| LedgerSettings {
-        max_age: values.duration("max_age"),
-        max_bytes: values.integer("max_bytes"),
-        max_hits: values.integer("max_hits"),
+fn ledger(settings: Values<'_>) -> LedgerLimits {
+    let default = LedgerLimits::default();
+    let Some(values) = settings.table("ledger") else {
+        return default;
     };
-    settings.table("ledger").map(read).unwrap_or_default()
+    LedgerLimits {
+        age: values.duration("max_age").or(default.age),
+        bytes: values.integer("max_bytes").unwrap_or(default.bytes),
+        unpaid: values.integer("max_hits").unwrap_or(default.unpaid),
+    }
 }
