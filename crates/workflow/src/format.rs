@@ -31,6 +31,7 @@ use std::sync::Arc;
 pub use cachalot_agent::definition::Builtins;
 use cachalot_agent::{SourceFile, Team};
 use cachalot_core::Problem;
+use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 use cachalot_mcp::settings::read_servers;
 use cachalot_model::budget::Budget;
@@ -43,7 +44,7 @@ use crate::{Registry, codes};
 use nodes::{END, NodeLevel, NodeReader, START};
 use outer_file::OuterFile;
 
-pub use agent::{Agent, Block};
+pub use agent::Agent;
 pub(crate) use agent::{
     Branch, ErrorMode, Evaluator, FanOut, Flow, Node, OnError, Output, Reflection, Retries, Rule,
     Subgraph, Target, Work,
@@ -454,4 +455,21 @@ fn names(nodes: &[tree::Node], problems: &mut Vec<Problem>) -> Vec<String> {
         names.push(name.to_owned());
     }
     names
+}
+
+/// Returns the problem of a name that is not among the nodes `known`. `end` is another name that may be
+/// meant.
+fn undefined_node(
+    code: &'static str,
+    by: &str,
+    name: &str,
+    known: &[&str],
+    end: Option<&str>,
+) -> Problem {
+    let help = match nearest(name, known.iter().copied().chain(end)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the nodes are {}", known.join(", ")),
+    };
+    let message = format!("{by} names `{name}`, and there is no such node");
+    Problem::new(code, message).help(help)
 }

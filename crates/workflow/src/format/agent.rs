@@ -54,21 +54,6 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// True if the file has inline code in this language and therefore needs its interpreter.
-    #[must_use]
-    pub fn has_code_in(&self, language: Language) -> bool {
-        self.blocks().any(|block| block.language == language)
-    }
-
-    /// Returns the blocks of inline code with their interpreters, in the order of the file.
-    pub fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
-        let mut blocks = Vec::new();
-        for node in &self.nodes {
-            node.add_blocks(&node.name, &mut blocks);
-        }
-        blocks.into_iter()
-    }
-
     /// Returns the files that the nodes run as subgraphs, at all depths. Their models and settings include
     /// those of this file that apply to them.
     #[must_use]
@@ -89,21 +74,6 @@ impl Agent {
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
-}
-
-/// A block of inline code of an agent file.
-#[derive(Debug, Clone)]
-pub struct Block<'a> {
-    /// The path of the node. Steps inside it are `node/step`.
-    pub node: String,
-    /// The code and its first line number.
-    pub script: &'a Script,
-    /// The interpreter that runs the block. Chosen by the first of these that is set: the block's own
-    /// `language`, the command's `--python`, `settings.python.runner`. Defaults to the embedded
-    /// interpreter.
-    pub language: Language,
-    /// The place of the node's name, or of the node if it has no name.
-    pub place: &'a SourceSpan,
 }
 
 /// A node that needs approval before it runs.
@@ -137,50 +107,6 @@ impl Node {
             output: Output::Merge,
             on_error: OnError::default(),
             flow: Flow::To(Target::End),
-        }
-    }
-
-    fn add_blocks<'a>(&'a self, path: &str, blocks: &mut Vec<Block<'a>>) {
-        match &self.work {
-            Work::Nothing | Work::Action { .. } => {}
-            Work::Run { script, language } => blocks.push(Block {
-                node: path.to_owned(),
-                script,
-                language: *language,
-                place: &self.place,
-            }),
-            Work::Steps(steps) | Work::While { body: steps, .. } => {
-                for step in steps {
-                    step.add_blocks(&format!("{path}/{}", step.name), blocks);
-                }
-            }
-            Work::FanOut(fan_out) => fan_out.branch.add_blocks(path, blocks),
-            Work::Subgraph(subgraph) => {
-                for node in &subgraph.agent.nodes {
-                    node.add_blocks(&format!("{path}/{}", node.name), blocks);
-                }
-            }
-            Work::Reflection(reflection) => {
-                let Reflection {
-                    generator,
-                    evaluator,
-                    corrector,
-                    limits: _,
-                } = &**reflection;
-                let judge = match evaluator {
-                    Evaluator::Schema(_) => None,
-                    Evaluator::Model(node) | Evaluator::Code(node) => Some(node),
-                };
-                let parts = [Some(generator), judge, corrector.as_ref()];
-                for part in parts.into_iter().flatten() {
-                    part.add_blocks(&format!("{path}/{}", part.name), blocks);
-                }
-            }
-            // The correcting node is a node of the file and lists its own blocks.
-            Work::Retries(retries) => {
-                let validate = &retries.validate;
-                validate.add_blocks(&format!("{path}/{}", validate.name), blocks);
-            }
         }
     }
 }

@@ -1,11 +1,11 @@
 //! `interrupt`, `interrupt_before` and `interrupt_after`: nodes at which the reference implementation waits
 //! for a person. A run never waits: its approvals are given before it begins.
 
-use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{MapEntry, Node, NodeKind, Section};
 use cachalot_core::{Problem, SourceSpan};
 
 use super::agent::{Agent, Approval};
+use super::undefined_node;
 use crate::codes;
 use crate::codes::no_effect_warning;
 
@@ -82,7 +82,8 @@ pub(super) fn resolve(
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
     for approval in &approvals {
         if !names.contains(&approval.node) {
-            let problem = undefined_node("`interrupt_before`", &approval.node, &known);
+            let (code, by) = (codes::APPROVAL_UNDEFINED, "`interrupt_before`");
+            let problem = undefined_node(code, by, &approval.node, &known, None);
             problems.push(problem.at(&approval.place));
         }
     }
@@ -132,7 +133,7 @@ impl Agent {
                 let nodes: Vec<&str> = self.node_names().collect();
                 let paths = self.unapproved().filter(|path| !nodes.contains(path));
                 let known: Vec<&str> = nodes.iter().copied().chain(paths).chain([ALL]).collect();
-                undefined_node("`--approve`", name, &known)
+                undefined_node(codes::APPROVAL_UNDEFINED, "`--approve`", name, &known, None)
             })
             .collect();
         if !problems.is_empty() {
@@ -190,18 +191,6 @@ fn flag(node: &str) -> String {
         true => format!("--approve={word}"),
         false => format!("--approve {word}"),
     }
-}
-
-fn undefined_node(by: &str, name: &str, known: &[&str]) -> Problem {
-    let help = match nearest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("the nodes are {}", known.join(", ")),
-    };
-    Problem::new(
-        codes::APPROVAL_UNDEFINED,
-        format!("{by} names `{name}`, and there is no such node"),
-    )
-    .help(help)
 }
 
 /// Reads the keys of a node or a step. Returns the place that requires an approval before it runs.

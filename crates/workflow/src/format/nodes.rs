@@ -1,16 +1,15 @@
 //! Reads nodes and steps: their names, the destination of their results, and their error handling.
 
 use cachalot_core::Problem;
-use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{self, NodeKind, Section};
 use serde_json::{Map, Value};
 
-use super::LoadContext;
 use super::agent::{Approval, ErrorMode, Node, OnError, Output, Target, Work};
 use super::interrupts;
 use super::language::Language;
 use super::node_keys::{self, MODES, ON_ERROR, WORK_KEYS};
 use super::outer_file::OuterFile;
+use super::{LoadContext, undefined_node};
 use crate::template::{Condition, Prepared, TemplateUse, Templates};
 use crate::{Registry, codes};
 
@@ -197,9 +196,7 @@ impl NodeReader<'_> {
             multiplier: values
                 .number("backoff_multiplier")
                 .unwrap_or(default.multiplier),
-            retryable: values
-                .texts("retryable_errors")
-                .map(|kinds| kinds.into_iter().collect()),
+            retryable: values.texts("retryable_errors"),
             fallback,
         }
     }
@@ -235,23 +232,9 @@ impl NodeReader<'_> {
         if let Some(index) = self.names.iter().position(|known| known == name) {
             return Some(Target::Node(index));
         }
-        let known = self
-            .names
-            .iter()
-            .map(String::as_str)
-            .chain(with_end.then_some(END));
-        let help = match nearest(name, known) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("the nodes are {}", self.names.join(", ")),
-        };
-        self.problems.push(
-            Problem::new(
-                code,
-                format!("{what} names `{name}`, and there is no such node"),
-            )
-            .at(&node.place)
-            .help(help),
-        );
+        let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let problem = undefined_node(code, what, name, &known, with_end.then_some(END));
+        self.problems.push(problem.at(&node.place));
         None
     }
 }

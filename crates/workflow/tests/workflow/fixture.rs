@@ -14,7 +14,7 @@ use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_workflow::Registry;
 use cachalot_workflow::action::runtime::Random;
-use cachalot_workflow::format::{self, Agent};
+use cachalot_workflow::format::{self, Agent, Language};
 use cachalot_workflow::graph::{self, Plan, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Memoized, Reporter, current_node};
 use cachalot_workflow::script::{Script, ScriptFailure, ScriptResult, ScriptRunner};
@@ -368,6 +368,26 @@ impl Fixture {
             .map(Value::Object)
     }
 
+    /// Runs an agent. Returns the nodes and the languages of the blocks that ran.
+    pub(crate) async fn languages(&self, agent: &Agent, input: Value) -> Vec<String> {
+        let calls = Arc::default();
+        let runner = |language| {
+            Arc::new(LanguageRunner {
+                language,
+                calls: Arc::clone(&calls),
+            })
+        };
+        let scripts = Scripts {
+            python: runner(Language::Python),
+            lua: runner(Language::Lua),
+            python3: runner(Language::Python3),
+        };
+        graph::run(agent, object(input), &self.runtime, &scripts)
+            .await
+            .unwrap();
+        std::mem::take(&mut calls.lock().unwrap())
+    }
+
     /// Runs a file. Returns the state also if the run fails.
     pub(crate) async fn run_in(&self, text: &str, input: Value) -> (Result<(), RunFailure>, Value) {
         let agent = self.load(text);
@@ -379,6 +399,33 @@ impl Fixture {
     pub(crate) async fn plan(&self, text: &str, input: Value) -> Plan {
         let agent = self.load(text);
         graph::plan(&agent, object(input), &self.runtime).await
+    }
+}
+
+/// Records the node and the language of each block. Every block sets `x` to true, and `loop/1` to false.
+struct LanguageRunner {
+    language: Language,
+    calls: Arc<Mutex<Vec<String>>>,
+}
+
+#[async_trait]
+impl ScriptRunner for LanguageRunner {
+    async fn run(
+        &self,
+        _: &Script,
+        _: &Map<String, Value>,
+        _: &Map<String, Value>,
+    ) -> Result<ScriptResult, ScriptFailure> {
+        let node = current_node();
+        let returned = json!({ "x": node != "loop/1" });
+        self.calls
+            .lock()
+            .unwrap()
+            .push(format!("{node} {:?}", self.language));
+        Ok(ScriptResult {
+            returned,
+            ..ScriptResult::default()
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use cachalot_workflow::codes;
 use cachalot_workflow::format::{self, Agent, Language};
 use serde_json::json;
 
-use crate::fixture::{EventLog, registry, shown};
+use crate::fixture::{EventLog, Fixture, registry, shown};
 
 fn environment() -> BTreeMap<String, String> {
     [
@@ -83,7 +83,6 @@ fn minimal_file_loads() {
     assert_eq!(agent.name.as_deref(), Some("n"));
     assert_eq!(agent.version.as_deref(), Some("1.1"));
     assert_eq!(agent.node_names().collect::<Vec<_>>(), ["a"]);
-    assert!(!agent.has_code_in(Language::Python));
 }
 
 #[test]
@@ -621,14 +620,12 @@ nodes:
             &BTreeMap::new(),
             &cachalot_agent::definition::Builtins::default(),
         );
-        let agent = agent.unwrap_or_else(|problems| panic!("{}", shown(&problems)));
-        assert!(agent.has_code_in(Language::Python));
-        assert!(!agent.has_code_in(Language::Python3));
+        agent.unwrap_or_else(|problems| panic!("{}", shown(&problems)));
     }
 }
 
-#[test]
-fn runner_of_a_block_is_its_own_then_command_line_then_file() {
+#[tokio::test]
+async fn runner_of_a_block_is_its_own_then_command_line_then_file() {
     const NODES: &str = "
 nodes:
   - {name: plain, run: pass}
@@ -636,15 +633,15 @@ nodes:
   - name: all
     language: python3
     steps: [{name: first, run: pass}, {language: python, run: pass}]
+  - {name: loop, type: while_loop, condition: state.x, max_iterations: 1, body: [{run: pass}]}
   - name: each
     type: dynamic_parallel
     items: [1]
     fan_in: end
     steps: [{name: in, run: pass}]
-  - {name: loop, type: while_loop, condition: state.x, max_iterations: 1, body: [{run: pass}]}
   - {name: end, run: {type: expression, value: '1'}}
 ";
-    let runners = |settings: &str, runner: Option<Language>| {
+    let runners = async |settings: &str, runner: Option<Language>| {
         let agent = format::load_with_runner(
             "a.yaml",
             &format!("{settings}{NODES}"),
@@ -654,10 +651,7 @@ nodes:
             runner,
         )
         .unwrap_or_else(|problems| panic!("{}", shown(&problems)));
-        let blocks = agent.blocks();
-        blocks
-            .map(|block| format!("{} {:?}", block.node, block.language))
-            .collect::<Vec<_>>()
+        Fixture::new().languages(&agent, json!({})).await
     };
     let all = |of_the_others: &str| {
         [
@@ -665,23 +659,23 @@ nodes:
             format!("own {of_the_others}"),
             "all/first Python3".to_owned(),
             format!("all/2 {of_the_others}"),
-            format!("each/in {of_the_others}"),
             format!("loop/1 {of_the_others}"),
+            format!("each[0]/in {of_the_others}"),
             format!("end {of_the_others}"),
         ]
     };
     let file = |runner: &str| format!("settings: {{python: {{runner: {runner}}}}}");
-    assert_eq!(runners("", None), all("Python"));
-    assert_eq!(runners("", Some(Language::Python3)), all("Python3"));
-    assert_eq!(runners(&file("embedded"), None), all("Python"));
-    assert_eq!(runners(&file("python3"), None), all("Python3"));
-    assert_eq!(runners(&file("'${RUNNER}'"), None), all("Python3"));
+    assert_eq!(runners("", None).await, all("Python"));
+    assert_eq!(runners("", Some(Language::Python3)).await, all("Python3"));
+    assert_eq!(runners(&file("embedded"), None).await, all("Python"));
+    assert_eq!(runners(&file("python3"), None).await, all("Python3"));
+    assert_eq!(runners(&file("'${RUNNER}'"), None).await, all("Python3"));
     assert_eq!(
-        runners(&file("python3"), Some(Language::Python)),
+        runners(&file("python3"), Some(Language::Python)).await,
         all("Python")
     );
     assert_eq!(
-        runners(&file("embedded"), Some(Language::Python3)),
+        runners(&file("embedded"), Some(Language::Python3)).await,
         all("Python3")
     );
 }

@@ -250,8 +250,8 @@ nodes: [{name: a}]
     );
 }
 
-#[test]
-fn subgraph_settings_default_to_those_of_the_outer_file() {
+#[tokio::test]
+async fn subgraph_settings_default_to_those_of_the_outer_file() {
     let keys = "
 models: {shared: openai/gpt-4o}
 settings:
@@ -287,12 +287,8 @@ settings:
     let fixture = fixture(&[("inner.yaml", "nodes: [{name: a, run: 'return 1'}]")]);
     let agent = load(&fixture, &outer(keys)).unwrap();
     assert_eq!(agent.subgraphs()[0].models.models[0].0, "shared");
-    let blocks: Vec<_> = agent.blocks().collect();
-    assert_eq!(blocks[0].node, "each/a");
-    assert_eq!(
-        blocks[0].language,
-        cachalot_workflow::format::Language::Python3
-    );
+    let languages = fixture.languages(&agent, json!({"items": [1]})).await;
+    assert_eq!(languages, ["each[0]/a Python3"]);
 }
 
 #[test]
