@@ -12,7 +12,7 @@ use reqwest::Url;
 use serde_json::Value;
 
 use crate::origin::{self, Origin};
-use crate::{Failure, Runtime};
+use crate::{Failure, Runtime, exact_json};
 
 /// Failure kind of a request to a host that is not allowed.
 pub(crate) const NOT_ALLOWED: &str = "host_not_allowed";
@@ -38,17 +38,12 @@ fn names_host(text: &str, url: &Url) -> bool {
 
 /// True if a value from the user is the host of `url` or a URL with that host, or contains one.
 fn gives_host(value: &Value, url: &Url) -> bool {
-    match value {
-        Value::String(text) => {
-            let text = text.trim();
-            let is_one_word = !text.contains(char::is_whitespace);
-            is_one_word
-                && (names_host(text, url) || names_host(&format!("{}://{text}", url.scheme()), url))
-        }
-        Value::Array(items) => items.iter().any(|item| gives_host(item, url)),
-        Value::Object(fields) => fields.values().any(|field| gives_host(field, url)),
-        _ => false,
-    }
+    exact_json::texts(value).into_iter().any(|text| {
+        let text = text.trim();
+        let is_one_word = !text.contains(char::is_whitespace);
+        is_one_word
+            && (names_host(text, url) || names_host(&format!("{}://{text}", url.scheme()), url))
+    })
 }
 
 /// Checks that a request to `url` is allowed. Returns the hosts that its redirects may lead to; `None`

@@ -3,8 +3,6 @@
 //! A value holds signed or unsigned 64-bit whole numbers, and floats. A larger whole number would be
 //! rounded to the nearest float, which is another number; it is kept exactly, as a text of its digits.
 
-use std::collections::BTreeMap;
-
 use cachalot_core::json::{is_beyond_64_bits, numbers};
 use serde::Serialize as _;
 use serde::de::IgnoredAny;
@@ -48,18 +46,18 @@ pub(crate) fn indented(value: &Value, width: usize) -> serde_json::Result<String
 
 /// Sorts the fields of all mappings in a value.
 pub(crate) fn sorted(value: &Value) -> Value {
+    let mut value = value.clone();
+    value.sort_all_objects();
+    value
+}
+
+/// Returns the texts in a value, at all depths, without the keys of mappings.
+pub(crate) fn texts(value: &Value) -> Vec<&str> {
     match value {
-        Value::Array(items) => items.iter().map(sorted).collect(),
-        Value::Object(fields) => {
-            let fields = fields.iter();
-            let sorted: BTreeMap<&String, Value> =
-                fields.map(|(name, field)| (name, sorted(field))).collect();
-            sorted
-                .into_iter()
-                .map(|(name, field)| (name.clone(), field))
-                .collect()
-        }
-        scalar => scalar.clone(),
+        Value::String(text) => vec![text],
+        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        Value::Object(fields) => fields.values().flat_map(texts).collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::template::{Prepared, Scope, State, TemplateContext, TemplateFailure, Templates};
+use crate::template::{Prepared, Scope, State, TemplateFailure, Templates};
 
 tokio::task_local! {
     /// Origin of the call that the current task makes. Unset when the program itself supplies the
@@ -21,7 +21,6 @@ pub(crate) struct Origin {
     pub(crate) with: Prepared,
     /// The scope that the call's templates are rendered with.
     pub(crate) scope: Scope,
-    pub(crate) context: TemplateContext,
     /// The state at the beginning of the run: `initial_state` of the file and the user's input.
     pub(crate) inputs: State,
 }
@@ -34,7 +33,7 @@ impl Origin {
 
     /// Returns a scope with the initial state, without changes made by the run.
     fn trusted(&self) -> Scope {
-        Scope::new(&self.context, &self.inputs)
+        Scope::new(self.scope.context(), &self.inputs)
     }
 
     /// Returns the texts in the arguments, without values that the run set in the state.

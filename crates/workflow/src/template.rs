@@ -25,6 +25,7 @@ mod scan;
 mod scope;
 mod source_place;
 mod state;
+mod step;
 mod undefined;
 
 use std::collections::BTreeSet;

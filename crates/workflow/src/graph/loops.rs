@@ -5,16 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::node::NodeOutcome;
+use super::node::{MAX_DELAY, NodeOutcome};
 use super::{RunFailure, Runner};
 use crate::actions::reflection::{Judgement, RETRY_DELAY};
 use crate::actions::truthiness::is_true;
 use crate::actions::validate::UNREADABLE;
 use crate::format::{Evaluator, Node, Reflection, Retries};
 use crate::template::{Scope, State};
-
-/// The maximum delay between two rounds.
-const MAX_DELAY: Duration = Duration::from_secs(86_400);
 
 impl Runner<'_> {
     /// Generates, evaluates and corrects an output until it is valid or the rounds are used up.

@@ -12,8 +12,8 @@ use crate::format::{ErrorMode, Node, OnError};
 use crate::report::Event;
 use crate::template::State;
 
-/// The maximum delay before a retry.
-const MAX_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The maximum delay before a retry, and between two rounds of a loop.
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The outcome of a node that determines its successor.
 pub(super) enum NodeOutcome {

@@ -104,7 +104,6 @@ impl Runner<'_> {
             templates: self.agent.templates.clone(),
             with: with.clone(),
             scope,
-            context: self.context.clone(),
             inputs: self.inputs.clone(),
         };
         let running = announced(action, arguments, self.runtime, |arguments| {
@@ -235,26 +234,17 @@ impl Runner<'_> {
             Output::Merge => {}
             Output::Key(key) => state.set(key.as_str(), result.clone()),
             Output::Map(fields) => {
-                let rendered = self.render_output(fields, path, state, result).await?;
+                let scope = Scope::new(&self.context, state).with_result(result.clone());
+                let mut rendered = Map::new();
+                for (key, field) in fields {
+                    rendered.insert(key.clone(), self.render(field, path, &scope).await?);
+                }
+                // The scope shares the state, and the change would copy it.
+                drop(scope);
                 state.merge(rendered);
             }
         }
         Ok(())
-    }
-
-    async fn render_output(
-        &self,
-        fields: &[(String, Prepared)],
-        path: &str,
-        state: &State,
-        result: &Value,
-    ) -> Result<Map<String, Value>, RunFailure> {
-        let scope = Scope::new(&self.context, state).with_result(result.clone());
-        let mut rendered = Map::new();
-        for (key, field) in fields {
-            rendered.insert(key.clone(), self.render(field, path, &scope).await?);
-        }
-        Ok(rendered)
     }
 }
 

@@ -32,11 +32,7 @@ pub struct Condition {
 #[derive(Debug, Clone)]
 enum Test {
     Always(bool),
-    Template {
-        template: Template,
-        is_lenient: bool,
-        waits: bool,
-    },
+    Template(Template),
 }
 
 impl Condition {
@@ -51,7 +47,7 @@ impl Condition {
 
     /// True if the condition may read `result`.
     pub(crate) fn mentions_result(&self) -> bool {
-        matches!(&self.test, Test::Template { template, .. } if template.source.contains("result"))
+        matches!(&self.test, Test::Template(template) if template.source.contains("result"))
     }
 
     /// Returns the negated condition.
@@ -122,14 +118,8 @@ impl Templates {
                 }
             },
         };
-        let is_lenient = !template.source.contains(['<', '>']);
-        let waits = template.source.contains("storage_hash");
         Condition {
-            test: Test::Template {
-                template,
-                is_lenient,
-                waits,
-            },
+            test: Test::Template(template),
             is_negated: false,
         }
     }
@@ -164,22 +154,14 @@ impl Templates {
     ) -> Result<bool, TemplateFailure> {
         let holds = match &condition.test {
             Test::Always(holds) => *holds,
-            Test::Template {
-                template,
-                is_lenient,
-                waits,
-            } => {
-                let is_lenient = *is_lenient;
-                if *waits {
-                    let (templates, template) = (self.clone(), template.clone());
-                    self.on_blocking_thread(scope, move |scope| {
-                        templates.evaluate_condition(&template, is_lenient, &scope)
-                    })
-                    .await?
-                } else {
-                    self.evaluate_condition(template, is_lenient, scope)?
-                }
+            Test::Template(template) if template.waits() => {
+                let (templates, template) = (self.clone(), template.clone());
+                self.on_blocking_thread(scope, move |scope| {
+                    templates.evaluate_condition(&template, &scope)
+                })
+                .await?
             }
+            Test::Template(template) => self.evaluate_condition(template, scope)?,
         };
         Ok(holds != condition.is_negated)
     }
@@ -187,12 +169,11 @@ impl Templates {
     fn evaluate_condition(
         &self,
         template: &Template,
-        is_lenient: bool,
         scope: &Scope,
     ) -> Result<bool, TemplateFailure> {
-        let environment = match is_lenient {
-            true => &self.shared.lenient,
-            false => &self.shared.strict,
+        let environment = match template.source.contains(['<', '>']) {
+            true => &self.shared.strict,
+            false => &self.shared.lenient,
         };
         self.evaluate(environment, template, scope)
             .map(|value| is_true(&value))

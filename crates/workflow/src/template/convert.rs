@@ -11,6 +11,8 @@ use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, ValueKind};
 use serde_json::{Map, Number, Value as Json};
 
+use super::step::Step;
+
 /// The maximum nesting depth of a result.
 const MAX_DEPTH: usize = 128;
 
@@ -37,13 +39,6 @@ pub(super) fn field_of_state(
     })
 }
 
-/// One step of a path from a mapping or list to a value in it.
-#[derive(Clone)]
-enum Step {
-    Key(Arc<str>),
-    Index(usize),
-}
-
 /// A mapping or list inside a field of a shared mapping. Resolves its path on every access.
 #[derive(Clone)]
 struct LazyValue {
@@ -56,12 +51,8 @@ struct LazyValue {
 
 impl LazyValue {
     fn json(&self) -> Option<&Json> {
-        self.path
-            .iter()
-            .try_fold(self.fields.get(&*self.key)?, |json, step| match step {
-                Step::Key(key) => json.get(&**key),
-                Step::Index(index) => json.get(*index),
-            })
+        let mut path = self.path.iter();
+        path.try_fold(self.fields.get(&*self.key)?, |json, step| step.follow(json))
     }
 
     /// Returns the value `json` at `step` from here.

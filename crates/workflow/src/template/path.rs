@@ -1,11 +1,10 @@
 //! Expressions that only look up a value: `state.a.b[0]['c']`. They are the most common expressions in
 //! agent files, and are evaluated without the engine and without conversions.
 
-use std::fmt;
-
 use serde_json::Value as Json;
 
 use super::scope::{NAMES, Scope};
+use super::step::{Step, take_name};
 
 /// The parts of a lookup: a name, a key, and further keys and indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,33 +12,6 @@ pub(super) struct Path {
     pub(super) name: String,
     pub(super) key: String,
     pub(super) rest: Vec<Step>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
-    Key(String),
-    Index(usize),
-}
-
-impl Step {
-    pub(super) fn follow<'a>(&self, json: &'a Json) -> Option<&'a Json> {
-        match self {
-            Self::Key(key) => json.as_object()?.get(key),
-            Self::Index(index) => json.as_array()?.get(*index),
-        }
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Key(key) if take_name(&mut key.as_str()) == Some(key.as_str()) => {
-                write!(f, ".{key}")
-            }
-            Self::Key(key) => write!(f, "['{key}']"),
-            Self::Index(index) => write!(f, "[{index}]"),
-        }
-    }
 }
 
 impl Path {
@@ -56,7 +28,7 @@ impl Path {
         match steps.next()? {
             Step::Key(key) => Some(Self {
                 name: name.to_owned(),
-                key,
+                key: key.to_string(),
                 rest: steps.collect(),
             }),
             Step::Index(_) => None,
@@ -73,22 +45,10 @@ impl Path {
     }
 }
 
-fn take_name<'a>(rest: &mut &'a str) -> Option<&'a str> {
-    let end = rest
-        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .unwrap_or(rest.len());
-    let (name, after) = rest.split_at(end);
-    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
-        return None;
-    }
-    *rest = after;
-    Some(name)
-}
-
 fn take_step(rest: &mut &str) -> Option<Step> {
     if let Some(after) = rest.strip_prefix('.') {
         *rest = after;
-        return take_name(rest).map(|name| Step::Key(name.to_owned()));
+        return take_name(rest).map(|name| Step::Key(name.into()));
     }
     let (inside, after) = rest.strip_prefix('[')?.split_once(']')?;
     *rest = after;
@@ -103,7 +63,7 @@ fn take_step(rest: &mut &str) -> Option<Step> {
         .next()
         .filter(|quote| matches!(quote, '\'' | '"'))?;
     let key = inside.strip_prefix(quote)?.strip_suffix(quote)?;
-    (!key.contains([quote, '\\'])).then(|| Step::Key(key.to_owned()))
+    (!key.contains([quote, '\\'])).then(|| Step::Key(key.into()))
 }
 
 #[cfg(test)]

@@ -107,13 +107,17 @@ pub(super) struct Template {
 }
 
 impl Prepared {
+    fn new(tree: Tree) -> Self {
+        Self {
+            waits: tree.waits(),
+            tree: Arc::new(tree),
+        }
+    }
+
     /// Creates an empty mapping.
     #[must_use]
     pub fn empty_mapping() -> Self {
-        Self {
-            tree: Arc::new(Tree::Literal(Json::Object(serde_json::Map::new()))),
-            waits: false,
-        }
+        Self::new(Tree::Literal(Json::Object(serde_json::Map::new())))
     }
 
     /// Returns the template of the argument `name` that the action renders, also if the action is
@@ -141,12 +145,7 @@ impl Templates {
         usage: TemplateUse,
         problems: &mut Vec<Problem>,
     ) -> Prepared {
-        let mut waits = false;
-        let tree = self.tree(node, usage, &mut waits, problems);
-        Prepared {
-            tree: Arc::new(tree),
-            waits,
-        }
+        Prepared::new(self.tree(node, usage, problems))
     }
 
     /// Checks the arguments of an action as [`prepare`](Self::prepare) does. The action itself renders
@@ -157,34 +156,19 @@ impl Templates {
         late: &[LateArgument],
         problems: &mut Vec<Problem>,
     ) -> Prepared {
-        let mut waits = false;
-        let tree = self.arguments(node, late, &mut waits, problems);
-        Prepared {
-            tree: Arc::new(tree),
-            waits,
-        }
+        Prepared::new(self.arguments(node, late, problems))
     }
 
-    fn arguments(
-        &self,
-        node: &Node,
-        late: &[LateArgument],
-        waits: &mut bool,
-        problems: &mut Vec<Problem>,
-    ) -> Tree {
+    fn arguments(&self, node: &Node, late: &[LateArgument], problems: &mut Vec<Problem>) -> Tree {
         let entries = match &node.kind {
             NodeKind::Map(entries) if !late.is_empty() => entries,
-            _ => return self.tree(node, TemplateUse::ARGUMENTS, waits, problems),
+            _ => return self.tree(node, TemplateUse::ARGUMENTS, problems),
         };
         let fields = entries.iter().map(|entry| {
             let tree = match late.iter().find(|it| it.key() == entry.key) {
-                Some(LateArgument::Inside(_, late)) => {
-                    self.arguments(&entry.value, late, waits, problems)
-                }
-                Some(LateArgument::Argument(_, names)) => {
-                    self.late(&entry.value, names, waits, problems)
-                }
-                None => self.tree(&entry.value, TemplateUse::ARGUMENTS, waits, problems),
+                Some(LateArgument::Inside(_, late)) => self.arguments(&entry.value, late, problems),
+                Some(LateArgument::Argument(_, names)) => self.late(&entry.value, names, problems),
+                None => self.tree(&entry.value, TemplateUse::ARGUMENTS, problems),
             };
             (entry.key.clone(), tree)
         });
@@ -195,7 +179,6 @@ impl Templates {
         &self,
         node: &Node,
         names: &'static [&'static str],
-        waits: &mut bool,
         problems: &mut Vec<Problem>,
     ) -> Tree {
         let usage = TemplateUse {
@@ -206,9 +189,9 @@ impl Templates {
             .as_text()
             .and_then(|text| self.template(text, &node.place, usage, problems));
         let Some(template) = template else {
-            return self.tree(node, TemplateUse::ARGUMENTS, waits, problems);
+            return self.tree(node, TemplateUse::ARGUMENTS, problems);
         };
-        if template.source.contains("storage_hash") {
+        if template.waits() {
             problems.push(
                 Problem::new(
                     codes::UNSUPPORTED,
@@ -221,10 +204,7 @@ impl Templates {
         Tree::Late(Late {
             source: node.as_text().unwrap_or_default().to_owned(),
             reads: self.reads(&template, names),
-            prepared: Prepared {
-                tree: Arc::new(Tree::Template(template)),
-                waits: false,
-            },
+            prepared: Prepared::new(Tree::Template(template)),
         })
     }
 
@@ -256,25 +236,16 @@ impl Templates {
         reads.into_iter().map(expression).collect()
     }
 
-    fn tree(
-        &self,
-        node: &Node,
-        usage: TemplateUse,
-        waits: &mut bool,
-        problems: &mut Vec<Problem>,
-    ) -> Tree {
+    fn tree(&self, node: &Node, usage: TemplateUse, problems: &mut Vec<Problem>) -> Tree {
         match &node.kind {
             NodeKind::Text(text) => match self.template(text, &node.place, usage, problems) {
                 None => Tree::Literal(Json::from(text.as_str())),
-                Some(template) => {
-                    *waits |= template.source.contains("storage_hash");
-                    Tree::Template(template)
-                }
+                Some(template) => Tree::Template(template),
             },
             NodeKind::List(items) => {
                 let trees: Vec<Tree> = items
                     .iter()
-                    .map(|item| self.tree(item, usage, waits, problems))
+                    .map(|item| self.tree(item, usage, problems))
                     .collect();
                 match trees.iter().all(Tree::is_literal) {
                     true => Tree::Literal(node.to_value()),
@@ -285,10 +256,8 @@ impl Templates {
                 let trees: Vec<(String, Tree)> = entries
                     .iter()
                     .map(|entry| {
-                        (
-                            entry.key.clone(),
-                            self.tree(&entry.value, usage, waits, problems),
-                        )
+                        let tree = self.tree(&entry.value, usage, problems);
+                        (entry.key.clone(), tree)
                     })
                     .collect();
                 match trees.iter().all(|(_, tree)| tree.is_literal()) {
@@ -493,6 +462,22 @@ impl Templates {
 impl Tree {
     fn is_literal(&self) -> bool {
         matches!(self, Self::Literal(_))
+    }
+
+    fn waits(&self) -> bool {
+        match self {
+            Self::Template(template) => template.waits(),
+            Self::List(items) => items.iter().any(Self::waits),
+            Self::Map(fields) => fields.iter().any(|(_, field)| field.waits()),
+            Self::Literal(_) | Self::Late(_) => false,
+        }
+    }
+}
+
+impl Template {
+    /// True if rendering may wait for storage.
+    pub(super) fn waits(&self) -> bool {
+        self.source.contains("storage_hash")
     }
 }
 

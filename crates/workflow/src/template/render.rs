@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::prepared::{Late, Prepared, Template, Tree};
 use super::{Scope, TemplateFailure, Templates, convert, engine, scan, undefined};
+use crate::exact_json;
 
 impl Templates {
     /// Renders a prepared value.
@@ -88,12 +89,12 @@ impl Templates {
 
     fn gather_texts(&self, tree: &Tree, scope: &Scope, texts: &mut Vec<String>) {
         match tree {
-            Tree::Literal(json) => gather_strings(json, texts),
+            Tree::Literal(json) => texts.extend(texts_in(json)),
             Tree::Template(template) => {
                 let mut render = |template: &Template| {
                     let value = self.evaluate(&self.shared.lenient, template, scope);
-                    if let Ok(json) = value.map(|value| convert::to_json(&value)) {
-                        json.iter().for_each(|json| gather_strings(json, texts));
+                    if let Ok(Ok(json)) = value.map(|value| convert::to_json(&value)) {
+                        texts.extend(texts_in(&json));
                     }
                 };
                 render(template);
@@ -180,18 +181,6 @@ impl Templates {
     }
 }
 
-/// Collects the strings in a value.
-fn gather_strings(json: &Json, texts: &mut Vec<String>) {
-    match json {
-        Json::String(text) => texts.push(text.clone()),
-        Json::Array(items) => items.iter().for_each(|item| gather_strings(item, texts)),
-        Json::Object(fields) => fields
-            .values()
-            .for_each(|field| gather_strings(field, texts)),
-        _ => {}
-    }
-}
-
 fn message(error: &Error, scope: Option<&Scope>) -> String {
     let detail = error.detail().unwrap_or_default();
     match error.kind() {
@@ -229,16 +218,13 @@ fn undefined_in(source: &str, error: &Error) -> Option<Range<usize>> {
 fn register_secrets(json: &Json, source: &str, scope: &Scope) {
     /// The minimum length. Masking a shorter text would mask too much text that is not secret.
     const MIN_LENGTH: usize = 8;
-    match json {
-        Json::String(text) if text.len() >= MIN_LENGTH && !source.contains(text.as_str()) => {
+    for text in exact_json::texts(json) {
+        if text.len() >= MIN_LENGTH && !source.contains(text) {
             scope.context().secret_set().learn(text);
         }
-        Json::Array(items) => items
-            .iter()
-            .for_each(|item| register_secrets(item, source, scope)),
-        Json::Object(fields) => fields
-            .values()
-            .for_each(|field| register_secrets(field, source, scope)),
-        _ => {}
     }
+}
+
+fn texts_in(json: &Json) -> impl Iterator<Item = String> {
+    exact_json::texts(json).into_iter().map(str::to_owned)
 }

@@ -109,7 +109,7 @@ pub struct Scope {
     context: TemplateContext,
     state: Arc<State>,
     /// Values by further names, such as `result`.
-    additional: Option<Arc<Map<String, Json>>>,
+    additional: Arc<Map<String, Json>>,
     hasher: Option<tokio::runtime::Handle>,
 }
 
@@ -120,7 +120,7 @@ impl Scope {
         Self {
             context: context.clone(),
             state: Arc::new(state.clone()),
-            additional: None,
+            additional: Arc::default(),
             hasher: None,
         }
     }
@@ -135,7 +135,7 @@ impl Scope {
     #[must_use]
     pub(crate) fn with_values(self, values: Map<String, Json>) -> Self {
         Self {
-            additional: Some(Arc::new(values)),
+            additional: Arc::new(values),
             ..self
         }
     }
@@ -148,7 +148,7 @@ impl Scope {
         }
     }
 
-    pub(super) fn context(&self) -> &TemplateContext {
+    pub(crate) fn context(&self) -> &TemplateContext {
         &self.context
     }
 
@@ -158,17 +158,15 @@ impl Scope {
 
     /// Returns the value of a name besides `state` and `secrets`.
     pub(super) fn whole(&self, name: &str) -> Option<&Json> {
-        let additional = self.additional.as_ref();
-        additional
-            .and_then(|additional| additional.get(name))
-            .or_else(|| self.context.fixed.get(name))
+        let additional = self.additional.get(name);
+        additional.or_else(|| self.context.fixed.get(name))
     }
 
     /// Looks up a value without the engine. Always `None` for secrets.
     pub(crate) fn json(&self, name: &str, key: &str) -> Option<&Json> {
         match name {
             "state" => self.state.get(key),
-            "result" => self.additional.as_ref()?.get("result")?.get(key),
+            "result" => self.additional.get("result")?.get(key),
             "secrets" => None,
             name => self.context.fixed.get(name)?.get(key),
         }
@@ -197,12 +195,8 @@ impl Object for Scope {
                     handle: self.hasher.clone()?,
                 }))
             }
-            name => {
-                let additional = self.additional.as_ref();
-                additional
-                    .and_then(|additional| convert::field(additional, name))
-                    .or_else(|| convert::field(&self.context.fixed, name))
-            }
+            name => convert::field(&self.additional, name)
+                .or_else(|| convert::field(&self.context.fixed, name)),
         }
     }
 }

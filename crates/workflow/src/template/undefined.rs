@@ -5,8 +5,9 @@ use cachalot_core::text::truncate;
 use minijinja::{Error, ErrorKind};
 use serde_json::Value as Json;
 
-use super::path::{Path, Step};
+use super::path::Path;
 use super::prepared::{Prepared, Template, Tree};
+use super::step::Step;
 use super::{Scope, Templates};
 
 /// The maximum number of names in a list.
@@ -20,7 +21,7 @@ impl Path {
     /// is undefined; inputs given: `file` ``. `None` if every part is defined.
     pub(super) fn describe_undefined(&self, scope: &Scope) -> Option<String> {
         let name = &self.name;
-        let mut prefix = format!("{name}{}", Step::Key(self.key.clone()));
+        let mut prefix = format!("{name}{}", Step::Key(self.key.as_str().into()));
         let Some(mut json) = scope.json(name, &self.key) else {
             return Some(match fields_of(name, scope) {
                 Some(fields) => format!("`{prefix}` is undefined; {fields}"),
