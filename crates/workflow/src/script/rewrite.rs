@@ -203,10 +203,6 @@ impl<'a> Visitor<'a> for Writer<'a> {
             Stmt::Assign(it) => self.assign(it),
             Stmt::AugAssign(it) => self.augmented(it),
             Stmt::Import(_) | Stmt::ImportFrom(_) => self.import(statement),
-            Stmt::Raise(it) => {
-                visitor::walk_stmt(self, statement);
-                self.raise(it);
-            }
             Stmt::For(_) | Stmt::While(_) => {
                 self.loops += 1;
                 self.depth += 1;

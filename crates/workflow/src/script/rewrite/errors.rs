@@ -2,7 +2,7 @@
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_ast::visitor::Visitor;
-use ruff_python_ast::{ExceptHandlerExceptHandler, Expr, Stmt, StmtRaise};
+use ruff_python_ast::{ExceptHandlerExceptHandler, Expr, Stmt};
 use ruff_text_size::Ranged;
 
 use super::{Writer, span};
@@ -18,32 +18,6 @@ const HARMLESS: [&str; 9] = [
     "UnicodeDecodeError",
     "UnicodeEncodeError",
     "FloatingPointError",
-];
-
-/// Errors that may be raised by name, without parentheses.
-const ERRORS: [&str; 22] = [
-    "ArithmeticError",
-    "AssertionError",
-    "AttributeError",
-    "BaseException",
-    "Exception",
-    "FileExistsError",
-    "FileNotFoundError",
-    "ImportError",
-    "IndexError",
-    "KeyError",
-    "LookupError",
-    "NameError",
-    "NotImplementedError",
-    "OSError",
-    "OverflowError",
-    "PermissionError",
-    "RuntimeError",
-    "StopIteration",
-    "TimeoutError",
-    "TypeError",
-    "ValueError",
-    "ZeroDivisionError",
 ];
 
 impl<'a> Writer<'a> {
@@ -152,16 +126,6 @@ impl<'a> Writer<'a> {
         let (start, end) = span(expression);
         self.insert(start, begin);
         self.insert(end, close);
-    }
-
-    /// Calls the class of an error that is raised by name.
-    pub(super) fn raise(&mut self, it: &'a StmtRaise) {
-        if let Some(Expr::Name(name)) = it.exc.as_deref()
-            && ERRORS.contains(&name.id.as_str())
-            && self.is_builtin(&name.id)
-        {
-            self.insert(name.end().to_usize(), "()");
-        }
     }
 }
 
