@@ -10,51 +10,42 @@ use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
 use super::diagnose;
 
-/// Implements the host functions that helpers call.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Host {
-    /// The latest end of the block.
-    pub(super) deadline: Instant,
+/// Answers a call of a name that the block does not define; `now` is in microseconds since 1970-01-01 UTC,
+/// `deadline` is the latest end of the block.
+pub(super) fn answer(
+    function: &str,
+    arguments: &[MontyObject],
+    now: i64,
+    deadline: Instant,
+) -> ExtFunctionResult {
+    let answer = match (function, arguments) {
+        ("__host_now__", []) => Ok(MontyObject::Int(now)),
+        ("__host_entropy__", []) => entropy(),
+        ("__host_sleep__", [MontyObject::Int(microseconds)]) => sleep(*microseconds, deadline),
+        ("__host_digest__", [MontyObject::String(name), MontyObject::Bytes(data)]) => {
+            digest(name, data)
+        }
+        ("__host_caught__", [MontyObject::String(kind), MontyObject::String(message)]) => {
+            reraise_limitation(kind, message)
+        }
+        _ => return ExtFunctionResult::NotFound(function.to_owned()),
+    };
+    match answer {
+        Ok(value) => ExtFunctionResult::Return(value),
+        Err(error) => ExtFunctionResult::Error(error),
+    }
 }
 
-impl Host {
-    /// Answers a call of a name that the block does not define; `now` is in microseconds since 1970-01-01
-    /// UTC.
-    pub(super) fn answer(
-        self,
-        function: &str,
-        arguments: &[MontyObject],
-        now: i64,
-    ) -> ExtFunctionResult {
-        let answer = match (function, arguments) {
-            ("__host_now__", []) => Ok(MontyObject::Int(now)),
-            ("__host_entropy__", []) => entropy(),
-            ("__host_sleep__", [MontyObject::Int(microseconds)]) => self.sleep(*microseconds),
-            ("__host_digest__", [MontyObject::String(name), MontyObject::Bytes(data)]) => {
-                digest(name, data)
-            }
-            ("__host_caught__", [MontyObject::String(kind), MontyObject::String(message)]) => {
-                reraise_limitation(kind, message)
-            }
-            _ => return ExtFunctionResult::NotFound(function.to_owned()),
-        };
-        match answer {
-            Ok(value) => ExtFunctionResult::Return(value),
-            Err(error) => ExtFunctionResult::Error(error),
-        }
+/// Sleeps, at most until the block's time limit.
+fn sleep(microseconds: i64, deadline: Instant) -> Result<MontyObject, MontyException> {
+    let asked = Duration::from_micros(u64::try_from(microseconds).unwrap_or(0));
+    let left = deadline.saturating_duration_since(Instant::now());
+    thread::sleep(asked.min(left));
+    if asked > left {
+        let message = "time limit exceeded while the block slept".to_owned();
+        return Err(MontyException::new(ExcType::TimeoutError, Some(message)));
     }
-
-    /// Sleeps, at most until the block's time limit.
-    fn sleep(self, microseconds: i64) -> Result<MontyObject, MontyException> {
-        let asked = Duration::from_micros(u64::try_from(microseconds).unwrap_or(0));
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        thread::sleep(asked.min(left));
-        if asked > left {
-            let message = "time limit exceeded while the block slept".to_owned();
-            return Err(MontyException::new(ExcType::TimeoutError, Some(message)));
-        }
-        Ok(MontyObject::None)
-    }
+    Ok(MontyObject::None)
 }
 
 /// Raises an error again if it indicates a limitation of the interpreter: a block that catches it would

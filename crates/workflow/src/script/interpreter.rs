@@ -16,12 +16,11 @@ use serde_json::{Map, Value};
 
 use super::block::{BlockError, Program};
 use super::diagnose;
-use super::host::Host;
 use super::output_buffer::OutputBuffer;
 use super::programs::{Compiled, ProgramCache};
 use super::unsupported::NO_ACCESS;
 use super::wire::ReceivedRequest;
-use super::{Changes, ScriptFailure, ScriptResult, convert, whitespace};
+use super::{Changes, ScriptFailure, ScriptResult, convert, host, whitespace};
 
 /// Runs a block to its end. A `memory_limit` of 0 means no limit.
 ///
@@ -94,9 +93,7 @@ fn drive(
     printed: &mut OutputBuffer,
     clock: WallClock,
 ) -> Result<MontyObject, MontyException> {
-    let host = Host {
-        deadline: clock.started + clock.time_limit,
-    };
+    let deadline = clock.started + clock.time_limit;
     let mut progress = compiled.start(inputs, tracker, PrintWriter::Callback(printed))?;
     loop {
         let print = PrintWriter::Callback(printed);
@@ -106,7 +103,8 @@ fn drive(
             RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
             // A call of a name that is not defined.
             RunProgress::FunctionCall(call) => {
-                let result = host.answer(&call.function_name, &call.args, clock.microseconds());
+                let now = clock.microseconds();
+                let result = host::answer(&call.function_name, &call.args, now, deadline);
                 call.resume(result, print)?
             }
             RunProgress::ResolveFutures(futures) => {
@@ -129,11 +127,11 @@ fn outcome(
     if !program.changes {
         return Ok((returned(value, program.names)?, Changes::default()));
     }
-    let (MontyObject::Tuple(parts) | MontyObject::List(parts)) = value else {
-        return Err("the block's state is not there".to_owned());
+    let parts = match value {
+        MontyObject::Tuple(parts) | MontyObject::List(parts) => parts,
+        _ => Vec::new(),
     };
-    let mut parts = parts.into_iter();
-    let (Some(value), Some(state)) = (parts.next(), parts.next()) else {
+    let Ok([value, state]) = <[MontyObject; 2]>::try_from(parts) else {
         return Err("the block's state is not there".to_owned());
     };
     let returned = returned(value, program.names)?;

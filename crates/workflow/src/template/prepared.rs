@@ -327,11 +327,7 @@ impl Templates {
         let inside = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
         let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
         let inside = inside.strip_suffix(['-', '+']).unwrap_or(inside);
-        self.shared
-            .strict
-            .compile_expression(inside)
-            .is_ok()
-            .then_some(inside)
+        self.is_expression(inside).then_some(inside)
     }
 
     /// True if the engine accepts the text as an expression.
