@@ -212,7 +212,7 @@ pub(super) fn unix_lines(source: &str) -> String {
 }
 
 /// Returns the line, from 1, of a byte offset; the last line for the end of the text.
-fn line_at(source: &str, offset: usize) -> u32 {
+pub(super) fn line_at(source: &str, offset: usize) -> u32 {
     let text = source.trim_end_matches('\n').as_bytes();
     let before = text.get(..offset).unwrap_or(text);
     let line = before.iter().filter(|byte| **byte == b'\n').count();

@@ -38,11 +38,7 @@ pub(super) fn first(source: &str, is_variable: impl Fn(&str) -> bool) -> Option<
             .iter()
             .any(|(start, end)| (*start..*end).contains(&at))
         {
-            let before = source[..at].bytes().filter(|byte| *byte == b'\n').count();
-            return Some((
-                text,
-                u32::try_from(before).unwrap_or(u32::MAX).saturating_add(1),
-            ));
+            return Some((text, block::line_at(source, at)));
         }
     }
     None

@@ -32,7 +32,14 @@ pub(in super::super) fn run(
     memory_limit: u64,
 ) -> Result<ScriptResult, ScriptFailure> {
     let printed = Rc::new(RefCell::new(OutputBuffer::new(block.most_printed)));
-    let ended = Block::new(&block, memory_limit, &printed).evaluate();
+    let running = Block {
+        block: &block,
+        memory_limit,
+        printed: &printed,
+        started: Instant::now(),
+        stopped: Rc::default(),
+    };
+    let ended = running.evaluate();
     let printed = printed.replace(OutputBuffer::new(0)).finish();
     match ended {
         Ok(returned) => Ok(ScriptResult {
@@ -54,21 +61,7 @@ struct Block<'b> {
     stopped: Rc<Cell<Option<Option<u32>>>>,
 }
 
-impl<'b> Block<'b> {
-    fn new(
-        block: &'b ReceivedRequest,
-        memory_limit: u64,
-        printed: &'b Rc<RefCell<OutputBuffer>>,
-    ) -> Self {
-        Self {
-            block,
-            memory_limit,
-            printed,
-            started: Instant::now(),
-            stopped: Rc::default(),
-        }
-    }
-
+impl Block<'_> {
     /// Runs the block. The interpreter is closed when this returns, so that finalizers of the block run
     /// within its time limit.
     fn evaluate(&self) -> Result<Value, ScriptFailure> {
