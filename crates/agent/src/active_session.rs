@@ -27,7 +27,7 @@ use crate::{Error, ErrorKind};
 
 /// An active session of an agent.
 pub(crate) struct ActiveSession {
-    pub(crate) toolbox: Arc<dyn Toolbox>,
+    pub(crate) tools: AgentTools,
     pub(crate) conversation: Conversation,
     pub(crate) hook_emitter: Arc<HookEmitter>,
     /// Output of session-start hooks for the next message.
@@ -38,14 +38,6 @@ pub(crate) struct ActiveSession {
     pub(crate) usage: Option<Usage>,
     /// Set when a compaction failed, so that it is not attempted (and paid for) again.
     pub(crate) compaction_failed: bool,
-    /// Runs the tasks that the agent gives to sub-agents.
-    pub(crate) delegation: Arc<dyn Delegation>,
-    /// The point from which forks of a turn start.
-    pub(crate) current_fork_point: CurrentForkPoint,
-    /// The handoff that the running calls request.
-    pub(crate) handoff_request: HandoffRequest,
-    /// The number of delegations above this session.
-    depth: u32,
     /// In a fork, the usage of the parent's last request: a lower bound for its first request.
     inherited: Option<Usage>,
     /// Set in a fork until its first request is answered. The inherited conversation is sent unchanged once
@@ -55,18 +47,21 @@ pub(crate) struct ActiveSession {
     prefix_warmup: Option<PrefixWarmup>,
     /// Results for the calls that are open where the fork begins, until its first message.
     pub(crate) open_call_results: Vec<Block>,
-    agent_prompt: AgentPrompt,
     /// True if the user was warned that the conversation is close to the limit of the model.
     warned: bool,
 }
 
 /// The tools of an agent and the text that its model is shown.
 pub(crate) struct AgentTools {
-    toolbox: Arc<dyn Toolbox>,
+    pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) agent_prompt: AgentPrompt,
-    delegation: Arc<dyn Delegation>,
-    current_fork_point: CurrentForkPoint,
+    /// Runs the tasks that the agent gives to sub-agents.
+    pub(crate) delegation: Arc<dyn Delegation>,
+    /// The point from which forks of a turn start.
+    pub(crate) current_fork_point: CurrentForkPoint,
+    /// The handoff that the running calls request.
     pub(crate) handoff_request: HandoffRequest,
+    /// The number of delegations above this session.
     depth: u32,
 }
 
@@ -82,13 +77,12 @@ impl ActiveSession {
         let id = (shared.dependencies.new_session_id)();
         let hook_emitter = HookEmitter::new(shared, agent, &id, parent.as_deref())?;
         let hook_emitter = Arc::new(hook_emitter);
-        let agent_tools = load_tools(shared, agent, delegation, &hook_emitter, &id, depth).await?;
-        let agent_prompt = &agent_tools.agent_prompt;
+        let tools = load_tools(shared, agent, delegation, &hook_emitter, &id, depth).await?;
+        let agent_prompt = &tools.agent_prompt;
         let conversation =
             Conversation::begin(&shared.dependencies, agent, agent_prompt, id, parent).await?;
-        agent_tools.toolbox.reset(conversation.id()).await;
-        Ok(Self::new(agent_tools, conversation, hook_emitter)
-            .with_published_fingerprint(shared, agent))
+        tools.toolbox.reset(conversation.id()).await;
+        Ok(Self::new(tools, conversation, hook_emitter).with_published_fingerprint(shared, agent))
     }
 
     /// Resumes a session.
@@ -101,52 +95,34 @@ impl ActiveSession {
         let head = &session.head;
         let hook_emitter = HookEmitter::new(shared, agent, &head.id, head.parent.as_deref())?;
         let hook_emitter = Arc::new(hook_emitter);
-        let agent_tools = load_tools(shared, agent, delegation, &hook_emitter, &head.id, 0).await?;
-        let (conversation, notices) = Conversation::resume(
-            &shared.dependencies,
-            agent,
-            &agent_tools.agent_prompt,
-            session,
-        )
-        .await?;
+        let tools = load_tools(shared, agent, delegation, &hook_emitter, &head.id, 0).await?;
+        let agent_prompt = &tools.agent_prompt;
+        let (conversation, notices) =
+            Conversation::resume(&shared.dependencies, agent, agent_prompt, session).await?;
         for notice in notices {
             hook_emitter.warn(&notice).await;
         }
-        Ok(Self::new(agent_tools, conversation, hook_emitter)
-            .with_published_fingerprint(shared, agent))
+        Ok(Self::new(tools, conversation, hook_emitter).with_published_fingerprint(shared, agent))
     }
 
     pub(crate) fn new(
-        agent_tools: AgentTools,
+        tools: AgentTools,
         conversation: Conversation,
         hook_emitter: Arc<HookEmitter>,
     ) -> Self {
-        let AgentTools {
-            toolbox,
-            agent_prompt,
-            delegation,
-            current_fork_point,
-            handoff_request,
-            depth,
-        } = agent_tools;
         hook_emitter.set_transcript(conversation.transcript());
         Self {
-            toolbox,
+            tools,
             conversation,
             hook_emitter,
             session_start_output: HookContext::default(),
             environment: BTreeMap::new(),
             usage: None,
             compaction_failed: false,
-            delegation,
-            current_fork_point,
-            handoff_request,
-            depth,
             inherited: None,
             awaits_first_answer: false,
             prefix_warmup: None,
             open_call_results: Vec::new(),
-            agent_prompt,
             warned: false,
         }
     }
@@ -178,7 +154,7 @@ impl ActiveSession {
     pub(crate) async fn body_for(&self, fallback: &Model) -> Result<Bytes, cachalot_model::Error> {
         fallback.ready()?;
         self.conversation
-            .body_for(fallback, &self.agent_prompt)
+            .body_for(fallback, &self.tools.agent_prompt)
             .await
     }
 
@@ -249,9 +225,9 @@ impl ActiveSession {
         shared: &ChatState,
         agent: &AgentDefinition,
     ) -> Result<(), Error> {
-        let reopened = self
-            .conversation
-            .reopen(&shared.dependencies, agent, &self.agent_prompt);
+        let reopened =
+            self.conversation
+                .reopen(&shared.dependencies, agent, &self.tools.agent_prompt);
         let (conversation, notices) = reopened.await?;
         self.conversation = conversation;
         self.hook_emitter
@@ -272,34 +248,20 @@ impl ActiveSession {
         shared: &ChatState,
         agent: &AgentDefinition,
     ) -> Result<Option<String>, Error> {
-        let id = self.conversation.id().to_owned();
-        let AgentTools {
-            toolbox,
-            agent_prompt,
-            delegation: _,
-            current_fork_point,
-            handoff_request,
-            depth: _,
-        } = load_tools(
-            shared,
-            agent,
-            &self.delegation,
-            &self.hook_emitter,
-            &id,
-            self.depth,
-        )
-        .await?;
-        let changes = self.conversation.changed_tools(&agent_prompt);
+        let mut tools = self.tools_of(shared, agent, &self.hook_emitter).await?;
+        let changes = self.conversation.changed_tools(&tools.agent_prompt);
         if changes.is_some() {
-            self.conversation.replace_prompt(&agent_prompt).await?;
-            self.agent_prompt = agent_prompt;
+            self.conversation
+                .replace_prompt(&tools.agent_prompt)
+                .await?;
             // The usage of the last request does not predict that of the next one.
             self.usage = None;
             self.inherited = None;
+        } else {
+            tools.agent_prompt = self.tools.agent_prompt.clone();
         }
         // Tools with the same names may come from servers that were restarted.
-        (self.toolbox, self.current_fork_point) = (toolbox, current_fork_point);
-        self.handoff_request = handoff_request;
+        self.tools = tools;
         let Some(changes) = changes else {
             return Ok(None);
         };
@@ -320,31 +282,13 @@ impl ActiveSession {
         let parent = self.conversation.parent().map(str::to_owned);
         let hook_emitter = Arc::new(HookEmitter::new(shared, agent, &id, parent.as_deref())?);
         hook_emitter.continue_turn_of(&self.hook_emitter);
-        let AgentTools {
-            toolbox,
-            agent_prompt,
-            delegation: _,
-            current_fork_point,
-            handoff_request,
-            depth: _,
-        } = load_tools(
-            shared,
-            agent,
-            &self.delegation,
-            &hook_emitter,
-            &id,
-            self.depth,
-        )
-        .await?;
+        let tools = self.tools_of(shared, agent, &hook_emitter).await?;
         self.conversation
-            .switch(&shared.dependencies, agent, &agent_prompt)
+            .switch(&shared.dependencies, agent, &tools.agent_prompt)
             .await?;
         hook_emitter.set_transcript(self.conversation.transcript());
         let before = std::mem::replace(&mut self.hook_emitter, hook_emitter);
-        self.toolbox = toolbox;
-        self.agent_prompt = agent_prompt;
-        self.current_fork_point = current_fork_point;
-        self.handoff_request = handoff_request;
+        self.tools = tools;
         // The usage of the last request does not predict that of the next one.
         self.reset_usage();
         if let Some(setup) = &shared.dependencies.hooks {
@@ -362,6 +306,20 @@ impl ActiveSession {
         // The agent begins here: its hooks may add context, as they do for a new session.
         self.emit_session_start("startup").await;
         Ok(())
+    }
+
+    /// Creates the tools of an agent for this session.
+    async fn tools_of(
+        &self,
+        shared: &ChatState,
+        agent: &AgentDefinition,
+        hook_emitter: &Arc<HookEmitter>,
+    ) -> Result<AgentTools, Error> {
+        let AgentTools {
+            delegation, depth, ..
+        } = &self.tools;
+        let id = self.conversation.id();
+        load_tools(shared, agent, delegation, hook_emitter, id, *depth).await
     }
 
     /// Removes the end of the conversation; hooks then read the rest.
@@ -397,7 +355,7 @@ impl ActiveSession {
             })
             .await;
         let id = self.conversation.id();
-        self.toolbox.reset(id).await;
+        self.tools.toolbox.reset(id).await;
         if let Some(setup) = &shared.dependencies.hooks {
             setup
                 .agent_directory

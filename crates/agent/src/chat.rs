@@ -147,7 +147,7 @@ impl Chat {
     /// The tools of the agent.
     #[must_use]
     pub fn toolbox(&self) -> &Arc<dyn Toolbox> {
-        &self.active_session.toolbox
+        &self.active_session.tools.toolbox
     }
 
     /// Usage of all turns and forks of this chat since it was begun or resumed in this process.
@@ -286,7 +286,7 @@ impl Chat {
         arguments: &Value,
         cancel: &CancellationToken,
     ) -> Result<String, Error> {
-        let definitions = self.active_session.toolbox.definitions();
+        let definitions = self.active_session.tools.toolbox.definitions();
         let Some(definition) = definitions.iter().find(|known| known.name == tool) else {
             let known: Vec<&str> = definitions.iter().map(|tool| tool.name.as_str()).collect();
             let help = match known.is_empty() {
@@ -486,7 +486,7 @@ impl Chat {
     /// # Errors
     /// The errors of [`Chat::begin`]; the old session then continues.
     pub async fn start_new_session(&mut self) -> Result<(), Error> {
-        let delegation = Arc::clone(&self.active_session.delegation);
+        let delegation = Arc::clone(&self.active_session.tools.delegation);
         let mut active_session =
             ActiveSession::begin(&self.shared, &self.agent, &delegation, None, 0).await?;
         self.active_session.end(&self.shared, "clear").await;

@@ -180,7 +180,7 @@ impl Fork {
             shared: shared.clone(),
             from: parent.fork_point(),
             owner: ForkOwner::Chat(chat_ended.clone()),
-            delegation: Arc::clone(&parent.delegation),
+            delegation: Arc::clone(&parent.tools.delegation),
             inherits_nothing: false,
             depth: 0,
         })
@@ -430,6 +430,7 @@ impl Fork {
             .with_published_fingerprint(&shared, &agent);
         active_session.conversation.set_title(message);
         active_session
+            .tools
             .toolbox
             .reset(active_session.conversation.id())
             .await;

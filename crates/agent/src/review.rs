@@ -201,7 +201,7 @@ fn needs_approval(tool: &str, shared: &ChatState) -> bool {
 
 /// Returns the tools that a review may use, and the listed ones that the agent lacks.
 fn tools(review: &ReviewDefinition, active_session: &ActiveSession) -> (Vec<String>, Vec<String>) {
-    let known = active_session.toolbox.definitions();
+    let known = active_session.tools.toolbox.definitions();
     let is_known = |name: &&str| known.iter().any(|tool| tool.name == **name);
     let (allowed, missing): (Vec<&str>, Vec<&str>) = review.tools().into_iter().partition(is_known);
     let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();

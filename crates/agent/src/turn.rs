@@ -437,7 +437,7 @@ impl<'a> Turn<'a> {
     /// Continues with the agent to which the calls have handed off, if there was a handoff. If that agent
     /// cannot begin, the current one continues and is told why.
     async fn hand_off(&mut self) {
-        let Some(name) = self.session.handoff_request.take() else {
+        let Some(name) = self.session.tools.handoff_request.take() else {
             return;
         };
         let shared = self.context.shared;
@@ -459,7 +459,7 @@ impl<'a> Turn<'a> {
         let Some(agent) = next.and_then(|name| shared.team.agent(name)) else {
             return false;
         };
-        if self.session.handoff_request.is_refused() {
+        if self.session.tools.handoff_request.is_refused() {
             return false;
         }
         let (before, name) = (&self.context.agent.name, &agent.name);
@@ -571,7 +571,7 @@ impl<'a> Turn<'a> {
         let mut interrupted = self.interrupted();
         if let Some(progress) = &mut interrupted.progress {
             self.context.shared.count_answers(&progress.ended);
-            let toolbox = &*self.session.toolbox;
+            let toolbox = &*self.session.tools.toolbox;
             results::run_hooks_on_unseen(&self.context, toolbox, progress).await;
         }
         self.session.conversation.repair(interrupted).await?;

@@ -78,14 +78,14 @@ pub(super) async fn execute(
         let ended = ends_turn.as_ref().map(|_| TURN_ENDED_BY_HOOK.to_owned());
         let candidate = match why.or(ended) {
             Some(why) => Candidate::refused(call, why),
-            None => Box::pin(permit(context, &*session.toolbox, call)).await,
+            None => Box::pin(permit(context, &*session.tools.toolbox, call)).await,
         };
         ends_turn = ends_turn.or_else(|| candidate.ends_turn.clone());
         prepared.push(candidate.prepared.clone());
         permitted.push(candidate);
     }
     if context.agent.sub_agents.iter().any(|agent| agent.fork) {
-        session.current_fork_point.set(session.fork_point());
+        session.tools.current_fork_point.set(session.fork_point());
     }
     let batch = BatchContext {
         context: session.context(&context.shared.dependencies.tools),
@@ -97,7 +97,7 @@ pub(super) async fn execute(
             progress: progress.clone(),
         }),
     };
-    let mut answers = session.toolbox.run(prepared, &batch).await;
+    let mut answers = session.tools.toolbox.run(prepared, &batch).await;
     let shown = run_result_hooks(context, progress, &mut answers, permitted);
     let mut shown = Box::pin(shown).await;
     // Taken last: nothing can end the turn before the results are held.
