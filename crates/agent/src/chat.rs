@@ -7,6 +7,7 @@ use cachalot_hooks::Event as When;
 use cachalot_model::Block;
 use cachalot_tools::{ToolCall, Toolbox};
 use serde_json::Value;
+use tokio_util::sync::DropGuard;
 
 use crate::active_session::ActiveSession;
 use crate::chat_state::ChatState;
@@ -43,20 +44,10 @@ pub struct Chat {
     active_session: ActiveSession,
     total: UsageTotals,
     reviews: Reviews,
-    /// Cancels the forks when the chat ends.
-    forks: CancelOnDrop,
+    /// Cancels the forks when the chat ends or is dropped.
+    forks: DropGuard,
     /// Attachments of the next message.
     attachments: Vec<Block>,
-}
-
-/// Triggers its signal when it is dropped.
-#[derive(Default)]
-struct CancelOnDrop(CancellationToken);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
 }
 
 impl Chat {
@@ -123,7 +114,7 @@ impl Chat {
             agent,
             active_session,
             total: UsageTotals::default(),
-            forks: CancelOnDrop::default(),
+            forks: CancellationToken::default().drop_guard(),
             attachments: Vec::new(),
         };
         for warning in review::warnings(&this.agent, &this.active_session, &this.shared) {
@@ -372,7 +363,7 @@ impl Chat {
     /// [`ErrorKind::Fork`] if `holder` is empty or `max_iterations` is 0.
     pub fn fork(&self, spec: ForkSpec) -> Result<Fork, Error> {
         let session = &self.active_session;
-        Fork::for_chat(spec, &self.agent, &self.shared, session, &self.forks.0)
+        Fork::for_chat(spec, &self.agent, &self.shared, session, self.forks.token())
     }
 
     /// Answers a side question on a fork of the whole conversation, without tools. Neither the question nor
@@ -502,7 +493,7 @@ impl Chat {
     /// [`Chat::wait_for_review`]. The stored session is kept.
     pub async fn close(mut self) -> UsageTotals {
         self.reviews.cancel().await;
-        self.forks.0.cancel();
+        self.forks.token().cancel();
         self.active_session.end(&self.shared, "stream_ended").await;
         self.total += self.shared.take_totals();
         self.total()

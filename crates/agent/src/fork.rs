@@ -275,16 +275,12 @@ impl Fork {
 
     /// Runs like [`Fork::run`], and also returns usage and session if it fails.
     pub(crate) async fn outcome(self, message: &str, cancel: &CancellationToken) -> ForkOutcome {
-        let over = match &self.owner {
-            ForkOwner::Chat(over) => over.clone(),
+        let either = match &self.owner {
+            ForkOwner::Chat(ended) => ended.child_token(),
             ForkOwner::Turn => CancellationToken::default(),
         };
-        let either = CancellationToken::default();
         let thrown = async {
-            tokio::select! {
-                () = cancel.cancelled() => {}
-                () = over.cancelled() => {}
-            }
+            cancel.cancelled().await;
             either.cancel();
             std::future::pending().await
         };

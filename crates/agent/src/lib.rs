@@ -16,7 +16,6 @@
 mod account;
 mod active_session;
 mod agent_directory;
-mod cancellation;
 pub mod chat;
 mod chat_state;
 mod context;
@@ -50,7 +49,6 @@ pub use cachalot_operation::{
     AnswerField, AnswerKind, Permissions, UserAnswer, UserPrompter, UserQuestion, choice_label,
     permissions,
 };
-pub use cancellation::CancellationToken;
 pub use chat::Chat;
 pub use context::ContextSource;
 pub use definition::{AgentDefinition, SourceFile, Team};
@@ -62,3 +60,4 @@ pub use inherit::{Inherit, InheritedPart};
 pub use provenance::Provenance;
 pub use report::{Stop, TurnReport, UsageTotals};
 pub use review_report::ReviewReport;
+pub use tokio_util::sync::CancellationToken;
