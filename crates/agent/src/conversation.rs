@@ -21,6 +21,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cachalot_core::{Digest, Millis, SecretSet, Spend};
 use cachalot_hooks::Transcript;
+use cachalot_model::wire::Rendered;
 use cachalot_model::{
     Block, Format, Message, Model, OutputFormat, Parameters, Reply, Role, Usage, needs_notes,
     prepare,
@@ -28,7 +29,7 @@ use cachalot_model::{
 use cachalot_prefix::diagnosis::{self, Diagnosis};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
 use cachalot_prompt::{
-    Level, Namespace, Note, Plan, PlanContext, Prompt, Session, Tail, Target, contiguous,
+    Level, Namespace, Note, Plan, PlanContext, Prompt, Session, Tail, contiguous,
 };
 use serde_json::{Map, Value};
 
@@ -157,19 +158,13 @@ impl Conversation {
             ),
             false => PrefixMonitor::default(),
         };
-        let target = Target {
-            provider: model.provider(),
-            model: model.name(),
-            base_url: Some(model.base_url()),
-            tools: &frozen.tools,
-            system: &frozen.system,
-        };
         // Another provider may accept fewer media.
         let said = session.prompt.messages().into_iter();
         let said = said.map(Arc::unwrap_or_clone).collect();
-        let mut said = media::fit_to_limits(said, Vec::new, model.media()).await;
-        prepare(model.wire().format(), &[], &mut said);
-        session.rerender_as(said, model.wire(), target).await?;
+        let said = adapted(&model, said, Vec::new).await;
+        session
+            .rerender_as(said, model.wire(), frozen.target(&model))
+            .await?;
         let mut this = Self::from_session(dependencies, agent, session, model);
         this.monitor = monitor;
         Ok((this, notices))
@@ -364,19 +359,12 @@ impl Conversation {
         notes: Map<String, Value>,
     ) -> Result<(), Error> {
         let before = || self.session.prompt.messages();
-        let mut messages = media::fit_to_limits(messages, before, self.model.media()).await;
-        let format = self.model.wire().format();
-        if needs_notes(format) {
-            prepare(format, &self.session.prompt.messages(), &mut messages);
+        let messages = adapted(&self.model, messages, before).await;
+        if self.session.head.title.is_none() {
+            let first = messages.iter().find(|message| message.role == Role::User);
+            self.session.head.title = first.map(title);
         }
-        let mut rendered = Vec::with_capacity(messages.len());
-        for message in messages {
-            if self.session.head.title.is_none() && message.role == Role::User {
-                self.session.head.title = Some(title(&message));
-            }
-            let pieces = self.model.wire().message(&message)?;
-            rendered.push((Arc::new(message), pieces));
-        }
+        let rendered = rendered(&self.model, messages)?;
         let mut attempts = 1;
         loop {
             match self.session.append_all(&rendered, notes.clone()).await {
@@ -443,16 +431,8 @@ impl Conversation {
             return self.append_to_send(rewritten.pop().unwrap_or(held)).await;
         }
         let before = || self.session.prompt.without_last(unsent).messages();
-        let mut rewritten = media::fit_to_limits(rewritten, before, self.model.media()).await;
-        let wire = self.model.wire();
-        if needs_notes(wire.format()) {
-            prepare(wire.format(), &before(), &mut rewritten);
-        }
-        let mut messages = Vec::with_capacity(rewritten.len());
-        for message in rewritten {
-            let pieces = wire.message(&message)?;
-            messages.push((Arc::new(message), pieces));
-        }
+        let rewritten = adapted(&self.model, rewritten, before).await;
+        let messages = rendered(&self.model, rewritten)?;
         let mut notes = self.session.head.notes.clone();
         unsent::all_sent(&mut notes);
         self.session.amend(unsent, &messages, notes).await?;
@@ -566,13 +546,7 @@ impl Conversation {
         let model = self.model.for_tools(!agent_prompt.tools.is_empty())?;
         let frozen = agent_prompt.rendered(&model);
         changes::check_tools(&self.session, &frozen, model.wire().format())?;
-        let target = Target {
-            provider: self.model.provider(),
-            model: self.model.name(),
-            base_url: Some(self.model.base_url()),
-            tools: &frozen.tools,
-            system: &frozen.system,
-        };
+        let target = frozen.target(&self.model);
         self.session.rerender(model.wire(), target).await?;
         self.model = model;
         self.has_tools = !frozen.tools.is_empty();
@@ -601,20 +575,13 @@ impl Conversation {
             held = held.map(calls_as_text);
         }
         // Another provider may accept fewer media.
-        let mut said = media::fit_to_limits(said, Vec::new, model.media()).await;
-        prepare(format, &[], &mut said);
-        let target = Target {
-            provider: model.provider(),
-            model: model.name(),
-            base_url: Some(model.base_url()),
-            tools: &frozen.tools,
-            system: &frozen.system,
-        };
+        let said = adapted(&model, said, Vec::new).await;
         let prompt = Prompt::begin(&frozen.tools, &frozen.system);
         let head = self.session.head.clone();
         let namespace = self.session.namespace.take();
         self.session.head.agent.clone_from(&agent.name);
         self.session.head.routing_key = routing_key(dependencies, &model, &prompt);
+        let target = frozen.target(&model);
         if let Err(error) = self.session.rerender_as(said, model.wire(), target).await {
             (self.session.head, self.session.namespace) = (head, namespace);
             return Err(error.into());
@@ -731,11 +698,8 @@ impl Conversation {
         let messages = self.session.prompt.messages().into_iter();
         let messages = messages.map(Arc::unwrap_or_clone).collect();
         let mut prompt = Prompt::begin(&tools, &system);
-        let mut messages = media::fit_to_limits(messages, Vec::new, model.media()).await;
-        prepare(wire.format(), &[], &mut messages);
-        for message in messages {
-            let pieces = wire.message(&message)?;
-            prompt = prompt.append(&pieces, Arc::new(message));
+        for (message, pieces) in rendered(model, adapted(model, messages, Vec::new).await)? {
+            prompt = prompt.append(&pieces, message);
         }
         let head = &self.session.head;
         let parameters = parameters(
@@ -805,6 +769,33 @@ impl Conversation {
             )),
         }
     }
+}
+
+/// Adapts messages that follow `before` to what the provider of `model` accepts, and adds the notes on which
+/// their rendering depends.
+async fn adapted(
+    model: &Model,
+    messages: Vec<Message>,
+    before: impl Fn() -> Vec<Arc<Message>>,
+) -> Vec<Message> {
+    let mut messages = media::fit_to_limits(messages, &before, model.media()).await;
+    let format = model.wire().format();
+    if needs_notes(format) {
+        prepare(format, &before(), &mut messages);
+    }
+    messages
+}
+
+/// Renders messages for `model`.
+fn rendered(
+    model: &Model,
+    messages: Vec<Message>,
+) -> Result<Vec<(Arc<Message>, Vec<Rendered>)>, cachalot_model::Error> {
+    let messages = messages.into_iter().map(|message| {
+        let pieces = model.wire().message(&message)?;
+        Ok((Arc::new(message), pieces))
+    });
+    messages.collect()
 }
 
 /// A monitor for a session whose last request was sent by another process; that request ends before the last

@@ -2,6 +2,7 @@
 
 use cachalot_model::wire::Rendered;
 use cachalot_model::{Model, ToolDefinition};
+use cachalot_prompt::Target;
 
 /// The parts of an agent that a model is shown once per session.
 #[derive(Debug, Clone)]
@@ -34,4 +35,17 @@ impl AgentPrompt {
 pub(super) struct RenderedPrompt {
     pub(super) tools: Vec<Rendered>,
     pub(super) system: Vec<Rendered>,
+}
+
+impl RenderedPrompt {
+    /// Returns the target of a session that is rendered anew for `model`.
+    pub(super) fn target<'a>(&'a self, model: &'a Model) -> Target<'a> {
+        Target {
+            provider: model.provider(),
+            model: model.name(),
+            base_url: Some(model.base_url()),
+            tools: &self.tools,
+            system: &self.system,
+        }
+    }
 }
