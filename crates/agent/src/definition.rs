@@ -425,14 +425,15 @@ fn unsupported_sections(section: &mut Section<'_>, problems: &mut Vec<Problem>) 
     }
 }
 
-/// The help for the name of an agent that the file does not have.
-fn missing_agent(name: &str, names: &[&str]) -> String {
-    match name.contains('/') {
+/// The problem of the name of an agent that the file does not have.
+fn unknown_agent(message: String, place: &SourceSpan, name: &str, names: &[&str]) -> Problem {
+    let help = match name.contains('/') {
         true => format!(
             "agents of a registry are not fetched: save the file of `{name}`, add its agents to `agents:`, and write their names here"
         ),
         false => did_you_mean(name, names),
-    }
+    };
+    Problem::new("unknown-agent", message).at(place).help(help)
 }
 
 fn no_agents(place: &SourceSpan) -> Problem {
@@ -444,31 +445,18 @@ fn no_agents(place: &SourceSpan) -> Problem {
 fn check_delegation(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Problem>) {
     let name = &agent.definition.name;
     let named = agent.definition.sub_agents.iter().zip(&agent.sub_agents);
-    for (
-        SubAgent {
-            name: sub_agent, ..
-        },
-        place,
-    ) in named
-    {
-        if sub_agent == name {
+    for (sub_agent, place) in named {
+        let other = &sub_agent.name;
+        if other == name {
+            let message = format!("agent `{name}` is its own sub-agent");
             problems.push(
-                Problem::new(
-                    "delegates-to-itself",
-                    format!("agent `{name}` is its own sub-agent"),
-                )
-                .at(place)
-                .help("take it out; an agent that should do the same again can be another one with the same instruction"),
+                Problem::new("delegates-to-itself", message)
+                    .at(place)
+                    .help("take it out; an agent that should do the same again can be another one with the same instruction"),
             );
-        } else if !names.contains(&sub_agent.as_str()) {
-            problems.push(
-                Problem::new(
-                    "unknown-agent",
-                    format!("agent `{name}` delegates to `{sub_agent}`, which is not there"),
-                )
-                .at(place)
-                .help(missing_agent(sub_agent, names)),
-            );
+        } else if !names.contains(&other.as_str()) {
+            let message = format!("agent `{name}` delegates to `{other}`, which is not there");
+            problems.push(unknown_agent(message, place, other, names));
         }
     }
 }
@@ -486,11 +474,7 @@ fn check_handoffs(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Proble
             );
         } else if !names.contains(&other.as_str()) {
             let message = format!("agent `{name}` hands off to `{other}`, which is not there");
-            problems.push(
-                Problem::new("unknown-agent", message)
-                    .at(place)
-                    .help(missing_agent(other, names)),
-            );
+            problems.push(unknown_agent(message, place, other, names));
         }
     }
 }
@@ -505,11 +489,7 @@ fn check_commands(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Proble
         let message = format!(
             "the command `{command}` of agent `{name}` switches to `{other}`, which is not there"
         );
-        problems.push(
-            Problem::new("unknown-agent", message)
-                .at(&agent.commands)
-                .help(missing_agent(other, names)),
-        );
+        problems.push(unknown_agent(message, &agent.commands, other, names));
     }
 }
 
@@ -525,22 +505,18 @@ fn check_forced_handoffs(agents: &[ParsedAgent], names: &[&str], problems: &mut 
             continue;
         };
         let mut chain = std::iter::successors(Some(other), |name| next(name)).take(agents.len());
-        let (problem, help) = if !names.contains(&other) {
+        if !names.contains(&other) {
             let message = format!("agent `{name}` hands off to `{other}`, which is not there");
-            (
-                Problem::new("unknown-agent", message),
-                missing_agent(other, names),
-            )
+            problems.push(unknown_agent(message, &agent.force_handoff, other, names));
         } else if chain.any(|later| later == name) {
             let message = format!("`force_handoff` of agent `{name}` leads back to it");
-            let help = "let one agent of the chain end it; `handoffs` lets an agent decide itself";
-            (
-                Problem::new("delegates-to-itself", message),
-                help.to_owned(),
-            )
-        } else {
-            continue;
-        };
-        problems.push(problem.at(&agent.force_handoff).help(help));
+            problems.push(
+                Problem::new("delegates-to-itself", message)
+                    .at(&agent.force_handoff)
+                    .help(
+                        "let one agent of the chain end it; `handoffs` lets an agent decide itself",
+                    ),
+            );
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! Commands of an agent: prompts that the user sends by a name, switches to other agents, and addresses.
 
-use std::collections::BTreeMap;
-
 use cachalot_core::Problem;
 use cachalot_core::spec::{ParameterKind as Kind, Table, key};
 use cachalot_core::tree::{self, MapEntry, Node};
@@ -200,7 +198,7 @@ fn words(arguments: &str) -> Vec<String> {
 /// Reads the values of `commands`: mappings, or lists of mappings. A later command replaces an earlier one of
 /// the same name.
 pub(super) fn read(sections: &[&Node], problems: &mut Vec<Problem>) -> Vec<CommandDefinition> {
-    let mut commands: BTreeMap<String, (usize, CommandDefinition)> = BTreeMap::new();
+    let mut commands: Vec<CommandDefinition> = Vec::new();
     for section in sections {
         let mappings = section.as_list().unwrap_or(std::slice::from_ref(section));
         for mapping in mappings {
@@ -209,15 +207,14 @@ pub(super) fn read(sections: &[&Node], problems: &mut Vec<Problem>) -> Vec<Comma
                 continue;
             };
             for entry in entries {
-                let order = commands.len();
-                let read = command(entry, problems).map(|command| (order, command));
-                commands.extend(read.map(|read| (entry.key.clone(), read)));
+                if let Some(command) = command(entry, problems) {
+                    commands.retain(|known| known.name != command.name);
+                    commands.push(command);
+                }
             }
         }
     }
-    let mut commands: Vec<(usize, CommandDefinition)> = commands.into_values().collect();
-    commands.sort_by_key(|(order, _)| *order);
-    commands.into_iter().map(|(_, command)| command).collect()
+    commands
 }
 
 fn command(entry: &MapEntry, problems: &mut Vec<Problem>) -> Option<CommandDefinition> {
