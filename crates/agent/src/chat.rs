@@ -220,8 +220,8 @@ impl Chat {
         let input = TurnInput {
             text,
             attachments: &attachments,
-            from_agent: false,
             fresh,
+            ..TurnInput::default()
         };
         let turn = Turn::new(&self.shared, &self.agent, &mut self.active_session, input);
         let ended = turn.run_until(cancel).await;
@@ -292,12 +292,7 @@ impl Chat {
             name: tool.to_owned(),
             arguments: for_schema(arguments, &definition.parameters).to_string(),
         };
-        let input = TurnInput {
-            text: "",
-            attachments: &[],
-            from_agent: false,
-            fresh: false,
-        };
+        let input = TurnInput::default();
         let turn = Turn::new(&self.shared, &self.agent, &mut self.active_session, input);
         turn.call_tool(call, cancel).await
     }
@@ -322,12 +317,7 @@ impl Chat {
     /// The session could not be stored; it is unchanged.
     pub async fn compact(&mut self, cancel: &CancellationToken) -> Result<bool, Error> {
         self.total += self.shared.take_totals();
-        let input = TurnInput {
-            text: "",
-            attachments: &[],
-            from_agent: false,
-            fresh: false,
-        };
+        let input = TurnInput::default();
         let turn = Turn::new(&self.shared, &self.agent, &mut self.active_session, input);
         let compacted = turn.compact(cancel).await;
         self.total += self.shared.take_totals();

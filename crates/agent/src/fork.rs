@@ -147,9 +147,8 @@ impl PreparedTurn {
         self.active_session.emit_session_start("startup").await;
         let input = TurnInput {
             text: &self.text,
-            attachments: &[],
             from_agent: true,
-            fresh: false,
+            ..TurnInput::default()
         };
         Turn::new(&self.shared, &self.agent, &mut self.active_session, input)
     }

@@ -46,11 +46,10 @@ use crate::{CancellationToken, Error, ErrorKind};
 use call_progress::CallProgress;
 use calls::JudgedCall;
 use cancellation::TurnCancellation;
-use compact::Compactor;
+use compact::{Compactor, NotCompacted};
 use context::TurnContext;
 use message::{PromptOutcome, TurnMessage};
 use model_call::{AnswerReport, ModelAnswer};
-use overflow::Recovery;
 use reserve::{CallReservation, reserve};
 use send::SendOutcome;
 use spend::TurnSpend;
@@ -59,7 +58,7 @@ use spend::TurnSpend;
 const MAX_CUT_OFF_ANSWERS: u32 = 3;
 
 /// Input of a turn.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TurnInput<'a> {
     /// The user's message.
     pub(crate) text: &'a str,
@@ -356,9 +355,9 @@ impl<'a> Turn<'a> {
         }
         let is_repeated = std::mem::replace(&mut self.overflowed, true);
         let why = match overflow::recover(self.compactor(), is_repeated).await? {
-            Recovery::Compacted => return Ok(Ok(())),
-            Recovery::Stopped(stop) => return Ok(Err(stop)),
-            Recovery::Failed(why) => why,
+            Ok(()) => return Ok(Ok(())),
+            Err(NotCompacted::Stopped(stop)) => return Ok(Err(stop)),
+            Err(NotCompacted::Failed(why)) => why,
         };
         let length = overflow::describe_length(&self.session.conversation);
         let mut error = self.keep_partial_answer(error).await;

@@ -48,18 +48,18 @@ impl CompactionTrigger {
     }
 }
 
-/// The outcome of a request for a summary.
-enum SummaryOutcome {
-    Done(String),
-    /// There is no summary, for this reason.
+/// The reason why a turn does not continue with a compacted conversation.
+pub(super) enum NotCompacted {
+    /// The turn must end.
+    Stopped(Stop),
+    /// The conversation is unchanged, for this reason.
     Failed(String),
 }
 
-/// The outcome of a compaction.
-pub(super) enum CompactionOutcome {
-    Done,
-    /// The conversation is unchanged, for this reason.
-    Failed(String),
+impl From<Stop> for NotCompacted {
+    fn from(stop: Stop) -> Self {
+        Self::Stopped(stop)
+    }
 }
 
 /// Compacts the conversation of a turn.
@@ -82,18 +82,19 @@ impl Compactor<'_, '_> {
             return Ok(false);
         }
         let compacted = match reserve(self.context, self.session, self.message.text()).err() {
-            Some(over) => Err(over),
+            Some(over) => Err(over.into()),
             None => self.compact(CompactionTrigger::Manual).await?,
         };
         match compacted {
-            Ok(compacted) => Ok(self.report(compacted).await),
-            Err(stop) => {
+            Ok(()) => return Ok(true),
+            Err(NotCompacted::Failed(reason)) => self.warn_of_failure(&reason).await,
+            Err(NotCompacted::Stopped(stop)) => {
                 let notice = stop.notice().unwrap_or_default();
                 let warning = format!("nothing was summarized: {notice}");
                 self.context.warn(&warning).await;
-                Ok(false)
             }
         }
+        Ok(false)
     }
 
     /// Compacts the conversation if it has reached the agent's threshold.
@@ -111,37 +112,32 @@ impl Compactor<'_, '_> {
             return Ok(Ok(()));
         }
         match Box::pin(self.compact(CompactionTrigger::Threshold)).await? {
-            Ok(compacted) => self.report(compacted).await,
-            Err(stop) => return Ok(Err(stop)),
-        };
+            Ok(()) => {}
+            Err(NotCompacted::Failed(reason)) => self.warn_of_failure(&reason).await,
+            Err(NotCompacted::Stopped(stop)) => return Ok(Err(stop)),
+        }
         Ok(Ok(()))
     }
 
-    /// Returns true if the conversation was compacted; otherwise warns the user with the reason.
-    async fn report(&mut self, compacted: CompactionOutcome) -> bool {
-        let CompactionOutcome::Failed(reason) = compacted else {
-            return true;
-        };
+    async fn warn_of_failure(&mut self, reason: &str) {
         self.session.compaction_failed = true;
         let warning =
             format!("the conversation was not summarized and continues unchanged: {reason}");
         self.context.warn(&warning).await;
-        false
     }
 
     /// Summarizes the conversation, and restarts it with the summary if there is one.
     pub(super) async fn compact(
         &mut self,
         trigger: CompactionTrigger,
-    ) -> Result<Result<CompactionOutcome, Stop>, Error> {
+    ) -> Result<Result<(), NotCompacted>, Error> {
         let before = spent(self.context.shared);
         let summary = self.summarize(trigger).await;
         // Replaying this turn's answer later does not save this spend.
         self.spend.exclude_since(before, self.context.shared);
         match summary {
-            Ok(SummaryOutcome::Done(summary)) => self.restart_with_summary(trigger, summary).await,
-            Ok(SummaryOutcome::Failed(reason)) => Ok(Ok(CompactionOutcome::Failed(reason))),
-            Err(stop) => Ok(Err(stop)),
+            Ok(summary) => self.restart_with_summary(trigger, summary).await,
+            Err(reason) => Ok(Err(reason)),
         }
     }
 
@@ -149,7 +145,7 @@ impl Compactor<'_, '_> {
         &mut self,
         trigger: CompactionTrigger,
         summary: String,
-    ) -> Result<Result<CompactionOutcome, Stop>, Error> {
+    ) -> Result<Result<(), NotCompacted>, Error> {
         let before = spent(self.context.shared);
         let mut compaction = self.hook_input(trigger);
         self.session.conversation.restart(&summary).await?;
@@ -180,11 +176,11 @@ impl Compactor<'_, '_> {
             self.message.hold(self.session);
         }
         self.spend.exclude_since(before, self.context.shared);
-        Ok(started.map(|()| CompactionOutcome::Done))
+        Ok(started.map_err(NotCompacted::Stopped))
     }
 
     /// Returns a summary by a hook or by the model.
-    async fn summarize(&mut self, trigger: CompactionTrigger) -> Result<SummaryOutcome, Stop> {
+    async fn summarize(&mut self, trigger: CompactionTrigger) -> Result<String, NotCompacted> {
         let compaction = self.hook_input(trigger);
         let emitted = self.context.emit(When::PreCompact, |input| {
             input.source = Some(trigger.source().to_owned());
@@ -192,17 +188,17 @@ impl Compactor<'_, '_> {
         });
         let first = emitted.await?;
         if let Some(reason) = first.denial() {
-            return Ok(denied_by_hook(reason));
+            return Err(denied_by_hook(reason));
         }
         let emitted = self.context.emit(When::BeforeCompaction, |input| {
             input.compaction = Some(compaction);
         });
         let second = emitted.await?;
         if let Some(reason) = second.denial() {
-            return Ok(denied_by_hook(reason));
+            return Err(denied_by_hook(reason));
         }
         match second.summary.filter(|summary| is_visible(summary)) {
-            Some(summary) => Ok(SummaryOutcome::Done(summary)),
+            Some(summary) => Ok(summary),
             None => self.ask_for_summary(trigger, &first.context).await,
         }
     }
@@ -229,20 +225,17 @@ impl Compactor<'_, '_> {
         &mut self,
         trigger: CompactionTrigger,
         extra_instructions: &[String],
-    ) -> Result<SummaryOutcome, Stop> {
+    ) -> Result<String, NotCompacted> {
         let instruction = [&[SUMMARY_INSTRUCTION.to_owned()], extra_instructions]
             .concat()
             .join("\n\n");
         let mut summary_input = self.summary_input(trigger);
         let reply = loop {
-            let body = match self
+            let body = self
                 .session
                 .conversation
                 .summary_request_body(&summary_input, &instruction)
-            {
-                Ok(body) => body,
-                Err(error) => return Ok(SummaryOutcome::Failed(error.message)),
-            };
+                .map_err(|error| NotCompacted::Failed(error.message))?;
             let reserved = reserve(self.context, self.session, self.message.text())?;
             let asked = call_model_aside(self.context, self.session, body);
             let asked = self.context.cancellation.run_until_cancelled(asked).await?;
@@ -250,18 +243,17 @@ impl Compactor<'_, '_> {
             match asked {
                 Ok(reply) => break reply,
                 Err(error) if error.kind == ModelErrorKind::TooLong && summary_input.shorten() => {}
-                Err(error) => return Ok(SummaryOutcome::Failed(error.to_string())),
+                Err(error) => return Err(NotCompacted::Failed(error.to_string())),
             }
         };
         let text = reply.message.text();
-        Ok(match reply.stop {
-            StopReason::Length => SummaryOutcome::Failed("the summary was cut off".to_owned()),
-            StopReason::Refusal => SummaryOutcome::Failed("the model refused".to_owned()),
-            _ if !is_visible(&text) => {
-                SummaryOutcome::Failed("the model returned an empty answer".to_owned())
-            }
-            _ => SummaryOutcome::Done(text.trim().to_owned()),
-        })
+        let failure = match reply.stop {
+            StopReason::Length => "the summary was cut off",
+            StopReason::Refusal => "the model refused",
+            _ if !is_visible(&text) => "the model returned an empty answer",
+            _ => return Ok(text.trim().to_owned()),
+        };
+        Err(NotCompacted::Failed(failure.to_owned()))
     }
 
     /// `compaction` field of hook events.
@@ -278,8 +270,8 @@ impl Compactor<'_, '_> {
     }
 }
 
-fn denied_by_hook(reason: &str) -> SummaryOutcome {
-    SummaryOutcome::Failed(format!("a hook does not want it: {reason}"))
+fn denied_by_hook(reason: &str) -> NotCompacted {
+    NotCompacted::Failed(format!("a hook does not want it: {reason}"))
 }
 
 /// True if `used` tokens are at least the fraction `part` of the context window `context_window`.

@@ -1,29 +1,19 @@
 //! Recovery from a conversation that the model refuses as too long: it is compacted in the middle of the
 //! turn, and the turn continues.
 
-use super::compact::{CompactionOutcome, CompactionTrigger, Compactor};
+use super::compact::{CompactionTrigger, Compactor, NotCompacted};
 use super::reserve::BYTES_PER_TOKEN;
 use crate::Error;
 use crate::conversation::Conversation;
-use crate::report::Stop;
 
-/// The outcome of a recovery.
-pub(super) enum Recovery {
-    /// The conversation was compacted, and the user's message is held, to be sent again.
-    Compacted,
-    /// The turn must end.
-    Stopped(Stop),
-    /// The conversation is as it was, for this reason.
-    Failed(String),
-}
-
-/// Compacts the conversation, which the model refused as too long. `is_repeated` is true if that was tried
+/// Compacts the conversation, which the model refused as too long. The user's message is then held, to be sent
+/// again. `is_repeated` is true if that was tried
 /// before in this turn.
 pub(super) async fn recover(
     mut compactor: Compactor<'_, '_>,
     is_repeated: bool,
-) -> Result<Recovery, Error> {
-    let failed = |why: &str| Ok(Recovery::Failed(why.to_owned()));
+) -> Result<Result<(), NotCompacted>, Error> {
+    let failed = |why: &str| Ok(Err(NotCompacted::Failed(why.to_owned())));
     if compactor.session.awaits_first_answer {
         return failed(
             "a fork is sent what it inherits as it was sent before, and not a summary of it",
@@ -44,13 +34,12 @@ pub(super) async fn recover(
         return failed("nothing stands before the message that could be summarized");
     }
     let compacted = Box::pin(compactor.compact(CompactionTrigger::Overflow)).await?;
-    Ok(match compacted {
-        Ok(CompactionOutcome::Done) => Recovery::Compacted,
-        Ok(CompactionOutcome::Failed(why)) => {
-            Recovery::Failed(format!("it could not be summarized: {why}"))
+    Ok(compacted.map_err(|reason| match reason {
+        NotCompacted::Failed(why) => {
+            NotCompacted::Failed(format!("it could not be summarized: {why}"))
         }
-        Err(stop) => Recovery::Stopped(stop),
-    })
+        stopped @ NotCompacted::Stopped(_) => stopped,
+    }))
 }
 
 /// Describes the length of a conversation and its limit, as far as known.
