@@ -3,11 +3,12 @@
 
 use std::cell::Cell;
 
+use jsonschema::{JsonType, JsonTypeSet};
 use serde_json::{Map, Value};
 
 use super::lossless_value::LosslessValue;
 use super::number;
-use super::types::{TypeSet, reference_target};
+use super::types::{admit, admitted_types, reference_target};
 
 /// Maximum depth of schemas that are followed.
 const MAX_DEPTH: usize = 64;
@@ -53,7 +54,7 @@ impl<'a> Caster<'a> {
                 given = self.to_one_of(given, branches, depth);
             }
         }
-        given = self.to_types(given, fields, TypeSet::of_schema(schema, self.root), depth);
+        given = self.to_types(given, fields, admitted_types(schema, self.root), depth);
         match given {
             LosslessValue::Fields(entries) => {
                 LosslessValue::Fields(self.to_properties(entries, fields, depth))
@@ -68,7 +69,7 @@ impl<'a> Caster<'a> {
     fn to_one_of(&self, given: LosslessValue, branches: &[Value], depth: usize) -> LosslessValue {
         let mut fitting = branches
             .iter()
-            .filter(|branch| TypeSet::of_schema(branch, self.root).admit(&given));
+            .filter(|branch| admit(admitted_types(branch, self.root), &given));
         match (fitting.next(), fitting.next()) {
             (Some(only), None) => return self.to_schema(given, only, depth),
             (Some(_), Some(_)) => return given,
@@ -81,7 +82,7 @@ impl<'a> Caster<'a> {
             };
             self.trials.set(left);
             let cast = self.to_schema(given.clone(), branch, depth);
-            if !TypeSet::of_schema(branch, self.root).admit(&cast) {
+            if !admit(admitted_types(branch, self.root), &cast) {
                 continue;
             }
             match &found {
@@ -98,28 +99,28 @@ impl<'a> Caster<'a> {
         &self,
         given: LosslessValue,
         fields: &Map<String, Value>,
-        types: TypeSet,
+        types: JsonTypeSet,
         depth: usize,
     ) -> LosslessValue {
-        if types == TypeSet::ANY || types.admit(&given) || given == LosslessValue::Null {
+        if types == JsonTypeSet::all() || admit(types, &given) || given == LosslessValue::Null {
             return given;
         }
         let mut found = Vec::new();
-        if types.contains(TypeSet::BOOLEAN) {
+        if types.contains(JsonType::Boolean) {
             found.extend(to_boolean(&given));
         }
-        if types.contains(TypeSet::NUMBER) {
+        if types.contains(JsonType::Number) {
             found.extend(to_number(&given));
-        } else if types.contains(TypeSet::INTEGER) {
+        } else if types.contains(JsonType::Integer) {
             found.extend(to_integer(&given));
         }
-        if types.contains(TypeSet::STRING) {
+        if types.contains(JsonType::String) {
             found.extend(to_text(&given));
         }
-        if types.contains(TypeSet::OBJECT) {
+        if types.contains(JsonType::Object) {
             found.extend(to_object(&given));
         }
-        if types.contains(TypeSet::ARRAY) {
+        if types.contains(JsonType::Array) {
             found.extend(self.to_array(&given, fields, depth));
         }
         match (<[LosslessValue; 1]>::try_from(found), given) {
@@ -149,13 +150,13 @@ impl<'a> Caster<'a> {
         let Some(item) = fields.get("items") else {
             return Some(LosslessValue::List(vec![given.clone()]));
         };
-        let types = TypeSet::of_schema(item, self.root);
+        let types = admitted_types(item, self.root);
         // Wrapping in a list of lists would be an invention, not a cast.
-        if !types.admit(given) && types.contains(TypeSet::ARRAY) {
+        if !admit(types, given) && types.contains(JsonType::Array) {
             return None;
         }
         let cast = self.to_schema(given.clone(), item, depth);
-        types.admit(&cast).then(|| LosslessValue::List(vec![cast]))
+        admit(types, &cast).then(|| LosslessValue::List(vec![cast]))
     }
 
     fn to_properties(
@@ -177,7 +178,7 @@ impl<'a> Caster<'a> {
                 if given == LosslessValue::Null
                     && !is_required(&name)
                     && declared.is_some_and(|schema| {
-                        !TypeSet::of_schema(schema, self.root).contains(TypeSet::NULL)
+                        !admitted_types(schema, self.root).contains(JsonType::Null)
                     })
                 {
                     // A null for an optional argument means that it is absent.
