@@ -20,6 +20,7 @@
 //! are therefore mapped to a fixed number of domains, `files:XXXX`. A write may then invalidate results that
 //! did not read it, but never misses one that did.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use cachalot_cache::Domain;
@@ -29,30 +30,19 @@ use crate::workspace::normalize;
 
 /// The domains of a call, independent of their names in an engine.
 #[derive(Clone)]
-pub struct Domains(Vec<String>);
+pub struct Domains(BTreeSet<String>);
 
 impl Domains {
     /// The empty set.
-    pub const NONE: Self = Self(Vec::new());
-
-    fn new(mut names: Vec<String>) -> Self {
-        names.sort_unstable();
-        names.dedup();
-        Self(names)
-    }
+    pub const NONE: Self = Self(BTreeSet::new());
 
     /// Converts to the names in an engine.
     pub fn for_engine(self, engine: EngineLifetime) -> Vec<Domain> {
-        let names = self.0.into_iter();
-        match engine {
-            EngineLifetime::Session => names.map(Domain::new).collect(),
-            EngineLifetime::Persistent => {
-                let mut bucket: Vec<String> = names.map(|name| bucket(&name)).collect();
-                bucket.sort_unstable();
-                bucket.dedup();
-                bucket.into_iter().map(Domain::new).collect()
-            }
-        }
+        let names = match engine {
+            EngineLifetime::Session => self.0,
+            EngineLifetime::Persistent => self.0.iter().map(|name| bucket(name)).collect(),
+        };
+        names.into_iter().map(Domain::new).collect()
     }
 }
 
@@ -86,23 +76,23 @@ pub fn joined_domains(reads: &EffectTargets, root: &Path) -> Domains {
     match reads {
         EffectTargets::Unknown => {
             names.push("names".to_owned());
-            tree_read(root, &mut names);
+            read("tree", root, &mut names);
         }
         EffectTargets::Known(touched) => {
             for one in touched {
                 match one {
                     EffectTarget::Path(path) => {
-                        entries_read(&normalize(&root.join(path)), &mut names)
+                        read("entries", &normalize(&root.join(path)), &mut names)
                     }
                     // A pattern for one level concerns the directory's own entries.
                     EffectTarget::Glob {
                         root: base,
                         pattern,
                     } if !pattern.contains('/') && !pattern.contains("**") => {
-                        entries_read(&normalize(&root.join(base)), &mut names);
+                        read("entries", &normalize(&root.join(base)), &mut names);
                     }
                     EffectTarget::Glob { root: base, .. } => {
-                        tree_read(&normalize(&root.join(base)), &mut names);
+                        read("tree", &normalize(&root.join(base)), &mut names);
                     }
                     EffectTarget::Named(resource) => {
                         names.push(resource.clone());
@@ -112,7 +102,7 @@ pub fn joined_domains(reads: &EffectTargets, root: &Path) -> Domains {
             }
         }
     }
-    Domains::new(names)
+    Domains(names.into_iter().collect())
 }
 
 /// Returns the domains that a call with these writes raises. Reads the file system: a directory that does not
@@ -140,22 +130,13 @@ pub fn raised_domains(writes: &EffectTargets, root: &Path) -> Domains {
             }
         }
     }
-    Domains::new(names)
+    Domains(names.into_iter().collect())
 }
 
-fn entries_read(path: &Path, names: &mut Vec<String>) {
-    paths_above(path, names);
-    names.push(name("entries", path));
-}
-
-fn tree_read(path: &Path, names: &mut Vec<String>) {
-    paths_above(path, names);
-    names.push(name("tree", path));
-}
-
-/// Adds `path:` of a path and of every directory above it.
-fn paths_above(path: &Path, names: &mut Vec<String>) {
+/// Adds the domains of a read of a path and its entries (`entries`), or of everything below it (`tree`).
+fn read(kind: &str, path: &Path, names: &mut Vec<String>) {
     named_above("path", path, names);
+    names.push(name(kind, path));
 }
 
 /// Adds the domains of one kind for a path and every directory above it.

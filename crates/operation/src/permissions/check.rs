@@ -144,17 +144,9 @@ fn rule_fault(rule: &Rule, tools: &[ToolSignature], has_servers: bool) -> Option
 
 /// True if calls of one of these tools may access the resources that an argument stands for.
 fn is_resource_argument(name: &str, tools: &[&ToolSignature]) -> bool {
-    let has = |names: &[&str]| {
-        let any = |tool: &&ToolSignature| {
-            tool.arguments
-                .iter()
-                .any(|name| names.contains(&name.as_str()))
-        };
-        tools.iter().any(any)
-    };
-    match name {
-        "path" | "paths" | "file" | "files" | "directory" => {
-            has(&[
+    let (arguments, tool_prefix): (&[&str], _) = match name {
+        "path" | "paths" | "file" | "files" | "directory" => (
+            &[
                 "path",
                 "paths",
                 "file",
@@ -163,16 +155,17 @@ fn is_resource_argument(name: &str, tools: &[&ToolSignature]) -> bool {
                 "patch",
                 "command",
                 "location",
-            ]) || tools
-                .iter()
-                .any(|tool| tool.name.starts_with(MCP_PREFIX) || tool.name.starts_with("skill"))
-        }
-        "command" | "cmd" => {
-            has(&["command", "cmd"]) || tools.iter().any(|tool| tool.name.starts_with(MCP_PREFIX))
-        }
-        "url" | "host" => {
-            has(&["url", "command"]) || tools.iter().any(|tool| tool.name.starts_with(MCP_PREFIX))
-        }
-        _ => false,
-    }
+            ],
+            Some("skill"),
+        ),
+        "command" | "cmd" => (&["command", "cmd"], None),
+        "url" | "host" => (&["url", "command"], None),
+        _ => return false,
+    };
+    tools.iter().any(|tool| {
+        let mut own = tool.arguments.iter().map(String::as_str);
+        own.any(|argument| arguments.contains(&argument))
+            || tool.name.starts_with(MCP_PREFIX)
+            || tool_prefix.is_some_and(|prefix| tool.name.starts_with(prefix))
+    })
 }
