@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// arguments name. Rules, hook conditions and approvals are matched against them.
 ///
 /// Paths are as the call gives them: relative to the workspace, or absolute. `..`, links and letter case
-/// are not resolved; [`crate::Workspace::resolve_readable`] resolves them.
+/// are not resolved; [`crate::Workspace::resolve`] resolves them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceAccess {
     /// The files and directories that are read.

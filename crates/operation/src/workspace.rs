@@ -38,12 +38,10 @@ pub fn normalize(path: &Path) -> PathBuf {
     normalized
 }
 
-/// The root directory of relative paths, which no path may leave. Additional directories may be
-/// readable, but not writable.
+/// The root directory of relative paths, which no path may leave.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     root: PathBuf,
-    readable: Vec<PathBuf>,
     variables: BTreeMap<String, String>,
 }
 
@@ -55,18 +53,8 @@ impl Workspace {
     pub fn open(root: impl AsRef<Path>) -> io::Result<Self> {
         Ok(Self {
             root: directory(root.as_ref())?,
-            readable: Vec::new(),
             variables: BTreeMap::new(),
         })
-    }
-
-    /// Adds a readable directory.
-    ///
-    /// # Errors
-    /// Errors of the file system, and `NotADirectory`.
-    pub fn also_readable(mut self, root: impl AsRef<Path>) -> io::Result<Self> {
-        self.readable.push(directory(root.as_ref())?);
-        Ok(self)
     }
 
     /// Sets the known environment variables of commands: the values of `~` and `$HOME` in them.
@@ -88,29 +76,14 @@ impl Workspace {
         &self.root
     }
 
-    /// The additional readable directories.
-    #[must_use]
-    pub fn readable(&self) -> &[PathBuf] {
-        &self.readable
-    }
-
     /// Returns the real location of a path, with links resolved, if it is in the workspace. The path is
     /// relative to the root or absolute; `~` is not expanded. The path need not exist: its existing part
     /// decides.
     ///
     /// # Errors
     /// The path leads outside, through a file, or in circles.
-    pub fn resolve(&self, path: &str) -> Result<PathBuf, PathError> {
+    pub fn resolve(&self, path: impl AsRef<Path>) -> Result<PathBuf, PathError> {
         self.resolved(path).map(|resolved| resolved.real)
-    }
-
-    /// Like [`Workspace::resolve`], for reading: the location may also be in an additional readable
-    /// directory.
-    ///
-    /// # Errors
-    /// The path leads outside, through a file, or in circles.
-    pub fn resolve_readable(&self, path: &str) -> Result<PathBuf, PathError> {
-        self.resolved_readable(path).map(|resolved| resolved.real)
     }
 
     /// Formats a path for a model: relative to the root if it is in the workspace.
@@ -123,46 +96,38 @@ impl Workspace {
         }
     }
 
-    /// Resolves a path for writing.
+    /// Resolves a path like [`Workspace::resolve`], to open the file there.
     ///
     /// # Errors
     /// The path leads outside, through a file, or in circles.
-    pub fn resolved(&self, path: &str) -> Result<ResolvedPath, PathError> {
-        self.resolved_in(path.as_ref(), &[])
-    }
-
-    /// Resolves a path for reading.
-    ///
-    /// # Errors
-    /// The path leads outside, through a file, or in circles.
-    pub fn resolved_readable(&self, path: impl AsRef<Path>) -> Result<ResolvedPath, PathError> {
-        self.resolved_in(path.as_ref(), &self.readable)
-    }
-
-    fn resolved_in(&self, path: &Path, further: &[PathBuf]) -> Result<ResolvedPath, PathError> {
+    pub fn resolved(&self, path: impl AsRef<Path>) -> Result<ResolvedPath, PathError> {
+        let path = path.as_ref();
         if path.as_os_str().as_encoded_bytes().contains(&0) {
             return Err(PathError::Nul);
         }
         // Removes only `.` and repeated separators; the meaning of `..` depends on the links before it.
         let requested: PathBuf = self.root.join(path).components().collect();
-        let roots = || std::iter::once(&self.root).chain(further);
-        let start = roots().find(|root| requested.starts_with(root));
-        let followed =
-            resolve_links::resolve_links(start.map_or(Path::new("/"), |root| root), &requested);
+        let is_beneath = requested.starts_with(&self.root);
+        let start = if is_beneath {
+            self.root()
+        } else {
+            Path::new("/")
+        };
+        let followed = resolve_links::resolve_links(start, &requested);
         let real = match &followed {
             Ok(followed) => &followed.real,
             Err(stopped) => &stopped.at,
         };
-        let Some(base_name) = roots().find(|root| real.starts_with(root)) else {
+        if !real.starts_with(&self.root) {
             // The error does not reveal anything about the location outside.
             return Err(PathError::Outside {
                 path: path.display().to_string(),
                 root: self.root.clone(),
                 tilde: path.as_os_str().as_encoded_bytes().starts_with(b"~"),
             });
-        };
+        }
         match followed {
-            Ok(followed) => Ok(ResolvedPath::new(requested, base_name.clone(), followed)),
+            Ok(followed) => Ok(ResolvedPath::new(requested, self.root.clone(), followed)),
             Err(stopped) => Err(stopped.path_error(path, self)),
         }
     }

@@ -49,7 +49,7 @@ fn file(arguments: &Arguments, context: &ToolContext) -> Result<PathBuf, String>
     let path = arguments.get("path").and_then(Value::as_str);
     context
         .workspace
-        .resolve_readable(path.unwrap_or_default())
+        .resolve(path.unwrap_or_default())
         .map_err(|refusal| refusal.to_string())
 }
 

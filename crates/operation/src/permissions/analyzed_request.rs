@@ -664,10 +664,7 @@ pub(super) fn matches_any_spelling(path: &Path, pattern: &Pattern, workspace: &W
     let root = workspace.root();
     let lies = relative_to_root(root, path);
     let absolute = slash_separated(&root.join(&lies));
-    let real = workspace
-        .resolved_readable(path)
-        .ok()
-        .map(|place| place.real);
+    let real = workspace.resolve(path).ok();
     pattern.matches_any_case(&path.to_string_lossy())
         || pattern.matches_any_case(&lies)
         || pattern.matches_any_case(&absolute)
@@ -712,7 +709,7 @@ fn real(path: &Path) -> Option<PathBuf> {
 /// The location of a path after all links are followed; `None` if it is outside of the workspace or
 /// cannot be resolved.
 fn real_location(path: &Path, workspace: &Workspace) -> Option<String> {
-    let real = workspace.resolved_readable(path).ok()?.real;
+    let real = workspace.resolve(path).ok()?;
     Some(relative_to_root(workspace.root(), &real))
 }
 

@@ -7,6 +7,7 @@ mod apply_patch;
 mod commit;
 mod content_kind;
 mod edit_file;
+mod file_call;
 mod file_content;
 mod glob;
 mod grep;
@@ -16,7 +17,6 @@ mod numbered_lines;
 mod open_path;
 pub mod patch;
 mod read_file;
-mod search;
 mod snapshot;
 mod temporary_file;
 mod text;
@@ -29,9 +29,8 @@ use std::sync::Arc;
 use cachalot_core::spec::{Custom, Parameter, ParameterKind, tool_schema};
 use cachalot_core::text::grouped;
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
-use serde_json::Value;
 
-use self::search::SearchTool;
+use self::file_call::file_tool;
 use super::metadata;
 use crate::workspace::{PathError, ResolvedPath};
 use cachalot_operation::{CacheClass, OperationMetadata, Tool, ToolContext};
@@ -41,13 +40,13 @@ pub(in crate::builtin) use temporary_file::TemporaryFile;
 #[must_use]
 pub fn files() -> Vec<Arc<dyn Tool>> {
     vec![
-        Arc::new(read_file::ReadFile::new()),
-        Arc::new(SearchTool::<list_dir::ListDirArguments>::new()),
-        Arc::new(SearchTool::<glob::GlobArguments>::new()),
-        Arc::new(SearchTool::<grep::GrepArguments>::new()),
-        Arc::new(write_file::WriteFile::new()),
-        Arc::new(edit_file::EditFile::new()),
-        Arc::new(apply_patch::ApplyPatch::new()),
+        file_tool::<read_file::ReadFile>(),
+        file_tool::<list_dir::ListDir>(),
+        file_tool::<glob::Glob>(),
+        file_tool::<grep::Grep>(),
+        file_tool::<write_file::WriteFile>(),
+        file_tool::<edit_file::EditFile>(),
+        file_tool::<apply_patch::ApplyPatch>(),
     ]
 }
 
@@ -100,7 +99,7 @@ fn reading(
     context: &ToolContext,
     touched: impl FnOnce(&ResolvedPath) -> Vec<EffectTarget>,
 ) -> Effects {
-    match context.workspace.resolved_readable(path) {
+    match context.workspace.resolved(path) {
         Ok(resolved) => {
             let mut all = touched(&resolved);
             if resolved.requested != resolved.real {
@@ -138,18 +137,6 @@ fn writing<'a>(
     touched.sort_unstable();
     touched.dedup();
     Effects::writing(touched)
-}
-
-/// The implicit inputs of a reader: the readable directories, so that no caller gets a cached result of a
-/// path that it may not read now.
-fn readable(context: &ToolContext) -> Value {
-    match context.workspace.readable() {
-        [] => Value::Null,
-        roots => roots
-            .iter()
-            .map(|root| Value::from(root.to_string_lossy()))
-            .collect(),
-    }
 }
 
 /// Everything below a directory, and the directory itself.

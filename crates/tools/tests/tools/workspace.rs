@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cachalot_tools::workspace::PathError;
-use cachalot_tools::{Arguments, ToolOutput, Workspace};
+use cachalot_tools::{ToolOutput, Workspace};
 use rustix::fs::CWD;
 use serde_json::json;
 use tempfile::TempDir;
@@ -176,67 +176,6 @@ fn unresolvable_path_is_refused_with_the_place() {
         workspace_fixture.workspace().resolve("no\u{301}rmal"),
         Ok(workspace_fixture.workspace().root().join("no\u{301}rmal"))
     );
-}
-
-#[tokio::test]
-async fn additional_directories_are_readable_only() {
-    let mut workspace_fixture = workspace_fixture();
-    let workspace = workspace_fixture
-        .workspace()
-        .clone()
-        .also_readable(&workspace_fixture.outside)
-        .unwrap();
-    workspace_fixture.tool_fixture.context = context(workspace);
-    let secret = workspace_fixture
-        .outside
-        .join("secret")
-        .display()
-        .to_string();
-    assert!(workspace_fixture.workspace().resolve(&secret).is_err());
-    assert_eq!(
-        workspace_fixture.workspace().resolve_readable(&secret),
-        Ok(workspace_fixture.outside.join("secret"))
-    );
-    let shown = workspace_fixture
-        .tool_fixture
-        .done("read_file", json!({"path": secret}))
-        .await;
-    assert!(shown.contains("the secret"), "{shown}");
-    // Whoever may read other directories shares no answers with those who may not.
-    let reads = workspace_fixture
-        .tool_fixture
-        .registry
-        .tool("read_file")
-        .unwrap();
-    assert_eq!(
-        reads
-            .implicit_inputs(&Arguments::new(), &workspace_fixture.tool_fixture.context)
-            .unwrap(),
-        json!([workspace_fixture.outside])
-    );
-    let found = workspace_fixture
-        .tool_fixture
-        .done(
-            "glob",
-            json!({"pattern": "**/secret", "path": workspace_fixture.outside}),
-        )
-        .await;
-    assert_eq!(found.lines().count(), 2, "{found}");
-    for (tool, arguments) in [
-        ("write_file", json!({"path": secret, "content": "x"})),
-        (
-            "edit_file",
-            json!({"path": secret, "old_text": "the", "new_text": "a"}),
-        ),
-        (
-            "apply_patch",
-            json!({"patch": format!("*** Begin Patch\n*** Delete File: {secret}\n*** End Patch")}),
-        ),
-    ] {
-        let said = workspace_fixture.tool_fixture.fails(tool, arguments).await;
-        assert!(said.contains("outside the workspace"), "{said}");
-    }
-    assert_eq!(fs::read_to_string(&secret).unwrap(), "the secret\n");
 }
 
 /// Every tool, for a path that leads outside.

@@ -169,13 +169,12 @@ fn confined(
     effects: &Effects,
     workspace: &Workspace,
 ) -> Result<(), PathError> {
-    let named = access.reads.iter().chain(&access.searches);
-    for path in named.map(PathBuf::as_path).chain(paths(&effects.reads)) {
-        workspace.resolve_readable(&path.to_string_lossy())?;
-    }
-    let named = access.writes.iter().map(PathBuf::as_path);
-    for path in named.chain(paths(&effects.writes)) {
-        workspace.resolve(&path.to_string_lossy())?;
+    let read = access.reads.iter().chain(&access.searches);
+    let read = read.map(PathBuf::as_path).chain(paths(&effects.reads));
+    let written = access.writes.iter().map(PathBuf::as_path);
+    let written = written.chain(paths(&effects.writes));
+    for path in read.chain(written) {
+        workspace.resolve(&*path.to_string_lossy())?;
     }
     Ok(())
 }

@@ -3,20 +3,19 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_core::spec::{Parameter, required};
-use cachalot_operation::ResourceAccess;
+use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
 
 use super::commit::{FileChange, FileSnapshot, commit};
+use super::file_call::{FileCall, RunningCall};
 use super::open_path::missing;
 use super::patch::apply::apply;
 use super::patch::{Action, Hunk, Patch, Section};
 use super::{NON_EMPTY, format_count, snapshot, writer, writing};
-use crate::run_blocking::{AbandonFlag, run_blocking};
+use crate::run_blocking::AbandonFlag;
 use crate::workspace::{ResolvedPath, Workspace};
-use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
 const DESCRIPTION: &str = "\
 Changes, adds, moves and deletes several files at once: all of it, or nothing if a part does not fit. \
@@ -36,39 +35,24 @@ The patch:
 that come with `+`; give about three lines of context before and after. The old lines must be unique \
 in the file, or `@@` names the line behind which they are.";
 
-pub(super) struct ApplyPatch {
-    metadata: OperationMetadata,
-}
-
 #[rustfmt::skip]
 const PARAMETERS: &[Parameter] = &[
     required("patch", NON_EMPTY, "From `*** Begin Patch` to `*** End Patch`."),
 ];
 
 #[derive(Deserialize)]
-pub(super) struct ApplyPatchArguments {
+pub(super) struct ApplyPatch {
     patch: String,
 }
 
-impl ApplyPatch {
-    pub(super) fn new() -> Self {
-        Self {
-            metadata: writer("apply_patch", DESCRIPTION, PARAMETERS),
-        }
-    }
-}
-
-#[async_trait]
-impl TypedTool for ApplyPatch {
-    type Arguments = ApplyPatchArguments;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
+impl FileCall for ApplyPatch {
+    fn metadata() -> OperationMetadata {
+        writer("apply_patch", DESCRIPTION, PARAMETERS)
     }
 
-    fn effects(&self, arguments: &ApplyPatchArguments, context: &ToolContext) -> Effects {
+    fn effects(&self, context: &ToolContext) -> Effects {
         // A text that is not a patch now will not be one when it runs.
-        let Ok(patch) = Patch::parse(&arguments.patch) else {
+        let Ok(patch) = Patch::parse(&self.patch) else {
             return Effects::writing(Vec::new());
         };
         let places: Vec<_> = patch
@@ -80,26 +64,22 @@ impl TypedTool for ApplyPatch {
         writing(places.iter().map(Result::as_ref))
     }
 
-    fn resource_access(&self, arguments: &ApplyPatchArguments) -> ResourceAccess {
-        match Patch::parse(&arguments.patch) {
+    fn resource_access(&self) -> ResourceAccess {
+        match Patch::parse(&self.patch) {
             Ok(patch) => ResourceAccess::writing(patch.sections.iter().flat_map(paths)),
             // The call changes nothing, and returns an error.
             Err(_) => ResourceAccess::default(),
         }
     }
 
-    async fn run(&self, requested: ApplyPatchArguments, context: &ToolContext) -> ToolOutput {
-        let context = context.clone();
-        run_blocking(move |abandoned| {
-            patch(&requested, &context.workspace, abandoned).unwrap_or_else(|failed| {
-                let mut failed = failed;
-                if let Some(cachalot_model::Block::Text { text, .. }) = failed.content.first_mut() {
-                    text.insert_str(0, "nothing was changed: ");
-                }
-                failed
-            })
+    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+        let patched = patch(self, &running.context.workspace, running.abandoned);
+        patched.map_err(|mut failed| {
+            if let Some(cachalot_model::Block::Text { text, .. }) = failed.content.first_mut() {
+                text.insert_str(0, "nothing was changed: ");
+            }
+            failed
         })
-        .await
     }
 }
 
@@ -116,7 +96,7 @@ fn move_target(section: &Section) -> Option<&str> {
 }
 
 fn patch(
-    requested: &ApplyPatchArguments,
+    requested: &ApplyPatch,
     workspace: &Workspace,
     abandoned: &AbandonFlag,
 ) -> Result<ToolOutput, ToolOutput> {

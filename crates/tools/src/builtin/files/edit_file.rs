@@ -1,21 +1,20 @@
 //! The tool `edit_file`.
 
-use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::text::head;
-use cachalot_operation::ResourceAccess;
+use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use memchr::memmem;
 use serde::Deserialize;
 
 use super::commit::{FileChange, commit};
 use super::content_kind::ContentKind;
+use super::file_call::{FileCall, RunningCall};
 use super::numbered_lines::line;
 use super::open_path::ensure_file;
 use super::text::{LineEndings, line_at, lines, to_crlf, to_lf};
 use super::{NON_EMPTY, format_count, grouped, near_match, snapshot, writer, writing};
-use crate::run_blocking::{AbandonFlag, run_blocking};
-use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
+use crate::run_blocking::AbandonFlag;
 
 /// Number of lines shown before and after a change.
 const CONTEXT_LINES: usize = 2;
@@ -23,10 +22,6 @@ const CONTEXT_LINES: usize = 2;
 /// Maximum number of changed places, and of lines of each, that are shown.
 const MAX_SHOWN_PLACES: usize = 5;
 const MAX_SHOWN_LINES: usize = 40;
-
-pub(super) struct EditFile {
-    metadata: OperationMetadata,
-}
 
 #[rustfmt::skip]
 const PARAMETERS: &[Parameter] = &[
@@ -37,52 +32,36 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 #[derive(Deserialize)]
-pub(super) struct EditFileArguments {
+pub(super) struct EditFile {
     path: String,
     old_text: String,
     new_text: String,
     replace_all: Option<bool>,
 }
 
-impl EditFile {
-    pub(super) fn new() -> Self {
+impl FileCall for EditFile {
+    fn metadata() -> OperationMetadata {
         let description = "Replaces a text in a file. old_text must be in the file exactly as given, \
             whitespace included and without line numbers, and only once unless replace_all is set: add \
             lines around it to make it unique. Line endings are kept.";
-        Self {
-            metadata: writer("edit_file", description, PARAMETERS),
-        }
-    }
-}
-
-#[async_trait]
-impl TypedTool for EditFile {
-    type Arguments = EditFileArguments;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
+        writer("edit_file", description, PARAMETERS)
     }
 
-    fn effects(&self, arguments: &EditFileArguments, context: &ToolContext) -> Effects {
-        let resolved = context.workspace.resolved(&arguments.path);
-        writing([resolved.as_ref()])
+    fn effects(&self, context: &ToolContext) -> Effects {
+        writing([context.workspace.resolved(&self.path).as_ref()])
     }
 
-    fn resource_access(&self, arguments: &EditFileArguments) -> ResourceAccess {
-        ResourceAccess::writing([&arguments.path])
+    fn resource_access(&self) -> ResourceAccess {
+        ResourceAccess::writing([&self.path])
     }
 
-    async fn run(&self, requested: EditFileArguments, context: &ToolContext) -> ToolOutput {
-        let context = context.clone();
-        run_blocking(move |abandoned| {
-            edit(&requested, &context, abandoned).unwrap_or_else(|failed| failed)
-        })
-        .await
+    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+        edit(self, running.context, running.abandoned)
     }
 }
 
 fn edit(
-    requested: &EditFileArguments,
+    requested: &EditFile,
     context: &ToolContext,
     abandoned: &AbandonFlag,
 ) -> Result<ToolOutput, ToolOutput> {
@@ -133,7 +112,7 @@ struct Edit {
 }
 
 impl Edit {
-    fn find(bytes: &[u8], requested: &EditFileArguments) -> Result<Self, ToolOutput> {
+    fn find(bytes: &[u8], requested: &EditFile) -> Result<Self, ToolOutput> {
         let endings = LineEndings::detect(bytes);
         // A model that gets lines writes `\n`, regardless of the line endings of the file.
         let mut spellings = vec![requested.old_text.clone()];
@@ -203,7 +182,7 @@ fn occurrences(bytes: &[u8], needle: &[u8]) -> Vec<usize> {
     all
 }
 
-fn ambiguous(bytes: &[u8], at: &[usize], requested: &EditFileArguments) -> ToolOutput {
+fn ambiguous(bytes: &[u8], at: &[usize], requested: &EditFile) -> ToolOutput {
     const MAX_SHOWN: usize = 10;
     let mut places: Vec<String> = at
         .iter()
@@ -222,7 +201,7 @@ fn ambiguous(bytes: &[u8], at: &[usize], requested: &EditFileArguments) -> ToolO
     ))
 }
 
-fn not_found(bytes: &[u8], requested: &EditFileArguments) -> ToolOutput {
+fn not_found(bytes: &[u8], requested: &EditFile) -> ToolOutput {
     let path = &requested.path;
     let old = requested.old_text.as_bytes();
     let wanted: Vec<&[u8]> = lines(old).iter().map(|line| line.body).collect();

@@ -5,17 +5,15 @@ use std::path::Path;
 
 use cachalot_core::Effects;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
-use cachalot_operation::permissions::SearchFilter;
+use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 
+use super::file_call::{FileCall, RunningCall};
 use super::open_path::{access_error, open_directory};
-use super::search::Search;
 use super::walk::{Walk, WalkVisitor, format_notices, shown, touched};
-use super::{NON_EMPTY, format_count, grouped, reading};
-use crate::run_blocking::AbandonFlag;
+use super::{NON_EMPTY, format_count, grouped, reader, reading};
 use crate::workspace::{Directory, DirectoryEntry};
-use cachalot_operation::{ToolContext, ToolOutput};
 
 /// Maximum number of files that are shown.
 const MAX_FILES: usize = 1_000;
@@ -28,35 +26,41 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 #[derive(Deserialize)]
-pub(super) struct GlobArguments {
+pub(super) struct Glob {
     pattern: String,
     path: Option<String>,
     hidden: Option<bool>,
 }
 
-impl Search for GlobArguments {
-    const NAME: &'static str = "glob";
-    const DESCRIPTION: &'static str = "Finds files by name, sorted by path. The pattern is matched against the \
-            path relative to `path`: `*` and `?` match within a name, `**` any directories, `{a,b}` \
-            either: `**/*.rs` finds Rust files everywhere, `*.rs` in the directory itself only. What \
-            `.gitignore` and `.ignore` files of the workspace name is left out, and so is what begins \
-            with a dot unless `hidden` is set or the pattern names it. Links are not followed.";
-    const PARAMETERS: &'static [Parameter] = PARAMETERS;
+const DESCRIPTION: &str = "Finds files by name, sorted by path. The pattern is matched against the \
+    path relative to `path`: `*` and `?` match within a name, `**` any directories, `{a,b}` \
+    either: `**/*.rs` finds Rust files everywhere, `*.rs` in the directory itself only. What \
+    `.gitignore` and `.ignore` files of the workspace name is left out, and so is what begins \
+    with a dot unless `hidden` is set or the pattern names it. Links are not followed.";
 
+impl Glob {
     fn path(&self) -> &str {
         self.path.as_deref().unwrap_or(".")
+    }
+}
+
+impl FileCall for Glob {
+    const SEARCHES: bool = true;
+
+    fn metadata() -> OperationMetadata {
+        reader("glob", DESCRIPTION, PARAMETERS)
     }
 
     fn effects(&self, context: &ToolContext) -> Effects {
         reading(self.path(), context, touched)
     }
 
-    fn run(
-        &self,
-        context: &ToolContext,
-        denied: &SearchFilter,
-        abandoned: &AbandonFlag,
-    ) -> Result<ToolOutput, ToolOutput> {
+    fn resource_access(&self) -> ResourceAccess {
+        ResourceAccess::searching(self.path())
+    }
+
+    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+        let context = running.context;
         let path = self.path();
         let pattern = Pattern::parse(&self.pattern)?;
         let hidden = self.hidden.unwrap_or(false) || pattern.names_hidden;
@@ -67,7 +71,7 @@ impl Search for GlobArguments {
             lines: String::new(),
             count: 0,
         };
-        let mut notices = Walk::new(context, denied, abandoned, hidden)
+        let mut notices = Walk::new(running, hidden)
             .walk(&resolved, &directory, &mut found)
             .map_err(|error| access_error("list", path, &error))?;
         if found.count > MAX_FILES {

@@ -8,7 +8,7 @@ use std::path::Path;
 use cachalot_cache::Witness;
 use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::{EffectTarget, Effects};
-use cachalot_operation::permissions::SearchFilter;
+use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use globset::{GlobBuilder, GlobMatcher};
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -18,14 +18,12 @@ use serde_json::json;
 
 use self::results::{FileMatches, GrepResults};
 use super::content_kind::ContentKind;
+use super::file_call::{FileCall, RunningCall};
 use super::file_content::FileContent;
 use super::open_path::{access_error, open_directory, open_file};
-use super::search::Search;
 use super::walk::{Walk, WalkVisitor, format_notices, shown, touched};
-use super::{NON_EMPTY, format_count, reading};
-use crate::run_blocking::AbandonFlag;
+use super::{NON_EMPTY, format_count, reader, reading};
 use crate::workspace::{self, Directory, DirectoryEntry, EntryKind};
-use cachalot_operation::{ToolContext, ToolOutput};
 
 /// Default maximum number of matches, or files, that are shown.
 const DEFAULT_LIMIT: usize = 200;
@@ -47,7 +45,7 @@ const OUTPUT_MODE: Kind = Kind::Custom(&Custom::shape(
 ));
 
 #[derive(Deserialize)]
-pub(super) struct GrepArguments {
+pub(super) struct Grep {
     pattern: String,
     path: Option<String>,
     glob: Option<String>,
@@ -67,18 +65,24 @@ enum OutputMode {
     Count,
 }
 
-impl Search for GrepArguments {
-    const NAME: &'static str = "grep";
-    const DESCRIPTION: &'static str = "Searches files line by line with a regular expression (Rust syntax: no \
-            look-around, no back references). Gives each file's path, then its matching lines as \
-            `number:line` and lines around them as `number-line`; or the files only; or counts of \
-            lines. Files come sorted by path. What `.gitignore` and `.ignore` files name is left out, \
-            and so are binary files, symbolic links, and what begins with a dot unless `hidden` is \
-            set or `glob` names it.";
-    const PARAMETERS: &'static [Parameter] = PARAMETERS;
+const DESCRIPTION: &str = "Searches files line by line with a regular expression (Rust syntax: no \
+    look-around, no back references). Gives each file's path, then its matching lines as \
+    `number:line` and lines around them as `number-line`; or the files only; or counts of \
+    lines. Files come sorted by path. What `.gitignore` and `.ignore` files name is left out, \
+    and so are binary files, symbolic links, and what begins with a dot unless `hidden` is \
+    set or `glob` names it.";
 
+impl Grep {
     fn path(&self) -> &str {
         self.path.as_deref().unwrap_or(".")
+    }
+}
+
+impl FileCall for Grep {
+    const SEARCHES: bool = true;
+
+    fn metadata() -> OperationMetadata {
+        reader("grep", DESCRIPTION, PARAMETERS)
     }
 
     fn effects(&self, context: &ToolContext) -> Effects {
@@ -88,12 +92,12 @@ impl Search for GrepArguments {
         })
     }
 
-    fn run(
-        &self,
-        context: &ToolContext,
-        denied: &SearchFilter,
-        abandoned: &AbandonFlag,
-    ) -> Result<ToolOutput, ToolOutput> {
+    fn resource_access(&self) -> ResourceAccess {
+        ResourceAccess::searching(self.path())
+    }
+
+    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+        let context = running.context;
         let path = self.path();
         let matcher = matcher(self)?;
         let filter = self.glob.as_deref().map(FileFilter::parse).transpose()?;
@@ -110,7 +114,7 @@ impl Search for GrepArguments {
             notices: Vec::new(),
         };
         let workspace = &context.workspace;
-        if workspace.resolved_readable(path)?.found == workspace::PathKind::File {
+        if workspace.resolved(path)?.found == workspace::PathKind::File {
             let (resolved, file) = open_file(workspace, path)?;
             let _ = searching.search(
                 Ok(file),
@@ -127,14 +131,14 @@ impl Search for GrepArguments {
             filter,
             name: |path: &Path| shown(workspace, &resolved, path),
         };
-        let notices = Walk::new(context, denied, abandoned, hidden)
+        let notices = Walk::new(running, hidden)
             .walk(&resolved, &directory, &mut visiting)
             .map_err(|error| access_error("list", path, &error))?;
         Ok(searching.output(notices))
     }
 }
 
-fn matcher(requested: &GrepArguments) -> Result<RegexMatcher, ToolOutput> {
+fn matcher(requested: &Grep) -> Result<RegexMatcher, ToolOutput> {
     RegexMatcherBuilder::new()
         .case_insensitive(requested.case_insensitive.unwrap_or(false))
         .multi_line(true)
@@ -143,7 +147,7 @@ fn matcher(requested: &GrepArguments) -> Result<RegexMatcher, ToolOutput> {
         .map_err(|error| ToolOutput::error(format!("the pattern is wrong: {error}")))
 }
 
-fn searcher(requested: &GrepArguments) -> Searcher {
+fn searcher(requested: &Grep) -> Searcher {
     let around = requested.context.unwrap_or(0);
     SearcherBuilder::new()
         .line_terminator(LineTerminator::crlf())

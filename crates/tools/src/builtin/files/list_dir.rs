@@ -6,14 +6,14 @@ use cachalot_cache::Witness;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, key};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::permissions::SearchFilter;
+use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
 
+use super::file_call::{FileCall, RunningCall};
 use super::open_path::{access_error, open_directory};
-use super::search::Search;
-use super::{format_count, reading, relative_path, skipped, tree_reads};
+use super::{format_count, reader, reading, relative_path, skipped, tree_reads};
 use crate::run_blocking::AbandonFlag;
 use crate::workspace::{Directory, EntryKind, Workspace};
-use cachalot_operation::{ToolContext, ToolOutput};
 
 /// Maximum number of entries that are shown.
 const MAX_ENTRIES: usize = 1_000;
@@ -28,27 +28,31 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 #[derive(Deserialize)]
-pub(super) struct ListDirArguments {
+pub(super) struct ListDir {
     path: Option<String>,
     depth: Option<usize>,
 }
 
-impl ListDirArguments {
+const DESCRIPTION: &str = "Lists a directory, sorted by name, hidden and ignored files included. \
+    Directories end with `/`, symbolic links with `@`, pipes, sockets and devices with `|`. \
+    With depth, directories in it are listed, too; links are not followed, and `.git` is not \
+    opened.";
+
+impl ListDir {
+    fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(".")
+    }
+
     fn depth(&self) -> usize {
         self.depth.unwrap_or(1).max(1)
     }
 }
 
-impl Search for ListDirArguments {
-    const NAME: &'static str = "list_dir";
-    const DESCRIPTION: &'static str = "Lists a directory, sorted by name, hidden and ignored files included. \
-            Directories end with `/`, symbolic links with `@`, pipes, sockets and devices with `|`. \
-            With depth, directories in it are listed, too; links are not followed, and `.git` is not \
-            opened.";
-    const PARAMETERS: &'static [Parameter] = PARAMETERS;
+impl FileCall for ListDir {
+    const SEARCHES: bool = true;
 
-    fn path(&self) -> &str {
-        self.path.as_deref().unwrap_or(".")
+    fn metadata() -> OperationMetadata {
+        reader("list_dir", DESCRIPTION, PARAMETERS)
     }
 
     fn effects(&self, context: &ToolContext) -> Effects {
@@ -67,12 +71,16 @@ impl Search for ListDirArguments {
         })
     }
 
-    fn run(
-        &self,
-        context: &ToolContext,
-        denied: &SearchFilter,
-        abandoned: &AbandonFlag,
-    ) -> Result<ToolOutput, ToolOutput> {
+    fn resource_access(&self) -> ResourceAccess {
+        ResourceAccess::searching(self.path())
+    }
+
+    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+        let RunningCall {
+            context,
+            denied,
+            abandoned,
+        } = *running;
         let (resolved, directory) = open_directory(&context.workspace, self.path())?;
         let mut listing = Listing {
             root: &resolved.requested,

@@ -19,7 +19,7 @@ pub(super) fn open_file(
     path: &str,
 ) -> Result<(ResolvedPath, File), ToolOutput> {
     for _ in 0..MAX_ATTEMPTS {
-        let resolved = workspace.resolved_readable(path)?;
+        let resolved = workspace.resolved(path)?;
         ensure_file(workspace, &resolved, path)?;
         match resolved.open_file() {
             Ok(file) => return Ok((resolved, file)),
@@ -36,7 +36,7 @@ pub(super) fn open_directory(
     path: &str,
 ) -> Result<(ResolvedPath, Directory), ToolOutput> {
     for _ in 0..MAX_ATTEMPTS {
-        let resolved = workspace.resolved_readable(path)?;
+        let resolved = workspace.resolved(path)?;
         match resolved.found {
             PathKind::Directory => {}
             PathKind::Nothing => return Err(missing(workspace, &resolved, path)),

@@ -2,30 +2,23 @@
 
 use std::io::BufRead;
 
-use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_model::{Block, Extra, Image, ImageSource};
-use cachalot_operation::ResourceAccess;
+use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::content_kind::{ContentKind, from_utf16};
+use super::file_call::{FileCall, RunningCall};
 use super::file_content::FileContent;
 use super::numbered_lines::{LineRange, NumberedLines};
 use super::open_path::{access_error, open_file};
-use super::{MAX_IN_MEMORY_BYTES, grouped, readable, reader, reading};
-use crate::run_blocking::run_blocking;
-use cachalot_operation::{Failure, OperationMetadata, ToolContext, ToolOutput, TypedTool};
+use super::{MAX_IN_MEMORY_BYTES, grouped, reader, reading};
 
 /// Default maximum number of lines.
 const DEFAULT_LIMIT: usize = 2_000;
-
-pub(super) struct ReadFile {
-    metadata: OperationMetadata,
-}
 
 #[rustfmt::skip]
 const PARAMETERS: &[Parameter] = &[
@@ -35,52 +28,36 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 #[derive(Deserialize)]
-pub(super) struct ReadFileArguments {
+pub(super) struct ReadFile {
     path: String,
     offset: Option<usize>,
     limit: Option<usize>,
 }
 
-impl ReadFile {
-    pub(super) fn new() -> Self {
+impl FileCall for ReadFile {
+    fn metadata() -> OperationMetadata {
         let description = "Reads a file. Text is given with line numbers: six columns, a tab, the \
             line; the numbers are not part of the file. At most 2,000 lines or 64 KiB at a time: the \
             end of the answer says how to go on. PNG, JPEG, GIF and WebP files are given as pictures.";
-        Self {
-            metadata: reader("read_file", description, PARAMETERS),
-        }
-    }
-}
-
-#[async_trait]
-impl TypedTool for ReadFile {
-    type Arguments = ReadFileArguments;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
+        reader("read_file", description, PARAMETERS)
     }
 
-    fn effects(&self, arguments: &ReadFileArguments, context: &ToolContext) -> Effects {
-        reading(&arguments.path, context, |resolved| {
+    fn effects(&self, context: &ToolContext) -> Effects {
+        reading(&self.path, context, |resolved| {
             vec![EffectTarget::Path(resolved.real.clone())]
         })
     }
 
-    fn resource_access(&self, arguments: &ReadFileArguments) -> ResourceAccess {
-        ResourceAccess::reading([&arguments.path])
+    fn resource_access(&self) -> ResourceAccess {
+        ResourceAccess::reading([&self.path])
     }
 
-    fn implicit_inputs(&self, context: &ToolContext) -> Result<Value, Failure> {
-        Ok(readable(context))
-    }
-
-    async fn run(&self, requested: ReadFileArguments, context: &ToolContext) -> ToolOutput {
-        let context = context.clone();
-        run_blocking(move |_| read(&requested, &context).unwrap_or_else(|failed| failed)).await
+    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+        read(self, running.context)
     }
 }
 
-fn read(requested: &ReadFileArguments, context: &ToolContext) -> Result<ToolOutput, ToolOutput> {
+fn read(requested: &ReadFile, context: &ToolContext) -> Result<ToolOutput, ToolOutput> {
     let path = &requested.path;
     let (resolved, file) = open_file(&context.workspace, path)?;
     let failed = |error: std::io::Error| access_error("read", path, &error);
@@ -114,7 +91,7 @@ fn read(requested: &ReadFileArguments, context: &ToolContext) -> Result<ToolOutp
     }
 }
 
-fn text_of(requested: &ReadFileArguments, reader: &mut impl BufRead) -> Result<String, ToolOutput> {
+fn text_of(requested: &ReadFile, reader: &mut impl BufRead) -> Result<String, ToolOutput> {
     let range = LineRange {
         offset: requested.offset.unwrap_or(1).max(1),
         limit: requested.limit.unwrap_or(DEFAULT_LIMIT),

@@ -17,12 +17,12 @@ use cachalot_operation::permissions::SearchFilter;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use super::file_call::RunningCall;
 use super::file_content::FileContent;
 use super::list_dir::GIT_DIRECTORY;
 use super::{format_count, relative_path, skipped, tree_reads};
 use crate::run_blocking::AbandonFlag;
 use crate::workspace::{Directory, DirectoryEntry, EntryKind, PathKind, ResolvedPath, Workspace};
-use cachalot_operation::ToolContext;
 
 /// The names of ignore files, highest precedence first.
 const IGNORE_FILES: [&str; 2] = [".ignore", ".gitignore"];
@@ -92,18 +92,13 @@ fn outer_directories(resolved: &ResolvedPath) -> Vec<&Path> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(
-        context: &'a ToolContext,
-        denied: &'a SearchFilter,
-        abandoned: &'a AbandonFlag,
-        hidden: bool,
-    ) -> Self {
+    pub(super) fn new(running: &RunningCall<'a>, hidden: bool) -> Self {
         Self {
-            denied,
+            denied: running.denied,
             skipped: 0,
-            workspace: &context.workspace,
-            witness: &context.witness,
-            abandoned,
+            workspace: &running.context.workspace,
+            witness: &running.context.witness,
+            abandoned: running.abandoned,
             hidden,
             levels: Vec::new(),
             seen: 0,
@@ -264,7 +259,7 @@ impl<'a> Walk<'a> {
     fn rules(&self, path: &Path, directory: &Path) -> Option<Gitignore> {
         // A link to a file outside of the workspace provides no rules.
         self.witness.observe(Observation::Target(path));
-        let opened = match self.workspace.resolved_readable(path) {
+        let opened = match self.workspace.resolved(path) {
             Ok(resolved) if resolved.found == PathKind::File => resolved.open_file(),
             Ok(_) => {
                 self.witness.observe(Observation::Content(path));

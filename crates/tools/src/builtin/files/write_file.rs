@@ -1,21 +1,16 @@
 //! The tool `write_file`.
 
-use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, required};
-use cachalot_operation::ResourceAccess;
+use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
 
 use super::commit::{FileChange, commit};
+use super::file_call::{FileCall, RunningCall};
 use super::snapshot;
 use super::text::count_lines;
 use super::{NON_EMPTY, format_count, grouped, writer, writing};
-use crate::run_blocking::{AbandonFlag, run_blocking};
-use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
-
-pub(super) struct WriteFile {
-    metadata: OperationMetadata,
-}
+use crate::run_blocking::AbandonFlag;
 
 #[rustfmt::skip]
 const PARAMETERS: &[Parameter] = &[
@@ -24,49 +19,33 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 #[derive(Deserialize)]
-pub(super) struct WriteFileArguments {
+pub(super) struct WriteFile {
     path: String,
     content: String,
 }
 
-impl WriteFile {
-    pub(super) fn new() -> Self {
+impl FileCall for WriteFile {
+    fn metadata() -> OperationMetadata {
         let description = "Writes a whole file: makes it, with the directories that it needs, or \
             replaces what it holds. To change a part of a file use edit_file or apply_patch.";
-        Self {
-            metadata: writer("write_file", description, PARAMETERS),
-        }
-    }
-}
-
-#[async_trait]
-impl TypedTool for WriteFile {
-    type Arguments = WriteFileArguments;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
+        writer("write_file", description, PARAMETERS)
     }
 
-    fn effects(&self, arguments: &WriteFileArguments, context: &ToolContext) -> Effects {
-        let resolved = context.workspace.resolved(&arguments.path);
-        writing([resolved.as_ref()])
+    fn effects(&self, context: &ToolContext) -> Effects {
+        writing([context.workspace.resolved(&self.path).as_ref()])
     }
 
-    fn resource_access(&self, arguments: &WriteFileArguments) -> ResourceAccess {
-        ResourceAccess::writing([&arguments.path])
+    fn resource_access(&self) -> ResourceAccess {
+        ResourceAccess::writing([&self.path])
     }
 
-    async fn run(&self, requested: WriteFileArguments, context: &ToolContext) -> ToolOutput {
-        let context = context.clone();
-        run_blocking(move |abandoned| {
-            write(&requested, &context, abandoned).unwrap_or_else(|failed| failed)
-        })
-        .await
+    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+        write(self, running.context, running.abandoned)
     }
 }
 
 fn write(
-    requested: &WriteFileArguments,
+    requested: &WriteFile,
     context: &ToolContext,
     abandoned: &AbandonFlag,
 ) -> Result<ToolOutput, ToolOutput> {
