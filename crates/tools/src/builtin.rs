@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 mod api;
 pub mod background_jobs;
 pub mod files;
+mod internal_tool;
 pub mod memory;
 mod open_url;
 mod script;
@@ -30,9 +31,9 @@ pub use script::{ScriptSettings, ScriptTool};
 pub use session_state::{SessionState, SessionStates};
 pub use shell::{Shell, ShellSettings};
 pub use skills::{InlineSkill, SkillSelection, selected_skills, skills};
-pub use think::ThinkTool;
+pub use think::think;
 pub use todo::todo;
-pub use user_prompt::UserPromptTool;
+pub use user_prompt::user_prompt;
 pub use web_fetch::{WebFetch, WebFetchSettings};
 
 /// Describes a tool that runs beside others unless it changes something.
@@ -94,7 +95,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
     tools.extend(skills(Some(std::path::Path::new("."))));
     tools.push(Arc::new(MemoryTool::new()));
     tools.extend(todo(&state));
-    tools.push(Arc::new(UserPromptTool::new()));
+    tools.push(user_prompt());
     let shell = Shell::new(ShellSettings::default());
     tools.extend(shell.map(|tool| Arc::new(tool) as Arc<dyn Tool>));
     let web_fetch = WebFetch::new(WebFetchSettings::default());
@@ -105,7 +106,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         &Default::default(),
     );
     tools.extend(jobs.into_iter().flatten());
-    tools.push(Arc::new(ThinkTool::new(state)));
+    tools.push(think(state));
     tools
 }
 

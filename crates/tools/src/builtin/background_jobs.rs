@@ -60,11 +60,7 @@ pub fn background_jobs(
         limit,
         settings.recall,
     );
-    Ok(vec![
-        Arc::new(run),
-        Arc::new(tools::ListJobs::new(state)),
-        Arc::new(tools::ViewJob::new(state, limit)),
-        Arc::new(tools::StopJob::new(state, limit)),
-        Arc::new(tools::WaitForJob::new(state, limit)),
-    ])
+    let run: Arc<dyn Tool> = Arc::new(run);
+    let others = tools::for_started_jobs(state, limit);
+    Ok([run].into_iter().chain(others).collect())
 }

@@ -3,61 +3,36 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::Effects;
-use cachalot_core::spec::{Parameter, ParameterKind as Kind, required, tool_schema};
-use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput, TypedTool};
+use cachalot_core::spec::{ParameterKind as Kind, required, tool_schema};
+use cachalot_operation::{Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 
+use super::internal_tool::{InternalCall, internal_tool};
 use super::session_state::SessionState;
 
-/// The tool `think`. Returns all thoughts of the session so far, and has no effect.
-pub struct ThinkTool {
-    metadata: OperationMetadata,
-    state: Arc<SessionState>,
+/// Creates the tool `think` of a session. It returns all thoughts of the session so far, and has no effect.
+#[must_use]
+pub fn think(state: Arc<SessionState>) -> Arc<dyn Tool> {
+    let metadata = super::harmless_metadata(
+        "think",
+        "Notes a thought and returns all thoughts so far. Obtains no information and changes nothing. Use it before acting, for instance to check rules, to see what information is missing, or to plan several steps.",
+        tool_schema(&[required("thought", Kind::Text, "The thought.")]),
+    );
+    internal_tool::<Think>(metadata, state)
 }
 
-const PARAMETERS: &[Parameter] = &[required("thought", Kind::Text, "The thought.")];
-
-impl ThinkTool {
-    /// Creates the tool of a session.
-    #[must_use]
-    pub fn new(state: Arc<SessionState>) -> Self {
-        Self {
-            metadata: super::harmless_metadata(
-                "think",
-                "Notes a thought and returns all thoughts so far. Obtains no information and changes nothing. Use it before acting, for instance to check rules, to see what information is missing, or to plan several steps.",
-                tool_schema(PARAMETERS),
-            ),
-            state,
-        }
-    }
-}
-
-/// The arguments of `think`.
-#[derive(Debug, Deserialize)]
-pub struct ThinkArguments {
+#[derive(Deserialize)]
+struct Think {
     thought: String,
 }
 
 #[async_trait]
-impl TypedTool for ThinkTool {
-    type Arguments = ThinkArguments;
+impl InternalCall for Think {
+    type State = Arc<SessionState>;
 
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
-    }
-
-    fn effects(&self, _: &ThinkArguments, _: &ToolContext) -> Effects {
-        Effects::reading(Vec::new())
-    }
-
-    fn resource_access(&self, _: &ThinkArguments) -> ResourceAccess {
-        ResourceAccess::default()
-    }
-
-    async fn run(&self, arguments: ThinkArguments, context: &ToolContext) -> ToolOutput {
-        let mut thoughts = self.state.thoughts.lock();
-        thoughts.push(arguments.thought);
+    async fn run(self, state: &Self::State, context: &ToolContext) -> ToolOutput {
+        let mut thoughts = state.thoughts.lock();
+        thoughts.push(self.thought);
         let text = format!("Thoughts:\n{}", thoughts.join("\n"));
         ToolOutput::text(context.secret_set.redact(&text))
     }

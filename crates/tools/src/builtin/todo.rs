@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::Effects;
 use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, required, tool_schema};
-use cachalot_operation::{
-    OperationMetadata, ResourceAccess, Tool, ToolContext, ToolOutput, TypedTool,
-};
+use cachalot_operation::{Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::session_state::{SessionState, Todo, TodoList, TodoUpdate, reminder};
+use super::internal_tool::{InternalCall, internal_tool};
+use super::session_state::{SessionState, Todo, TodoUpdate, reminder};
 
 /// Adds the reminder, and renders the result.
 fn result(mut fields: Value, todos: &[Todo], context: &ToolContext) -> ToolOutput {
@@ -27,35 +25,45 @@ fn result(mut fields: Value, todos: &[Todo], context: &ToolContext) -> ToolOutpu
 #[must_use]
 pub fn todo(state: &Arc<SessionState>) -> Vec<Arc<dyn Tool>> {
     vec![
-        Arc::new(TodoTool::<CreateTodo>::new(
+        tool::<CreateTodo>(
             state,
             "create_todo",
             "Adds a todo to the list, for a step of a complex task.",
             &[required("description", Kind::Text, "The step.")],
-        )),
-        Arc::new(TodoTool::<CreateTodos>::new(
+        ),
+        tool::<CreateTodos>(
             state,
             "create_todos",
-            "Adds several todos to the list. Do it before you start a complex task: one for each major step.",
+            "Adds several todos to the state.todos. Do it before you start a complex task: one for each major step.",
             &[required(
                 "descriptions",
                 Kind::Texts,
                 "The steps, in order.",
             )],
-        )),
-        Arc::new(TodoTool::<UpdateTodos>::new(
+        ),
+        tool::<UpdateTodos>(
             state,
             "update_todos",
             "Changes the status of todos: to in-progress before you start a step, to completed as soon as it is done. All have to be completed before your final answer.",
             &[required("updates", UPDATES, "The changes.")],
-        )),
-        Arc::new(TodoTool::<ListTodos>::new(
+        ),
+        tool::<ListTodos>(
             state,
             "list_todos",
             "Lists all todos with their status.",
             &[],
-        )),
+        ),
     ]
+}
+
+fn tool<R: InternalCall<State = Arc<SessionState>>>(
+    state: &Arc<SessionState>,
+    name: &'static str,
+    description: &'static str,
+    parameters: &[Parameter],
+) -> Arc<dyn Tool> {
+    let metadata = super::harmless_metadata(name, description, tool_schema(parameters));
+    internal_tool::<R>(metadata, Arc::clone(state))
 }
 
 const UPDATES: Kind = Kind::Custom(&Custom::shape(|| {
@@ -78,41 +86,17 @@ const UPDATES: Kind = Kind::Custom(&Custom::shape(|| {
     })
 }));
 
-/// One of the tools; its arguments are a request to the list.
-struct TodoTool<R> {
-    metadata: OperationMetadata,
-    state: Arc<SessionState>,
-    request: std::marker::PhantomData<fn(R)>,
-}
-
-impl<R> TodoTool<R> {
-    fn new(
-        state: &Arc<SessionState>,
-        name: &'static str,
-        description: &'static str,
-        parameters: &[Parameter],
-    ) -> Self {
-        Self {
-            metadata: super::harmless_metadata(name, description, tool_schema(parameters)),
-            state: Arc::clone(state),
-            request: std::marker::PhantomData,
-        }
-    }
-}
-
-/// A request to a list.
-trait TodoRequest: serde::de::DeserializeOwned + Send + 'static {
-    fn answer(self, list: &TodoList, context: &ToolContext) -> ToolOutput;
-}
-
 #[derive(Deserialize)]
 struct CreateTodo {
     description: String,
 }
 
-impl TodoRequest for CreateTodo {
-    fn answer(self, list: &TodoList, context: &ToolContext) -> ToolOutput {
-        let (created, all) = list.create(vec![self.description]);
+#[async_trait]
+impl InternalCall for CreateTodo {
+    type State = Arc<SessionState>;
+
+    async fn run(self, state: &Self::State, context: &ToolContext) -> ToolOutput {
+        let (created, all) = state.todos.create(vec![self.description]);
         result(
             json!({ "created": created.first(), "all_todos": all }),
             &all,
@@ -126,9 +110,12 @@ struct CreateTodos {
     descriptions: Vec<String>,
 }
 
-impl TodoRequest for CreateTodos {
-    fn answer(self, list: &TodoList, context: &ToolContext) -> ToolOutput {
-        let (created, all) = list.create(self.descriptions);
+#[async_trait]
+impl InternalCall for CreateTodos {
+    type State = Arc<SessionState>;
+
+    async fn run(self, state: &Self::State, context: &ToolContext) -> ToolOutput {
+        let (created, all) = state.todos.create(self.descriptions);
         result(
             json!({ "created": created, "all_todos": all }),
             &all,
@@ -142,9 +129,12 @@ struct UpdateTodos {
     updates: Vec<TodoUpdate>,
 }
 
-impl TodoRequest for UpdateTodos {
-    fn answer(self, list: &TodoList, context: &ToolContext) -> ToolOutput {
-        let (updated, not_found, all) = list.update(self.updates);
+#[async_trait]
+impl InternalCall for UpdateTodos {
+    type State = Arc<SessionState>;
+
+    async fn run(self, state: &Self::State, context: &ToolContext) -> ToolOutput {
+        let (updated, not_found, all) = state.todos.update(self.updates);
         let is_error = updated.is_empty();
         let mut fields = json!({ "updated": updated, "all_todos": all });
         if !not_found.is_empty() {
@@ -160,30 +150,12 @@ impl TodoRequest for UpdateTodos {
 #[derive(Deserialize)]
 struct ListTodos {}
 
-impl TodoRequest for ListTodos {
-    fn answer(self, list: &TodoList, context: &ToolContext) -> ToolOutput {
-        let all = list.all();
-        result(json!({ "todos": all }), &all, context)
-    }
-}
-
 #[async_trait]
-impl<R: TodoRequest> TypedTool for TodoTool<R> {
-    type Arguments = R;
+impl InternalCall for ListTodos {
+    type State = Arc<SessionState>;
 
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
-    }
-
-    fn effects(&self, _: &R, _: &ToolContext) -> Effects {
-        Effects::reading(Vec::new())
-    }
-
-    fn resource_access(&self, _: &R) -> ResourceAccess {
-        ResourceAccess::default()
-    }
-
-    async fn run(&self, request: R, context: &ToolContext) -> ToolOutput {
-        request.answer(&self.state.todos, context)
+    async fn run(self, state: &Self::State, context: &ToolContext) -> ToolOutput {
+        let all = state.todos.all();
+        result(json!({ "todos": all }), &all, context)
     }
 }

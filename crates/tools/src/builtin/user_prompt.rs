@@ -1,22 +1,28 @@
 //! The tool `user_prompt`, which asks the user a question.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use cachalot_core::Effects;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required, tool_schema};
-use cachalot_operation::{
-    AnswerField, OperationMetadata, ResourceAccess, ToolContext, ToolOutput, TypedTool, UserAnswer,
-    UserQuestion,
-};
+use cachalot_operation::{AnswerField, Tool, ToolContext, ToolOutput, UserAnswer, UserQuestion};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+
+use super::internal_tool::{InternalCall, internal_tool};
 
 /// The reason of an answer if no user can be asked.
 const NO_USER: &str =
     "no user can be asked here: decide yourself, or end with the question as your answer";
 
-/// The tool `user_prompt`. Asks through [`ToolContext::user`]; without one the answer is `cancel`.
-pub struct UserPromptTool {
-    metadata: OperationMetadata,
+/// Creates the tool `user_prompt`. It asks through [`ToolContext::user`]; without one the answer is `cancel`.
+#[must_use]
+pub fn user_prompt() -> Arc<dyn Tool> {
+    let metadata = super::harmless_metadata(
+        "user_prompt",
+        "Asks the user a question and waits for the answer. Use it if you need information, a decision or a confirmation to continue. The result has `action` (accept, decline or cancel) and, if accepted, `content` with the values by name (`response` for text without a schema, `value` for the schema of a single value).",
+        tool_schema(PARAMETERS),
+    );
+    internal_tool::<UserPrompt>(metadata, ())
 }
 
 #[rustfmt::skip]
@@ -26,59 +32,26 @@ const PARAMETERS: &[Parameter] = &[
     key("schema", Kind::Object, "A JSON Schema of the answer: of an object with properties (text, numbers, booleans, enum), each of which is asked for, or of a single value. Without it the answer is text."),
 ];
 
-impl Default for UserPromptTool {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl UserPromptTool {
-    /// Creates the tool.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            metadata: super::harmless_metadata(
-                "user_prompt",
-                "Asks the user a question and waits for the answer. Use it if you need information, a decision or a confirmation to continue. The result has `action` (accept, decline or cancel) and, if accepted, `content` with the values by name (`response` for text without a schema, `value` for the schema of a single value).",
-                tool_schema(PARAMETERS),
-            ),
-        }
-    }
-}
-
-/// The arguments of `user_prompt`.
-#[derive(Debug, Deserialize)]
-pub struct UserPromptArguments {
+#[derive(Deserialize)]
+struct UserPrompt {
     message: String,
     title: Option<String>,
     schema: Option<Map<String, Value>>,
 }
 
 #[async_trait]
-impl TypedTool for UserPromptTool {
-    type Arguments = UserPromptArguments;
+impl InternalCall for UserPrompt {
+    type State = ();
 
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
-    }
-
-    fn effects(&self, _: &UserPromptArguments, _: &ToolContext) -> Effects {
-        Effects::reading(Vec::new())
-    }
-
-    fn resource_access(&self, _: &UserPromptArguments) -> ResourceAccess {
-        ResourceAccess::default()
-    }
-
-    async fn run(&self, arguments: UserPromptArguments, context: &ToolContext) -> ToolOutput {
-        let schema = arguments.schema.map(Value::Object);
+    async fn run(self, (): &(), context: &ToolContext) -> ToolOutput {
+        let schema = self.schema.map(Value::Object);
         let fields = match AnswerField::from_schema(schema.as_ref()) {
             Ok(fields) => fields,
             Err(wrong) => return ToolOutput::error(wrong),
         };
         let question = UserQuestion {
-            title: arguments.title.as_deref(),
-            message: &arguments.message,
+            title: self.title.as_deref(),
+            message: &self.message,
             fields: &fields,
         };
         let answer = match &context.user {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_operation::{UserAnswer, UserPrompter, UserQuestion};
-use cachalot_tools::builtin::{SessionStates, ThinkTool, UserPromptTool, todo};
+use cachalot_tools::builtin::{SessionStates, think, todo, user_prompt};
 use cachalot_tools::{CacheClass, Tool};
 use serde_json::{Value, json};
 
@@ -14,8 +14,8 @@ use crate::tool_fixture::{ToolFixture, object, text};
 #[tokio::test]
 async fn think_returns_all_thoughts_of_the_session() {
     let states = SessionStates::default();
-    let tool = |session: &str| ThinkTool::new(states.of_session(session));
-    let fixture = ToolFixture::with(vec![Arc::new(tool("one"))]);
+    let tool = |session: &str| think(states.of_session(session));
+    let fixture = ToolFixture::with(vec![tool("one")]);
     let think = |thought: &'static str| fixture.done("think", json!({ "thought": thought }));
     assert_eq!(think("first").await, "Thoughts:\nfirst");
     assert_eq!(think("second").await, "Thoughts:\nfirst\nsecond");
@@ -24,12 +24,12 @@ async fn think_returns_all_thoughts_of_the_session() {
         ("one", "Thoughts:\nfirst\nsecond\nx"),
         ("two", "Thoughts:\nx"),
     ] {
-        let other = ToolFixture::with(vec![Arc::new(tool(session))]);
+        let other = ToolFixture::with(vec![tool(session)]);
         let shown = other.done("think", json!({ "thought": "x" })).await;
         assert_eq!(shown, expected);
     }
     drop(fixture);
-    let anew = ToolFixture::with(vec![Arc::new(tool("one"))]);
+    let anew = ToolFixture::with(vec![tool("one")]);
     let shown = anew.done("think", json!({ "thought": "y" })).await;
     assert_eq!(shown, "Thoughts:\ny", "the session has ended");
 }
@@ -116,7 +116,7 @@ async fn user_prompt_passes_question_and_answer_on() {
         (UserAnswer::Decline, Err(json!({ "action": "decline" }))),
         (UserAnswer::Cancel(None), Err(json!({ "action": "cancel" }))),
     ] {
-        let mut fixture = ToolFixture::with(vec![Arc::new(UserPromptTool::new())]);
+        let mut fixture = ToolFixture::with(vec![user_prompt()]);
         let user = Arc::new(Answering(answer, Mutex::default()));
         fixture.context.user = Some(Arc::clone(&user) as _);
         let output = fixture.call("user_prompt", question.clone()).await;
@@ -134,7 +134,7 @@ async fn user_prompt_passes_question_and_answer_on() {
 
 #[tokio::test]
 async fn user_prompt_without_a_user_is_cancelled_with_a_reason() {
-    let fixture = ToolFixture::with(vec![Arc::new(UserPromptTool::new())]);
+    let fixture = ToolFixture::with(vec![user_prompt()]);
     let shown = fixture
         .fails("user_prompt", json!({ "message": "Which?" }))
         .await;
@@ -153,8 +153,8 @@ async fn session_tools_need_no_approval_run_alone_and_are_never_cached() {
     let states = SessionStates::default();
     let state = states.of_session("one");
     let mut tools = todo(&state);
-    tools.push(Arc::new(ThinkTool::new(state)));
-    tools.push(Arc::new(UserPromptTool::new()));
+    tools.push(think(state));
+    tools.push(user_prompt());
     let fixture = ToolFixture::new();
     for tool in tools as Vec<Arc<dyn Tool>> {
         let metadata = tool.metadata();
@@ -164,7 +164,7 @@ async fn session_tools_need_no_approval_run_alone_and_are_never_cached() {
         assert!(effects.reads.is_nothing() && effects.writes.is_nothing());
     }
     // An answer of a turn that used the user's answer or the todos is not replayed.
-    let prompt = ToolFixture::with(vec![Arc::new(UserPromptTool::new())]);
+    let prompt = ToolFixture::with(vec![user_prompt()]);
     let output = prompt.call("user_prompt", json!({ "message": "x" })).await;
     assert_eq!(output.lifetime, Some(Duration::ZERO));
 }

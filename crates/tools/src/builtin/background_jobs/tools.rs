@@ -8,12 +8,13 @@ use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_core::spec::{Literal, Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_operation::{
-    Command, CommandText, OperationMetadata, ResourceAccess, ToolContext, ToolOutput, TypedTool,
-    WriteNotifier,
+    Command, CommandText, OperationMetadata, ResourceAccess, Tool, ToolContext, ToolOutput,
+    TypedTool, WriteNotifier,
 };
 use cachalot_process::shell_command;
 use serde::Deserialize;
 
+use crate::builtin::internal_tool::{InternalCall, internal_tool};
 use crate::builtin::session_state::{NewJob, SessionState};
 use crate::builtin::shell::{CommandEnvironment, working_directory};
 use crate::builtin::{harmless_metadata, passing_result};
@@ -150,46 +151,69 @@ impl TypedTool for RunJob {
     }
 }
 
-/// The tool `list_background_jobs`.
-pub(super) struct ListJobs {
-    metadata: OperationMetadata,
+/// The jobs of a session, and the approximate maximum number of bytes of output that a result shows.
+struct ShownJobs {
     state: Arc<SessionState>,
+    output_limit: usize,
 }
 
-impl ListJobs {
-    pub(super) fn new(state: &Arc<SessionState>) -> Self {
-        Self {
-            metadata: reading(
-                "list_background_jobs",
-                "Lists the background jobs of this conversation: ID, status, run time, command.",
-                &[],
-            ),
-            state: Arc::clone(state),
-        }
-    }
+/// Creates the tools for jobs that were started.
+pub(super) fn for_started_jobs(
+    state: &Arc<SessionState>,
+    output_limit: usize,
+) -> [Arc<dyn Tool>; 4] {
+    let jobs = || ShownJobs {
+        state: Arc::clone(state),
+        output_limit,
+    };
+    let offset = key(
+        "offset",
+        Kind::IntegerIn(0, u32::MAX as u64),
+        "The byte of the kept output from which on it is shown; the beginning and the end by default.",
+    );
+    let timeout = key(
+        "timeout",
+        Kind::IntegerIn(1, 24 * 60 * 60),
+        "The maximum number of seconds to wait; the job then keeps running.",
+    );
+    let list = reading(
+        "list_background_jobs",
+        "Lists the background jobs of this conversation: ID, status, run time, command.",
+        &[],
+    );
+    let view = reading(
+        "view_background_job",
+        "Shows the status and the output (stdout and stderr together) of a background job.",
+        &[JOB_ID, offset],
+    );
+    let stop = OperationMetadata::with_side_effects(
+        "stop_background_job",
+        "Kills a background job and what it started.",
+        tool_schema(&[JOB_ID]),
+    );
+    let wait = reading(
+        "wait_background_job",
+        "Waits until a background job has ended, and shows its status and output. Use it instead of repeated calls of view_background_job.",
+        &[JOB_ID, timeout.default(Literal::Integer(WAIT_SECONDS))],
+    );
+    [
+        internal_tool::<ListJobs>(list, jobs()),
+        internal_tool::<ViewJob>(view, jobs()),
+        internal_tool::<StopJob>(stop, jobs()),
+        internal_tool::<WaitForJob>(wait, jobs()),
+    ]
 }
 
+/// A call of `list_background_jobs`.
 #[derive(Deserialize)]
-pub(super) struct NoArguments {}
+struct ListJobs {}
 
 #[async_trait]
-impl TypedTool for ListJobs {
-    type Arguments = NoArguments;
+impl InternalCall for ListJobs {
+    type State = ShownJobs;
 
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
-    }
-
-    fn effects(&self, _: &NoArguments, _: &ToolContext) -> Effects {
-        Effects::reading(Vec::new())
-    }
-
-    fn resource_access(&self, _: &NoArguments) -> ResourceAccess {
-        ResourceAccess::default()
-    }
-
-    async fn run(&self, _: NoArguments, context: &ToolContext) -> ToolOutput {
-        let jobs = self.state.jobs.all();
+    async fn run(self, jobs: &ShownJobs, context: &ToolContext) -> ToolOutput {
+        let jobs = jobs.state.jobs.all();
         let lines: Vec<String> = jobs.iter().map(|job| job.line()).collect();
         let text = match lines.is_empty() {
             true => "There are no background jobs.".to_owned(),
@@ -199,150 +223,68 @@ impl TypedTool for ListJobs {
     }
 }
 
-/// The tool `view_background_job`.
-pub(super) struct ViewJob {
-    metadata: OperationMetadata,
-    state: Arc<SessionState>,
-    output_limit: usize,
-}
-
-impl ViewJob {
-    pub(super) fn new(state: &Arc<SessionState>, output_limit: usize) -> Self {
-        let offset = key(
-            "offset",
-            Kind::IntegerIn(0, u32::MAX as u64),
-            "The byte of the kept output from which on it is shown; the beginning and the end by default.",
-        );
-        Self {
-            metadata: reading(
-                "view_background_job",
-                "Shows the status and the output (stdout and stderr together) of a background job.",
-                &[JOB_ID, offset],
-            ),
-            state: Arc::clone(state),
-            output_limit,
-        }
-    }
-}
-
-/// The arguments of `view_background_job`.
+/// A call of `view_background_job`.
 #[derive(Deserialize)]
-pub(super) struct ViewArguments {
+struct ViewJob {
     job_id: String,
     offset: Option<usize>,
 }
 
 #[async_trait]
-impl TypedTool for ViewJob {
-    type Arguments = ViewArguments;
+impl InternalCall for ViewJob {
+    type State = ShownJobs;
 
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
-    }
-
-    fn effects(&self, _: &ViewArguments, _: &ToolContext) -> Effects {
-        Effects::reading(Vec::new())
-    }
-
-    fn resource_access(&self, _: &ViewArguments) -> ResourceAccess {
-        ResourceAccess::default()
-    }
-
-    async fn run(&self, arguments: ViewArguments, context: &ToolContext) -> ToolOutput {
-        let job = self.state.jobs.job(&arguments.job_id);
-        let shown = job.map(|job| job.describe(self.output_limit, arguments.offset));
+    async fn run(self, jobs: &ShownJobs, context: &ToolContext) -> ToolOutput {
+        let job = jobs.state.jobs.job(&self.job_id);
+        let shown = job.map(|job| job.describe(jobs.output_limit, self.offset));
         result(shown, context)
     }
 }
 
-/// The tool `stop_background_job`.
-pub(super) struct StopJob {
-    metadata: OperationMetadata,
-    state: Arc<SessionState>,
-    output_limit: usize,
+/// A call of `stop_background_job`.
+#[derive(Deserialize)]
+struct StopJob {
+    job_id: String,
 }
 
 impl StopJob {
-    pub(super) fn new(state: &Arc<SessionState>, output_limit: usize) -> Self {
-        Self {
-            metadata: OperationMetadata::with_side_effects(
-                "stop_background_job",
-                "Kills a background job and what it started.",
-                tool_schema(&[JOB_ID]),
-            ),
-            state: Arc::clone(state),
-            output_limit,
-        }
-    }
-
-    async fn stop(&self, id: &str) -> Result<String, String> {
-        let job = self.state.jobs.job(id)?;
+    async fn stop(&self, jobs: &ShownJobs) -> Result<String, String> {
+        let job = jobs.state.jobs.job(&self.job_id)?;
         if !job.is_running() {
             return Err(format!("the job is not running. {}", job.line()));
         }
         job.stop();
         job.ended().await;
-        Ok(job.describe(self.output_limit, None))
+        Ok(job.describe(jobs.output_limit, None))
     }
-}
-
-/// The arguments of `stop_background_job`.
-#[derive(Deserialize)]
-pub(super) struct StopArguments {
-    job_id: String,
 }
 
 #[async_trait]
-impl TypedTool for StopJob {
-    type Arguments = StopArguments;
+impl InternalCall for StopJob {
+    type State = ShownJobs;
 
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
-    }
-
-    fn effects(&self, _: &StopArguments, _: &ToolContext) -> Effects {
+    fn effects() -> Effects {
         Effects::UNKNOWN
     }
 
-    fn resource_access(&self, _: &StopArguments) -> ResourceAccess {
-        ResourceAccess::default()
-    }
-
-    async fn run(&self, arguments: StopArguments, context: &ToolContext) -> ToolOutput {
-        result(self.stop(&arguments.job_id).await, context)
+    async fn run(self, jobs: &ShownJobs, context: &ToolContext) -> ToolOutput {
+        result(self.stop(jobs).await, context)
     }
 }
 
-/// The tool `wait_background_job`.
-pub(super) struct WaitForJob {
-    metadata: OperationMetadata,
-    state: Arc<SessionState>,
-    output_limit: usize,
+/// A call of `wait_background_job`.
+#[derive(Deserialize)]
+struct WaitForJob {
+    job_id: String,
+    timeout: Option<u64>,
 }
 
 impl WaitForJob {
-    pub(super) fn new(state: &Arc<SessionState>, output_limit: usize) -> Self {
-        let timeout = key(
-            "timeout",
-            Kind::IntegerIn(1, 24 * 60 * 60),
-            "The maximum number of seconds to wait; the job then keeps running.",
-        );
-        Self {
-            metadata: reading(
-                "wait_background_job",
-                "Waits until a background job has ended, and shows its status and output. Use it instead of repeated calls of view_background_job.",
-                &[JOB_ID, timeout.default(Literal::Integer(WAIT_SECONDS))],
-            ),
-            state: Arc::clone(state),
-            output_limit,
-        }
-    }
-
-    async fn wait(&self, arguments: WaitArguments) -> Result<String, String> {
-        let job = self.state.jobs.job(&arguments.job_id)?;
-        let seconds = arguments.timeout.unwrap_or(WAIT_SECONDS);
+    async fn wait(&self, jobs: &ShownJobs) -> Result<String, String> {
+        let job = jobs.state.jobs.job(&self.job_id)?;
+        let seconds = self.timeout.unwrap_or(WAIT_SECONDS);
         let waited = tokio::time::timeout(Duration::from_secs(seconds), job.ended()).await;
-        let shown = job.describe(self.output_limit, None);
+        let shown = job.describe(jobs.output_limit, None);
         Ok(match waited {
             Ok(()) => shown,
             Err(_) => format!("The job is still running after {seconds} s of waiting.\n{shown}"),
@@ -350,30 +292,11 @@ impl WaitForJob {
     }
 }
 
-/// The arguments of `wait_background_job`.
-#[derive(Deserialize)]
-pub(super) struct WaitArguments {
-    job_id: String,
-    timeout: Option<u64>,
-}
-
 #[async_trait]
-impl TypedTool for WaitForJob {
-    type Arguments = WaitArguments;
+impl InternalCall for WaitForJob {
+    type State = ShownJobs;
 
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
-    }
-
-    fn effects(&self, _: &WaitArguments, _: &ToolContext) -> Effects {
-        Effects::reading(Vec::new())
-    }
-
-    fn resource_access(&self, _: &WaitArguments) -> ResourceAccess {
-        ResourceAccess::default()
-    }
-
-    async fn run(&self, arguments: WaitArguments, context: &ToolContext) -> ToolOutput {
-        result(self.wait(arguments).await, context)
+    async fn run(self, jobs: &ShownJobs, context: &ToolContext) -> ToolOutput {
+        result(self.wait(jobs).await, context)
     }
 }
