@@ -56,11 +56,6 @@ impl WriteNotifier {
         self.0.lock()
     }
 
-    /// True if there are no engines.
-    pub fn is_empty(&self) -> bool {
-        self.state().engines.is_empty()
-    }
-
     /// Enrols an engine, which is notified of writes from now on, including those in progress.
     pub fn register(&self, engine: &Cache, engine_lifetime: EngineLifetime) -> EngineRegistration {
         let mut state = self.state();

@@ -204,8 +204,9 @@ impl Toolbox for CachedTools {
 
     async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {
         let shared = &self.shared;
-        if !shared.options.settings.enabled && shared.options.write_notifier.is_empty() {
-            return self.shown.run(calls, batch).await;
+        if !shared.options.settings.enabled {
+            let write_notifier = &shared.options.write_notifier;
+            return self.shown.run_announced(calls, batch, write_notifier).await;
         }
         schedule(
             calls,

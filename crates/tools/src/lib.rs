@@ -16,7 +16,7 @@ pub use cachalot_operation::{
     TypedTool, WithOriginal, Workspace, workspace,
 };
 pub use cached::CachedTools;
-pub use registry::{MAX_NAME_BYTES, Registry, RegistryError, sanitize_name};
+pub use registry::{MAX_NAME_BYTES, Registry, RegistryError, is_valid_name, sanitize_name};
 pub use toolbox::{
     BatchContext, CallObserver, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
     Toolbox,

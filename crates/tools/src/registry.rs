@@ -15,7 +15,7 @@ use cachalot_model::ToolDefinition;
 
 use crate::toolbox::{BatchContext, Preparation, PreparedCall, ToolCall, ToolCallResult, Toolbox};
 use cachalot_operation::Schema;
-use cachalot_operation::{Origin, Tool};
+use cachalot_operation::{Origin, Tool, WriteNotifier};
 
 pub use error::RegistryError;
 pub use perform::run_guarded;
@@ -23,12 +23,11 @@ pub(crate) use perform::{expires, lifetime, refuse};
 pub(crate) use result_witnesses::result_witnesses;
 pub(crate) use schedule::schedule;
 
-/// The tools of an agent. Immutable: when a server's tools change, [`Registry::with_tools_of`] builds a new
-/// registry, which shares everything unchanged.
+/// The tools of an agent. Immutable: when a server's tools change, a new registry is built.
 #[derive(Clone)]
 pub struct Registry {
     /// Built-in tools by name, then those of MCP servers by server and name.
-    entries: Arc<[Arc<Entry>]>,
+    entries: Arc<[Entry]>,
     indexes: Arc<HashMap<String, usize>>,
     definitions: Arc<[ToolDefinition]>,
 }
@@ -47,43 +46,10 @@ impl Registry {
     /// schema of an MCP server that cannot be compiled is not an error: arguments are cast as far as the
     /// schema is understood, and the server checks them.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, RegistryError> {
-        let entries = tools
+        let mut entries = tools
             .into_iter()
             .map(Entry::new)
-            .collect::<Result<_, _>>()?;
-        Self::from_entries(entries)
-    }
-
-    /// Creates a copy with other tools of one origin, after an MCP server has changed its list. All other
-    /// tools and their compiled schemas are shared.
-    ///
-    /// # Errors
-    /// The errors of [`Registry::new`], and a tool whose origin is not `origin`.
-    pub fn with_tools_of(
-        &self,
-        origin: &Origin,
-        tools: Vec<Arc<dyn Tool>>,
-    ) -> Result<Self, RegistryError> {
-        let mut entries: Vec<Arc<Entry>> = self
-            .entries
-            .iter()
-            .filter(|entry| entry.origin() != origin)
-            .cloned()
-            .collect();
-        for tool in tools {
-            if tool.metadata().origin != *origin {
-                return Err(RegistryError::Origin {
-                    name: tool.metadata().name.to_string(),
-                    expected: origin.clone(),
-                    found: tool.metadata().origin.clone(),
-                });
-            }
-            entries.push(Entry::new(tool)?);
-        }
-        Self::from_entries(entries)
-    }
-
-    fn from_entries(mut entries: Vec<Arc<Entry>>) -> Result<Self, RegistryError> {
+            .collect::<Result<Vec<_>, _>>()?;
         entries.sort_by(|a, b| (a.origin(), a.name()).cmp(&(b.origin(), b.name())));
         let mut indexes: HashMap<String, usize> = HashMap::with_capacity(entries.len());
         for (place, entry) in entries.iter().enumerate() {
@@ -95,7 +61,7 @@ impl Registry {
                 });
             }
         }
-        let definitions = entries.iter().map(|entry| entry.definition()).collect();
+        let definitions = entries.iter().map(Entry::definition).collect();
         Ok(Self {
             entries: entries.into(),
             indexes: Arc::new(indexes),
@@ -114,12 +80,6 @@ impl Registry {
         self.entries.iter().map(|entry| &entry.tool)
     }
 
-    /// Returns the definitions for models, created once and shared.
-    #[must_use]
-    pub fn shared_definitions(&self) -> Arc<[ToolDefinition]> {
-        Arc::clone(&self.definitions)
-    }
-
     /// True if a call may run concurrently with its neighbors. A refused call runs nothing.
     pub(crate) fn concurrency_safe(&self, prepared: &PreparedCall) -> bool {
         match &prepared.preparation {
@@ -131,12 +91,12 @@ impl Registry {
     }
 
     fn entry(&self, name: &str) -> Option<&Entry> {
-        self.indexes.get(name).map(|place| &*self.entries[*place])
+        self.indexes.get(name).map(|place| &self.entries[*place])
     }
 }
 
 impl Entry {
-    fn new(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegistryError> {
+    fn new(tool: Arc<dyn Tool>) -> Result<Self, RegistryError> {
         let metadata = tool.metadata();
         if !is_valid_name(&metadata.name) {
             return Err(RegistryError::Name {
@@ -152,7 +112,7 @@ impl Entry {
                 reason,
             }
         })?;
-        Ok(Arc::new(Self { tool, schema }))
+        Ok(Self { tool, schema })
     }
 
     fn name(&self) -> &str {
@@ -173,11 +133,12 @@ impl Entry {
     }
 }
 
-/// True for a name that all providers accept.
 /// Maximum length of a tool name that providers accept.
 pub const MAX_NAME_BYTES: usize = 64;
 
-fn is_valid_name(name: &str) -> bool {
+/// True for a name that all providers accept.
+#[must_use]
+pub fn is_valid_name(name: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_name_character)
 }
 
@@ -203,11 +164,7 @@ impl Toolbox for Registry {
     }
 
     async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {
-        schedule(
-            calls,
-            |prepared| self.concurrency_safe(prepared),
-            |prepared| self.perform(prepared, batch),
-        )
-        .await
+        self.run_announced(calls, batch, &WriteNotifier::new())
+            .await
     }
 }

@@ -20,7 +20,7 @@ use super::stored_result::{self, failure};
 use super::{CachedTools, defaults, force};
 use crate::registry::{expires, lifetime, refuse, result_witnesses, run_guarded};
 use crate::toolbox::{
-    BatchContext, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult, Toolbox as _,
+    BatchContext, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
 };
 use cachalot_operation::{Arguments, ToolContext, ToolOutput};
 
@@ -72,12 +72,7 @@ impl CachedTools {
             (Preparation::Refused(output), _) => refuse(call, output),
             // The call was prepared before the tool was removed.
             (Preparation::Ready { .. }, None) => {
-                let output = match self.shown.prepare(call.clone()).preparation {
-                    Preparation::Refused(output) => output,
-                    Preparation::Ready { .. } => {
-                        ToolOutput::error("there is no such tool any more")
-                    }
-                };
+                let output = ToolOutput::error(self.shown.unknown(&call.name));
                 refuse(call, output)
             }
             (Preparation::Ready { arguments, .. }, Some(profile)) => {
@@ -109,20 +104,8 @@ impl CachedTools {
         batch: &BatchContext,
     ) -> CallAnswer {
         let shared = &self.shared;
-        let forced =
-            shared.options.settings.enabled && profile.takes_force && force::take(&mut arguments);
+        let forced = profile.takes_force && force::take(&mut arguments);
         let effects = profile.tool.effects(&arguments, context);
-        if !shared.options.settings.enabled {
-            let work = ToolRun {
-                tools: self,
-                profile,
-                effects: &effects,
-            };
-            let (output, noted) = work.run_with_own_witness(arguments, context).await;
-            let witnesses = result_witnesses(profile.tool.metadata(), &effects, &output, noted);
-            let expires = expires(&output, lifetime(&*profile.tool), context.clock.now());
-            return CallAnswer::from_run(output, None, witnesses).with_expiry(expires);
-        }
         let session = shared.sessions.get_or_create(
             &context.session,
             context.workspace.root(),
@@ -133,11 +116,9 @@ impl CachedTools {
             Err(failure) => (Value::Null, Some(failure.message)),
         };
         let asking = CachedCall {
-            work: ToolRun {
-                tools: self,
-                profile,
-                effects: &effects,
-            },
+            tools: self,
+            profile,
+            effects: &effects,
             session: &session,
             input: input(profile, &arguments, &implicit, context),
             unkeyed,
@@ -170,49 +151,11 @@ fn input(
     Canonical::sealed(&input, &context.secret_set)
 }
 
-/// A run of a tool.
-#[derive(Clone, Copy)]
-struct ToolRun<'a> {
+/// A call to the engine.
+struct CachedCall<'a> {
     tools: &'a CachedTools,
     profile: &'a ToolProfile,
     effects: &'a Effects,
-}
-
-impl ToolRun<'_> {
-    /// Runs the tool; if it writes, all engines are notified before and after.
-    async fn run(
-        self,
-        arguments: Arguments,
-        context: &ToolContext,
-        witness: Witness,
-    ) -> ToolOutput {
-        let context = ToolContext {
-            witness,
-            ..context.clone()
-        };
-        let root = context.workspace.root();
-        let write_notifier = &self.tools.shared.options.write_notifier;
-        let call = run_guarded(&*self.profile.tool, arguments, &context);
-        write_notifier
-            .announce(&self.effects.writes, root, call)
-            .await
-    }
-
-    /// Runs the tool with a witness of its own.
-    async fn run_with_own_witness(
-        self,
-        arguments: Arguments,
-        context: &ToolContext,
-    ) -> (ToolOutput, Witnesses) {
-        let witness = Witness::default();
-        let output = self.run(arguments, context, witness.clone()).await;
-        (output, witness.witnesses())
-    }
-}
-
-/// A call to the engine.
-struct CachedCall<'a> {
-    work: ToolRun<'a>,
     session: &'a Arc<SessionCache>,
     input: Canonical,
     /// The reason why the inputs of the call are unknown, so that it has no key.
@@ -226,24 +169,40 @@ impl CachedCall<'_> {
         cache::Call {
             kind: CallKind::Tool,
             scope: &self.session.scope,
-            name: &self.work.profile.tool.metadata().name,
+            name: &self.profile.tool.metadata().name,
             input: &self.input,
         }
     }
 
+    /// Runs the tool; if it writes, all engines are notified before and after. Returns its result and the
+    /// witnesses that were recorded in `witness`.
+    async fn run(&self, arguments: Arguments, witness: &Witness) -> (ToolOutput, Witnesses) {
+        let context = ToolContext {
+            witness: witness.clone(),
+            ..self.context.clone()
+        };
+        let root = context.workspace.root();
+        let write_notifier = &self.tools.shared.options.write_notifier;
+        let call = run_guarded(&*self.profile.tool, arguments, &context);
+        let output = write_notifier
+            .announce(&self.effects.writes, root, call)
+            .await;
+        (output, witness.witnesses())
+    }
+
     /// The reason if the call must not use the cache.
     fn bypass(&self) -> Option<&str> {
-        match self.work.profile.cacheability {
+        match self.profile.cacheability {
             _ if self.unkeyed.is_some() => self.unkeyed.as_deref(),
             Cacheability::Never(why) => Some(why),
-            _ if !self.work.effects.writes.is_nothing() => Some(bypass::MAY_WRITE),
+            _ if !self.effects.writes.is_nothing() => Some(bypass::MAY_WRITE),
             _ => None,
         }
     }
 
     fn policy(&self) -> Policy {
-        let cacheability = self.work.profile.cacheability;
-        let shared = &self.work.tools.shared;
+        let cacheability = self.profile.cacheability;
+        let shared = &self.tools.shared;
         Policy {
             mode: match shared.options.mode {
                 CacheMode::On if self.forced => CacheMode::Refresh,
@@ -257,7 +216,7 @@ impl CachedCall<'_> {
             },
             max_bytes: shared.options.settings.max_bytes,
             domains: cacheability
-                .domains(self.work.effects, self.context)
+                .domains(self.effects, self.context)
                 .for_engine(self.session.engine_lifetime),
             ..self.accounting_policy()
         }
@@ -276,7 +235,7 @@ impl CachedCall<'_> {
     /// if other users share the scope, for a tool that may declare only afterwards that its result is for
     /// this user only.
     fn shares_runs(&self) -> bool {
-        let profile = self.work.profile;
+        let profile = self.profile;
         profile.cacheability != Cacheability::IfStated
             && (profile.is_built_in() || !self.is_shared_with_others())
     }
@@ -330,10 +289,7 @@ impl CachedCall<'_> {
         let engine = &self.session.engine;
         let ticket = engine.bypass(&self.call(), &self.accounting_policy(), reason);
         self.count(|counters| counters.bypassed(why));
-        let (output, noted) = self
-            .work
-            .run_with_own_witness(arguments, self.context)
-            .await;
+        let (output, noted) = self.run(arguments, &Witness::default()).await;
         let spent = Spend::for_call(ticket.elapsed());
         if output.is_error {
             ticket.fail(failure(&output)).await;
@@ -341,7 +297,7 @@ impl CachedCall<'_> {
             let product = RunResult::storable(bytes::Bytes::new(), spent);
             ticket.finish(product).await;
         }
-        let tool = &*self.work.profile.tool;
+        let tool = &*self.profile.tool;
         let expires = expires(&output, lifetime(tool), self.context.clock.now());
         CallAnswer::from_run(output, None, noted).with_expiry(expires)
     }
@@ -349,16 +305,12 @@ impl CachedCall<'_> {
     /// Runs the tool on behalf of all callers of the same call.
     async fn lead(&self, arguments: Arguments, mut ticket: Ticket) -> CallAnswer {
         let reason = ticket.status().reason().cloned();
-        let cacheability = self.work.profile.cacheability;
+        let cacheability = self.profile.cacheability;
         if cacheability != Cacheability::IfStated {
             self.count_run(reason.as_ref());
         }
         let witness = ticket.witness().clone();
-        let output = self
-            .work
-            .run(arguments, self.context, witness.clone())
-            .await;
-        let noted = witness.witnesses();
+        let (output, noted) = self.run(arguments, &witness).await;
         let why = reason.as_ref().map(ToString::to_string);
         let spent = Spend::for_call(ticket.elapsed());
         if output.is_error {
@@ -372,7 +324,7 @@ impl CachedCall<'_> {
         let storable = if output.private && self.is_shared_with_others() {
             Err(Reason::Declined("it is for this user alone".to_owned()))
         } else {
-            cacheability.check_storable(&output, self.work.effects, &witness)
+            cacheability.check_storable(&output, self.effects, &witness)
         };
         let (value, storable) = match stored_result::encode(&output) {
             Ok(value) => (value, storable),
@@ -413,7 +365,7 @@ impl CachedCall<'_> {
         CallAnswer {
             // A result that could not be stored has no expiry in the engine.
             expires: (settled.expires)
-                .or_else(|| expires(&output, self.work.profile.cacheability.ttl(), now)),
+                .or_else(|| expires(&output, self.profile.cacheability.ttl(), now)),
             output,
             outcome: if coalesced {
                 CallOutcome::Coalesced
@@ -429,23 +381,16 @@ impl CachedCall<'_> {
     /// Replaces the recorded witnesses by those that are known to be complete. A result with a configured
     /// lifetime gets unknown witnesses, so that results built from it do not outlive it.
     fn verify_witnesses(&self, done: CallAnswer) -> CallAnswer {
-        let ToolRun {
-            profile, effects, ..
-        } = self.work;
-        let witnesses = match profile.cacheability.ttl() {
+        let metadata = self.profile.tool.metadata();
+        let witnesses = match self.profile.cacheability.ttl() {
             Some(_) => Witnesses::unknown("its results last for a time only"),
-            None => result_witnesses(
-                profile.tool.metadata(),
-                effects,
-                &done.output,
-                done.witnesses,
-            ),
+            None => result_witnesses(metadata, self.effects, &done.output, done.witnesses),
         };
         CallAnswer { witnesses, ..done }
     }
 
     fn delivery_key(&self, value: &[u8]) -> Option<(cache::Key, Digest)> {
-        let marks = self.work.tools.shared.options.settings.delivery == RepeatDelivery::Marker;
+        let marks = self.tools.shared.options.settings.delivery == RepeatDelivery::Marker;
         marks.then(|| (cache::Key::for_call(&self.call()), Digest::sha256(value)))
     }
 
@@ -458,7 +403,7 @@ impl CachedCall<'_> {
         let size = content_bytes(&done.output.content);
         if !self.forced
             && let Some(note) = deliveries.mark(&key, content, &batch.verbatim, |id| {
-                let note = marker(&call.name, id, self.work.profile.takes_force);
+                let note = marker(&call.name, id, self.profile.takes_force);
                 ((note.len() as u64) < size).then_some(note)
             })
         {
@@ -484,7 +429,7 @@ impl CachedCall<'_> {
     /// Counts a finished run. Only now is it known if the result states its lifetime: if not, the lookup was
     /// pointless, and the call counts as a bypass.
     fn count_end(&self, reason: Option<&Reason>, settled: &CallSummary) {
-        let waits_for_a_word = self.work.profile.cacheability == Cacheability::IfStated;
+        let waits_for_a_word = self.profile.cacheability == Cacheability::IfStated;
         match &settled.stored {
             Ok(_) if waits_for_a_word => self.count_run(reason),
             Ok(_) => {}
@@ -495,7 +440,7 @@ impl CachedCall<'_> {
 
     fn count(&self, count: impl FnOnce(&mut super::Counters)) {
         self.session
-            .count(&self.work.profile.tool.metadata().name, count);
+            .count(&self.profile.tool.metadata().name, count);
     }
 }
 

@@ -40,16 +40,6 @@ pub enum RegistryError {
         /// The problem of the schema.
         reason: String,
     },
-    /// A tool has another origin than expected.
-    #[error("`{name}` is {}, not {}", describe_origin(.found), describe_origin(.expected))]
-    Origin {
-        /// The tool.
-        name: String,
-        /// The expected origin.
-        expected: Origin,
-        /// The origin of the tool.
-        found: Origin,
-    },
 }
 
 fn describe_origin(origin: &Origin) -> String {

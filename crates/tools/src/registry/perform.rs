@@ -9,18 +9,35 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::Registry;
-use super::result_witnesses::{effects, result_witnesses};
+use super::result_witnesses::result_witnesses;
+use super::schedule::schedule;
 use crate::toolbox::{
     BatchContext, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
 };
-use cachalot_operation::{Arguments, CacheClass, Tool, ToolContext, ToolOutput};
+use cachalot_operation::{Arguments, CacheClass, Tool, ToolContext, ToolOutput, WriteNotifier};
 
 impl Registry {
+    /// Runs calls; the engines of `write_notifier` are notified of their writes.
+    pub(crate) async fn run_announced(
+        &self,
+        calls: Vec<PreparedCall>,
+        batch: &BatchContext,
+        write_notifier: &WriteNotifier,
+    ) -> Vec<ToolCallResult> {
+        schedule(
+            calls,
+            |prepared| self.concurrency_safe(prepared),
+            |prepared| self.perform(prepared, batch, write_notifier),
+        )
+        .await
+    }
+
     /// Runs one call, and notifies the watcher.
-    pub(super) async fn perform(
+    async fn perform(
         &self,
         prepared: PreparedCall,
         batch: &BatchContext,
+        write_notifier: &WriteNotifier,
     ) -> ToolCallResult {
         let (PreparedCall { call, preparation }, context) = batch.begin(prepared);
         let answer = match preparation {
@@ -28,8 +45,12 @@ impl Registry {
             Preparation::Ready { arguments, .. } => match self.tool(&call.name) {
                 Some(tool) => {
                     let began = Instant::now();
-                    let effects = effects(&**tool, &arguments, &context);
-                    let output = run_guarded(&**tool, arguments, &context).await;
+                    let effects = tool.effects(&arguments, &context);
+                    let call_run = run_guarded(&**tool, arguments, &context);
+                    let root = context.workspace.root();
+                    let output = write_notifier
+                        .announce(&effects.writes, root, call_run)
+                        .await;
                     let noted = context.witness.witnesses();
                     ToolCallResult {
                         call,

@@ -28,7 +28,7 @@ impl Registry {
     }
 
     /// The message about an unknown tool name.
-    pub(super) fn unknown(&self, name: &str) -> String {
+    pub(crate) fn unknown(&self, name: &str) -> String {
         let names: Vec<&str> = self.entries.iter().map(|entry| entry.name()).collect();
         let shown = head(name, 80);
         if names.is_empty() {

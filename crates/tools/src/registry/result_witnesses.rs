@@ -2,17 +2,7 @@
 
 use cachalot_core::{EffectTarget, EffectTargets, Effects, Witnesses};
 
-use cachalot_operation::{
-    Arguments, CacheClass, OperationMetadata, Origin, Tool, ToolContext, ToolOutput,
-};
-
-/// Returns the effects of a call if its witnesses can be complete; otherwise unknown effects.
-pub(super) fn effects(tool: &dyn Tool, arguments: &Arguments, context: &ToolContext) -> Effects {
-    match tool_witness_gap(tool.metadata()) {
-        None => tool.effects(arguments, context),
-        Some(_) => Effects::UNKNOWN,
-    }
-}
+use cachalot_operation::{CacheClass, OperationMetadata, Origin, ToolOutput};
 
 /// Returns the witnesses of a result besides the arguments: all that were recorded, or unknown. They are
 /// known only for built-in tools that change nothing, and whose results depend on nothing but files, all of

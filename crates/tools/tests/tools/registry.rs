@@ -102,10 +102,7 @@ fn built_in_definitions_come_first_then_by_server_and_name() {
     let expected = ["read", "write", "beta", "zeta", "alpha"];
     assert_eq!(names(&registry), expected);
     assert_eq!(names(&Registry::new(backwards).unwrap()), expected);
-    let shared = registry.shared_definitions();
-    assert_eq!(shared.to_vec(), registry.definitions());
-    assert!(Arc::ptr_eq(&shared, &registry.shared_definitions()));
-    assert_eq!(shared[0].description, "reads");
+    assert_eq!(registry.definitions()[0].description, "reads");
     assert!(registry.tool("read").is_some() && registry.tool("Read").is_none());
 }
 
@@ -165,34 +162,6 @@ fn tool_names_and_schemas_are_validated() {
     assert_eq!(Value::Object(arguments), json!({"n": 5, "x": 1}));
 }
 
-#[test]
-fn with_tools_of_replaces_the_tools_of_one_server() {
-    let registry = Registry::new(vec![
-        named("read", Origin::BuiltIn),
-        named("old", mcp("a")),
-        named("kept", mcp("b")),
-    ])
-    .unwrap();
-    let successor = registry
-        .with_tools_of(
-            &mcp("a"),
-            vec![named("new", mcp("a")), named("also", mcp("a"))],
-        )
-        .unwrap();
-    assert_eq!(names(&registry), ["read", "old", "kept"]);
-    assert_eq!(names(&successor), ["read", "also", "new", "kept"]);
-    assert!(Arc::ptr_eq(
-        registry.tool("read").unwrap(),
-        successor.tool("read").unwrap()
-    ));
-    let gone = successor.with_tools_of(&mcp("a"), Vec::new()).unwrap();
-    assert_eq!(names(&gone), ["read", "kept"]);
-    let stranger = registry.with_tools_of(&mcp("a"), vec![named("x", mcp("b"))]);
-    assert!(matches!(stranger, Err(RegistryError::Origin { .. })));
-    let twice = registry.with_tools_of(&mcp("a"), vec![named("kept", mcp("a"))]);
-    assert!(matches!(twice, Err(RegistryError::DuplicateName { .. })));
-}
-
 #[tokio::test]
 async fn unknown_tool_is_refused_with_a_suggestion() {
     let tool_fixture = ToolFixture::new();
@@ -220,10 +189,7 @@ async fn prepared_call_of_a_removed_tool_is_refused() {
             ..
         }
     ));
-    let successor = tool_fixture
-        .registry
-        .with_tools_of(&mcp("a"), Vec::new())
-        .unwrap();
+    let successor = Registry::new(vec![named("here", Origin::BuiltIn)]).unwrap();
     let answers = successor.run(vec![prepared], &tool_fixture.batch()).await;
     assert_eq!(answers[0].outcome, CallOutcome::Refused);
     assert!(text(&answers[0].output).contains("there is no tool `gone`"));
