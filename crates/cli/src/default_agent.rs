@@ -8,7 +8,7 @@ use cachalot_agent::Team;
 use cachalot_cache::Witness;
 use cachalot_core::Problem;
 use cachalot_tools::Workspace;
-use cachalot_tools::builtin::skills::list_skills;
+use cachalot_tools::builtin::skills::{SkillSelection, list_skills};
 
 use crate::agent_file::AgentFile;
 use crate::command_error::{CommandError, Result};
@@ -54,7 +54,12 @@ pub(crate) fn context(workspace: &Path, data: Option<&Path>) -> Result<String> {
     let opened = Workspace::open(workspace).map_err(unusable)?;
     // In `a/../b`, the directory `a` is none above `b`.
     let real = workspace.canonicalize().map_err(unusable)?;
-    let skills = list_skills(&opened, data, &Witness::default());
+    let skills = list_skills(
+        &opened,
+        data,
+        &Witness::default(),
+        &SkillSelection::default(),
+    );
     let skills = skills.map(|list| format!("Skills, to be read with skill_view:\n{list}"));
     let parts: Vec<String> = instructions(&real).into_iter().chain(skills).collect();
     Ok(parts.join("\n\n"))

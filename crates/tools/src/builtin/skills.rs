@@ -28,8 +28,7 @@ use cachalot_operation::{
     CacheClass, Failure, OperationMetadata, Tool, ToolContext, ToolOutput, TypedTool,
 };
 use locations::{SKILL_FILE, Skill, find, roots, touched};
-
-pub use manage::SkillManage;
+use manage::SkillManage;
 
 /// Maximum number of files of a skill that are listed.
 const MAX_LISTED_FILES: usize = 200;
@@ -109,14 +108,8 @@ pub fn skills(data: Option<&Path>) -> Vec<Arc<dyn Tool>> {
 pub fn selected_skills(data: Option<&Path>, selection: &SkillSelection) -> Vec<Arc<dyn Tool>> {
     let data = data.map(Path::to_owned);
     vec![
-        Arc::new(SkillsList {
-            selection: selection.clone(),
-            ..SkillsList::new(data.clone())
-        }),
-        Arc::new(SkillView {
-            selection: selection.clone(),
-            ..SkillView::new(data.clone())
-        }),
+        Arc::new(SkillsList::new(data.clone(), selection.clone())),
+        Arc::new(SkillView::new(data.clone(), selection.clone())),
         Arc::new(SkillManage::new(data)),
     ]
 }
@@ -138,28 +131,26 @@ fn output(done: Result<String, String>, context: &ToolContext) -> ToolOutput {
 }
 
 /// The tool `skills_list`: lists every skill with its description, one per line. Witnesses what it reads.
-pub struct SkillsList {
+struct SkillsList {
     metadata: OperationMetadata,
     data: Option<PathBuf>,
     selection: SkillSelection,
 }
 
 impl SkillsList {
-    /// Creates the tool.
-    #[must_use]
-    pub fn new(data: Option<PathBuf>) -> Self {
+    fn new(data: Option<PathBuf>, selection: SkillSelection) -> Self {
         let description = "Lists the skills: instructions for particular kinds of work, each with what it is for. Look here before unfamiliar work, then read the one that fits with skill_view.";
         Self {
             metadata: metadata("skills_list", description, &[]),
             data,
-            selection: SkillSelection::default(),
+            selection,
         }
     }
 }
 
 /// The arguments of `skills_list`.
 #[derive(Debug, Deserialize)]
-pub struct SkillsListArguments {}
+struct SkillsListArguments {}
 
 #[async_trait]
 impl TypedTool for SkillsList {
@@ -188,7 +179,7 @@ impl TypedTool for SkillsList {
         let (inner, data) = (context.clone(), self.data.clone());
         let selection = self.selection.clone();
         let listed = run_blocking(move |_| {
-            let listed = list(
+            let listed = list_skills(
                 &inner.workspace,
                 data.as_deref(),
                 &inner.witness,
@@ -201,19 +192,10 @@ impl TypedTool for SkillsList {
     }
 }
 
-/// Returns the skills of a workspace and of the user, one line each with the description, sorted by name;
-/// `None` if there are none. Directories that cannot be read are named at the end. Witnesses what it reads.
+/// Returns the selected skills, one line each with the description, sorted by name; `None` if there are none.
+/// Directories that cannot be read are named at the end. Witnesses what it reads.
 #[must_use]
 pub fn list_skills(
-    workspace: &Workspace,
-    data: Option<&Path>,
-    witness: &Witness,
-) -> Option<String> {
-    list(workspace, data, witness, &SkillSelection::default())
-}
-
-/// Lists the selected skills like [`list_skills`].
-fn list(
     workspace: &Workspace,
     data: Option<&Path>,
     witness: &Witness,
@@ -280,21 +262,19 @@ fn describe_skill(skill: &Skill, witness: &Witness) -> String {
 
 /// The tool `skill_view`: returns the SKILL.md of a skill with the names of its other files, or one of those
 /// files. Witnesses what it reads.
-pub struct SkillView {
+struct SkillView {
     metadata: OperationMetadata,
     data: Option<PathBuf>,
     selection: SkillSelection,
 }
 
 impl SkillView {
-    /// Creates the tool.
-    #[must_use]
-    pub fn new(data: Option<PathBuf>) -> Self {
+    fn new(data: Option<PathBuf>, selection: SkillSelection) -> Self {
         let description = "Reads a skill: its instructions and the names of its other files, or one of those files.";
         Self {
             metadata: metadata("skill_view", description, VIEW_PARAMETERS),
             data,
-            selection: SkillSelection::default(),
+            selection,
         }
     }
 }
@@ -307,7 +287,7 @@ const VIEW_PARAMETERS: &[Parameter] = &[
 
 /// The arguments of `skill_view`.
 #[derive(Debug, Deserialize)]
-pub struct SkillViewArguments {
+struct SkillViewArguments {
     name: String,
     file: Option<String>,
 }

@@ -51,15 +51,14 @@ const LOCATION: Kind = Kind::Custom(&Custom::shape(
 
 /// The tool `skill_manage`. Writes whole files in one step, in skill folders only, and declares its writes.
 /// Does not write text that contains a known secret.
-pub struct SkillManage {
+pub(super) struct SkillManage {
     metadata: OperationMetadata,
     data: Option<PathBuf>,
 }
 
 impl SkillManage {
     /// Creates the tool. `data` is the user's data folder, if the user's own skills may be managed.
-    #[must_use]
-    pub fn new(data: Option<PathBuf>) -> Self {
+    pub(super) fn new(data: Option<PathBuf>) -> Self {
         // Without the data folder, there is only the workspace.
         let is_given = |parameter: &&Parameter| data.is_some() || parameter.name != LOCATION_NAME;
         let parameters: Vec<Parameter> = PARAMETERS.iter().filter(is_given).copied().collect();
@@ -77,7 +76,7 @@ impl SkillManage {
 
 /// The arguments of `skill_manage`.
 #[derive(Debug, Deserialize)]
-pub struct SkillManageArguments {
+pub(super) struct SkillManageArguments {
     action: String,
     name: String,
     description: Option<String>,
