@@ -18,23 +18,19 @@ use super::content::{self, ContentCollector};
 use super::error::request_error;
 use super::server_client::ServerClient;
 use super::server_settings::{McpSettings, McpTransport};
+use super::tool_names::ToolSourceKind;
 use super::{McpError, uri_template};
 use cachalot_tools::builtin::shell::looks_like_a_credential;
 use cachalot_tools::{Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput};
-
-/// The request that a call of the tool sends.
-pub(super) enum ToolRequest {
-    Call { name: String },
-    Read { uri: String },
-    Expand { template: String },
-    Prompt { name: String },
-}
 
 /// A tool, resource or prompt of a server, as a tool.
 pub(super) struct McpTool {
     metadata: OperationMetadata,
     server: Arc<ServerClient>,
-    tool_request: ToolRequest,
+    /// The kind of the request that a call sends.
+    kind: ToolSourceKind,
+    /// The server's identifier of the tool, resource, template or prompt.
+    id: String,
     /// The digest of the server's definition.
     definition: String,
     /// Set if the server has credentials, so that its answers may be personal.
@@ -45,14 +41,15 @@ impl McpTool {
     pub(super) fn new(
         metadata: OperationMetadata,
         server: Arc<ServerClient>,
-        tool_request: ToolRequest,
+        (kind, id): (ToolSourceKind, String),
         definition: String,
     ) -> Self {
         Self {
             metadata,
             personal: is_personal(&server.settings),
             server,
-            tool_request,
+            kind,
+            id,
             definition,
         }
     }
@@ -64,9 +61,10 @@ impl McpTool {
     ) -> Result<ToolOutput, McpError> {
         let server = &self.server;
         let collector = ContentCollector::new(&context.secret_set, server.settings.output_limit);
-        match &self.tool_request {
-            ToolRequest::Call { name } => {
-                let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments);
+        let id = self.id.clone();
+        match self.kind {
+            ToolSourceKind::Tool => {
+                let params = CallToolRequestParams::new(id).with_arguments(arguments);
                 let request = ClientRequest::CallToolRequest(Request::new(params));
                 match server.call(&self.metadata.name, request).await? {
                     ServerResult::CallToolResult(result) => Ok(ToolOutput {
@@ -79,9 +77,9 @@ impl McpTool {
                     other => Err(self.not_complete(&other)),
                 }
             }
-            ToolRequest::Read { uri } => self.read(uri.clone(), collector).await,
-            ToolRequest::Expand { template } => {
-                let uri = uri_template::expand(template, &arguments).map_err(|why| {
+            ToolSourceKind::Resource => self.read(id, collector).await,
+            ToolSourceKind::Template => {
+                let uri = uri_template::expand(&id, &arguments).map_err(|why| {
                     McpError::new(
                         self.server.name(),
                         format!("has a resource template that cannot be used: {why}"),
@@ -89,8 +87,8 @@ impl McpTool {
                 })?;
                 self.read(uri, collector).await
             }
-            ToolRequest::Prompt { name } => {
-                let params = GetPromptRequestParams::new(name.clone()).with_arguments(arguments);
+            ToolSourceKind::Prompt => {
+                let params = GetPromptRequestParams::new(id).with_arguments(arguments);
                 let request = ClientRequest::GetPromptRequest(Request::new(params));
                 match server.call(&self.metadata.name, request).await? {
                     ServerResult::GetPromptResult(result) => Ok(ToolOutput {
@@ -158,10 +156,10 @@ impl Operation for McpTool {
         let metadata = &self.metadata;
         let mut resource_access =
             ResourceAccess::declared(&metadata.parameters.schema(), arguments, metadata.read_only);
-        let uri = match &self.tool_request {
-            ToolRequest::Read { uri } => Some(uri.clone()),
-            ToolRequest::Expand { template } => uri_template::expand(template, arguments).ok(),
-            ToolRequest::Call { .. } | ToolRequest::Prompt { .. } => None,
+        let uri = match self.kind {
+            ToolSourceKind::Resource => Some(self.id.clone()),
+            ToolSourceKind::Template => uri_template::expand(&self.id, arguments).ok(),
+            ToolSourceKind::Tool | ToolSourceKind::Prompt => None,
         };
         resource_access
             .reads

@@ -8,77 +8,36 @@ use serde_json::{Map, Value, json};
 
 use super::McpError;
 use super::server_client::ServerClient;
+use super::tool_names::ToolSourceKind;
 
 /// Maximum number of pages of a list, against servers whose lists do not end.
 const MAX_PAGES: usize = 200;
 
-/// The tools, resources and prompts of a server.
-#[derive(Debug, Default)]
-pub(super) struct ServerCatalog {
-    pub(super) tools: Vec<RemoteTool>,
-    pub(super) resources: Vec<Resource>,
-    pub(super) templates: Vec<Resource>,
-    pub(super) prompts: Vec<Prompt>,
-}
-
-impl ServerCatalog {
-    /// Returns a form for comparisons, independent of the order.
-    pub(super) fn fingerprint(&self) -> BTreeSet<String> {
-        let Self {
-            tools,
-            resources,
-            templates,
-            prompts,
-        } = self;
-        let tools = tools.iter().map(|tool| format!("{tool:?}"));
-        let resources = resources.iter().map(|resource| format!("{resource:?}"));
-        let templates = templates.iter().map(|template| format!("{template:?}"));
-        let prompts = prompts.iter().map(|prompt| format!("{prompt:?}"));
-        tools
-            .chain(resources)
-            .chain(templates)
-            .chain(prompts)
-            .collect()
-    }
-}
-
+/// A tool, resource, resource template or prompt of a server.
 #[derive(Debug, Clone)]
 pub(super) struct RemoteTool {
+    pub(super) kind: ToolSourceKind,
+    /// The server's identifier for it: the name of a tool or a prompt, the URI of a resource or its template.
+    pub(super) id: String,
+    /// The server's name for it.
     pub(super) name: String,
     pub(super) description: Option<String>,
+    /// The schema of the arguments. That of a template follows from its URI.
     pub(super) parameters: Value,
     /// Set if the server declares it destructive.
     pub(super) destructive: bool,
 }
 
-/// A resource, or a template of several.
-#[derive(Debug, Clone)]
-pub(super) struct Resource {
-    /// The URI, or its template.
-    pub(super) uri: String,
-    pub(super) name: String,
-    pub(super) description: Option<String>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Prompt {
-    pub(super) name: String,
-    pub(super) description: Option<String>,
-    pub(super) arguments: Vec<Argument>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Argument {
-    pub(super) name: String,
-    pub(super) description: Option<String>,
-    pub(super) required: bool,
+/// Returns a form for comparisons, independent of the order.
+pub(super) fn fingerprint(catalog: &[RemoteTool]) -> BTreeSet<String> {
+    catalog.iter().map(|remote| format!("{remote:?}")).collect()
 }
 
 /// A page of a list, and the cursor of the next page.
-type Paged<T> = Result<(Vec<T>, Option<String>), ServiceError>;
+type Page = Result<(Vec<RemoteTool>, Option<String>), ServiceError>;
 
 /// Requests all lists of a server.
-pub(super) async fn list_all(server: &ServerClient) -> Result<ServerCatalog, McpError> {
+pub(super) async fn list_all(server: &ServerClient) -> Result<Vec<RemoteTool>, McpError> {
     let connection = server.connection().await?;
     let capabilities = connection
         .peer()
@@ -87,25 +46,22 @@ pub(super) async fn list_all(server: &ServerClient) -> Result<ServerCatalog, Mcp
         .unwrap_or_default();
     drop(connection);
     // Requested even if the capability is not announced, because some servers omit it.
-    let mut catalog = ServerCatalog {
-        tools: list_pages(server, "tools", tools).await?,
-        ..ServerCatalog::default()
-    };
+    let mut catalog = list_pages(server, "tools", tools).await?;
     if capabilities.resources.is_some() && server.settings.resources.is_offered {
-        catalog.resources = or_warn(server, list_pages(server, "resources", resources).await);
-        catalog.templates = or_warn(
-            server,
-            list_pages(server, "resource templates", templates).await,
-        );
+        let listed = list_pages(server, "resources", resources).await;
+        catalog.extend(or_warn(server, listed));
+        let listed = list_pages(server, "resource templates", templates).await;
+        catalog.extend(or_warn(server, listed));
     }
     if capabilities.prompts.is_some() && server.settings.prompts.is_offered {
-        catalog.prompts = or_warn(server, list_pages(server, "prompts", prompts).await);
+        let listed = list_pages(server, "prompts", prompts).await;
+        catalog.extend(or_warn(server, listed));
     }
     Ok(catalog)
 }
 
 /// Returns the list; if it failed, reports a warning and returns an empty one.
-fn or_warn<T>(server: &ServerClient, listed: Result<Vec<T>, McpError>) -> Vec<T> {
+fn or_warn(server: &ServerClient, listed: Result<Vec<RemoteTool>, McpError>) -> Vec<RemoteTool> {
     let reporter = &server.handler.dependencies.reporter;
     listed
         .inspect_err(|error| reporter.warning(&error.to_string()))
@@ -113,14 +69,11 @@ fn or_warn<T>(server: &ServerClient, listed: Result<Vec<T>, McpError>) -> Vec<T>
 }
 
 /// Requests all pages of a list. The list is empty if the server does not support it.
-async fn list_pages<T, W>(
+async fn list_pages<W: Future<Output = Page>>(
     server: &ServerClient,
     what: &str,
     page: impl Fn(Peer<RoleClient>, Option<PaginatedRequestParams>) -> W,
-) -> Result<Vec<T>, McpError>
-where
-    W: Future<Output = Paged<T>>,
-{
+) -> Result<Vec<RemoteTool>, McpError> {
     let mut listed = Vec::new();
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
@@ -158,12 +111,11 @@ where
     ))
 }
 
-async fn tools(
-    peer: Peer<RoleClient>,
-    params: Option<PaginatedRequestParams>,
-) -> Paged<RemoteTool> {
+async fn tools(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>) -> Page {
     let page = peer.list_tools(params).await?;
     let tools = page.tools.into_iter().map(|tool| RemoteTool {
+        kind: ToolSourceKind::Tool,
+        id: tool.name.to_string(),
         description: tool
             .description
             .map(String::from)
@@ -185,50 +137,70 @@ fn object(mut schema: Map<String, Value>) -> Value {
     Value::Object(schema)
 }
 
-async fn resources(
-    peer: Peer<RoleClient>,
-    params: Option<PaginatedRequestParams>,
-) -> Paged<Resource> {
+async fn resources(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>) -> Page {
     let page = peer.list_resources(params).await?;
-    let resources = page.resources.into_iter().map(|resource| Resource {
-        uri: resource.uri,
+    let resources = page.resources.into_iter().map(|resource| RemoteTool {
+        kind: ToolSourceKind::Resource,
+        id: resource.uri,
         description: resource.description.or(resource.title),
+        parameters: parameters([]),
+        destructive: false,
         name: resource.name,
     });
     Ok((resources.collect(), page.next_cursor))
 }
 
-async fn templates(
-    peer: Peer<RoleClient>,
-    params: Option<PaginatedRequestParams>,
-) -> Paged<Resource> {
+async fn templates(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>) -> Page {
     let page = peer.list_resource_templates(params).await?;
-    let templates = page
-        .resource_templates
-        .into_iter()
-        .map(|template| Resource {
-            uri: template.uri_template,
-            description: template.description.or(template.title),
-            name: template.name,
-        });
+    let templates = page.resource_templates.into_iter();
+    let templates = templates.map(|template| RemoteTool {
+        kind: ToolSourceKind::Template,
+        id: template.uri_template,
+        description: template.description.or(template.title),
+        parameters: Value::Null,
+        destructive: false,
+        name: template.name,
+    });
     Ok((templates.collect(), page.next_cursor))
 }
 
-async fn prompts(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>) -> Paged<Prompt> {
+async fn prompts(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>) -> Page {
     let page = peer.list_prompts(params).await?;
-    let prompts = page.prompts.into_iter().map(|prompt| Prompt {
-        description: prompt.description.or(prompt.title),
-        arguments: prompt
-            .arguments
-            .unwrap_or_default()
-            .into_iter()
-            .map(|argument| Argument {
-                name: argument.name,
-                description: argument.description.or(argument.title),
-                required: argument.required.unwrap_or(false),
-            })
-            .collect(),
-        name: prompt.name,
+    let prompts = page.prompts.into_iter().map(|prompt| {
+        let arguments = prompt.arguments.unwrap_or_default().into_iter();
+        let arguments = arguments.map(|argument| {
+            let mut schema = json!({ "type": "string" });
+            if let Some(description) = argument.description.or(argument.title) {
+                schema["description"] = description.into();
+            }
+            (argument.name, schema, argument.required.unwrap_or(false))
+        });
+        RemoteTool {
+            kind: ToolSourceKind::Prompt,
+            id: prompt.name.clone(),
+            description: prompt.description.or(prompt.title),
+            parameters: parameters(arguments),
+            destructive: false,
+            name: prompt.name,
+        }
     });
     Ok((prompts.collect(), page.next_cursor))
+}
+
+/// Returns the schema of arguments, each of which has a name, a schema, and may be required.
+pub(super) fn parameters(arguments: impl IntoIterator<Item = (String, Value, bool)>) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for (name, schema, is_required) in arguments {
+        if is_required {
+            required.push(name.clone());
+        }
+        properties.insert(name, schema);
+    }
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
 }

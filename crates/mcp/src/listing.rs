@@ -1,42 +1,38 @@
 //! Converts the tools, resources and prompts of a server to tools.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cachalot_core::Canonical;
 use cachalot_operation::{Operation as _, Schema};
 use cachalot_tools::{CacheClass, OperationMetadata, Origin, Tool};
 use globset::{Glob, GlobMatcher};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::call::{McpTool, ToolRequest};
-use super::catalog::{Prompt, RemoteTool, Resource, ServerCatalog};
+use super::call::McpTool;
+use super::catalog::{RemoteTool, parameters};
 use super::server_client::ServerClient;
-use super::server_settings::{McpSettings, OfferSettings, ToolTrust};
+use super::server_settings::{McpSettings, ToolTrust};
 use super::tool_names::{ToolNames, ToolSource, ToolSourceKind};
 use super::uri_template;
 
 /// The tools, resources and prompts of a server at one moment.
 pub struct ServerListing {
     server: Arc<ServerClient>,
-    catalog: ServerCatalog,
+    catalog: Vec<RemoteTool>,
 }
 
-/// A tool, resource, template or prompt, before it has a name.
+/// A tool, resource, template or prompt that can be used, before it has a name.
 struct OfferedTool {
-    kind: ToolSourceKind,
-    /// The server's identifier for it.
-    id: String,
-    /// The server's name for it.
-    name: String,
+    remote: RemoteTool,
     description: String,
-    parameters: Value,
     read_only: bool,
-    cache_class: CacheClass,
-    tool_request: ToolRequest,
+    /// The time for which results may be replayed.
+    lifetime: Option<Duration>,
 }
 
 impl ServerListing {
-    pub(super) fn new(server: Arc<ServerClient>, catalog: ServerCatalog) -> Self {
+    pub(super) fn new(server: Arc<ServerClient>, catalog: Vec<RemoteTool>) -> Self {
         Self { server, catalog }
     }
 
@@ -51,16 +47,17 @@ impl ServerListing {
         let Self { server, catalog } = self;
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         // Names are assigned in a fixed order, independent of the order of the server's lists.
-        for offered_tools in offered_tools(&server, catalog) {
+        for offered in offered_tools(&server, catalog) {
+            let RemoteTool { kind, id, name, .. } = &offered.remote;
             let source = ToolSource {
                 server: server.name().to_owned(),
-                kind: offered_tools.kind,
-                id: offered_tools.id.clone(),
+                kind: *kind,
+                id: id.clone(),
             };
-            let name = names.assign(source, &offered_tools.name);
-            let prefixed = format!("{}{}", offered_tools.kind.prefix(), offered_tools.name);
-            let known_as = [offered_tools.name.clone(), prefixed, name.clone()];
-            let tool = offered_tools.tool(name, &server);
+            let assigned = names.assign(source, name);
+            let prefixed = format!("{}{name}", kind.prefix());
+            let known_as = [name.clone(), prefixed, assigned.clone()];
+            let tool = offered.tool(assigned, &server);
             let known_as = known_as.each_ref().map(String::as_str);
             if selects(&known_as, tool.metadata()) {
                 tools.push(Arc::new(tool));
@@ -72,195 +69,107 @@ impl ServerListing {
 
 impl OfferedTool {
     fn tool(self, name: String, server: &Arc<ServerClient>) -> McpTool {
-        let definition = json!([self.id, self.description, self.parameters]);
+        let remote = self.remote;
+        let definition = json!([remote.id, self.description, remote.parameters]);
         McpTool::new(
             OperationMetadata {
                 name: name.into(),
                 aliases: &[],
                 description: self.description.into(),
-                parameters: self.parameters.into(),
+                parameters: remote.parameters.into(),
                 version: 1,
                 origin: Origin::Mcp(server.name().to_owned()),
                 read_only: self.read_only,
                 exclusive: false,
-                cache_class: self.cache_class,
+                cache_class: self.lifetime.map_or(CacheClass::Never, CacheClass::Ttl),
             },
             Arc::clone(server),
-            self.tool_request,
+            (remote.kind, remote.id),
             Canonical::value(&definition).digest().to_string(),
         )
     }
 }
 
-/// Returns everything, sorted by kind and by the server's identifier, without duplicates.
-fn offered_tools(server: &ServerClient, catalog: ServerCatalog) -> Vec<OfferedTool> {
-    let ServerCatalog {
-        tools,
-        resources,
-        templates,
-        prompts,
-    } = catalog;
-    let settings = &server.settings;
-    let trusted = TrustRules::new(settings);
-    let mut offered_tools: Vec<OfferedTool> = Vec::new();
-    offered_tools.extend(tools.into_iter().filter_map(|tool| {
-        // A provider would refuse every request with this schema.
-        if let Some(why) = Schema::find_fault(&tool.parameters) {
-            server.warn(&format!(
-                "has a tool `{}` whose arguments have no usable schema, and which is left out: {why}; this is a fault of the server",
-                tool.name
-            ));
-            return None;
+/// Returns everything that can be used, sorted by kind and by the server's identifier, without duplicates.
+fn offered_tools(server: &ServerClient, catalog: Vec<RemoteTool>) -> Vec<OfferedTool> {
+    let trusted = TrustRules::new(&server.settings);
+    let catalog = catalog.into_iter();
+    let mut offered: Vec<OfferedTool> = catalog
+        .filter_map(|remote| match remote.kind {
+            ToolSourceKind::Tool => of_tool(remote, server, &trusted),
+            _ => of_resource_or_prompt(remote, server),
+        })
+        .collect();
+    let key = |tool: &OfferedTool| (tool.remote.kind, tool.remote.id.clone());
+    offered.sort_by_cached_key(key);
+    offered.dedup_by_key(|tool| key(tool));
+    offered
+}
+
+fn of_tool(remote: RemoteTool, server: &ServerClient, trusted: &TrustRules) -> Option<OfferedTool> {
+    // A provider would refuse every request with this schema.
+    if let Some(why) = Schema::find_fault(&remote.parameters) {
+        server.warn(&format!(
+            "has a tool `{}` whose arguments have no usable schema, and which is left out: {why}; this is a fault of the server",
+            remote.name
+        ));
+        return None;
+    }
+    let trust = trusted.trust_in(&remote, server);
+    let default = || {
+        let (tool, server) = (&remote.name, server.name());
+        format!("The tool `{tool}` of the MCP server `{server}`.")
+    };
+    Some(OfferedTool {
+        description: remote.description.clone().unwrap_or_else(default),
+        read_only: trust.read_only,
+        lifetime: trust.lifetime.filter(|_| trust.read_only),
+        remote,
+    })
+}
+
+fn of_resource_or_prompt(mut remote: RemoteTool, server: &ServerClient) -> Option<OfferedTool> {
+    let (id, settings) = (&remote.id, &server.settings);
+    let of_server = format!("of the MCP server `{}`", settings.name);
+    let what = match remote.kind {
+        ToolSourceKind::Prompt => {
+            format!("Gives the prompt `{id}` {of_server}: a text with instructions.")
         }
-        let trust = trusted.trust_in(&tool, server);
-        Some(of_tool(settings, tool, trust))
-    }));
-    offered_tools.extend(
-        resources
-            .into_iter()
-            .map(|resource| of_resource(settings, resource)),
-    );
-    offered_tools.extend(templates.into_iter().filter_map(|template| {
-        let name = template.name.clone();
-        of_template(settings, template)
-            .map_err(|why| {
+        ToolSourceKind::Template => {
+            format!(
+                "Reads one of the resources {id} {of_server}; the arguments fill in the braces."
+            )
+        }
+        _ => format!("Reads the resource {id} {of_server}."),
+    };
+    if remote.kind == ToolSourceKind::Template {
+        let variables = uri_template::variables(id)
+            .inspect_err(|why| {
+                let name = &remote.name;
                 server.warn(&format!(
                     "has a resource template `{name}` that cannot be used: {why}"
                 ));
             })
-            .ok()
-    }));
-    offered_tools.extend(
-        prompts
-            .into_iter()
-            .map(|prompt| of_prompt(settings, prompt)),
-    );
-    offered_tools.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
-    offered_tools.dedup_by(|a, b| (a.kind, &a.id) == (b.kind, &b.id));
-    offered_tools
-}
-
-fn of_tool(settings: &McpSettings, tool: RemoteTool, trust: ToolTrust) -> OfferedTool {
-    OfferedTool {
-        kind: ToolSourceKind::Tool,
-        id: tool.name.clone(),
-        description: tool.description.unwrap_or_else(|| {
-            format!(
-                "The tool `{}` of the MCP server `{}`.",
-                tool.name, settings.name
-            )
-        }),
-        parameters: tool.parameters,
-        read_only: trust.read_only,
-        cache_class: cache_class(trust.lifetime.filter(|_| trust.read_only)),
-        tool_request: ToolRequest::Call {
-            name: tool.name.clone(),
-        },
-        name: tool.name,
+            .ok()?;
+        let variables = variables.into_iter();
+        remote.parameters = parameters(
+            variables.map(|(name, required)| (name, json!({ "type": "string" }), required)),
+        );
     }
-}
-
-fn of_resource(settings: &McpSettings, resource: Resource) -> OfferedTool {
-    OfferedTool {
-        kind: ToolSourceKind::Resource,
-        id: resource.uri.clone(),
-        description: describe(
-            format!(
-                "Reads the resource {} of the MCP server `{}`.",
-                resource.uri, settings.name
-            ),
-            resource.description,
-        ),
-        parameters: parameters([]),
-        read_only: true,
-        cache_class: stated(settings.resources),
-        tool_request: ToolRequest::Read { uri: resource.uri },
-        name: resource.name,
-    }
-}
-
-fn of_template(settings: &McpSettings, template: Resource) -> Result<OfferedTool, String> {
-    let variables = uri_template::variables(&template.uri)?.into_iter();
-    let arguments = variables.map(|(name, required)| (name, json!({ "type": "string" }), required));
-    Ok(OfferedTool {
-        kind: ToolSourceKind::Template,
-        id: template.uri.clone(),
-        description: describe(
-            format!(
-                "Reads one of the resources {} of the MCP server `{}`; the arguments fill in the braces.",
-                template.uri, settings.name
-            ),
-            template.description,
-        ),
-        parameters: parameters(arguments),
-        read_only: true,
-        cache_class: stated(settings.resources),
-        tool_request: ToolRequest::Expand {
-            template: template.uri,
+    let offer = match remote.kind {
+        ToolSourceKind::Prompt => settings.prompts,
+        _ => settings.resources,
+    };
+    let description = remote.description.as_deref();
+    Some(OfferedTool {
+        description: match description.filter(|text| !text.trim().is_empty()) {
+            Some(description) => format!("{what} {description}"),
+            None => what,
         },
-        name: template.name,
+        read_only: true,
+        lifetime: offer.lifetime,
+        remote,
     })
-}
-
-fn of_prompt(settings: &McpSettings, prompt: Prompt) -> OfferedTool {
-    let arguments = prompt.arguments.into_iter().map(|argument| {
-        let mut schema = json!({ "type": "string" });
-        if let Some(description) = argument.description {
-            schema["description"] = description.into();
-        }
-        (argument.name, schema, argument.required)
-    });
-    OfferedTool {
-        kind: ToolSourceKind::Prompt,
-        id: prompt.name.clone(),
-        description: describe(
-            format!(
-                "Gives the prompt `{}` of the MCP server `{}`: a text with instructions.",
-                prompt.name, settings.name
-            ),
-            prompt.description,
-        ),
-        parameters: parameters(arguments),
-        read_only: true,
-        cache_class: stated(settings.prompts),
-        tool_request: ToolRequest::Prompt {
-            name: prompt.name.clone(),
-        },
-        name: prompt.name,
-    }
-}
-
-fn describe(what: String, description: Option<String>) -> String {
-    match description.filter(|text| !text.trim().is_empty()) {
-        Some(description) => format!("{what} {description}"),
-        None => what,
-    }
-}
-
-/// Returns the schema of arguments, each of which has a name, a schema, and may be required.
-fn parameters(arguments: impl IntoIterator<Item = (String, Value, bool)>) -> Value {
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    for (name, schema, is_required) in arguments {
-        if is_required {
-            required.push(name.clone());
-        }
-        properties.insert(name, schema);
-    }
-    json!({
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": false,
-    })
-}
-
-fn stated(offer: OfferSettings) -> CacheClass {
-    cache_class(offer.lifetime)
-}
-
-fn cache_class(lifetime: Option<std::time::Duration>) -> CacheClass {
-    lifetime.map_or(CacheClass::Never, CacheClass::Ttl)
 }
 
 impl McpSettings {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::catalog::{self, ServerCatalog};
+use super::catalog;
 use super::listing::ServerListing;
 use super::server_client::ServerClient;
 use super::{McpDependencies, McpError, McpSettings};
@@ -57,7 +57,7 @@ impl McpServer {
     /// resources or prompts is only a warning.
     pub async fn list(&self) -> Result<ServerListing, McpError> {
         let mut announced = self.0.handler.announced.subscribe();
-        let mut catalog: ServerCatalog;
+        let mut catalog;
         let mut listings = 0;
         // Some servers change their tools while they are being listed.
         loop {
@@ -68,7 +68,11 @@ impl McpServer {
                 break;
             }
         }
-        if self.0.record_listing(catalog.fingerprint()).is_none() {
+        if self
+            .0
+            .record_listing(catalog::fingerprint(&catalog))
+            .is_none()
+        {
             tokio::spawn(watch_announcements(Arc::downgrade(&self.0), announced));
         }
         Ok(ServerListing::new(Arc::clone(&self.0), catalog))
@@ -93,7 +97,7 @@ async fn watch_announcements(server: Weak<ServerClient>, mut announced: watch::R
         let Ok(catalog) = catalog::list_all(&server).await else {
             continue;
         };
-        let now = catalog.fingerprint();
+        let now = catalog::fingerprint(&catalog);
         if server
             .record_listing(now.clone())
             .is_some_and(|before| before != now)

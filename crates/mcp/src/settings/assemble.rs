@@ -16,8 +16,8 @@ use crate::{McpDependencies, McpError, McpServer, McpSettings, ServerListing, To
 use cachalot_operation::permissions::ToolSignature;
 use cachalot_tools::builtin::signature;
 use cachalot_tools::builtin::{
-    ApiTool, MemoryTool, OpenUrl, ScriptTool, SessionState, Shell, ThinkTool, UserPromptTool,
-    WebFetch, background_jobs, files, selected_skills, todo,
+    ApiTool, MemoryTool, OpenUrl, ScriptTool, SessionState, Shell, WebFetch, background_jobs,
+    files, selected_skills, think, todo, user_prompt,
 };
 use cachalot_tools::cached::WriteNotifier;
 use cachalot_tools::filter::NameFilter;
@@ -182,12 +182,10 @@ pub struct AgentTools {
     /// The tools, without duplicates.
     pub tools: Vec<Arc<dyn Tool>>,
     /// The MCP servers, by name, running or not. [`McpServer::changes`] signals when the tools of one have
-    /// changed, and [`AgentTools::tools_of`] returns the new ones.
+    /// changed; then the tools have to be created again.
     pub servers: Vec<McpServer>,
     /// Instructions for the agent about its toolsets, in the order of the file.
     pub instructions: Vec<String>,
-    taken: Vec<ServerSelection>,
-    pool: McpServerPool,
 }
 
 /// The selection of a server's tools by one toolset.
@@ -279,7 +277,8 @@ pub async fn assemble(
         }
     }
     servers.sort_by(|a, b| a.name().cmp(b.name()));
-    let assembled = AgentTools {
+    tools.extend(tools_of_servers(&servers, &taken, dependencies).await?);
+    Ok(AgentTools {
         tools,
         servers,
         instructions: settings
@@ -287,10 +286,7 @@ pub async fn assemble(
             .iter()
             .filter_map(|toolset| toolset.instruction.clone())
             .collect(),
-        taken,
-        pool: dependencies.servers.clone(),
-    };
-    assembled.with_servers(dependencies).await
+    })
 }
 
 /// Returns the names of the tools in these toolsets; `None` if they depend on an MCP server, or the settings
@@ -396,10 +392,10 @@ fn built_in(
         }
         ToolsetKind::Api(settings) => vec![Arc::new(ApiTool::new((**settings).clone()))],
         ToolsetKind::OpenUrl(settings) => vec![Arc::new(OpenUrl::new(settings.clone()))],
-        ToolsetKind::Think => vec![Arc::new(ThinkTool::new(Arc::clone(session)))],
+        ToolsetKind::Think => vec![think(Arc::clone(session))],
         ToolsetKind::Todo { shared: false } => todo(session),
         ToolsetKind::Todo { shared: true } => todo(&dependencies.team),
-        ToolsetKind::UserPrompt => vec![Arc::new(UserPromptTool::new())],
+        ToolsetKind::UserPrompt => vec![user_prompt()],
         ToolsetKind::BackgroundJobs(settings) => {
             background_jobs(settings.clone(), session, &dependencies.write_notifier)
                 .map_err(|error| fault("background_jobs", error.to_string()))?
@@ -414,69 +410,53 @@ fn built_in(
     Ok(tools)
 }
 
-impl AgentTools {
-    /// Adds the tools of the servers: requested concurrently, named in the order of the servers' names.
-    async fn with_servers(
-        mut self,
-        dependencies: &ToolDependencies,
-    ) -> Result<Self, AssembleError> {
-        let reporter = &dependencies.mcp.reporter;
-        let listed = join_all(self.servers.iter().map(async |server| {
-            reporter.server_starting(server.name());
-            let listed = server.list().await;
-            reporter.server_started(server.name());
-            listed
-        }))
-        .await;
-        let mut tools = Vec::new();
-        for (server, listed) in self.servers.iter().zip(listed) {
-            match listed {
-                Ok(listing) => {
-                    let taken = self.named(server.name(), listing);
-                    if taken.is_empty() {
-                        reporter.warning(&self.no_match_warning(server.name()));
-                    }
-                    tools.extend(taken);
+/// Returns the selected tools of the servers: requested concurrently, named in the order of the servers' names.
+async fn tools_of_servers(
+    servers: &[McpServer],
+    taken: &[ServerSelection],
+    dependencies: &ToolDependencies,
+) -> Result<Vec<Arc<dyn Tool>>, AssembleError> {
+    let reporter = &dependencies.mcp.reporter;
+    let listed = join_all(servers.iter().map(async |server| {
+        reporter.server_starting(server.name());
+        let listed = server.list().await;
+        reporter.server_started(server.name());
+        listed
+    }))
+    .await;
+    let mut tools = Vec::new();
+    for (server, listed) in servers.iter().zip(listed) {
+        let taken = taken.iter().filter(|taken| taken.server == server.name());
+        match listed {
+            Ok(listing) => {
+                let selected = dependencies.servers.name(listing, |known_as, metadata| {
+                    let mut taken = taken.clone();
+                    taken.any(|taken| taken.selects(known_as, metadata))
+                });
+                if selected.is_empty() {
+                    let is_read_only = taken.clone().any(|taken| taken.read_only);
+                    reporter.warning(&no_match_warning(server.name(), is_read_only));
                 }
-                Err(error) => {
-                    let error = docker_server::with_equivalent(error, server.settings());
-                    if server.settings().required {
-                        return Err(error.into());
-                    }
-                    reporter.warning(&format!("{error}; the agent has to do without its tools"));
+                tools.extend(selected);
+            }
+            Err(error) => {
+                let error = docker_server::with_equivalent(error, server.settings());
+                if server.settings().required {
+                    return Err(error.into());
                 }
+                reporter.warning(&format!("{error}; the agent has to do without its tools"));
             }
         }
-        self.tools.extend(tools);
-        Ok(self)
     }
+    Ok(tools)
+}
 
-    /// Returns the selected tools that a server has now, for
-    /// [`Registry::with_tools_of`](cachalot_tools::Registry::with_tools_of).
-    ///
-    /// # Errors
-    /// If the server does not run, or does not list its tools.
-    pub async fn tools_of(&self, server: &McpServer) -> Result<Vec<Arc<dyn Tool>>, McpError> {
-        let listing = server.list().await?;
-        Ok(self.named(server.name(), listing))
-    }
-
-    fn named(&self, server: &str, listing: ServerListing) -> Vec<Arc<dyn Tool>> {
-        self.pool.name(listing, |known_as, metadata| {
-            self.taken
-                .iter()
-                .any(|taken| taken.server == server && taken.selects(known_as, metadata))
-        })
-    }
-
-    fn no_match_warning(&self, server: &str) -> String {
-        let mut own = self.taken.iter().filter(|taken| taken.server == server);
-        let remedy = match own.any(|taken| taken.read_only) {
-            true => {
-                "its toolset is `readonly`, and tools of servers count as read-only only with `trust: {read_only: […]}`"
-            }
-            false => "it offers nothing, or nothing that `tools` takes",
-        };
-        format!("no tool of the MCP server `{server}` is used: {remedy}")
-    }
+fn no_match_warning(server: &str, is_read_only: bool) -> String {
+    let remedy = match is_read_only {
+        true => {
+            "its toolset is `readonly`, and tools of servers count as read-only only with `trust: {read_only: […]}`"
+        }
+        false => "it offers nothing, or nothing that `tools` takes",
+    };
+    format!("no tool of the MCP server `{server}` is used: {remedy}")
 }

@@ -13,6 +13,7 @@ use cachalot_tools::builtin::shell::looks_like_a_credential;
 use cachalot_tools::builtin::{
     ApiSettings, InlineSkill, OpenUrlSettings, ScriptSettings, signatures,
 };
+use cachalot_tools::is_valid_name;
 use serde_json::{Value, json};
 
 use super::kinds::{NAME, OF_OTHERS, SELECTION, TIME, TYPE, VARIABLES, problem, variables};
@@ -450,8 +451,6 @@ fn arguments(values: Values<'_>) -> Vec<(String, Value)> {
 /// Reports a name that no tool may have, or that a tool of the program has: a rule for that tool must not permit
 /// this one.
 fn check_tool_name(name: &str, node: &Node, problems: &mut Vec<Problem>) {
-    let fits = |sign: char| sign.is_ascii_alphanumeric() || "_-".contains(sign);
-    let is_name = !name.is_empty() && name.len() <= 64 && name.chars().all(fits);
     let is_own = |tool: &str| tool.eq_ignore_ascii_case(name);
     let is_taken = signatures().iter().any(|tool| is_own(&tool.name))
         || ["transfer_task", "handoff"].into_iter().any(is_own)
@@ -459,7 +458,7 @@ fn check_tool_name(name: &str, node: &Node, problems: &mut Vec<Problem>) {
         || name
             .get(..4)
             .is_some_and(|start| start.eq_ignore_ascii_case("mcp_"));
-    if !is_name || is_taken {
+    if !is_valid_name(name) || is_taken {
         let message = format!("a tool of the file cannot be called `{name}`");
         let help = "use letters, digits, `-` and `_`, and a name that no other tool has";
         problems.push(problem(node, "bad-value", message, help));

@@ -16,12 +16,6 @@ pub(super) const SIZE: Kind = Kind::IntegerIn(1, 1 << 30);
 /// A duration that is greater than zero.
 pub(super) const TIME: Kind = Kind::Duration(Range::POSITIVE);
 
-/// Returns the value of the kind [`SIZE`].
-pub(super) fn size(values: Values<'_>, key: &str) -> Option<usize> {
-    let size = values.integer::<u64>(key)?;
-    usize::try_from(size).ok()
-}
-
 /// A list of patterns of names.
 pub(super) const PATTERNS: Kind = Kind::Custom(&Custom {
     schema: Some(|| Kind::Texts.schema(false)),

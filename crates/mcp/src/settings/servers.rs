@@ -12,9 +12,7 @@ use cachalot_tools::filter::NameFilter;
 use serde_json::json;
 
 use super::docker_server;
-use super::kinds::{
-    PATTERNS, SIZE, TIME, VARIABLES, check_patterns, filter, problem, size, variables,
-};
+use super::kinds::{PATTERNS, SIZE, TIME, VARIABLES, check_patterns, filter, problem, variables};
 use crate::{McpSettings, McpTransport, OfferSettings, ToolTrust};
 
 /// The kind of a transport. In a toolset, `type` has the value `mcp`.
@@ -287,8 +285,12 @@ pub(super) fn definition(
     settings.max_timeout = values
         .duration("max_timeout")
         .unwrap_or(settings.max_timeout);
-    settings.message_limit = size(values, "max_message").unwrap_or(settings.message_limit);
-    settings.output_limit = size(values, "max_output").unwrap_or(settings.output_limit);
+    settings.message_limit = values
+        .integer("max_message")
+        .unwrap_or(settings.message_limit);
+    settings.output_limit = values
+        .integer("max_output")
+        .unwrap_or(settings.output_limit);
     settings.required = values.boolean("required").unwrap_or_default();
     settings.resources = offer(values, "resources");
     settings.prompts = offer(values, "prompts");

@@ -18,8 +18,7 @@ use super::docker_agent::{
 };
 use super::docker_server;
 use super::kinds::{
-    NAME, OF_OTHERS, PATTERNS, SELECTION, SIZE, TIME, TYPE, VARIABLES, filter, problem, size,
-    variables,
+    NAME, OF_OTHERS, PATTERNS, SELECTION, SIZE, TIME, TYPE, VARIABLES, filter, problem, variables,
 };
 use super::servers::{ADDRESS, SERVER_KEYS, ServerDefinition, definition};
 use crate::McpTransport;
@@ -440,7 +439,7 @@ fn shell(values: Values<'_>) -> ShellSettings {
         timeout,
         // A longer default timeout also raises the maximum.
         max_timeout: max_timeout.max(timeout),
-        output_limit: size(values, "max_output").unwrap_or(default.output_limit),
+        output_limit: values.integer("max_output").unwrap_or(default.output_limit),
         environment: variables(values, "env"),
         pass: values.texts("pass_env").unwrap_or_default(),
     }
@@ -449,7 +448,7 @@ fn shell(values: Values<'_>) -> ShellSettings {
 fn background_jobs(values: Values<'_>) -> BackgroundJobsSettings {
     let default = BackgroundJobsSettings::default();
     BackgroundJobsSettings {
-        output_limit: size(values, "max_output").unwrap_or(default.output_limit),
+        output_limit: values.integer("max_output").unwrap_or(default.output_limit),
         environment: variables(values, "env"),
         pass: values.texts("pass_env").unwrap_or_default(),
         recall: values.boolean("recall").unwrap_or_default(),
@@ -477,7 +476,7 @@ fn fetch(values: Values<'_>) -> WebFetchSettings {
     let default = WebFetchSettings::default();
     WebFetchSettings {
         timeout: values.duration("timeout").unwrap_or(default.timeout),
-        max_chars: size(values, "max_chars").unwrap_or(default.max_chars),
+        max_chars: values.integer("max_chars").unwrap_or(default.max_chars),
         max_bytes: values.integer("max_bytes").unwrap_or(default.max_bytes),
         lifetime: values.duration("ttl"),
         allow: match values.boolean("allow_private_ips") {

@@ -54,8 +54,6 @@ async fn changed_tool_list_is_announced_in_a_response_stream() {
     let server = assembled.servers[0].clone();
     let mut changes = server.changes();
     let before = assembled.tools.len();
-    let tools = assembled.tools_of(&server).await.unwrap();
-    assert_eq!(tools.len(), before);
     let tool_fixture = fixture
         .tool_fixture(&[http_server.settings("test", KEY)])
         .await;
@@ -64,7 +62,8 @@ async fn changed_tool_list_is_announced_in_a_response_stream() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(assembled.tools_of(&server).await.unwrap().len(), before + 1);
+    let assembled = fixture.assemble(&[http_server.settings("test", KEY)]).await;
+    assert_eq!(assembled.tools.len(), before + 1);
 }
 
 #[tokio::test]

@@ -281,10 +281,8 @@ async fn changed_tool_list_is_announced_and_taken_over_on_request() {
             "{behavior}"
         );
         assert!(registry.tool("mcp_test_added").is_none());
-        let tools = assembled.tools_of(&server).await.unwrap();
-        let next = registry
-            .with_tools_of(&Origin::Mcp("test".to_owned()), tools)
-            .unwrap();
+        let assembled = fixture.assemble(&[fixture.program(behavior)]).await;
+        let next = Registry::new(assembled.tools).unwrap();
         assert!(next.tool("mcp_test_added").is_some());
         // All others are called as before.
         let before: Vec<_> = names(&registry);
