@@ -23,6 +23,7 @@ mod send;
 mod spend;
 mod synthetic;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use cachalot_hooks::input::{Answer, TurnCall};
@@ -48,10 +49,10 @@ use calls::JudgedCall;
 use cancellation::TurnCancellation;
 use compact::{Compactor, NotCompacted};
 use context::TurnContext;
+use end::TurnEnd;
 use message::{PromptOutcome, TurnMessage};
 use model_call::{AnswerReport, ModelAnswer};
 use reserve::{CallReservation, reserve};
-use send::SendOutcome;
 use spend::TurnSpend;
 
 /// Maximum consecutive answers that are cut off in the middle of a call; then the turn ends.
@@ -108,28 +109,6 @@ pub(crate) struct TurnOutcome {
     pub(crate) breaks: Vec<Diagnosis>,
 }
 
-/// The outcome of the rounds of a turn.
-enum RoundOutcome {
-    /// The last message is the model's (or a hook's in its place), or no message was added.
-    Finished(TurnOutcome),
-    /// The last answer is missing or incomplete: the conversation must be repaired.
-    Stopped(Stop),
-}
-
-/// The next step after an answer.
-enum Next {
-    /// Another model call.
-    Call,
-    /// The end of the turn.
-    End(Box<RoundOutcome>),
-}
-
-impl Next {
-    fn end(round: RoundOutcome) -> Self {
-        Self::End(Box::new(round))
-    }
-}
-
 impl<'a> Turn<'a> {
     pub(crate) fn new(
         shared: &'a ChatState,
@@ -177,10 +156,11 @@ impl<'a> Turn<'a> {
             return Err(Error::new(ErrorKind::Input, nothing));
         }
         self.context.hook_emitter.begin_turn(self.input.text);
-        let ended = match Box::pin(self.rounds()).await {
-            Ok(RoundOutcome::Finished(ended)) => Ok(ended),
-            Ok(RoundOutcome::Stopped(stop)) => Box::pin(self.stop_turn(stop)).await,
-            Err(error) => Err(error),
+        let Err(end) = Box::pin(self.rounds()).await;
+        let ended = match end {
+            TurnEnd::Finished(stop) => Ok(self.outcome(stop)),
+            TurnEnd::Stopped(stop) => Box::pin(self.stop_turn(stop)).await,
+            TurnEnd::Failed(error) => Err(error),
         };
         Box::pin(end::emit_turn_end(&self.context, &ended)).await;
         ended
@@ -193,26 +173,17 @@ impl<'a> Turn<'a> {
         self.compactor().compact_on_request().await
     }
 
-    async fn rounds(&mut self) -> Result<RoundOutcome, Error> {
-        if let Err(over) = self.reserve() {
-            return Ok(RoundOutcome::Finished(self.outcome(over)));
-        }
+    async fn rounds(&mut self) -> Result<Infallible, TurnEnd> {
+        drop(self.reserve().map_err(TurnEnd::Finished)?);
         repair::repair_conversation(&self.context, self.session).await?;
-        if let Err(stop) = self.compactor().compact_if_full().await? {
-            return Ok(RoundOutcome::Stopped(stop));
-        }
+        self.compactor().compact_if_full().await?;
         let submitted = self.message.submit(&self.context, self.session, self.input);
-        match Box::pin(submitted).await {
+        match Box::pin(submitted).await? {
             PromptOutcome::Held => {}
-            PromptOutcome::Denied(why) => {
-                return Ok(RoundOutcome::Finished(self.outcome(Stop::Hook(why))));
-            }
-            PromptOutcome::Stopped(stop) => return Ok(RoundOutcome::Stopped(stop)),
+            PromptOutcome::Denied(why) => return Err(TurnEnd::Finished(Stop::Hook(why))),
             PromptOutcome::Answered(synthetic) => {
                 Box::pin(self.answer_message(&synthetic)).await?;
-                if let Next::End(round) = self.end_unless_continued(Stop::End).await {
-                    return Ok(*round);
-                }
+                self.end_unless_continued(Stop::End).await?;
             }
         }
         let mut repetition = Repetition::default();
@@ -220,31 +191,28 @@ impl<'a> Turn<'a> {
         for iteration in 1..=self.context.agent.max_iterations {
             self.context.hook_emitter.iterate(iteration);
             let round = self.round(iteration, &mut repetition, &mut cut_off);
-            let next = Box::pin(round).await?;
-            if let Next::End(round) = next {
-                return Ok(*round);
-            }
+            Box::pin(round).await?;
         }
         let most = self.context.agent.max_iterations;
         end::emit_max_iterations(&self.context, most).await;
-        Ok(RoundOutcome::Stopped(Stop::Iterations(most)))
+        Err(Stop::Iterations(most).into())
     }
 
-    /// Makes one model call and runs the tool calls of its answer.
+    /// Makes one model call and runs the tool calls of its answer. Another model call follows, unless the turn
+    /// ends.
     async fn round(
         &mut self,
         iteration: u32,
         repetition: &mut Repetition,
         cut_off: &mut u32,
-    ) -> Result<Next, Error> {
-        let stopped = |stop| Ok(Next::end(RoundOutcome::Stopped(stop)));
-        let ModelAnswer {
+    ) -> Result<(), TurnEnd> {
+        let Some(ModelAnswer {
             reply,
             cost,
             prefix_break,
-        } = match Box::pin(self.reply(iteration)).await? {
-            Ok(answer) => answer,
-            Err(next) => return Ok(next),
+        }) = Box::pin(self.reply(iteration)).await?
+        else {
+            return Ok(());
         };
         let (reason, usage) = (reply.stop.clone(), reply.usage);
         let conversation = &self.session.conversation;
@@ -272,17 +240,14 @@ impl<'a> Turn<'a> {
             let model = self.session.conversation.model();
             let stop = end::stop_of_answer(&self.context, model, &reason, said.is_empty, iteration)
                 .await?;
-            return Ok(match heard {
-                Ok(()) => self.end_unless_continued(stop).await,
-                Err(stop) => Next::end(RoundOutcome::Finished(self.outcome(stop))),
-            });
+            heard.map_err(TurnEnd::Finished)?;
+            return self.end_unless_continued(stop).await;
         }
         if let Err(Stop::Hook(why)) = heard {
             // The calls need results in the session; otherwise providers refuse it.
-            let stop = self
-                .run_calls(calls::reject_after_turn_end(said.calls))
-                .await;
-            return stopped(stop.err().unwrap_or(Stop::Hook(why)));
+            let calls = calls::reject_after_turn_end(said.calls);
+            self.run_calls(calls).await?;
+            return Err(Stop::Hook(why).into());
         }
         let is_cut_off = reason == StopReason::Length;
         *cut_off = if is_cut_off { *cut_off + 1 } else { 0 };
@@ -292,21 +257,19 @@ impl<'a> Turn<'a> {
             true => calls::reject_repeated(said.calls, times),
             false => calls::accept_complete(said.calls, is_cut_off),
         };
-        if let Err(stop) = self.run_calls(calls).await {
-            return stopped(stop);
-        }
+        self.run_calls(calls).await?;
         if is_stuck {
-            return stopped(Stop::Repetition(times));
+            return Err(Stop::Repetition(times).into());
         }
         if *cut_off >= MAX_CUT_OFF_ANSWERS {
-            return stopped(Stop::Length);
+            return Err(Stop::Length.into());
         }
-        Ok(Next::Call)
+        Ok(())
     }
 
-    /// Sends the held message and returns the model's answer, or the next step if there is none.
-    async fn reply(&mut self, iteration: u32) -> Result<Result<ModelAnswer, Next>, Error> {
-        let stopped = |stop| Ok(Err(Next::end(RoundOutcome::Stopped(stop))));
+    /// Sends the held message and returns the model's answer; `None` if a hook has answered in its place, and
+    /// the turn continues.
+    async fn reply(&mut self, iteration: u32) -> Result<Option<ModelAnswer>, TurnEnd> {
         loop {
             let reserved = match self.reserve() {
                 Ok(reserved) => reserved,
@@ -314,16 +277,14 @@ impl<'a> Turn<'a> {
                     if let Stop::Iterations(most) = over {
                         end::emit_max_iterations(&self.context, most).await;
                     }
-                    return stopped(over);
+                    return Err(over.into());
                 }
             };
-            match send::send(&self.context, self.session, &mut self.message, iteration).await? {
-                SendOutcome::Ready => {}
-                SendOutcome::Answered(synthetic) => {
-                    self.answer(None, &synthetic).await?;
-                    return Ok(Err(self.end_unless_continued(Stop::End).await));
-                }
-                SendOutcome::Stopped(stop) => return stopped(stop),
+            let sent = send::send(&self.context, self.session, &mut self.message, iteration);
+            if let Some(synthetic) = sent.await? {
+                self.answer(None, &synthetic).await?;
+                self.end_unless_continued(Stop::End).await?;
+                return Ok(None);
             }
             let asked = model_call::call_model(
                 &self.context,
@@ -331,15 +292,11 @@ impl<'a> Turn<'a> {
                 &mut self.partial_text,
                 iteration,
             );
-            let asked = self.context.cancellation.run_until_cancelled(asked).await;
+            let asked = self.context.cancellation.run_until_cancelled(asked).await?;
             drop(reserved);
-            let error = match asked {
-                Ok(Ok(answer)) => return Ok(Ok(answer)),
-                Ok(Err(error)) => error,
-                Err(stop) => return stopped(stop),
-            };
-            if let Err(stop) = self.recover(error).await? {
-                return stopped(stop);
+            match asked {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(error) => self.recover(error).await?,
             }
         }
     }
@@ -349,14 +306,14 @@ impl<'a> Turn<'a> {
     ///
     /// # Errors
     /// The model's error, if it is another one or compaction does not help.
-    async fn recover(&mut self, error: ModelError) -> Result<Result<(), Stop>, Error> {
+    async fn recover(&mut self, error: ModelError) -> Result<(), TurnEnd> {
         if error.kind != ModelErrorKind::TooLong || is_visible(&self.partial_text) {
-            return Err(self.keep_partial_answer(error).await);
+            return Err(self.keep_partial_answer(error).await.into());
         }
         let is_repeated = std::mem::replace(&mut self.overflowed, true);
-        let why = match overflow::recover(self.compactor(), is_repeated).await? {
-            Ok(()) => return Ok(Ok(())),
-            Err(NotCompacted::Stopped(stop)) => return Ok(Err(stop)),
+        let why = match overflow::recover(self.compactor(), is_repeated).await {
+            Ok(()) => return Ok(()),
+            Err(NotCompacted::Ended(end)) => return Err(end),
             Err(NotCompacted::Failed(why)) => why,
         };
         let length = overflow::describe_length(&self.session.conversation);
@@ -364,7 +321,7 @@ impl<'a> Turn<'a> {
         error.message.push_str(&format!(
             "; the conversation has {length}, and {why}. Shorten the message, begin a new session, or use a model with a larger context window"
         ));
-        Err(error)
+        Err(error.into())
     }
 
     /// Makes the permitted calls and holds the results of all calls, unless the turn must end.
@@ -513,13 +470,13 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Ends a turn whose last answer is complete, unless a stop hook continues it.
-    async fn end_unless_continued(&mut self, stop: Stop) -> Next {
-        match self.continue_by_hook(&stop).await {
-            Ok(true) => Next::Call,
-            Ok(false) if stop == Stop::End && Box::pin(self.forced_handoff()).await => Next::Call,
-            Ok(false) => Next::end(RoundOutcome::Finished(self.outcome(stop))),
-            Err(stop) => Next::end(RoundOutcome::Finished(self.outcome(stop))),
+    /// Ends a turn whose last answer is complete, unless a stop hook or another agent continues it.
+    async fn end_unless_continued(&mut self, stop: Stop) -> Result<(), TurnEnd> {
+        let is_continued = self.continue_by_hook(&stop).await;
+        match is_continued.map_err(TurnEnd::Finished)? {
+            true => Ok(()),
+            false if stop == Stop::End && Box::pin(self.forced_handoff()).await => Ok(()),
+            false => Err(TurnEnd::Finished(stop)),
         }
     }
 

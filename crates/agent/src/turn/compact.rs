@@ -5,6 +5,7 @@ use cachalot_hooks::input::Compaction;
 use cachalot_model::{ErrorKind as ModelErrorKind, StopReason};
 
 use super::context::TurnContext;
+use super::end::TurnEnd;
 use super::message::TurnMessage;
 use super::model_call::call_model_aside;
 use super::reserve::reserve;
@@ -14,7 +15,6 @@ use crate::active_session::ActiveSession;
 use crate::conversation::SummaryInput;
 use crate::event::Event;
 use crate::normalized_reply::is_visible;
-use crate::report::Stop;
 
 /// The instruction that asks the model for a summary. It follows the conversation, so that the provider reads
 /// that from its cache.
@@ -51,14 +51,14 @@ impl CompactionTrigger {
 /// The reason why a turn does not continue with a compacted conversation.
 pub(super) enum NotCompacted {
     /// The turn must end.
-    Stopped(Stop),
+    Ended(TurnEnd),
     /// The conversation is unchanged, for this reason.
     Failed(String),
 }
 
-impl From<Stop> for NotCompacted {
-    fn from(stop: Stop) -> Self {
-        Self::Stopped(stop)
+impl<T: Into<TurnEnd>> From<T> for NotCompacted {
+    fn from(end: T) -> Self {
+        Self::Ended(end.into())
     }
 }
 
@@ -83,12 +83,13 @@ impl Compactor<'_, '_> {
         }
         let compacted = match reserve(self.context, self.session, self.message.text()).err() {
             Some(over) => Err(over.into()),
-            None => self.compact(CompactionTrigger::Manual).await?,
+            None => self.compact(CompactionTrigger::Manual).await,
         };
         match compacted {
             Ok(()) => return Ok(true),
             Err(NotCompacted::Failed(reason)) => self.warn_of_failure(&reason).await,
-            Err(NotCompacted::Stopped(stop)) => {
+            Err(NotCompacted::Ended(TurnEnd::Failed(error))) => return Err(error),
+            Err(NotCompacted::Ended(TurnEnd::Stopped(stop) | TurnEnd::Finished(stop))) => {
                 let notice = stop.notice().unwrap_or_default();
                 let warning = format!("nothing was summarized: {notice}");
                 self.context.warn(&warning).await;
@@ -98,25 +99,25 @@ impl Compactor<'_, '_> {
     }
 
     /// Compacts the conversation if it has reached the agent's threshold.
-    pub(super) async fn compact_if_full(&mut self) -> Result<Result<(), Stop>, Error> {
+    pub(super) async fn compact_if_full(&mut self) -> Result<(), TurnEnd> {
         let threshold = self.context.agent.compaction_threshold;
         let context_window = self.session.conversation.model().limits().context;
         let (Some(usage), Some(context_window)) = (self.session.usage, context_window) else {
-            return Ok(Ok(()));
+            return Ok(());
         };
         let used = usage.total_input().saturating_add(usage.output);
         if self.session.compaction_failed
             || threshold <= 0.0
             || !exceeds_fraction(used, context_window, threshold)
         {
-            return Ok(Ok(()));
+            return Ok(());
         }
-        match Box::pin(self.compact(CompactionTrigger::Threshold)).await? {
+        match Box::pin(self.compact(CompactionTrigger::Threshold)).await {
             Ok(()) => {}
             Err(NotCompacted::Failed(reason)) => self.warn_of_failure(&reason).await,
-            Err(NotCompacted::Stopped(stop)) => return Ok(Err(stop)),
+            Err(NotCompacted::Ended(end)) => return Err(end),
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     async fn warn_of_failure(&mut self, reason: &str) {
@@ -127,25 +128,19 @@ impl Compactor<'_, '_> {
     }
 
     /// Summarizes the conversation, and restarts it with the summary if there is one.
-    pub(super) async fn compact(
-        &mut self,
-        trigger: CompactionTrigger,
-    ) -> Result<Result<(), NotCompacted>, Error> {
+    pub(super) async fn compact(&mut self, trigger: CompactionTrigger) -> Result<(), NotCompacted> {
         let before = spent(self.context.shared);
         let summary = self.summarize(trigger).await;
         // Replaying this turn's answer later does not save this spend.
         self.spend.exclude_since(before, self.context.shared);
-        match summary {
-            Ok(summary) => self.restart_with_summary(trigger, summary).await,
-            Err(reason) => Ok(Err(reason)),
-        }
+        self.restart_with_summary(trigger, summary?).await
     }
 
     async fn restart_with_summary(
         &mut self,
         trigger: CompactionTrigger,
         summary: String,
-    ) -> Result<Result<(), NotCompacted>, Error> {
+    ) -> Result<(), NotCompacted> {
         let before = spent(self.context.shared);
         let mut compaction = self.hook_input(trigger);
         self.session.conversation.restart(&summary).await?;
@@ -176,7 +171,7 @@ impl Compactor<'_, '_> {
             self.message.hold(self.session);
         }
         self.spend.exclude_since(before, self.context.shared);
-        Ok(started.map_err(NotCompacted::Stopped))
+        started.map_err(NotCompacted::from)
     }
 
     /// Returns a summary by a hook or by the model.

@@ -17,6 +17,28 @@ const CONTINUE_MESSAGE: &str = "Go on: you are not done yet.";
 /// has the same limit.
 const MAX_CONTINUATIONS: u32 = 8;
 
+/// The end of a turn.
+pub(super) enum TurnEnd {
+    /// The last message is the model's (or a hook's in its place), or no message was added.
+    Finished(Stop),
+    /// The last answer is missing or incomplete: the conversation must be repaired.
+    Stopped(Stop),
+    /// The turn failed.
+    Failed(Error),
+}
+
+impl From<Stop> for TurnEnd {
+    fn from(stop: Stop) -> Self {
+        Self::Stopped(stop)
+    }
+}
+
+impl From<Error> for TurnEnd {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// Returns the stop of a turn whose last message is an answer of `model`. Fails if the first answer is empty.
 pub(super) async fn stop_of_answer(
     context: &TurnContext<'_>,

@@ -31,8 +31,6 @@ pub(super) enum PromptOutcome {
     Answered(Synthetic),
     /// A hook has rejected the message.
     Denied(String),
-    /// The turn must end.
-    Stopped(Stop),
 }
 
 /// The user's message of a turn, with the paragraphs that hooks and context sources add to it.
@@ -83,42 +81,35 @@ impl<'a> TurnMessage<'a> {
     }
 
     /// Emits the events of the user's message, and holds the message that is to be sent.
+    ///
+    /// # Errors
+    /// The turn must end.
     pub(super) async fn submit(
         &mut self,
         context: &TurnContext<'_>,
         session: &mut ActiveSession,
         input: TurnInput<'_>,
-    ) -> PromptOutcome {
+    ) -> Result<PromptOutcome, Stop> {
         self.prompt = prompt_of_input(session, input);
         for when in [When::UserPromptSubmit, When::PreUserTurn] {
             if when == When::UserPromptSubmit && input.from_agent {
                 continue;
             }
-            let verdict = match self.emit(when, context, session).await {
-                Ok(verdict) => verdict,
-                Err(stop) => return PromptOutcome::Stopped(stop),
-            };
+            let verdict = self.emit(when, context, session).await?;
             if let Some(why) = verdict.denial() {
-                return PromptOutcome::Denied(why.to_owned());
+                return Ok(PromptOutcome::Denied(why.to_owned()));
             }
             self.prompt.context.extend(verdict.context);
             if let Some(synthetic) = usable_answer(context, verdict.synthetic).await {
-                return PromptOutcome::Answered(synthetic);
+                return Ok(PromptOutcome::Answered(synthetic));
             }
         }
         let mut added = HookContext::default();
-        match self.emit(When::TurnStart, context, session).await {
-            Ok(verdict) => added.add(verdict),
-            Err(stop) => return PromptOutcome::Stopped(stop),
-        }
+        added.add(self.emit(When::TurnStart, context, session).await?);
         let collected = collect_context(context, self.text);
-        match context.cancellation.run_until_cancelled(collected).await {
-            Ok(further) => {
-                added.paragraphs.extend(further.paragraphs);
-                added.by.extend(further.by);
-            }
-            Err(stop) => return PromptOutcome::Stopped(stop),
-        }
+        let further = context.cancellation.run_until_cancelled(collected).await?;
+        added.paragraphs.extend(further.paragraphs);
+        added.by.extend(further.by);
         // Taken last: nothing can end the turn before the message is held.
         let notices = context.take_notices(session.conversation.id());
         if !notices.is_empty() {
@@ -127,7 +118,7 @@ impl<'a> TurnMessage<'a> {
         }
         let message = self.build(session, added);
         session.conversation.hold(Some(message));
-        PromptOutcome::Held
+        Ok(PromptOutcome::Held)
     }
 
     async fn emit(

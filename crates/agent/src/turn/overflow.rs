@@ -3,7 +3,6 @@
 
 use super::compact::{CompactionTrigger, Compactor, NotCompacted};
 use super::reserve::BYTES_PER_TOKEN;
-use crate::Error;
 use crate::conversation::Conversation;
 
 /// Compacts the conversation, which the model refused as too long. The user's message is then held, to be sent
@@ -12,8 +11,8 @@ use crate::conversation::Conversation;
 pub(super) async fn recover(
     mut compactor: Compactor<'_, '_>,
     is_repeated: bool,
-) -> Result<Result<(), NotCompacted>, Error> {
-    let failed = |why: &str| Ok(Err(NotCompacted::Failed(why.to_owned())));
+) -> Result<(), NotCompacted> {
+    let failed = |why: &str| Err(NotCompacted::Failed(why.to_owned()));
     if compactor.session.awaits_first_answer {
         return failed(
             "a fork is sent what it inherits as it was sent before, and not a summary of it",
@@ -33,13 +32,13 @@ pub(super) async fn recover(
     {
         return failed("nothing stands before the message that could be summarized");
     }
-    let compacted = Box::pin(compactor.compact(CompactionTrigger::Overflow)).await?;
-    Ok(compacted.map_err(|reason| match reason {
+    let compacted = Box::pin(compactor.compact(CompactionTrigger::Overflow)).await;
+    compacted.map_err(|reason| match reason {
         NotCompacted::Failed(why) => {
             NotCompacted::Failed(format!("it could not be summarized: {why}"))
         }
-        stopped @ NotCompacted::Stopped(_) => stopped,
-    }))
+        ended @ NotCompacted::Ended(_) => ended,
+    })
 }
 
 /// Describes the length of a conversation and its limit, as far as known.

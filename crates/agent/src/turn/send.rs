@@ -5,41 +5,35 @@ use cachalot_hooks::{Event as When, Synthetic};
 use cachalot_model::Message;
 
 use super::context::TurnContext;
+use super::end::TurnEnd;
 use super::message::TurnMessage;
 use super::repair::reopen;
 use super::synthetic::usable_answer;
+use crate::ErrorKind;
 use crate::active_session::ActiveSession;
 use crate::conversation::{Conversation, validate_rewrite};
 use crate::report::Stop;
-use crate::{Error, ErrorKind};
 
-/// The outcome of the messages that were about to be sent.
-pub(super) enum SendOutcome {
-    /// They are part of the session, and the model is called.
-    Ready,
-    /// They are part of the session, and a hook has answered them.
-    Answered(Synthetic),
-    /// The turn must end.
-    Stopped(Stop),
-}
-
-/// Emits `before_llm_call`, and adds the held message to the session as hooks have rewritten it.
+/// Emits `before_llm_call`, and adds the held message to the session as hooks have rewritten it. Returns the
+/// answer of a hook, if one has answered it.
 pub(super) async fn send(
     context: &TurnContext<'_>,
     session: &mut ActiveSession,
     message: &mut TurnMessage<'_>,
     iteration: u32,
-) -> Result<SendOutcome, Error> {
+) -> Result<Option<Synthetic>, TurnEnd> {
     match send_once(context, session).await {
         // Only the user's message can follow another writer's messages.
-        Err((error, Some(held))) if error.kind == ErrorKind::Conflict && iteration == 1 => {
+        Err((TurnEnd::Failed(error), Some(held)))
+            if error.kind == ErrorKind::Conflict && iteration == 1 =>
+        {
             reopen(context, session).await?;
             message.record_conflict(&session.conversation);
             session.conversation.hold(Some(held));
             let sent = send_once(context, session).await;
-            sent.map_err(|(error, _)| error)
+            sent.map_err(|(end, _)| end)
         }
-        sent => sent.map_err(|(error, _)| error),
+        sent => sent.map_err(|(end, _)| end),
     }
 }
 
@@ -47,31 +41,25 @@ pub(super) async fn send(
 async fn send_once(
     context: &TurnContext<'_>,
     session: &mut ActiveSession,
-) -> Result<SendOutcome, (Error, Option<Message>)> {
+) -> Result<Option<Synthetic>, (TurnEnd, Option<Message>)> {
     let conversation = &mut session.conversation;
     match context.hook_emitter.wants(When::BeforeLlmCall) {
         true => Box::pin(send_through_hooks(context, conversation)).await,
-        false => {
-            let appended = append_held(conversation, None).await;
-            appended.map(|()| SendOutcome::Ready)
-        }
+        false => append_held(conversation, None).await.map(|()| None),
     }
 }
 
 async fn send_through_hooks(
     context: &TurnContext<'_>,
     conversation: &mut Conversation,
-) -> Result<SendOutcome, (Error, Option<Message>)> {
+) -> Result<Option<Synthetic>, (TurnEnd, Option<Message>)> {
     let (messages, unsent) = conversation.with_held();
     let last = messages[messages.len() - unsent..].to_vec();
     let emitted = context.emit(When::BeforeLlmCall, |input| {
         input.messages = messages;
         input.unsent = unsent;
     });
-    let verdict = match emitted.await {
-        Ok(verdict) => verdict,
-        Err(stop) => return Ok(SendOutcome::Stopped(stop)),
-    };
+    let verdict = emitted.await.map_err(|stop| (stop.into(), None))?;
     let denial = verdict.denial().map(str::to_owned);
     let mut rewritten = None;
     if let Some(messages) = verdict.updated_messages {
@@ -85,19 +73,16 @@ async fn send_through_hooks(
     }
     append_held(conversation, rewritten).await?;
     if let Some(why) = denial {
-        return Ok(SendOutcome::Stopped(Stop::Hook(why)));
+        return Err((Stop::Hook(why).into(), None));
     }
-    Ok(match usable_answer(context, verdict.synthetic).await {
-        Some(synthetic) => SendOutcome::Answered(synthetic),
-        None => SendOutcome::Ready,
-    })
+    Ok(usable_answer(context, verdict.synthetic).await)
 }
 
 async fn append_held(
     conversation: &mut Conversation,
     rewritten: Option<Vec<Message>>,
-) -> Result<(), (Error, Option<Message>)> {
+) -> Result<(), (TurnEnd, Option<Message>)> {
     let held = conversation.held().cloned();
     let appended = conversation.append_held(rewritten).await;
-    appended.map_err(|error| (error, held))
+    appended.map_err(|error| (error.into(), held))
 }
