@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use cachalot_operation::object_schema;
 use rmcp::model::{ErrorCode, PaginatedRequestParams};
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value, json};
@@ -143,7 +144,7 @@ async fn resources(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams
         kind: ToolSourceKind::Resource,
         id: resource.uri,
         description: resource.description.or(resource.title),
-        parameters: parameters([]),
+        parameters: object_schema([]),
         destructive: false,
         name: resource.name,
     });
@@ -179,28 +180,10 @@ async fn prompts(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>)
             kind: ToolSourceKind::Prompt,
             id: prompt.name.clone(),
             description: prompt.description.or(prompt.title),
-            parameters: parameters(arguments),
+            parameters: object_schema(arguments),
             destructive: false,
             name: prompt.name,
         }
     });
     Ok((prompts.collect(), page.next_cursor))
-}
-
-/// Returns the schema of arguments, each of which has a name, a schema, and may be required.
-pub(super) fn parameters(arguments: impl IntoIterator<Item = (String, Value, bool)>) -> Value {
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    for (name, schema, is_required) in arguments {
-        if is_required {
-            required.push(name.clone());
-        }
-        properties.insert(name, schema);
-    }
-    json!({
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": false,
-    })
 }

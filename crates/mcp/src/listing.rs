@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::Canonical;
-use cachalot_operation::{Operation as _, Schema};
+use cachalot_operation::{Operation as _, Schema, object_schema};
 use cachalot_tools::{CacheClass, OperationMetadata, Origin, Tool};
 use globset::{Glob, GlobMatcher};
 use serde_json::json;
 
 use super::call::McpTool;
-use super::catalog::{RemoteTool, parameters};
+use super::catalog::RemoteTool;
 use super::server_client::ServerClient;
 use super::server_settings::{McpSettings, ToolTrust};
 use super::tool_names::{ToolNames, ToolSource, ToolSourceKind};
@@ -152,7 +152,7 @@ fn of_resource_or_prompt(mut remote: RemoteTool, server: &ServerClient) -> Optio
             })
             .ok()?;
         let variables = variables.into_iter();
-        remote.parameters = parameters(
+        remote.parameters = object_schema(
             variables.map(|(name, required)| (name, json!({ "type": "string" }), required)),
         );
     }

@@ -43,12 +43,6 @@ pub struct ToolNames {
 }
 
 impl ToolNames {
-    /// Creates an empty set of names.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Assigns `mcp_<server>_<name>`, with characters that providers refuse replaced by `_`. If that is too
     /// long or already taken, it is cut and ends in a part of the digest of its source.
     pub(super) fn assign(&mut self, source: ToolSource, name: &str) -> String {
@@ -109,7 +103,7 @@ mod tests {
 
     #[test]
     fn tool_names_contain_server_and_kind() {
-        let mut names = ToolNames::new();
+        let mut names = ToolNames::default();
         assert_eq!(
             tool(&mut names, "git hub", "list.repos"),
             "mcp_git_hub_list_repos"
@@ -125,7 +119,7 @@ mod tests {
 
     #[test]
     fn colliding_names_are_made_unique_and_stay_stable() {
-        let mut names = ToolNames::new();
+        let mut names = ToolNames::default();
         let first = tool(&mut names, "a_b", "c");
         let second = tool(&mut names, "a", "b_c");
         assert_eq!(first, "mcp_a_b_c");
@@ -142,7 +136,7 @@ mod tests {
     proptest! {
         #[test]
         fn tool_names_are_valid_and_unique(sources in prop::collection::vec((".{0,20}", ".{0,80}"), 1..40)) {
-            let mut names = ToolNames::new();
+            let mut names = ToolNames::default();
             let mut seen = BTreeMap::new();
             for (server, name) in sources {
                 let assigned = tool(&mut names, &server, &name);

@@ -29,7 +29,7 @@ pub use live_output::{LiveOutput, OutputSource};
 pub use metadata::{CacheClass, OperationMetadata, Origin};
 pub use named_paths::{NamedPath, UNKNOWN, named_paths};
 pub use operation::Operation;
-pub use parameter::{Parameter, ParameterKind, Parameters};
+pub use parameter::{Parameter, ParameterKind, Parameters, object_schema};
 pub use permissions::{AccessRequest, PermissionDecision, Permissions};
 pub use resource_access::{Command, CommandText, ResourceAccess};
 pub use tool::{Tool, ToolContext, ToolOutput};

@@ -42,22 +42,27 @@ impl Parameters {
 
 /// Returns the JSON Schema of an object with the parameters of a table.
 fn schema(table: &[Parameter]) -> Value {
-    let properties: Map<String, Value> = table
-        .iter()
-        .map(|parameter| {
-            let mut property = parameter.kind.schema(false);
-            property["description"] = parameter.doc.into();
-            (parameter.name.to_owned(), property)
-        })
-        .collect();
-    let required: Vec<&str> = table
-        .iter()
-        .filter(|parameter| parameter.required)
-        .map(|parameter| parameter.name)
-        .collect();
+    object_schema(table.iter().map(|parameter| {
+        let mut property = parameter.kind.schema(false);
+        property["description"] = parameter.doc.into();
+        (parameter.name.to_owned(), property, parameter.required)
+    }))
+}
+
+/// Returns the JSON Schema of an object without further properties. Each property has a name, a schema, and may
+/// be required.
+pub fn object_schema(properties: impl IntoIterator<Item = (String, Value, bool)>) -> Value {
+    let mut schemas = Map::new();
+    let mut required = Vec::new();
+    for (name, schema, is_required) in properties {
+        if is_required {
+            required.push(name.clone());
+        }
+        schemas.insert(name, schema);
+    }
     json!({
         "type": "object",
-        "properties": properties,
+        "properties": schemas,
         "required": required,
         "additionalProperties": false,
     })
