@@ -786,11 +786,14 @@ async fn adapted(
     messages
 }
 
+/// A message with the pieces to which it is rendered.
+type RenderedMessage = (Arc<Message>, Vec<Rendered>);
+
 /// Renders messages for `model`.
 fn rendered(
     model: &Model,
     messages: Vec<Message>,
-) -> Result<Vec<(Arc<Message>, Vec<Rendered>)>, cachalot_model::Error> {
+) -> Result<Vec<RenderedMessage>, cachalot_model::Error> {
     let messages = messages.into_iter().map(|message| {
         let pieces = model.wire().message(&message)?;
         Ok((Arc::new(message), pieces))

@@ -1,7 +1,5 @@
 //! Errors of a turn.
 
-use std::fmt;
-
 /// Error kinds of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,6 +22,7 @@ pub enum ErrorKind {
 
 /// An error of a turn.
 #[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
 pub struct Error {
     /// The kind of error.
     pub kind: ErrorKind,
@@ -42,12 +41,6 @@ impl Error {
             message: message.into(),
             model: None,
         }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
     }
 }
 

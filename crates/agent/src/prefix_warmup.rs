@@ -5,12 +5,13 @@ use tokio::sync::watch;
 /// Coordinates requests with the same prefix. The first request is sent alone; the others wait until its
 /// response begins, and then read the prefix that it wrote to the provider's cache. If the first request
 /// fails before that, the others are sent anyway. Clones share the state.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct PrefixWarmup(std::sync::Arc<watch::Sender<Stage>>);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
     /// No request was sent.
+    #[default]
     NotStarted,
     /// The first request was sent, and the others wait.
     InFlight,
@@ -20,12 +21,6 @@ enum Stage {
 
 /// Guard of the first request, held until its response begins. Dropping it releases the others.
 pub(crate) struct WarmupGuard(PrefixWarmup);
-
-impl Default for PrefixWarmup {
-    fn default() -> Self {
-        Self(std::sync::Arc::new(watch::Sender::new(Stage::NotStarted)))
-    }
-}
 
 impl PrefixWarmup {
     /// Waits until a request may be sent. The first caller gets a guard.
