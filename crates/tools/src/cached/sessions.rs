@@ -1,11 +1,12 @@
 //! The cached results of each session, and their lifetime.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Scope};
 use cachalot_store::in_process::InProcessStore;
+use indexmap::IndexMap;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::CachedToolsOptions;
@@ -114,16 +115,9 @@ pub(super) fn path_text(path: &Path) -> String {
     }
 }
 
-/// All sessions with a cache.
+/// All sessions with a cache, the least recently used one first.
 #[derive(Default)]
-pub(super) struct SessionCaches(Mutex<Table>);
-
-#[derive(Default)]
-struct Table {
-    sessions: HashMap<String, (Arc<SessionCache>, u64)>,
-    /// Number of session lookups, as a clock for last uses.
-    uses: u64,
-}
+pub(super) struct SessionCaches(Mutex<IndexMap<String, Arc<SessionCache>>>);
 
 impl SessionCaches {
     /// Returns the session of this name in this workspace. A session that changes its workspace starts with
@@ -134,25 +128,17 @@ impl SessionCaches {
         root: &Path,
         options: &CachedToolsOptions,
     ) -> Arc<SessionCache> {
-        let mut table = self.0.lock();
-        table.uses += 1;
-        let uses = table.uses;
-        if let Some((session, used)) = table.sessions.get_mut(name)
-            && session.root.as_os_str() == root.as_os_str()
-        {
-            *used = uses;
-            return Arc::clone(session);
-        }
-        let session = Arc::new(SessionCache::new(name, root, options));
-        let left = table
-            .sessions
-            .insert(name.to_owned(), (Arc::clone(&session), uses));
-        let oldest = (table.sessions.len() > MAX_SESSIONS)
-            .then(|| table.least_recently_used())
-            .flatten();
-        let crowded_out = oldest.and_then(|name| table.sessions.remove(&name));
-        drop(table);
-        for (ended, _) in left.into_iter().chain(crowded_out) {
+        let mut sessions = self.0.lock();
+        let mut left = sessions.shift_remove(name);
+        let kept = left.take_if(|known| known.root.as_os_str() == root.as_os_str());
+        let session = kept.unwrap_or_else(|| Arc::new(SessionCache::new(name, root, options)));
+        sessions.insert(name.to_owned(), Arc::clone(&session));
+        let crowded_out = match sessions.len() > MAX_SESSIONS {
+            true => sessions.shift_remove_index(0),
+            false => None,
+        };
+        drop(sessions);
+        for ended in left.into_iter().chain(crowded_out.map(|(_, ended)| ended)) {
             ended.end(options);
         }
         session
@@ -160,8 +146,8 @@ impl SessionCaches {
 
     /// Drops the cache of a session.
     pub(super) fn end(&self, name: &str, options: &CachedToolsOptions) {
-        let ended = self.0.lock().sessions.remove(name);
-        if let Some((session, _)) = ended {
+        let ended = self.0.lock().shift_remove(name);
+        if let Some(session) = ended {
             session.end(options);
         }
     }
@@ -179,16 +165,8 @@ impl SessionCaches {
     }
 
     fn session_counters(&self, name: &str) -> Option<Arc<Mutex<SessionCounters>>> {
-        let table = self.0.lock();
-        let (session, _) = table.sessions.get(name)?;
-        Some(Arc::clone(&session.session_counters))
-    }
-}
-
-impl Table {
-    fn least_recently_used(&self) -> Option<String> {
-        let coldest = self.sessions.iter().min_by_key(|(_, (_, used))| *used);
-        coldest.map(|(name, _)| name.clone())
+        let sessions = self.0.lock();
+        Some(Arc::clone(&sessions.get(name)?.session_counters))
     }
 }
 
