@@ -12,8 +12,8 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-pub(super) use background_jobs::NewJob;
 use background_jobs::{BackgroundJobs, JobTasks};
+pub(super) use job::NewJob;
 pub(super) use todo_list::{Todo, TodoList, TodoUpdate, reminder};
 
 /// The state of one session.

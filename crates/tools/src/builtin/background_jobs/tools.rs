@@ -105,12 +105,13 @@ impl RunJob {
         self.environment.apply(&mut command, context);
         let new = NewJob {
             line,
-            command,
             directory: arguments.cwd.map(PathBuf::from),
             notice_output: arguments.recall.then_some(self.output_limit),
         };
         let jobs = &self.state.jobs;
-        let job = jobs.start(new, &self.write_notifier, context).await?;
+        let job = jobs
+            .start(new, command, &self.write_notifier, context)
+            .await?;
         Ok(format!("The background job {} is running.", job.id))
     }
 }

@@ -1,6 +1,5 @@
 //! The background jobs of a session, and the tasks that run them.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cachalot_core::EffectTargets;
@@ -12,7 +11,7 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::job::{Job, JobParts};
+use super::job::{Job, NewJob};
 use crate::builtin::shell::start_error;
 
 /// Maximum number of running jobs of a session.
@@ -57,18 +56,6 @@ struct JobsState {
     is_closed: bool,
 }
 
-/// A job to start.
-pub(in crate::builtin) struct NewJob {
-    /// The command line.
-    pub(in crate::builtin) line: String,
-    /// The command that runs it.
-    pub(in crate::builtin) command: Command,
-    /// The directory as the call gives it.
-    pub(in crate::builtin) directory: Option<PathBuf>,
-    /// Maximum number of bytes of output in the notice of the end; `None`: no output.
-    pub(in crate::builtin) notice_output: Option<usize>,
-}
-
 impl BackgroundJobs {
     pub(in crate::builtin) fn new(tasks: JobTasks) -> Self {
         Self {
@@ -77,7 +64,7 @@ impl BackgroundJobs {
         }
     }
 
-    /// Starts a job. The caches are notified of a write before the command starts, and of its end when the
+    /// Starts a job by running `command`. The caches are notified of a write before the command starts, and of its end when the
     /// command has ended.
     ///
     /// # Errors
@@ -85,6 +72,7 @@ impl BackgroundJobs {
     pub(in crate::builtin) async fn start(
         &self,
         new: NewJob,
+        command: Command,
         write_notifier: &WriteNotifier,
         context: &ToolContext,
     ) -> Result<Arc<Job>, String> {
@@ -93,7 +81,7 @@ impl BackgroundJobs {
         let mut state = self.state.lock();
         state.make_room()?;
         let run = Run {
-            command: new.command,
+            command,
             input: None,
             streams: Streams::Merged,
             output_limit: None,
@@ -105,15 +93,9 @@ impl BackgroundJobs {
             .map_err(|error: Error| start_error(&new.line, &error))?;
         state.started += 1;
         let (stop, stopped) = oneshot::channel();
-        let job = Arc::new(Job::new(JobParts {
-            id: format!("job_{}", state.started),
-            command: new.line,
-            directory: new.directory,
-            secret_set: Arc::clone(&context.secret_set),
-            notice_output: new.notice_output,
-            killer: started.killer(),
-            stop,
-        }));
+        let id = format!("job_{}", state.started);
+        let secret_set = Arc::clone(&context.secret_set);
+        let job = Arc::new(Job::new(id, new, secret_set, started.killer(), stop));
         state.jobs.push(Arc::clone(&job));
         let running = Arc::clone(&job);
         self.tasks.spawn(async move {

@@ -19,9 +19,7 @@ const MAX_OUTPUT_BYTES: usize = 10 << 20;
 /// A command that runs in the background, or ran.
 pub(in crate::builtin) struct Job {
     pub(in crate::builtin) id: String,
-    command: String,
-    /// The directory as the call gives it.
-    directory: Option<PathBuf>,
+    given: NewJob,
     secret_set: Arc<SecretSet>,
     started: Instant,
     output: Mutex<Capture>,
@@ -30,8 +28,6 @@ pub(in crate::builtin) struct Job {
     is_stopped: AtomicBool,
     /// Set when the model was informed of the end, or is not to be.
     is_end_known: AtomicBool,
-    /// Maximum number of bytes of output in the notice of the end; `None`: no output.
-    notice_output: Option<usize>,
     killer: GroupKiller,
     /// Ends the run when it is dropped.
     stop: Mutex<Option<oneshot::Sender<()>>>,
@@ -47,32 +43,35 @@ struct JobEnd {
     elapsed: Duration,
 }
 
-/// Parts from which a job is created.
-pub(in crate::builtin) struct JobParts {
-    pub(in crate::builtin) id: String,
-    pub(in crate::builtin) command: String,
+/// A job to start.
+pub(in crate::builtin) struct NewJob {
+    /// The command line.
+    pub(in crate::builtin) line: String,
+    /// The directory as the call gives it.
     pub(in crate::builtin) directory: Option<PathBuf>,
-    pub(in crate::builtin) secret_set: Arc<SecretSet>,
+    /// Maximum number of bytes of output in the notice of the end; `None`: no output.
     pub(in crate::builtin) notice_output: Option<usize>,
-    pub(in crate::builtin) killer: GroupKiller,
-    pub(in crate::builtin) stop: oneshot::Sender<()>,
 }
 
 impl Job {
-    pub(in crate::builtin) fn new(parts: JobParts) -> Self {
+    pub(in crate::builtin) fn new(
+        id: String,
+        given: NewJob,
+        secret_set: Arc<SecretSet>,
+        killer: GroupKiller,
+        stop: oneshot::Sender<()>,
+    ) -> Self {
         Self {
-            id: parts.id,
-            command: parts.command,
-            directory: parts.directory,
-            secret_set: parts.secret_set,
+            id,
+            given,
+            secret_set,
             started: Instant::now(),
             output: Mutex::new(Capture::new(MAX_OUTPUT_BYTES)),
             end: watch::Sender::new(None),
             is_stopped: AtomicBool::new(false),
             is_end_known: AtomicBool::new(false),
-            notice_output: parts.notice_output,
-            killer: parts.killer,
-            stop: Mutex::new(Some(parts.stop)),
+            killer,
+            stop: Mutex::new(Some(stop)),
         }
     }
 
@@ -115,7 +114,7 @@ impl Job {
 
     /// Returns the job in one line.
     pub(in crate::builtin) fn line(&self) -> String {
-        let text = format!("{}: {}: `{}`", self.id, self.status(), self.command);
+        let text = format!("{}: {}: `{}`", self.id, self.status(), self.given.line);
         self.secret_set.redact(&text).into_owned()
     }
 
@@ -138,7 +137,7 @@ impl Job {
         if !self.is_running() {
             self.is_end_known.store(true, Ordering::SeqCst);
         }
-        let directory = match &self.directory {
+        let directory = match &self.given.directory {
             Some(directory) => format!("\nDirectory: {}", directory.display()),
             None => String::new(),
         };
@@ -146,7 +145,7 @@ impl Job {
             "Job {}: {}\nCommand: {}{directory}\n",
             self.id,
             self.status(),
-            self.command
+            self.given.line
         );
         let head = self.secret_set.redact(&head).into_owned();
         format!("{head}Output:\n{}", self.shown_output(limit, offset))
@@ -176,7 +175,7 @@ impl Job {
         if self.is_running() || self.is_end_known.swap(true, Ordering::SeqCst) {
             return None;
         }
-        Some(match self.notice_output {
+        Some(match self.given.notice_output {
             Some(limit) => format!(
                 "A background job has ended.\n{}",
                 self.describe(limit, None)
