@@ -1,38 +1,15 @@
 //! Blocking work on a thread of its own.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use tokio_util::sync::CancellationToken;
 
-/// A flag that is set when no caller waits for the work any more.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct AbandonFlag(Arc<AtomicBool>);
-
-impl AbandonFlag {
-    /// True if no caller waits any more: the work should stop at a point that leaves nothing half done.
-    pub(crate) fn is(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Sets the flag when it is dropped.
-struct AbandonOnDrop(AbandonFlag);
-
-impl Drop for AbandonOnDrop {
-    fn drop(&mut self) {
-        self.0.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Runs blocking work on another thread. If the future is dropped, the flag is set, and the work continues
-/// until it checks the flag. A panic of the work is resumed in the caller.
+/// Runs blocking work on another thread. If the future is dropped, the token is cancelled, and the work
+/// should stop at a point that leaves nothing half done. A panic of the work is resumed in the caller.
 pub(crate) async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce(&AbandonFlag) -> T + Send + 'static,
+    work: impl FnOnce(&CancellationToken) -> T + Send + 'static,
 ) -> T {
-    let abandoned = AbandonFlag::default();
-    let waiting = AbandonOnDrop(abandoned.clone());
-    let done = tokio::task::spawn_blocking(move || work(&abandoned)).await;
-    drop(waiting);
-    match done {
+    let abandoned = CancellationToken::new();
+    let _cancel_on_drop = abandoned.clone().drop_guard();
+    match tokio::task::spawn_blocking(move || work(&abandoned)).await {
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
@@ -52,12 +29,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn abandon_flag_is_set_when_the_waiter_is_dropped() {
+    async fn token_is_cancelled_when_the_waiter_is_dropped() {
         let (started, wait_for_start) = mpsc::channel();
         let (stopped, wait_for_stop) = mpsc::channel();
         let mut waiting = Box::pin(run_blocking(move |abandoned| {
-            started.send(abandoned.is()).unwrap();
-            while !abandoned.is() {
+            started.send(abandoned.is_cancelled()).unwrap();
+            while !abandoned.is_cancelled() {
                 std::thread::yield_now();
             }
             stopped.send(()).unwrap();

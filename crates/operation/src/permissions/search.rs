@@ -33,12 +33,6 @@ impl SearchFilter {
             .iter()
             .any(|patterns| patterns.iter().all(matches))
     }
-
-    /// True if no files are skipped.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
 }
 
 impl Permissions {

@@ -7,6 +7,7 @@ use cachalot_core::Effects;
 use cachalot_core::spec::{Parameter, required};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
 use super::commit::{FileChange, FileSnapshot, commit};
 use super::file_call::{FileCall, RunningCall};
@@ -14,7 +15,6 @@ use super::open_path::missing;
 use super::patch::apply::apply;
 use super::patch::{Action, Hunk, Patch, Section};
 use super::{NON_EMPTY, format_count, snapshot, writer, writing};
-use crate::run_blocking::AbandonFlag;
 use crate::workspace::{ResolvedPath, Workspace};
 
 const DESCRIPTION: &str = "\
@@ -72,7 +72,7 @@ impl FileCall for ApplyPatch {
         }
     }
 
-    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+    fn run(&self, running: RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
         let patched = patch(self, &running.context.workspace, running.abandoned);
         patched.map_err(|mut failed| {
             if let Some(cachalot_model::Block::Text { text, .. }) = failed.content.first_mut() {
@@ -98,7 +98,7 @@ fn move_target(section: &Section) -> Option<&str> {
 fn patch(
     requested: &ApplyPatch,
     workspace: &Workspace,
-    abandoned: &AbandonFlag,
+    abandoned: &CancellationToken,
 ) -> Result<ToolOutput, ToolOutput> {
     let patch =
         Patch::parse(&requested.patch).map_err(|wrong| ToolOutput::error(wrong.to_string()))?;

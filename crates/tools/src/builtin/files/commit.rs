@@ -10,9 +10,9 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use rustix::fs::{Access, AtFlags};
+use tokio_util::sync::CancellationToken;
 
 use super::temporary_file::TemporaryFile;
-use crate::run_blocking::AbandonFlag;
 use crate::workspace::{Directory, FileStamp, ResolvedPath, Workspace};
 
 /// The state of a file before the change.
@@ -40,11 +40,11 @@ pub(super) struct FileChange<'a> {
 pub(super) fn commit(
     workspace: &Workspace,
     changes: &[FileChange<'_>],
-    abandoned: &AbandonFlag,
+    abandoned: &CancellationToken,
 ) -> Result<(), String> {
     let mut made = Vec::new();
     let result = stage_all(workspace, changes, &mut made).and_then(|mut staged| {
-        if abandoned.is() {
+        if abandoned.is_cancelled() {
             return Err("the caller was canceled".to_owned());
         }
         apply_all(workspace, &mut staged)
@@ -200,13 +200,13 @@ mod tests {
                 mode: None,
             })
             .collect();
-        let error = commit(&workspace, &changes, &AbandonFlag::default()).unwrap_err();
+        let error = commit(&workspace, &changes, &CancellationToken::default()).unwrap_err();
         assert!(error.starts_with("cannot write `none`: "), "{error}");
         assert!(!error.contains("could not be changed back"), "{error}");
         assert_eq!(fs::read_to_string(root.path().join("a")).unwrap(), "a");
         assert_eq!(fs::read_to_string(root.path().join("b")).unwrap(), "b");
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
-        commit(&workspace, &changes[..1], &AbandonFlag::default()).unwrap_err();
+        commit(&workspace, &changes[..1], &CancellationToken::default()).unwrap_err();
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
             after: Some(b"ours"),
             mode: None,
         };
-        let error = commit(&workspace, &[change], &AbandonFlag::default()).unwrap_err();
+        let error = commit(&workspace, &[change], &CancellationToken::default()).unwrap_err();
         assert!(
             error.contains("was changed by another process in the meantime"),
             "{error}"

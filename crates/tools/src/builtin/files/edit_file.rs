@@ -6,6 +6,7 @@ use cachalot_core::text::head;
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use memchr::memmem;
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
 use super::commit::{FileChange, commit};
 use super::content_kind::ContentKind;
@@ -14,7 +15,6 @@ use super::numbered_lines::line;
 use super::open_path::ensure_file;
 use super::text::{LineEndings, line_at, lines, to_crlf, to_lf};
 use super::{NON_EMPTY, format_count, grouped, near_match, snapshot, writer, writing};
-use crate::run_blocking::AbandonFlag;
 
 /// Number of lines shown before and after a change.
 const CONTEXT_LINES: usize = 2;
@@ -55,7 +55,7 @@ impl FileCall for EditFile {
         ResourceAccess::writing([&self.path])
     }
 
-    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+    fn run(&self, running: RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
         edit(self, running.context, running.abandoned)
     }
 }
@@ -63,7 +63,7 @@ impl FileCall for EditFile {
 fn edit(
     requested: &EditFile,
     context: &ToolContext,
-    abandoned: &AbandonFlag,
+    abandoned: &CancellationToken,
 ) -> Result<ToolOutput, ToolOutput> {
     let path = &requested.path;
     if requested.old_text.is_empty() {

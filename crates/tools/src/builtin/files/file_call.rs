@@ -4,16 +4,18 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use cachalot_cache::Witness;
 use cachalot_core::Effects;
 use cachalot_operation::permissions::SearchFilter;
 use cachalot_operation::{
     AccessRequest, Failure, OperationMetadata, ResourceAccess, Tool, ToolContext, ToolOutput,
-    TypedTool, WithOriginal,
+    TypedTool, WithOriginal, Workspace,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
-use crate::run_blocking::{AbandonFlag, run_blocking};
+use crate::run_blocking::run_blocking;
 
 /// The arguments of a call of a file tool.
 pub(super) trait FileCall: DeserializeOwned + Send + Sync + 'static {
@@ -28,16 +30,27 @@ pub(super) trait FileCall: DeserializeOwned + Send + Sync + 'static {
     fn resource_access(&self) -> ResourceAccess;
 
     /// Makes the call. Both variants are the result.
-    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput>;
+    fn run(&self, running: RunningCall<'_>) -> Result<ToolOutput, ToolOutput>;
 }
 
 /// The surroundings of a call on a thread that may block.
+#[derive(Clone, Copy)]
 pub(super) struct RunningCall<'a> {
     pub(super) context: &'a ToolContext,
     /// The files that a search leaves out.
     pub(super) denied: &'a SearchFilter,
     /// Set when no caller waits any more: the call ends soon after.
-    pub(super) abandoned: &'a AbandonFlag,
+    pub(super) abandoned: &'a CancellationToken,
+}
+
+impl<'a> RunningCall<'a> {
+    pub(super) fn workspace(&self) -> &'a Workspace {
+        &self.context.workspace
+    }
+
+    pub(super) fn witness(&self) -> &'a Witness {
+        &self.context.witness
+    }
 }
 
 /// The tool of such calls.
@@ -103,7 +116,7 @@ impl<C: FileCall> TypedTool for FileTool<C> {
                 denied: &denied,
                 abandoned,
             };
-            let ran = arguments.typed.run(&running);
+            let ran = arguments.typed.run(running);
             ran.unwrap_or_else(|failed| failed)
         })
         .await

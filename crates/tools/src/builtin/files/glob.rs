@@ -59,7 +59,7 @@ impl FileCall for Glob {
         ResourceAccess::searching(self.path())
     }
 
-    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+    fn run(&self, running: RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
         let context = running.context;
         let path = self.path();
         let pattern = Pattern::parse(&self.pattern)?;

@@ -96,7 +96,7 @@ impl FileCall for Grep {
         ResourceAccess::searching(self.path())
     }
 
-    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+    fn run(&self, running: RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
         let context = running.context;
         let path = self.path();
         let matcher = matcher(self)?;

@@ -2,18 +2,15 @@
 
 use std::ffi::OsStr;
 
-use cachalot_cache::Witness;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, key};
 use cachalot_core::{EffectTarget, Effects};
-use cachalot_operation::permissions::SearchFilter;
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
 
 use super::file_call::{FileCall, RunningCall};
 use super::open_path::{access_error, open_directory};
 use super::{format_count, reader, reading, relative_path, skipped, tree_reads};
-use crate::run_blocking::AbandonFlag;
-use crate::workspace::{Directory, EntryKind, Workspace};
+use crate::workspace::{Directory, EntryKind};
 
 /// Maximum number of entries that are shown.
 const MAX_ENTRIES: usize = 1_000;
@@ -75,21 +72,13 @@ impl FileCall for ListDir {
         ResourceAccess::searching(self.path())
     }
 
-    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
-        let RunningCall {
-            context,
-            denied,
-            abandoned,
-        } = *running;
-        let (resolved, directory) = open_directory(&context.workspace, self.path())?;
+    fn run(&self, running: RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+        let (resolved, directory) = open_directory(running.workspace(), self.path())?;
         let mut listing = Listing {
             root: &resolved.requested,
             real: &resolved.real,
-            workspace: &context.workspace,
-            denied,
+            running,
             skipped: 0,
-            witness: &context.witness,
-            abandoned,
             lines: Vec::new(),
             unread: Vec::new(),
             cut: false,
@@ -105,12 +94,9 @@ struct Listing<'a> {
     root: &'a std::path::Path,
     /// The canonical path of the root.
     real: &'a std::path::Path,
-    workspace: &'a Workspace,
-    denied: &'a SearchFilter,
+    running: RunningCall<'a>,
     /// Number of entries that permission rules exclude.
     skipped: usize,
-    witness: &'a Witness,
-    abandoned: &'a AbandonFlag,
     lines: Vec<String>,
     /// Directories that could not be listed.
     unread: Vec<String>,
@@ -119,13 +105,14 @@ struct Listing<'a> {
 
 impl Listing<'_> {
     fn list(&mut self, directory: &Directory, depth: usize) -> std::io::Result<()> {
-        for entry in directory.entries(self.witness)? {
-            if self.lines.len() >= MAX_ENTRIES || self.abandoned.is() {
+        for entry in directory.entries(self.running.witness())? {
+            if self.lines.len() >= MAX_ENTRIES || self.running.abandoned.is_cancelled() {
                 self.cut = true;
                 return Ok(());
             }
             let path = relative_path(&directory.requested().join(&entry.name), self.root);
-            if self.denied.hides(&self.real.join(&path), self.workspace) {
+            let (denied, workspace) = (self.running.denied, self.running.workspace());
+            if denied.hides(&self.real.join(&path), workspace) {
                 self.skipped += 1;
                 continue;
             }
@@ -149,7 +136,8 @@ impl Listing<'_> {
             .and_then(|next| self.list(&next, depth));
         if let Err(error) = listed {
             // A witness does not record readability.
-            self.witness.mark_incomplete(format!("{path}: {error}"));
+            let witness = self.running.witness();
+            witness.mark_incomplete(format!("{path}: {error}"));
             self.unread.push(format!("{path}: {error}"));
         }
     }

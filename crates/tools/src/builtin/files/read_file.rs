@@ -52,7 +52,7 @@ impl FileCall for ReadFile {
         ResourceAccess::reading([&self.path])
     }
 
-    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+    fn run(&self, running: RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
         read(self, running.context)
     }
 }

@@ -11,9 +11,8 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use cachalot_cache::{Observation, Witness};
+use cachalot_cache::Observation;
 use cachalot_core::EffectTarget;
-use cachalot_operation::permissions::SearchFilter;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
@@ -21,7 +20,6 @@ use super::file_call::RunningCall;
 use super::file_content::FileContent;
 use super::list_dir::GIT_DIRECTORY;
 use super::{format_count, relative_path, skipped, tree_reads};
-use crate::run_blocking::AbandonFlag;
 use crate::workspace::{Directory, DirectoryEntry, EntryKind, PathKind, ResolvedPath, Workspace};
 
 /// The names of ignore files, highest precedence first.
@@ -52,15 +50,12 @@ pub(super) trait WalkVisitor {
 
 /// A walk.
 pub(super) struct Walk<'a> {
-    workspace: &'a Workspace,
-    witness: &'a Witness,
-    abandoned: &'a AbandonFlag,
+    running: RunningCall<'a>,
     /// Set to include entries that begin with a dot.
     hidden: bool,
     /// The ignore rules of the current directory and its parents, outermost first.
     levels: Vec<IgnoreLevel>,
     seen: usize,
-    denied: &'a SearchFilter,
     /// Number of entries that permission rules exclude.
     skipped: usize,
     notices: Vec<String>,
@@ -92,16 +87,13 @@ fn outer_directories(resolved: &ResolvedPath) -> Vec<&Path> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(running: &RunningCall<'a>, hidden: bool) -> Self {
+    pub(super) fn new(running: RunningCall<'a>, hidden: bool) -> Self {
         Self {
-            denied: running.denied,
-            skipped: 0,
-            workspace: &running.context.workspace,
-            witness: &running.context.witness,
-            abandoned: running.abandoned,
+            running,
             hidden,
             levels: Vec::new(),
             seen: 0,
+            skipped: 0,
             notices: Vec::new(),
         }
     }
@@ -116,7 +108,7 @@ impl<'a> Walk<'a> {
         if resolved.is_behind_links() {
             // The applicable rules are those of the target directory of the links, and a witness does not
             // record link targets.
-            self.witness.mark_incomplete(format!(
+            self.running.witness().mark_incomplete(format!(
                 "{} lies behind symbolic links",
                 resolved.requested.display()
             ));
@@ -141,7 +133,7 @@ impl<'a> Walk<'a> {
         path: &Path,
         visit: &mut impl WalkVisitor,
     ) -> io::Result<ControlFlow<()>> {
-        let entries = directory.entries(self.witness)?;
+        let entries = directory.entries(self.running.witness())?;
         self.levels.push(self.level(directory, real, &entries));
         let mut flow = ControlFlow::Continue(());
         for entry in &entries {
@@ -170,7 +162,7 @@ impl<'a> Walk<'a> {
             ));
             return ControlFlow::Break(());
         }
-        if self.abandoned.is() {
+        if self.running.abandoned.is_cancelled() {
             return ControlFlow::Break(());
         }
         let is_directory = entry.kind == EntryKind::Directory;
@@ -178,7 +170,7 @@ impl<'a> Walk<'a> {
         if self.is_excluded(&entry.name, &real, is_directory) {
             return ControlFlow::Continue(());
         }
-        if self.denied.hides(&real, self.workspace) {
+        if self.running.denied.hides(&real, self.running.workspace()) {
             self.skipped += 1;
             return ControlFlow::Continue(());
         }
@@ -214,7 +206,8 @@ impl<'a> Walk<'a> {
             Ok(flow) => flow,
             Err(error) => {
                 // A witness does not record readability.
-                self.witness
+                self.running
+                    .witness()
                     .mark_incomplete(format!("{}: {error}", path.display()));
                 self.notices
                     .push(format!("cannot be listed: {}: {error}", path.display()));
@@ -258,27 +251,28 @@ impl<'a> Walk<'a> {
     /// Returns the rules in the file at `path` for the content of `directory`.
     fn rules(&self, path: &Path, directory: &Path) -> Option<Gitignore> {
         // A link to a file outside of the workspace provides no rules.
-        self.witness.observe(Observation::Target(path));
-        let opened = match self.workspace.resolved(path) {
+        self.running.witness().observe(Observation::Target(path));
+        let opened = match self.running.workspace().resolved(path) {
             Ok(resolved) if resolved.found == PathKind::File => resolved.open_file(),
             Ok(_) => {
-                self.witness.observe(Observation::Content(path));
+                self.running.witness().observe(Observation::Content(path));
                 return None;
             }
             Err(refused) => {
-                self.witness.mark_incomplete(refused.to_string());
+                self.running.witness().mark_incomplete(refused.to_string());
                 return None;
             }
         };
-        match opened.and_then(|file| FileContent::read(file, path, self.witness)) {
+        match opened.and_then(|file| FileContent::read(file, path, self.running.witness())) {
             Ok(FileContent::Whole(bytes)) => Some(compile(&bytes, directory)),
             // A file of this size is not a rule file.
             Ok(FileContent::FileStream(stream)) => {
-                stream.end(self.witness);
+                stream.end(self.running.witness());
                 None
             }
             Err(error) => {
-                self.witness
+                self.running
+                    .witness()
                     .mark_incomplete(format!("{}: {error}", path.display()));
                 None
             }

@@ -4,13 +4,13 @@ use cachalot_core::Effects;
 use cachalot_core::spec::{Parameter, ParameterKind as Kind, required};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
 use super::commit::{FileChange, commit};
 use super::file_call::{FileCall, RunningCall};
 use super::snapshot;
 use super::text::count_lines;
 use super::{NON_EMPTY, format_count, grouped, writer, writing};
-use crate::run_blocking::AbandonFlag;
 
 #[rustfmt::skip]
 const PARAMETERS: &[Parameter] = &[
@@ -39,7 +39,7 @@ impl FileCall for WriteFile {
         ResourceAccess::writing([&self.path])
     }
 
-    fn run(&self, running: &RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
+    fn run(&self, running: RunningCall<'_>) -> Result<ToolOutput, ToolOutput> {
         write(self, running.context, running.abandoned)
     }
 }
@@ -47,7 +47,7 @@ impl FileCall for WriteFile {
 fn write(
     requested: &WriteFile,
     context: &ToolContext,
-    abandoned: &AbandonFlag,
+    abandoned: &CancellationToken,
 ) -> Result<ToolOutput, ToolOutput> {
     let path = &requested.path;
     let resolved = context.workspace.resolved(path)?;
