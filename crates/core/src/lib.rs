@@ -1,9 +1,10 @@
 //! Items that at least three crates of Cachalot share, and nothing else: canonical bytes, digests, the JSON
-//! scanner, clocks, secrets, effects, costs and witnesses of work, problems in configuration, the
+//! scanner, clocks, secrets, causes of errors, effects, costs and witnesses of work, problems in configuration, the
 //! configuration tree with source positions, durations, truncation of texts, and atomic replacement of files.
 
 pub mod atomic_file;
 pub mod canonical;
+pub mod causes;
 pub mod clock;
 pub mod digest;
 pub mod disk;

@@ -1,8 +1,8 @@
 //! The client of the upstreams: pooled connections, no redirects, repetitions only before an answer begins.
 
-use std::error::Error as _;
 use std::time::{Duration, Instant};
 
+use cachalot_core::causes::root_cause;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -146,17 +146,6 @@ impl UpstreamClient {
             )),
         }
     }
-}
-
-/// Returns the message of the error that is at the root of this one.
-fn root_cause(error: &hyper_util::client::legacy::Error) -> String {
-    let mut cause = error.to_string();
-    let mut source = error.source();
-    while let Some(deeper) = source {
-        cause = deeper.to_string();
-        source = deeper.source();
-    }
-    cause
 }
 
 /// The code of an error of an upstream that is left out.

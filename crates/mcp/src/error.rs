@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cachalot_core::SecretSet;
+use cachalot_core::causes::root_cause;
 use cachalot_core::secret::mask_credentials;
 use rmcp::service::{ClientInitializeError, ServiceError};
 
@@ -53,15 +54,6 @@ impl McpError {
             ..self
         }
     }
-}
-
-/// The innermost cause: outer ones only report that something failed, and may contain URLs.
-pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }
 
 /// The reason why a connection could not be opened.

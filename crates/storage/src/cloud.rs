@@ -5,7 +5,6 @@ mod google_credentials;
 mod settings;
 
 use std::collections::{BTreeMap, HashMap};
-use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use object_store::client::{ClientConfigKey, HttpConnector, HttpError, HttpErrorKind};
+use object_store::client::{ClientConfigKey, HttpConnector, HttpError};
 use object_store::path::Path;
 use object_store::{
     ClientOptions, GetOptions, GetResult, ObjectStore, ObjectStoreExt as _, PutMode, PutResult,
@@ -21,6 +20,7 @@ use object_store::{
 };
 use parking_lot::Mutex;
 
+use cachalot_core::causes::cause_in;
 use cachalot_core::secret::MASK;
 use cachalot_core::text::{one_line, truncate};
 
@@ -328,7 +328,8 @@ impl ErrorContext {
                 ),
             );
         }
-        if let Some(error) = own(error) {
+        // The error of our HTTP client, which a store passed through.
+        if let Some(error) = cause_in::<Error>(error) {
             return error.clone();
         }
         // The credentials of a session, whose time is over: S3 has no status of its own for it.
@@ -338,7 +339,7 @@ impl ErrorContext {
                 format!("the session has expired: `{uri}`; {}", self.remedy()),
             );
         }
-        let kind = transport(error);
+        let kind = cause_in(error).map(HttpError::kind);
         let failing = ["status code: 5", "status code: 429"]
             .iter()
             .any(|text| reason.contains(text));
@@ -376,24 +377,4 @@ impl ErrorContext {
         const MAX_REASON_CHARS: usize = 400;
         truncate(&text, MAX_REASON_CHARS).into_owned()
     }
-}
-
-/// Returns the [`Error`] of our HTTP client that a store passed through, if there is one.
-fn own(error: &object_store::Error) -> Option<&Error> {
-    causes(error).find_map(|cause| cause.downcast_ref::<Error>())
-}
-
-fn transport(error: &object_store::Error) -> Option<HttpErrorKind> {
-    causes(error)
-        .find_map(|cause| cause.downcast_ref::<HttpError>())
-        .map(HttpError::kind)
-}
-
-fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
-    let mut next = error.source();
-    std::iter::from_fn(move || {
-        let cause = next?;
-        next = cause.source();
-        Some(cause)
-    })
 }

@@ -1,17 +1,17 @@
 //! The HTTP client, with and without the guard.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use cachalot_core::causes::{cause_in, root_cause};
 use parking_lot::Mutex;
 use reqwest::{Method, Request, RequestBuilder, Response, Url, redirect};
 
 use crate::error::{Error, ErrorKind};
 use crate::guard::{AllowList, AllowedHosts, BlockedHost, ForeignRedirect, GuardedResolver};
-use crate::mask::masked;
+use crate::mask::{masked, masked_text};
 use crate::proxy::proxies;
 use crate::redirect::{self as hop, RedirectCheck};
 use crate::tunnel::{TunnelError, Tunnels};
@@ -623,22 +623,7 @@ fn refused(url: &str, refusal: &BlockedHost) -> Error {
     )
 }
 
-fn cause_in<T: std::error::Error + 'static>(error: &reqwest::Error) -> Option<&T> {
-    let mut next = error.source();
-    while let Some(cause) = next {
-        if let Some(found) = cause.downcast_ref::<T>() {
-            return Some(found);
-        }
-        next = cause.source();
-    }
-    None
-}
-
 /// The text of the innermost cause; outer ones only contain "error sending request".
 fn deepest(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    crate::mask::masked_text(&cause.to_string())
+    masked_text(&root_cause(error))
 }

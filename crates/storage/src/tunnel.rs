@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use cachalot_core::causes::{cause_in, root_cause};
 use http::Uri;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::Client;
@@ -77,9 +78,9 @@ impl Tunnels {
             .pool_max_idle_per_host(0)
             .build::<_, Body>(self.connector(proxy));
         let answered = client.request(request).await;
-        let response = answered.map_err(|error| match refusal_in(&error) {
+        let response = answered.map_err(|error| match cause_in::<BlockedHost>(&error) {
             Some(refusal) => TunnelError::Refused(refusal.clone()),
-            None => TunnelError::Failed(deepest(&error)),
+            None => TunnelError::Failed(root_cause(&error)),
         })?;
         let (head, body) = response.into_parts();
         let mut response = http::Response::builder()
@@ -145,25 +146,6 @@ pub fn tls_config() -> ClientConfig {
             .with_root_certificates(RootCertStore::empty())
             .with_no_client_auth()
     })
-}
-
-fn refusal_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a BlockedHost> {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if let Some(refusal) = cause.downcast_ref::<BlockedHost>() {
-            return Some(refusal);
-        }
-        next = cause.source();
-    }
-    None
-}
-
-fn deepest(error: &dyn StdError) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }
 
 /// Connects to a checked address of a host, through a proxy.
