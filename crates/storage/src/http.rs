@@ -111,14 +111,6 @@ impl fmt::Debug for HttpClient {
     }
 }
 
-impl fmt::Debug for GuardedClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GuardedClient")
-            .field(&self.shared.options)
-            .finish()
-    }
-}
-
 impl HttpClient {
     /// Creates a client.
     ///
@@ -564,41 +556,25 @@ pub(crate) fn fault(url: &str, error: reqwest::Error) -> Error {
 }
 
 fn describe_error(shown: &str, error: &reqwest::Error) -> (ErrorKind, bool, String) {
+    use ErrorKind::{Invalid, Unavailable};
     let reason = deepest(error);
     let (kind, retry, what, remedy) = if error.is_redirect() {
-        (
-            ErrorKind::Unavailable,
-            false,
-            "cannot follow the redirects of",
-            "check the address",
-        )
+        let what = "cannot follow the redirects of";
+        (Unavailable, false, what, "check the address")
     } else if error.is_timeout() {
-        (
-            ErrorKind::Unavailable,
-            true,
-            "no answer in time from",
-            "try again, or raise the timeout",
-        )
+        let remedy = "try again, or raise the timeout";
+        (Unavailable, true, "no answer in time from", remedy)
     } else if error.is_connect() && reason.contains("certificate") {
         let remedy = "check its certificate and the ones that this machine trusts";
-        (ErrorKind::Unavailable, false, "no trust in", remedy)
+        (Unavailable, false, "no trust in", remedy)
     } else if error.is_connect() {
         let remedy = "check the address, the network and the proxy";
-        (ErrorKind::Unavailable, true, "cannot connect to", remedy)
+        (Unavailable, true, "cannot connect to", remedy)
     } else if error.is_builder() {
-        (
-            ErrorKind::Invalid,
-            false,
-            "cannot make a request to",
-            "check the address and the headers",
-        )
+        let remedy = "check the address and the headers";
+        (Invalid, false, "cannot make a request to", remedy)
     } else {
-        (
-            ErrorKind::Unavailable,
-            true,
-            "broken exchange with",
-            "try again",
-        )
+        (Unavailable, true, "broken exchange with", "try again")
     };
     (kind, retry, format!("{what} `{shown}`: {reason}; {remedy}"))
 }

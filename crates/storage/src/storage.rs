@@ -31,16 +31,6 @@ pub struct StorageOptions {
     pub http: HttpClient,
 }
 
-impl fmt::Debug for StorageOptions {
-    /// Omits the environment, which contains secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("directory", &self.directory)
-            .field("http", &self.http)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Reads bytes behind URIs. Cheap to clone; clones share connections.
 ///
 /// A URI is one of:

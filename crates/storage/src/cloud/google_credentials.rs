@@ -1,7 +1,6 @@
 //! Tokens for APIs of Google Cloud other than storage.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use object_store::gcp::GcpCredentialProvider;
 
@@ -14,13 +13,6 @@ use crate::http::HttpClient;
 pub struct GoogleCredentials {
     provider: GcpCredentialProvider,
     context: ErrorContext,
-}
-
-impl fmt::Debug for GoogleCredentials {
-    /// Omits the environment, which contains secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GoogleCredentials").finish_non_exhaustive()
-    }
 }
 
 impl GoogleCredentials {
