@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::str::FromStr;
 
 use cachalot_core::suggest::nearest;
-use sha2::Digest as _;
+use sha2::digest::DynDigest;
 
 use crate::error::{Error, ErrorKind};
 
@@ -82,72 +82,39 @@ pub struct HashOutput {
 }
 
 /// A hash computation in progress. Its size is constant.
-#[derive(Clone)]
 pub struct Hasher {
-    state: State,
+    algorithm: Algorithm,
+    state: Box<dyn DynDigest + Send>,
     size_bytes: u64,
-}
-
-#[derive(Clone)]
-enum State {
-    Sha256(sha2::Sha256),
-    Md5(md5::Md5),
-    Blake2b(Box<blake2::Blake2b512>),
-}
-
-impl fmt::Debug for Hasher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Hasher({}, {} bytes)", self.algorithm(), self.size_bytes)
-    }
 }
 
 impl Hasher {
     /// Creates a hasher without input.
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
-        let state = match algorithm {
-            Algorithm::Sha256 => State::Sha256(sha2::Sha256::new()),
-            Algorithm::Md5 => State::Md5(md5::Md5::new()),
-            Algorithm::Blake2b => State::Blake2b(Box::new(blake2::Blake2b512::new())),
-        };
         Self {
-            state,
+            algorithm,
+            state: match algorithm {
+                Algorithm::Sha256 => Box::new(sha2::Sha256::default()),
+                Algorithm::Md5 => Box::new(md5::Md5::default()),
+                Algorithm::Blake2b => Box::new(blake2::Blake2b512::default()),
+            },
             size_bytes: 0,
-        }
-    }
-
-    /// The algorithm.
-    #[must_use]
-    pub fn algorithm(&self) -> Algorithm {
-        match self.state {
-            State::Sha256(_) => Algorithm::Sha256,
-            State::Md5(_) => Algorithm::Md5,
-            State::Blake2b(_) => Algorithm::Blake2b,
         }
     }
 
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        match &mut self.state {
-            State::Sha256(state) => state.update(bytes),
-            State::Md5(state) => state.update(bytes),
-            State::Blake2b(state) => state.update(bytes),
-        }
+        self.state.update(bytes);
         self.size_bytes += bytes.len() as u64;
     }
 
     /// Returns the hash of all added bytes.
     #[must_use]
     pub fn finish(self) -> HashOutput {
-        let algorithm = self.algorithm();
-        let hash = match self.state {
-            State::Sha256(state) => hex::encode(state.finalize()),
-            State::Md5(state) => hex::encode(state.finalize()),
-            State::Blake2b(state) => hex::encode(state.finalize()),
-        };
         HashOutput {
-            hash,
-            algorithm,
+            hash: hex::encode(self.state.finalize()),
+            algorithm: self.algorithm,
             size_bytes: self.size_bytes,
         }
     }
