@@ -18,11 +18,17 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Millis {
-        match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
-            // A time before 1970 is negative, so that it stays monotonic with the machine's clock.
-            Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
-        }
+        millis(SystemTime::now())
+    }
+}
+
+/// Returns the milliseconds since the Unix epoch of a time of the machine.
+#[must_use]
+pub fn millis(time: SystemTime) -> Millis {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+        // A time before 1970 is negative, so that it stays monotonic with the machine's clock.
+        Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
     }
 }
 

@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
@@ -56,7 +57,7 @@ impl AllowedHosts {
     /// Returns the entries that are not host names: addresses, networks, and `localhost`.
     pub fn addresses(&self) -> impl Iterator<Item = String> {
         let is_address =
-            |entry: &&String| Network::parse(entry.trim()).is_some() || entry.trim() == "localhost";
+            |entry: &&String| network(entry.trim()).is_some() || entry.trim() == "localhost";
         self.entries.iter().filter(is_address).cloned()
     }
 
@@ -68,10 +69,7 @@ impl AllowedHosts {
             return false;
         };
         match without_brackets(host).parse::<IpAddr>() {
-            Ok(address) => {
-                let mut networks = self.list.networks.iter();
-                networks.any(|network| network.contains(address))
-            }
+            Ok(address) => self.list.has_network_of(address),
             Err(_) => self.list.matches_host(host),
         }
     }
@@ -94,7 +92,7 @@ pub(crate) fn without_brackets(host: &str) -> &str {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AllowList {
     hosts: Vec<String>,
-    networks: Vec<Network>,
+    networks: Vec<IpNet>,
 }
 
 impl AllowList {
@@ -104,7 +102,7 @@ impl AllowList {
         let mut list = Self::default();
         for entry in entries {
             let entry = entry.trim();
-            if let Some(network) = Network::parse(entry) {
+            if let Some(network) = network(entry) {
                 list.networks.push(network);
             } else if is_host_name(entry.strip_prefix("*.").unwrap_or(entry)) {
                 list.hosts
@@ -119,6 +117,13 @@ impl AllowList {
             }
         }
         Ok(list)
+    }
+
+    fn has_network_of(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.networks
+            .iter()
+            .any(|network| network.contains(&address))
     }
 
     fn matches_host(&self, host: &str) -> bool {
@@ -144,11 +149,7 @@ impl AllowList {
             return Ok(());
         }
         for address in addresses {
-            let allowed = self
-                .networks
-                .iter()
-                .any(|network| network.contains(address));
-            if let (false, Some(what)) = (allowed, private_range(address)) {
+            if let (false, Some(what)) = (self.has_network_of(address), private_range(address)) {
                 return Err(BlockedHost {
                     host: host.to_owned(),
                     address,
@@ -179,38 +180,16 @@ fn is_host_name(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// A network: an address and the number of its significant leading bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Network {
-    address: IpAddr,
-    bits: u32,
-}
-
-impl Network {
-    fn parse(text: &str) -> Option<Self> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits.parse::<u32>().ok()?)),
-            None => (text, None),
-        };
-        let without_brackets = address.trim_start_matches('[').trim_end_matches(']');
-        let address: IpAddr = without_brackets.parse().ok()?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.unwrap_or(most);
-        (bits <= most).then_some(Self { address, bits })
-    }
-
-    fn contains(&self, other: IpAddr) -> bool {
-        match (self.address, other.to_canonical()) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let differ = own.to_bits() ^ other.to_bits();
-                differ.checked_shr(32 - self.bits).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let differ = own.to_bits() ^ other.to_bits();
-                differ.checked_shr(128 - self.bits).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
+/// Parses a network. An address without a number of bits is the network that contains only itself.
+fn network(text: &str) -> Option<IpNet> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits.parse().ok()?)),
+        None => (text, None),
+    };
+    let address: IpAddr = without_brackets(address).parse().ok()?;
+    match bits {
+        Some(bits) => IpNet::new(address, bits).ok(),
+        None => Some(address.into()),
     }
 }
 

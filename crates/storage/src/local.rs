@@ -5,10 +5,9 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
-use cachalot_core::Millis;
+use cachalot_core::clock::millis;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 
@@ -99,13 +98,6 @@ pub(crate) async fn stat(shown: String, path: PathBuf) -> Result<Stat, Error> {
         })
     })
     .await
-}
-
-fn millis(time: std::time::SystemTime) -> Millis {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX),
-        Err(before) => Millis::try_from(before.duration().as_millis()).map_or(Millis::MIN, |n| -n),
-    }
 }
 
 /// Reads a whole file, if it has at most `max_bytes` bytes.

@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use cachalot_core::Millis;
+use cachalot_core::clock::millis;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use reqwest::header::{
@@ -202,35 +203,8 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
 
 /// Parses `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that servers send.
 fn http_date(text: &str) -> Option<Millis> {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let rest = text.split_once(", ")?.1.strip_suffix(" GMT")?;
-    let mut words = rest.split(' ');
-    let day: i64 = words.next()?.parse().ok()?;
-    let name = words.next().filter(|name| name.len() == 3)?;
-    let month = i64::try_from(MONTHS.find(name).filter(|at| at % 3 == 0)?).ok()? / 3 + 1;
-    let year: i64 = words
-        .next()?
-        .parse()
-        .ok()
-        .filter(|year| (1..=9999).contains(year))?;
-    let mut time = words.next()?.split(':').map(str::parse::<i64>);
-    let (hour, minute, second) = (time.next()?.ok()?, time.next()?.ok()?, time.next()?.ok()?);
-    if !(1..=31).contains(&day)
-        || !(0..24).contains(&hour)
-        || !(0..60).contains(&minute)
-        || !(0..=60).contains(&second)
-    {
-        return None;
-    }
-    let days = days_since_epoch(year, month, day);
-    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000)
-}
-
-/// Days from 1970-01-01 to a Gregorian date, computed with years that begin in March.
-fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let from_march = (month + 9) % 12;
-    year * 365 + year / 4 - year / 100 + year / 400 + (153 * from_march + 2) / 5 + day - 1 - 719_468
+    let date = httpdate::parse_http_date(text).ok()?;
+    (httpdate::fmt_http_date(date) == text).then(|| millis(date))
 }
 
 #[cfg(test)]
