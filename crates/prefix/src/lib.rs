@@ -8,6 +8,7 @@
 //! - [`PrefixMonitor`] does the same for a conversation that is running.
 
 pub mod diagnosis;
+mod hash;
 mod lines;
 pub mod log;
 mod monitor;

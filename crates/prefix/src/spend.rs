@@ -15,11 +15,12 @@ mod gemini_cli;
 mod totals;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::hash::Hash;
 use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::hash::hash;
 use serde::Deserialize;
 
 pub use answer::{Client, Loss, LossCause, PaidAnswer};
@@ -189,10 +190,8 @@ impl SpendReader {
         key: impl Hash,
         new: impl FnOnce() -> PaidAnswer,
     ) -> (&mut PaidAnswer, bool) {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
         let next = self.answers.len();
-        let place = *self.places.entry(hasher.finish()).or_insert(next);
+        let place = *self.places.entry(hash(key)).or_insert(next);
         let is_known = place < next;
         if !is_known {
             self.answers.push(new());

@@ -2,7 +2,6 @@
 //! before it.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use super::thread::{Thread, common};
 use super::threads::{OpenLimits, Threads};
 use super::turns::Turns;
 use crate::diagnosis::{Diagnosis, Observations, RequestView, Rules, diagnose};
+use crate::hash::hash;
 
 /// Maximum number of models that are known to report cache reads. When it is exceeded, all are forgotten.
 const MAX_REPORTING_MODELS: usize = 1 << 16;
@@ -171,7 +171,5 @@ impl Conversations {
 }
 
 fn reporting_model(logged: &LoggedRequest) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&logged.tenant, &logged.request.model).hash(&mut hasher);
-    hasher.finish()
+    hash((&logged.tenant, &logged.request.model))
 }

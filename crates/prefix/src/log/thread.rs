@@ -1,6 +1,5 @@
 //! A conversation of a log.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use cachalot_prompt::{Namespace, Plan, Prompt};
 use super::LoggedRequest;
 use super::turns::Turns;
 use crate::diagnosis::{CountedPrefixes, Diagnosis, ProviderVerdict};
+use crate::hash::hash;
 use crate::request::{ComparedRequest, Request};
 
 /// Maximum length of a tail that is kept; values of a longer one are not shown.
@@ -144,9 +144,7 @@ pub(super) fn name(session: Option<&str>, first_line: u64) -> String {
 
 /// A hash of what requests of one conversation must have in common: model and format.
 pub(super) fn lane(request: &Request) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&request.model, format!("{:?}", request.format)).hash(&mut hasher);
-    hasher.finish()
+    hash((&request.model, format!("{:?}", request.format)))
 }
 
 /// Number of pieces in the common prefix of two prompts.

@@ -8,7 +8,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use cachalot_prompt::{NodeId, Prompt};
 
@@ -16,6 +15,8 @@ use super::LoggedRequest;
 use super::relation::Relation;
 use super::thread::{Thread, common, lane};
 use super::turns::{Turns, is_answer};
+
+use crate::hash::hash;
 
 /// Maximum number of open conversations.
 pub const MAX_OPEN_CONVERSATIONS: usize = 1_024;
@@ -128,9 +129,7 @@ enum Key<'a> {
 }
 
 fn key(within: Within<'_>, key: Key<'_>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (within, key).hash(&mut hasher);
-    hasher.finish()
+    hash((within, key))
 }
 
 /// The conversation to which a request belongs.

@@ -7,7 +7,6 @@
 //! issues 901 to 1617).
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::time::Duration;
 
 use cachalot_core::{Cost, Millis};
@@ -17,6 +16,7 @@ use serde_json::Value;
 use super::logged_break::LoggedBreak;
 use super::timestamp;
 use crate::diagnosis::{Diagnosis, LikelyCause, ProviderVerdict, Reason};
+use crate::hash::hash;
 
 /// Maximum loss in tokens that is ignored.
 const SLACK: u64 = 128;
@@ -151,12 +151,10 @@ impl Transcripts {
 
     /// Returns false if an answer, or a part of it, was seen before.
     pub(super) fn is_new(&mut self, answer: &TranscriptAnswer) -> bool {
-        let mut hasher = DefaultHasher::new();
-        answer.id.hash(&mut hasher);
         if self.seen.len() == MAX_ANSWERS {
             self.seen.clear();
         }
-        self.seen.insert(hasher.finish())
+        self.seen.insert(hash(&answer.id))
     }
 
     /// Returns the number of conversations.

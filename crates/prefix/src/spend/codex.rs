@@ -1,7 +1,6 @@
 //! Rollouts of Codex: `sessions/**/rollout-*.jsonl`.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
 
 use cachalot_core::Millis;
@@ -11,6 +10,7 @@ use serde_json::Value;
 
 use super::SpendReader;
 use super::answer::{Client, PaidAnswer};
+use crate::hash::hash;
 use crate::log::timestamp;
 
 /// Kinds of lines without usage.
@@ -165,7 +165,7 @@ impl Rollout {
                 if let (Some(id), Some(usage)) = (record.response_id, record.usage)
                     && !self.is_copy(&line)
                 {
-                    let answer = self.answer(&line, usage, hash(&id), reader);
+                    let answer = self.answer(&line, usage, hash(id), reader);
                     self.records.push(answer);
                 }
                 true
@@ -217,7 +217,7 @@ impl Rollout {
         if is_repeated || self.is_copy(line) || !self.records.is_empty() {
             return;
         }
-        let answer = self.answer(line, last, hash(&(total, last)), reader);
+        let answer = self.answer(line, last, hash((total, last)), reader);
         self.events.push(answer);
     }
 
@@ -249,12 +249,6 @@ impl Rollout {
 fn payload<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Option<T> {
     let line: WithPayload<T> = serde_json::from_slice(text).ok()?;
     Some(line.payload)
-}
-
-fn hash(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 impl Sessions {
