@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cachalot_cache::CacheStatus;
+use cachalot_core::text::truncate;
 use cachalot_core::{Digest, Spend};
 use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
 use hyper::body::Incoming;
@@ -213,7 +214,7 @@ impl Handler {
         let read = ReadRequest {
             route,
             profile,
-            model: shortened(endpoint.model(&route.path, body)),
+            model: truncate(&endpoint.model(&route.path, body), MAX_MODEL).into_owned(),
             form,
             controls: Controls::read(&parts.headers)?.in_gateway(self.shared.frozen),
             tenant: tenant(&caller, &parts.headers)?,
@@ -381,13 +382,6 @@ fn tenant(caller: &Caller, headers: &HeaderMap) -> Result<Option<String>, ErrorB
 
 /// The maximum length of the name of a model in labels and reports, in characters.
 const MAX_MODEL: usize = 128;
-
-fn shortened(model: String) -> String {
-    match model.char_indices().nth(MAX_MODEL) {
-        Some((end, _)) => format!("{}…", &model[..end]),
-        None => model,
-    }
-}
 
 fn passed_on(response: Response<Body>, reason: &str) -> Answered {
     Answered {

@@ -112,73 +112,55 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("cachalot");
         let all = &mut registry;
         Self {
-            requests: registered(all, "requests", "Requests", Family::default()),
-            times: registered(
-                all,
-                "response_start_seconds",
-                "Time until responses began",
-                Family::new_with_constructor(|| Histogram::new(TIMES)),
-            ),
+            requests: registered(all, "requests", "Requests"),
+            times: {
+                let times = Family::<_, Histogram>::new_with_constructor(|| Histogram::new(TIMES));
+                let help = "Time until responses began";
+                all.register("response_start_seconds", help, times.clone());
+                times
+            },
             saved_dollars: registered(
                 all,
                 "saved_dollars",
                 "Dollars that answers from the cache saved",
-                Family::default(),
             ),
             saved_tokens: registered(
                 all,
                 "saved_tokens",
                 "Tokens that answers from the cache saved",
-                Family::default(),
             ),
             paid_dollars: registered(
                 all,
                 "paid_dollars",
                 "Dollars paid to upstreams, as far as prices are known",
-                Family::default(),
             ),
-            paid_tokens: registered(all, "paid_tokens", "Tokens paid for", Family::default()),
-            unpriced: registered(
-                all,
-                "unpriced_answers",
-                "Answers whose price is not known",
-                Family::default(),
-            ),
+            paid_tokens: registered(all, "paid_tokens", "Tokens paid for"),
+            unpriced: registered(all, "unpriced_answers", "Answers whose price is not known"),
             runs: registered(
                 all,
                 "runs",
                 "Requests to upstreams in progress whose answers may be shared",
-                Gauge::default(),
             ),
             left_out: registered(
                 all,
                 "upstream_left_out",
                 "1 while the upstream is left out after failures",
-                Family::default(),
             ),
-            spans_dropped: registered(
-                all,
-                "spans_dropped",
-                "Spans that were not exported",
-                Counter::default(),
-            ),
+            spans_dropped: registered(all, "spans_dropped", "Spans that were not exported"),
             breaks: registered(
                 all,
                 "prefix_breaks",
                 "Requests whose prefix the provider could not read although it was sent before",
-                Family::default(),
             ),
             lost_tokens: registered(
                 all,
                 "prefix_lost_tokens",
                 "Tokens paid for again after prefix breaks",
-                Family::default(),
             ),
             prefix_skipped: registered(
                 all,
                 "prefix_skipped",
                 "Requests whose prefixes were not analyzed: too long, or too many at the same time",
-                Counter::default(),
             ),
             models: Mutex::default(),
             registry,
@@ -187,7 +169,8 @@ impl Default for Metrics {
 }
 
 /// Registers a metric, and returns it.
-fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
 }

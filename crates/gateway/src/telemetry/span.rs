@@ -1,5 +1,7 @@
 //! A finished span and its attributes, by the semantic conventions of OpenTelemetry.
 
+use cachalot_core::text::truncate;
+
 /// The maximum length of a text in an attribute, in characters.
 const MAX_TEXT: usize = 512;
 
@@ -47,12 +49,16 @@ impl Attributes {
     /// Adds a text, unless it is empty. A long one is shortened.
     pub(crate) fn text(&mut self, name: &'static str, text: &str) {
         if !text.is_empty() {
-            self.0.push((name, Attribute::Text(shortened(text))));
+            self.0
+                .push((name, Attribute::Text(truncate(text, MAX_TEXT).into_owned())));
         }
     }
 
     pub(crate) fn texts(&mut self, name: &'static str, texts: &[&str]) {
-        let texts = texts.iter().map(|text| shortened(text)).collect();
+        let texts = texts
+            .iter()
+            .map(|text| truncate(text, MAX_TEXT).into_owned());
+        let texts = texts.collect();
         self.0.push((name, Attribute::Texts(texts)));
     }
 
@@ -67,12 +73,5 @@ impl Attributes {
     /// Adds `true`.
     pub(crate) fn flag(&mut self, name: &'static str) {
         self.0.push((name, Attribute::Boolean(true)));
-    }
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MAX_TEXT) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
