@@ -15,7 +15,7 @@ use super::history::History;
 use super::keys::Key;
 use super::mode::{self, Mode};
 use super::question::{Choice, Question, Reply};
-use super::ui::{Effect, Input, Ui, WorkOutput};
+use super::ui::{Effect, Input, Ui};
 use crate::interrupts::Signal;
 use crate::render::style::Style;
 
@@ -29,34 +29,7 @@ type NextMode = Box<dyn FnMut() + Send>;
 
 /// A message to the thread.
 enum Message {
-    Event(Event),
-    KeysEnded,
-    HideWork,
-    Print(String),
-    Text(String),
-    EndText,
-    BeginWork(String, String),
-    LabelWork(String, String),
-    ShowOutput(String, WorkOutput),
-    EndWork(String),
-    Status(String),
-    Listen(oneshot::Sender<Input>),
-    Echo(String),
-    Completer(Completer),
-    OnNextMode(NextMode),
-    ReturnQueue,
-    ReturnUnsent(String),
-    Ask(u64, Question, oneshot::Sender<Reply>),
-    CloseQuestion(u64),
-    /// The process is to stop.
-    #[cfg(unix)]
-    Suspend,
-    /// The process was continued.
-    #[cfg(unix)]
-    Resume,
-    /// The process is to end at once.
-    #[cfg(unix)]
-    Quit,
+    Run(Box<dyn FnOnce(&mut Driver) + Send>),
     Close,
 }
 
@@ -90,26 +63,26 @@ impl Terminal {
         let width = Arc::new(AtomicUsize::new(size.room()));
         let history = History::read(history);
         let ui = Ui::new(device, size, style, history, Instant::now());
-        let keys = messages.clone();
+        let console = Console {
+            messages,
+            width: Arc::clone(&width),
+            questions: Arc::default(),
+        };
+        let keys = console.clone();
         std::thread::spawn(move || read_keys(&keys));
-        let shown = Arc::clone(&width);
         let thread = std::thread::spawn(move || {
             Driver {
                 ui,
                 mode,
                 interrupt,
-                width: shown,
+                width,
                 resumed: Instant::now(),
                 next_mode: None,
             }
             .run(&received);
         });
         Ok(Self {
-            console: Console {
-                messages,
-                width,
-                questions: Arc::default(),
-            },
+            console,
             thread: Some(thread),
             signals: Some(signals),
         })
@@ -126,7 +99,7 @@ impl Terminal {
 
     /// Erases the region and restores the terminal. Later output is lost.
     pub(crate) fn close(&mut self) {
-        self.console.send(Message::Close);
+        let _ = self.console.messages.send(Message::Close);
         if let Some(thread) = self.thread.take() {
             // A panic was reported by its hook.
             let _ = thread.join();
@@ -141,9 +114,10 @@ impl Drop for Terminal {
 }
 
 impl Console {
-    /// Sends a message. A terminal that is closed shows nothing.
-    fn send(&self, message: Message) {
-        let _ = self.messages.send(message);
+    /// Runs a function on the thread. Returns false if the terminal is closed, which shows nothing.
+    fn run(&self, function: impl FnOnce(&mut Driver) + Send + 'static) -> bool {
+        let message = Message::Run(Box::new(function));
+        self.messages.send(message).is_ok()
     }
 
     /// Returns the number of cells of a line.
@@ -153,32 +127,36 @@ impl Console {
 
     /// Shows no running work from now on.
     pub(crate) fn hide_work(&self) {
-        self.send(Message::HideWork);
+        self.run(|driver| driver.ui.hide_work());
     }
 
     /// Prints lines above the region.
     pub(crate) fn print(&self, text: &str) {
-        self.send(Message::Print(text.to_owned()));
+        let text = text.to_owned();
+        self.run(move |driver| driver.ui.print(&text));
     }
 
     /// Adds text of an answer that is streaming. It has no control characters.
     pub(crate) fn text(&self, text: &str) {
-        self.send(Message::Text(text.to_owned()));
+        let text = text.to_owned();
+        self.run(move |driver| driver.ui.text(&text));
     }
 
     /// Ends the text of an answer.
     pub(crate) fn end_text(&self) {
-        self.send(Message::EndText);
+        self.run(|driver| driver.ui.end_text());
     }
 
     /// Shows work as running. A label replaces the work with the same ID.
     pub(crate) fn begin_work(&self, id: &str, label: &str) {
-        self.send(Message::BeginWork(id.to_owned(), label.to_owned()));
+        let (id, label) = (id.to_owned(), label.to_owned());
+        self.run(move |driver| driver.ui.begin_work(id, label, Instant::now()));
     }
 
     /// Replaces the label of running work.
     pub(crate) fn label_work(&self, id: &str, label: &str) {
-        self.send(Message::LabelWork(id.to_owned(), label.to_owned()));
+        let (id, label) = (id.to_owned(), label.to_owned());
+        self.run(move |driver| driver.ui.label_work(&id, label));
     }
 
     /// Shows the output of running work below its label. `output` returns up to as many of the last lines as it
@@ -188,49 +166,54 @@ impl Console {
         id: &str,
         output: impl Fn(usize) -> Vec<String> + Send + 'static,
     ) {
-        self.send(Message::ShowOutput(id.to_owned(), Box::new(output)));
+        let id = id.to_owned();
+        self.run(move |driver| driver.ui.show_output(&id, Box::new(output)));
     }
 
     /// Ends running work.
     pub(crate) fn end_work(&self, id: &str) {
-        self.send(Message::EndWork(id.to_owned()));
+        let id = id.to_owned();
+        self.run(move |driver| driver.ui.end_work(&id));
     }
 
     /// Sets the status line.
     pub(crate) fn set_status(&self, status: &str) {
-        self.send(Message::Status(status.to_owned()));
+        let status = status.to_owned();
+        self.run(move |driver| driver.ui.set_status(status));
     }
 
     /// Waits for the next message of the user.
     pub(crate) async fn listen(&self) -> Input {
         let (listener, input) = oneshot::channel();
-        self.send(Message::Listen(listener));
+        self.run(|driver| driver.ui.listen(listener, Instant::now()));
         input.await.unwrap_or(Input::End)
     }
 
     /// Returns queued messages to the input line.
     pub(crate) fn return_queue(&self) {
-        self.send(Message::ReturnQueue);
+        self.run(|driver| driver.ui.return_queue());
     }
 
     /// Returns a message that was not sent to the input line, before those that are queued.
     pub(crate) fn return_message(&self, text: &str) {
-        self.send(Message::ReturnUnsent(text.to_owned()));
+        let text = text.to_owned();
+        self.run(move |driver| driver.ui.return_message(text));
     }
 
     /// Sets the sources of completions.
     pub(crate) fn set_completer(&self, completer: Completer) {
-        self.send(Message::Completer(completer));
+        self.run(|driver| driver.ui.set_completer(completer));
     }
 
     /// Sets the function that Shift-Tab calls.
     pub(crate) fn on_next_mode(&self, next: impl FnMut() + Send + 'static) {
-        self.send(Message::OnNextMode(Box::new(next)));
+        self.run(|driver| driver.next_mode = Some(Box::new(next)));
     }
 
     /// Prints a message of the user that was not typed here.
     pub(crate) fn show_message(&self, text: &str) {
-        self.send(Message::Echo(text.to_owned()));
+        let text = text.to_owned();
+        self.run(move |driver| driver.ui.show_message(&text));
     }
 
     /// Asks for a text, which may be empty. Returns `None` if the user gives none. If the user does not expect
@@ -259,20 +242,21 @@ impl Console {
         struct Open<'a>(&'a Console, u64);
         impl Drop for Open<'_> {
             fn drop(&mut self) {
-                self.0.send(Message::CloseQuestion(self.1));
+                let id = self.1;
+                self.0.run(move |driver| driver.ui.close_question(id));
             }
         }
         let id = self.questions.fetch_add(1, Ordering::Relaxed);
         let (reply, replied) = oneshot::channel();
         let _open = Open(self, id);
-        self.send(Message::Ask(id, question, reply));
+        self.run(move |driver| driver.ui.ask(id, question, reply, Instant::now()));
         replied.await.unwrap_or(Reply::Interrupted)
     }
 
     /// Restores the terminal and stops the process, as Ctrl-Z does.
     #[cfg(unix)]
     pub(crate) fn suspend(&self) {
-        if self.messages.send(Message::Suspend).is_err() {
+        if !self.run(Driver::suspend) {
             mode::stop();
         }
     }
@@ -280,31 +264,31 @@ impl Console {
     /// Takes the terminal over again after the process was continued.
     #[cfg(unix)]
     pub(crate) fn resume(&self) {
-        self.send(Message::Resume);
+        self.run(Driver::continued);
     }
 
     /// Restores the terminal and ends the process as SIGQUIT does.
     #[cfg(unix)]
     pub(crate) fn quit(&self) {
-        if self.messages.send(Message::Quit).is_err() {
+        if !self.run(Driver::quit) {
             mode::quit();
         }
     }
 }
 
 /// Reads keys until the terminal is closed.
-fn read_keys(messages: &Sender<Message>) {
+fn read_keys(console: &Console) {
     while let Ok(event) = crossterm::event::read() {
-        if messages.send(Message::Event(event)).is_err() {
+        if !console.run(|driver| driver.event(event)) {
             return;
         }
     }
-    let _ = messages.send(Message::KeysEnded);
+    console.run(|driver| driver.ui.end_input(Instant::now()));
 }
 
 /// State of the thread.
-struct Driver<W> {
-    ui: Ui<W>,
+struct Driver {
+    ui: Ui<Box<dyn std::io::Write + Send>>,
     mode: Mode,
     interrupt: mpsc::UnboundedSender<Signal>,
     width: Arc<AtomicUsize>,
@@ -313,7 +297,7 @@ struct Driver<W> {
     next_mode: Option<NextMode>,
 }
 
-impl<W: std::io::Write> Driver<W> {
+impl Driver {
     fn run(mut self, messages: &Receiver<Message>) {
         loop {
             let wait = match self.ui.is_animated() {
@@ -327,11 +311,10 @@ impl<W: std::io::Write> Driver<W> {
             };
             // One frame for everything that has arrived.
             while let Some(message) = next {
-                if matches!(message, Message::Close) {
-                    self.close();
-                    return;
+                match message {
+                    Message::Run(function) => function(&mut self),
+                    Message::Close => return self.close(),
                 }
-                self.receive(message);
                 next = messages.try_recv().ok();
             }
             let now = Instant::now();
@@ -340,48 +323,26 @@ impl<W: std::io::Write> Driver<W> {
         }
     }
 
-    fn receive(&mut self, message: Message) {
-        let (ui, now) = (&mut self.ui, Instant::now());
-        match message {
-            Message::Event(Event::Key(event)) => {
-                let effect = Key::from_event(event).and_then(|key| ui.key(key, now));
+    fn event(&mut self, event: Event) {
+        let now = Instant::now();
+        match event {
+            Event::Key(event) => {
+                let effect = Key::from_event(event).and_then(|key| self.ui.key(key, now));
                 if let Some(effect) = effect {
                     self.run_effect(effect);
                 }
             }
-            Message::Event(Event::Paste(text)) => ui.paste(&text, now),
+            Event::Paste(text) => self.ui.paste(&text, now),
             // The size is read before each frame.
-            Message::Event(_) => {}
-            Message::KeysEnded => ui.end_input(now),
-            Message::HideWork => ui.hide_work(),
-            Message::Print(text) => ui.print(&text),
-            Message::Text(text) => ui.text(&text),
-            Message::EndText => ui.end_text(),
-            Message::BeginWork(id, label) => ui.begin_work(id, label, now),
-            Message::LabelWork(id, label) => ui.label_work(&id, label),
-            Message::ShowOutput(id, output) => ui.show_output(&id, output),
-            Message::EndWork(id) => ui.end_work(&id),
-            Message::Status(status) => ui.set_status(status),
-            Message::Listen(listener) => ui.listen(listener, now),
-            Message::Completer(completer) => ui.set_completer(completer),
-            Message::OnNextMode(next) => self.next_mode = Some(next),
-            Message::Echo(text) => ui.show_message(&text),
-            Message::ReturnQueue => ui.return_queue(),
-            Message::ReturnUnsent(text) => ui.return_message(text),
-            Message::Ask(id, question, reply) => ui.ask(id, question, reply, now),
-            Message::CloseQuestion(id) => ui.close_question(id),
-            #[cfg(unix)]
-            Message::Suspend => self.suspend(),
-            #[cfg(unix)]
-            Message::Quit => self.quit(),
-            #[cfg(unix)]
-            Message::Resume => {
-                // The signal also follows Ctrl-Z, after which the terminal is taken over at once.
-                if now.duration_since(self.resumed) > FRAME {
-                    self.resume();
-                }
-            }
-            Message::Close => {}
+            _ => {}
+        }
+    }
+
+    /// Takes over the terminal after the process was continued, unless it was taken over at once, as after Ctrl-Z.
+    #[cfg(unix)]
+    fn continued(&mut self) {
+        if self.resumed.elapsed() > FRAME {
+            self.resume();
         }
     }
 
