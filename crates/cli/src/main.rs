@@ -77,57 +77,34 @@ fn silence_documents() {
 }
 
 fn dispatch(command: &Command) -> Result<()> {
-    let process_environment = ProcessEnvironment::of_process()?;
+    let environment = &ProcessEnvironment::of_process()?;
+    let warn: Warn = Arc::new(render::warn);
     match command {
-        Command::Run(run) => wait_for(commands::run::run(run, &process_environment)),
-        Command::Chat(chat) => wait_for(commands::chat::chat(chat, &process_environment)),
-        Command::Init(init) => commands::init::init(init, &process_environment),
-        Command::Sessions(command) => wait_for(commands::sessions::run(
-            command,
-            &process_environment,
-            warning(),
-        )),
+        Command::Run(run) => wait_for(commands::run::run(run, environment)),
+        Command::Chat(chat) => wait_for(commands::chat::chat(chat, environment)),
+        Command::Init(init) => commands::init::init(init, environment),
+        Command::Sessions(command) => wait_for(commands::sessions::run(command, environment, warn)),
         Command::Simulate(simulate) => {
-            wait_for(commands::simulate::simulate(simulate, &process_environment))
+            wait_for(commands::simulate::simulate(simulate, environment))
         }
-        Command::Serve(serve) => wait_for(commands::serve::serve(
-            serve,
-            &process_environment,
-            warning(),
-        )),
-        Command::Validate(validate) => commands::validate::validate(validate, &process_environment),
+        Command::Serve(serve) => wait_for(commands::serve::serve(serve, environment, warn)),
+        Command::Validate(validate) => commands::validate::validate(validate, environment),
         Command::Cache(command) => {
             let inspection = commands::cache::Inspection {
-                process_environment: &process_environment,
-                warn: warning(),
+                process_environment: environment,
+                warn,
             };
             wait_for(inspection.run(command))
         }
-        Command::Ledger(command) => commands::ledger::run(command, &process_environment, warning()),
-        Command::Doctor(doctor) => wait_for(commands::doctor::doctor(
-            doctor,
-            &process_environment,
-            warning(),
-        )),
-        Command::Spend(spend) => wait_for(commands::spend::spend(
-            spend,
-            &process_environment,
-            warning(),
-        )),
-        Command::Hash(hash) => wait_for(commands::hash::hash(hash, &process_environment)),
-        Command::Why(why) => commands::why::why(why, &process_environment, warning()),
-        Command::Prefix(command) => wait_for(commands::prefix::run(
-            command,
-            &process_environment,
-            warning(),
-        )),
-        Command::Models(models) => commands::models::models(models, &process_environment),
-        Command::Hooks(command) => wait_for(commands::hooks::run(
-            command,
-            &process_environment,
-            &warning(),
-        )),
-        Command::Schema { of } => commands::schema::schema(*of, &process_environment),
+        Command::Ledger(command) => commands::ledger::run(command, environment, warn),
+        Command::Doctor(doctor) => wait_for(commands::doctor::doctor(doctor, environment, warn)),
+        Command::Spend(spend) => wait_for(commands::spend::spend(spend, environment, warn)),
+        Command::Hash(hash) => wait_for(commands::hash::hash(hash, environment)),
+        Command::Why(why) => commands::why::why(why, environment, warn),
+        Command::Prefix(command) => wait_for(commands::prefix::run(command, environment, warn)),
+        Command::Models(models) => commands::models::models(models, environment),
+        Command::Hooks(command) => wait_for(commands::hooks::run(command, environment, &warn)),
+        Command::Schema { of } => commands::schema::schema(*of, environment),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "cachalot", &mut script);
@@ -145,11 +122,6 @@ fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     // Blocking work that was cancelled (a hash, a large read) must not keep the process alive.
     runtime.shutdown_background();
     outcome
-}
-
-/// Returns a function that prints warnings as lines on stderr.
-fn warning() -> Warn {
-    Arc::new(render::warn)
 }
 
 fn tell(command_error: &CommandError) {
