@@ -1,4 +1,4 @@
-//! Input that the user passes to a run: `--input` and `--secrets`.
+//! Input that the user passes to a command: `--input`, `--secrets`, and text on stdin.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,6 +15,17 @@ fn bad_input(given: &str, why: impl std::fmt::Display) -> CommandError {
         Problem::new("bad-input", format!("--input {shown}: {why}"))
             .help("expected a JSON object, @FILE with one, KEY=TEXT, or KEY:=JSON"),
     )
+}
+
+/// Reads text from stdin; `what` names it in errors.
+pub(crate) fn from_stdin(what: &str) -> Result<String> {
+    std::io::read_to_string(std::io::stdin()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidData => {
+            let message = format!("{what} on stdin is not UTF-8 text");
+            CommandError::usage(Problem::new("not-utf8", message))
+        }
+        _ => CommandError::failed(format!("{what} on stdin: {error}")),
+    })
 }
 
 /// Returns the initial state that all arguments define together; later ones win.

@@ -1,6 +1,6 @@
 //! One prompt from the command line or a pipe; stdout receives only its answer.
 
-use std::io::{IsTerminal as _, Read as _};
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use super::turn::{TurnEnd, UserMessage, end, turn};
 use super::words;
 use crate::arguments::OutputFormat;
 use crate::command_error::{CommandError, Result};
+use crate::input::from_stdin;
 use crate::interrupts::Interrupts;
 use crate::render::style::Style;
 use crate::render::visible::on_one_line;
@@ -189,10 +190,7 @@ async fn question(prompt: Option<&str>) -> Result<String> {
 
 /// Reads stdin to its end. Prints a notice if that takes long: a caller may have left a pipe open.
 async fn read_stdin() -> Result<String> {
-    let reading = tokio::task::spawn_blocking(|| {
-        let mut bytes = Vec::new();
-        std::io::stdin().read_to_end(&mut bytes).map(|_| bytes)
-    });
+    let reading = tokio::task::spawn_blocking(|| from_stdin("the prompt"));
     tokio::pin!(reading);
     let read = match tokio::time::timeout(STDIN_NOTICE_TIME, &mut reading).await {
         Ok(read) => read,
@@ -203,16 +201,7 @@ async fn read_stdin() -> Result<String> {
             reading.await
         }
     };
-    let bytes = read
-        .map_err(std::io::Error::other)
-        .and_then(|read| read)
-        .map_err(|error| CommandError::failed(format!("the prompt on stdin: {error}")))?;
-    String::from_utf8(bytes).map_err(|_| {
-        CommandError::usage(Problem::new(
-            "not-utf8",
-            "the prompt on stdin is not UTF-8 text",
-        ))
-    })
+    read.map_err(|error| CommandError::failed(format!("the prompt on stdin: {error}")))?
 }
 
 /// Text of an answer, and its report.

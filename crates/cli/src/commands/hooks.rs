@@ -17,6 +17,7 @@ use crate::agent_file::AgentFile;
 use crate::arguments::{HookFlags, HooksCommand, HooksTest};
 use crate::command_error::{CommandError, Result, Sources};
 use crate::hooks::ResponseStores;
+use crate::input::from_stdin;
 use crate::models::models;
 use crate::render::verdict;
 use crate::wiring::{ProcessEnvironment, Warn};
@@ -79,7 +80,7 @@ fn event(name: &str) -> Result<Event> {
 
 fn input(event: Event, file: &Path, process_environment: &ProcessEnvironment) -> Result<Input> {
     let (name, text) = if file == Path::new("-") {
-        ("stdin".to_owned(), from_stdin()?)
+        ("stdin".to_owned(), from_stdin("the input")?)
     } else {
         let source = AgentFile::read(file, process_environment)?;
         (source.name, source.text)
@@ -90,17 +91,6 @@ fn input(event: Event, file: &Path, process_environment: &ProcessEnvironment) ->
             ..problem
         }],
         sources: Sources::from([(name, text)]),
-    })
-}
-
-/// Reads the input from stdin.
-fn from_stdin() -> Result<String> {
-    std::io::read_to_string(std::io::stdin()).map_err(|error| match error.kind() {
-        std::io::ErrorKind::InvalidData => {
-            let message = "the input on stdin is not UTF-8 text";
-            CommandError::usage(Problem::new("not-utf8", message))
-        }
-        _ => CommandError::failed(format!("the input on stdin: {error}")),
     })
 }
 
