@@ -117,21 +117,12 @@ impl SecretMask<'_> {
     }
 
     fn messages(self, unsent: &[Arc<Message>]) -> Option<Vec<Message>> {
-        let mut is_changed = false;
-        let messages = unsent
-            .iter()
-            .map(|message| match self.blocks(&message.content) {
-                Some(content) => {
-                    is_changed = true;
-                    Message {
-                        content,
-                        ..Message::clone(message)
-                    }
-                }
-                None => Message::clone(message),
+        changed(unsent.iter().map(|message| &**message), |message| {
+            Some(Message {
+                content: self.blocks(&message.content)?,
+                ..message.clone()
             })
-            .collect();
-        is_changed.then_some(messages)
+        })
     }
 
     fn blocks(self, blocks: &[Block]) -> Option<Vec<Block>> {
@@ -180,10 +171,13 @@ fn contains_mask(value: &Value) -> bool {
 }
 
 /// Applies `change` to the items; `None` if no item changed.
-fn changed<T: Clone>(items: &[T], change: impl Fn(&T) -> Option<T>) -> Option<Vec<T>> {
+fn changed<'a, T: Clone + 'a>(
+    items: impl IntoIterator<Item = &'a T>,
+    change: impl Fn(&T) -> Option<T>,
+) -> Option<Vec<T>> {
     let mut is_changed = false;
     let all = items
-        .iter()
+        .into_iter()
         .map(|item| match change(item) {
             Some(other) => {
                 is_changed = true;
