@@ -15,8 +15,6 @@ pub use kinds::{INPUT_KEYS, Key, Kind, OUTPUT_KEYS};
 pub struct Contract {
     /// The event.
     pub event: Event,
-    /// Its name ([`Event::name`]).
-    pub name: &'static str,
     /// The moment at which it fires, and its purpose.
     pub fires: &'static str,
     /// True if its hooks have a matcher for tools.
@@ -81,10 +79,9 @@ use Order::Sequential;
 use SpecificOutput as H;
 
 /// The contract of an event without input of its own at which a handler has no effect.
-const fn contract(event: Event, name: &'static str) -> Contract {
+const fn contract(event: Event) -> Contract {
     Contract {
         event,
-        name,
         fires: "",
         tool_matched: false,
         order: Order::Parallel,
@@ -101,7 +98,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         fires: "when a session begins, is resumed, or begins anew after a compaction; what is added goes into its next message",
         honours: &[H::AdditionalContext, H::InstructionContext],
         fields: &[Field::Source, Field::Parent],
-        ..contract(Event::SessionStart, "session_start")
+        ..contract(Event::SessionStart)
     },
     Contract {
         fires: "after each user message, once per turn; not for tasks that agents give to sub-agents",
@@ -109,7 +106,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: DenialByDefault,
         honours: &[H::AdditionalContext, H::SyntheticResponse],
         fields: &[Field::Prompt],
-        ..contract(Event::UserPromptSubmit, "user_prompt_submit")
+        ..contract(Event::UserPromptSubmit)
     },
     Contract {
         fires: "behind user_prompt_submit, also for tasks of sub-agents: the last moment at which the turn can be answered without a model",
@@ -117,13 +114,13 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: DenialByDefault,
         honours: &[H::SyntheticResponse],
         fields: &[Field::Prompt],
-        ..contract(Event::PreUserTurn, "pre_user_turn")
+        ..contract(Event::PreUserTurn)
     },
     Contract {
         fires: "when a turn has begun, before its message is put together",
         honours: &[H::AdditionalContext, H::InstructionContext],
         fields: &[Field::Prompt],
-        ..contract(Event::TurnStart, "turn_start")
+        ..contract(Event::TurnStart)
     },
     Contract {
         fires: "before each model call; only what was not sent yet can be rewritten",
@@ -132,12 +129,12 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: DenialByDefault,
         honours: &[H::UpdatedMessages, H::SyntheticResponse],
         fields: &[Field::Messages],
-        ..contract(Event::BeforeLlmCall, "before_llm_call")
+        ..contract(Event::BeforeLlmCall)
     },
     Contract {
         fires: "after each model call that was answered",
         fields: &[Field::Usage, Field::Text],
-        ..contract(Event::AfterLlmCall, "after_llm_call")
+        ..contract(Event::AfterLlmCall)
     },
     Contract {
         fires: "when the model calls a tool, before anything else",
@@ -147,7 +144,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: DenialByDefault,
         honours: &[H::UpdatedInput],
         fields: &[Field::Tool],
-        ..contract(Event::ToolInputTransform, "tool_input_transform")
+        ..contract(Event::ToolInputTransform)
     },
     Contract {
         fires: "when the arguments of a call are rewritten, before permissions are looked at",
@@ -156,7 +153,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: Denial,
         honours: &[H::PermissionDecision, H::Metadata],
         fields: &[Field::Tool],
-        ..contract(Event::ToolGuard, "tool_guard")
+        ..contract(Event::ToolGuard)
     },
     Contract {
         fires: "before every call, independent of permissions; allowing does not override a rule that denies or asks",
@@ -166,7 +163,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: Denial,
         honours: &[H::UpdatedInput, H::PermissionDecision, H::AdditionalContext],
         fields: &[Field::Tool],
-        ..contract(Event::PreToolUse, "pre_tool_use")
+        ..contract(Event::PreToolUse)
     },
     Contract {
         fires: "before the user is asked whether a call may be made, instead of whom a hook may answer",
@@ -175,7 +172,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         failure: DenialByDefault,
         honours: &[H::PermissionDecision, H::UpdatedInput, H::Metadata],
         fields: &[Field::Tool],
-        ..contract(Event::PermissionRequest, "permission_request")
+        ..contract(Event::PermissionRequest)
     },
     Contract {
         fires: "when a tool has answered or failed, before the model sees it",
@@ -183,7 +180,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         order: Sequential,
         honours: &[H::UpdatedToolResponse],
         fields: &[Field::Tool, Field::ToolResponse],
-        ..contract(Event::ToolResponseTransform, "tool_response_transform")
+        ..contract(Event::ToolResponseTransform)
     },
     Contract {
         fires: "when the result of a call is final; blocking ends the turn behind the calls of the same answer",
@@ -191,71 +188,71 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         blocks: Refusal,
         honours: &[H::AdditionalContext, H::UpdatedToolResponse],
         fields: &[Field::Tool, Field::ToolResponse],
-        ..contract(Event::PostToolUse, "post_tool_use")
+        ..contract(Event::PostToolUse)
     },
     Contract {
         fires: "when a turn is over, however it ended",
         fields: &[Field::Reason],
-        ..contract(Event::TurnEnd, "turn_end")
+        ..contract(Event::TurnEnd)
     },
     Contract {
         fires: "when the model has nothing more to do, or a hook has answered",
         blocks: Continue,
         fields: &[Field::Answer, Field::Prompt],
-        ..contract(Event::Stop, "stop")
+        ..contract(Event::Stop)
     },
     Contract {
         fires: "when a sub-agent has finished; runs the hooks of the agent that gave it the task",
         fields: &[Field::Answer, Field::Parent],
-        ..contract(Event::SubagentStop, "subagent_stop")
+        ..contract(Event::SubagentStop)
     },
     Contract {
         fires: "when an agent gives a task to another one, and when that comes back",
         fields: &[Field::Agents],
-        ..contract(Event::OnAgentSwitch, "on_agent_switch")
+        ..contract(Event::OnAgentSwitch)
     },
     Contract {
         fires: "before the history is summarized, ahead of before_compaction: the name that other runtimes have for it",
         blocks: Refusal,
         honours: &[H::AdditionalContext],
         fields: &[Field::Source, Field::Compaction],
-        ..contract(Event::PreCompact, "pre_compact")
+        ..contract(Event::PreCompact)
     },
     Contract {
         fires: "before the history is summarized; a hook may bring a summary of its own",
         blocks: Refusal,
         honours: &[H::Summary],
         fields: &[Field::Compaction],
-        ..contract(Event::BeforeCompaction, "before_compaction")
+        ..contract(Event::BeforeCompaction)
     },
     Contract {
         fires: "when the history was summarized",
         fields: &[Field::Compaction, Field::Summary],
-        ..contract(Event::AfterCompaction, "after_compaction")
+        ..contract(Event::AfterCompaction)
     },
     Contract {
         fires: "when the user is waited for",
-        ..contract(Event::OnUserInput, "on_user_input")
+        ..contract(Event::OnUserInput)
     },
     Contract {
         fires: "when a turn has made as many model calls as it may",
         fields: &[Field::Limit],
-        ..contract(Event::OnMaxIterations, "on_max_iterations")
+        ..contract(Event::OnMaxIterations)
     },
     Contract {
         fires: "when a model or the turn has failed",
         fields: &[Field::Error],
-        ..contract(Event::OnError, "on_error")
+        ..contract(Event::OnError)
     },
     Contract {
         fires: "when the user gets a warning, an error or a permission prompt",
         fields: &[Field::Notification],
-        ..contract(Event::Notification, "notification")
+        ..contract(Event::Notification)
     },
     Contract {
         fires: "when a session ends",
         fields: &[Field::Reason],
-        ..contract(Event::SessionEnd, "session_end")
+        ..contract(Event::SessionEnd)
     },
 ];
 

@@ -5,8 +5,7 @@
 //! keys are read in `snake_case` and in `camelCase`, and keys of `hook_specific_output` are also
 //! accepted at the top level.
 
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr};
 
 use crate::input::{Input, ToolUse};
 use crate::output::{Fault, Output};
@@ -42,7 +41,8 @@ pub use vocabulary::DEFAULT_TIMEOUT;
 pub(crate) use vocabulary::{NamedEvent, UnsupportedEvent, Vocabulary};
 
 /// The dialect of a handler's input and output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownDialect, parse_err_fn = unknown)]
 pub enum Dialect {
     /// docker-agent, which is also our own dialect.
     #[default]
@@ -62,12 +62,7 @@ impl Dialect {
     /// The name in files: `docker-agent`, `claude`, `codex`, `gemini`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::DockerAgent => "docker-agent",
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-        }
+        self.into()
     }
 
     pub(crate) fn vocabulary(self) -> &'static Vocabulary {
@@ -108,27 +103,13 @@ impl Dialect {
     }
 }
 
-impl fmt::Display for Dialect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// The error for an unknown dialect name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no dialect of that name")]
 pub struct UnknownDialect;
 
-/// Parses [`Dialect::name`].
-impl FromStr for Dialect {
-    type Err = UnknownDialect;
-
-    fn from_str(name: &str) -> Result<Self, UnknownDialect> {
-        Self::ALL
-            .into_iter()
-            .find(|dialect| dialect.name() == name)
-            .ok_or(UnknownDialect)
-    }
+fn unknown(_: &str) -> UnknownDialect {
+    UnknownDialect
 }
 
 /// The result of a process or a request.

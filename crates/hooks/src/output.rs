@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use cachalot_core::Spend;
 use cachalot_model::Message;
 use serde_json::{Map, Value};
+use strum::IntoStaticStr;
 
 /// A permission decision about a tool call, in ascending order of strength.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Decision {
     /// The call is allowed.
     Allow,
@@ -21,11 +23,7 @@ impl Decision {
     /// `allow`, `ask` or `deny`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Ask => "ask",
-            Self::Deny => "deny",
-        }
+        self.into()
     }
 }
 

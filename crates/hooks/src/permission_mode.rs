@@ -1,7 +1,10 @@
 //! Permission modes.
 
+use strum::{IntoStaticStr, VariantNames};
+
 /// The tool calls that need the user's approval, with the names of Claude Code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "camelCase")]
 pub enum PermissionMode {
     /// According to the rules.
     #[default]
@@ -30,18 +33,11 @@ impl PermissionMode {
     ];
 
     /// The names of the modes, in the order of [`PermissionMode::ALL`].
-    pub const NAMES: [&'static str; 6] = [
-        "default",
-        "plan",
-        "acceptEdits",
-        "auto",
-        "dontAsk",
-        "bypassPermissions",
-    ];
+    pub const NAMES: &'static [&'static str] = Self::VARIANTS;
 
     /// The name: `acceptEdits`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+        self.into()
     }
 }

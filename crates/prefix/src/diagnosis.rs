@@ -24,6 +24,7 @@ use std::time::Duration;
 use cachalot_core::{Cost, SecretSet};
 use cachalot_model::Usage;
 use serde::Serialize;
+use strum::{Display, IntoStaticStr};
 
 use cachalot_prompt::continuation::{PrefixBreak, divergence};
 use cachalot_prompt::{Level, Prompt};
@@ -129,6 +130,8 @@ impl CountedPrefixes {
 /// Reasons why the provider did not read as much from its cache as it might have, in the providers' terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
     /// It could read everything, as far as known.
@@ -159,25 +162,7 @@ impl Reason {
     /// The reason in the providers' spelling: `system_changed`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::ModelChanged => "model_changed",
-            Self::ToolsChanged => "tools_changed",
-            Self::SystemChanged => "system_changed",
-            Self::MessagesChanged => "messages_changed",
-            Self::ParametersChanged => "parameters_changed",
-            Self::Expired => "expired",
-            Self::BelowMinimum => "below_minimum",
-            Self::LookbackExceeded => "lookback_exceeded",
-            Self::NotMarked => "not_marked",
-            Self::EvictedOrUnknown => "evicted_or_unknown",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        self.into()
     }
 }
 

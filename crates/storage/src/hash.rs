@@ -1,12 +1,11 @@
 //! Streaming hashes, in constant memory.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::str::FromStr;
 
 use cachalot_core::suggest::nearest;
 use sha2::digest::DynDigest;
+use strum::{Display, EnumString, IntoStaticStr};
 
 use crate::error::{Error, ErrorKind};
 
@@ -16,6 +15,8 @@ const CHUNK: usize = 128 * 1024;
 /// A hash algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", parse_err_ty = Error, parse_err_fn = unknown_algorithm)]
 pub enum Algorithm {
     /// SHA-256, 64 hex digits.
     Sha256,
@@ -29,45 +30,24 @@ impl Algorithm {
     /// The names of all algorithms.
     pub const NAMES: [&'static str; 3] = ["sha256", "md5", "blake2b"];
 
-    /// The name that [`FromStr`] parses.
+    /// The name, which parses as the algorithm.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Sha256 => "sha256",
-            Self::Md5 => "md5",
-            Self::Blake2b => "blake2b",
-        }
+        self.into()
     }
 }
 
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Algorithm {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        match name {
-            "sha256" => Ok(Self::Sha256),
-            "md5" => Ok(Self::Md5),
-            "blake2b" => Ok(Self::Blake2b),
-            _ => {
-                let near = nearest(name, Self::NAMES)
-                    .map(|near| format!("; did you mean `{near}`?"))
-                    .unwrap_or_default();
-                Err(Error::new(
-                    ErrorKind::UnknownAlgorithm,
-                    format!(
-                        "unknown hash algorithm `{name}`: expected one of {}{near}",
-                        Self::NAMES.join(", ")
-                    ),
-                ))
-            }
-        }
-    }
+fn unknown_algorithm(name: &str) -> Error {
+    let near = nearest(name, Algorithm::NAMES)
+        .map(|near| format!("; did you mean `{near}`?"))
+        .unwrap_or_default();
+    Error::new(
+        ErrorKind::UnknownAlgorithm,
+        format!(
+            "unknown hash algorithm `{name}`: expected one of {}{near}",
+            Algorithm::NAMES.join(", ")
+        ),
+    )
 }
 
 /// The hash of a byte sequence.

@@ -6,10 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_storage::{HttpClient, Url, masked};
 use parking_lot::Mutex;
+use strum::VariantArray as _;
 
 use super::{Builtin, BuiltinDependencies, request};
-use crate::contract::CONTRACTS;
-use crate::contract::EVENTS;
 use crate::dialect::HandlerCall;
 use crate::input::Input;
 use crate::output::{Fault, Output};
@@ -22,17 +21,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of remembered failures.
 const MAX_REMEMBERED_FAILURES: usize = 1000;
-
-/// All events.
-static ALL_EVENTS: [Event; EVENTS] = {
-    let mut every = [Event::SessionStart; EVENTS];
-    let mut at = 0;
-    while at < EVENTS {
-        every[at] = CONTRACTS[at].event;
-        at += 1;
-    }
-    every
-};
 
 /// Posts a text, or the hook input, to a server. A failure never affects the turn.
 pub(super) struct HttpPost {
@@ -78,7 +66,7 @@ impl Builtin for HttpPost {
     }
 
     fn events(&self) -> &'static [Event] {
-        &ALL_EVENTS
+        Event::VARIANTS
     }
 
     fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {

@@ -1,13 +1,14 @@
 //! The events of hooks.
 
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::{CONTRACTS, Contract};
 
 /// An event, in the order of occurrence: within a turn or around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
+#[derive(Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownEvent, parse_err_fn = unknown)]
 pub enum Event {
     /// A session starts, is resumed, or starts anew after a compaction.
     #[default]
@@ -61,13 +62,13 @@ pub enum Event {
 }
 
 /// The number of events.
-pub(crate) const EVENTS: usize = Event::SessionEnd as usize + 1;
+pub(crate) const EVENTS: usize = Event::VARIANTS.len();
 
 impl Event {
     /// The name in our files and in those of docker-agent: `pre_tool_use`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.contract().name
+        self.into()
     }
 
     /// The contract of the event.
@@ -78,13 +79,7 @@ impl Event {
 
     /// All events, in order.
     pub fn all() -> impl Iterator<Item = Self> {
-        CONTRACTS.iter().map(|contract| contract.event)
-    }
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        Self::VARIANTS.iter().copied()
     }
 }
 
@@ -93,13 +88,6 @@ impl fmt::Display for Event {
 #[error("there is no event of that name")]
 pub struct UnknownEvent;
 
-/// Parses [`Event::name`].
-impl FromStr for Event {
-    type Err = UnknownEvent;
-
-    fn from_str(name: &str) -> Result<Self, UnknownEvent> {
-        Self::all()
-            .find(|event| event.name() == name)
-            .ok_or(UnknownEvent)
-    }
+fn unknown(_: &str) -> UnknownEvent {
+    UnknownEvent
 }

@@ -83,7 +83,7 @@ pub static INPUT_KEYS: &[Key] = &[
     ),
     key(
         "permission_mode",
-        Kind::OneOf(&PermissionMode::NAMES),
+        Kind::OneOf(PermissionMode::NAMES),
         "The approval mode.",
     ),
     text("agent_name", "The agent at work."),

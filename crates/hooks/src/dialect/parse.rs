@@ -122,7 +122,7 @@ impl InputParser<'_> {
     }
 
     fn permission_mode(&self) -> Result<PermissionMode, Problem> {
-        let name = self.one_of("permission_mode", &PermissionMode::NAMES)?;
+        let name = self.one_of("permission_mode", PermissionMode::NAMES)?;
         let named = |mode: &PermissionMode| Some(mode.name()) == name;
         Ok(PermissionMode::ALL
             .into_iter()
