@@ -21,7 +21,8 @@ impl From<Value> for Parameters {
 }
 
 impl Parameters {
-    /// Returns the JSON Schema of the arguments: an object. Aliases are not part of it.
+    /// Returns the JSON Schema of the arguments: an object. Aliases, words and the
+    /// bounds of numbers are not part of it.
     #[must_use]
     pub fn schema(&self) -> Cow<'_, Value> {
         match self {
@@ -43,7 +44,7 @@ impl Parameters {
 /// Returns the JSON Schema of an object with the parameters of a table.
 fn schema(table: &[Parameter]) -> Value {
     object_schema(table.iter().map(|parameter| {
-        let mut property = parameter.kind.schema(false);
+        let mut property = parameter.kind.basic().schema(false);
         property["description"] = parameter.doc.into();
         (parameter.name.to_owned(), property, parameter.required)
     }))

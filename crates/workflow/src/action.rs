@@ -1,6 +1,7 @@
 //! The `Action` trait: an operation that a workflow step can run. Each namespace has one file under
 //! `actions/`.
 
+pub(crate) mod argument_checker;
 pub(crate) mod registry;
 pub mod runtime;
 
@@ -13,6 +14,7 @@ use cachalot_core::tree::Node;
 use cachalot_operation::{Arguments, Failure, Operation};
 use serde_json::Value;
 
+use argument_checker::ArgumentChecker;
 pub use registry::Registry;
 pub use runtime::Runtime;
 
@@ -47,11 +49,12 @@ pub enum Planned {
 /// that the action would refuse.
 #[async_trait]
 pub trait Action: Operation<Context = Runtime, Output = Result<Value, Failure>> {
-    /// Returns problems of the arguments as written, beyond what the parameters specify. Called when a file
-    /// is loaded, before any template is rendered.
+    /// Returns problems of the arguments as written, beyond their names and types: by default, of values
+    /// outside of what the parameters declare. Called when a file is loaded, before any template is
+    /// rendered.
     fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
-        let _ = (with, registry);
-        Vec::new()
+        let _ = registry;
+        ArgumentChecker::new(self.metadata(), with).problems()
     }
 
     /// True if the author of a file may name the action as a tool of `reason.react`. False for an action

@@ -1,8 +1,7 @@
-//! The built-in actions. Each file registers one namespace.
+//! The built-in actions. Each file has one namespace.
 
 pub mod action_tool;
 mod agent;
-mod argument_checker;
 mod arguments;
 pub mod cache;
 mod check_arguments;
@@ -43,23 +42,41 @@ use crate::Registry;
 #[must_use]
 pub fn builtin() -> Registry {
     let mut registry = Registry::default();
-    agent::register(&mut registry);
-    cache::register(&mut registry);
-    csv::register(&mut registry);
-    document::register(&mut registry);
-    file::register(&mut registry);
-    http::register(&mut registry);
-    json::register(&mut registry);
-    llamaextract::register(&mut registry);
-    llm::register(&mut registry);
-    schema::register(&mut registry);
-    ltm::register(&mut registry);
-    memory::register(&mut registry);
-    reason::register(&mut registry);
-    reflection::register(&mut registry);
-    shell::register(&mut registry);
-    storage::register(&mut registry);
-    validate::register(&mut registry);
-    web::register(&mut registry);
+    registry.register(agent::Run);
+    registry.register(cache::Wrap);
+    registry.register(cache::Get);
+    registry.register(cache::Invalidate);
+    registry.register(csv::Parse);
+    registry.register(document::Text);
+    registry.register(file::Read);
+    registry.register(file::Write);
+    registry.register(file::Glob);
+    registry.register(http::Request::GET);
+    registry.register(http::Request::POST);
+    registry.register(json::Parse);
+    registry.register(json::Transform);
+    registry.register(json::Stringify);
+    registry.register(llamaextract::Extract);
+    registry.register(llm::LlmAction::CALL);
+    registry.register(llm::LlmAction::STREAM);
+    registry.register(schema::Merge);
+    registry.register(ltm::StoreAction);
+    registry.register(ltm::Retrieve);
+    registry.register(ltm::Delete);
+    registry.register(ltm::Search);
+    registry.register(memory::Store);
+    registry.register(memory::Retrieve);
+    registry.register(memory::Summarize);
+    registry.register(reason::Cot);
+    registry.register(reason::SelfCorrect);
+    registry.register(reason::Decompose);
+    registry.register(reason::React);
+    registry.register(reflection::LoopAction(&reflection::LOOP));
+    registry.register(reflection::LoopAction(&reflection::RETRY));
+    registry.register(reflection::Evaluate);
+    registry.register(shell::Run);
+    registry.register(storage::Hash);
+    registry.register(validate::Extraction);
+    registry.register(web::Search);
     registry
 }

@@ -61,6 +61,14 @@ pub(crate) fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
+/// Returns a value as text: texts as they are, other values as JSON.
+pub(crate) fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {

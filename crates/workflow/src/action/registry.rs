@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cachalot_core::Problem;
 use cachalot_core::suggest::nearest;
 
 use super::Action;
+use crate::codes;
 
 /// The prefix of the names of built-in tools that are steps.
 pub(crate) const TOOL_PREFIX: &str = "tool.";
@@ -71,6 +73,15 @@ impl Registry {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`cachalot schema` lists all actions".to_owned(),
         }
+    }
+
+    /// Returns the problem of a name that no action has.
+    pub(crate) fn unknown(&self, name: &str) -> Problem {
+        Problem::new(
+            codes::UNKNOWN_ACTION,
+            format!("there is no action `{name}`"),
+        )
+        .help(self.help_for(name))
     }
 
     /// Returns all names, sorted.

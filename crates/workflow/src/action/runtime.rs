@@ -171,6 +171,12 @@ impl Runtime {
             .map_err(|over| Failure::new("over_budget", over.to_string()))
     }
 
+    /// Returns the store of long-term memory. The error says why there is none.
+    pub(crate) fn long_term_memory(&self) -> Result<&Arc<dyn Store>, &'static str> {
+        let store = self.store.as_ref();
+        store.ok_or("there is no long-term memory in this run: see the warning at its start, or give `--db`, `CACHALOT_DB` or `settings.ltm.path`")
+    }
+
     /// Returns the workspace of tools that are steps: the directory of the run, opened once.
     pub(crate) fn tool_workspace(&self) -> Result<&ToolWorkspace, Failure> {
         let kept = &self.tools.workspace;

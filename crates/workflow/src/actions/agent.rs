@@ -16,13 +16,7 @@ use super::action_tool;
 use super::arguments::{CheckedArguments, declared_by, required, text};
 use super::model_error;
 use crate::report::{self, Reporter, current_node};
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Planned, Registry, Runtime, spending,
-};
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Run);
-}
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Planned, Runtime, spending};
 
 static RUN: OperationMetadata = OperationMetadata::declared(
     "agent.run",
@@ -43,7 +37,7 @@ static RUN: OperationMetadata = OperationMetadata::declared(
     ],
 );
 
-struct Run;
+pub(super) struct Run;
 
 #[async_trait]
 impl Operation for Run {
@@ -60,7 +54,7 @@ impl Operation for Run {
 
     /// Returns the agent's definition and model identity. Fails if the answer depends on anything else.
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::borrowed(&RUN, arguments);
+        let given = CheckedArguments::new(&RUN, arguments);
         let team = team(&given, runtime)?;
         let agent = agent(&given, &team)?;
         let agent_host = runtime.agent_host.as_ref();
@@ -115,7 +109,7 @@ impl Operation for Run {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&RUN, arguments);
+        let given = CheckedArguments::new(&RUN, &arguments);
         let team = team(&given, runtime)?;
         let name = agent(&given, &team)?.name.clone();
         let input = given.required_text("input")?;
@@ -168,7 +162,7 @@ impl Operation for Run {
 #[async_trait]
 impl Action for Run {
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        let given = CheckedArguments::new(&RUN, arguments);
+        let given = CheckedArguments::new(&RUN, &arguments);
         let team = team(&given, runtime)?;
         agent(&given, &team)?;
         given.required_text("input")?;

@@ -22,6 +22,24 @@ pub(super) const fn integer(name: &'static str, doc: &'static str) -> Parameter 
     Parameter::optional(name, ParameterKind::Integer, doc)
 }
 
+/// Declares an optional parameter that takes a whole number from `least` to `most`.
+pub(super) const fn count(
+    name: &'static str,
+    (least, most): (u64, u64),
+    doc: &'static str,
+) -> Parameter {
+    Parameter::optional(name, ParameterKind::IntegerIn(least, most), doc)
+}
+
+/// Declares an optional parameter that takes one of these words.
+pub(super) const fn word(
+    name: &'static str,
+    words: &'static [&'static str],
+    doc: &'static str,
+) -> Parameter {
+    Parameter::optional(name, ParameterKind::Word(words), doc)
+}
+
 /// Declares an optional parameter that takes a number.
 pub(super) const fn number(name: &'static str, doc: &'static str) -> Parameter {
     Parameter::optional(name, ParameterKind::Number, doc)

@@ -9,17 +9,12 @@ mod request;
 mod response;
 mod wrap;
 
+pub(super) use get::Get;
 pub use handle::{agent_segment, escape};
-
-use crate::Registry;
+pub(super) use invalidate::Invalidate;
+pub(super) use wrap::Wrap;
 
 /// The `_cache_type` of every entry that `cache.wrap` creates.
 const CACHE_TYPE: &str = "action_result";
 /// The name of the label that holds a tag.
 pub const TAG_LABEL: &str = "tag";
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(wrap::Wrap);
-    registry.register(get::Get);
-    registry.register(invalidate::Invalidate);
-}

@@ -7,17 +7,13 @@ use cachalot_core::tree::Node;
 use cachalot_core::{Effects, Problem};
 use serde_json::{Value, json};
 
-use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, boolean, declared_by, excerpt, text};
 use super::location;
+use crate::action::argument_checker::ArgumentChecker;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 /// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Parse);
-}
 
 static PARSE: OperationMetadata = OperationMetadata::declared(
 "csv.parse",
@@ -46,14 +42,14 @@ const TEXT_OR_PATH_HELP: &str = "give either `text` or `path`";
 
 const DELIMITER_RULE: &str = "must be one ASCII character, and neither a quote nor a line break";
 
-struct Parse;
+pub(super) struct Parse;
 
 #[async_trait]
 impl Operation for Parse {
     declared_by!(PARSE);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        Effects::reading_files(location::local_files(runtime, arguments, "path"))
+        location::effects(runtime, arguments, "path")
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -61,7 +57,7 @@ impl Operation for Parse {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&PARSE, arguments);
+        let given = CheckedArguments::new(&PARSE, &arguments);
         let delimiter = delimiter(&given)?;
         let header = given.flag("header", true)?;
         match (given.text("text")?, given.text("path")?) {
@@ -80,9 +76,9 @@ impl Operation for Parse {
 
 impl Action for Parse {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
-            .at_least_one_of("csv.parse", &["text", "path"], TEXT_OR_PATH_HELP)
-            .at_most_one_of("csv.parse", &["text", "path"], TEXT_OR_PATH_HELP)
+        ArgumentChecker::new(&PARSE, with)
+            .at_least_one_of(&["text", "path"], TEXT_OR_PATH_HELP)
+            .at_most_one_of(&["text", "path"], TEXT_OR_PATH_HELP)
             .read("delimiter", DELIMITER_RULE, |text| match separator(text) {
                 Some(_) => Ok(()),
                 None => Err(format!("is `{}`", excerpt(text))),

@@ -10,14 +10,10 @@ use serde_json::{Value, json};
 
 use super::arguments::{CheckedArguments, declared_by, required, text};
 use super::location;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
 /// The maximum size of a document, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Text);
-}
 
 static TEXT: OperationMetadata = OperationMetadata::declared(
 "document.text",
@@ -47,14 +43,14 @@ impl Format {
     }
 }
 
-struct Text;
+pub(super) struct Text;
 
 #[async_trait]
 impl Operation for Text {
     declared_by!(TEXT);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        Effects::reading_files(location::local_files(runtime, arguments, "path"))
+        location::effects(runtime, arguments, "path")
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -67,7 +63,7 @@ impl Operation for Text {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&TEXT, arguments);
+        let given = CheckedArguments::new(&TEXT, &arguments);
         let path = given.required_text("path")?;
         let bytes = location::read(&given, runtime, path, MAX_BYTES).await?;
         let shown = cachalot_storage::masked(path);

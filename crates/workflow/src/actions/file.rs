@@ -4,10 +4,6 @@ mod glob;
 mod read;
 mod write;
 
-use crate::Registry;
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(read::Read);
-    registry.register(write::Write);
-    registry.register(glob::Glob);
-}
+pub(super) use glob::Glob;
+pub(super) use read::Read;
+pub(super) use write::Write;

@@ -3,30 +3,17 @@
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Url};
 use serde_json::Value;
 
-use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, any, duration, list, object, required, text};
-use super::http_response::{self, RequestLimits, TIMEOUT};
+use super::http_response::{self, HttpRequest, TIMEOUT};
 use super::order;
+use crate::action::argument_checker::ArgumentChecker;
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Registry, Runtime,
 };
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Request {
-        about: &GET,
-        method: Method::GET,
-        ordered: &["params", "headers"],
-    });
-    registry.register(Request {
-        about: &POST,
-        method: Method::POST,
-        ordered: &["params", "headers", "json", "form"],
-    });
-}
 
 const URL: Parameter = required(text("url", "The URL; `http` or `https`."));
 const PARAMS: Parameter = object(
@@ -70,11 +57,25 @@ static POST: OperationMetadata = OperationMetadata::declared(
 );
 
 /// One of the two actions.
-struct Request {
+pub(super) struct Request {
     about: &'static OperationMetadata,
     method: Method,
     /// The arguments in which the order of mappings changes the request.
     ordered: &'static [&'static str],
+}
+
+impl Request {
+    pub(super) const GET: Self = Self {
+        about: &GET,
+        method: Method::GET,
+        ordered: &["params", "headers"],
+    };
+
+    pub(super) const POST: Self = Self {
+        about: &POST,
+        method: Method::POST,
+        ordered: &["params", "headers", "json", "form"],
+    };
 }
 
 #[async_trait]
@@ -91,17 +92,16 @@ impl Operation for Request {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(self.about, arguments);
+        let given = CheckedArguments::new(self.about, &arguments);
         send(&given, runtime, self.method.clone()).await
     }
 }
 
 impl Action for Request {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        let checker = ArgumentChecker::new(with).hosts("allowed_hosts");
-        let bodies = ["json", "body", "form"];
+        let checker = ArgumentChecker::new(self.about, with).hosts("allowed_hosts");
         match self.method == Method::POST {
-            true => checker.at_most_one_of("http.post", &bodies, "give one of them"),
+            true => checker.at_most_one_of(&["json", "body", "form"], "give one of them"),
             false => checker,
         }
         .problems()
@@ -117,19 +117,10 @@ async fn send(
     add_query(given, &mut url)?;
     let timeout = given.duration("timeout")?.unwrap_or(TIMEOUT);
     let allowed = given.list("allowed_hosts")?;
-    let (http, request) = http_response::request(given, runtime, method, &url, allowed)?;
-    let request = with_body(given, request)?;
-    let request = with_headers(given, request)?;
-    let sent = (&http, request);
-    http_response::fetch(
-        given,
-        runtime,
-        sent,
-        &url,
-        RequestLimits::with_timeout(timeout),
-    )
-    .await?
-    .into_value(given)
+    let client = http_response::client(given, runtime, &url, allowed)?;
+    let mut request = HttpRequest::new(given, runtime, client, method, &url)?;
+    request.builder = with_headers(given, with_body(given, request.builder)?)?;
+    request.fetch(timeout, "http_error").await?.into_value()
 }
 
 fn add_query(given: &CheckedArguments<'_>, url: &mut Url) -> Result<(), Failure> {
@@ -161,7 +152,7 @@ fn with_headers(
     given: &CheckedArguments<'_>,
     request: RequestBuilder,
 ) -> Result<RequestBuilder, Failure> {
-    let mut headers = reqwest::header::HeaderMap::new();
+    let mut headers = HeaderMap::new();
     for (key, value) in given.object("headers")?.into_iter().flatten() {
         let Some(text) = given.scalar("headers", value)? else {
             continue;
@@ -191,32 +182,20 @@ fn with_body(
     given: &CheckedArguments<'_>,
     request: RequestBuilder,
 ) -> Result<RequestBuilder, Failure> {
-    let (json, body, form) = (
-        given.value_of("json"),
-        given.text("body")?,
-        given.object("form")?,
-    );
-    if usize::from(json.is_some()) + usize::from(body.is_some()) + usize::from(form.is_some()) > 1 {
-        return Err(given.failure(
+    let form = given.object("form")?;
+    match (given.value_of("json"), given.text("body")?, form) {
+        (None, None, None) => Ok(request),
+        (Some(json), None, None) => Ok(request.json(json)),
+        (None, Some(body), None) => Ok(request.body(body.to_owned())),
+        (None, None, Some(_)) => {
+            let mut text = url::form_urlencoded::Serializer::new(String::new());
+            text.extend_pairs(fields(given, "form")?);
+            let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+            Ok(request.body(text.finish()))
+        }
+        _ => Err(given.failure(
             "validation_error",
             "`json`, `body` and `form` exclude each other: give one",
-        ));
+        )),
     }
-    if let Some(json) = json {
-        return Ok(request.json(json));
-    }
-    if let Some(body) = body {
-        return Ok(request.body(body.to_owned()));
-    }
-    if form.is_some() {
-        let mut text = url::form_urlencoded::Serializer::new(String::new());
-        text.extend_pairs(fields(given, "form")?);
-        return Ok(request
-            .header(
-                reqwest::header::CONTENT_TYPE,
-                "application/x-www-form-urlencoded",
-            )
-            .body(text.finish()));
-    }
-    Ok(request)
 }

@@ -8,17 +8,11 @@ use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
-use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, any, boolean, declared_by, integer, required, text};
+use super::arguments::{CheckedArguments, any, boolean, count, declared_by, required, text};
 use super::order;
+use crate::action::argument_checker::ArgumentChecker;
 use crate::exact_json;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Parse);
-    registry.register(Transform);
-    registry.register(Stringify);
-}
 
 static PARSE: OperationMetadata = OperationMetadata::declared(
 "json.parse",
@@ -55,8 +49,9 @@ static STRINGIFY: OperationMetadata = OperationMetadata::declared(
     "Writes data as JSON text.",
     &[
         required(any("data", "The data to format.")),
-        integer(
+        count(
             "indent",
+            (0, 16),
             "By how many spaces to indent, up to 16; on one line by default.",
         ),
         boolean(
@@ -67,14 +62,14 @@ static STRINGIFY: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
-struct Parse;
+pub(super) struct Parse;
 
 #[async_trait]
 impl Operation for Parse {
     declared_by!(PARSE);
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&PARSE, arguments);
+        let given = CheckedArguments::new(&PARSE, &arguments);
         let text = given
             .text("text")?
             .ok_or_else(|| given.wrong("text", "is required"))?;
@@ -95,14 +90,14 @@ impl Operation for Parse {
 
 impl Action for Parse {}
 
-struct Transform;
+pub(super) struct Transform;
 
 #[async_trait]
 impl Operation for Transform {
     declared_by!(TRANSFORM);
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&TRANSFORM, arguments);
+        let given = CheckedArguments::new(&TRANSFORM, &arguments);
         let expression = given.required_text("expression")?;
         let data = given.required("data")?;
         let result = jmespath::search(data, expression).map_err(|fault| match fault {
@@ -120,7 +115,7 @@ impl Operation for Transform {
 
 impl Action for Transform {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
+        ArgumentChecker::new(&TRANSFORM, with)
             .read(
                 "expression",
                 "see jmespath.org for the syntax of expressions",
@@ -133,23 +128,23 @@ impl Action for Transform {
     }
 }
 
-struct Stringify;
+pub(super) struct Stringify;
 
 #[async_trait]
 impl Operation for Stringify {
     declared_by!(STRINGIFY);
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        if CheckedArguments::borrowed(&STRINGIFY, arguments).flag("sort_keys", false)? {
+        if CheckedArguments::new(&STRINGIFY, arguments).flag("sort_keys", false)? {
             return Ok(Value::Null);
         }
         Ok(order::implicit_input(arguments, &["data"]))
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&STRINGIFY, arguments);
+        let given = CheckedArguments::new(&STRINGIFY, &arguments);
         let data = given.required("data")?;
-        let indent = given.count("indent", 0..=16)?.unwrap_or(0);
+        let indent = given.count("indent")?.unwrap_or(0);
         let text = if given.flag("sort_keys", false)? {
             formatted(&exact_json::sorted(data), indent)
         } else {
@@ -160,13 +155,7 @@ impl Operation for Stringify {
     }
 }
 
-impl Action for Stringify {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
-            .count("indent", 0..=16)
-            .problems()
-    }
-}
+impl Action for Stringify {}
 
 fn formatted(data: &Value, indent: u64) -> serde_json::Result<String> {
     match usize::try_from(indent) {

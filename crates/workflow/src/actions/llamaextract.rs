@@ -14,20 +14,16 @@ use client::Client;
 use serde_json::{Value, json};
 use wire::Status;
 
-use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, boolean, declared_by, duration, object, required, text};
 use super::run_settings::{setting, trim_base_url, variable};
 use super::{location, order};
+use crate::action::argument_checker::ArgumentChecker;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
 /// The maximum size of an upload, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
 const DEFAULT_BASE: &str = "https://api.cloud.llamaindex.ai";
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Extract);
-}
 
 static EXTRACT: OperationMetadata = OperationMetadata::declared(
 "llamaextract.extract",
@@ -85,14 +81,14 @@ fn mode(text: &str) -> Option<&'static str> {
         .find(|mode| mode.eq_ignore_ascii_case(text))
 }
 
-struct Extract;
+pub(super) struct Extract;
 
 #[async_trait]
 impl Operation for Extract {
     declared_by!(EXTRACT);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        Effects::reading_files(location::local_files(runtime, arguments, "file"))
+        location::effects(runtime, arguments, "file")
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -107,7 +103,7 @@ impl Operation for Extract {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&EXTRACT, arguments);
+        let given = CheckedArguments::new(&EXTRACT, &arguments);
         let file = given.required_text("file")?;
         let options = ExtractionOptions::from_arguments(&given)?;
         let timeout = given
@@ -131,66 +127,51 @@ impl Operation for Extract {
 
 impl Action for Extract {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
-            .at_least_one_of(
-                "llamaextract.extract",
-                &["agent_name", "agent_id", "schema"],
-                AGENT_OR_SCHEMA_HELP,
-            )
-            .at_most_one_of(
-                "llamaextract.extract",
-                &["agent_id", "agent_name"],
-                "give one of them",
-            )
-            .at_most_one_of("llamaextract.extract", &["agent_id", "mode"], MODE_HELP)
-            .at_most_one_of("llamaextract.extract", &["agent_name", "mode"], MODE_HELP)
+        ArgumentChecker::new(&EXTRACT, with)
+            .at_least_one_of(&["agent_name", "agent_id", "schema"], AGENT_OR_SCHEMA_HELP)
+            .at_most_one_of(&["agent_id", "agent_name"], "give one of them")
+            .at_most_one_of(&["agent_id", "mode"], MODE_HELP)
+            .at_most_one_of(&["agent_name", "mode"], MODE_HELP)
             .one_of("mode", &MODES, |text| mode(text).is_some())
             .problems()
     }
 }
 
 /// Schema, mode and agent of an extraction.
-struct ExtractionOptions {
-    agent: Option<Agent>,
-    schema: Option<Value>,
+struct ExtractionOptions<'a> {
+    /// The id of the agent, or else its name.
+    agent_id: Option<&'a str>,
+    agent_name: Option<&'a str>,
+    schema: Option<&'a Arguments>,
     mode: Option<&'static str>,
 }
 
-enum Agent {
-    Id(String),
-    Name(String),
-}
-
-impl ExtractionOptions {
-    fn from_arguments(given: &CheckedArguments<'_>) -> Result<Self, Failure> {
-        let text = |name| given.non_empty_text(name);
-        let agent = match (text("agent_id")?, text("agent_name")?) {
-            (Some(_), Some(_)) => {
-                return Err(given.failure(
-                    "validation_error",
-                    "`agent_id` and `agent_name` exclude each other: give one",
-                ));
-            }
-            (Some(id), None) => Some(Agent::Id(id.to_owned())),
-            (None, Some(name)) => Some(Agent::Name(name.to_owned())),
-            (None, None) => None,
-        };
-        let schema = given.object("schema")?.cloned().map(Value::Object);
-        if agent.is_none() && schema.is_none() {
-            return Err(given.failure("validation_error", AGENT_OR_SCHEMA_HELP));
+impl<'a> ExtractionOptions<'a> {
+    fn from_arguments(given: &CheckedArguments<'a>) -> Result<Self, Failure> {
+        let invalid = |what| Err(given.failure("validation_error", what));
+        let (agent_id, agent_name) = (
+            given.non_empty_text("agent_id")?,
+            given.non_empty_text("agent_name")?,
+        );
+        if agent_id.and(agent_name).is_some() {
+            return invalid("`agent_id` and `agent_name` exclude each other: give one");
         }
-        let mode = match text("mode")? {
+        let agent = agent_id.or(agent_name);
+        let schema = given.object("schema")?;
+        if agent.is_none() && schema.is_none() {
+            return invalid(AGENT_OR_SCHEMA_HELP);
+        }
+        let mode = match given.non_empty_text("mode")? {
             None => None,
-            Some(_) if agent.is_some() => {
-                return Err(given.failure("validation_error", MODE_HELP));
-            }
+            Some(_) if agent.is_some() => return invalid(MODE_HELP),
             Some(name) => Some(mode(name).ok_or_else(|| {
                 let help = suggest::did_you_mean(name, &MODES);
                 given.wrong("mode", format_args!("is `{name}`: {help}"))
             })?),
         };
         Ok(Self {
-            agent,
+            agent_id,
+            agent_name,
             schema,
             mode,
         })
@@ -200,41 +181,33 @@ impl ExtractionOptions {
 async fn extract(
     given: &CheckedArguments<'_>,
     client: &Client<'_>,
-    options: &ExtractionOptions,
+    options: &ExtractionOptions<'_>,
     file: &str,
     document: Vec<u8>,
     interval: Duration,
 ) -> Result<Value, Failure> {
     // The agent is looked up first: if it does not exist, nothing has been uploaded.
-    let (agent_id, agent_name) = match &options.agent {
-        None => (None, None),
-        Some(Agent::Id(id)) => (Some(id.clone()), None),
-        Some(Agent::Name(name)) => (Some(client.find_agent(name).await?), Some(name)),
+    let agent_id = match options.agent_name {
+        Some(name) => Some(client.find_agent(name).await?),
+        None => options.agent_id.map(str::to_owned),
     };
     let file_id = client.upload(upload_name(file), document).await?;
     let job = client
-        .start(
-            agent_id.as_deref(),
-            options.schema.as_ref(),
-            options.mode,
-            &file_id,
-        )
+        .start(agent_id.as_deref(), options.schema, options.mode, &file_id)
         .await?;
     let job = client.wait_for_end(job, interval).await?;
-    let status = match &job.status {
-        Status::Success | Status::PartialSuccess => job.status.name(),
-        other => {
-            return Err(given.failure(
-                "extraction_failed",
-                format_args!(
-                    "the job {} ended as {}: {}",
-                    job.id,
-                    other.name(),
-                    client.redacted(job.error.as_deref().unwrap_or("no reason was given"))
-                ),
-            ));
-        }
-    };
+    let status = json!(job.status);
+    if !matches!(job.status, Status::Success | Status::PartialSuccess) {
+        return Err(given.failure(
+            "extraction_failed",
+            format_args!(
+                "the job {} ended as {}: {}",
+                job.id,
+                status.as_str().unwrap_or_default(),
+                client.redacted(job.error.as_deref().unwrap_or("no reason was given"))
+            ),
+        ));
+    }
     let result = client.result(&job.id).await?;
     let mut answer = json!({
         // A partial result may be used, but must not be treated (and stored) as complete.
@@ -247,7 +220,8 @@ async fn extract(
     });
     if let Value::Object(fields) = &mut answer {
         fields.extend(agent_id.map(|id| ("agent_id".to_owned(), id.into())));
-        fields.extend(agent_name.map(|name| ("agent_name".to_owned(), name.as_str().into())));
+        let agent_name = options.agent_name;
+        fields.extend(agent_name.map(|name| ("agent_name".to_owned(), name.into())));
     }
     Ok(answer)
 }

@@ -10,31 +10,17 @@ mod result;
 
 use async_trait::async_trait;
 use cachalot_cache::Witness;
-use cachalot_core::Problem;
-use cachalot_core::tree::Node;
 use program_call::ProgramCall;
 use serde_json::Value;
 
-use super::argument_checker::ArgumentChecker;
-use super::arguments::{
-    CheckedArguments, any, concatenated, duration, integer, list, number, object, text,
-};
+use super::arguments::{any, concatenated, count, duration, integer, list, number, object, text};
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry,
-    Runtime, spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Runtime, spending,
 };
 
 pub(super) use choice::{default, with_prefix};
 pub(super) use program_call::unknown_program;
 use provider_call::ProviderCall;
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(LlmAction::CALL);
-    registry.register(LlmAction {
-        about: &STREAM,
-        shows_stream: true,
-    });
-}
 
 /// Parameters of the question itself.
 const QUESTION_PARAMETERS: [Parameter; 6] = [
@@ -111,8 +97,9 @@ pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
         "The maximum time of one try, from connecting to the end of the answer; with `provider: shell`, after which the program and what it started are killed. In no key.",
     )
     .unkeyed(),
-    integer(
+    count(
         "max_retries",
+        (0, 10),
         "The maximum number of retries of transient errors, 0 to 10, including timeouts; 2 by default, and then not after a timeout. Not part of the cache key.",
     )
     .unkeyed(),
@@ -138,16 +125,20 @@ pub(super) static STREAM: OperationMetadata = OperationMetadata::declared(
 .read_only();
 
 /// One of the two actions, which differ in how the answer is shown.
-struct LlmAction {
+pub(super) struct LlmAction {
     about: &'static OperationMetadata,
     /// True if the answer is shown while it streams.
     shows_stream: bool,
 }
 
 impl LlmAction {
-    const CALL: Self = Self {
+    pub(super) const CALL: Self = Self {
         about: &CALL,
         shows_stream: false,
+    };
+    pub(super) const STREAM: Self = Self {
+        about: &STREAM,
+        shows_stream: true,
     };
 }
 
@@ -172,19 +163,12 @@ impl Operation for LlmAction {
 
 #[async_trait]
 impl Action for LlmAction {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        check_model(ArgumentChecker::new(with)).problems()
-    }
-
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
         plan(self.about, &arguments, runtime)
     }
 
     fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
-        match program_call::program_name(
-            &CheckedArguments::borrowed(self.about, arguments),
-            runtime,
-        ) {
+        match program_call::program_name(self.about, arguments, runtime) {
             Ok(Some(_)) => program_call::alternatives(arguments, runtime),
             Ok(None) => provider_call::alternatives(self.about, arguments, runtime),
             Err(_) => Vec::new(),
@@ -197,21 +181,12 @@ impl Action for LlmAction {
         runtime: &Runtime,
         _witness: &Witness,
     ) -> Result<Value, Failure> {
-        if let Some(name) = program_call::program_name(
-            &CheckedArguments::borrowed(self.about, &arguments),
-            runtime,
-        )? {
+        if let Some(name) = program_call::program_name(self.about, &arguments, runtime)? {
             let ask = ProgramCall::new(self.about, &arguments, name, runtime)?;
-            return match self.shows_stream {
-                true => ask.stream(runtime).await,
-                false => ask.complete(runtime).await,
-            };
+            return ask.answer(runtime, self.shows_stream).await;
         }
         let ask = ProviderCall::new(self.about, &arguments, runtime)?;
-        match self.shows_stream {
-            true => ask.stream(runtime).await,
-            false => ask.complete(runtime).await,
-        }
+        ask.answer(runtime, self.shows_stream).await
     }
 }
 
@@ -221,7 +196,7 @@ pub(super) fn inputs(
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Result<Value, Failure> {
-    match program_call::program_name(&CheckedArguments::borrowed(about, arguments), runtime)? {
+    match program_call::program_name(about, arguments, runtime)? {
         Some(name) => {
             let ask = ProgramCall::new(about, arguments, name, runtime)?;
             Ok(ask.identity(runtime))
@@ -236,7 +211,7 @@ pub(super) fn plan(
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Result<Planned, Failure> {
-    match program_call::program_name(&CheckedArguments::borrowed(about, arguments), runtime)? {
+    match program_call::program_name(about, arguments, runtime)? {
         Some(name) => ProgramCall::new(about, arguments, name, runtime).map(drop)?,
         None => ProviderCall::new(about, arguments, runtime).map(drop)?,
     }
@@ -255,11 +230,6 @@ pub(super) async fn ask_embedded(
         spending::decline_storing("a fallback of the model answered");
     }
     Ok(answer)
-}
-
-/// Adds the load-time checks of the parameters in [`MODEL_PARAMETERS`].
-pub(super) fn check_model(checker: ArgumentChecker<'_>) -> ArgumentChecker<'_> {
-    checker.count("max_retries", choice::RETRIES)
 }
 
 /// Asks the model, then its fallbacks, until one answers. The flag is true if a fallback answered.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use cachalot_core::Digest;
+use cachalot_core::{Digest, Effects};
 use cachalot_storage::{Error, ErrorKind};
 use serde_json::{Value, json};
 
@@ -108,15 +108,11 @@ pub(super) fn path_key(path: &Path) -> Value {
     }
 }
 
-/// Returns the file that the argument `name` points to, if it is local.
-pub(super) fn local_files(runtime: &Runtime, arguments: &Arguments, name: &str) -> Vec<PathBuf> {
-    let text = arguments
-        .get(name)
-        .and_then(Value::as_str)
-        .filter(|text| !text.is_empty());
-    text.and_then(|text| runtime.storage.local_path(text))
-        .into_iter()
-        .collect()
+/// Returns the effects of an action that only reads what the argument `name` points to.
+pub(super) fn effects(runtime: &Runtime, arguments: &Arguments, name: &str) -> Effects {
+    let text = arguments.get(name).and_then(Value::as_str);
+    let text = text.filter(|text| !text.is_empty());
+    Effects::reading_files(text.and_then(|text| runtime.storage.local_path(text)))
 }
 
 /// Returns the environment variables that locate the buckets of a URI's scheme; `None` if the URI is not

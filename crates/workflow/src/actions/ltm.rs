@@ -17,16 +17,10 @@ use super::arguments::{CheckedArguments, any, declared_by, object, required, tex
 use super::order;
 use crate::report::Event;
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, Registry,
-    Runtime,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, Runtime,
 };
 
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(StoreAction);
-    registry.register(Retrieve);
-    registry.register(Delete);
-    registry.register(search::Search);
-}
+pub(super) use search::Search;
 
 /// The maximum time of a store operation.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -70,7 +64,7 @@ static DELETE: OperationMetadata = OperationMetadata::declared(
 )
 .with_cache_class(CacheClass::EffectOnly);
 
-struct StoreAction;
+pub(super) struct StoreAction;
 
 #[async_trait]
 impl Operation for StoreAction {
@@ -81,7 +75,7 @@ impl Operation for StoreAction {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&STORE, arguments);
+        let given = CheckedArguments::new(&STORE, &arguments);
         let key = given.required_text("key")?;
         let stored_value = UserRecord {
             value: given.required("value")?.clone(),
@@ -112,7 +106,7 @@ impl Operation for StoreAction {
 
 impl Action for StoreAction {}
 
-struct Retrieve;
+pub(super) struct Retrieve;
 
 #[async_trait]
 impl Operation for Retrieve {
@@ -123,7 +117,7 @@ impl Operation for Retrieve {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&RETRIEVE, arguments);
+        let given = CheckedArguments::new(&RETRIEVE, &arguments);
         let key = given.required_text("key")?;
         let store = store(&given, runtime)?;
         let found = await_reply(&given, store.get(space::USER, key, &[])).await?;
@@ -160,7 +154,7 @@ impl Action for Retrieve {
     }
 }
 
-struct Delete;
+pub(super) struct Delete;
 
 #[async_trait]
 impl Operation for Delete {
@@ -171,7 +165,7 @@ impl Operation for Delete {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&DELETE, arguments);
+        let given = CheckedArguments::new(&DELETE, &arguments);
         let key = given.required_text("key")?;
         let store = store(&given, runtime)?;
         // By label, because the prefix also matches longer keys, which must stay.
@@ -221,12 +215,8 @@ fn store<'a>(
     given: &CheckedArguments<'_>,
     runtime: &'a Runtime,
 ) -> Result<&'a Arc<dyn Store>, Failure> {
-    runtime.store.as_ref().ok_or_else(|| {
-        given.failure(
-            "configuration_error",
-            "there is no long-term memory in this run: see the warning at its start, or give `--db`, `CACHALOT_DB` or `settings.ltm.path`",
-        )
-    })
+    let store = runtime.long_term_memory();
+    store.map_err(|why| given.failure("configuration_error", why))
 }
 
 async fn await_reply<T: Send>(

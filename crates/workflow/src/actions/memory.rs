@@ -1,26 +1,18 @@
 //! `memory.*`: values that are kept until the run ends, and summaries of conversations.
 
 use async_trait::async_trait;
-use cachalot_core::Effects;
-use cachalot_core::tree::Node;
-use cachalot_core::{Millis, Problem};
+use cachalot_core::{Effects, Millis};
 use serde_json::{Value, json};
 
-use super::argument_checker::ArgumentChecker;
 use super::arguments::{
-    CheckedArguments, any, declared_by, duration, integer, kind_name, required, text,
+    CheckedArguments, any, count, declared_by, duration, kind_name, required, text,
 };
 use super::llm;
+use crate::exact_json::as_text;
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, Registry,
-    Runtime, origin,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, Runtime,
+    origin,
 };
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Store);
-    registry.register(Retrieve);
-    registry.register(Summarize);
-}
 
 const KEY: Parameter = required(text("key", "The key. A number counts as its text."));
 
@@ -75,8 +67,9 @@ static SUMMARIZE: OperationMetadata = OperationMetadata::declared(
             "messages_key",
             "The field of the state with the conversation: a list of texts, or of mappings with `role` and `content`.",
         )),
-        integer(
+        count(
             "max_tokens",
+            (1, 1_000_000),
             "The length of the summary in tokens of about 4 characters, 1 to 1000000; 1000 by default. A conversation that is not longer is returned as it is.",
         ),
         text("model", "The model; `settings.llm.model` by default."),
@@ -85,10 +78,7 @@ static SUMMARIZE: OperationMetadata = OperationMetadata::declared(
 .read_only()
 .with_cache_class(CacheClass::Excluded("reads the state, which is in no cache key"));
 
-/// The allowed lengths of a summary, in tokens.
-const SUMMARY_TOKENS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
-
-struct Store;
+pub(super) struct Store;
 
 #[async_trait]
 impl Operation for Store {
@@ -100,7 +90,7 @@ impl Operation for Store {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&STORE, arguments);
+        let given = CheckedArguments::new(&STORE, &arguments);
         let key = given.required_text("key")?;
         let namespace = namespace(&given)?;
         let value = given.value_of("value").cloned().unwrap_or_default();
@@ -114,14 +104,14 @@ impl Operation for Store {
 
 impl Action for Store {}
 
-struct Retrieve;
+pub(super) struct Retrieve;
 
 #[async_trait]
 impl Operation for Retrieve {
     declared_by!(RETRIEVE);
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&RETRIEVE, arguments);
+        let given = CheckedArguments::new(&RETRIEVE, &arguments);
         let key = given.required_text("key")?;
         let clock = &*runtime.clock;
         let stored = runtime.session.retrieve(namespace(&given)?, key, clock);
@@ -141,15 +131,15 @@ fn namespace<'g>(given: &'g CheckedArguments<'_>) -> Result<&'g str, Failure> {
     Ok(given.text("namespace")?.unwrap_or(DEFAULT_NAMESPACE))
 }
 
-struct Summarize;
+pub(super) struct Summarize;
 
 #[async_trait]
 impl Operation for Summarize {
     declared_by!(SUMMARIZE);
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&SUMMARIZE, arguments);
-        let most = given.count("max_tokens", SUMMARY_TOKENS)?.unwrap_or(1_000);
+        let given = CheckedArguments::new(&SUMMARIZE, &arguments);
+        let most = given.count("max_tokens")?.unwrap_or(1_000);
         let messages = conversation(&given)?;
         let text: Vec<String> = messages.iter().map(format_message).collect();
         let text = text.join("\n");
@@ -187,13 +177,7 @@ impl Operation for Summarize {
     }
 }
 
-impl Action for Summarize {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
-            .count("max_tokens", SUMMARY_TOKENS)
-            .problems()
-    }
-}
+impl Action for Summarize {}
 
 /// Returns the conversation in the state of the call.
 fn conversation(given: &CheckedArguments<'_>) -> Result<Vec<Value>, Failure> {
@@ -213,16 +197,12 @@ fn conversation(given: &CheckedArguments<'_>) -> Result<Vec<Value>, Failure> {
 }
 
 fn format_message(message: &Value) -> String {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
     match (message.get("role"), message.get("content")) {
-        (None, None) => text(message),
+        (None, None) => as_text(message),
         (role, content) => format!(
             "{}: {}",
-            role.map_or_else(|| "user".to_owned(), text),
-            content.map_or_else(|| message.to_string(), text)
+            role.map_or_else(|| "user".to_owned(), as_text),
+            content.map_or_else(|| message.to_string(), as_text)
         ),
     }
 }

@@ -9,14 +9,13 @@ mod tools;
 
 use serde_json::{Map, Value};
 
-use crate::{OperationMetadata, Registry};
+use crate::OperationMetadata;
+use crate::exact_json::as_text;
 
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(cot::Cot);
-    registry.register(self_correct::SelfCorrect);
-    registry.register(decompose::Decompose);
-    registry.register(react::React);
-}
+pub(super) use cot::Cot;
+pub(super) use decompose::Decompose;
+pub(super) use react::React;
+pub(super) use self_correct::SelfCorrect;
 
 /// The actions of this namespace.
 pub(super) static ALL_ABOUT: [&OperationMetadata; 4] = [
@@ -28,14 +27,6 @@ pub(super) static ALL_ABOUT: [&OperationMetadata; 4] = [
 
 /// The instruction before the description of an answer's fields.
 const ONE_OBJECT: &str = "Answer with one JSON object and nothing else:";
-
-/// Returns a value as text for a prompt: texts as they are, other values as JSON.
-fn as_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
 
 /// Removes a field; null counts as absent.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {

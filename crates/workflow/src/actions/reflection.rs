@@ -11,14 +11,8 @@ use super::json_object;
 use super::truthiness::is_true;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
-    Registry, Runtime,
+    Runtime,
 };
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(LoopAction(&LOOP));
-    registry.register(LoopAction(&RETRY));
-    registry.register(Evaluate);
-}
 
 pub(crate) static LOOP: OperationMetadata = OperationMetadata::declared(
 "reflection.loop",
@@ -106,17 +100,24 @@ pub(crate) struct Judgement {
 }
 
 impl Judgement {
-    fn new(valid: bool, error: impl FnOnce() -> Value) -> Self {
+    fn new(valid: bool, errors: Vec<Value>) -> Self {
+        let score = if valid { 1.0 } else { 0.0 };
         Self {
             valid,
-            score: if valid { 1.0 } else { 0.0 },
-            errors: if valid { Vec::new() } else { vec![error()] },
+            score,
+            errors,
         }
+    }
+
+    /// Returns a judgement with a message, unless the output is valid.
+    fn with_message(valid: bool, message: impl serde::Serialize) -> Self {
+        let error = (!valid).then(|| json!({ "message": message }));
+        Self::new(valid, error.into_iter().collect())
     }
 
     /// Returns a judgement for an evaluation that failed.
     pub(crate) fn failed(message: &str) -> Self {
-        Self::new(false, || json!({ "message": message }))
+        Self::with_message(false, message)
     }
 
     /// Reads the judgement that inline code returned.
@@ -124,25 +125,23 @@ impl Judgement {
         match returned {
             Value::Object(fields) => {
                 let valid = fields.get("valid").is_some_and(is_true);
-                let score = fields.get("score").and_then(Value::as_f64);
                 let errors = fields.get("errors").and_then(Value::as_array);
+                let judgement = Self::new(valid, errors.cloned().unwrap_or_default());
+                let score = fields.get("score").and_then(Value::as_f64);
                 Self {
-                    valid,
-                    score: score.unwrap_or(if valid { 1.0 } else { 0.0 }),
-                    errors: errors.cloned().unwrap_or_default(),
+                    score: score.unwrap_or(judgement.score),
+                    ..judgement
                 }
             }
             Value::Number(number) => {
                 let score = number.as_f64().unwrap_or_default();
+                let message = format!("Score {score} below threshold");
                 Self {
                     score,
-                    ..Self::new(
-                        score >= 0.5,
-                        || json!({ "message": format!("Score {score} below threshold") }),
-                    )
+                    ..Self::with_message(score >= 0.5, message)
                 }
             }
-            other => Self::new(is_true(other), || json!({ "message": "Validation failed" })),
+            other => Self::with_message(is_true(other), "Validation failed"),
         }
     }
 
@@ -151,10 +150,8 @@ impl Judgement {
         let fields = json_object::find_object(text);
         let Some(fields) = fields else {
             // "This is not valid" must not pass.
-            return Self::new(
-                false,
-                || json!({ "message": format!("the judge did not answer with a JSON object: {text}") }),
-            );
+            let message = format!("the judge did not answer with a JSON object: {text}");
+            return Self::failed(&message);
         };
         let valid = fields
             .get("valid")
@@ -166,7 +163,7 @@ impl Judgement {
                 .get("score")
                 .and_then(Value::as_f64)
                 .unwrap_or_default(),
-            ..Self::new(valid, || json!({ "message": reason }))
+            ..Self::with_message(valid, reason)
         }
     }
 
@@ -201,12 +198,7 @@ impl Judgement {
                 })
             })
             .collect();
-        let valid = errors.is_empty();
-        Self {
-            valid,
-            score: if valid { 1.0 } else { 0.0 },
-            errors,
-        }
+        Self::new(errors.is_empty(), errors)
     }
 }
 
@@ -264,7 +256,7 @@ fn coerced(value: &Value, schema: &Value) -> Value {
 }
 
 /// An action that the run loop executes when a node or step uses it.
-struct LoopAction(&'static OperationMetadata);
+pub(super) struct LoopAction(pub(super) &'static OperationMetadata);
 
 #[async_trait]
 impl Operation for LoopAction {
@@ -276,7 +268,7 @@ impl Operation for LoopAction {
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        Err(CheckedArguments::new(self.0, arguments)
+        Err(CheckedArguments::new(self.0, &arguments)
             .failure("unsupported", "works only as what a node or step uses"))
     }
 }
@@ -287,14 +279,14 @@ impl Action for LoopAction {
     }
 }
 
-struct Evaluate;
+pub(super) struct Evaluate;
 
 #[async_trait]
 impl Operation for Evaluate {
     declared_by!(EVALUATE);
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&EVALUATE, arguments);
+        let given = CheckedArguments::new(&EVALUATE, &arguments);
         match given.text("evaluator_type")? {
             None | Some("schema") => {}
             Some(other) => {

@@ -6,14 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{CheckedArguments, boolean, declared_by, list, required, text};
 use super::location;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
 /// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Merge);
-}
 
 static MERGE: OperationMetadata = OperationMetadata::declared(
 "schema.merge",
@@ -36,7 +32,7 @@ static MERGE: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
-struct Merge;
+pub(super) struct Merge;
 
 #[async_trait]
 impl Operation for Merge {
@@ -56,7 +52,7 @@ impl Operation for Merge {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&MERGE, arguments);
+        let given = CheckedArguments::new(&MERGE, &arguments);
         let key = given.text("output_key")?.unwrap_or("merged_schema");
         let is_validated = given.flag("validate", false)?;
         let schemas = given.list("schemas")?.unwrap_or_default();

@@ -3,29 +3,21 @@
 mod job;
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
 use cachalot_core::text::tail;
-use cachalot_core::tree::Node;
 use cachalot_process::{Error, StartError};
 use serde_json::{Value, json};
 
-use super::argument_checker::ArgumentChecker;
 use super::arguments::{
-    CheckedArguments, any, boolean, declared_by, duration, excerpt, integer, list, required, text,
+    CheckedArguments, any, boolean, count, declared_by, duration, excerpt, list, required, text,
 };
 use super::location;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
 pub(super) use job::{Ended, Job};
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Run);
-}
 
 static RUN: OperationMetadata = OperationMetadata::declared(
     "shell.run",
@@ -40,8 +32,9 @@ static RUN: OperationMetadata = OperationMetadata::declared(
             "timeout",
             "The time after which it and what it started are killed; `60s` by default.",
         ),
-        integer(
+        count(
             "output_limit",
+            (1, 1 << 30),
             "Bytes that it may write to each of stdout and stderr; 1048576 by default.",
         ),
         text(
@@ -64,16 +57,14 @@ static RUN: OperationMetadata = OperationMetadata::declared(
 /// language and temporary files.
 const PASSED_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
-const OUTPUT_LIMITS: RangeInclusive<u64> = 1..=1 << 30;
-
-struct Run;
+pub(super) struct Run;
 
 #[async_trait]
 impl Operation for Run {
     declared_by!(RUN);
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::borrowed(&RUN, arguments);
+        let given = CheckedArguments::new(&RUN, arguments);
         let replaced = given.value_of("environment").and_then(Value::as_object);
         let mut variables = passed_variables(runtime);
         variables.retain(|name, _| replaced.is_none_or(|replaced| !replaced.contains_key(name)));
@@ -95,7 +86,7 @@ impl Operation for Run {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&RUN, arguments);
+        let given = CheckedArguments::new(&RUN, &arguments);
         let check = given.flag("check", true)?;
         let job = job(&given, runtime)?;
         let program = job.program.clone();
@@ -116,13 +107,7 @@ impl Operation for Run {
     }
 }
 
-impl Action for Run {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
-            .count("output_limit", OUTPUT_LIMITS)
-            .problems()
-    }
-}
+impl Action for Run {}
 
 fn job(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Job, Failure> {
     let mut command = Vec::new();
@@ -150,12 +135,8 @@ fn job(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Job, Failure> 
         timeout: given
             .duration("timeout")?
             .unwrap_or(Duration::from_secs(60)),
-        output_limit: usize::try_from(
-            given
-                .count("output_limit", OUTPUT_LIMITS)?
-                .unwrap_or(1 << 20),
-        )
-        .unwrap_or(usize::MAX),
+        output_limit: usize::try_from(given.count("output_limit")?.unwrap_or(1 << 20))
+            .unwrap_or(usize::MAX),
     })
 }
 
@@ -338,17 +319,11 @@ pub(super) fn exit_failure(
     )
 }
 
-/// Returns the end of a program's output, without secrets.
+/// Returns the end of a program's output, which usually contains the reason of a failure, without secrets.
 pub(super) fn output_excerpt(runtime: &Runtime, written: &[u8]) -> String {
-    let output_excerpt = String::from_utf8_lossy(written);
-    // Redacted before it is cut: a truncated secret would not be recognized.
-    let output_excerpt = runtime.secret_set.redact(&output_excerpt);
-    end_of(&cachalot_core::secret::mask_credentials(&output_excerpt))
-}
-
-/// Returns the end of a program's output, which usually contains the reason of a failure.
-fn end_of(text: &str) -> String {
     const MAX_CHARS: usize = 1_000;
+    // Masked before it is cut: a truncated secret would not be recognized.
+    let text = runtime.masked(&String::from_utf8_lossy(written));
     let text = text.trim();
     let kept = tail(text, MAX_CHARS);
     match kept.len() < text.len() {

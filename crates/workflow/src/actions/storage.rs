@@ -1,21 +1,13 @@
 //! `storage.hash`.
 
 use async_trait::async_trait;
-use cachalot_core::tree::Node;
-use cachalot_core::{Effects, Problem};
+use cachalot_core::Effects;
 use cachalot_storage::{Algorithm, ErrorKind};
 use serde_json::{Value, json};
 
-use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, declared_by, required, text};
+use super::arguments::{CheckedArguments, declared_by, required, text, word};
 use super::location;
-use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime, destination,
-};
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Hash);
-}
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime, destination};
 
 static HASH: OperationMetadata = OperationMetadata::declared(
 "storage.hash",
@@ -26,22 +18,23 @@ static HASH: OperationMetadata = OperationMetadata::declared(
             "path",
             "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
         )),
-        text(
+        word(
             "algorithm",
+            &Algorithm::NAMES,
             "`sha256` (the default), `md5`, or `blake2b` (512 bits).",
         ),
     ],
 )
 .read_only();
 
-struct Hash;
+pub(super) struct Hash;
 
 #[async_trait]
 impl Operation for Hash {
     declared_by!(HASH);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        Effects::reading_files(location::local_files(runtime, arguments, "path"))
+        location::effects(runtime, arguments, "path")
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -52,7 +45,7 @@ impl Operation for Hash {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&HASH, arguments);
+        let given = CheckedArguments::new(&HASH, &arguments);
         let path = given.required_text("path")?;
         let algorithm: Algorithm = match given.text("algorithm")? {
             None => Algorithm::Sha256,
@@ -86,12 +79,4 @@ impl Operation for Hash {
     }
 }
 
-impl Action for Hash {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
-            .one_of("algorithm", &Algorithm::NAMES, |name| {
-                name.parse::<Algorithm>().is_ok()
-            })
-            .problems()
-    }
-}
+impl Action for Hash {}

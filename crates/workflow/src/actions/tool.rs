@@ -126,9 +126,7 @@ impl ToolStep {
             },
         }
     }
-}
 
-impl ToolStep {
     fn has_timeout(&self) -> bool {
         self.call.tool.metadata().name == SHELL
     }

@@ -2,8 +2,6 @@
 
 mod schema;
 
-use std::borrow::Cow;
-
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -19,10 +17,6 @@ pub(crate) use schema::{SCHEMA as EXTRACTION_SCHEMA, Schema};
 /// The kind of the failure for an item whose fields cannot be read. `retry.loop` records it as a round that
 /// is not valid.
 pub(crate) const UNREADABLE: &str = "unreadable_extraction";
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Extraction);
-}
 
 pub(crate) static EXTRACTION: OperationMetadata = OperationMetadata::declared(
 "validate.extraction",
@@ -55,14 +49,14 @@ pub(crate) static EXTRACTION: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
-struct Extraction;
+pub(super) struct Extraction;
 
 #[async_trait]
 impl Operation for Extraction {
     declared_by!(EXTRACTION);
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&EXTRACTION, arguments);
+        let given = CheckedArguments::new(&EXTRACTION, &arguments);
         // The loader adds the schema of the file to every call that it can see.
         let schema = given.object("schema")?.ok_or_else(|| {
             given.wrong(
@@ -96,50 +90,40 @@ impl Action for Extraction {
     }
 }
 
-/// An entity or a relationship, with its position for messages and errors.
+/// An entity or a relationship, with its position for messages and errors: `entities[0]`.
 struct Item<'a> {
     given: &'a CheckedArguments<'a>,
-    /// `entities` or `relationships`.
-    list: &'static str,
-    index: usize,
-    value: Cow<'a, Value>,
+    path: String,
+    value: Value,
 }
 
 impl Item<'_> {
     fn path(&self, field: &str) -> String {
-        format!("{}[{}].{field}", self.list, self.index)
+        format!("{}.{field}", self.path)
     }
 
     /// Returns the failure for an item that is no mapping.
     fn unreadable(&self) -> Failure {
-        let path = format!("{}[{}]", self.list, self.index);
-        unreadable(self.given, &path, &self.value, "a mapping")
+        unreadable(self.given, &self.path, &self.value, "a mapping")
     }
 }
 
 /// Returns the items of an argument. Like an iteration in Python, it yields the characters of a text and the
 /// keys of a mapping, and nothing for a value that is false.
-fn items<'g>(
-    given: &'g CheckedArguments<'_>,
-    list: &'static str,
-) -> Result<Vec<Item<'g>>, Failure> {
+fn items<'g>(given: &'g CheckedArguments<'_>, list: &str) -> Result<Vec<Item<'g>>, Failure> {
     let Some(value) = given.value_of(list).filter(|value| is_true(value)) else {
         return Ok(Vec::new());
     };
-    let values: Vec<Cow<'g, Value>> = match value {
-        Value::Array(items) => items.iter().map(Cow::Borrowed).collect(),
-        Value::Object(fields) => fields.keys().map(|key| owned(key.as_str())).collect(),
-        Value::String(text) => text
-            .chars()
-            .map(|character| owned(character.to_string()))
-            .collect(),
+    let values: Vec<Value> = match value {
+        Value::Array(items) => items.clone(),
+        Value::Object(fields) => fields.keys().map(|key| key.as_str().into()).collect(),
+        Value::String(text) => text.chars().map(|it| it.to_string().into()).collect(),
         other => return Err(unreadable(given, list, other, "a list")),
     };
     let items = values.into_iter().enumerate();
     let item = |(index, value)| Item {
         given,
-        list,
-        index,
+        path: format!("{list}[{index}]"),
         value,
     };
     Ok(items.map(item).collect())
@@ -152,14 +136,10 @@ fn unreadable(given: &CheckedArguments<'_>, path: &str, found: &Value, expected:
     )
 }
 
-fn owned<'a>(text: impl Into<Value>) -> Cow<'a, Value> {
-    Cow::Owned(text.into())
-}
-
 /// True if an entity lacks a field or has null in it. A text or list lacks a field that it does not contain;
 /// a field that it contains cannot be read.
 fn lacks(item: &Item<'_>, field: &str) -> Result<bool, Failure> {
-    match &*item.value {
+    match &item.value {
         Value::Object(fields) => Ok(is_missing(fields, field)),
         Value::String(text) if !text.contains(field) => Ok(true),
         Value::Array(items) if !items.iter().any(|item| item == field) => Ok(true),
@@ -192,7 +172,7 @@ fn check_relationship(
     item: &Item<'_>,
     errors: &mut Vec<Value>,
 ) -> Result<(), Failure> {
-    let Value::Object(fields) = &*item.value else {
+    let Value::Object(fields) = &item.value else {
         return Err(item.unreadable());
     };
     let missing = |kind: &str, field: &str, message: String| {

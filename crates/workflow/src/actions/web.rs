@@ -1,20 +1,14 @@
 //! `web.search`, through SearXNG.
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
-use cachalot_core::tree::Node;
+use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::argument_checker::ArgumentChecker;
-use super::arguments::{CheckedArguments, declared_by, duration, integer, required, text};
-use super::http_response::{self, RequestLimits, TIMEOUT};
+use super::arguments::{CheckedArguments, count, declared_by, duration, required, text};
+use super::http_response::{self, HttpRequest, TIMEOUT};
 use super::run_settings::{setting, trim_base_url, variable};
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
-
-pub(super) fn register(registry: &mut Registry) {
-    registry.register(Search);
-}
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
 static SEARCH: OperationMetadata = OperationMetadata::declared(
     "web.search",
@@ -22,8 +16,9 @@ static SEARCH: OperationMetadata = OperationMetadata::declared(
     "Searches the web through a SearXNG instance.",
     &[
         required(text("query", "The query, in the syntax of the instance.")),
-        integer(
+        count(
             "limit",
+            (1, 100),
             "At most so many results, from 1 to 100; 10 by default.",
         )
         .with_aliases(&["num_results"]),
@@ -61,14 +56,14 @@ struct SearxngResult {
     content: Option<String>,
 }
 
-struct Search;
+pub(super) struct Search;
 
 #[async_trait]
 impl Operation for Search {
     declared_by!(SEARCH);
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::borrowed(&SEARCH, arguments);
+        let given = CheckedArguments::new(&SEARCH, arguments);
         if given.non_empty_text("base_url")?.is_some() {
             return Ok(Value::Null);
         }
@@ -79,9 +74,9 @@ impl Operation for Search {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&SEARCH, arguments);
+        let given = CheckedArguments::new(&SEARCH, &arguments);
         let query = given.required_text("query")?;
-        let limit = given.count("limit", 1..=100)?.unwrap_or(10);
+        let limit = given.count("limit")?.unwrap_or(10);
         let timeout = given.duration("timeout")?.unwrap_or(TIMEOUT);
         let named = given.non_empty_text("base_url")?;
         let instance = named.or_else(|| configured(runtime)).ok_or_else(|| {
@@ -98,33 +93,14 @@ impl Operation for Search {
         if let Some(language) = given.text("language")? {
             url.query_pairs_mut().append_pair("language", language);
         }
-        let get = reqwest::Method::GET;
-        let (http, request) = match named {
-            Some(_) => http_response::request(&given, runtime, get, &url, None)?,
-            None => {
-                let request = http_response::configured_request(&given, runtime, get, &url)?;
-                (runtime.storage.http().clone(), request)
-            }
+        let client = match named {
+            Some(_) => http_response::client(&given, runtime, &url, None)?,
+            None => runtime.storage.http().clone(),
         };
-        let fetched = http_response::fetch(
-            &given,
-            runtime,
-            (&http, request),
-            &url,
-            RequestLimits {
-                timeout,
-                unauthorized: "auth_error",
-            },
-        )
-        .await;
+        let request = HttpRequest::new(&given, runtime, client, Method::GET, &url)?;
+        let fetched = request.fetch(timeout, "auth_error").await;
         let response = fetched.map_err(with_hint)?;
-        let answer: SearxngResponse =
-            serde_json::from_value(response.json(&given)?).map_err(|error| {
-                given.failure(
-                    "parse_error",
-                    format_args!("{} did not answer as SearXNG does: {error}", response.from),
-                )
-            })?;
+        let answer: SearxngResponse = response.decode("SearXNG", "parse_error")?;
         let results: Vec<Value> = answer
             .results
             .into_iter()
@@ -135,14 +111,7 @@ impl Operation for Search {
     }
 }
 
-impl Action for Search {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
-            .count("limit", 1..=100)
-            .count("num_results", 1..=100)
-            .problems()
-    }
-}
+impl Action for Search {}
 
 fn configured(runtime: &Runtime) -> Option<&str> {
     setting(runtime, SETTING).or_else(|| variable(runtime, VARIABLE))

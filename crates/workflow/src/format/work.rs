@@ -366,13 +366,8 @@ impl NodeReader<'_> {
         let Some(action) = self.registry.get(name) else {
             // Reports the problems of the arguments.
             let _ = self.arguments(with, &[]);
-            let help = self.registry.help_for(name);
-            self.refuse(
-                Some(uses),
-                codes::UNKNOWN_ACTION,
-                format!("there is no action `{name}`"),
-                &help,
-            );
+            let problem = self.registry.unknown(name);
+            self.problems.push(problem.at(&uses.place));
             return Work::Nothing;
         };
         let completed = self.completed(uses, with);

@@ -1,6 +1,5 @@
 //! Arguments of one call, read by name.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,42 +10,29 @@ use crate::{Arguments, Failure, OperationMetadata, ParameterKind};
 /// Checked arguments of one call, read by name. A value of another kind than requested is a failure, not
 /// a panic, so that an action that is called without the check reports the error.
 pub(in crate::actions) struct CheckedArguments<'a> {
-    action: &'static str,
-    arguments: Cow<'a, Arguments>,
-}
-
-impl CheckedArguments<'static> {
-    /// Takes the arguments of a call of this action.
-    pub(in crate::actions) fn new(about: &'static OperationMetadata, arguments: Arguments) -> Self {
-        Self {
-            action: &about.name,
-            arguments: Cow::Owned(arguments),
-        }
-    }
+    about: &'static OperationMetadata,
+    arguments: &'a Arguments,
 }
 
 impl<'a> CheckedArguments<'a> {
-    /// Borrows the arguments of a call of this action.
-    pub(in crate::actions) fn borrowed(
+    /// Takes the arguments of a call of this action.
+    pub(in crate::actions) fn new(
         about: &'static OperationMetadata,
         arguments: &'a Arguments,
     ) -> Self {
-        Self {
-            action: &about.name,
-            arguments: Cow::Borrowed(arguments),
-        }
+        Self { about, arguments }
     }
 
     /// Returns the action's name, for messages.
     pub(in crate::actions) fn action(&self) -> &'static str {
-        self.action
+        &self.about.name
     }
 
     /// Returns a `validation_error` about one parameter.
     pub(in crate::actions) fn wrong(&self, name: &str, what: impl std::fmt::Display) -> Failure {
         Failure::new(
             "validation_error",
-            format!("{}: parameter `{name}` {what}", self.action),
+            format!("{}: parameter `{name}` {what}", self.about.name),
         )
     }
 
@@ -56,7 +42,7 @@ impl<'a> CheckedArguments<'a> {
         kind: &'static str,
         what: impl std::fmt::Display,
     ) -> Failure {
-        Failure::new(kind, format!("{}: {what}", self.action))
+        Failure::new(kind, format!("{}: {what}", self.about.name))
     }
 
     /// Returns a failure like [`failure`](Self::failure) that a retry may help.
@@ -65,30 +51,30 @@ impl<'a> CheckedArguments<'a> {
         kind: &'static str,
         what: impl std::fmt::Display,
     ) -> Failure {
-        Failure::transient(kind, format!("{}: {what}", self.action))
+        Failure::transient(kind, format!("{}: {what}", self.about.name))
     }
 
     /// Returns the argument, of any kind and including null.
-    pub(in crate::actions) fn value_of(&self, name: &str) -> Option<&Value> {
+    pub(in crate::actions) fn value_of(&self, name: &str) -> Option<&'a Value> {
         self.arguments.get(name)
     }
 
     /// Returns a required argument, of any kind and including null.
-    pub(in crate::actions) fn required(&self, name: &str) -> Result<&Value, Failure> {
+    pub(in crate::actions) fn required(&self, name: &str) -> Result<&'a Value, Failure> {
         let value = self.value_of(name);
         value.ok_or_else(|| self.wrong(name, "is required"))
     }
 
     /// Returns the argument, unless it is null.
-    fn non_null(&self, name: &str) -> Option<&Value> {
+    fn non_null(&self, name: &str) -> Option<&'a Value> {
         self.arguments.get(name).filter(|value| !value.is_null())
     }
 
-    fn typed<'s, T>(
-        &'s self,
+    fn typed<T>(
+        &self,
         name: &str,
         kind: ParameterKind,
-        read: impl FnOnce(&'s Value) -> Option<T>,
+        read: impl FnOnce(&'a Value) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
         let Some(value) = self.non_null(name) else {
             return Ok(None);
@@ -103,12 +89,15 @@ impl<'a> CheckedArguments<'a> {
     }
 
     /// Returns an optional text.
-    pub(in crate::actions) fn text(&self, name: &str) -> Result<Option<&str>, Failure> {
+    pub(in crate::actions) fn text(&self, name: &str) -> Result<Option<&'a str>, Failure> {
         self.typed(name, ParameterKind::Text, Value::as_str)
     }
 
     /// Returns an optional text; the empty text counts as left out.
-    pub(in crate::actions) fn non_empty_text(&self, name: &str) -> Result<Option<&str>, Failure> {
+    pub(in crate::actions) fn non_empty_text(
+        &self,
+        name: &str,
+    ) -> Result<Option<&'a str>, Failure> {
         Ok(self.text(name)?.filter(|text| !text.is_empty()))
     }
 
@@ -129,7 +118,7 @@ impl<'a> CheckedArguments<'a> {
     }
 
     /// Returns a required, non-empty text.
-    pub(in crate::actions) fn required_text(&self, name: &str) -> Result<&str, Failure> {
+    pub(in crate::actions) fn required_text(&self, name: &str) -> Result<&'a str, Failure> {
         match self.text(name)? {
             Some("") => Err(self.wrong(name, "is empty")),
             Some(text) => Ok(text),
@@ -144,24 +133,20 @@ impl<'a> CheckedArguments<'a> {
             .unwrap_or(default))
     }
 
-    /// Returns a whole number within `range`.
-    pub(in crate::actions) fn count(
-        &self,
-        name: &str,
-        range: std::ops::RangeInclusive<u64>,
-    ) -> Result<Option<u64>, Failure> {
+    /// Returns a whole number within the declared bounds; without any, it must be above 0.
+    pub(in crate::actions) fn count(&self, name: &str) -> Result<Option<u64>, Failure> {
         let Some(value) = self.non_null(name) else {
             return Ok(None);
         };
+        let (least, most) = match self.about.parameter(name).map(|it| it.kind) {
+            Some(ParameterKind::IntegerIn(least, most)) => (least, most),
+            _ => (1, u64::MAX),
+        };
         match value.as_u64() {
-            Some(count) if range.contains(&count) => Ok(Some(count)),
+            Some(count) if (least..=most).contains(&count) => Ok(Some(count)),
             _ => Err(self.wrong(
                 name,
-                format_args!(
-                    "is {value}: expected a whole number from {} to {}",
-                    range.start(),
-                    range.end()
-                ),
+                format_args!("is {value}: expected a whole number from {least} to {most}"),
             )),
         }
     }
@@ -180,12 +165,12 @@ impl<'a> CheckedArguments<'a> {
     }
 
     /// Returns an optional mapping.
-    pub(in crate::actions) fn object(&self, name: &str) -> Result<Option<&Arguments>, Failure> {
+    pub(in crate::actions) fn object(&self, name: &str) -> Result<Option<&'a Arguments>, Failure> {
         self.typed(name, ParameterKind::Object, Value::as_object)
     }
 
     /// Returns an optional list.
-    pub(in crate::actions) fn list(&self, name: &str) -> Result<Option<&[Value]>, Failure> {
+    pub(in crate::actions) fn list(&self, name: &str) -> Result<Option<&'a [Value]>, Failure> {
         self.typed(name, ParameterKind::List, |value| {
             value.as_array().map(Vec::as_slice)
         })
@@ -227,13 +212,11 @@ mod tests {
 
     #[test]
     fn unchecked_argument_is_a_failure_without_panic() {
-        let given = CheckedArguments::new(
-            &METADATA,
-            json!({"path": 5, "ratio": -1}).as_object().unwrap().clone(),
-        );
+        let arguments = json!({"path": 5, "ratio": -1});
+        let given = CheckedArguments::new(&METADATA, arguments.as_object().unwrap());
         assert!(given.required_text("path").is_err());
         assert!(given.duration("ratio").is_err());
-        assert!(given.count("ratio", 1..=2).is_err());
+        assert!(given.count("ratio").is_err());
         assert_eq!(given.text("none").unwrap(), None);
     }
 }

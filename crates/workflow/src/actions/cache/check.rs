@@ -6,10 +6,10 @@ use cachalot_core::duration::Range;
 use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, suggest};
 
-use crate::actions::argument_checker::ArgumentChecker;
-use crate::actions::arguments::{any, boolean, integer, number, object, required, text};
+use crate::action::argument_checker::ArgumentChecker;
+use crate::actions::arguments::{any, boolean, integer, number, object, required, text, word};
 use crate::actions::check_arguments;
-use crate::codes::BAD_VALUE;
+use crate::codes::{BAD_VALUE, EFFECT_ONLY_WRAPPED, MISSING_KEY, NOT_MEMOIZABLE};
 use crate::{CacheClass, OperationMetadata, Parameter, ParameterKind, Registry};
 
 /// Names of the strategies.
@@ -19,13 +19,22 @@ pub(super) const SCOPES: [&str; 5] = ["run", "workspace", "agent", "user", "glob
 /// Allowed values of `on_error`.
 pub(super) const ON_ERROR: [&str; 2] = ["fail", "return"];
 
-/// Parameters of `cache.wrap`.
-pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
+pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
+    "cache.wrap",
+    &["actions.cache_wrap"],
+    "Runs an action, or answers it from the cache.",
+    PARAMETERS,
+)
+// The wrapped action announces what it writes.
+.read_only();
+
+const PARAMETERS: &[Parameter] = &[
     required(text("action", "The action to wrap.")),
     required(object("args", "The arguments of the wrapped action.")),
     text("key", "The cache key; takes the place of any strategy."),
-    text(
+    word(
         "key_strategy",
+        &STRATEGIES,
         "The source of the key: `args` (default), `sha256`, `file_content`, `custom`.",
     ),
     text(
@@ -36,8 +45,9 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
         "key_prefix",
         "`false`: without the agent's name, shared by all agents of this store.",
     ),
-    text(
+    word(
         "scope",
+        &SCOPES,
         "The sharing scope: `run`, `workspace`, `agent` (default), `user`, `global`.",
     ),
     any("version", "Part of the key: change it to start afresh."),
@@ -64,8 +74,9 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
         "cleanup_limit",
         "The maximum number of entries that it erases; 5 by default.",
     ),
-    text(
+    word(
         "on_error",
+        &ON_ERROR,
         "`fail` (default): a failing action fails the node. `return`: the error is returned.",
     ),
 ];
@@ -87,55 +98,37 @@ fn literal(node: Option<&Node>) -> Option<&str> {
 }
 
 pub(super) fn wrap(with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
-    let mut problems = Vec::new();
     let Some(arguments) = with else {
-        return problems;
+        return Vec::new();
     };
+    let mut problems = Vec::new();
     wrapped_action(arguments, registry, &mut problems);
     let is_lifetime = |time: f64| time > 0.0 && time.is_finite();
-    let checker = ArgumentChecker::new(with)
-        .one_of("key_strategy", &STRATEGIES, |it| STRATEGIES.contains(&it))
-        .one_of("scope", &SCOPES, |it| SCOPES.contains(&it))
-        .one_of("on_error", &ON_ERROR, |it| ON_ERROR.contains(&it))
-        .bounded(BAD_VALUE, "ttl_days", LIFETIME_HELP, is_lifetime)
-        .bounded(BAD_VALUE, "ttl_hours", LIFETIME_HELP, is_lifetime)
-        .bounded(BAD_VALUE, "ttl_seconds", LIFETIME_HELP, is_lifetime)
-        .bounded(
-            BAD_VALUE,
-            "cleanup_probability",
-            "expected 0 to 1",
-            |share| (0.0..=1.0).contains(&share),
-        )
-        .bounded(
-            BAD_VALUE,
-            "cleanup_limit",
-            "expected a whole number from 0",
-            |limit| limit >= 0.0,
-        );
+    let mut checker = ArgumentChecker::new(&ABOUT, with)
+        .bounded("ttl_days", LIFETIME_HELP, is_lifetime)
+        .bounded("ttl_hours", LIFETIME_HELP, is_lifetime)
+        .bounded("ttl_seconds", LIFETIME_HELP, is_lifetime)
+        .bounded("cleanup_probability", "expected 0 to 1", |share| {
+            (0.0..=1.0).contains(&share)
+        })
+        .bounded("cleanup_limit", "expected a whole number from 0", |limit| {
+            limit >= 0.0
+        });
+    key_source(arguments, &mut checker);
+    sharing(arguments, &mut checker);
     problems.extend(checker.problems());
-    key_source(arguments, &mut problems);
-    sharing(arguments, &mut problems);
     lists::check(arguments, &mut problems);
     problems
 }
 
 /// Rejects `key_prefix: false` with a scope narrower than `global`: the former shares with every agent.
-fn sharing(with: &Node, problems: &mut Vec<Problem>) {
-    let unprefixed = with
-        .get("key_prefix")
-        .is_some_and(|node| node.as_boolean() == Some(false));
-    let scope = with.get("scope");
-    if let (true, Some(node), Some(scope)) = (unprefixed, scope, literal(scope))
-        && scope != "global"
-    {
-        problems.push(
-            Problem::new(
-                "bad-value",
-                format!("`key_prefix: false` shares with every agent, `scope: {scope}` does not"),
-            )
-            .at(&node.place)
-            .help("leave one of them out"),
-        );
+fn sharing(with: &Node, checker: &mut ArgumentChecker<'_>) {
+    let prefix = with.get("key_prefix").and_then(Node::as_boolean);
+    let scope = literal(with.get("scope")).filter(|scope| *scope != "global");
+    if let (Some(false), Some(scope)) = (prefix, scope) {
+        let message =
+            format!("`key_prefix: false` shares with every agent, `scope: {scope}` does not");
+        checker.report(BAD_VALUE, "scope", message, "leave one of them out");
     }
 }
 
@@ -145,19 +138,12 @@ fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>)
         return;
     };
     let Some(action) = registry.get(name) else {
-        problems.push(
-            Problem::new("unknown-action", format!("there is no action `{name}`"))
-                .at(&node.place)
-                .help(registry.help_for(name)),
-        );
+        problems.push(registry.unknown(name).at(&node.place));
         return;
     };
     if let Some(refusal) = refusal(action.metadata()) {
-        problems.push(
-            Problem::new(refusal.code, format!("`{name}` {}", refusal.why))
-                .at(&node.place)
-                .help(refusal.remedy),
-        );
+        let problem = Problem::new(refusal.code, format!("`{name}` {}", refusal.why));
+        problems.push(problem.at(&node.place).help(refusal.remedy));
         return;
     }
     let args = with.get("args");
@@ -177,23 +163,23 @@ pub(super) struct Refusal {
 pub(super) fn refusal(metadata: &OperationMetadata) -> Option<Refusal> {
     let (code, why, remedy) = match metadata.cache_class {
         CacheClass::EffectOnly => (
-            "effect-only-wrapped",
+            EFFECT_ONLY_WRAPPED,
             "only has an effect",
             "answered from the cache, the effect would be missing: call it directly",
         ),
         CacheClass::Excluded(why) => (
-            "not-memoizable",
+            NOT_MEMOIZABLE,
             why,
             "a cached result could be wrong: call it directly",
         ),
         CacheClass::Wrappable => return None,
         _ if !metadata.read_only => (
-            "effect-only-wrapped",
+            EFFECT_ONLY_WRAPPED,
             "may change something",
             "answered from the cache, the change would be missing: call it directly",
         ),
         CacheClass::Never => (
-            "not-memoizable",
+            NOT_MEMOIZABLE,
             "is not declared cacheable",
             "call it directly, or declare in `mcps` that the tool is read-only and how long its results last",
         ),
@@ -203,51 +189,39 @@ pub(super) fn refusal(metadata: &OperationMetadata) -> Option<Refusal> {
 }
 
 /// Checks that `custom` has a key, and that `sha256` and `file_content` have an argument to read.
-fn key_source(with: &Node, problems: &mut Vec<Problem>) {
+fn key_source(with: &Node, checker: &mut ArgumentChecker<'_>) {
     let is_given =
         |key: &Node| !key.is_null() && key.as_text().is_none_or(|text| !text.trim().is_empty());
     if with.get("key").is_some_and(is_given) {
         return;
     }
-    let strategy_node = with.get("key_strategy");
-    let Some(strategy) = literal(strategy_node) else {
+    let Some(strategy) = literal(with.get("key_strategy")) else {
         return;
     };
-    let place = strategy_node.map_or(&with.place, |node| &node.place);
     let source_node = with.get("key_source");
     let source = match (strategy, literal(source_node)) {
         ("custom", _) => {
-            problems.push(
-                Problem::new("missing-key", "`key_strategy: custom` needs `key`")
-                    .at(place)
-                    .help("add `key: …`, or leave the strategy out to key on all arguments"),
-            );
-            return;
+            let message = "`key_strategy: custom` needs `key`".to_owned();
+            let help = "add `key: …`, or leave the strategy out to key on all arguments";
+            return checker.report(MISSING_KEY, "key_strategy", message, help);
         }
         ("sha256", None) if source_node.is_none() => {
-            problems.push(
-                Problem::new("missing-key", "`key_strategy: sha256` needs `key_source`")
-                    .at(place)
-                    .help("name the argument whose value is keyed"),
-            );
-            return;
+            let message = "`key_strategy: sha256` needs `key_source`".to_owned();
+            let help = "name the argument whose value is keyed";
+            return checker.report(MISSING_KEY, "key_strategy", message, help);
         }
         ("sha256" | "file_content", Some(source)) => source,
         ("file_content", None) if source_node.is_none() => "file",
         _ => return,
     };
-    let Some(NodeKind::Map(args)) = with.get("args").map(|args| &args.kind) else {
+    let Some(args) = with.get("args").and_then(Node::as_map) else {
         return;
     };
     if !args.iter().any(|entry| entry.key == source) {
         let names: Vec<&str> = args.iter().map(|entry| entry.key.as_str()).collect();
-        problems.push(
-            Problem::new(
-                "bad-value",
-                format!("`key_source` names `{source}`, which is not among `args`"),
-            )
-            .at(source_node.map_or(place, |node| &node.place))
-            .help(suggest::did_you_mean(source, &names)),
-        );
+        let place = source_node.map_or("key_strategy", |_| "key_source");
+        let message = format!("`key_source` names `{source}`, which is not among `args`");
+        let help = suggest::did_you_mean(source, &names);
+        checker.report(BAD_VALUE, place, message, help);
     }
 }

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::request::own_scopes;
 use super::{CACHE_TYPE, TAG_LABEL, handle};
-use crate::actions::arguments::{boolean, declared_by, required, text};
+use crate::actions::arguments::{CheckedArguments, boolean, declared_by, required, text};
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
-pub(super) struct Get;
+pub(in crate::actions) struct Get;
 
 static ABOUT: OperationMetadata = OperationMetadata::declared(
 "cache.get",
@@ -41,34 +41,26 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Fails if the run has no store, because then the content of the cache is unknown.
 pub(super) fn require_store(runtime: &Runtime) -> Result<(), Failure> {
-    match runtime.store {
-        Some(_) => Ok(()),
-        None => Err(Failure::new(
-            "configuration_error",
-            "there is no long-term memory in this run: see the warning at its start, or give `--db`, `CACHALOT_DB` or `settings.ltm.path`",
-        )),
+    match runtime.long_term_memory() {
+        Ok(_) => Ok(()),
+        Err(why) => Err(Failure::new("configuration_error", why)),
     }
 }
 
 /// Returns the handle that the `key` argument names.
 pub(super) fn handle_for(
-    arguments: &Arguments,
+    given: &CheckedArguments<'_>,
     runtime: &Runtime,
 ) -> Result<Option<String>, Failure> {
-    let Some(key) = arguments.get("key").and_then(Value::as_str) else {
+    let Some(key) = given.text("key")? else {
         return Ok(None);
     };
     if key.trim().is_empty() {
         return Err(Failure::new("validation_error", "the key is empty"));
     }
-    let agent = flag(arguments, "key_prefix", true).then_some(runtime.agent.as_str());
+    let has_agent = given.flag("key_prefix", true)?;
+    let agent = has_agent.then_some(runtime.agent.as_str());
     Ok(Some(handle::for_key(key, agent, &runtime.secret_set)))
-}
-
-/// Returns a boolean argument, or `default` if it is left out.
-pub(super) fn flag(arguments: &Arguments, name: &str, default: bool) -> bool {
-    let flag = arguments.get(name).and_then(Value::as_bool);
-    flag.unwrap_or(default)
 }
 
 /// Returns a filter for the entries with this handle.
@@ -85,9 +77,10 @@ impl Operation for Get {
     declared_by!(ABOUT);
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let handle = handle_for(&arguments, runtime)?
+        let given = CheckedArguments::new(&ABOUT, &arguments);
+        let handle = handle_for(&given, runtime)?
             .ok_or_else(|| Failure::new("validation_error", "cache.get needs `key`"))?;
-        let with_metadata = flag(&arguments, "include_metadata", false);
+        let with_metadata = given.flag("include_metadata", false)?;
         require_store(runtime)?;
         // In a shared store, other users may have entries under the same key, so the search is limited to
         // the run's own scopes and to the agent that the handle names.

@@ -6,15 +6,15 @@ use async_trait::async_trait;
 use cachalot_cache::{EntryFilter, ErasedEntry, HANDLE_LABEL, LabelCriterion};
 use cachalot_core::Effects;
 use cachalot_store::Label;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::get::{filter_by_handle, flag, handle_for, require_store};
+use super::get::{filter_by_handle, handle_for, require_store};
 use super::request::{name_of, texts};
 use super::{CACHE_TYPE, TAG_LABEL, handle};
-use crate::actions::arguments::{any, boolean, declared_by, object, text};
+use crate::actions::arguments::{CheckedArguments, any, boolean, declared_by, object, text};
 use crate::{Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Runtime};
 
-pub(super) struct Invalidate;
+pub(in crate::actions) struct Invalidate;
 
 static ABOUT: OperationMetadata = OperationMetadata::declared(
 "cache.invalidate",
@@ -55,10 +55,11 @@ impl Operation for Invalidate {
         Effects::reading(Vec::new())
     }
 
-    async fn run(&self, mut arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let filters = filters(&mut arguments, runtime)?;
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = CheckedArguments::new(&ABOUT, &arguments);
+        let filters = filters(&given, runtime)?;
         require_store(runtime)?;
-        let dry_run = flag(&arguments, "dry_run", false);
+        let dry_run = given.flag("dry_run", false)?;
         let mut erased: Vec<ErasedEntry> = Vec::new();
         let mut told = HashSet::new();
         for filter in &filters {
@@ -89,30 +90,28 @@ fn display_handle(entry: &ErasedEntry) -> &str {
 
 /// Returns the filters for the entries to erase: one for the key, and one for entries that match pattern,
 /// metadata and tags together.
-fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<EntryFilter>, Failure> {
+fn filters(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Vec<EntryFilter>, Failure> {
     let mut filters = Vec::new();
-    filters.extend(handle_for(arguments, runtime)?.map(filter_by_handle));
+    filters.extend(handle_for(given, runtime)?.map(filter_by_handle));
     let mut criteria = Vec::new();
-    let mut name = None;
-    if let Some(Value::Object(wanted)) = arguments.remove("metadata_filter") {
-        name = metadata_filter(wanted, &mut criteria, runtime)?;
-    }
-    for tag in texts(arguments.remove("tags"), "tags")? {
+    let name = match given.object("metadata_filter")? {
+        Some(wanted) => metadata_filter(wanted, &mut criteria, runtime)?,
+        None => None,
+    };
+    for tag in texts(given.value_of("tags").cloned(), "tags")? {
         let tag = handle::sealed(tag, &runtime.secret_set);
         criteria.push(LabelCriterion::Is(Label::new(TAG_LABEL, tag)));
     }
-    let pattern = arguments.get("pattern").and_then(Value::as_str);
-    let pattern = pattern.map(ToOwned::to_owned);
     let any = EntryFilter {
         name,
         criteria,
         ..EntryFilter::default()
     };
-    match pattern {
+    match given.text("pattern")? {
         Some(pattern) if pattern.trim().is_empty() => return Err(invalid("the pattern is empty")),
         Some(pattern) => {
-            let own = handle::for_key(&pattern, Some(&runtime.agent), &runtime.secret_set);
-            let mut patterns = vec![own, pattern];
+            let own = handle::for_key(pattern, Some(&runtime.agent), &runtime.secret_set);
+            let mut patterns = vec![own, pattern.to_owned()];
             patterns.dedup();
             filters.extend(patterns.into_iter().map(|pattern| matching(&any, pattern)));
         }
@@ -140,7 +139,7 @@ fn matching(any: &EntryFilter, pattern: String) -> EntryFilter {
 
 /// Reads a metadata filter. Returns the action's name if the filter contains one.
 fn metadata_filter(
-    wanted: Map<String, Value>,
+    wanted: &Arguments,
     criteria: &mut Vec<LabelCriterion>,
     runtime: &Runtime,
 ) -> Result<Option<String>, Failure> {
@@ -153,12 +152,13 @@ fn metadata_filter(
         match field.as_str() {
             // Entries store the first name of their action.
             "_cache_action" => {
-                let known = runtime.actions.get(&text);
-                name = Some(known.map_or(text, |action| name_of(action.as_ref()).to_owned()));
+                let known = runtime.actions.get(text);
+                let known = known.map_or(text.as_str(), |action| name_of(action.as_ref()));
+                name = Some(known.to_owned());
             }
             "_cache_key" => criteria.push(LabelCriterion::Is(Label::new(
                 HANDLE_LABEL,
-                handle::sealed(text, &runtime.secret_set),
+                handle::sealed(text.clone(), &runtime.secret_set),
             ))),
             // Every entry with a handle has this type, the only one that exists.
             "_cache_type" if text == CACHE_TYPE => {

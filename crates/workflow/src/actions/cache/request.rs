@@ -23,8 +23,8 @@ pub(super) const DEFAULT_CLEANUP_LIMIT: u32 = 5;
 pub(super) enum Strategy {
     /// All arguments.
     Arguments,
-    /// The value of the argument of this name, and all other arguments.
-    Value(String),
+    /// The value of one argument, and all other arguments.
+    Value,
     /// The content of the file that the argument of this name points to, and all other arguments.
     FileContent(String),
     /// A key that the user sets.
@@ -35,7 +35,7 @@ impl Strategy {
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Arguments => "args",
-            Self::Value(_) => "sha256",
+            Self::Value => "sha256",
             Self::FileContent(_) => "file_content",
             Self::Key(_) => "custom",
         }
@@ -48,8 +48,6 @@ pub(super) struct Request {
     pub(super) args: Arguments,
     pub(super) strategy: Strategy,
     pub(super) scope: Scope,
-    /// Set if the handle and the key contain the agent.
-    pub(super) has_agent: bool,
     pub(super) ttl: Duration,
     pub(super) mode: CacheMode,
     pub(super) cleanup_probability: f64,
@@ -126,9 +124,10 @@ impl Request {
         self.action.domains(&self.args, runtime)
     }
 
-    /// Returns the agent's segment of the handle, if the handle has one.
+    /// Returns the agent's segment of the handle and the key; scopes wider than the agent have none.
     pub(super) fn agent<'r>(&self, runtime: &'r Runtime) -> Option<&'r str> {
-        self.has_agent.then_some(runtime.agent.as_str())
+        let has_agent = matches!(self.scope, Scope::Agent(_) | Scope::Run(_));
+        has_agent.then_some(runtime.agent.as_str())
     }
 
     pub(super) fn read(given: Arguments, runtime: &Runtime) -> Result<Self, RequestError> {
@@ -153,7 +152,7 @@ impl Request {
             })?;
         let strategy = strategy(&mut given, &args)?;
         let key_prefix = given.flag("key_prefix", true);
-        let (scope, has_agent) = scope(given.text("scope").as_deref(), key_prefix, runtime)?;
+        let scope = scope(given.text("scope").as_deref(), key_prefix, runtime)?;
         Ok(Self {
             ttl: ttl(&given)?,
             mode: mode(&given).overridden_by(runtime.mode),
@@ -166,7 +165,6 @@ impl Request {
             args,
             strategy,
             scope,
-            has_agent,
             return_errors,
             is_alternative: false,
         })
@@ -271,36 +269,27 @@ fn strategy(given: &mut ArgumentList, args: &Arguments) -> Result<Strategy, Fail
             with_argument(source.unwrap_or_else(|| "file".to_owned())).map(Strategy::FileContent)
         }
         "sha256" => match source {
-            Some(source) => with_argument(source).map(Strategy::Value),
+            Some(source) => with_argument(source).map(|_| Strategy::Value),
             None => Err(invalid("key_strategy `sha256` needs `key_source`")),
         },
         _ => Ok(Strategy::Arguments),
     }
 }
 
-/// Returns the scope, and true if the handle has the agent's segment. Scopes wider than the agent have no
-/// agent in the handle.
-fn scope(
-    given: Option<&str>,
-    key_prefix: bool,
-    runtime: &Runtime,
-) -> Result<(Scope, bool), Failure> {
+fn scope(given: Option<&str>, key_prefix: bool, runtime: &Runtime) -> Result<Scope, Failure> {
     match given {
         Some(scope) if !key_prefix && scope != "global" => Err(invalid(format!(
             "`key_prefix: false` shares with every agent, `scope: {scope}` does not: leave one of them out"
         ))),
-        None if !key_prefix => Ok((Scope::Global, false)),
-        None | Some("agent") => Ok((Scope::Agent(runtime.agent.clone()), true)),
-        Some("run") => Ok((
-            Scope::Run(format!("{}:{}", runtime.agent, runtime.run)),
-            true,
-        )),
-        Some("workspace") => Ok((
-            Scope::Workspace(runtime.directory.to_string_lossy().into_owned()),
-            false,
-        )),
-        Some("user") => Ok((Scope::User(user(runtime)?), false)),
-        Some("global") => Ok((Scope::Global, false)),
+        None if !key_prefix => Ok(Scope::Global),
+        None | Some("agent") => Ok(Scope::Agent(runtime.agent.clone())),
+        Some("run") => Ok(Scope::Run(format!("{}:{}", runtime.agent, runtime.run))),
+        Some("workspace") => {
+            let directory = runtime.directory.to_string_lossy();
+            Ok(Scope::Workspace(directory.into_owned()))
+        }
+        Some("user") => user(runtime).map(Scope::User),
+        Some("global") => Ok(Scope::Global),
         Some(other) => Err(one_of("scope", other, &SCOPES)),
     }
 }
@@ -308,10 +297,9 @@ fn scope(
 /// Returns the scopes whose entries this run shares: those that it may see without naming another agent
 /// or user.
 pub(super) fn own_scopes(runtime: &Runtime) -> Vec<Scope> {
-    ["run", "workspace", "agent", "user", "global"]
-        .iter()
+    let scopes = SCOPES.iter();
+    scopes
         .filter_map(|name| scope(Some(name), true, runtime).ok())
-        .map(|(scope, _)| scope)
         .collect()
 }
 

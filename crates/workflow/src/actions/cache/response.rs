@@ -1,6 +1,5 @@
 //! The response of `cache.wrap`: the documented fields and the outcome.
 
-use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use cachalot_cache::{CacheStatus, CallSummary, DecodeError, Decoded, Reason};
@@ -124,21 +123,14 @@ impl Response<'_> {
 
     /// Returns the reason why the answer was not stored, else why it was not a hit; secrets are redacted.
     fn reason(&self, runtime: &Runtime) -> Option<String> {
-        let reason = self.full_reason()?;
-        Some(match runtime.secret_set.redact(&reason) {
-            Cow::Borrowed(_) => reason,
-            Cow::Owned(redacted) => redacted,
-        })
-    }
-
-    fn full_reason(&self) -> Option<String> {
-        match (&self.summary.stored, self.status) {
-            (Err(reason), _) => Some(reason.to_string()),
+        let reason = match (&self.summary.stored, self.status) {
+            (Err(reason), _) => reason.to_string(),
             (Ok(_), CacheStatus::Coalesced) => {
-                Some("answered by a run that was already under way".to_owned())
+                "answered by a run that was already under way".to_owned()
             }
-            (Ok(_), status) => status.reason().map(ToString::to_string),
-        }
+            (Ok(_), status) => status.reason()?.to_string(),
+        };
+        Some(runtime.secret_set.redact(&reason).into_owned())
     }
 
     /// Reports how the call was answered, to the user as `handle`.

@@ -14,11 +14,12 @@ use cachalot_core::{Canonical, Effects, Problem, Spend};
 use cachalot_store::Label;
 use serde_json::{Value, json};
 
+use super::TAG_LABEL;
+use super::check::{self, ABOUT};
 use super::handle::sealed;
 use super::identity::{Guard, Identity, identify, nested_inputs, witnessed_paths};
 use super::request::{Request, RequestError, invalid};
 use super::response::{self, DecodedResult, Response};
-use super::{TAG_LABEL, check};
 use crate::action::announced;
 use crate::actions::arguments::declared_by;
 use crate::actions::run_settings::WAITING;
@@ -30,16 +31,7 @@ use crate::{
 /// The maximum time that a call waits for another process that runs the same call.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(600);
 
-pub(super) struct Wrap;
-
-static ABOUT: OperationMetadata = OperationMetadata::declared(
-    "cache.wrap",
-    &["actions.cache_wrap"],
-    "Runs an action, or answers it from the cache.",
-    super::check::WRAP_PARAMETERS,
-)
-// The wrapped action announces what it writes.
-.read_only();
+pub(in crate::actions) struct Wrap;
 
 #[async_trait]
 impl Operation for Wrap {

@@ -12,7 +12,7 @@ use cachalot_core::{Effects, Problem};
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::{Value, json};
 
-use crate::actions::argument_checker::ArgumentChecker;
+use crate::action::argument_checker::ArgumentChecker;
 use crate::actions::arguments::{CheckedArguments, declared_by, excerpt, required, text};
 use crate::actions::location;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
@@ -34,14 +34,14 @@ static GLOB: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
-pub(super) struct Glob;
+pub(in crate::actions) struct Glob;
 
 #[async_trait]
 impl Operation for Glob {
     declared_by!(GLOB);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        let walk = plan_walk(&CheckedArguments::borrowed(&GLOB, arguments), runtime);
+        let walk = plan_walk(&CheckedArguments::new(&GLOB, arguments), runtime);
         Effects::reading_files(walk.map(|walk| walk.dependencies()).unwrap_or_default())
     }
 
@@ -52,7 +52,7 @@ impl Operation for Glob {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&GLOB, arguments);
+        let given = CheckedArguments::new(&GLOB, &arguments);
         let walk = plan_walk(&given, runtime)?;
         let stop = StopOnDrop(Arc::clone(&walk.stopped));
         let found = tokio::task::spawn_blocking(move || walk.run()).await;
@@ -70,7 +70,7 @@ impl Operation for Glob {
 
 impl Action for Glob {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
+        ArgumentChecker::new(&GLOB, with)
             .read(
                 "pattern",
                 "see the syntax of patterns under `file.glob`",

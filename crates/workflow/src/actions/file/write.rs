@@ -32,7 +32,7 @@ static WRITE: OperationMetadata = OperationMetadata::declared(
 )
 .with_cache_class(CacheClass::EffectOnly);
 
-pub(super) struct Write;
+pub(in crate::actions) struct Write;
 
 #[async_trait]
 impl Operation for Write {
@@ -47,7 +47,7 @@ impl Operation for Write {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&WRITE, arguments);
+        let given = CheckedArguments::new(&WRITE, &arguments);
         let display_name = given.required_text("path")?;
         let path = location::local_path(&given, runtime, "path", display_name)?;
         let content = given

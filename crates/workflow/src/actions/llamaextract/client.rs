@@ -2,28 +2,22 @@
 
 use std::time::Duration;
 
-use cachalot_core::secret::mask_credentials;
 use reqwest::multipart::{Form, Part};
 use reqwest::{Method, RequestBuilder, Url};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::wire::{AgentJob, ExtractionResult, IdResponse, Job, SchemaJob};
 use crate::actions::arguments::{CheckedArguments, excerpt};
-use crate::actions::http_response::{self, HttpResponse, RequestLimits};
-use crate::{Failure, Runtime};
+use crate::actions::http_response::HttpRequest;
+use crate::{Arguments, Failure, Runtime};
 
-/// Limits of one request; the whole extraction has its own time limit.
-const REQUEST: RequestLimits = RequestLimits {
-    timeout: Duration::from_secs(60),
-    unauthorized: "auth_error",
-};
+/// The timeout of one request; the whole extraction has its own time limit.
+const REQUEST: Duration = Duration::from_secs(60);
 
-/// Limits of an upload.
-const UPLOAD: RequestLimits = RequestLimits {
-    timeout: Duration::from_secs(600),
-    unauthorized: "auth_error",
-};
+/// The timeout of an upload.
+const UPLOAD: Duration = Duration::from_secs(600);
 
 /// A client for one account at one base URL.
 pub(super) struct Client<'a> {
@@ -53,23 +47,17 @@ impl<'a> Client<'a> {
 
     /// Returns the id of the extraction agent of this name.
     pub(super) async fn find_agent(&self, name: &str) -> Result<String, Failure> {
-        let url = self.url(&["extraction", "extraction-agents", "by-name", name])?;
-        let agent: IdResponse = self
-            .send(self.request(Method::GET, &url)?, &url, REQUEST)
-            .await?;
+        let path = ["extraction", "extraction-agents", "by-name", name];
+        let agent: IdResponse = self.get(&path).await?;
         Ok(agent.id)
     }
 
     /// Uploads a document and returns its id.
     pub(super) async fn upload(&self, name: String, document: Vec<u8>) -> Result<String, Failure> {
-        let url = self.url(&["files"])?;
         let form = Form::new().part("upload_file", Part::bytes(document).file_name(name));
+        let with_form = |request: RequestBuilder| request.multipart(form);
         let file: IdResponse = self
-            .send(
-                self.request(Method::POST, &url)?.multipart(form),
-                &url,
-                UPLOAD,
-            )
+            .send(Method::POST, &["files"], UPLOAD, with_form)
             .await?;
         Ok(file.id)
     }
@@ -79,32 +67,28 @@ impl<'a> Client<'a> {
     pub(super) async fn start(
         &self,
         agent: Option<&str>,
-        schema: Option<&serde_json::Value>,
+        schema: Option<&Arguments>,
         mode: Option<&str>,
         file: &str,
     ) -> Result<Job, Failure> {
         match agent {
             Some(agent) => {
-                let url = self.url(&["extraction", "jobs"])?;
                 let job = AgentJob {
                     extraction_agent_id: agent,
                     file_id: file,
                     data_schema_override: schema,
                 };
-                self.send(self.request(Method::POST, &url)?.json(&job), &url, REQUEST)
-                    .await
+                self.post(&["extraction", "jobs"], &job).await
             }
             None => {
-                let url = self.url(&["extraction", "run"])?;
-                let nothing = json!({});
+                let nothing = Arguments::new();
                 let job = SchemaJob {
                     data_schema: schema.unwrap_or(&nothing),
                     config: mode
                         .map_or_else(|| json!({}), |mode| json!({ "extraction_mode": mode })),
                     file_id: file,
                 };
-                self.send(self.request(Method::POST, &url)?.json(&job), &url, REQUEST)
-                    .await
+                self.post(&["extraction", "run"], &job).await
             }
         }
     }
@@ -118,11 +102,7 @@ impl<'a> Client<'a> {
     ) -> Result<Job, Failure> {
         while !job.status.is_final() {
             tokio::time::sleep(interval).await;
-            let url = self.url(&["extraction", "jobs", &job.id])?;
-            match self
-                .send::<Job>(self.request(Method::GET, &url)?, &url, REQUEST)
-                .await
-            {
+            match self.get(&["extraction", "jobs", &job.id]).await {
                 Ok(polled) => job = polled,
                 Err(failure) if failure.retryable => {}
                 Err(failure) => return Err(failure),
@@ -133,14 +113,12 @@ impl<'a> Client<'a> {
 
     /// Returns the result of a successful job.
     pub(super) async fn result(&self, job: &str) -> Result<ExtractionResult, Failure> {
-        let url = self.url(&["extraction", "jobs", job, "result"])?;
-        self.send(self.request(Method::GET, &url)?, &url, REQUEST)
-            .await
+        self.get(&["extraction", "jobs", job, "result"]).await
     }
 
     /// Redacts and shortens a text of the service, for messages.
     pub(super) fn redacted(&self, text: &str) -> String {
-        excerpt(&mask_credentials(&self.runtime.secret_set.redact(text)))
+        excerpt(&self.runtime.masked(text))
     }
 
     fn url(&self, path: &[&str]) -> Result<Url, Failure> {
@@ -158,30 +136,28 @@ impl<'a> Client<'a> {
         Ok(url)
     }
 
-    fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Failure> {
-        Ok(
-            http_response::configured_request(self.given, self.runtime, method, url)?
-                .bearer_auth(self.key),
-        )
+    async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
+        self.send(Method::GET, path, REQUEST, |request| request)
+            .await
+    }
+
+    async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Job, Failure> {
+        let with_body = |request: RequestBuilder| request.json(body);
+        self.send(Method::POST, path, REQUEST, with_body).await
     }
 
     async fn send<T: DeserializeOwned>(
         &self,
-        request: RequestBuilder,
-        url: &Url,
-        limits: RequestLimits,
+        method: Method,
+        path: &[&str],
+        timeout: Duration,
+        complete: impl FnOnce(RequestBuilder) -> RequestBuilder,
     ) -> Result<T, Failure> {
-        let sent = (self.runtime.storage.http(), request);
-        let response: HttpResponse =
-            http_response::fetch(self.given, self.runtime, sent, url, limits).await?;
-        serde_json::from_value(response.json(self.given)?).map_err(|error| {
-            self.given.failure(
-                "http_error",
-                format_args!(
-                    "{} did not answer as LlamaCloud does: {error}",
-                    response.from
-                ),
-            )
-        })
+        let url = self.url(path)?;
+        let http = self.runtime.storage.http().clone();
+        let mut request = HttpRequest::new(self.given, self.runtime, http, method, &url)?;
+        request.builder = complete(request.builder.bearer_auth(self.key));
+        let response = request.fetch(timeout, "auth_error").await?;
+        response.decode("LlamaCloud", "http_error")
     }
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::Arguments;
+
 /// Response with an id: `POST /api/v1/files`, `GET /api/v1/extraction/extraction-agents/by-name/{name}`.
 #[derive(Deserialize)]
 pub(super) struct IdResponse {
@@ -15,13 +17,13 @@ pub(super) struct AgentJob<'a> {
     pub(super) extraction_agent_id: &'a str,
     pub(super) file_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) data_schema_override: Option<&'a Value>,
+    pub(super) data_schema_override: Option<&'a Arguments>,
 }
 
 /// Body of `POST /api/v1/extraction/run`: a job without an agent.
 #[derive(Serialize)]
 pub(super) struct SchemaJob<'a> {
-    pub(super) data_schema: &'a Value,
+    pub(super) data_schema: &'a Arguments,
     pub(super) config: Value,
     pub(super) file_id: &'a str,
 }
@@ -36,7 +38,7 @@ pub(super) struct Job {
 }
 
 /// The status of a job.
-#[derive(Deserialize, PartialEq, Eq, Debug)]
+#[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(super) enum Status {
     Pending,
@@ -53,17 +55,6 @@ pub(super) enum Status {
 impl Status {
     pub(super) fn is_final(&self) -> bool {
         !matches!(self, Self::Pending | Self::Other)
-    }
-
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Success => "SUCCESS",
-            Self::PartialSuccess => "PARTIAL_SUCCESS",
-            Self::Error => "ERROR",
-            Self::Cancelled => "CANCELLED",
-            Self::Other => "UNKNOWN",
-        }
     }
 }
 

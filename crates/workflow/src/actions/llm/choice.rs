@@ -1,7 +1,5 @@
 //! Model and parameters of a call: its arguments take precedence over the configuration.
 
-use std::ops::RangeInclusive;
-
 use cachalot_model::{
     Error, Model, ModelSettings, Models, OutputFormat, RequestedReasoning, Timeouts, ToolChoice,
 };
@@ -67,9 +65,6 @@ pub(in crate::actions) fn with_prefix(
     })
 }
 
-/// The allowed range of `max_retries`.
-pub(super) const RETRIES: RangeInclusive<u64> = 0..=10;
-
 /// Reads the model settings in the arguments.
 fn settings(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<ModelSettings, Failure> {
     let text = |name| Ok::<_, Failure>(given.non_empty_text(name)?.map(str::to_owned));
@@ -85,7 +80,7 @@ fn settings(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<ModelSett
         ));
     }
     let number = |name: &str| given.value_of(name).and_then(Value::as_f64);
-    let retries = given.count("max_retries", RETRIES)?;
+    let retries = given.count("max_retries")?;
     Ok(ModelSettings {
         timeouts: Timeouts {
             total: given.duration("timeout")?,
@@ -97,7 +92,7 @@ fn settings(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<ModelSett
         token_key: text("token_key")?,
         temperature: number("temperature"),
         top_p: number("top_p"),
-        max_tokens: given.count("max_tokens", 1..=u64::MAX)?,
+        max_tokens: given.count("max_tokens")?,
         stop: stop(given)?,
         reasoning: text("reasoning_effort")?.map(RequestedReasoning::Effort),
         structured_output: response_format(given)?,

@@ -20,6 +20,7 @@ use super::choice;
 use super::line_reporter::LineReporter;
 use super::messages;
 use crate::codes;
+use crate::exact_json::as_text;
 use crate::template::is_literal;
 use crate::{Arguments, Failure, OperationMetadata, Runtime, origin, spending};
 
@@ -119,9 +120,11 @@ const BUILTIN_TIMEOUT: Duration = Duration::from_secs(108_000);
 /// If the provider is `shell` and no program is named, or a model chose it, or if `shell_provider` is given
 /// for another provider.
 pub(super) fn program_name<'g>(
-    given: &'g CheckedArguments<'_>,
+    about: &'static OperationMetadata,
+    arguments: &'g Arguments,
     runtime: &'g Runtime,
 ) -> Result<Option<&'g str>, Failure> {
+    let given = CheckedArguments::new(about, arguments);
     let text = |name| given.non_empty_text(name);
     let (provider, model) = (text("provider")?, text("model")?);
     let by_model = model.and_then(|model| model.strip_prefix(PREFIX));
@@ -221,7 +224,7 @@ impl<'a> ProgramCall<'a> {
         name: &str,
         runtime: &Runtime,
     ) -> Result<Self, Failure> {
-        let given = CheckedArguments::borrowed(about, arguments);
+        let given = CheckedArguments::new(about, arguments);
         let useless = UNSUPPORTED_ARGUMENTS
             .into_iter()
             .find(|name| given.value_of(name).is_some_and(|value| !value.is_null()));
@@ -270,12 +273,16 @@ impl<'a> ProgramCall<'a> {
         })
     }
 
-    /// Asks, and waits for the complete answer.
+    /// Asks, and waits for the complete answer. With `shows_stream`, shows it then.
     ///
     /// # Errors
     /// If the budget cannot be enforced, or the program does not exist, exceeds its timeout, fails, or
     /// writes nothing.
-    pub(super) async fn complete(&self, runtime: &Runtime) -> Result<Value, Failure> {
+    pub(super) async fn answer(
+        &self,
+        runtime: &Runtime,
+        shows_stream: bool,
+    ) -> Result<Value, Failure> {
         self.check_budget(runtime)?;
         let started = Instant::now();
         let call_guard = runtime.meter.start_call();
@@ -310,6 +317,11 @@ impl<'a> ProgramCall<'a> {
                 format_args!("`{program}` wrote nothing to stdout{separator}{output_excerpt}"),
             )));
         }
+        if shows_stream {
+            let mut lines = LineReporter::new(runtime);
+            lines.add(content);
+            lines.finish();
+        }
         Ok(json!({
             "content": content,
             "model": format!("{PREFIX}{}", self.program.name),
@@ -321,18 +333,6 @@ impl<'a> ProgramCall<'a> {
         }))
     }
 
-    /// Like [`ProgramCall::complete`], and shows the answer when it is complete.
-    ///
-    /// # Errors
-    /// Those of [`ProgramCall::complete`].
-    pub(super) async fn stream(&self, runtime: &Runtime) -> Result<Value, Failure> {
-        let answer = self.complete(runtime).await?;
-        let mut lines = LineReporter::new(runtime);
-        lines.add(answer["content"].as_str().unwrap_or_default());
-        lines.finish();
-        Ok(answer)
-    }
-
     /// Rejects a budget of money or tokens, because a program does not report its usage.
     fn check_budget(&self, runtime: &Runtime) -> Result<(), Failure> {
         let budget = runtime.meter.budget();
@@ -340,19 +340,14 @@ impl<'a> ProgramCall<'a> {
             (Some(_), _) => "max_cost",
             (None, Some(_)) => "max_tokens",
             (None, None) => {
-                return runtime
-                    .meter
-                    .check()
-                    .map_err(|over| Failure::new("over_budget", over.to_string()));
+                let checked = runtime.meter.check();
+                return checked.map_err(|over| Failure::new("over_budget", over.to_string()));
             }
         };
-        Err(Failure::new(
+        let name = &self.program.name;
+        Err(self.given.failure(
             "over_budget",
-            format!(
-                "{}: the budget (`{limit}`) cannot be enforced: `{PREFIX}{}` does not report its usage. Remove `{limit}`",
-                self.given.action(),
-                self.program.name
-            ),
+            format_args!("the budget (`{limit}`) cannot be enforced: `{PREFIX}{name}` does not report its usage. Remove `{limit}`"),
         ))
     }
 
@@ -473,16 +468,14 @@ fn program(
 
 /// Returns a configured program; the configuration was checked when the file was loaded.
 fn from_configuration(name: &str, fields: &Map<String, Value>) -> Program {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
     let arguments = fields.get("args").and_then(Value::as_array);
     let environment = fields.get("env").and_then(Value::as_object);
     Program {
         name: name.to_owned(),
-        command: fields.get("command").map_or_else(|| name.to_owned(), text),
-        arguments: arguments.into_iter().flatten().map(text).collect(),
+        command: fields
+            .get("command")
+            .map_or_else(|| name.to_owned(), as_text),
+        arguments: arguments.into_iter().flatten().map(as_text).collect(),
         input: match fields.get("stdin_mode").and_then(Value::as_str) {
             Some("file") => Input::File,
             _ => Input::Pipe,
@@ -494,7 +487,7 @@ fn from_configuration(name: &str, fields: &Map<String, Value>) -> Program {
         environment: environment
             .into_iter()
             .flatten()
-            .map(|(name, value)| (name.clone(), text(value)))
+            .map(|(name, value)| (name.clone(), as_text(value)))
             .collect(),
     }
 }

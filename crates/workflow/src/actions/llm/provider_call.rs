@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use bytes::Bytes;
 use cachalot_core::Spend;
 use cachalot_model::{Delta, Error, Model, Reply, Request, ToolChoice};
 use serde_json::{Value, json};
@@ -32,7 +31,7 @@ pub(super) fn identity(
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Result<Value, Failure> {
-    let given = CheckedArguments::borrowed(about, arguments);
+    let given = CheckedArguments::new(about, arguments);
     let model = choice::model(&given, runtime)?.identity();
     let order = order::key_order(&json!([
         model.pointer("/parameters/output"),
@@ -63,7 +62,7 @@ pub(super) fn alternatives(
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Vec<Arguments> {
-    let Ok(model) = choice::model(&CheckedArguments::borrowed(about, arguments), runtime) else {
+    let Ok(model) = choice::model(&CheckedArguments::new(about, arguments), runtime) else {
         return Vec::new();
     };
     let fallbacks = model.fallbacks();
@@ -78,7 +77,7 @@ impl<'a> ProviderCall<'a> {
         arguments: &'a Arguments,
         runtime: &Runtime,
     ) -> Result<Self, Failure> {
-        let given = CheckedArguments::borrowed(about, arguments);
+        let given = CheckedArguments::new(about, arguments);
         let model = choice::model(&given, runtime)?;
         let conversation = messages::read(&given)?;
         let tools = messages::tools(&given)?;
@@ -120,21 +119,17 @@ impl<'a> ProviderCall<'a> {
         })
     }
 
-    /// Asks, and waits for the complete answer.
-    pub(super) async fn complete(self, runtime: &Runtime) -> Result<Value, Failure> {
+    /// Asks, and waits for the complete answer. With `shows_stream`, shows it while it streams.
+    pub(super) async fn answer(
+        self,
+        runtime: &Runtime,
+        shows_stream: bool,
+    ) -> Result<Value, Failure> {
         runtime.check_budget(&self.model)?;
-        let body = self.body(false)?;
-        let started = Instant::now();
-        let call_guard = runtime.meter.start_call();
-        let reply = spending::with_time_limit(runtime, self.model.ask(body)).await?;
-        drop(call_guard);
-        self.account(reply, started, runtime).await
-    }
-
-    /// Asks, and shows the answer while it streams.
-    pub(super) async fn stream(self, runtime: &Runtime) -> Result<Value, Failure> {
-        runtime.check_budget(&self.model)?;
-        let body = self.body(true)?;
+        let body = self
+            .request
+            .body(self.model.wire(), shows_stream)
+            .map_err(|error| failure(&self.given, &error))?;
         let started = Instant::now();
         let mut lines = LineReporter::new(runtime);
         let mut is_shown = false;
@@ -145,7 +140,13 @@ impl<'a> ProviderCall<'a> {
             }
         };
         let call_guard = runtime.meter.start_call();
-        let reply = spending::with_time_limit(runtime, self.model.stream(body, &mut on)).await;
+        let asked = async {
+            match shows_stream {
+                true => self.model.stream(body, &mut on).await,
+                false => self.model.ask(body).await,
+            }
+        };
+        let reply = spending::with_time_limit(runtime, asked).await;
         drop(call_guard);
         lines.finish();
         let result = self.account(reply?, started, runtime).await;
@@ -153,12 +154,6 @@ impl<'a> ProviderCall<'a> {
             allows_alternatives: failure.allows_alternatives && !is_shown,
             ..failure
         })
-    }
-
-    fn body(&self, stream: bool) -> Result<Bytes, Failure> {
-        self.request
-            .body(self.model.wire(), stream)
-            .map_err(|error| failure(&self.given, &error))
     }
 
     async fn account(

@@ -2,17 +2,14 @@
 
 use async_trait::async_trait;
 use cachalot_cache::Domain;
-use cachalot_core::Problem;
-use cachalot_core::tree::Node;
 use cachalot_store::user_record::{UserRecord, metadata_label};
 use cachalot_store::{Label, LabelMatch, Order, PageRequest, Record, RecordFilter, Store, space};
 use serde_json::{Value, json};
 
 use super::{await_reply, domain, store};
-use crate::actions::argument_checker::ArgumentChecker;
-use crate::actions::arguments::{CheckedArguments, declared_by, integer, kind_name, object, text};
+use crate::actions::arguments::{CheckedArguments, count, declared_by, kind_name, object, text};
 use crate::report::Event;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
 static SEARCH: OperationMetadata = OperationMetadata::declared(
 "ltm.search",
@@ -27,24 +24,25 @@ static SEARCH: OperationMetadata = OperationMetadata::declared(
             "metadata_filter",
             "Fields that the metadata must have with exactly these values; `1` and `1.0` and `\"1\"` differ.",
         ),
-        integer(
+        count(
             "limit",
+            (1, 10_000),
             "At most so many results, from 1 to 10000, counted after filtering; 10 by default.",
         ),
     ],
 )
 .read_only();
 
-pub(super) struct Search;
+pub(in crate::actions) struct Search;
 
 #[async_trait]
 impl Operation for Search {
     declared_by!(SEARCH);
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::new(&SEARCH, arguments);
-        let limit =
-            u32::try_from(given.count("limit", 1..=10_000)?.unwrap_or(10)).unwrap_or(u32::MAX);
+        let given = CheckedArguments::new(&SEARCH, &arguments);
+        let limit = given.count("limit")?.unwrap_or(10);
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let required_labels = required_labels(&given)?;
         let labels: Vec<LabelMatch<'_>> = required_labels
             .iter()
@@ -69,12 +67,6 @@ impl Operation for Search {
 impl Action for Search {
     fn domains(&self, _arguments: &Arguments, _runtime: &Runtime) -> Vec<Domain> {
         vec![domain()]
-    }
-
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        ArgumentChecker::new(with)
-            .count("limit", 1..=10_000)
-            .problems()
     }
 }
 

@@ -1,18 +1,18 @@
 //! `reason.cot`: an answer with the thinking that leads to it.
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
-use cachalot_core::tree::Node;
+use cachalot_core::spec::words;
 use serde_json::{Value, json};
 
-use super::super::argument_checker::ArgumentChecker;
-use super::super::arguments::{CheckedArguments, concatenated, declared_by, list, required, text};
+use super::super::arguments::{
+    CheckedArguments, concatenated, declared_by, list, required, text, word,
+};
 use super::super::llm;
 use super::calls::{self, ModelCalls};
 use super::{ONE_OBJECT, as_text, take, take_text};
 use crate::report::Event;
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry, Runtime,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Runtime,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
@@ -26,8 +26,9 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 const PARAMETERS: [Parameter; 17] = concatenated(
     &[
         required(text("problem", "The problem to solve.")),
-        text(
+        word(
             "thinking_format",
+            &FORMAT_WORDS,
             "The way to think: `step_by_step` (by default), `pros_cons`, `tree` or `first_principles`.",
         ),
         list(
@@ -58,7 +59,9 @@ const FORMATS: [(&str, &str); 4] = [
     ),
 ];
 
-pub(super) struct Cot;
+const FORMAT_WORDS: [&str; 4] = words(&FORMATS);
+
+pub(in crate::actions) struct Cot;
 
 #[async_trait]
 impl Operation for Cot {
@@ -69,7 +72,7 @@ impl Operation for Cot {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::borrowed(&ABOUT, &arguments);
+        let given = CheckedArguments::new(&ABOUT, &arguments);
         let problem = given.required_text("problem")?;
         let (format, instruction) = format(&given, runtime)?;
         let system = format!(
@@ -109,13 +112,6 @@ impl Operation for Cot {
 
 #[async_trait]
 impl Action for Cot {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        let names = FORMATS.map(|(name, _)| name);
-        llm::check_model(ArgumentChecker::new(with))
-            .one_of("thinking_format", &names, |name| names.contains(&name))
-            .problems()
-    }
-
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
         calls::plan(&arguments, None, runtime)
     }

@@ -1,11 +1,8 @@
 //! `reason.decompose`: a problem that is solved in parts.
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
-use cachalot_core::tree::Node;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::super::argument_checker::ArgumentChecker;
 use super::super::arguments::{
     CheckedArguments, concatenated, declared_by, integer, required, text,
 };
@@ -13,8 +10,7 @@ use super::super::llm;
 use super::calls::{self, ModelCalls, Reply};
 use super::{ONE_OBJECT, as_text, take, take_text};
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry,
-    Runtime, spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Runtime, spending,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
@@ -44,7 +40,7 @@ const PARAMETERS: [Parameter; 17] = concatenated(
 /// The maximum number of parts, each of which is a paid call.
 const MAX_PARTS: usize = 50;
 
-pub(super) struct Decompose;
+pub(in crate::actions) struct Decompose;
 
 #[async_trait]
 impl Operation for Decompose {
@@ -55,7 +51,7 @@ impl Operation for Decompose {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::borrowed(&ABOUT, &arguments);
+        let given = CheckedArguments::new(&ABOUT, &arguments);
         let problem = given.required_text("problem")?;
         let mut calls = ModelCalls::new(&arguments, runtime);
         let mut trace = vec![json!({
@@ -65,14 +61,10 @@ impl Operation for Decompose {
             "current_depth": 0,
             "model": given.text("model")?,
         })];
-        let Plan {
-            analysis,
-            parts,
-            strategy,
-        } = divide(&given, problem, &mut calls).await?;
+        let (parts, mut fields) = divide(&given, problem, &mut calls).await?;
         trace.push(json!({
             "step": "decomposition",
-            "analysis": analysis,
+            "analysis": take_text(&mut fields, "analysis"),
             "sub_problem_count": parts.len(),
         }));
         let mut answers: Vec<Value> = Vec::new();
@@ -97,18 +89,18 @@ impl Operation for Decompose {
             let message = format!("no part of the problem was solved: {}", as_text(error[0]));
             return Err(given.transient("invalid_answer", message));
         }
+        let strategy = take_text(&mut fields, "synthesis_strategy");
         let wanted = given.text("synthesis_prompt")?.unwrap_or(&strategy);
-        let Combined {
-            answer: final_answer,
-            reasoning,
-            confidence,
-            model,
-        } = combine(&given, problem, wanted, &answers, &mut calls).await?;
+        let reply = combine(problem, wanted, &answers, &mut calls).await?;
+        let mut fields = reply.object().unwrap_or_default();
+        let final_answer = answer_in(&mut fields, "final_answer", &reply)
+            .ok_or_else(|| reply.malformed(given.action(), "is empty"))?;
+        let reasoning = take_text(&mut fields, "reasoning");
         trace.push(json!({
             "step": "synthesis",
             "reasoning": reasoning,
             "final_answer": final_answer,
-            "confidence": confidence,
+            "confidence": take(&mut fields, "confidence"),
         }));
         trace.push(json!({
             "step": "decompose_complete",
@@ -123,7 +115,7 @@ impl Operation for Decompose {
             "synthesis_reasoning": reasoning,
             "reasoning_trace": trace,
             "reasoning_answer": final_answer,
-            "model": model,
+            "model": reply.model,
             "depth_used": 0,
         })))
     }
@@ -131,20 +123,9 @@ impl Operation for Decompose {
 
 #[async_trait]
 impl Action for Decompose {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        llm::check_model(ArgumentChecker::new(with)).problems()
-    }
-
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
         calls::plan(&arguments, None, runtime)
     }
-}
-
-/// A problem divided into parts.
-struct Plan {
-    analysis: String,
-    parts: Vec<Part>,
-    strategy: String,
 }
 
 /// A part of a problem.
@@ -190,11 +171,12 @@ impl Part {
     }
 }
 
+/// Returns the parts of a problem, and the other fields of the answer of the model.
 async fn divide(
     given: &CheckedArguments<'_>,
     problem: &str,
     calls: &mut ModelCalls<'_>,
-) -> Result<Plan, Failure> {
+) -> Result<(Vec<Part>, Map<String, Value>), Failure> {
     let system = format!(
         "Divide the problem of the user into smaller ones that can be solved one by one. Do not solve them.\n\n{ONE_OBJECT}\n\
          {{\"analysis\": \"what makes up the problem\", \"sub_problems\": [\
@@ -219,12 +201,8 @@ async fn divide(
     }
     let parts = parts.into_iter().enumerate();
     let parts: Option<Vec<Part>> = parts.map(|(at, part)| Part::read(part, at + 1)).collect();
-    let mut text = |name: &str| take_text(&mut fields, name);
-    Ok(Plan {
-        parts: parts.ok_or_else(|| malformed("has a sub-problem without `description`"))?,
-        analysis: text("analysis"),
-        strategy: text("synthesis_strategy"),
-    })
+    let parts = parts.ok_or_else(|| malformed("has a sub-problem without `description`"))?;
+    Ok((parts, fields))
 }
 
 /// Returns the parts in the order of the list, except that each comes after those that it depends on.
@@ -291,33 +269,20 @@ async fn solve(
 }
 
 /// Returns the field of an answer, or else the text of the answer; `None` if that is empty.
-fn answer_in(
-    fields: &mut serde_json::Map<String, Value>,
-    name: &str,
-    reply: &Reply,
-) -> Option<Value> {
+fn answer_in(fields: &mut Map<String, Value>, name: &str, reply: &Reply) -> Option<Value> {
     take(fields, name).or_else(|| {
         let text = reply.content.trim();
         (!text.is_empty()).then(|| text.into())
     })
 }
 
-/// The answer to the whole problem.
-struct Combined {
-    answer: Value,
-    reasoning: String,
-    confidence: Option<Value>,
-    /// The model that combined the answers.
-    model: Value,
-}
-
+/// Returns the answer of the model to the whole problem.
 async fn combine(
-    given: &CheckedArguments<'_>,
     problem: &str,
     wanted: &str,
     answers: &[Value],
     calls: &mut ModelCalls<'_>,
-) -> Result<Combined, Failure> {
+) -> Result<Reply, Failure> {
     let system = format!(
         "Combine the answers to the parts of a problem into one answer. {wanted}\n\n{ONE_OBJECT}\n\
          {{\"reasoning\": \"how the answers were combined\", \"final_answer\": the answer to the whole problem, \
@@ -327,15 +292,5 @@ async fn combine(
         "Problem: {problem}\n\nAnswers to its parts:\n{}",
         Value::from(answers.to_vec())
     );
-    let reply = calls.ask(None, &system, &user).await?;
-    let mut fields = reply.object().unwrap_or_default();
-    let answer = answer_in(&mut fields, "final_answer", &reply)
-        .ok_or_else(|| reply.malformed(given.action(), "is empty"))?;
-    let reasoning = take_text(&mut fields, "reasoning");
-    Ok(Combined {
-        answer,
-        reasoning,
-        confidence: take(&mut fields, "confidence"),
-        model: reply.model,
-    })
+    calls.ask(None, &system, &user).await
 }

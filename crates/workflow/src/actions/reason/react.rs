@@ -8,14 +8,14 @@ use cachalot_core::text::truncate;
 use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
-use super::super::argument_checker::ArgumentChecker;
 use super::super::arguments::{
-    CheckedArguments, concatenated, declared_by, integer, list, required, text,
+    CheckedArguments, concatenated, count, declared_by, list, required, text,
 };
 use super::super::llm;
 use super::calls::{self, ModelCalls, message};
 use super::tools::{self, Tools};
 use super::{ONE_OBJECT, take, take_text};
+use crate::action::argument_checker::ArgumentChecker;
 use crate::report::Event;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, Planned,
@@ -40,16 +40,14 @@ const PARAMETERS: [Parameter; 17] = concatenated(
             "tools",
             "The actions that the model may run, with arguments of its choice. Written out, without templates.",
         ),
-        integer(
+        count(
             "max_steps",
+            (1, 100),
             "The number of answers of the model, 1 to 100; 10 by default.",
         ),
     ],
     &llm::MODEL_PARAMETERS,
 );
-
-/// The allowed numbers of steps.
-const STEPS: std::ops::RangeInclusive<u64> = 1..=100;
 
 /// The action by which the model gives its answer.
 const FINAL: &str = "final_answer";
@@ -57,16 +55,16 @@ const FINAL: &str = "final_answer";
 /// The maximum number of characters of a tool's result that the model sees.
 const MAX_OBSERVATION_CHARS: usize = 50_000;
 
-pub(super) struct React;
+pub(in crate::actions) struct React;
 
 #[async_trait]
 impl Operation for React {
     declared_by!(ABOUT);
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::borrowed(&ABOUT, &arguments);
+        let given = CheckedArguments::new(&ABOUT, &arguments);
         let goal = given.required_text("goal")?;
-        let most = given.count("max_steps", STEPS)?.unwrap_or(10);
+        let most = given.count("max_steps")?.unwrap_or(10);
         let tools = Tools::read(&given, &runtime.actions)?;
         let mut calls = ModelCalls::new(&arguments, runtime);
         let mut messages = vec![
@@ -160,8 +158,7 @@ impl Operation for React {
 #[async_trait]
 impl Action for React {
     fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
-        let written = llm::check_model(ArgumentChecker::new(with)).count("max_steps", STEPS);
-        let mut problems = written.problems();
+        let mut problems = ArgumentChecker::new(&ABOUT, with).problems();
         problems.extend(tools::problems(with, registry));
         problems
     }

@@ -1,20 +1,15 @@
 //! `reason.self_correct`: an output that is reviewed and improved in rounds.
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
-use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
-use super::super::argument_checker::ArgumentChecker;
-use super::super::arguments::{
-    CheckedArguments, concatenated, declared_by, integer, required, text,
-};
+use super::super::arguments::{CheckedArguments, concatenated, count, declared_by, required, text};
 use super::super::llm;
 use super::calls::{self, ModelCalls};
 use super::{ONE_OBJECT, as_text, take, take_list};
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Registry,
-    Runtime, origin, spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Runtime, origin,
+    spending,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
@@ -36,8 +31,9 @@ const PARAMETERS: [Parameter; 19] = concatenated(
             "critic_model",
             "The model that reviews the output; `model` by default.",
         ),
-        integer(
+        count(
             "improvement_rounds",
+            (0, 50),
             "The number of reviews, 0 to 50; 2 by default.",
         ),
         text(
@@ -49,13 +45,10 @@ const PARAMETERS: [Parameter; 19] = concatenated(
     &llm::MODEL_PARAMETERS,
 );
 
-/// The allowed numbers of rounds.
-const ROUNDS: std::ops::RangeInclusive<u64> = 0..=50;
-
 /// The instruction of the critic if the file has none.
 const CRITIC: &str = "Look for errors, gaps, unclear passages and poor style.";
 
-pub(super) struct SelfCorrect;
+pub(in crate::actions) struct SelfCorrect;
 
 #[async_trait]
 impl Operation for SelfCorrect {
@@ -70,8 +63,8 @@ impl Operation for SelfCorrect {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = CheckedArguments::borrowed(&ABOUT, &arguments);
-        let rounds = given.count("improvement_rounds", ROUNDS)?.unwrap_or(2);
+        let given = CheckedArguments::new(&ABOUT, &arguments);
+        let rounds = given.count("improvement_rounds")?.unwrap_or(2);
         let [generator, critic] = models(&arguments);
         let mut work = CorrectionRun {
             task: given.required_text("task")?,
@@ -116,12 +109,6 @@ impl Operation for SelfCorrect {
 
 #[async_trait]
 impl Action for SelfCorrect {
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        llm::check_model(ArgumentChecker::new(with))
-            .count("improvement_rounds", ROUNDS)
-            .problems()
-    }
-
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
         let [generator, critic] = models(&arguments);
         calls::plan(&arguments, critic, runtime)?;

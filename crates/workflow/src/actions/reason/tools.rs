@@ -60,21 +60,16 @@ fn problem(item: &Node, registry: &Registry) -> Option<Problem> {
                 format!("there is no action `{name}`: the model does not get this tool"),
             )
             .help("leave it out, or use another action"),
-            false => Problem::new(
-                codes::UNKNOWN_ACTION,
-                format!("there is no action `{name}`"),
-            )
-            .help(registry.help_for(name)),
+            false => registry.unknown(name),
         };
         return Some(problem.at(&item.place));
     };
     (!action.is_tool()).then(|| {
-        Problem::new(
-            codes::BAD_VALUE,
-            format!("`{name}` cannot be a tool: it runs other actions"),
-        )
-        .at(&item.place)
-        .help("name the actions themselves: the model must not choose others")
+        let message = format!("`{name}` cannot be a tool: it runs other actions");
+        let help = "name the actions themselves: the model must not choose others";
+        Problem::new(codes::BAD_VALUE, message)
+            .at(&item.place)
+            .help(help)
     })
 }
 

@@ -111,22 +111,21 @@ fn register_orders(runtime: &mut Runtime) {
             TypedArray(Box::new(Number)),
         ])
     };
-    define(runtime, "max", vec![orderable()], |args, _| {
-        Ok(extreme(items(&args[0]), Ordering::Greater))
-    });
-    define(runtime, "min", vec![orderable()], |args, _| {
-        Ok(extreme(items(&args[0]), Ordering::Less))
-    });
+    for (name, wanted) in [("max", Ordering::Greater), ("min", Ordering::Less)] {
+        define(runtime, name, vec![orderable()], move |args, _| {
+            let items = items(&args[0]).iter();
+            let keyed = items.map(|item| (Rc::clone(item), Rc::clone(item)));
+            Ok(extreme(keyed, wanted))
+        });
+        let name = format!("{name}_by");
+        define(runtime, &name, vec![Array, Expref], move |args, ctx| {
+            Ok(extreme(keyed(args, ctx)?.into_iter(), wanted))
+        });
+    }
     define(runtime, "sort", vec![orderable()], |args, _| {
         let mut sorted = items(&args[0]).to_vec();
         sorted.sort_by(|one, other| order(one, other));
         Ok(Rc::new(Variable::Array(sorted)))
-    });
-    define(runtime, "max_by", vec![Array, Expref], |args, ctx| {
-        extreme_by(args, ctx, Ordering::Greater)
-    });
-    define(runtime, "min_by", vec![Array, Expref], |args, ctx| {
-        extreme_by(args, ctx, Ordering::Less)
     });
     define(runtime, "sort_by", vec![Array, Expref], |args, ctx| {
         let mut keyed = keyed(args, ctx)?;
@@ -229,29 +228,13 @@ fn order(one: &Variable, other: &Variable) -> Ordering {
     }
 }
 
-/// Returns the first extreme item in the direction `wanted`; null if there are no items.
-fn extreme(items: &[Rcvar], wanted: Ordering) -> Rcvar {
-    items
-        .iter()
-        .reduce(|best, item| {
-            if order(item, best) == wanted {
-                item
-            } else {
-                best
-            }
-        })
-        .map_or_else(|| Rc::new(Variable::Null), Rc::clone)
-}
-
-fn extreme_by(args: &[Rcvar], ctx: &mut Context<'_>, wanted: Ordering) -> SearchResult {
-    let best = keyed(args, ctx)?.into_iter().reduce(|best, next| {
-        if order(&next.0, &best.0) == wanted {
-            next
-        } else {
-            best
-        }
+/// Returns the first of the items whose key is extreme in the direction `wanted`; null if there are no items.
+fn extreme(keyed: impl Iterator<Item = (Rcvar, Rcvar)>, wanted: Ordering) -> Rcvar {
+    let best = keyed.reduce(|best, next| match order(&next.0, &best.0) == wanted {
+        true => next,
+        false => best,
     });
-    Ok(best.map_or_else(|| Rc::new(Variable::Null), |(_, item)| item))
+    best.map_or_else(|| Rc::new(Variable::Null), |(_, item)| item)
 }
 
 /// Returns the items of the first argument, each with its key from the expression; all keys are texts or

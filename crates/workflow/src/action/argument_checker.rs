@@ -1,32 +1,38 @@
 //! Load-time checks of arguments as written in a file. Values that come from templates are not known then
 //! and are not checked.
 
-use std::ops::RangeInclusive;
-
-use cachalot_core::tree::{Node, NodeKind};
+use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_core::{Problem, suggest};
+use cachalot_operation::arguments::excerpt;
 use cachalot_storage::AllowedHosts;
 
-use super::arguments::excerpt;
-use crate::codes;
 use crate::template::is_literal;
+use crate::{OperationMetadata, ParameterKind, codes};
 
 /// Arguments of one action as written.
-pub(super) struct ArgumentChecker<'a> {
+pub(crate) struct ArgumentChecker<'a> {
+    action: &'a str,
     with: Option<&'a Node>,
     problems: Vec<Problem>,
 }
 
 impl<'a> ArgumentChecker<'a> {
-    pub(super) fn new(with: Option<&'a Node>) -> Self {
+    /// Checks the values that the parameters declare: numbers within bounds, and words.
+    pub(crate) fn new(about: &'a OperationMetadata, with: Option<&'a Node>) -> Self {
+        let entries = with.and_then(Node::as_map).unwrap_or_default().iter();
+        let problems = entries.filter_map(|entry| {
+            let kind = about.parameter(&entry.key)?.kind;
+            not_declared(kind, entry)
+        });
         Self {
+            action: &about.name,
             with,
-            problems: Vec::new(),
+            problems: problems.collect(),
         }
     }
 
     /// Returns the problems that were found.
-    pub(super) fn problems(self) -> Vec<Problem> {
+    pub(crate) fn problems(self) -> Vec<Problem> {
         self.problems
     }
 
@@ -36,19 +42,12 @@ impl<'a> ArgumentChecker<'a> {
 
     /// Returns the literal text, if it contains no template.
     fn text(&self, name: &str) -> Option<&'a str> {
-        let text = self.argument(name)?.as_text();
-        text.filter(|text| is_literal(text))
-    }
-
-    /// Returns the literal number, if it contains no template.
-    fn number(&self, name: &str) -> Option<f64> {
-        let number = self.argument(name)?.as_f64();
-        number.or_else(|| self.text(name)?.trim().parse().ok())
+        self.argument(name).and_then(literal_text)
     }
 
     /// Checks a list of hosts, which must not contain templates: nothing in a run may decide which hosts
     /// are allowed.
-    pub(super) fn hosts(mut self, name: &str) -> Self {
+    pub(crate) fn hosts(mut self, name: &str) -> Self {
         let Some(node) = self.argument(name) else {
             return self;
         };
@@ -78,7 +77,7 @@ impl<'a> ArgumentChecker<'a> {
     }
 
     /// Adds a problem at the argument `name`, or at all arguments if it is missing.
-    pub(super) fn report(
+    pub(crate) fn report(
         &mut self,
         code: &'static str,
         name: &str,
@@ -93,39 +92,23 @@ impl<'a> ArgumentChecker<'a> {
         });
     }
 
-    /// Checks a whole number within bounds.
-    pub(super) fn count(self, name: &str, range: RangeInclusive<u64>) -> Self {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "a bound that is off by a little is enough"
-        )]
-        let (min, max) = (*range.start() as f64, *range.end() as f64);
-        let help = format!(
-            "expected a whole number from {} to {}",
-            range.start(),
-            range.end()
-        );
-        self.bounded(codes::OUT_OF_RANGE, name, &help, |count| {
-            (min..=max).contains(&count)
-        })
-    }
-
     /// Checks a number with `is_valid`.
-    pub(super) fn bounded(
+    pub(crate) fn bounded(
         mut self,
-        code: &'static str,
         name: &str,
         help: &str,
         is_valid: impl Fn(f64) -> bool,
     ) -> Self {
-        if let Some(number) = self.number(name).filter(|number| !is_valid(*number)) {
-            self.report(code, name, format!("`{name}` is {number}"), help);
+        let number = self.argument(name).and_then(literal_number);
+        if let Some(number) = number.filter(|number| !is_valid(*number)) {
+            let message = format!("`{name}` is {number}");
+            self.report(codes::BAD_VALUE, name, message, help);
         }
         self
     }
 
     /// Checks that the text is one of the known names.
-    pub(super) fn one_of(
+    pub(crate) fn one_of(
         mut self,
         name: &str,
         known: &[&str],
@@ -142,7 +125,7 @@ impl<'a> ArgumentChecker<'a> {
     }
 
     /// Checks a text with `read`, whose error is a phrase that follows the name.
-    pub(super) fn read(
+    pub(crate) fn read(
         mut self,
         name: &str,
         help: &str,
@@ -157,10 +140,10 @@ impl<'a> ArgumentChecker<'a> {
     }
 
     /// Requires at least one of these arguments.
-    pub(super) fn at_least_one_of(mut self, action: &str, names: &[&str], help: &str) -> Self {
+    pub(crate) fn at_least_one_of(mut self, names: &[&str], help: &str) -> Self {
         let is_present = |name: &&&str| self.argument(name).is_some_and(|node| !node.is_null());
         if !self.is_template() && !names.iter().any(|name| is_present(&name)) {
-            let message = format!("`{action}` needs one of {}", join_names(names));
+            let message = format!("`{}` needs one of {}", self.action, join_names(names));
             self.report(codes::MISSING_KEY, "", message, help);
         }
         self
@@ -168,7 +151,7 @@ impl<'a> ArgumentChecker<'a> {
 
     /// Allows at most one of these arguments. Templates are not counted: their value may be null, which
     /// counts as absent.
-    pub(super) fn at_most_one_of(mut self, action: &str, names: &[&str], help: &str) -> Self {
+    pub(crate) fn at_most_one_of(mut self, names: &[&str], help: &str) -> Self {
         let given: Vec<&str> = names
             .iter()
             .copied()
@@ -176,7 +159,8 @@ impl<'a> ArgumentChecker<'a> {
             .collect();
         if let [_, second, ..] = given[..] {
             let message = format!(
-                "`{action}` is given {}, which exclude each other",
+                "`{}` is given {}, which exclude each other",
+                self.action,
                 join_names(&given)
             );
             self.report(codes::BAD_VALUE, second, message, help);
@@ -198,6 +182,41 @@ impl<'a> ArgumentChecker<'a> {
             .and_then(Node::as_text)
             .is_some_and(|text| !is_literal(text))
     }
+}
+
+/// Returns the text of an argument, if it contains no template.
+fn literal_text(node: &Node) -> Option<&str> {
+    node.as_text().filter(|text| is_literal(text))
+}
+
+/// Returns the number of an argument, if it contains no template.
+fn literal_number(node: &Node) -> Option<f64> {
+    let number = node.as_f64();
+    number.or_else(|| literal_text(node)?.trim().parse().ok())
+}
+
+/// Returns the problem of a literal that is none of the values of its parameter.
+fn not_declared(kind: ParameterKind, entry: &MapEntry) -> Option<Problem> {
+    let (code, found, help) = match kind {
+        ParameterKind::IntegerIn(least, most) => {
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a bound that is off by a little is enough"
+            )]
+            let bounds = least as f64..=most as f64;
+            let number = literal_number(&entry.value).filter(|it| !bounds.contains(it))?;
+            let help = format!("expected a whole number from {least} to {most}");
+            (codes::OUT_OF_RANGE, number.to_string(), help)
+        }
+        ParameterKind::Word(words) => {
+            let text = literal_text(&entry.value).filter(|text| !words.contains(text))?;
+            let help = suggest::did_you_mean(text, words);
+            (codes::BAD_VALUE, format!("`{}`", excerpt(text)), help)
+        }
+        _ => return None,
+    };
+    let problem = Problem::new(code, format!("`{}` is {found}", entry.key));
+    Some(problem.at(&entry.value.place).help(help))
 }
 
 fn join_names(names: &[&str]) -> String {
