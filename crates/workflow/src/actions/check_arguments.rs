@@ -155,9 +155,7 @@ fn wrong_kind(
     kind: ParameterKind,
     node: &Node,
 ) -> Option<Problem> {
-    if let NodeKind::Text(text) = &node.kind
-        && !is_literal(text)
-    {
+    if node.as_text().is_some_and(|text| !is_literal(text)) {
         return None;
     }
     let kind = kind.basic();
@@ -168,34 +166,25 @@ fn wrong_kind(
         ParameterKind::Duration(range) => return range.problem(&shown, node),
         _ => {}
     }
-    let is_right = is_of_kind(kind, &node.kind);
+    let is_right = is_of_kind(kind, node);
     (!is_right).then(|| node.wrong_type(&shown, kind.expected()))
 }
 
 /// True if a literal is accepted for this basic kind. Applies the same conversions as when the action runs.
-fn is_of_kind(expected: ParameterKind, kind: &NodeKind) -> bool {
-    match (expected, kind) {
-        (ParameterKind::Text, NodeKind::List(_) | NodeKind::Map(_)) => false,
-        (ParameterKind::Text, _)
-        | (ParameterKind::Boolean, NodeKind::Boolean(_))
-        | (ParameterKind::Object, NodeKind::Map(_))
-        | (ParameterKind::List, NodeKind::List(_))
-        | (
-            ParameterKind::Number,
-            NodeKind::Integer(_) | NodeKind::Unsigned(_) | NodeKind::Float(_),
-        )
-        | (ParameterKind::Integer, NodeKind::Integer(_) | NodeKind::Unsigned(_)) => true,
-        (ParameterKind::Integer, NodeKind::Float(float)) => float.fract() == 0.0,
-        (ParameterKind::Boolean, NodeKind::Text(text)) => {
-            matches!(text.trim().to_ascii_lowercase().as_str(), "true" | "false")
+fn is_of_kind(expected: ParameterKind, node: &Node) -> bool {
+    let text = node.as_text().map(str::trim);
+    let finite = |text: &str| text.parse().ok().filter(|number: &f64| number.is_finite());
+    let number = node.as_f64().or_else(|| finite(text?));
+    match expected {
+        ParameterKind::Text => node.as_list().is_none() && node.as_map().is_none(),
+        ParameterKind::Boolean => {
+            let is_word = |word| text.is_some_and(|text| text.eq_ignore_ascii_case(word));
+            node.as_boolean().is_some() || is_word("true") || is_word("false")
         }
-        (ParameterKind::Number, NodeKind::Text(text)) => {
-            text.trim().parse::<f64>().is_ok_and(f64::is_finite)
-        }
-        (ParameterKind::Integer, NodeKind::Text(text)) => text
-            .trim()
-            .parse::<f64>()
-            .is_ok_and(|number| number.is_finite() && number.fract() == 0.0),
+        ParameterKind::Object => node.as_map().is_some(),
+        ParameterKind::List => node.as_list().is_some(),
+        ParameterKind::Number => number.is_some(),
+        ParameterKind::Integer => number.is_some_and(|number| number.fract() == 0.0),
         _ => false,
     }
 }

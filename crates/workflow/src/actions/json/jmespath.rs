@@ -126,7 +126,7 @@ fn make_exact(ast: &mut Ast) {
     {
         *ast = Ast::Function {
             offset: *offset,
-            name: functions::comparison(comparator).to_owned(),
+            name: functions::comparison(comparator),
             args: vec![(**lhs).clone(), (**rhs).clone()],
         };
     }

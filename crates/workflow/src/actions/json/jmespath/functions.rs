@@ -15,15 +15,8 @@ use super::number;
 use crate::exact_json;
 
 /// Returns the function that replaces a comparison. No expression can contain its name.
-pub(super) fn comparison(comparator: &Comparator) -> &'static str {
-    match comparator {
-        Comparator::Equal => "exactly ==",
-        Comparator::NotEqual => "exactly !=",
-        Comparator::LessThan => "exactly <",
-        Comparator::LessThanEqual => "exactly <=",
-        Comparator::GreaterThan => "exactly >",
-        Comparator::GreaterThanEqual => "exactly >=",
-    }
+pub(super) fn comparison(comparator: &Comparator) -> String {
+    format!("exactly {comparator:?}")
 }
 
 /// Returns the functions of the specification, with exact versions of those that order, compare or
@@ -48,7 +41,7 @@ fn register_comparisons(runtime: &mut Runtime) {
         Comparator::GreaterThanEqual,
     ] {
         let name = comparison(&comparator);
-        define(runtime, name, vec![Any, Any], move |args, _| {
+        define(runtime, &name, vec![Any, Any], move |args, _| {
             Ok(compare(&comparator, &args[0], &args[1]))
         });
     }
