@@ -17,8 +17,7 @@
 //!   the provider's shape and status; those of invalid requests are recorded in [`RunningSimulator::violations`].
 //! - The reported usage follows the providers' published prompt-cache rules, computed from the request as
 //!   received: see [`accounting`]. Token counts are the documented estimate of [`tokens`].
-//! - Faults: error responses, slow, truncated and malformed answers; and [`fault::FaultProxy`] for
-//!   connection faults in front of any server.
+//! - Faults: error responses, slow, truncated and malformed answers, broken connections.
 //!
 //! It has its own implementation of the formats and shares no code with the clients that it is used to
 //! test.
@@ -43,7 +42,6 @@ mod delivery;
 mod diagnosis;
 mod dialogue;
 pub mod facts;
-pub mod fault;
 mod ids;
 mod received;
 mod reply;

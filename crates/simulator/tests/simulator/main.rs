@@ -15,7 +15,6 @@ mod gemini;
 mod lifecycle;
 mod messages;
 mod official;
-mod proxy;
 mod refused_requests;
 mod responses;
 mod scripts;
