@@ -1,17 +1,20 @@
 //! The listener of the simulator, and its shutdown.
 
-use std::future::Future;
+use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::time::Duration;
 
-use axum::Router;
-use axum::serve::Listener;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use cachalot_core::{Clock, SystemClock};
 
@@ -61,28 +64,17 @@ impl Simulator {
             record: Arc::clone(&record),
             state: parking_lot::Mutex::default(),
         });
-        let router =
-            Router::new().fallback(move |request| Arc::clone(&server_state).answer(request));
-        let (stop, stopping) = watch::channel(false);
-        let (end, ended) = watch::channel(false);
-        let door = StoppableListener {
-            listener,
-            stopping: stopping.clone(),
-        };
+        let (stop, mut stopping) = watch::channel(false);
         tokio::spawn(async move {
-            let mut stopping = stopping;
             tokio::select! {
-                _ = axum::serve(door, router) => {}
+                () = accept(listener, server_state) => {}
                 _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
             }
-            // There may be no receiver.
-            let _ = end.send(true);
         });
         Ok(RunningSimulator {
             address,
             record,
             stop,
-            ended,
         })
     }
 }
@@ -92,8 +84,8 @@ impl Simulator {
 pub struct RunningSimulator {
     address: SocketAddr,
     record: Arc<RequestLog>,
+    /// Its receiver belongs to the task that accepts connections.
     stop: watch::Sender<bool>,
-    ended: watch::Receiver<bool>,
 }
 
 impl RunningSimulator {
@@ -131,8 +123,7 @@ impl RunningSimulator {
 
     /// Waits until the simulator has stopped.
     pub async fn stopped(&self) {
-        // An error means that the task is gone, which is equivalent.
-        let _ = self.ended.clone().wait_for(|has_ended| *has_ended).await;
+        self.stop.closed().await;
     }
 
     fn close(&self) {
@@ -146,83 +137,26 @@ impl Drop for RunningSimulator {
     }
 }
 
-/// A listener whose connections end when the simulator stops.
-struct StoppableListener {
-    listener: TcpListener,
-    stopping: watch::Receiver<bool>,
-}
-
-impl Listener for StoppableListener {
-    type Io = StoppableConnection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (StoppableConnection, SocketAddr) {
-        let (stream, address) = Listener::accept(&mut self.listener).await;
+/// Accepts connections. They break when the future is dropped.
+async fn accept(listener: TcpListener, server_state: Arc<ServerState>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        let Ok((stream, _)) = accepted else {
+            // For example no free file descriptor: connections that end will make room.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
         // Events are small and must not be delayed; a failure only delays them.
         let _ = stream.set_nodelay(true);
-        let mut stopping = self.stopping.clone();
-        let stopped = async move {
-            let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
-        };
-        let connection = StoppableConnection {
-            stream,
-            stopped: Some(Box::pin(stopped)),
-        };
-        (connection, address)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-/// A connection that breaks when the simulator stops.
-struct StoppableConnection {
-    stream: TcpStream,
-    /// `None` once the simulator has stopped.
-    stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-}
-
-impl StoppableConnection {
-    /// Fails if the simulator has stopped; wakes the task when it does.
-    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        if let Some(stopped) = &mut self.stopped
-            && stopped.as_mut().poll(context).is_pending()
-        {
-            return Ok(());
-        }
-        self.stopped = None;
-        Err(io::ErrorKind::ConnectionAborted.into())
-    }
-}
-
-impl AsyncRead for StoppableConnection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for StoppableConnection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let server_state = Arc::clone(&server_state);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let answer = Arc::clone(&server_state).answer(request.map(Body::new));
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
     }
 }
