@@ -13,7 +13,7 @@ use crate::accounting::Pattern;
 use crate::dialogue::Dialogue;
 use crate::reply::{Fault, FaultKind, ScriptedReply};
 use crate::scenario;
-use template::{PlaceholderValues, Template};
+use template::{PlaceholderValues, fill, fill_value};
 
 /// The behavior of the simulated models.
 ///
@@ -78,7 +78,7 @@ enum ReplyPlan {
     Sequence(Vec<ScriptedReply>),
     Rules {
         rules: Vec<Rule>,
-        otherwise: Option<Box<Step>>,
+        otherwise: Option<Box<ScriptedReply>>,
     },
 }
 
@@ -87,16 +87,8 @@ struct Rule {
     model: Option<Pattern>,
     user: Option<Regex>,
     tools: Vec<String>,
-    steps: Vec<Step>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Step {
-    text: Option<Template>,
-    reasoning: Option<Template>,
-    calls: Vec<(String, template::TemplateValue)>,
-    /// The parts without placeholders.
-    fixed: ScriptedReply,
+    /// Replies with placeholders.
+    steps: Vec<ScriptedReply>,
 }
 
 /// Progress of a script that cannot be derived from the requests.
@@ -302,7 +294,7 @@ fn in_sequence(replies: &[ScriptedReply], progress: &mut Progress) -> PlannedRep
 
 fn by_rule(
     rules: &[Rule],
-    otherwise: Option<&Step>,
+    otherwise: Option<&ScriptedReply>,
     dialogue: &Dialogue,
     progress: &mut Progress,
 ) -> PlannedReply {
@@ -341,12 +333,12 @@ fn built_in(dialogue: &Dialogue) -> PlannedReply {
 }
 
 fn planned_reply(
-    step: &Step,
+    step: &ScriptedReply,
     values: &PlaceholderValues,
     at: (usize, usize),
     progress: &mut Progress,
 ) -> PlannedReply {
-    let mut reply = step.reply(values);
+    let mut reply = filled(step, values);
     let fault = reply
         .fault
         .take()
@@ -386,21 +378,20 @@ impl Rule {
     }
 }
 
-impl Step {
-    fn reply(&self, values: &PlaceholderValues) -> ScriptedReply {
-        let fill = |template: &Template| template.fill(values);
-        let call =
-            |(name, arguments): &(String, template::TemplateValue)| crate::reply::ScriptedCall {
-                name: name.clone(),
-                arguments: arguments.fill(values),
-            };
-        ScriptedReply {
-            text: self.text.as_ref().map(fill),
-            reasoning: self.reasoning.as_ref().map(fill),
-            tool_calls: self.calls.iter().map(call).collect(),
-            ..self.fixed.clone()
-        }
+/// Returns the reply with the values of its placeholders.
+fn filled(step: &ScriptedReply, values: &PlaceholderValues) -> ScriptedReply {
+    let mut reply = step.clone();
+    let value_of = &mut |name: &str| values.value(name);
+    for text in [&mut reply.text, &mut reply.reasoning]
+        .into_iter()
+        .flatten()
+    {
+        *text = fill(text, value_of);
     }
+    for call in &mut reply.tool_calls {
+        call.arguments = fill_value(&call.arguments, value_of);
+    }
+    reply
 }
 
 #[cfg(test)]

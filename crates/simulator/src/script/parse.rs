@@ -7,11 +7,12 @@ use cachalot_core::duration::Range;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, Node, Section};
 use regex::Regex;
+use serde_json::json;
 
-use super::template::{BUILT_IN_PLACEHOLDERS, Template, TemplateValue};
-use super::{Pace, ReplyPlan, Rule, Script, Step};
+use super::template::{BUILT_IN_PLACEHOLDERS, fill, fill_value};
+use super::{Pace, ReplyPlan, Rule, Script};
 use crate::accounting::Pattern;
-use crate::reply::{Fault, FaultKind, ScriptedReply, ScriptedStop, ScriptedUsage};
+use crate::reply::{Fault, FaultKind, ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
 
 pub(super) fn script(file_name: &str, text: &str) -> Result<Script, Vec<Problem>> {
     let node = tree::parse(file_name, text)?;
@@ -105,17 +106,18 @@ fn pattern(node: &Node, problems: &mut Vec<Problem>) -> Option<Regex> {
     }
 }
 
-fn step(node: &Node, user: Option<&Regex>, problems: &mut Vec<Problem>) -> Option<Step> {
+fn step(node: &Node, user: Option<&Regex>, problems: &mut Vec<Problem>) -> Option<ScriptedReply> {
     let mut section = Section::from_node(node, "a step", problems)?;
-    let mut step = Step {
-        text: template(&mut section, "text", user, problems),
-        reasoning: template(&mut section, "reasoning", user, problems),
-        ..Step::default()
-    };
+    let text = template(&mut section, "text", user, problems);
+    let reasoning = template(&mut section, "reasoning", user, problems);
+    let mut tool_calls = Vec::new();
     for node in section.list("tool_calls", problems).unwrap_or_default() {
-        step.calls.extend(call(node, user, problems));
+        tool_calls.extend(call(node, user, problems));
     }
-    step.fixed = ScriptedReply {
+    let reply = ScriptedReply {
+        text,
+        reasoning,
+        tool_calls,
         usage: section
             .section("usage", "`usage`", problems)
             .map(|section| usage(section, problems)),
@@ -127,10 +129,9 @@ fn step(node: &Node, user: Option<&Regex>, problems: &mut Vec<Problem>) -> Optio
         fault: section
             .present("fault")
             .and_then(|node| fault(node, problems)),
-        ..ScriptedReply::default()
     };
     section.finish(problems);
-    Some(step)
+    Some(reply)
 }
 
 fn template(
@@ -138,35 +139,43 @@ fn template(
     key: &'static str,
     user: Option<&Regex>,
     problems: &mut Vec<Problem>,
-) -> Option<Template> {
+) -> Option<String> {
     let text = section.text(key, problems)?;
-    let template = Template::read(text);
     if let Some(node) = section.node(key) {
-        for name in template.placeholders() {
-            check_placeholder(name, node, user, problems);
-        }
+        fill(text, &mut |name| {
+            check_placeholder(name, node, user, problems)
+        });
     }
-    Some(template)
+    Some(text.to_owned())
 }
 
-fn call(
+fn call(node: &Node, user: Option<&Regex>, problems: &mut Vec<Problem>) -> Option<ScriptedCall> {
+    let mut section = Section::from_node(node, "a tool call", problems)?;
+    let name = section.required_text("name", problems).map(str::to_owned);
+    let arguments = match section.present("arguments") {
+        Some(node) => {
+            let arguments = node.to_value();
+            fill_value(&arguments, &mut |name| {
+                check_placeholder(name, node, user, problems)
+            });
+            arguments
+        }
+        None => json!({}),
+    };
+    section.finish(problems);
+    Some(ScriptedCall {
+        name: name?,
+        arguments,
+    })
+}
+
+/// Reports a placeholder that has no value in a step; returns an empty text.
+fn check_placeholder(
+    name: &str,
     node: &Node,
     user: Option<&Regex>,
     problems: &mut Vec<Problem>,
-) -> Option<(String, TemplateValue)> {
-    let mut section = Section::from_node(node, "a tool call", problems)?;
-    let name = section.required_text("name", problems).map(str::to_owned);
-    let arguments = section.present("arguments");
-    let empty = || serde_json::Value::Object(serde_json::Map::new());
-    let tree = TemplateValue::read(arguments.map_or_else(empty, Node::to_value));
-    if let Some(node) = arguments {
-        tree.placeholders(&mut |name| check_placeholder(name, node, user, problems));
-    }
-    section.finish(problems);
-    Some((name?, tree))
-}
-
-fn check_placeholder(name: &str, node: &Node, user: Option<&Regex>, problems: &mut Vec<Problem>) {
+) -> String {
     let groups = user.into_iter().flat_map(|user| {
         let numbers = (0..user.captures_len()).map(|at| at.to_string());
         numbers.chain(user.capture_names().flatten().map(str::to_owned))
@@ -187,6 +196,7 @@ fn check_placeholder(name: &str, node: &Node, user: Option<&Regex>, problems: &m
             .help(did_you_mean(name, &known)),
         );
     }
+    String::new()
 }
 
 fn usage(mut section: Section<'_>, problems: &mut Vec<Problem>) -> ScriptedUsage {

@@ -3,70 +3,43 @@
 use std::collections::HashMap;
 
 use regex::Regex;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::dialogue::Dialogue;
 
 /// The placeholders that have a value in every step.
 pub(super) const BUILT_IN_PLACEHOLDERS: [&str; 4] = ["user", "model", "step", "last_result"];
 
-/// A text with placeholders.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Template(Vec<TemplatePart>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum TemplatePart {
-    Text(String),
-    Placeholder(String),
-}
-
-/// A JSON value whose texts have placeholders.
-#[derive(Debug, Clone)]
-pub(super) enum TemplateValue {
-    Text(Template),
-    List(Vec<TemplateValue>),
-    Map(Vec<(String, TemplateValue)>),
-    Other(Value),
-}
-
 /// Values of the placeholders.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PlaceholderValues(HashMap<String, String>);
 
-impl Template {
-    /// Parses a text. `{{ name }}` is a placeholder; other braces are literal.
-    pub(super) fn read(text: &str) -> Self {
-        let mut pieces = Vec::new();
-        let mut plain = String::new();
-        let mut rest = text;
-        while let Some((before, name, after)) = next_placeholder(rest) {
-            plain.push_str(before);
-            if !plain.is_empty() {
-                pieces.push(TemplatePart::Text(std::mem::take(&mut plain)));
-            }
-            pieces.push(TemplatePart::Placeholder(name.to_owned()));
-            rest = after;
-        }
-        plain.push_str(rest);
-        if !plain.is_empty() {
-            pieces.push(TemplatePart::Text(plain));
-        }
-        Self(pieces)
+/// Replaces the placeholders of a text by their values. `{{ name }}` is a placeholder; other braces are
+/// literal.
+pub(super) fn fill(text: &str, value_of: &mut dyn FnMut(&str) -> String) -> String {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, name, after)) = next_placeholder(rest) {
+        filled.push_str(before);
+        filled.push_str(&value_of(name));
+        rest = after;
     }
+    filled + rest
+}
 
-    pub(super) fn placeholders(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|piece| match piece {
-            TemplatePart::Placeholder(name) => Some(name.as_str()),
-            TemplatePart::Text(_) => None,
-        })
-    }
-
-    pub(super) fn fill(&self, values: &PlaceholderValues) -> String {
-        let text = |piece: &TemplatePart| match piece {
-            TemplatePart::Text(text) => text.clone(),
-            TemplatePart::Placeholder(name) => values.0.get(name).cloned().unwrap_or_default(),
-        };
-        self.0.iter().map(text).collect()
+/// Replaces the placeholders in all texts of a value.
+pub(super) fn fill_value(value: &Value, value_of: &mut dyn FnMut(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::from(fill(text, value_of)),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| fill_value(item, value_of))
+            .collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, field)| (key.clone(), fill_value(field, value_of)))
+            .collect(),
+        other => other.clone(),
     }
 }
 
@@ -86,47 +59,6 @@ fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     }
 }
 
-impl TemplateValue {
-    pub(super) fn read(value: Value) -> Self {
-        match value {
-            Value::String(text) => Self::Text(Template::read(&text)),
-            Value::Array(items) => Self::List(items.into_iter().map(Self::read).collect()),
-            Value::Object(fields) => Self::Map(
-                fields
-                    .into_iter()
-                    .map(|(key, value)| (key, Self::read(value)))
-                    .collect(),
-            ),
-            other => Self::Other(other),
-        }
-    }
-
-    /// Calls `each` with every placeholder.
-    pub(super) fn placeholders(&self, each: &mut impl FnMut(&str)) {
-        match self {
-            Self::Text(template) => template.placeholders().for_each(each),
-            Self::List(items) => items.iter().for_each(|item| item.placeholders(each)),
-            Self::Map(fields) => fields
-                .iter()
-                .for_each(|(_, field)| field.placeholders(each)),
-            Self::Other(_) => {}
-        }
-    }
-
-    pub(super) fn fill(&self, values: &PlaceholderValues) -> Value {
-        match self {
-            Self::Text(template) => Value::from(template.fill(values)),
-            Self::List(items) => items.iter().map(|item| item.fill(values)).collect(),
-            Self::Map(fields) => fields
-                .iter()
-                .map(|(key, field)| (key.clone(), field.fill(values)))
-                .collect::<Map<_, _>>()
-                .into(),
-            Self::Other(value) => value.clone(),
-        }
-    }
-}
-
 impl PlaceholderValues {
     pub(super) fn new(dialogue: &Dialogue) -> Self {
         let last = dialogue.results.last();
@@ -143,6 +75,11 @@ impl PlaceholderValues {
                 .zip(values)
                 .collect(),
         )
+    }
+
+    /// Returns the value of a placeholder; an empty text if it has none.
+    pub(super) fn value(&self, name: &str) -> String {
+        self.0.get(name).cloned().unwrap_or_default()
     }
 
     /// Takes the groups of the first text that `pattern` matches; `None` if it matches none.
@@ -170,7 +107,7 @@ mod tests {
     #[test]
     fn placeholders_are_filled_and_other_braces_kept() {
         let values = PlaceholderValues(HashMap::from([("a".to_owned(), "x".to_owned())]));
-        let fill = |text: &str| Template::read(text).fill(&values);
+        let fill = |text: &str| fill(text, &mut |name| values.value(name));
         assert_eq!(fill("<{{a}}{{ a }}>"), "<xx>");
         assert_eq!(
             fill("{ {{a} }} {{}} {{not a name}} {{a}}"),
