@@ -275,9 +275,9 @@ impl Column {
     }
 
     fn charge(&mut self, step: &Step, body: &[u8], price: Option<&Price>) {
-        let accounted =
-            self.accountant
-                .account_in_namespace(api(step.format), body, step.at, step.settings);
+        let accounted = self
+            .accountant
+            .account(api(step.format), body, step.at, step.settings);
         let accounted = match accounted {
             Ok(accounted) => accounted,
             Err(refused) => {

@@ -8,7 +8,7 @@ use cachalot_core::{Digest, Millis};
 use serde_json::Value;
 
 use crate::accounting::{self, Rules};
-use crate::answer::TokenCounts;
+use crate::answer::InputTokens;
 use crate::ids;
 use crate::wire::anthropic::Threads;
 use crate::wire::gemini::CachedContents;
@@ -78,19 +78,6 @@ impl PromptCaches {
     }
 }
 
-/// Input tokens of a request. The fields add up to the whole input.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct InputTokens {
-    /// Tokens neither read from the cache nor written to it.
-    pub uncached: u64,
-    /// Tokens read from the cache.
-    pub read: u64,
-    /// Tokens written for five minutes (Anthropic), or for the only lifetime (OpenAI).
-    pub written: u64,
-    /// Tokens written for one hour.
-    pub written_1h: u64,
-}
-
 impl From<&Charge> for InputTokens {
     fn from(charge: &Charge) -> Self {
         match charge {
@@ -106,24 +93,6 @@ impl From<&Charge> for InputTokens {
                 written: charge.usage.written,
                 written_1h: 0,
             },
-        }
-    }
-}
-
-impl From<InputTokens> for TokenCounts {
-    fn from(input: InputTokens) -> Self {
-        let InputTokens {
-            uncached,
-            read,
-            written,
-            written_1h,
-        } = input;
-        Self {
-            uncached,
-            read,
-            written,
-            written_1h,
-            ..Self::default()
         }
     }
 }
@@ -239,25 +208,12 @@ impl Accountant {
     }
 
     /// Computes the token counts of a request with this body that begins at `at`. Its response begins
-    /// before the next request is sent, so the next request can read its cache writes. Unknown fields are
-    /// accepted.
+    /// before the next request is sent, so the next request can read its cache writes. Each `namespace` has
+    /// a separate cache. Unknown fields are accepted.
     ///
     /// # Errors
     /// The provider would refuse the request; the caches are not changed.
     pub fn account(
-        &mut self,
-        format: Format,
-        body: &[u8],
-        at: Millis,
-    ) -> Result<InputTokens, RefusedRequest> {
-        self.account_in_namespace(format, body, at, Digest::sha256(&[]))
-    }
-
-    /// Like [`Accountant::account`], with a separate cache for each `namespace`.
-    ///
-    /// # Errors
-    /// The provider would refuse the request; the caches are not changed.
-    pub fn account_in_namespace(
         &mut self,
         format: Format,
         body: &[u8],

@@ -34,13 +34,23 @@ pub(crate) enum StopReason {
     Sequence(String),
 }
 
-/// All tokens of a request and its answer. The first four fields add up to the whole input.
+/// Input tokens of a request. The fields add up to the whole input.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InputTokens {
+    /// Tokens neither read from the cache nor written to it.
+    pub uncached: u64,
+    /// Tokens read from the cache.
+    pub read: u64,
+    /// Tokens written for five minutes (Anthropic), or for the only lifetime (OpenAI).
+    pub written: u64,
+    /// Tokens written for one hour.
+    pub written_1h: u64,
+}
+
+/// All tokens of a request and its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TokenCounts {
-    pub(crate) uncached: u64,
-    pub(crate) read: u64,
-    pub(crate) written: u64,
-    pub(crate) written_1h: u64,
+    pub(crate) input: InputTokens,
     pub(crate) output: u64,
     /// Reasoning tokens within the output.
     pub(crate) reasoning: u64,
@@ -158,20 +168,24 @@ fn tokens_of(call: &AnsweredCall) -> u64 {
     tokens::estimate(&call.name) + tokens::estimate(&call.arguments)
 }
 
-impl TokenCounts {
-    pub(crate) fn input(&self) -> u64 {
+impl InputTokens {
+    pub(crate) fn total(&self) -> u64 {
         self.uncached + self.read + self.written + self.written_1h
     }
+}
 
+impl TokenCounts {
     /// Replaces the computed counts by those of the script.
     pub(crate) fn with(mut self, scripted: &ScriptedUsage) -> Self {
-        let total = scripted.input.unwrap_or_else(|| self.input());
-        self.read = scripted.cache_read.unwrap_or(self.read).min(total);
-        let left = total - self.read;
-        self.written = scripted.cache_write.unwrap_or(self.written).min(left);
-        let left = left - self.written;
-        self.written_1h = scripted.cache_write_1h.unwrap_or(self.written_1h).min(left);
-        self.uncached = left - self.written_1h;
+        let input = &mut self.input;
+        let total = scripted.input.unwrap_or_else(|| input.total());
+        input.read = scripted.cache_read.unwrap_or(input.read).min(total);
+        let left = total - input.read;
+        input.written = scripted.cache_write.unwrap_or(input.written).min(left);
+        let left = left - input.written;
+        let written_1h = scripted.cache_write_1h.unwrap_or(input.written_1h);
+        input.written_1h = written_1h.min(left);
+        input.uncached = left - input.written_1h;
         self.output = scripted.output.unwrap_or(self.output);
         self.reasoning = scripted
             .reasoning
@@ -275,10 +289,13 @@ mod tests {
     #[test]
     fn scripted_usage_keeps_its_total() {
         let computed = TokenCounts {
-            uncached: 100,
-            read: 50,
+            input: InputTokens {
+                uncached: 100,
+                read: 50,
+                ..InputTokens::default()
+            },
             output: 9,
-            ..TokenCounts::default()
+            reasoning: 0,
         };
         let scripted = ScriptedUsage {
             input: Some(1_000),
@@ -288,10 +305,14 @@ mod tests {
         };
         let tokens = computed.with(&scripted);
         assert_eq!(
-            (tokens.uncached, tokens.read, tokens.written),
+            (
+                tokens.input.uncached,
+                tokens.input.read,
+                tokens.input.written
+            ),
             (100, 700, 200)
         );
-        assert_eq!((tokens.input(), tokens.output), (1_000, 9));
+        assert_eq!((tokens.input.total(), tokens.output), (1_000, 9));
         assert_eq!(computed.with(&ScriptedUsage::default()), computed);
     }
 }

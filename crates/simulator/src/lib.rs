@@ -55,7 +55,8 @@ mod wire;
 pub use cachalot_accounting as accounting;
 pub use cachalot_accounting::tokens;
 
-pub use accountant::{Accountant, InputTokens, RefusedRequest, check_request};
+pub use accountant::{Accountant, RefusedRequest, check_request};
+pub use answer::InputTokens;
 pub use received::ReceivedRequest;
 pub use reply::{Fault, FaultKind, ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
 pub use script::Script;

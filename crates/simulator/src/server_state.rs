@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use cachalot_core::{Clock, Digest, Millis};
 
-use crate::accountant::{Charge, InputTokens, PromptCaches};
+use crate::accountant::{Charge, PromptCaches};
 use crate::accounting::Rules;
-use crate::answer::{Answer, TokenCounts};
+use crate::answer::{Answer, InputTokens, TokenCounts};
 use crate::cloud::{aws, google};
 use crate::delivery::{self, Delivery, DisconnectGuard};
 use crate::diagnosis::Fingerprints;
@@ -379,10 +379,14 @@ impl ServerState {
             &context.ids,
             id_prefix,
         );
-        let accounted = InputTokens::from(charge);
-        let diagnosis = self.diagnose(context, request, accounted.read);
-        let mut tokens = TokenCounts::from(accounted);
-        (tokens.output, tokens.reasoning) = answer.tokens();
+        let input = InputTokens::from(charge);
+        let diagnosis = self.diagnose(context, request, input.read);
+        let (output, reasoning) = answer.tokens();
+        let mut tokens = TokenCounts {
+            input,
+            output,
+            reasoning,
+        };
         if let ResponseParameters::Chat(parameters) = &request.response_parameters {
             let choices = parameters.choices as u64;
             tokens.output *= choices;

@@ -54,7 +54,7 @@ fn reads(previous: &LoggedRequest, next: &LoggedRequest) -> Option<bool> {
         });
         let body = asking.body(&Plan::from_marks(marks));
         let format = api(step.format);
-        let charged = accountant.account_in_namespace(format, &body, at, step.settings);
+        let charged = accountant.account(format, &body, at, step.settings);
         charged.ok()
     };
     account(previous, 0)?;

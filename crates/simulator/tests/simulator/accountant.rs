@@ -1,5 +1,6 @@
 //! Accounting without a server says what the server says.
 
+use cachalot_core::Digest;
 use cachalot_simulator::accounting::Rules;
 use cachalot_simulator::{Accountant, Format, InputTokens, Script};
 use serde_json::{Value, json};
@@ -28,6 +29,7 @@ fn anthropic(turns: usize, ttl: &str) -> Value {
 async fn accountant_charges_equal_the_reported_usage() {
     let (running, clock) = timed(Script::answers(["a", "a", "a", "a"])).await;
     let mut accountant = Accountant::new(Rules::published());
+    let namespace = Digest::sha256(&[]);
     let url = format!("{}/v1/messages", running.url());
     // The third comes when what five minutes keep is gone, and what an hour keeps is not.
     for (turns, ttl, later) in [
@@ -40,7 +42,7 @@ async fn accountant_charges_equal_the_reported_usage() {
         let body = anthropic(turns, ttl).to_string();
         let at = cachalot_core::Clock::now(&*clock);
         let accounted = accountant
-            .account(Format::Messages, body.as_bytes(), at)
+            .account(Format::Messages, body.as_bytes(), at, namespace)
             .unwrap();
         let response = client()
             .post(&url)
@@ -73,14 +75,15 @@ async fn accountant_charges_equal_the_reported_usage() {
 #[test]
 fn accountant_does_not_charge_refused_requests() {
     let mut accountant = Accountant::new(Rules::published());
+    let namespace = Digest::sha256(&[]);
     let refused = accountant
-        .account(Format::Chat, b"{\"model\":", START)
+        .account(Format::Chat, b"{\"model\":", START, namespace)
         .unwrap_err();
     assert!(refused.0.contains("not JSON"), "{refused}");
     let body = json!({"model": "gpt-4o", "messages": "none"}).to_string();
     assert!(
         accountant
-            .account(Format::Chat, body.as_bytes(), START)
+            .account(Format::Chat, body.as_bytes(), START, namespace)
             .is_err()
     );
 }

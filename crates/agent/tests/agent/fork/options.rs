@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cachalot_agent::Inherit;
-use cachalot_core::Cost;
+use cachalot_core::{Cost, Digest};
 use cachalot_model::{Catalog, Usage};
 use cachalot_simulator::accounting::Rules;
 use cachalot_simulator::{Accountant, Format, ReceivedRequest, ScriptedReply};
@@ -89,7 +89,8 @@ fn cached_prefix(requests: &[ReceivedRequest]) -> u64 {
     };
     let again = requests.iter().chain(requests.last());
     let read = again.map(|request| {
-        let accounted = accountant.account(format(&request.path), &request.body, NOW);
+        let (format, namespace) = (format(&request.path), Digest::sha256(&[]));
+        let accounted = accountant.account(format, &request.body, NOW, namespace);
         accounted.unwrap().read
     });
     read.last().unwrap()

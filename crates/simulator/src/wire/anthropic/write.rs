@@ -103,12 +103,12 @@ impl ResponseParameters {
 
     fn usage(&self, tokens: &TokenCounts, output: u64) -> Value {
         let mut usage = json!({
-            "input_tokens": tokens.uncached,
-            "cache_creation_input_tokens": tokens.written + tokens.written_1h,
-            "cache_read_input_tokens": tokens.read,
+            "input_tokens": tokens.input.uncached,
+            "cache_creation_input_tokens": tokens.input.written + tokens.input.written_1h,
+            "cache_read_input_tokens": tokens.input.read,
             "cache_creation": {
-                "ephemeral_5m_input_tokens": tokens.written,
-                "ephemeral_1h_input_tokens": tokens.written_1h,
+                "ephemeral_5m_input_tokens": tokens.input.written,
+                "ephemeral_1h_input_tokens": tokens.input.written_1h,
             },
             "output_tokens": output,
             "service_tier": "standard",

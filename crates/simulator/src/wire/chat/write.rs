@@ -82,15 +82,15 @@ impl ResponseParameters {
     }
 
     fn usage(&self, tokens: &TokenCounts) -> Value {
-        let mut prompt = json!({"cached_tokens": tokens.read, "audio_tokens": 0});
-        let written = tokens.written + tokens.written_1h;
+        let mut prompt = json!({"cached_tokens": tokens.input.read, "audio_tokens": 0});
+        let written = tokens.input.written + tokens.input.written_1h;
         if self.charges_writes || written > 0 {
             prompt["cache_write_tokens"] = Value::from(written);
         }
         let mut usage = json!({
-            "prompt_tokens": tokens.input(),
+            "prompt_tokens": tokens.input.total(),
             "completion_tokens": tokens.output,
-            "total_tokens": tokens.input() + tokens.output,
+            "total_tokens": tokens.input.total() + tokens.output,
             "prompt_tokens_details": prompt,
             "completion_tokens_details": {
                 "reasoning_tokens": tokens.reasoning,
@@ -101,8 +101,9 @@ impl ResponseParameters {
         });
         // https://api-docs.deepseek.com/guides/kv_cache
         if own_name(&self.model).starts_with("deepseek-") {
-            usage["prompt_cache_hit_tokens"] = Value::from(tokens.read);
-            usage["prompt_cache_miss_tokens"] = Value::from(tokens.input() - tokens.read);
+            usage["prompt_cache_hit_tokens"] = Value::from(tokens.input.read);
+            usage["prompt_cache_miss_tokens"] =
+                Value::from(tokens.input.total() - tokens.input.read);
         }
         usage
     }

@@ -99,16 +99,20 @@ fn stop_reason(stop: &StopReason) -> &'static str {
 }
 
 fn usage(tokens: &TokenCounts) -> Value {
-    let written = tokens.written + tokens.written_1h;
+    let written = tokens.input.written + tokens.input.written_1h;
     let mut usage = json!({
-        "inputTokens": tokens.uncached,
+        "inputTokens": tokens.input.uncached,
         "outputTokens": tokens.output,
-        "totalTokens": tokens.input() + tokens.output,
-        "cacheReadInputTokens": tokens.read,
+        "totalTokens": tokens.input.total() + tokens.output,
+        "cacheReadInputTokens": tokens.input.read,
         "cacheWriteInputTokens": written,
     });
     if written > 0 {
-        let details = [("1h", tokens.written_1h), ("5m", tokens.written)].into_iter();
+        let details = [
+            ("1h", tokens.input.written_1h),
+            ("5m", tokens.input.written),
+        ]
+        .into_iter();
         let details = details.filter(|(_, tokens)| *tokens > 0);
         let details = details.map(|(ttl, tokens)| json!({"ttl": ttl, "inputTokens": tokens}));
         usage["cacheDetails"] = details.collect();

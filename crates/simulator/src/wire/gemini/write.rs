@@ -99,16 +99,16 @@ impl ResponseParameters {
 /// Renders the usage; a chunk before the last one does not count the output.
 fn usage(tokens: &TokenCounts, is_last: bool) -> Value {
     let mut usage = json!({
-        "promptTokenCount": tokens.input(),
-        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens.input()}],
-        "totalTokenCount": tokens.input(),
+        "promptTokenCount": tokens.input.total(),
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens.input.total()}],
+        "totalTokenCount": tokens.input.total(),
     });
-    if tokens.read > 0 {
-        usage["cachedContentTokenCount"] = tokens.read.into();
+    if tokens.input.read > 0 {
+        usage["cachedContentTokenCount"] = tokens.input.read.into();
     }
     if is_last {
         usage["candidatesTokenCount"] = (tokens.output - tokens.reasoning).into();
-        usage["totalTokenCount"] = (tokens.input() + tokens.output).into();
+        usage["totalTokenCount"] = (tokens.input.total() + tokens.output).into();
         if tokens.reasoning > 0 {
             usage["thoughtsTokenCount"] = tokens.reasoning.into();
         }

@@ -89,19 +89,19 @@ impl ResponseParameters {
 
     fn usage(&self, tokens: &TokenCounts) -> Value {
         let mut details = json!({
-            "cached_tokens": tokens.read,
-            "cache_write_tokens": tokens.written,
+            "cached_tokens": tokens.input.read,
+            "cache_write_tokens": tokens.input.written,
         });
         if self.charges_writes {
             details["cache_write_tokens_details"] =
-                json!({"ttl_30m_tokens": tokens.written, "ttl_12h_tokens": 0});
+                json!({"ttl_30m_tokens": tokens.input.written, "ttl_12h_tokens": 0});
         }
         json!({
-            "input_tokens": tokens.input(),
+            "input_tokens": tokens.input.total(),
             "input_tokens_details": details,
             "output_tokens": tokens.output,
             "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
-            "total_tokens": tokens.input() + tokens.output,
+            "total_tokens": tokens.input.total() + tokens.output,
         })
     }
 }
