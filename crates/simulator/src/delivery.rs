@@ -1,5 +1,6 @@
 //! Sends an answer at the configured pace, and breaks it off for a fault.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,13 +79,6 @@ impl Drop for DisconnectGuard {
     }
 }
 
-enum Step {
-    Send(Bytes),
-    /// Lets the client receive the data sent so far.
-    Flush,
-    Break,
-}
-
 /// Creates a body of the events of a stream. `error` creates the event that reports an error, given its
 /// number; `frame` converts each event to the bytes to send.
 pub(crate) fn stream_body(
@@ -106,21 +100,17 @@ pub(crate) fn stream_body(
     if let Some(after) = delivery.cut_after {
         events.truncate(after);
     }
-    let mut steps: Vec<Step> = events.into_iter().map(frame).map(Step::Send).collect();
-    if delivery.cut_after.is_some() {
-        steps.extend([Step::Flush, Step::Break]);
-    }
-    body(steps, delivery.per_event, disconnect_guard)
+    let is_cut = delivery.cut_after.is_some();
+    let chunks = events.into_iter().map(frame).map(Ok);
+    let chunks = chunks.chain(is_cut.then(|| Err(broken())));
+    body(chunks, delivery.per_event, disconnect_guard)
 }
 
 /// Creates a body that breaks off in the middle, although its length is announced.
 pub(crate) fn truncated_body(whole: &Bytes, disconnect_guard: DisconnectGuard) -> Body {
-    let half = Step::Send(whole.slice(..whole.len() / 2));
-    body(
-        vec![half, Step::Flush, Step::Break],
-        Duration::ZERO,
-        disconnect_guard,
-    )
+    let half = whole.slice(..whole.len() / 2);
+    let chunks = [Ok(half), Err(broken())].into_iter();
+    body(chunks, Duration::ZERO, disconnect_guard)
 }
 
 /// Truncates the JSON of the event in the middle of the stream.
@@ -136,31 +126,33 @@ fn truncate_event(events: &mut [Bytes]) {
     *event = Bytes::from(format!("{}\n\n", &text[..half.max(start)]));
 }
 
-fn body(steps: Vec<Step>, per_event: Duration, disconnect_guard: DisconnectGuard) -> Body {
-    let steps = steps.into_iter();
+fn broken() -> io::Error {
+    io::Error::other("the script cuts the connection here")
+}
+
+/// Creates a body of these chunks, up to the first error.
+fn body(
+    chunks: impl Iterator<Item = io::Result<Bytes>> + Send + 'static,
+    per_event: Duration,
+    disconnect_guard: DisconnectGuard,
+) -> Body {
     let stream = stream::unfold(
-        (steps, disconnect_guard, false),
-        move |(mut steps, mut disconnect_guard, has_begun)| async move {
-            loop {
-                match steps.next() {
-                    Some(Step::Send(bytes)) => {
-                        if has_begun && !per_event.is_zero() {
-                            tokio::time::sleep(per_event).await;
-                        }
-                        return Some((Ok(bytes), (steps, disconnect_guard, true)));
-                    }
-                    Some(Step::Flush) => tokio::task::yield_now().await,
-                    Some(Step::Break) => {
-                        disconnect_guard.end();
-                        let error = std::io::Error::other("the script cuts the connection here");
-                        return Some((Err(error), (steps, disconnect_guard, true)));
-                    }
-                    None => {
-                        disconnect_guard.end();
-                        return None;
-                    }
+        (chunks, disconnect_guard, false),
+        move |(mut chunks, mut disconnect_guard, has_begun)| async move {
+            let chunk = chunks.next();
+            match &chunk {
+                Some(Ok(_)) if has_begun && !per_event.is_zero() => {
+                    tokio::time::sleep(per_event).await;
                 }
+                Some(Ok(_)) => {}
+                Some(Err(_)) => {
+                    // Lets the client receive the data sent so far.
+                    tokio::task::yield_now().await;
+                    disconnect_guard.end();
+                }
+                None => disconnect_guard.end(),
             }
+            Some((chunk?, (chunks, disconnect_guard, true)))
         },
     );
     Body::from_stream(stream)
