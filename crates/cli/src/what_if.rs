@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use cachalot_core::{Cost, Digest, Millis};
 use cachalot_model::marker_rules::MarkerStyle;
-use cachalot_model::{Catalog, Format, MarkerRules, ModelLimits, Price, Usage, wire};
+use cachalot_model::wire::FormatWire;
+use cachalot_model::{Catalog, Format, MarkerRules, ModelLimits, Price, Usage};
 use cachalot_prompt::{
     Level, NodeId, Pauses, Plan, PlanContext, PrefixLifetime, Prompt, Rules, contiguous, normal,
     plan,
@@ -210,8 +211,8 @@ impl UnmarkedRequest {
     }
 
     fn body(&self, plan: &Plan) -> Bytes {
-        let wire = wire::marked(self.format, self.marker_rules);
-        contiguous(&self.prompt, wire, plan, &self.tail)
+        let wire = FormatWire::marked(self.format, self.marker_rules);
+        contiguous(&self.prompt, &wire, plan, &self.tail)
     }
 }
 

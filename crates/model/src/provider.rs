@@ -24,6 +24,7 @@ use crate::cloud::Cloud;
 use crate::error::{Error, ErrorKind};
 use crate::provider_table::{BuiltInProvider, ProviderTable};
 use crate::routing::RequestRates;
+use crate::wire::FormatWire;
 use crate::{Format, MarkerRules, MediaLimits, address};
 
 mod accepted;
@@ -449,8 +450,10 @@ impl Models {
         };
         let (url, stream_url) = (url(false), url(true));
         let marker_rules = MarkerRules::find(&catalog_provider, &model, format);
+        let capabilities = listed.capabilities;
+        let wire = FormatWire::for_model(format, marker_rules, &model, known.cloud, &capabilities);
         let mut parameters = accepted::configured(&settings, model, format, &limits);
-        accepted::adapt(&mut parameters, api_owner, format, &listed.capabilities);
+        accepted::adapt(&mut parameters, api_owner, format, &capabilities);
         let resolved = ResolvedModel {
             url,
             stream_url,
@@ -462,7 +465,8 @@ impl Models {
             is_format_fixed: settings.format.is_some(),
             catalog_provider,
             api_owner,
-            capabilities: listed.capabilities,
+            capabilities,
+            wire,
             refuses_tools_in_chat,
             shown: cachalot_storage::masked(place.url.as_str()).into_owned(),
             is_direct: place.is_own || address::is_loopback(&place.url),

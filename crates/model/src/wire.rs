@@ -10,22 +10,22 @@
 use bytes::Bytes;
 
 use crate::error::Error;
-use crate::{
-    Capabilities, Delta, Format, MarkerRules, Message, Parameters, Reply, ToolDefinition, Usage,
-};
+use crate::{Delta, Format, Message, Parameters, Reply, ToolDefinition, Usage};
 
 pub mod anthropic;
-pub mod chat;
-pub mod converse;
+mod chat;
+mod converse;
 pub mod event_stream;
 pub(crate) mod extra;
-pub mod gemini;
-mod marked;
+mod format_wire;
+mod gemini;
 pub(crate) mod notes;
 pub(crate) mod openai;
-pub mod responses;
+mod responses;
 pub mod sse;
 mod tail;
+
+pub use format_wire::{CHAT, CONVERSE, FormatWire, GEMINI, MESSAGES, RESPONSES};
 
 /// A piece of a request: JSON bytes that are never rendered again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,32 +113,13 @@ pub trait Wire: Send + Sync {
     fn format(&self) -> Format;
 
     /// Returns the path of requests after the base URL: `/chat/completions`.
-    fn path(&self) -> &'static str {
-        match self.format() {
-            Format::Chat => "/chat/completions",
-            Format::Responses => "/responses",
-            Format::Messages => "/messages",
-            // The full endpoint contains the model before this path; streams use another method.
-            Format::Gemini => ":generateContent",
-            Format::Converse => "/converse",
-        }
-    }
+    fn path(&self) -> &'static str;
 
     /// Returns the members that contain the arrays.
-    fn layout(&self) -> Layout {
-        Layout::for_format(self.format())
-    }
+    fn layout(&self) -> Layout;
 
     /// Renders a tool.
-    fn tool(&self, tool: &ToolDefinition) -> Rendered {
-        match self.format() {
-            Format::Chat => chat::tool(tool),
-            Format::Responses => responses::tool(tool),
-            Format::Messages => anthropic::tool(tool),
-            Format::Gemini => gemini::tool(tool),
-            Format::Converse => converse::tool(tool),
-        }
-    }
+    fn tool(&self, tool: &ToolDefinition) -> Rendered;
 
     /// Renders a piece of the system text.
     fn system(&self, text: &str) -> Rendered;
@@ -164,34 +145,16 @@ pub trait Wire: Send + Sync {
 
     /// Returns the marker to insert at [`Rendered::mark_at`], with its leading comma; `None` if the format
     /// has no markers (or the provider caches automatically).
-    fn marker(&self, _time: MarkerTime) -> Option<Bytes> {
-        None
-    }
+    fn marker(&self, time: MarkerTime) -> Option<Bytes>;
 
     /// Parses a whole answer.
     ///
     /// # Errors
     /// The body is not an answer of this format.
-    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
-        match self.format() {
-            Format::Chat => chat::reply(body),
-            Format::Responses => responses::reply(body),
-            Format::Messages => anthropic::reply(body),
-            Format::Gemini => gemini::reply(body),
-            Format::Converse => converse::reply(body),
-        }
-    }
+    fn reply(&self, body: &[u8]) -> Result<Reply, Error>;
 
     /// Returns a reader for one streamed answer.
-    fn reader(&self) -> Box<dyn StreamReader> {
-        match self.format() {
-            Format::Chat => Box::<chat::ChatStreamReader>::default(),
-            Format::Responses => Box::<responses::ResponsesStreamReader>::default(),
-            Format::Messages => Box::<anthropic::AnthropicStreamReader>::default(),
-            Format::Gemini => Box::<gemini::GeminiStreamReader>::default(),
-            Format::Converse => Box::<converse::ConverseStreamReader>::default(),
-        }
-    }
+    fn reader(&self) -> Box<dyn StreamReader>;
 }
 
 /// Reads the events of one streamed answer.
@@ -216,11 +179,11 @@ pub trait StreamReader: Send {
 #[must_use]
 pub fn for_format(format: Format) -> &'static dyn Wire {
     match format {
-        Format::Chat => &chat::Chat,
-        Format::Responses => &responses::Responses,
-        Format::Messages => &anthropic::Messages,
-        Format::Gemini => gemini::for_model(""),
-        Format::Converse => &converse::Converse::UNKNOWN,
+        Format::Chat => &CHAT,
+        Format::Responses => &RESPONSES,
+        Format::Messages => &MESSAGES,
+        Format::Gemini => &GEMINI,
+        Format::Converse => &CONVERSE,
     }
 }
 
@@ -248,28 +211,6 @@ pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
     let named = formats.iter().find(|(_, names, _)| says(names));
     let (_, _, read) = named.or(formats.iter().find(|(own, ..)| *own == format))?;
     read(reported)
-}
-
-/// Returns the implementation of a format for a provider with this marking. It differs from that of [`for_format`]
-/// if pieces need positions for markers, and adds no markers if the provider accepts none.
-#[must_use]
-pub fn marked(format: Format, marker_rules: &MarkerRules) -> &'static dyn Wire {
-    marked::wire(format, marker_rules)
-}
-
-/// Returns the implementation of a format for one model: with the markers of [`marked`], and without the
-/// parameters that the model refuses.
-#[must_use]
-pub fn for_model(
-    format: Format,
-    marker_rules: &MarkerRules,
-    capabilities: &Capabilities,
-) -> &'static dyn Wire {
-    match format {
-        Format::Messages => anthropic::on(None, capabilities),
-        Format::Converse => converse::for_model(capabilities),
-        _ => marked(format, marker_rules),
-    }
 }
 
 /// The pieces of a request, for callers without a stored conversation.

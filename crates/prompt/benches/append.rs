@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cachalot_core::{SecretSet, SystemClock};
-use cachalot_model::wire::{Rendered, Wire as _, anthropic::Messages};
+use cachalot_model::wire::{self, Rendered, Wire as _};
 use cachalot_model::{
     Extra, Format, MarkerRules, Message, Parameters, Reply, Role, StopReason, ToolDefinition, Usage,
 };
@@ -45,16 +45,16 @@ fn message(number: usize) -> Arc<Message> {
 }
 
 fn pieces(message: &Message) -> Vec<Rendered> {
-    Messages.message(message).unwrap()
+    wire::MESSAGES.message(message).unwrap()
 }
 
 fn frozen() -> Prompt {
-    let tool = Messages.tool(&ToolDefinition {
+    let tool = wire::MESSAGES.tool(&ToolDefinition {
         name: "grep".to_owned(),
         description: "Searches.".to_owned(),
         parameters: json!({"type": "object"}),
     });
-    let system = ["stable", "context"].map(|text| Messages.system(&text.repeat(100)));
+    let system = ["stable", "context"].map(|text| wire::MESSAGES.system(&text.repeat(100)));
     Prompt::begin(&[tool], &system)
 }
 
@@ -111,8 +111,8 @@ fn bodies(prompt: &Prompt, tail: &Bytes) {
     let longer = || prompt.append(&rendered, Arc::clone(&next));
     let plan_context = following(prompt);
     let plan_of = |prompt: &Prompt| plan(prompt, &RULES, &plan_context).plan;
-    let body = contiguous(&longer(), &Messages, &plan_of(&longer()), tail);
-    let plain = contiguous(&longer(), &Messages, &Plan::none(), tail);
+    let body = contiguous(&longer(), &wire::MESSAGES, &plan_of(&longer()), tail);
+    let plain = contiguous(&longer(), &wire::MESSAGES, &Plan::none(), tail);
     let value: serde_json::Value = serde_json::from_slice(&plain).unwrap();
     println!("{} pieces, a body of {} bytes", longer().len(), body.len());
     let [copy, whole, parts, append, render, again] = in_turns(
@@ -123,12 +123,12 @@ fn bodies(prompt: &Prompt, tail: &Bytes) {
             &mut || {
                 let prompt = longer();
                 let plan = plan_of(&prompt);
-                drop(black_box(contiguous(&prompt, &Messages, &plan, tail)));
+                drop(black_box(contiguous(&prompt, &wire::MESSAGES, &plan, tail)));
             },
             &mut || {
                 let prompt = longer();
                 let plan = plan_of(&prompt);
-                drop(black_box(segments(&prompt, &Messages, &plan, tail)));
+                drop(black_box(segments(&prompt, &wire::MESSAGES, &plan, tail)));
             },
             &mut || drop(black_box(longer())),
             &mut || drop(black_box(pieces(&next))),
@@ -167,7 +167,7 @@ fn watched(messages: usize) {
         namespace: namespace.clone(),
         plan: plan(prompt, &RULES, &following(prompt)).plan,
         format: Format::Messages,
-        tail: Messages.tail(&parameters, true),
+        tail: wire::MESSAGES.tail(&parameters, true),
         at: Some(0),
     };
     let marker_rules = MarkerRules::find("anthropic", &parameters.model, Format::Messages);
@@ -330,7 +330,10 @@ fn main() {
         model: "claude".to_owned(),
         ..Parameters::default()
     };
-    let (prompt, tail) = (conversation(MESSAGES), Messages.tail(&parameters, true));
+    let (prompt, tail) = (
+        conversation(MESSAGES),
+        wire::MESSAGES.tail(&parameters, true),
+    );
     bodies(&prompt, &tail);
     forks(&prompt);
     watched(MESSAGES);

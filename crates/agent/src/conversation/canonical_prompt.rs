@@ -14,7 +14,7 @@ use serde_json::Value;
 pub(crate) fn prompt<'a>(prompt: &'a Prompt, model: &Model) -> Cow<'a, Prompt> {
     model
         .keyed_wire()
-        .and_then(|wire| rendered(prompt, wire))
+        .and_then(|wire| rendered(prompt, &wire))
         .map_or(Cow::Borrowed(prompt), Cow::Owned)
 }
 

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use cachalot_core::{DigestKey, SecretSet, SystemClock};
-use cachalot_model::wire::{Wire as _, chat::Chat};
+use cachalot_model::wire::{CHAT, Wire as _};
 use cachalot_model::{Format, Message};
 use cachalot_prompt::{Prompt, SessionHead, Sessions};
 use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
@@ -234,7 +234,7 @@ fn holding(home: &Home, secret: &str) -> String {
     let store = SqliteStore::open(&home.database(), SqliteOptions::new(clock.clone())).unwrap();
     let sessions = Sessions::new(Arc::new(store), clock, Arc::new(secret_set));
     let message = Arc::new(Message::user(format!("my key is {secret}")));
-    let prompt = Prompt::default().append(&Chat.message(&message).unwrap(), message);
+    let prompt = Prompt::default().append(&CHAT.message(&message).unwrap(), message);
     let head = SessionHead::new("holding", "root", "openai", "gpt-4o", Format::Chat);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -17,7 +17,7 @@ use crate::catalog::{Capabilities, ModelLimits, Price};
 use crate::comparison::ComparisonParameter;
 use crate::error::{Error, ErrorKind};
 use crate::routing::RequestRates;
-use crate::wire::Wire;
+use crate::wire::{FormatWire, Wire};
 use crate::{Delta, Format, MarkerRules, MediaLimits, Parameters, Reply, Usage};
 
 /// A resolved model that can be called. Cheap to clone; clones share connections.
@@ -69,26 +69,20 @@ impl Model {
 
     /// Returns the wire format of the model, with cache markers if the provider accepts them.
     #[must_use]
-    pub fn wire(&self) -> &'static dyn Wire {
-        let model = &*self.shared;
-        let capabilities = &model.capabilities;
-        match model.format {
-            Format::Messages => crate::wire::anthropic::on(model.cloud, capabilities),
-            Format::Gemini => crate::wire::gemini::for_model(self.name()),
-            format => crate::wire::for_model(format, model.marker_rules, capabilities),
-        }
+    pub fn wire(&self) -> &dyn Wire {
+        &self.shared.wire
     }
 
     /// Returns the wire format of the keys, if it differs from the format of the requests: `format` is not
     /// configured, and the model's capabilities decided.
     #[must_use]
-    pub fn keyed_wire(&self) -> Option<&'static dyn Wire> {
+    pub fn keyed_wire(&self) -> Option<FormatWire> {
         let format = self.shared.keyed_format;
         if format == self.shared.format {
             return None;
         }
         let marker_rules = MarkerRules::find(&self.shared.catalog_provider, self.name(), format);
-        Some(crate::wire::marked(format, marker_rules))
+        Some(FormatWire::marked(format, marker_rules))
     }
 
     /// Returns the requests of the last minute, shared by all models of these [`Models`](super::Models).
@@ -156,11 +150,13 @@ impl Model {
             format,
             &shared.capabilities,
         );
+        let marker_rules = MarkerRules::find(provider, self.name(), format);
         self.with_state(ResolvedModel {
             parameters,
             url: url.clone(),
             stream_url: url,
-            marker_rules: MarkerRules::find(provider, self.name(), format),
+            wire: FormatWire::marked(format, marker_rules),
+            marker_rules,
             media: MediaLimits::find(provider, format),
             format,
             ..(**shared).clone()

@@ -20,6 +20,7 @@ use crate::catalog::{Capabilities, ModelLimits, Price};
 use crate::cloud::Cloud;
 use crate::error::Error;
 use crate::routing::RequestRates;
+use crate::wire::FormatWire;
 use crate::{Format, MarkerRules, MediaLimits, Parameters};
 
 /// State of a resolved model.
@@ -38,6 +39,7 @@ pub(crate) struct ResolvedModel {
     /// Endpoint for streams.
     pub(crate) stream_url: Url,
     pub(crate) format: Format,
+    pub(crate) wire: FormatWire,
     /// Format in keys: the configured format, or that of the provider's servers. Independent of a choice by
     /// the model's capabilities, so that keys survive a change of that choice.
     pub(crate) keyed_format: Format,

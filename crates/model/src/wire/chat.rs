@@ -4,7 +4,7 @@
 //! Differences between the servers:
 //!
 //! - The output limit is `max_completion_tokens` for OpenAI's own models and `max_tokens` for all others; a
-//!   field of either name in [`Parameters::extra`] replaces it.
+//!   field of either name in [`Parameters::extra`](crate::Parameters::extra) replaces it.
 //! - The format has no flag for a failed tool, so the text of its result begins with `Error: `.
 //! - Tool results are text. Their images go into a user message after the results, each with a line that
 //!   names the result it belongs to; the result contains a reference in place of the image.
@@ -17,13 +17,10 @@
 //!
 //! Only the first of several choices is read.
 
-use bytes::Bytes;
 use serde_json::json;
 
-use crate::error::Error;
-use crate::wire::openai;
-use crate::wire::{Rendered, Wire};
-use crate::{Format, Message, Parameters, ToolDefinition};
+use crate::ToolDefinition;
+use crate::wire::{Rendered, openai};
 
 mod answer;
 mod calls;
@@ -35,28 +32,7 @@ mod tail;
 
 pub(super) use answer::{reported as usage, whole as reply};
 pub(super) use stream::ChatStreamReader;
-
-/// OpenAI Chat Completions.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Chat;
-
-impl Wire for Chat {
-    fn format(&self) -> Format {
-        Format::Chat
-    }
-
-    fn system(&self, text: &str) -> Rendered {
-        message::system(text, message::TextForm::default())
-    }
-
-    fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
-        message::pieces(message, message::TextForm::default())
-    }
-
-    fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
-        tail::tail(parameters, stream)
-    }
-}
+pub(super) use tail::tail;
 
 /// Renders a tool.
 pub(super) fn tool(tool: &ToolDefinition) -> Rendered {

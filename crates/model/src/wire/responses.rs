@@ -12,13 +12,11 @@
 //! - The format has no stop sequences. They are sent as `stop` nevertheless: an error of the server is
 //!   better than an ignored setting.
 
-use bytes::Bytes;
 use serde_json::json;
 
 use crate::error::Error;
-use crate::wire::openai;
-use crate::wire::{Rendered, Wire};
-use crate::{Format, Message, Parameters, Reply, ToolDefinition};
+use crate::wire::{Rendered, openai};
+use crate::{Reply, ToolDefinition};
 
 mod answer;
 pub(super) mod message;
@@ -28,31 +26,10 @@ mod tail;
 
 pub(super) use answer::reported as usage;
 pub(super) use stream::ResponsesStreamReader;
+pub(super) use tail::tail;
 
 /// The field of a text block's extra with the fields of its item except the content.
 const ITEM: &str = "item";
-
-/// OpenAI Responses.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Responses;
-
-impl Wire for Responses {
-    fn format(&self) -> Format {
-        Format::Responses
-    }
-
-    fn system(&self, text: &str) -> Rendered {
-        message::system(text, false)
-    }
-
-    fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
-        message::pieces(message, false)
-    }
-
-    fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
-        tail::tail(parameters, stream)
-    }
-}
 
 /// Renders a tool.
 pub(super) fn tool(tool: &ToolDefinition) -> Rendered {

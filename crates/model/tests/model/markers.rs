@@ -1,6 +1,6 @@
 //! `OpenAI`'s formats with cache markers.
 
-use cachalot_model::wire::{self, MarkerTime, Pieces, Rendered, Wire};
+use cachalot_model::wire::{self, FormatWire, MarkerTime, Pieces, Rendered, Wire};
 use cachalot_model::{
     Block, Extra, Format, MarkerRules, Message, Parameters, Role, ToolDefinition,
 };
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::chat::support::{assistant, call, picture, result, user};
 
 fn of(provider: &str, model: &str, format: Format) -> &'static dyn Wire {
-    wire::marked(format, MarkerRules::find(provider, model, format))
+    let rules = MarkerRules::find(provider, model, format);
+    Box::leak(Box::new(FormatWire::marked(format, rules)))
 }
 
 fn gateway() -> &'static dyn Wire {

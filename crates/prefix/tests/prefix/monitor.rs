@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cachalot_core::{Millis, SecretSet};
 use cachalot_model::wire::Wire;
-use cachalot_model::wire::anthropic::Messages;
+use cachalot_model::wire::{FormatWire, MESSAGES};
 use cachalot_model::{Extra, Format, MarkerRules, Message, Parameters, Reply, StopReason, Usage};
 use cachalot_prefix::diagnosis::{self, Reason};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
@@ -13,7 +13,7 @@ use cachalot_prompt::{Namespace, Prompt};
 
 use super::marks;
 
-const WIRE: Messages = Messages;
+const WIRE: FormatWire = MESSAGES;
 
 fn begun(system: &str) -> Prompt {
     Prompt::begin(&[], &[WIRE.system(system)])

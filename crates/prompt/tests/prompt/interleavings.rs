@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cachalot_core::{ManualClock, SecretSet};
 use cachalot_model::Message;
-use cachalot_model::wire::anthropic::Messages;
+use cachalot_model::wire::MESSAGES;
 use cachalot_prompt::{ErrorKind, Prompt, Session, Sessions};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::intercepted::{Interceptor, StoreOperation};
@@ -83,9 +83,9 @@ async fn life(
     mut choices: Choices,
     with: usize,
 ) {
-    let mut prompt = frozen(&Messages);
+    let mut prompt = frozen(&MESSAGES);
     for _ in 0..choices.below(3) {
-        prompt = said(&prompt, &Messages, Message::user(TEXTS[choices.below(2)]));
+        prompt = said(&prompt, &MESSAGES, Message::user(TEXTS[choices.below(2)]));
     }
     let Ok(mut session) = sessions.create_from(head(&id), prompt).await else {
         return;
@@ -140,8 +140,8 @@ fn story(seed: u64, mortality: usize) {
         let mut choices = Choices(seed | 1);
         // What is to be removed shares all that is written meanwhile.
         for id in ["old-1", "old-2"] {
-            let prompt = TEXTS.iter().fold(frozen(&Messages), |prompt, text| {
-                said(&prompt, &Messages, Message::user(*text))
+            let prompt = TEXTS.iter().fold(frozen(&MESSAGES), |prompt, text| {
+                said(&prompt, &MESSAGES, Message::user(*text))
             });
             let session = plain.create_from(head(id), prompt).await.unwrap();
             confirm(&confirmed, &session, session.prompt.clone());
@@ -266,7 +266,7 @@ fn piece_that_becomes_the_last_one_between_two_queries_is_not_lost() {
         });
         let clock = Arc::new(ManualClock::at(0));
         let sessions = Sessions::new(stepped.clone(), clock, Arc::new(SecretSet::empty()));
-        let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
+        let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
         let created = plain.create_from(head("removed"), prompt.clone()).await;
         drop(created.unwrap());
         let kept = plain.create_from(head("kept"), prompt.clone()).await;

@@ -37,10 +37,10 @@ use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
 const WIRES: [&(dyn Wire + 'static); 6] = [
     &small_wire::SmallWire { apart: true },
     &small_wire::SmallWire { apart: false },
-    &cachalot_model::wire::chat::Chat,
-    &cachalot_model::wire::responses::Responses,
-    &cachalot_model::wire::anthropic::Messages,
-    &cachalot_model::wire::converse::Converse::UNKNOWN,
+    &cachalot_model::wire::CHAT,
+    &cachalot_model::wire::RESPONSES,
+    &cachalot_model::wire::MESSAGES,
+    &cachalot_model::wire::CONVERSE,
 ];
 
 /// Anthropic's rules, but that nothing is too short.
@@ -113,9 +113,7 @@ async fn say(session: &mut Session, message: Message) {
 
 async fn try_say(session: &mut Session, message: Message) -> Result<(), cachalot_prompt::Error> {
     let message = Arc::new(message);
-    let pieces = cachalot_model::wire::anthropic::Messages
-        .message(&message)
-        .unwrap();
+    let pieces = cachalot_model::wire::MESSAGES.message(&message).unwrap();
     session.append(message, &pieces).await
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cachalot_model::Message;
-use cachalot_model::wire::anthropic::Messages;
+use cachalot_model::wire::MESSAGES;
 use cachalot_prompt::{ErrorKind, NodeId, PIECES, Prompt, Session, Sessions};
 use cachalot_store::{PageRequest, RecordFilter, Store};
 use proptest::prelude::*;
@@ -96,11 +96,11 @@ impl ModelState {
     async fn take(&mut self, sessions: &Sessions, step: Step) {
         match step {
             Step::Create(name) => {
-                self.create(sessions, NAMES[name], frozen(&Messages)).await;
+                self.create(sessions, NAMES[name], frozen(&MESSAGES)).await;
             }
             Step::Fork { of, name } => {
                 if let Some((parent, ..)) = self.open.get(of) {
-                    let fork = said(&parent.prompt, &Messages, Message::user("fork"));
+                    let fork = said(&parent.prompt, &MESSAGES, Message::user("fork"));
                     self.create(sessions, NAMES[name], fork).await;
                 }
             }
@@ -149,7 +149,7 @@ impl ModelState {
         } else {
             let old = session.prompt.clone();
             session.prompt = texts.iter().fold(old.clone(), |prompt, text| {
-                said(&prompt, &Messages, Message::user(*text))
+                said(&prompt, &MESSAGES, Message::user(*text))
             });
             let saved = session.save().await;
             if saved.is_err() {

@@ -5,7 +5,7 @@ mod keep;
 mod long_turns;
 mod tables;
 
-use cachalot_model::wire::{MarkerTime, Rendered, Wire, anthropic::Messages};
+use cachalot_model::wire::{FormatWire, MESSAGES, MarkerTime, Rendered, Wire};
 use cachalot_model::{Block, Format, MarkerRules, Message, ModelLimits, Role};
 use cachalot_prompt::{
     Mark, Note, Part, Pauses, Plan, PlanContext, PlannedMarkers, PrefixLifetime, Prompt, Rules,
@@ -51,45 +51,45 @@ fn rounds(mut prompt: Prompt, wire: &dyn Wire, times: usize) -> Prompt {
 #[test]
 fn every_part_of_a_prompt_ends_with_a_marker() {
     // Two tools, two texts: the first of them does not change from session to session.
-    let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
-    assert_eq!(marked(&frozen(&Messages)), [2, 3]);
+    let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
+    assert_eq!(marked(&frozen(&MESSAGES)), [2, 3]);
     assert_eq!(marked(&prompt), [2, 3, 4]);
-    let prompt = said(&prompt, &Messages, Message::assistant("b"));
-    let prompt = said(&prompt, &Messages, Message::user("c"));
+    let prompt = said(&prompt, &MESSAGES, Message::assistant("b"));
+    let prompt = said(&prompt, &MESSAGES, Message::user("c"));
     assert_eq!(marked(&prompt), [2, 3, 5, 6]);
     // What a turn says and hears does not end it.
-    let prompt = rounds(prompt, &Messages, 2);
+    let prompt = rounds(prompt, &MESSAGES, 2);
     assert_eq!(marked(&prompt), [2, 3, 5, 10]);
     assert!(marked(&Prompt::default()).is_empty());
 }
 
 #[test]
 fn tool_marker_ends_the_first_or_frozen_part() {
-    let tools = ["a", "b"].map(|name| Messages.tool(&conversation::tool(name)));
-    let one_text = Prompt::begin(&tools, &[Messages.system("text")]);
+    let tools = ["a", "b"].map(|name| MESSAGES.tool(&conversation::tool(name)));
+    let one_text = Prompt::begin(&tools, &[MESSAGES.system("text")]);
     assert_eq!(marked(&one_text), [1, 2]);
-    let prompt = said(&Prompt::begin(&tools, &[]), &Messages, Message::user("a"));
+    let prompt = said(&Prompt::begin(&tools, &[]), &MESSAGES, Message::user("a"));
     assert_eq!(marked(&prompt), [1, 2]);
 }
 
 #[test]
 fn marker_moves_to_the_previous_piece_that_can_carry_it() {
-    let tools = [Messages.tool(&conversation::tool("a"))];
-    let system = [Messages.system("text"), Messages.system("")];
+    let tools = [MESSAGES.tool(&conversation::tool("a"))];
+    let system = [MESSAGES.system("text"), MESSAGES.system("")];
     let thought = conversation::reasoning(Format::Messages, "hm");
     let prompt = Prompt::begin(&tools, &system);
     assert_eq!(marked(&prompt), [0, 1]);
-    let prompt = said(&prompt, &Messages, Message::user("a"));
+    let prompt = said(&prompt, &MESSAGES, Message::user("a"));
     let prompt = said(
         &prompt,
-        &Messages,
+        &MESSAGES,
         Message::new(Role::Assistant, vec![thought.clone()]),
     );
     assert_eq!(marked(&prompt), [0, 1, 3]);
     // Never from the messages into the frozen part.
     let prompt = said(
         &Prompt::begin(&tools, &[]),
-        &Messages,
+        &MESSAGES,
         Message::new(Role::Assistant, vec![thought]),
     );
     assert_eq!(marked(&prompt), [0]);
@@ -97,11 +97,11 @@ fn marker_moves_to_the_previous_piece_that_can_carry_it() {
 
 /// A conversation whose first request was planned, and that has so many more rounds now.
 fn longer(times: usize) -> (Prompt, Prompt, PlannedMarkers) {
-    let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
-    let prompt = said(&prompt, &Messages, Message::assistant("b"));
-    let prompt = said(&prompt, &Messages, Message::user("c"));
+    let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
+    let prompt = said(&prompt, &MESSAGES, Message::assistant("b"));
+    let prompt = said(&prompt, &MESSAGES, Message::user("c"));
     let planned = plan(&prompt, &RULES, &first());
-    (prompt.clone(), rounds(prompt, &Messages, times), planned)
+    (prompt.clone(), rounds(prompt, &MESSAGES, times), planned)
 }
 
 #[test]
@@ -134,11 +134,11 @@ fn consecutive_calls_and_results_count_as_one_position() {
     let many = |block: fn(&str) -> Block| (0..30).map(|id| block(&id.to_string())).collect();
     let prompt = said(
         &prompt,
-        &Messages,
+        &MESSAGES,
         Message::new(Role::Assistant, many(conversation::call)),
     );
     let results = many(|id| conversation::result(id, "1"));
-    let prompt = said(&prompt, &Messages, Message::new(Role::User, results));
+    let prompt = said(&prompt, &MESSAGES, Message::new(Role::User, results));
     let planned = plan(&prompt, &RULES, &behind(&before));
     assert_eq!(nodes(&planned), [2, 3, 5, 8]);
     let each_counts = Rules {
@@ -153,16 +153,16 @@ fn consecutive_calls_and_results_count_as_one_position() {
 fn look_back_starts_at_the_previous_turn_end() {
     let (prompt, _, before) = longer(0);
     let answer = Message::new(Role::Assistant, vec![Block::text("b"); 18]);
-    let prompt = said(&prompt, &Messages, answer);
-    let prompt = said(&prompt, &Messages, Message::user("d"));
+    let prompt = said(&prompt, &MESSAGES, answer);
+    let prompt = said(&prompt, &MESSAGES, Message::user("d"));
     // 19 positions behind from the newest, but fewer from the answer.
     assert_eq!(
         nodes(&plan(&prompt, &RULES, &behind(&before))),
         [2, 3, 7, 8]
     );
     let answer = Message::new(Role::Assistant, vec![Block::text("b"); 20]);
-    let prompt = said(&longer(0).0, &Messages, answer);
-    let prompt = said(&prompt, &Messages, Message::user("d"));
+    let prompt = said(&longer(0).0, &MESSAGES, answer);
+    let prompt = said(&prompt, &MESSAGES, Message::user("d"));
     assert_eq!(
         nodes(&plan(&prompt, &RULES, &behind(&before))),
         [3, 6, 7, 8]
@@ -172,8 +172,8 @@ fn look_back_starts_at_the_previous_turn_end() {
 #[test]
 fn too_short_parts_get_no_marker_and_a_note() {
     let piece = |bytes: usize| {
-        let text = "x".repeat(bytes - Messages.system("").bytes.len());
-        Messages.system(&text)
+        let text = "x".repeat(bytes - MESSAGES.system("").bytes.len());
+        MESSAGES.system(&text)
     };
     let rules = Rules {
         minimum: 1_000,
@@ -193,10 +193,10 @@ fn too_short_parts_get_no_marker_and_a_note() {
     }
     // One note for the longest part that is too short.
     let prompt = Prompt::begin(&[], &[piece(100), piece(300)]);
-    let long = said(&prompt, &Messages, Message::user("y".repeat(2_000)));
+    let long = said(&prompt, &MESSAGES, Message::user("y".repeat(2_000)));
     for (prompt, part, marks) in [
         (
-            &said(&prompt, &Messages, Message::user("a")),
+            &said(&prompt, &MESSAGES, Message::user("a")),
             Part::Whole,
             0,
         ),
@@ -238,13 +238,13 @@ fn last_request_marks_only_written_prefixes() {
         is_last: true,
         ..behind(&before)
     };
-    let prompt = said(&sent, &Messages, Message::assistant("d"));
-    let prompt = said(&prompt, &Messages, Message::user("summarize"));
+    let prompt = said(&sent, &MESSAGES, Message::assistant("d"));
+    let prompt = said(&prompt, &MESSAGES, Message::user("summarize"));
     assert_eq!(nodes(&plan(&prompt, &RULES, &last)), [2, 3, 6]);
     // The newest message of the one before is another one here: what it wrote is not there.
     let other = sent.nodes()[..6].to_vec();
     let (pieces, source): (Vec<Rendered>, _) = (
-        Messages
+        MESSAGES
             .message(&Message::user("c, and summarize"))
             .unwrap(),
         std::sync::Arc::new(Message::user("c, and summarize")),
@@ -289,7 +289,7 @@ fn end_of_another_conversation_is_ignored_by_the_plan() {
 #[test]
 fn plan_for_providers_without_markers_is_empty() {
     let none = Rules::new(&MarkerRules::default(), &ModelLimits::default());
-    let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
+    let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
     assert_eq!(plan(&prompt, &none, &first()), PlannedMarkers::default());
     let wire = SmallWire { apart: false };
     let tail = wire.tail(&cachalot_model::Parameters::default(), true);
@@ -315,11 +315,12 @@ fn plan_has_few_ordered_marks() {
 
 /// The wires that take markers: Anthropic's own, and those of gateways and of `OpenAI`.
 fn marked_wires() -> Vec<&'static dyn Wire> {
-    let of = |provider, model, format| {
-        cachalot_model::wire::marked(format, MarkerRules::find(provider, model, format))
+    let of = |provider, model, format| -> &'static dyn Wire {
+        let rules = MarkerRules::find(provider, model, format);
+        Box::leak(Box::new(FormatWire::marked(format, rules)))
     };
     vec![
-        &Messages,
+        &MESSAGES,
         of("openrouter", "anthropic/claude-opus-5", Format::Chat),
         of("litellm", "claude-opus-5", Format::Chat),
         of("openai", "gpt-5.6", Format::Chat),
@@ -342,7 +343,7 @@ fn without_markers(value: &mut Value) {
 /// The pauses of a person who has answered after ten minutes.
 fn slow() -> Pauses {
     let mut pauses = Pauses::resumed(0);
-    let asked = said(&frozen(&Messages), &Messages, Message::user("a"));
+    let asked = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
     pauses.count(&asked, 600_000);
     pauses
 }

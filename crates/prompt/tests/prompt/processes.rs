@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use bytes::Bytes;
 use cachalot_core::Digest;
+use cachalot_model::wire::MESSAGES;
 use cachalot_model::wire::Wire;
-use cachalot_model::wire::anthropic::Messages;
 use cachalot_model::{Message, Parameters, Role};
 use cachalot_prompt::{
     ErrorKind, Plan, Prompt, Session, SessionFilter, SessionHead, contiguous, prefix,
@@ -51,7 +51,7 @@ fn tell(what: impl std::fmt::Display) {
 
 fn body(prompt: &Prompt) -> Bytes {
     let tail = Bytes::from_static(b",\"model\":\"m\"}");
-    contiguous(prompt, &Messages, &crate::marks(prompt), &tail)
+    contiguous(prompt, &MESSAGES, &crate::marks(prompt), &tail)
 }
 
 /// The life of a child; as a test of its own, nothing.
@@ -82,7 +82,7 @@ async fn resume(path: &Path) {
 async fn talk(path: &Path) {
     let sessions = in_file(path);
     let of = head("one");
-    let mut session = sessions.create_from(of, frozen(&Messages)).await.unwrap();
+    let mut session = sessions.create_from(of, frozen(&MESSAGES)).await.unwrap();
     for number in 0.. {
         say(&mut session, Message::user(format!("message {number}"))).await;
         tell(number);
@@ -188,7 +188,7 @@ fn resumed_process_sends_the_identical_prefix() {
     let path = home.path().join("memory.db");
     run(async {
         let sessions = in_file(&path);
-        let prompt = frozen(&Messages);
+        let prompt = frozen(&MESSAGES);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         say(&mut session, Message::user("\u{1F433} \"quoted\" \u{0}")).await;
         say(&mut session, Message::new(Role::Assistant, vec![call("a")])).await;
@@ -248,7 +248,7 @@ fn processes_with_one_session_do_not_interleave() {
     let path = home.path().join("memory.db");
     run(async {
         let sessions = in_file(&path);
-        let prompt = frozen(&Messages);
+        let prompt = frozen(&MESSAGES);
         sessions.create_from(head("one"), prompt).await.unwrap();
         let mut children: Vec<Child> = (0..3).map(|_| start("share", &path)).collect();
         for child in &mut children {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cachalot_model::Message;
-use cachalot_model::wire::{Rendered, Wire, anthropic::Messages};
+use cachalot_model::wire::{MESSAGES, Rendered, Wire};
 use cachalot_prompt::{ErrorKind, Prompt};
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ fn notes(text: &str) -> Map<String, Value> {
 }
 
 fn rendered(message: Message) -> (Arc<Message>, Vec<Rendered>) {
-    let pieces = Messages.message(&message).unwrap();
+    let pieces = MESSAGES.message(&message).unwrap();
     (Arc::new(message), pieces)
 }
 
@@ -37,7 +37,7 @@ fn restart_keeps_tools_and_system_text_byte_for_byte() {
 
 #[test]
 fn restart_of_a_session_is_durable() {
-    for begun in [frozen(&Messages), Prompt::default()] {
+    for begun in [frozen(&MESSAGES), Prompt::default()] {
         run(async {
             let (sessions, _) = in_process();
             let mut session = sessions
@@ -69,7 +69,7 @@ fn restart_of_a_session_is_durable() {
 fn replace_unsent_keeps_sent_messages() {
     run(async {
         let (sessions, _) = in_process();
-        let begun = frozen(&Messages);
+        let begun = frozen(&MESSAGES);
         let mut session = sessions.create_from(head("one"), begun).await.unwrap();
         say(&mut session, Message::user("a")).await;
         say(&mut session, Message::assistant("b")).await;

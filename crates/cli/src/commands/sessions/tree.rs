@@ -231,14 +231,14 @@ fn place(run: &TreeRun) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use cachalot_model::Format;
-    use cachalot_model::wire::{Wire as _, chat::Chat};
+    use cachalot_model::wire::{CHAT, Wire as _};
     use cachalot_prompt::{Origin, PrefixTreeBuilder, Prompt, SessionHead, SessionTotals};
 
     use super::*;
 
     fn prompt(before: &Prompt, text: &str) -> Prompt {
         let message = std::sync::Arc::new(cachalot_model::Message::user(text));
-        before.append(&Chat.message(&message).unwrap(), message)
+        before.append(&CHAT.message(&message).unwrap(), message)
     }
 
     fn overview(id: &str, parent: Option<&str>, forked: bool) -> (String, SessionOverview) {
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn drawn_tree_shows_its_messages() {
-        let begun = Prompt::begin(&[], &[Chat.system("You help.")]);
+        let begun = Prompt::begin(&[], &[CHAT.system("You help.")]);
         let asked = prompt(&begun, "a\u{7}sked");
         let main = prompt(&prompt(&asked, "one"), "two");
         let mut forest = PrefixTreeBuilder::default();

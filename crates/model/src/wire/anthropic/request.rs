@@ -37,7 +37,7 @@ pub(in crate::wire) fn tool(tool: &ToolDefinition) -> Rendered {
     json.rendered(mark_at)
 }
 
-pub(super) fn system(text: &str) -> Rendered {
+pub(in crate::wire) fn system(text: &str) -> Rendered {
     let mut json = Json::default();
     json.raw(r#"{"type":"text","text":"#).string(text).raw("}");
     let mark_at = json.before_brace().filter(|_| is_visible(text));
@@ -45,7 +45,7 @@ pub(super) fn system(text: &str) -> Rendered {
 }
 
 /// Renders a message; `None` if it has no content that can be sent.
-pub(super) fn message(message: &Message) -> Result<Option<Rendered>, Error> {
+pub(in crate::wire) fn message(message: &Message) -> Result<Option<Rendered>, Error> {
     let mut json = Json::default();
     json.raw(match message.role {
         Role::User => r#"{"role":"user","content":"#,

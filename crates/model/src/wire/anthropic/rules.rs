@@ -34,6 +34,17 @@ impl ParameterRules {
         cloud: None,
     };
 
+    /// Returns the rules of a model with these capabilities, on a cloud platform or at Anthropic.
+    pub(in crate::wire) fn new(cloud: Option<Cloud>, capabilities: &Capabilities) -> Self {
+        let efforts = capabilities.efforts.as_ref();
+        Self {
+            thinking: capabilities.thinking,
+            efforts: efforts.is_none_or(|efforts| !efforts.is_empty()),
+            sampling: capabilities.sampling != Some(false),
+            cloud,
+        }
+    }
+
     /// The value of `anthropic_version`; `None` for Anthropic's own API, where it is a header.
     pub(super) const fn version(self) -> Option<&'static str> {
         match self.cloud {
@@ -98,45 +109,4 @@ impl ParameterRules {
 
 fn is_none(wish: &RequestedReasoning) -> bool {
     matches!(wish, RequestedReasoning::Effort(effort) if effort == NO_EFFORT)
-}
-
-const CLOUDS: [Option<Cloud>; 3] = [None, Some(Cloud::Bedrock), Some(Cloud::Vertex)];
-const KINDS: [Option<Thinking>; 6] = [
-    None,
-    Some(Thinking::None),
-    Some(Thinking::Legacy),
-    Some(Thinking::Adaptive),
-    Some(Thinking::AdaptiveOrLegacy),
-    Some(Thinking::AlwaysOn),
-];
-
-/// All combinations of rules.
-pub(in crate::wire) const RULES: [ParameterRules; 72] = {
-    let mut all = [ParameterRules::UNKNOWN; 72];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] = ParameterRules {
-            thinking: KINDS[at / 4 % 6],
-            efforts: at & 1 == 0,
-            sampling: at & 2 == 0,
-            cloud: CLOUDS[at / 24],
-        };
-        at += 1;
-    }
-    all
-};
-
-/// Returns the index in [`RULES`] for a model with these capabilities, on a cloud platform or at Anthropic.
-pub(in crate::wire) fn rules_index(cloud: Option<Cloud>, capabilities: &Capabilities) -> usize {
-    let takes_none = capabilities.efforts.as_ref().is_some_and(Vec::is_empty);
-    let refuses_sampling = capabilities.sampling == Some(false);
-    let kind = KINDS
-        .iter()
-        .position(|kind| *kind == capabilities.thinking)
-        .unwrap_or_default();
-    let cloud = CLOUDS.iter().position(|known| *known == cloud);
-    cloud.unwrap_or_default() * 24
-        + kind * 4
-        + usize::from(takes_none)
-        + 2 * usize::from(refuses_sampling)
 }

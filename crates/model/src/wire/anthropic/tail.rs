@@ -20,7 +20,7 @@ pub const DEFAULT_MAX_TOKENS_WITH_EFFORT: u64 = 16_384;
 const RESERVED_MEMBERS: [&str; 4] = ["tools", "system", "messages", "stream"];
 
 /// Renders the tail: begins with a comma and ends with the body's brace; no key occurs twice.
-pub(super) fn tail(parameters: &Parameters, stream: bool, rules: ParameterRules) -> Bytes {
+pub(in crate::wire) fn tail(parameters: &Parameters, stream: bool, rules: ParameterRules) -> Bytes {
     let mut fields = parameter_members(parameters, rules);
     if stream && rules.names_stream() {
         fields.insert("stream".into(), Value::Bool(true));

@@ -14,7 +14,7 @@ const OUTPUT_LIMIT_NAMES: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 /// Names that the user's fields must not have; see [`rendered`].
 const RESERVED_MEMBERS: [&str; 3] = ["tools", "messages", "stream"];
 
-pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
+pub(in crate::wire) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
     let Parameters {
         model,
         max_output_tokens,

@@ -44,7 +44,7 @@ pub(in crate::wire) fn tool(tool: &ToolDefinition) -> Rendered {
     behind(json)
 }
 
-pub(super) fn system(text: &str) -> Rendered {
+pub(in crate::wire) fn system(text: &str) -> Rendered {
     let mut json = Json::default();
     json.raw(r#"{"text":"#).string(text).raw("}");
     match is_visible(text) {
@@ -71,7 +71,9 @@ pub(crate) fn is_sent(message: &Message) -> bool {
     })
 }
 
-pub(super) fn message(message: &Message) -> Result<Vec<Rendered>, Error> {
+/// Renders a message, preceded by a message of the other role if [`crate::prepare`] noted that one is
+/// missing. Empty if the message has no content that can be sent.
+pub(in crate::wire) fn message(message: &Message) -> Result<Vec<Rendered>, Error> {
     if !is_sent(message) {
         return Ok(Vec::new());
     }

@@ -23,7 +23,7 @@ const RESERVED_MEMBERS: [&str; 6] = [
 const DEFAULT_ANSWER_TOKENS: u64 = 4_096;
 
 /// Renders the tail: begins with a comma, unless it has no members, and ends with the body's brace.
-pub(super) fn tail(parameters: &Parameters, rules: ParameterRules) -> Bytes {
+pub(in crate::wire) fn tail(parameters: &Parameters, rules: ParameterRules) -> Bytes {
     rendered(
         parameter_members(parameters, rules),
         &parameters.extra,
@@ -33,7 +33,7 @@ pub(super) fn tail(parameters: &Parameters, rules: ParameterRules) -> Bytes {
 }
 
 /// Renders `toolChoice`, a member of `toolConfig`. `auto` is the default; the API has no `none`.
-pub(super) fn tool_choice(choice: &ToolChoice) -> Option<String> {
+pub(in crate::wire) fn tool_choice(choice: &ToolChoice) -> Option<String> {
     let choice = match choice {
         ToolChoice::Auto | ToolChoice::None => return None,
         ToolChoice::Any => json!({"any": {}}),

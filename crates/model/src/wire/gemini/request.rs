@@ -36,14 +36,14 @@ pub(in crate::wire) fn tool(tool: &ToolDefinition) -> Rendered {
     json.rendered(None)
 }
 
-pub(super) fn system(text: &str) -> Rendered {
+pub(in crate::wire) fn system(text: &str) -> Rendered {
     let mut json = Json::default();
     json.raw(r#"{"text":"#).string(text).raw("}");
     json.rendered(None)
 }
 
 /// Renders a message; `None` if it has no content that can be sent.
-pub(super) fn message(
+pub(in crate::wire) fn message(
     message: &Message,
     wants_signatures: bool,
 ) -> Result<Option<Rendered>, Error> {

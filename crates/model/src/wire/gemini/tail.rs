@@ -10,7 +10,7 @@ use crate::{Parameters, RequestedReasoning, ToolChoice};
 const RESERVED_MEMBERS: [&str; 5] = ["tools", "systemInstruction", "contents", "model", "stream"];
 
 /// Renders the tail: begins with a comma, unless it has no members, and ends with the body's brace.
-pub(super) fn tail(parameters: &Parameters) -> Bytes {
+pub(in crate::wire) fn tail(parameters: &Parameters) -> Bytes {
     rendered(
         parameter_members(parameters),
         &parameters.extra,

@@ -10,7 +10,7 @@ use crate::{OutputFormat, Parameters, RequestedReasoning};
 /// Names that the user's fields must not have; see [`rendered`].
 const RESERVED_MEMBERS: [&str; 3] = ["tools", "input", "stream"];
 
-pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
+pub(in crate::wire) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
     let Parameters {
         model,
         max_output_tokens,

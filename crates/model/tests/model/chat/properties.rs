@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use cachalot_model::wire::{Pieces, Wire, chat::Chat, sse::Event};
+use cachalot_model::wire::{CHAT, Pieces, Wire, sse::Event};
 use cachalot_model::{Block, Format, Message, Parameters, Reasoning};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -55,10 +55,10 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
 fn render(messages: &[Message]) -> Pieces {
     Pieces {
         tools: Vec::new(),
-        system: vec![Chat.system("system")],
+        system: vec![CHAT.system("system")],
         messages: messages
             .iter()
-            .flat_map(|message| Chat.message(message).unwrap())
+            .flat_map(|message| CHAT.message(message).unwrap())
             .collect(),
     }
 }
@@ -117,8 +117,8 @@ proptest! {
             let fewer = render(&messages[..length]).messages;
             prop_assert_eq!(&fewer[..], &all.messages[..fewer.len()]);
         }
-        let tail = Chat.tail(&Parameters { model: "m".into(), ..Parameters::default() }, true);
-        let body = body(&Chat, &all, &tail);
+        let tail = CHAT.tail(&Parameters { model: "m".into(), ..Parameters::default() }, true);
+        let body = body(&CHAT, &all, &tail);
         assert_no_orphans(body["messages"].as_array().unwrap());
     }
 
@@ -136,9 +136,9 @@ proptest! {
             max_output_tokens: Some(limit),
             ..Parameters::default()
         };
-        let plain = pieces.body(&Chat, &Chat.tail(&Parameters::default(), false));
-        let other = pieces.body(&Chat, &Chat.tail(&parameters, true));
-        let end = plain.len() - Chat.tail(&Parameters::default(), false).len();
+        let plain = pieces.body(&CHAT, &CHAT.tail(&Parameters::default(), false));
+        let other = pieces.body(&CHAT, &CHAT.tail(&parameters, true));
+        let end = plain.len() - CHAT.tail(&Parameters::default(), false).len();
         prop_assert_eq!(&plain[..end], &other[..end]);
         strict(&other);
     }
@@ -159,7 +159,7 @@ proptest! {
             .collect();
         chunks.push(chunk(json!({}), json!("stop")));
         let events: Vec<_> = chunks.iter().map(event).collect();
-        let (deltas, reply) = stream(&Chat, &events).unwrap();
+        let (deltas, reply) = stream(&CHAT, &events).unwrap();
         prop_assert_eq!(shown(&deltas).0, reply.message.text());
     }
 
@@ -220,8 +220,8 @@ proptest! {
         events.push(chunk(json!({}), json!(reason)));
         events.push(event("[DONE]"));
 
-        let (deltas, reply) = stream(&Chat, &events).unwrap();
-        let expected = Chat.reply(whole.to_string().as_bytes()).unwrap();
+        let (deltas, reply) = stream(&CHAT, &events).unwrap();
+        let expected = CHAT.reply(whole.to_string().as_bytes()).unwrap();
         prop_assert_eq!(&reply, &expected);
         let (shown_text, shown_thought, shown_calls) = shown(&deltas);
         prop_assert_eq!(shown_text, text);
@@ -235,11 +235,11 @@ proptest! {
         odd in prop::collection::vec(odd_chunk(), 0..6),
     ) {
         for body in &bodies {
-            let _ = Chat.reply(body.as_bytes());
+            let _ = CHAT.reply(body.as_bytes());
         }
-        let mut reader = Chat.reader();
+        let mut reader = CHAT.reader();
         for chunk in &odd {
-            let _ = Chat.reply(chunk.to_string().as_bytes());
+            let _ = CHAT.reply(chunk.to_string().as_bytes());
             let _ = reader.event(&event(chunk));
         }
         let _ = reader.finish();

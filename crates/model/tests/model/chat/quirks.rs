@@ -1,6 +1,6 @@
 //! Answers as servers really send them.
 
-use cachalot_model::wire::{Wire, chat::Chat, sse::Event};
+use cachalot_model::wire::{CHAT, Wire, sse::Event};
 use cachalot_model::{Block, Reply, StopReason};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::support::*;
 fn read(lines: &str) -> (String, String, Reply) {
     let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
     let events: Vec<Event> = lines.map(event).collect();
-    let (deltas, reply) = stream(&Chat, &events).unwrap();
+    let (deltas, reply) = stream(&CHAT, &events).unwrap();
     let (text, reasoning, called) = shown(&deltas);
     assert_eq!(called, calls(&reply));
     (text, reasoning, reply)
@@ -35,7 +35,7 @@ fn azure_filter_results_without_choices_are_accepted() {
     assert_eq!(reply.usage.unwrap().total_input(), 8);
     assert!(reply.extra.contains_key("prompt_filter_results"));
     assert_eq!(
-        pieces(&Chat, &reply.message),
+        pieces(&CHAT, &reply.message),
         [json!({"role": "assistant", "content": "Hi!"})]
     );
 }
@@ -70,7 +70,7 @@ fn ollama_calls_with_one_index_are_distinct() {
     );
     assert_eq!(reasoning, "Two files.");
     assert_eq!(reply.stop, StopReason::ToolUse);
-    let piece = &pieces(&Chat, &reply.message)[0];
+    let piece = &pieces(&CHAT, &reply.message)[0];
     assert_eq!(piece["reasoning"], "Two files.");
     assert_eq!(piece["tool_calls"].as_array().unwrap().len(), 2);
     assert_eq!(piece["tool_calls"][1]["id"], "call_b");
@@ -94,10 +94,10 @@ fn vllm_stop_text_and_null_fields_are_read() {
         },
         "prompt_logprobs": null, "kv_transfer_params": null,
     });
-    let reply = Chat.reply(body.to_string().as_bytes()).unwrap();
+    let reply = CHAT.reply(body.to_string().as_bytes()).unwrap();
     assert_eq!(reply.stop, StopReason::StopText);
     assert_eq!(
-        pieces(&Chat, &reply.message),
+        pieces(&CHAT, &reply.message),
         [json!({"role": "assistant", "content": "one two"})]
     );
 }
@@ -118,7 +118,7 @@ fn deepseek_reasoning_is_sent_back_with_calls() {
     assert_eq!(text, "");
     assert_eq!(reasoning, "The user asks.");
     assert_eq!(
-        pieces(&Chat, &reply.message),
+        pieces(&CHAT, &reply.message),
         [json!({
             "role": "assistant",
             "content": null,
@@ -152,7 +152,7 @@ fn openrouter_reasoning_details_are_joined() {
     assert_eq!(reasoning, "I see.");
     assert_eq!(reply.stop, StopReason::End);
     assert_eq!(
-        pieces(&Chat, &reply.message)[0]["reasoning_details"],
+        pieces(&CHAT, &reply.message)[0]["reasoning_details"],
         json!([
             {"type": "reasoning.text", "text": "I see.", "format": "anthropic-claude-v1",
              "index": 0, "signature": "c2ln"},
@@ -197,7 +197,7 @@ fn mistral_thinking_parts_are_read_and_sent_back() {
         [DONE]
         "#,
     );
-    assert_eq!(reply, Chat.reply(whole.to_string().as_bytes()).unwrap());
+    assert_eq!(reply, CHAT.reply(whole.to_string().as_bytes()).unwrap());
     assert_eq!(
         (text.as_str(), reasoning.as_str()),
         ("Four.", "Two and two.")
@@ -206,7 +206,7 @@ fn mistral_thinking_parts_are_read_and_sent_back() {
         matches!(&reply.message.content[0], Block::Reasoning(thought) if thought.text == reasoning)
     );
     assert_eq!(
-        pieces(&Chat, &reply.message)[0]["content"],
+        pieces(&CHAT, &reply.message)[0]["content"],
         whole["choices"][0]["message"]["content"]
     );
 }
@@ -218,7 +218,7 @@ fn usage_of_groq_and_moonshot_streams_is_found() {
         "id": "g",
         "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
     });
-    let read = |last: &Value| stream(&Chat, &[event(last)]).unwrap().1.usage.unwrap();
+    let read = |last: &Value| stream(&CHAT, &[event(last)]).unwrap().1.usage.unwrap();
     last["x_groq"] = json!({"id": "req_1", "usage": usage});
     assert_eq!(read(&last).output, 2);
     last["x_groq"] = json!(null);
@@ -234,7 +234,7 @@ fn gemini_signature_is_sent_back_with_its_call() {
         {"id":"x","choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[{"id":"f-2","index":0,"type":"function","function":{"name":"a","arguments":"{}"}}]},"finish_reason":"stop"}]}
         "#,
     );
-    let calls = &pieces(&Chat, &reply.message)[0]["tool_calls"];
+    let calls = &pieces(&CHAT, &reply.message)[0]["tool_calls"];
     assert_eq!(
         calls[0]["extra_content"]["google"]["thought_signature"],
         "c2ln"

@@ -1,13 +1,13 @@
 //! Whole answers.
 
-use cachalot_model::wire::{Wire, chat::Chat};
+use cachalot_model::wire::{CHAT, Wire};
 use cachalot_model::{Block, ErrorKind, Format, Message, Reply, StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::support::*;
 
 fn reply(body: &Value) -> Reply {
-    Chat.reply(body.to_string().as_bytes()).unwrap()
+    CHAT.reply(body.to_string().as_bytes()).unwrap()
 }
 
 fn choice(message: Value, finish: Value) -> Value {
@@ -80,7 +80,7 @@ fn unknown_fields_are_sent_back_in_place() {
     assert_eq!(reply.message.text(), "It is so.");
     let mut expected = message;
     expected.as_object_mut().unwrap().remove("refusal");
-    assert_eq!(pieces(&Chat, &reply.message), [expected]);
+    assert_eq!(pieces(&CHAT, &reply.message), [expected]);
     assert!(matches!(
         &reply.message.content[0],
         Block::Reasoning(reasoning)
@@ -126,7 +126,7 @@ fn refusal_is_shown_and_sent_back_as_refusal() {
     let reply = reply(&choice(message.clone(), json!("stop")));
     assert_eq!(reply.stop, StopReason::Refusal);
     assert_eq!(reply.message.text(), "I will not.");
-    assert_eq!(pieces(&Chat, &reply.message), [message]);
+    assert_eq!(pieces(&CHAT, &reply.message), [message]);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn empty_reasoning_content_is_sent_back() {
         "tool_calls": [tool_call()],
     });
     let reply = reply(&choice(message.clone(), json!("tool_calls")));
-    assert_eq!(pieces(&Chat, &reply.message), [message]);
+    assert_eq!(pieces(&CHAT, &reply.message), [message]);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn custom_call_is_sent_back_as_custom() {
     });
     let reply = reply(&choice(message.clone(), json!("tool_calls")));
     assert_eq!(calls(&reply), [("c".into(), "sql".into(), "select".into())]);
-    assert_eq!(pieces(&Chat, &reply.message), [message]);
+    assert_eq!(pieces(&CHAT, &reply.message), [message]);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn contradictory_usage_is_clamped() {
 
 #[test]
 fn invalid_answer_is_an_error_with_the_reason() {
-    let error = |body: &str| Chat.reply(body.as_bytes()).unwrap_err();
+    let error = |body: &str| CHAT.reply(body.as_bytes()).unwrap_err();
     let html = error("<html>Not here</html>");
     assert_eq!(html.kind, ErrorKind::Malformed);
     assert!(html.message.contains("<html>Not here</html>"), "{html}");
@@ -319,7 +319,7 @@ fn answer_with_an_error_finish_is_an_error() {
         ("abort", ErrorKind::CutOff),
     ] {
         let body = choice(text("half an ans"), json!(reason)).to_string();
-        let error = Chat.reply(body.as_bytes()).unwrap_err();
+        let error = CHAT.reply(body.as_bytes()).unwrap_err();
         assert_eq!(error.kind, kind, "{reason}");
         assert!(error.retryable());
     }

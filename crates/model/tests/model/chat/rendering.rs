@@ -1,6 +1,6 @@
 //! Messages, tools and system texts as pieces.
 
-use cachalot_model::wire::{MarkerTime, Pieces, Wire, chat::Chat};
+use cachalot_model::wire::{CHAT, MarkerTime, Pieces, Wire};
 use cachalot_model::{
     Block, ErrorKind, Format, Image, ImageSource, Message, Parameters, Reasoning, ToolDefinition,
     ToolUse,
@@ -40,12 +40,12 @@ fn body_of_a_rich_conversation_is_valid() {
         Message::assistant("An A, and nothing."),
     ];
     let mut pieces = Pieces {
-        tools: vec![Chat.tool(&tool)],
-        system: vec![Chat.system("You are brief.")],
+        tools: vec![CHAT.tool(&tool)],
+        system: vec![CHAT.system("You are brief.")],
         messages: Vec::new(),
     };
     for message in &messages {
-        pieces.messages.extend(Chat.message(message).unwrap());
+        pieces.messages.extend(CHAT.message(message).unwrap());
     }
     let parameters = Parameters {
         model: "deepseek-reasoner".into(),
@@ -56,7 +56,7 @@ fn body_of_a_rich_conversation_is_valid() {
         "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="},
     });
     assert_eq!(
-        body(&Chat, &pieces, &Chat.tail(&parameters, false)),
+        body(&CHAT, &pieces, &CHAT.tail(&parameters, false)),
         json!({
             "tools": [{
                 "type": "function",
@@ -112,21 +112,21 @@ fn body_of_a_rich_conversation_is_valid() {
 
 #[test]
 fn pieces_have_stable_bytes() {
-    let rendered = Chat.message(&Message::user("Grüß \"dich\"\n")).unwrap();
+    let rendered = CHAT.message(&Message::user("Grüß \"dich\"\n")).unwrap();
     assert_eq!(
         rendered[0].bytes,
         "{\"role\":\"user\",\"content\":\"Grüß \\\"dich\\\"\\n\"}"
     );
     assert_eq!(
-        Chat.system("s").bytes,
+        CHAT.system("s").bytes,
         "{\"role\":\"system\",\"content\":\"s\"}"
     );
-    assert_eq!(Chat.marker(MarkerTime::FiveMinutes), None);
+    assert_eq!(CHAT.marker(MarkerTime::FiveMinutes), None);
 }
 
 #[test]
 fn text_only_content_is_a_string_and_mixed_content_parts() {
-    let content = |blocks| pieces(&Chat, &user(blocks))[0]["content"].clone();
+    let content = |blocks| pieces(&CHAT, &user(blocks))[0]["content"].clone();
     assert_eq!(content(vec![Block::text("a")]), json!("a"));
     assert_eq!(content(vec![Block::text("")]), json!(""));
     assert_eq!(
@@ -156,7 +156,7 @@ fn image_detail_is_sent_within_the_url_object() {
         extra: extra(json!({"detail": "low", "note": 1})),
     });
     assert_eq!(
-        pieces(&Chat, &user(vec![image]))[0]["content"],
+        pieces(&CHAT, &user(vec![image]))[0]["content"],
         json!([{
             "type": "image_url",
             "image_url": {"url": "https://example.org/a.png", "detail": "low"},
@@ -169,7 +169,7 @@ fn image_detail_is_sent_within_the_url_object() {
 fn failed_result_starts_with_error_once() {
     let content = |text: &str, is_error| {
         let message = user(vec![result("c", vec![Block::text(text)], is_error)]);
-        pieces(&Chat, &message)[0]["content"].clone()
+        pieces(&CHAT, &message)[0]["content"].clone()
     };
     assert_eq!(content("done", false), "done");
     assert_eq!(content("it broke", true), "Error: it broke");
@@ -180,7 +180,7 @@ fn failed_result_starts_with_error_once() {
 
 #[test]
 fn content_is_null_only_beside_calls() {
-    let piece = |blocks| pieces(&Chat, &assistant(blocks))[0].clone();
+    let piece = |blocks| pieces(&CHAT, &assistant(blocks))[0].clone();
     let with_call = piece(vec![call("c", "t", "")]);
     assert_eq!(with_call["content"], json!(null));
     assert_eq!(
@@ -210,7 +210,7 @@ fn blocks_of_other_formats_are_not_sent() {
             verbatim: json!({"type": "web_search_call"}),
         },
     ];
-    assert_eq!(Chat.message(&assistant(foreign.clone())).unwrap(), vec![]);
+    assert_eq!(CHAT.message(&assistant(foreign.clone())).unwrap(), vec![]);
     let mut content = foreign;
     content.push(Block::Text {
         text: "a".into(),
@@ -225,7 +225,7 @@ fn blocks_of_other_formats_are_not_sent() {
     let mut message = assistant(content);
     message.extra = extra(json!({"@wire": "messages", "container": "c"}));
     assert_eq!(
-        pieces(&Chat, &message),
+        pieces(&CHAT, &message),
         [json!({
             "role": "assistant",
             "content": "a",
@@ -243,7 +243,7 @@ fn user_fields_are_added_and_never_override() {
     let mut message = Message::user("a");
     message.extra = extra(json!({"name": "Ada", "role": "system"}));
     assert_eq!(
-        pieces(&Chat, &message),
+        pieces(&CHAT, &message),
         [json!({"role": "user", "content": "a", "name": "Ada"})]
     );
 }
@@ -259,10 +259,10 @@ fn content_that_is_invalid_for_its_role_is_refused() {
         assistant(vec![picture()]),
     ];
     for message in refused {
-        let error = Chat.message(&message).unwrap_err();
+        let error = CHAT.message(&message).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Rejected, "{message:?}");
         assert!(!error.retryable());
     }
     let empty = Message::new(cachalot_model::Role::User, vec![]);
-    assert_eq!(Chat.message(&empty).unwrap(), vec![]);
+    assert_eq!(CHAT.message(&empty).unwrap(), vec![]);
 }

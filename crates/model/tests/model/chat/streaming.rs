@@ -1,6 +1,6 @@
 //! Streamed answers.
 
-use cachalot_model::wire::{Wire, chat::Chat, sse::Event};
+use cachalot_model::wire::{CHAT, Wire, sse::Event};
 use cachalot_model::{Delta, Error, ErrorKind, Reply, StopReason};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn calls_chunk(calls: Value) -> Value {
 
 fn read(chunks: &[Value]) -> Result<(Vec<Delta>, Reply), Error> {
     let events: Vec<Event> = chunks.iter().map(event).collect();
-    stream(&Chat, &events)
+    stream(&CHAT, &events)
 }
 
 /// The calls of an answer of these chunks, which are what was shown, too.
@@ -91,8 +91,8 @@ fn streamed_answer_equals_the_whole_answer() {
     ];
     let mut events: Vec<Event> = chunks.iter().map(event).collect();
     events.push(event("[DONE]"));
-    let (deltas, reply) = stream(&Chat, &events).unwrap();
-    assert_eq!(reply, Chat.reply(whole.to_string().as_bytes()).unwrap());
+    let (deltas, reply) = stream(&CHAT, &events).unwrap();
+    assert_eq!(reply, CHAT.reply(whole.to_string().as_bytes()).unwrap());
     let (text, reasoning, called) = shown(&deltas);
     assert_eq!(text, "Hello there");
     assert_eq!(reasoning, "Let me see");
@@ -101,7 +101,7 @@ fn streamed_answer_equals_the_whole_answer() {
 
 #[test]
 fn answer_is_complete_at_done_after_the_usage_chunk() {
-    let mut reader = Chat.reader();
+    let mut reader = CHAT.reader();
     reader
         .event(&event(chunk(json!({"content": "a"}))))
         .unwrap();
@@ -123,7 +123,7 @@ fn finish_reason_without_done_is_an_end_and_done_alone_is_not() {
         assert_eq!(error.kind, ErrorKind::CutOff);
     }
     let events = [event(chunk(json!({"content": "a"}))), event("[DONE]")];
-    assert_eq!(stream(&Chat, &events).unwrap_err().kind, ErrorKind::CutOff);
+    assert_eq!(stream(&CHAT, &events).unwrap_err().kind, ErrorKind::CutOff);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn errors_in_a_stream_are_errors() {
         (event("7"), ErrorKind::Malformed, "7"),
     ];
     for (failing, kind, message) in expected {
-        let error = stream(&Chat, &[begun.clone(), failing]).unwrap_err();
+        let error = stream(&CHAT, &[begun.clone(), failing]).unwrap_err();
         assert_eq!(error.kind, kind, "{error}");
         assert!(error.message.contains(message), "{error}");
     }
@@ -319,7 +319,7 @@ fn texts_keep_their_stream_order() {
         assert_eq!(shown(&deltas).0, all);
         assert_eq!(reply.message.text(), all, "{order:?}");
         assert_eq!(reply.stop, StopReason::Refusal);
-        pieces(&Chat, &reply.message)
+        pieces(&CHAT, &reply.message)
     };
     for (order, expected) in [
         (

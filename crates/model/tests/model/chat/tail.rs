@@ -1,14 +1,14 @@
 //! The fields after the messages.
 
-use cachalot_model::wire::{Wire, chat::Chat};
+use cachalot_model::wire::{CHAT, Wire};
 use cachalot_model::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 use serde_json::{Value, json};
 
 use super::support::{extra, strict};
 
 fn tail(parameters: &Parameters, stream: bool) -> Value {
-    let tail = Chat.tail(parameters, stream);
-    assert_eq!(tail, Chat.tail(parameters, stream));
+    let tail = CHAT.tail(parameters, stream);
+    assert_eq!(tail, CHAT.tail(parameters, stream));
     assert!(tail.starts_with(b",") && tail.ends_with(b"}"));
     strict(&[b"{\"messages\":[]", &tail[..]].concat())
 }
@@ -66,14 +66,14 @@ fn every_parameter_is_sent_in_its_field() {
 #[test]
 fn unset_parameters_are_not_sent() {
     assert_eq!(
-        Chat.tail(&model("llama3.2"), false),
+        CHAT.tail(&model("llama3.2"), false),
         ",\"model\":\"llama3.2\"}"
     );
     let odd = Parameters {
         temperature: Some(f64::NAN),
         ..model("m")
     };
-    assert_eq!(Chat.tail(&odd, false), ",\"model\":\"m\"}");
+    assert_eq!(CHAT.tail(&odd, false), ",\"model\":\"m\"}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn extra_fields_override_all_but_messages_tools_and_stream() {
         extra: extra(json!({"model": null})),
         ..model("m")
     };
-    assert_eq!(Chat.tail(&nothing, false), "}");
+    assert_eq!(CHAT.tail(&nothing, false), "}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use cachalot_model::wire::{Pieces, Wire, responses::Responses, sse::Event};
+use cachalot_model::wire::{Pieces, RESPONSES, Wire, sse::Event};
 use cachalot_model::{Block, Message, Parameters};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
         let mut messages = vec![Message::user("begin")];
         for (output, said, is_error) in turns {
             let body = response(&output).to_string();
-            let answer = Responses.reply(body.as_bytes()).unwrap().message;
+            let answer = RESPONSES.reply(body.as_bytes()).unwrap().message;
             let mut back: Vec<_> = answer
                 .tool_uses()
                 .map(|call| {
@@ -93,10 +93,10 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
 fn render(messages: &[Message]) -> Pieces {
     Pieces {
         tools: Vec::new(),
-        system: vec![Responses.system("system")],
+        system: vec![RESPONSES.system("system")],
         messages: messages
             .iter()
-            .flat_map(|message| Responses.message(message).unwrap())
+            .flat_map(|message| RESPONSES.message(message).unwrap())
             .collect(),
     }
 }
@@ -177,12 +177,12 @@ proptest! {
 
     #[test]
     fn every_item_is_sent_back_except_reasoning_without_a_result(output in output()) {
-        let reply = Responses.reply(response(&output).to_string().as_bytes()).unwrap();
+        let reply = RESPONSES.reply(response(&output).to_string().as_bytes()).unwrap();
         let mut expected = output;
         while expected.last().is_some_and(|item| item["type"] == "reasoning") {
             expected.pop();
         }
-        prop_assert_eq!(pieces(&Responses, &reply.message), expected);
+        prop_assert_eq!(pieces(&RESPONSES, &reply.message), expected);
     }
 
     #[test]
@@ -193,16 +193,16 @@ proptest! {
             let fewer = render(&messages[..length]).messages;
             prop_assert_eq!(&fewer[..], &all.messages[..fewer.len()]);
         }
-        let tail = Responses.tail(&Parameters { model: "m".into(), ..Parameters::default() }, true);
-        let body = body(&Responses, &all, &tail);
+        let tail = RESPONSES.tail(&Parameters { model: "m".into(), ..Parameters::default() }, true);
+        let body = body(&RESPONSES, &all, &tail);
         assert_no_orphans(body["input"].as_array().unwrap());
         prop_assert_eq!(&body["store"], &json!(false));
     }
 
     #[test]
     fn streamed_answer_equals_the_whole_answer(output in output(), carried in any::<bool>()) {
-        let whole = Responses.reply(response(&output).to_string().as_bytes()).unwrap();
-        let (deltas, reply) = stream(&Responses, &events(&output, carried, true)).unwrap();
+        let whole = RESPONSES.reply(response(&output).to_string().as_bytes()).unwrap();
+        let (deltas, reply) = stream(&RESPONSES, &events(&output, carried, true)).unwrap();
         prop_assert_eq!(&reply, &whole);
         let (text, _, called) = shown(&deltas);
         prop_assert_eq!(text, whole.message.text());
@@ -215,11 +215,11 @@ proptest! {
         odd in prop::collection::vec(odd_event(), 0..8),
     ) {
         for body in &bodies {
-            let _ = Responses.reply(body.as_bytes());
+            let _ = RESPONSES.reply(body.as_bytes());
         }
-        let mut reader = Responses.reader();
+        let mut reader = RESPONSES.reader();
         for fields in &odd {
-            let _ = Responses.reply(fields.to_string().as_bytes());
+            let _ = RESPONSES.reply(fields.to_string().as_bytes());
             let _ = reader.event(&event(fields));
         }
         let _ = reader.finish();

@@ -1,6 +1,6 @@
 //! Whole answers.
 
-use cachalot_model::wire::{Wire, responses::Responses};
+use cachalot_model::wire::{RESPONSES, Wire};
 use cachalot_model::{Block, ErrorKind, Format, Reply, StopReason, Usage};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn response(output: Value) -> Value {
 }
 
 fn reply(body: &Value) -> Reply {
-    Responses.reply(body.to_string().as_bytes()).unwrap()
+    RESPONSES.reply(body.to_string().as_bytes()).unwrap()
 }
 
 fn message(id: &str, parts: Value) -> Value {
@@ -69,7 +69,7 @@ fn every_item_is_sent_back_unchanged() {
     ]);
     let reply = reply(&response(output.clone()));
     assert_eq!(
-        pieces(&Responses, &reply.message),
+        pieces(&RESPONSES, &reply.message),
         *output.as_array().unwrap()
     );
     assert_eq!(
@@ -151,7 +151,7 @@ fn readable_reasoning_is_shown_and_sent_back() {
         &reply.message.content[0],
         Block::Reasoning(reasoning) if reasoning.text == "Two and two."
     ));
-    assert_eq!(pieces(&Responses, &reply.message), [item, said]);
+    assert_eq!(pieces(&RESPONSES, &reply.message), [item, said]);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn call_without_call_id_gets_one() {
 
 #[test]
 fn incomplete_response_is_an_error() {
-    let error = |body: Value| Responses.reply(body.to_string().as_bytes()).unwrap_err();
+    let error = |body: Value| RESPONSES.reply(body.to_string().as_bytes()).unwrap_err();
     let mut failed = response(json!([]));
     failed["status"] = json!("failed");
     assert_eq!(error(failed.clone()).kind, ErrorKind::Unavailable);
@@ -183,7 +183,7 @@ fn incomplete_response_is_an_error() {
     }
     assert_eq!(error(json!({"choices": []})).kind, ErrorKind::Malformed);
     assert_eq!(
-        Responses.reply(b"<html>").unwrap_err().kind,
+        RESPONSES.reply(b"<html>").unwrap_err().kind,
         ErrorKind::Malformed
     );
 }

@@ -1,6 +1,6 @@
 //! Messages, tools, system texts and what stands behind them.
 
-use cachalot_model::wire::{MarkerTime, Pieces, Wire, responses::Responses};
+use cachalot_model::wire::{MarkerTime, Pieces, RESPONSES, Wire};
 use cachalot_model::{
     Block, ErrorKind, Format, Image, ImageSource, Message, OutputFormat, Parameters, Reasoning,
     RequestedReasoning, Role, ToolChoice, ToolDefinition, ToolUse,
@@ -18,8 +18,8 @@ fn thought(format: Format, verbatim: Value) -> Block {
 }
 
 fn tail(parameters: &Parameters, stream: bool) -> Value {
-    let tail = Responses.tail(parameters, stream);
-    assert_eq!(tail, Responses.tail(parameters, stream));
+    let tail = RESPONSES.tail(parameters, stream);
+    assert_eq!(tail, RESPONSES.tail(parameters, stream));
     assert!(tail.starts_with(b",") && tail.ends_with(b"}"));
     strict(&[b"{\"input\":[]", &tail[..]].concat())
 }
@@ -50,12 +50,12 @@ fn body_of_a_rich_conversation_is_valid() {
         Message::assistant("An A, and nothing."),
     ];
     let mut pieces = Pieces {
-        tools: vec![Responses.tool(&tool)],
-        system: vec![Responses.system("You are brief.")],
+        tools: vec![RESPONSES.tool(&tool)],
+        system: vec![RESPONSES.system("You are brief.")],
         messages: Vec::new(),
     };
     for message in &messages {
-        pieces.messages.extend(Responses.message(message).unwrap());
+        pieces.messages.extend(RESPONSES.message(message).unwrap());
     }
     let parameters = Parameters {
         model: "gpt-5".into(),
@@ -67,7 +67,7 @@ fn body_of_a_rich_conversation_is_valid() {
         "detail": "auto",
     });
     assert_eq!(
-        body(&Responses, &pieces, &Responses.tail(&parameters, false)),
+        body(&RESPONSES, &pieces, &RESPONSES.tail(&parameters, false)),
         json!({
             "tools": [{
                 "type": "function",
@@ -108,17 +108,17 @@ fn body_of_a_rich_conversation_is_valid() {
 #[test]
 fn system_piece_has_stable_bytes() {
     assert_eq!(
-        Responses.system("s").bytes,
+        RESPONSES.system("s").bytes,
         "{\"type\":\"message\",\"role\":\"developer\",\
          \"content\":[{\"type\":\"input_text\",\"text\":\"s\"}]}"
     );
-    assert_eq!(Responses.marker(MarkerTime::OneHour), None);
+    assert_eq!(RESPONSES.marker(MarkerTime::OneHour), None);
 }
 
 #[test]
 fn text_only_results_are_strings() {
     let output = |content, is_error| {
-        pieces(&Responses, &user(vec![result("c", content, is_error)]))[0]["output"].clone()
+        pieces(&RESPONSES, &user(vec![result("c", content, is_error)]))[0]["output"].clone()
     };
     assert_eq!(output(vec![], false), "");
     assert_eq!(
@@ -149,7 +149,7 @@ fn image_detail_is_sent() {
         extra: extra(json!({"detail": "low"})),
     });
     assert_eq!(
-        pieces(&Responses, &user(vec![image]))[0]["content"],
+        pieces(&RESPONSES, &user(vec![image]))[0]["content"],
         json!([{"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"}])
     );
 }
@@ -164,7 +164,7 @@ fn blocks_of_other_formats_are_not_sent() {
         },
     ];
     assert_eq!(
-        Responses.message(&assistant(foreign.clone())).unwrap(),
+        RESPONSES.message(&assistant(foreign.clone())).unwrap(),
         vec![]
     );
     let mut content = foreign;
@@ -175,7 +175,7 @@ fn blocks_of_other_formats_are_not_sent() {
         extra: extra(json!({"@wire": "chat", "extra_content": {"google": {}}})),
     }));
     assert_eq!(
-        pieces(&Responses, &assistant(content)),
+        pieces(&RESPONSES, &assistant(content)),
         [json!({"type": "function_call", "call_id": "call_1", "name": "t", "arguments": "{}"})]
     );
 }
@@ -188,7 +188,7 @@ fn texts_without_an_item_are_parts_of_one_message() {
         call("c", "t", "{}"),
         Block::text("d"),
     ];
-    let pieces = pieces(&Responses, &assistant(content));
+    let pieces = pieces(&RESPONSES, &assistant(content));
     assert_eq!(pieces.len(), 3);
     assert_eq!(pieces[0]["content"].as_array().unwrap().len(), 2);
     assert_eq!(pieces[2]["content"][0]["text"], "d");
@@ -204,11 +204,11 @@ fn content_that_is_invalid_for_its_role_is_refused() {
         assistant(vec![picture()]),
     ];
     for message in refused {
-        let error = Responses.message(&message).unwrap_err();
+        let error = RESPONSES.message(&message).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Rejected, "{message:?}");
     }
     let empty = Message::new(Role::User, vec![]);
-    assert_eq!(Responses.message(&empty).unwrap(), vec![]);
+    assert_eq!(RESPONSES.message(&empty).unwrap(), vec![]);
 }
 
 #[test]

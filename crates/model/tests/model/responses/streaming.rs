@@ -1,6 +1,6 @@
 //! Streamed answers.
 
-use cachalot_model::wire::{Wire, responses::Responses, sse::Event};
+use cachalot_model::wire::{RESPONSES, Wire, sse::Event};
 use cachalot_model::{Delta, ErrorKind, Reply, StopReason};
 use serde_json::{Value, json};
 
@@ -135,12 +135,12 @@ fn output() -> Value {
 
 fn whole() -> Reply {
     let body = response(output()).to_string();
-    Responses.reply(body.as_bytes()).unwrap()
+    RESPONSES.reply(body.as_bytes()).unwrap()
 }
 
 fn read(mut events: Vec<Event>, end: Event) -> (Vec<Delta>, Reply) {
     events.push(end);
-    stream(&Responses, &events).unwrap()
+    stream(&RESPONSES, &events).unwrap()
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn incomplete_items_are_assembled_from_deltas() {
     assert_eq!(reply.message.text(), "Hello there");
     assert_eq!(calls(&reply), calls(&whole()));
     assert_eq!(shown(&deltas).2, calls(&reply));
-    let pieces = pieces(&Responses, &reply.message);
+    let pieces = pieces(&RESPONSES, &reply.message);
     assert_eq!(pieces[0]["summary"], reasoning()["summary"]);
     assert_eq!(pieces[1], message());
     assert_eq!(pieces[3], call_item(3));
@@ -233,7 +233,7 @@ fn items_without_deltas_are_shown_when_done() {
 
 #[test]
 fn answer_is_complete_at_its_last_event() {
-    let mut reader = Responses.reader();
+    let mut reader = RESPONSES.reader();
     for event in events() {
         reader.event(&event).unwrap();
         assert!(!reader.complete());
@@ -250,12 +250,12 @@ fn answer_is_complete_at_its_last_event() {
 fn truncated_stream_is_cut_off() {
     let mut cut = events();
     assert_eq!(
-        stream(&Responses, &cut).unwrap_err().kind,
+        stream(&RESPONSES, &cut).unwrap_err().kind,
         ErrorKind::CutOff
     );
     cut.push(event("[DONE]"));
     assert_eq!(
-        stream(&Responses, &cut).unwrap_err().kind,
+        stream(&RESPONSES, &cut).unwrap_err().kind,
         ErrorKind::CutOff
     );
 }
@@ -287,7 +287,7 @@ fn errors_in_a_stream_are_errors() {
     for (failing, kind, message) in expected {
         let mut events = events();
         events.push(failing);
-        let error = stream(&Responses, &events).unwrap_err();
+        let error = stream(&RESPONSES, &events).unwrap_err();
         assert_eq!(error.kind, kind, "{error}");
         assert!(error.message.contains(message), "{error}");
     }
@@ -323,7 +323,7 @@ fn refusal_is_streamed() {
     let (deltas, reply) = read(events.clone(), end.clone());
     assert_eq!(shown(&deltas).0, "I will not.");
     assert_eq!(reply.stop, StopReason::Refusal);
-    assert_eq!(pieces(&Responses, &reply.message)[0], refusal);
+    assert_eq!(pieces(&RESPONSES, &reply.message)[0], refusal);
 
     events.push(typed(
         "response.output_item.done",

@@ -3,8 +3,8 @@
 use cachalot_core::Problem;
 use cachalot_core::tree;
 use cachalot_model::Message;
+use cachalot_model::wire::MESSAGES;
 use cachalot_model::wire::MarkerTime::{self, FiveMinutes, OneHour};
-use cachalot_model::wire::anthropic::Messages;
 use cachalot_prompt::{
     Note, PREFIX, Pauses, PlanContext, PrefixLifetime, PrefixSettings, Prompt, Rules, plan,
 };
@@ -13,9 +13,9 @@ use super::{rounds, slow};
 use crate::{RULES, frozen, said};
 
 fn conversation() -> Prompt {
-    let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
-    let prompt = said(&prompt, &Messages, Message::assistant("b"));
-    rounds(said(&prompt, &Messages, Message::user("c")), &Messages, 1)
+    let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
+    let prompt = said(&prompt, &MESSAGES, Message::assistant("b"));
+    rounds(said(&prompt, &MESSAGES, Message::user("c")), &MESSAGES, 1)
 }
 
 fn times(
@@ -53,14 +53,14 @@ fn one_hour_markers_end_at_the_previous_turn_for_human_pacing() {
     let planned = plan(&prompt, &RULES, &plan_context).plan;
     assert!(planned.marks().iter().all(|mark| mark.time == FiveMinutes));
     // In the first turn, the frozen part alone.
-    let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
+    let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
     let first = times(&prompt, &RULES, PrefixLifetime::Auto, true);
     assert_eq!(first, [OneHour, OneHour, FiveMinutes]);
 }
 
 /// Returns whether an hour is planned for turns with these pauses in minutes.
 fn favors_an_hour(minutes: &[i64]) -> bool {
-    let question = said(&frozen(&Messages), &Messages, Message::user("a"));
+    let question = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
     let (mut pauses, mut now) = (Pauses::default(), 0);
     pauses.count(&question, now);
     for pause in minutes {
@@ -90,11 +90,11 @@ fn pauses_favor_an_hour_if_the_last_two_or_only_one_fit_it() {
 
 #[test]
 fn tool_results_do_not_end_a_pause() {
-    let question = said(&frozen(&Messages), &Messages, Message::user("a"));
+    let question = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
     let mut pauses = Pauses::default();
     pauses.count(&question, 0);
     // A tool has worked for ten minutes.
-    pauses.count(&rounds(question.clone(), &Messages, 1), 600_000);
+    pauses.count(&rounds(question.clone(), &MESSAGES, 1), 600_000);
     assert!(!pauses.favor_one_hour());
 }
 
