@@ -19,7 +19,7 @@ use cachalot_core::{Clock, DigestKey, Secret, SecretSet};
 use cachalot_storage::{HttpClient, HttpOptions};
 use parking_lot::Mutex;
 
-use crate::catalog::{Capabilities, Catalog, CatalogEntry, ModelLimits};
+use crate::catalog::{Capabilities, Catalog, ModelLimits};
 use crate::cloud::Cloud;
 use crate::error::{Error, ErrorKind};
 use crate::provider_table::{BuiltInProvider, ProviderTable};
@@ -35,7 +35,7 @@ mod docker_options;
 mod header;
 mod key;
 mod model;
-mod model_request;
+mod model_lookup;
 mod resolved_model;
 mod retry_pause;
 mod server_tools;
@@ -51,7 +51,7 @@ use accepted::ApiOwner;
 use configuration::sentence;
 use credentials::{Credentials, ServiceAccounts};
 use key::ProviderKey;
-use model_request::ModelRequest;
+use model_lookup::ModelLookup;
 use resolved_model::{ResolvedModel, TimeLimits};
 
 /// Provider of a model that is configured with an address but without a provider.
@@ -265,10 +265,9 @@ impl Models {
     #[must_use]
     pub fn refusal(&self, name: Option<&str>, call: &ModelSettings) -> Option<Error> {
         let found = self.look_up(self.settings(name, call)).ok()?;
-        let asked = found.asked();
-        let format = asked.format();
+        let format = found.format();
         format
-            .and_then(|format| asked.check_reasoning(format))
+            .and_then(|format| found.check_reasoning(format))
             .err()
     }
 
@@ -279,7 +278,7 @@ impl Models {
         let Ok(found) = self.look_up(self.settings(name, call)) else {
             return Vec::new();
         };
-        let Ok(format) = found.asked().format() else {
+        let Ok(format) = found.format() else {
             return Vec::new();
         };
         let capabilities = &found.listed.capabilities;
@@ -408,11 +407,10 @@ impl Models {
 
     fn resolve(&self, settings: ModelSettings) -> Result<Model, Error> {
         let found = self.look_up(settings)?;
-        let asked = found.asked();
-        let format = asked.format()?;
-        asked.check_reasoning(format)?;
-        let refuses_tools_in_chat = asked.refuses_tools_in_chat();
-        let keyed_format = found.settings.format.unwrap_or(asked.usual);
+        let format = found.format()?;
+        found.check_reasoning(format)?;
+        let refuses_tools_in_chat = found.refuses_tools_in_chat();
+        let keyed_format = found.settings.format.unwrap_or(found.usual_format());
         let ModelLookup {
             name,
             model,
@@ -652,32 +650,6 @@ impl Models {
             }
         };
         configuration(format!("there is no model `{name}`: {remedy}"))
-    }
-}
-
-/// A model's settings and catalog entry.
-struct ModelLookup {
-    /// Name of the provider.
-    name: String,
-    model: String,
-    known: BuiltInProvider,
-    settings: ModelSettings,
-    /// Name of the provider under which the catalog lists the model.
-    catalog_provider: String,
-    /// The provider whose own API answers.
-    api_owner: ApiOwner,
-    listed: CatalogEntry,
-}
-
-impl ModelLookup {
-    fn asked(&self) -> ModelRequest<'_> {
-        ModelRequest {
-            provider: &self.name,
-            model: &self.model,
-            settings: &self.settings,
-            usual: self.known.format.unwrap_or(Format::Chat),
-            capabilities: &self.listed.capabilities,
-        }
     }
 }
 

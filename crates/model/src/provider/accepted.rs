@@ -6,7 +6,6 @@
 use cachalot_core::Problem;
 use serde_json::{Map, Value};
 
-use super::model_request::CHAT_ONLY;
 use super::settings::ModelSettings;
 use crate::catalog::{Capabilities, ModelLimits};
 use crate::cloud::Cloud;
@@ -71,6 +70,29 @@ const OF_GEMINI: [(&str, &str); 4] = [
     ("frequency_penalty", "frequencyPenalty"),
     ("presence_penalty", "presencePenalty"),
     ("seed", "seed"),
+];
+
+/// Fields of `provider_opts` that exist in Chat Completions but not in Responses.
+pub(super) const CHAT_ONLY: [&str; 19] = [
+    "audio",
+    "frequency_penalty",
+    "function_call",
+    "functions",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "modalities",
+    "n",
+    "prediction",
+    "presence_penalty",
+    "reasoning_effort",
+    "response_format",
+    "seed",
+    "stop",
+    "stream_options",
+    "verbosity",
+    "web_search_options",
 ];
 
 const LEAVE_OUT: &str = "leave it out";

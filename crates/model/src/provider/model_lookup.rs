@@ -2,10 +2,12 @@
 
 use cachalot_core::suggest::nearest;
 
+use super::accepted::{ApiOwner, CHAT_ONLY};
 use super::configuration;
 use super::settings::ModelSettings;
-use crate::catalog::{Capabilities, Thinking};
+use crate::catalog::{CatalogEntry, Thinking};
 use crate::error::Error;
+use crate::provider_table::BuiltInProvider;
 use crate::wire::openai;
 use crate::{Format, RequestedReasoning};
 
@@ -18,40 +20,26 @@ const NO_EFFORT: &str = "none";
 /// Minimum `max_output_tokens` of Responses.
 const MIN_OUTPUT_TOKENS: u64 = 16;
 
-/// Fields of `provider_opts` that exist in Chat Completions but not in Responses.
-pub(super) const CHAT_ONLY: [&str; 19] = [
-    "audio",
-    "frequency_penalty",
-    "function_call",
-    "functions",
-    "logit_bias",
-    "logprobs",
-    "max_completion_tokens",
-    "max_tokens",
-    "modalities",
-    "n",
-    "prediction",
-    "presence_penalty",
-    "reasoning_effort",
-    "response_format",
-    "seed",
-    "stop",
-    "stream_options",
-    "verbosity",
-    "web_search_options",
-];
-
-/// A configured model and its catalog entry.
-pub(super) struct ModelRequest<'a> {
-    pub(super) provider: &'a str,
-    pub(super) model: &'a str,
-    pub(super) settings: &'a ModelSettings,
-    /// Format of the provider's servers, if neither the settings nor the model decide.
-    pub(super) usual: Format,
-    pub(super) capabilities: &'a Capabilities,
+/// A model's settings and catalog entry.
+pub(super) struct ModelLookup {
+    /// Name of the provider.
+    pub(super) name: String,
+    pub(super) model: String,
+    pub(super) known: BuiltInProvider,
+    pub(super) settings: ModelSettings,
+    /// Name of the provider under which the catalog lists the model.
+    pub(super) catalog_provider: String,
+    /// The provider whose own API answers.
+    pub(super) api_owner: ApiOwner,
+    pub(super) listed: CatalogEntry,
 }
 
-impl ModelRequest<'_> {
+impl ModelLookup {
+    /// Returns the format of the provider's servers, if neither the settings nor the model decide.
+    pub(super) fn usual_format(&self) -> Format {
+        self.known.format.unwrap_or(Format::Chat)
+    }
+
     /// Returns the format of requests that have no tools.
     ///
     /// - A configured `format` decides.
@@ -62,7 +50,7 @@ impl ModelRequest<'_> {
     /// # Errors
     /// `format: chat` for a model that does not accept Chat Completions.
     pub(super) fn format(&self) -> Result<Format, Error> {
-        let takes = |format| self.capabilities.takes(format);
+        let takes = |format| self.listed.capabilities.takes(format);
         let only_responses =
             takes(Format::Chat) == Some(false) && takes(Format::Responses) == Some(true);
         match self.settings.format {
@@ -71,7 +59,7 @@ impl ModelRequest<'_> {
                 "take `format: chat` out, or write `format: responses`",
             )),
             Some(format) => Ok(format),
-            None if self.usual != Format::Chat => Ok(self.usual),
+            None if self.usual_format() != Format::Chat => Ok(self.usual_format()),
             None if only_responses => Ok(Format::Responses),
             None => Ok(match self.prefers_responses() {
                 true => Format::Responses,
@@ -88,9 +76,9 @@ impl ModelRequest<'_> {
                 .max_tokens
                 .is_some_and(|it| it < MIN_OUTPUT_TOKENS)
             || extra.keys().any(|key| CHAT_ONLY.contains(&key.as_str()));
-        self.provider == PREFERS_RESPONSES
+        self.name == PREFERS_RESPONSES
             && self.settings.base_url.is_none()
-            && self.capabilities.takes(Format::Responses) == Some(true)
+            && self.listed.capabilities.takes(Format::Responses) == Some(true)
             && !needs_chat
     }
 
@@ -99,10 +87,10 @@ impl ModelRequest<'_> {
     /// # Errors
     /// The model does not accept it; the message lists the allowed efforts.
     pub(super) fn check_reasoning(&self, format: Format) -> Result<(), Error> {
-        let Some(allowed) = &self.capabilities.efforts else {
+        let Some(allowed) = &self.listed.capabilities.efforts else {
             return Ok(());
         };
-        let thinking = self.capabilities.thinking;
+        let thinking = self.listed.capabilities.thinking;
         let asked = match &self.settings.reasoning {
             None => return Ok(()),
             Some(RequestedReasoning::Effort(effort)) => effort.as_str(),
@@ -141,15 +129,13 @@ impl ModelRequest<'_> {
         let effort = match &self.settings.reasoning {
             Some(RequestedReasoning::Effort(effort)) => Some(effort.as_str()),
             Some(RequestedReasoning::Budget(budget)) => Some(openai::effort(*budget)),
-            None => self.capabilities.default_effort.as_deref(),
+            None => self.listed.capabilities.default_effort.as_deref(),
         };
-        self.capabilities.chat_tools_with_effort == Some(false) && effort != Some(NO_EFFORT)
+        self.listed.capabilities.chat_tools_with_effort == Some(false) && effort != Some(NO_EFFORT)
     }
 
     fn refused(&self, what: &str, help: &str) -> Error {
-        let Self {
-            provider, model, ..
-        } = self;
-        configuration(format!("{provider}/{model} {what}: {help}"))
+        let Self { name, model, .. } = self;
+        configuration(format!("{name}/{model} {what}: {help}"))
     }
 }
