@@ -168,8 +168,8 @@ async fn request(
 
 /// Reads the error that the provider answered with.
 async fn refusal(error_factory: &ErrorFactory<'_>, response: Response) -> AttemptFailure {
-    let head = attempt_failure::ErrorResponse::new(&response);
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
     // A body that cannot be read is ignored: the status suffices.
     let body = answer::excerpt(response, error_factory.idle()).await;
-    error_factory.refused(head, &body)
+    error_factory.refused(status, &headers, &body)
 }

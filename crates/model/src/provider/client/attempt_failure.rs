@@ -56,32 +56,6 @@ pub(super) struct ErrorFactory<'a> {
     request_id: Option<String>,
 }
 
-/// Status and headers of an error response.
-pub(super) struct ErrorResponse {
-    status: u16,
-    retry: Option<bool>,
-    headers: HeaderMap,
-}
-
-impl ErrorResponse {
-    pub(super) fn new(response: &Response) -> Self {
-        let headers = response.headers().clone();
-        let retry = match headers
-            .get("x-should-retry")
-            .and_then(|value| value.to_str().ok())
-        {
-            Some("true") => Some(true),
-            Some("false") => Some(false),
-            _ => None,
-        };
-        Self {
-            status: response.status().as_u16(),
-            retry,
-            headers,
-        }
-    }
-}
-
 impl<'a> ErrorFactory<'a> {
     pub(super) fn new(model: &'a ResolvedModel) -> Self {
         Self {
@@ -231,23 +205,29 @@ impl<'a> ErrorFactory<'a> {
     }
 
     /// The provider answered with an error status.
-    pub(super) fn refused(&self, head: ErrorResponse, body: &[u8]) -> AttemptFailure {
+    pub(super) fn refused(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> AttemptFailure {
+        let header = |name: &str| headers.get(name)?.to_str().ok();
         // Secrets are masked before anything is truncated, so that no part of one remains.
         let mut provider_error =
             ProviderError::read(self.without_own(&String::from_utf8_lossy(body)).as_bytes());
         // AWS names the error in a header: `ThrottlingException:http://…`.
-        let named = head.headers.get("x-amzn-errortype");
+        let named = header("x-amzn-errortype");
         if provider_error.code.is_none()
-            && let Some(name) = named.and_then(|name| name.to_str().ok()?.split(':').next())
+            && let Some(name) = named.and_then(|name| name.split(':').next())
         {
             provider_error.code = Some(name.to_owned());
         }
-        let mut error = self.provider_error(head.status, &provider_error);
-        error.retry_after = retry_pause::requested_pause(&head.headers, self.model.clock.now());
-        let by_status = matches!(head.status, 408 | 409 | 429 | 500..=599)
-            || (head.status == 424 && error.kind == ErrorKind::Unavailable);
+        let mut error = self.provider_error(status, &provider_error);
+        error.retry_after = retry_pause::requested_pause(headers, self.model.clock.now());
+        let by_status = matches!(status, 408 | 409 | 429 | 500..=599)
+            || (status == 424 && error.kind == ErrorKind::Unavailable);
         let is_hopeless = matches!(error.kind, ErrorKind::OutOfCredit | ErrorKind::TooLong);
-        let retryable = head.retry.unwrap_or(by_status) && !is_hopeless;
+        let is_retryable = match header("x-should-retry") {
+            Some("true") => true,
+            Some("false") => false,
+            _ => by_status,
+        };
+        let retryable = is_retryable && !is_hopeless;
         AttemptFailure::new(error, retryable)
     }
 
