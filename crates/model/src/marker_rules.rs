@@ -47,39 +47,14 @@ pub struct MarkerRules {
     pub minimum: u64,
 }
 
-/// Requests to which a [`MarkerRules`] applies.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Row {
-    format: Option<Format>,
-    #[serde(default)]
-    providers: Vec<String>,
-    #[serde(default)]
-    models: Vec<String>,
-    #[serde(flatten)]
-    marker_rules: MarkerRules,
-}
-
 impl MarkerRules {
     /// Returns the rules of this provider for this model in this format.
     #[must_use]
     pub fn find(provider: &str, model: &str, format: Format) -> &'static Self {
-        static TABLE: LazyLock<Rows<Row>> =
+        static TABLE: LazyLock<Rows<MarkerRules>> =
             LazyLock::new(|| table::built_in("markers.yaml", BUILT_IN));
         static NONE: LazyLock<MarkerRules> = LazyLock::new(MarkerRules::default);
-        let mut rows = TABLE.rows.iter();
-        let row = rows.find(|row| row.applies_to(provider, model, format));
-        row.map_or(&NONE, |row| &row.marker_rules)
-    }
-}
-
-impl Row {
-    fn applies_to(&self, provider: &str, model: &str, format: Format) -> bool {
-        let model = model.rsplit('/').next().unwrap_or(model);
-        let is_named = |models: &[String]| models.iter().any(|part| model.contains(part.as_str()));
-        self.format.is_none_or(|own| own == format)
-            && (self.providers.is_empty() || self.providers.iter().any(|own| own == provider))
-            && (self.models.is_empty() || is_named(&self.models))
+        TABLE.find(provider, model, format).unwrap_or(&NONE)
     }
 }
 
@@ -90,24 +65,20 @@ mod tests {
 
     #[test]
     fn built_in_table_is_valid() {
-        let table: Rows<Row> = table::read("markers.yaml", BUILT_IN).unwrap();
+        let table: Rows<MarkerRules> = table::read("markers.yaml", BUILT_IN).unwrap();
         for row in &table.rows {
-            let has_none = row.marker_rules.style == MarkerStyle::None;
-            assert_eq!(
-                row.marker_rules == MarkerRules::default(),
-                has_none,
-                "{row:?}"
-            );
+            let has_none = row.values.style == MarkerStyle::None;
+            assert_eq!(row.values == MarkerRules::default(), has_none, "{row:?}");
             assert!(
-                has_none || row.marker_rules.max_markers > 0 && row.marker_rules.lookback > 0,
+                has_none || row.values.max_markers > 0 && row.values.lookback > 0,
                 "{row:?}"
             );
             // Markers of this style are in parts of messages of these formats.
-            let applies_to = row.marker_rules.style != MarkerStyle::Breakpoints
+            let applies_to = row.values.style != MarkerStyle::Breakpoints
                 || row.format != Some(Format::Messages);
             assert!(applies_to, "{row:?}");
             let is_converse = row.format == Some(Format::Converse);
-            assert!(has_none || is_converse == (row.marker_rules.style == MarkerStyle::CachePoint));
+            assert!(has_none || is_converse == (row.values.style == MarkerStyle::CachePoint));
             for provider in &row.providers {
                 let known = crate::provider_table::ProviderTable::built_in();
                 assert!(known.provider(provider).is_some(), "{provider}");
@@ -200,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_unknown_style_is_reported() {
-        let read = |text| table::read::<Rows<Row>>("markers.yaml", text);
+        let read = |text| table::read::<Rows<MarkerRules>>("markers.yaml", text);
         assert!(read("rows: [{style: none, mots: 1}]").is_err());
         let problems = read("rows: [{style: cache-control}]").unwrap_err();
         assert_eq!(problems.len(), 1);

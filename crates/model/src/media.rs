@@ -30,34 +30,14 @@ pub struct MediaLimits {
     pub animated: bool,
 }
 
-/// Requests to which a [`MediaLimits`] applies.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Row {
-    format: Option<Format>,
-    #[serde(default)]
-    providers: Vec<String>,
-    #[serde(flatten)]
-    limits: MediaLimits,
-}
-
 impl MediaLimits {
     /// Returns the limits of a provider in this format.
     #[must_use]
     pub fn find(provider: &str, format: Format) -> &'static Self {
-        static TABLE: LazyLock<Rows<Row>> =
+        static TABLE: LazyLock<Rows<MediaLimits>> =
             LazyLock::new(|| table::built_in("media.yaml", BUILT_IN));
         static NOTHING: LazyLock<MediaLimits> = LazyLock::new(MediaLimits::default);
-        let mut rows = TABLE.rows.iter();
-        let row = rows.find(|row| row.applies_to(provider, format));
-        row.map_or(&NOTHING, |row| &row.limits)
-    }
-}
-
-impl Row {
-    fn applies_to(&self, provider: &str, format: Format) -> bool {
-        self.format.is_none_or(|own| own == format)
-            && (self.providers.is_empty() || self.providers.iter().any(|own| own == provider))
+        TABLE.find(provider, "", format).unwrap_or(&NOTHING)
     }
 }
 
@@ -68,7 +48,7 @@ mod tests {
 
     #[test]
     fn built_in_media_limits_are_valid_for_every_provider() {
-        let table: Rows<Row> = table::read("media.yaml", BUILT_IN).unwrap();
+        let table: Rows<MediaLimits> = table::read("media.yaml", BUILT_IN).unwrap();
         for row in &table.rows {
             let MediaLimits {
                 image_bytes,
@@ -78,7 +58,7 @@ mod tests {
                 text_bytes,
                 ref types,
                 animated: _,
-            } = row.limits;
+            } = row.values;
             assert!(image_edge > 0 && images > 0, "{row:?}");
             assert!(image_bytes <= request_bytes && text_bytes < request_bytes);
             // Images that are re-encoded have one of these types.

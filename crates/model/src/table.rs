@@ -6,16 +6,46 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde_json::{Map, Value};
 
+use crate::Format;
+
 /// A table of rows, of which the first that applies is used.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Rows<R> {
-    pub(crate) rows: Vec<R>,
+pub(crate) struct Rows<T> {
+    pub(crate) rows: Vec<Row<T>>,
 }
 
-impl<R> Default for Rows<R> {
+/// Values, and the requests to which they apply.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Row<T> {
+    pub(crate) format: Option<Format>,
+    #[serde(default)]
+    pub(crate) providers: Vec<String>,
+    /// Parts of names of models.
+    #[serde(default)]
+    models: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) values: T,
+}
+
+impl<T> Default for Rows<T> {
     fn default() -> Self {
         Self { rows: Vec::new() }
+    }
+}
+
+impl<T> Rows<T> {
+    /// Returns the values for a model of a provider in a format.
+    pub(crate) fn find(&self, provider: &str, model: &str, format: Format) -> Option<&T> {
+        let model = model.rsplit('/').next().unwrap_or(model);
+        let is_named = |models: &[String]| models.iter().any(|part| model.contains(part.as_str()));
+        let applies = |row: &&Row<T>| {
+            row.format.is_none_or(|own| own == format)
+                && (row.providers.is_empty() || row.providers.iter().any(|own| own == provider))
+                && (row.models.is_empty() || is_named(&row.models))
+        };
+        self.rows.iter().find(applies).map(|row| &row.values)
     }
 }
 
