@@ -1,6 +1,5 @@
 //! Budgets: limits on the money, tokens and time that a run or a chat may spend.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,11 +80,12 @@ impl Budget {
 /// the tokens that a call in progress is expected to use, so that concurrent calls exceed the budget no
 /// further than sequential ones: only the last call may go beyond it, by the tokens that it uses. Money is
 /// not reserved.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Meter {
     shared: Arc<MeterState>,
 }
 
+#[derive(Debug)]
 struct MeterState {
     budget: Budget,
     clock: Arc<dyn Clock>,
@@ -93,7 +93,7 @@ struct MeterState {
     counted: Mutex<MeterCounts>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct MeterCounts {
     spent: Spending,
     /// Tokens that are reserved for calls in progress.
@@ -115,18 +115,11 @@ impl Drop for CallGuard {
 
 /// Tokens that are reserved for a call. Drop it when the call was recorded or has failed; dropping releases
 /// the tokens.
+#[derive(Debug)]
 #[must_use]
 pub struct Reservation {
     shared: Arc<MeterState>,
     tokens: u64,
-}
-
-impl fmt::Debug for Reservation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reservation")
-            .field("tokens", &self.tokens)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Drop for Reservation {
@@ -147,15 +140,6 @@ pub struct Spending {
     pub uncounted: u64,
     /// Cost.
     pub cost: Cost,
-}
-
-impl fmt::Debug for Meter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meter")
-            .field("budget", &self.shared.budget)
-            .field("spent", &self.spent())
-            .finish_non_exhaustive()
-    }
 }
 
 impl Meter {

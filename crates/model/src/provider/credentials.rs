@@ -3,7 +3,6 @@
 //! - Bedrock: requests are signed with an access key ([`aws`]), or carry an API key as bearer token.
 //! - Vertex AI: requests carry an access token, which is requested for a service account ([`google`]).
 
-use std::fmt;
 use std::sync::Arc;
 
 use cachalot_core::{Clock, SecretSet};
@@ -23,22 +22,12 @@ mod google;
 pub(super) use google::ServiceAccounts;
 
 /// Credentials that authorize each request separately.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) enum Credentials {
     /// An access key of AWS.
     Aws(aws::AccessKey),
     /// A service account of Google.
     Google(Arc<google::ServiceAccount>),
-}
-
-impl fmt::Debug for Credentials {
-    /// Omits the secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Aws(_) => "Aws(..)",
-            Self::Google(_) => "Google(..)",
-        })
-    }
 }
 
 impl Credentials {

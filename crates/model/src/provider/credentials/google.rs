@@ -76,21 +76,13 @@ impl ServiceAccounts {
 }
 
 /// A service account and its latest access token.
+#[derive(Debug)]
 pub(crate) struct ServiceAccount {
     file: PathBuf,
     secret_set: Arc<SecretSet>,
     /// The token and the time until which it is used. Locked during a token request, so that concurrent
     /// requests share one.
     token: tokio::sync::Mutex<Option<(Secret<String>, Millis)>>,
-}
-
-impl std::fmt::Debug for ServiceAccount {
-    /// Omits the token.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServiceAccount")
-            .field("file", &self.file)
-            .finish_non_exhaustive()
-    }
 }
 
 impl ServiceAccount {
