@@ -34,15 +34,10 @@ pub(super) enum ViolationKind {
 /// Checks that `schema` can be enforced strictly: every object must be closed and, if `all_required`,
 /// require all its properties.
 pub(super) fn strict(schema: &Value, all_required: bool) -> Result<(), StrictnessViolation> {
-    walk(schema, all_required, &mut Vec::new(), 0)
+    walk(schema, all_required, 0)
 }
 
-fn walk(
-    schema: &Value,
-    all_required: bool,
-    path: &mut Vec<String>,
-    depth: usize,
-) -> Result<(), StrictnessViolation> {
+fn walk(schema: &Value, all_required: bool, depth: usize) -> Result<(), StrictnessViolation> {
     let Some(map) = schema.as_object().filter(|_| depth < 64) else {
         return Ok(());
     };
@@ -52,53 +47,44 @@ fn walk(
         Some(Value::Array(names)) => names.iter().any(|name| name == "object"),
         _ => properties.is_some(),
     };
-    let refuse = |path: &[String], why| {
-        Err(StrictnessViolation {
-            path: path.to_vec(),
-            why,
+    let refuse = |why| {
+        let path = Vec::new();
+        Err(StrictnessViolation { path, why })
+    };
+    let descend = |schema: &Value, steps: &[&str]| {
+        walk(schema, all_required, depth + 1).map_err(|mut found| {
+            let steps = steps.iter().map(|step| (*step).to_owned());
+            found.path.splice(0..0, steps);
+            found
         })
     };
     if is_object && map.get("additionalProperties") != Some(&Value::Bool(false)) {
-        return refuse(path, ViolationKind::Open);
+        return refuse(ViolationKind::Open);
     }
     let required = map.get("required").and_then(Value::as_array);
     let is_required =
         |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
     for (name, property) in properties.into_iter().flatten() {
         if all_required && !is_required(name) {
-            return refuse(path, ViolationKind::Optional(name.clone()));
+            return refuse(ViolationKind::Optional(name.clone()));
         }
-        descend(property, all_required, path, &["properties", name], depth)?;
+        descend(property, &["properties", name])?;
     }
     for definitions in ["$defs", "definitions"] {
         let inner = map.get(definitions).and_then(Value::as_object);
         for (name, definition) in inner.into_iter().flatten() {
-            descend(definition, all_required, path, &[definitions, name], depth)?;
+            descend(definition, &[definitions, name])?;
         }
     }
     if let Some(items) = map.get("items") {
-        descend(items, all_required, path, &["items"], depth)?;
+        descend(items, &["items"])?;
     }
     for list in ["anyOf", "oneOf", "allOf"] {
         let inner = map.get(list).and_then(Value::as_array);
         for (at, option) in inner.into_iter().flatten().enumerate() {
-            descend(option, all_required, path, &[list, &at.to_string()], depth)?;
+            descend(option, &[list, &at.to_string()])?;
         }
     }
-    Ok(())
-}
-
-fn descend(
-    schema: &Value,
-    all_required: bool,
-    path: &mut Vec<String>,
-    steps: &[&str],
-    depth: usize,
-) -> Result<(), StrictnessViolation> {
-    let length = path.len();
-    path.extend(steps.iter().map(|step| (*step).to_owned()));
-    walk(schema, all_required, path, depth + 1)?;
-    path.truncate(length);
     Ok(())
 }
 
