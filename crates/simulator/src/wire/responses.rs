@@ -25,7 +25,7 @@ pub(crate) const ID_PREFIX: &str = "resp_";
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseParameters {
     /// Fields of the answer that are taken from the request.
-    pub(super) repeated: Object,
+    pub(super) repeated: Value,
     pub(super) has_encrypted: bool,
     pub(super) has_summary: bool,
     pub(super) charges_writes: bool,
@@ -251,47 +251,37 @@ fn instructions(request: &Object) -> Result<Option<Part>, ApiError> {
 }
 
 /// Returns the fields that the answer repeats, with the defaults that the provider fills in.
-fn repeated(request: &Object) -> Object {
-    let of = |key: &str, default: Value| {
-        let found = present(request, key).cloned();
-        (key.to_owned(), found.unwrap_or(default))
-    };
-    let mut reasoning = json!({"effort": null, "summary": null});
-    let mut text = json!({"format": {"type": "text"}, "verbosity": "medium"});
-    let mut options = json!({"mode": "implicit", "ttl": "30m"});
-    for (key, defaults) in [
-        ("reasoning", &mut reasoning),
-        ("text", &mut text),
-        ("prompt_cache_options", &mut options),
-    ] {
-        let given = request.get(key).and_then(Value::as_object);
-        for (name, value) in given.into_iter().flatten() {
-            defaults[name] = value.clone();
-        }
-    }
-    let mut repeated = Object::from_iter([
-        of("instructions", Value::Null),
-        of("max_output_tokens", Value::Null),
-        of("max_tool_calls", Value::Null),
-        of("model", Value::Null),
-        of("parallel_tool_calls", Value::Bool(true)),
-        of("previous_response_id", Value::Null),
-        of("prompt_cache_key", Value::Null),
-        ("reasoning".to_owned(), reasoning),
-        of("safety_identifier", Value::Null),
-        of("store", Value::Bool(true)),
-        of("temperature", json!(1.0)),
-        ("text".to_owned(), text),
-        of("tool_choice", json!("auto")),
-        of("tools", json!([])),
-        of("top_logprobs", json!(0)),
-        of("top_p", json!(1.0)),
-        of("truncation", json!("disabled")),
-        of("user", Value::Null),
-        of("metadata", json!({})),
-    ]);
+fn repeated(request: &Object) -> Value {
+    let mut repeated = json!({
+        "instructions": null,
+        "max_output_tokens": null,
+        "max_tool_calls": null,
+        "model": null,
+        "parallel_tool_calls": true,
+        "previous_response_id": null,
+        "prompt_cache_key": null,
+        "reasoning": {"effort": null, "summary": null},
+        "safety_identifier": null,
+        "store": true,
+        "temperature": 1.0,
+        "text": {"format": {"type": "text"}, "verbosity": "medium"},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_logprobs": 0,
+        "top_p": 1.0,
+        "truncation": "disabled",
+        "user": null,
+        "metadata": {},
+    });
     if request.contains_key("prompt_cache_options") {
-        repeated.insert("prompt_cache_options".to_owned(), options);
+        repeated["prompt_cache_options"] = json!({"mode": "implicit", "ttl": "30m"});
+    }
+    for (key, value) in repeated.as_object_mut().into_iter().flatten() {
+        match (value, present(request, key)) {
+            (_, None) => {}
+            (Value::Object(defaults), Some(Value::Object(given))) => defaults.extend(given.clone()),
+            (value, Some(given)) => *value = given.clone(),
+        }
     }
     repeated
 }

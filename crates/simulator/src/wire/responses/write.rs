@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::super::{AnswerWriter, RenderContext};
+use super::super::{AnswerWriter, RenderContext, extend};
 use super::{ResponseParameters, events};
 use crate::answer::{StopReason, TokenCounts};
 use crate::ids;
@@ -29,9 +29,7 @@ impl AnswerWriter for ResponseParameters {
             "output": self.output_items(context),
             "usage": self.usage(&context.tokens),
         });
-        for (key, value) in &self.repeated {
-            response[key] = value.clone();
-        }
+        extend(&mut response, &self.repeated);
         response["service_tier"] = json!("default");
         if let Some(diagnosis) = &context.diagnosis {
             response["prompt_cache_diagnostics"] = diagnosis.clone();
