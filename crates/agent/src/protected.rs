@@ -2,9 +2,9 @@
 //! the user has not granted.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
+use cachalot_core::links::without_links;
 use cachalot_operation::resource_access::{Command, CommandText};
 use cachalot_operation::workspace::normalize;
 use cachalot_operation::{AccessRequest, UNKNOWN, Workspace, named_paths};
@@ -86,8 +86,9 @@ impl Protected<'_> {
     /// Returns the name by which a path is protected, if it is. Checks the path as written and with all links
     /// followed.
     fn name_of(&self, path: &Path) -> Option<String> {
-        let normalized = normalize(&self.workspace.root().join(path));
-        let real = resolve_links(&normalized);
+        let path = self.workspace.root().join(path);
+        // The system follows the link before a `..` after it.
+        let (normalized, real) = (normalize(&path), normalize(&without_links(&path)));
         [&normalized, &real]
             .into_iter()
             .find_map(|path| protected_name(path).or_else(|| self.own_name_of(path)))
@@ -97,7 +98,7 @@ impl Protected<'_> {
         let path = to_lowercase_path(path);
         let mut own = self.own.iter();
         let found = own.find(|own| {
-            let (normalized, real) = (normalize(own), resolve_links(own));
+            let (normalized, real) = (normalize(own), normalize(&without_links(own)));
             path.starts_with(to_lowercase_path(&normalized))
                 || path.starts_with(to_lowercase_path(&real))
         })?;
@@ -251,28 +252,6 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
         (Some(b'?'), Some(_)) => matches(&pattern[1..], &name[1..]),
         (Some(one), Some(other)) => one == other && matches(&pattern[1..], &name[1..]),
         _ => false,
-    }
-}
-
-/// Resolves all links of a path, as far as it exists.
-fn resolve_links(path: &Path) -> PathBuf {
-    let mut rest: Vec<OsString> = Vec::new();
-    let mut above = path;
-    loop {
-        if let Ok(real) = above.canonicalize() {
-            return rest.iter().rev().fold(real, |real, name| real.join(name));
-        }
-        // A write through a dangling link creates its target.
-        if let Ok(target) = above.read_link() {
-            let beside = above.parent().unwrap_or(Path::new("")).join(target);
-            let there = rest.iter().rev().fold(beside, |path, name| path.join(name));
-            return normalize(&there);
-        }
-        let (Some(parent), Some(name)) = (above.parent(), above.file_name()) else {
-            return path.to_owned();
-        };
-        rest.push(name.to_owned());
-        above = parent;
     }
 }
 

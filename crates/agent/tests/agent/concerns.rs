@@ -279,6 +279,9 @@ async fn concerned(rules: &str, calls: Vec<ScriptedReply>) -> (Vec<bool>, Vec<En
         std::os::unix::fs::symlink(".git", root.join("innocent")).unwrap();
         std::os::unix::fs::symlink("team.yaml", root.join("notes.txt")).unwrap();
         std::os::unix::fs::symlink("../.mcp.json", root.join("src/new.txt")).unwrap();
+        std::os::unix::fs::symlink("../.git/hooks", root.join("src/deep")).unwrap();
+        let through_innocent = "../innocent/hooks/post-merge";
+        std::os::unix::fs::symlink(through_innocent, root.join("src/newer.txt")).unwrap();
     }
     let mut chat = fixture.chat().await;
     let mut concerned = Vec::new();
@@ -335,6 +338,9 @@ async fn writes_of_protected_files_need_approval_despite_broad_rules() {
         write("innocent/config"),
         write("notes.txt"),
         write("src/new.txt"),
+        write("src/newer.txt"),
+        shell("echo x > src/newer.txt"),
+        shell("echo x > src/deep/../config"),
         shell("echo x >> notes.txt"),
         shell("cd innocent; echo x > config"),
     ]);

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use cachalot_core::links::without_links;
 use serde_json::Value;
 use url::Url;
 
@@ -685,25 +686,8 @@ fn matches_named_path(path: &Path, pattern: &Pattern, workspace: &Workspace) -> 
             pattern.matches_any_case(text) || pattern.matches_any_case(&format!("{text}/\u{fffc}"))
         })
     };
-    is(path) || real(path).is_some_and(|real| real != path && is(&real))
-}
-
-/// Resolves the links of an absolute path as far as it exists.
-fn real(path: &Path) -> Option<PathBuf> {
-    let mut rest = Vec::new();
-    for ancestor in path.ancestors() {
-        if let Ok(real) = ancestor.canonicalize() {
-            return Some(rest.iter().rev().fold(real, |path, name| path.join(name)));
-        }
-        // A link to a target that does not exist yet is followed as well.
-        if let Ok(target) = std::fs::read_link(ancestor) {
-            let target = ancestor.parent()?.join(target);
-            let whole = rest.iter().rev().fold(target, |path, name| path.join(name));
-            return Some(whole);
-        }
-        rest.push(ancestor.file_name()?);
-    }
-    None
+    let real = normalize(&without_links(path));
+    is(path) || (real != path && is(&real))
 }
 
 /// The location of a path after all links are followed; `None` if it is outside of the workspace or

@@ -623,6 +623,10 @@ const PATHS: &[&str] = &[
     "tar cf - --files-from=- <<< .env",
     "x=~; cat $x/.env",
     "bash -O dotglob -c 'cat *'",
+    "echo x > links/later",
+    "cp a/file links/later",
+    "cat links/deep/../key",
+    "echo x > links/deep/../new",
 ];
 
 fn guarded() -> Rules {
@@ -632,6 +636,10 @@ fn guarded() -> Rules {
     rules.file("a/file");
     std::os::unix::fs::symlink(".env", rules.root.path().join("link")).unwrap();
     std::os::unix::fs::symlink("secrets", rules.root.path().join("linked")).unwrap();
+    rules.file("secrets/deep/file");
+    rules.file("links/file");
+    std::os::unix::fs::symlink("../secrets/deep", rules.root.path().join("links/deep")).unwrap();
+    std::os::unix::fs::symlink("../linked/new", rules.root.path().join("links/later")).unwrap();
     rules
 }
 
