@@ -34,7 +34,7 @@ pub fn todo(state: &Arc<SessionState>) -> Vec<Arc<dyn Tool>> {
         tool::<CreateTodos>(
             state,
             "create_todos",
-            "Adds several todos to the state.todos. Do it before you start a complex task: one for each major step.",
+            "Adds several todos to the list. Do it before you start a complex task: one for each major step.",
             &[required(
                 "descriptions",
                 Kind::Texts,
