@@ -142,7 +142,7 @@ impl Subscribe for PostgresStore {
 
     async fn subscribe(&self, changes: &Arc<Changes>) -> Result<Subscription, Error> {
         // The triggers are created with the tables.
-        self.connections.get(Work::Read).await?;
+        self.connections.get(Work::Lookup).await?;
         Subscription::open(&self.connections, changes).await
     }
 }
@@ -161,11 +161,12 @@ impl Store for PostgresStore {
         StoreReply::later(async move {
             self.about
                 .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
-            let open = self.connections.get(Work::Read).await?;
+            let open = self.connections.get(Work::Lookup).await?;
             if let Some(lookups) = &open.lookups {
                 let (place, is_busy) = ((space, key), is_busy(&open));
-                let executed = lookups.execute(place, counters, self.shift(), is_busy);
-                let row = open.liveness.watch(executed).await;
+                let row = lookups
+                    .execute(place, counters, self.shift(), is_busy)
+                    .await;
                 let row = row.map_err(|error| self.connections.failure(error))?;
                 if let Some(row) = row {
                     return row::get_result(&row, key);
@@ -173,7 +174,7 @@ impl Store for PostgresStore {
             }
             let row = self
                 .row(
-                    Work::Read,
+                    Work::Lookup,
                     "SELECT * FROM cachalot_get($1, $2, $3, $4)",
                     &[
                         (&indexed(space), Type::BYTEA),
@@ -413,7 +414,7 @@ impl Store for PostgresStore {
             check_page(filter, &page)?;
             self.about.check_names([space])?;
             let statement = select::records(space, filter, &page);
-            let rows = self.rows(Work::Read, &statement, &[]).await?;
+            let rows = self.rows(Work::Scan, &statement, &[]).await?;
             record_page(&rows, filter, &page)
         })
     }
@@ -498,7 +499,7 @@ impl Store for PostgresStore {
         StoreReply::later(async move {
             self.about.check_names([space])?;
             let statement = select::counters(space, prefix, after, limit);
-            let rows = self.rows(Work::Read, &statement, &[]).await?;
+            let rows = self.rows(Work::Scan, &statement, &[]).await?;
             let counter = |row| -> Result<_, Error> {
                 let name = row::text(row::column(row, "name")?)?;
                 Ok((name, row::unsigned(row::column(row, "value")?)?))
@@ -548,7 +549,7 @@ impl Store for PostgresStore {
         StoreReply::later(async move {
             let row = self
             .row(
-                Work::Read,
+                Work::Lookup,
                 "SELECT coalesce(sum(records), 0)::bigint AS records, coalesce(sum(bytes), 0)::bigint AS bytes \
                  FROM cachalot_usage WHERE space = $1",
                 &[(&indexed(space), Type::BYTEA)],
@@ -565,7 +566,7 @@ impl Store for PostgresStore {
         StoreReply::later(async move {
             let row = self
                 .row(
-                    Work::Read,
+                    Work::Lookup,
                     "SELECT current_setting('server_version') AS version, current_setting('synchronous_commit') AS commit, \
                      current_setting('fsync') AS fsync, current_setting('max_connections') AS connections, \
                      coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS tls, \
@@ -620,7 +621,7 @@ impl Recall for PostgresStore {
                 return Ok(Vec::new());
             };
             let statement = select::search(space::USER, &query, labels, limit);
-            let rows = self.rows(Work::Read, &statement, &[]).await?;
+            let rows = self.rows(Work::Scan, &statement, &[]).await?;
             let hit = |row| -> Result<_, Error> {
                 Ok(RecallHit {
                     record: row::record(row)?,

@@ -18,7 +18,7 @@ use super::server::Server;
 use super::{failure, layout, row};
 use crate::liveness::Liveness;
 
-/// Connections that reads share. Each is a process of the server.
+/// Connections that lookups share. Each is a process of the server.
 const READERS: usize = 2;
 
 /// Connections that writes share: a write may wait for the lock of a key, and others behind it with it.
@@ -39,8 +39,10 @@ pub(super) const MARK: &str = "cachalot.connection";
 /// The work of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Waits for no lock.
-    Read,
+    /// Waits for no lock, and reads little.
+    Lookup,
+    /// Waits for no lock, and may read much: lookups do not wait behind it.
+    Scan,
     /// May wait for a lock.
     Write,
 }
@@ -92,6 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Connections {
     server: Server,
     readers: [Arc<Place>; READERS],
+    scanner: Arc<Place>,
     writers: [Arc<Place>; WRITERS],
     next_writer: AtomicUsize,
     is_prepared: AtomicBool,
@@ -108,6 +111,7 @@ impl Connections {
         Self {
             server,
             readers: Default::default(),
+            scanner: Arc::default(),
             writers: Default::default(),
             next_writer: AtomicUsize::new(0),
             is_prepared: AtomicBool::new(false),
@@ -133,13 +137,14 @@ impl Connections {
     /// Returns a shared connection.
     pub(super) async fn get(self: &Arc<Self>, work: Work) -> Result<Arc<Open>, Error> {
         let place = match work {
-            Work::Read => {
+            Work::Lookup => {
                 if let Some(open) = self.least_busy_reader() {
                     return Ok(open);
                 }
                 let opening = self.readers.iter().find(|place| place.is_opening());
                 opening.unwrap_or(&self.readers[0])
             }
+            Work::Scan => &self.scanner,
             Work::Write => {
                 &self.writers[self.next_writer.fetch_add(1, Ordering::Relaxed) % WRITERS]
             }
@@ -173,7 +178,7 @@ impl Connections {
             if let Some(place) = places.find(|place| place.usable().is_none())
                 && let Ok(turn) = Arc::clone(&place.opening).try_lock_owned()
             {
-                tokio::spawn(Arc::clone(self).open(Work::Read, Arc::clone(place), turn));
+                tokio::spawn(Arc::clone(self).open(Work::Lookup, Arc::clone(place), turn));
             }
         }
         Some(least)
@@ -206,9 +211,9 @@ impl Connections {
         Ok(config)
     }
 
-    /// Connects, creates or upgrades the tables, and prepares lookups for reads unless there is a pooler.
+    /// Connects, creates or upgrades the tables, and prepares lookups on their connections unless there is a pooler.
     async fn connect(&self, work: Work) -> Result<Open, Error> {
-        let is_marked = work == Work::Read && !self.is_pooled.load(Ordering::Relaxed);
+        let is_marked = work == Work::Lookup && !self.is_pooled.load(Ordering::Relaxed);
         let mark =
             is_marked.then(|| format!("{:016x}", RandomState::new().build_hasher().finish()));
         let (mut client, found) = match self.session(mark.as_deref()).await {
@@ -227,10 +232,13 @@ impl Connections {
             }
             self.is_prepared.store(true, Ordering::Release);
         }
-        let client = Arc::new(client);
+        let (client, liveness) = (Arc::new(client), Liveness::default());
         let lookups = async {
             match is_direct {
-                true => Lookups::prepare(&client).await.map(Arc::new).map(Some),
+                true => Lookups::prepare(&client, &liveness)
+                    .await
+                    .map(Arc::new)
+                    .map(Some),
                 false => Ok(None),
             }
             .map_err(|error| self.failure(error))
@@ -238,7 +246,7 @@ impl Connections {
         let lookups = self.limit(CONNECT_TIMEOUT, lookups).await?;
         Ok(Open {
             client,
-            liveness: Liveness::default(),
+            liveness,
             lookups,
         })
     }

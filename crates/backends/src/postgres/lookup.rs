@@ -2,7 +2,7 @@
 //! others are under way are sent as one statement.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
@@ -13,6 +13,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::name;
 use super::row::indexed;
+use crate::liveness::Liveness;
 
 /// Maximum number of counters of a prepared lookup.
 const MAX_COUNTERS: usize = 4;
@@ -33,8 +34,14 @@ struct Waiting {
 struct Prepared {
     one: Statement,
     several: Statement,
-    /// Lookups that will be sent together.
-    waiting: Mutex<Vec<Waiting>>,
+    /// The lookups that will be sent together, which belong to the task that sends them.
+    next: Mutex<Weak<Batch>>,
+}
+
+type Batch = Mutex<Vec<Waiting>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Prepared {
@@ -53,33 +60,43 @@ impl Prepared {
         Ok(Self {
             one,
             several,
-            waiting: Mutex::default(),
+            next: Mutex::default(),
         })
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Adds a lookup to those that wait; returns the batch of lookups to execute if it is the first one.
+    fn add(&self, lookup: Waiting) -> Option<Arc<Batch>> {
+        let mut next = lock(&self.next);
+        if let Some(batch) = next.upgrade() {
+            lock(&batch).push(lookup);
+            return None;
+        }
+        let batch = Arc::new(Mutex::new(vec![lookup]));
+        *next = Arc::downgrade(&batch);
+        Some(batch)
     }
 
-    /// Adds a waiting lookup; returns true if it is the first one.
-    fn add(&self, lookup: Waiting) -> bool {
-        let mut waiting = self.waiting();
-        waiting.push(lookup);
-        waiting.len() == 1
+    /// Ends a batch, to which further lookups are not added, and returns those whose callers still wait.
+    fn take(&self, batch: &Batch) -> Vec<Waiting> {
+        *lock(&self.next) = Weak::new();
+        let mut lookups = std::mem::take(&mut *lock(batch));
+        lookups.retain(|lookup| !lookup.reply.is_closed());
+        lookups
     }
 
-    /// Executes the waiting lookups, which have the same number of counters, as one statement.
+    /// Executes lookups, which have the same number of counters, as one statement.
     async fn execute_several(
         &self,
         client: &Client,
+        lookups: Vec<Waiting>,
         shift: i64,
     ) -> Result<(), tokio_postgres::Error> {
-        let mut lookups = std::mem::take(&mut *self.waiting());
-        // Their callers were cancelled.
-        lookups.retain(|lookup| !lookup.reply.is_closed());
+        let Some(first) = lookups.first() else {
+            return Ok(());
+        };
+        let counters = first.counters.len();
         let column = |of: fn(&Waiting) -> &[u8]| lookups.iter().map(of).collect::<Vec<_>>();
         let (spaces, keys) = (column(|lookup| &lookup.space), column(|lookup| &lookup.key));
-        let counters = lookups.first().map_or(0, |lookup| lookup.counters.len());
         let counters = (0..counters).map(|number| {
             let names = lookups.iter().map(|lookup| &lookup.counters[number][..]);
             names.collect::<Vec<_>>()
@@ -104,6 +121,7 @@ impl Prepared {
 /// The prepared lookups of one connection.
 pub(super) struct Lookups {
     client: Arc<Client>,
+    liveness: Liveness,
     /// By their number of counters.
     prepared: [Prepared; MAX_COUNTERS + 1],
 }
@@ -154,12 +172,16 @@ fn statement_of_several(counters: usize) -> String {
 
 impl Lookups {
     /// Prepares the statements on a connection without a pooler.
-    pub(super) async fn prepare(client: &Arc<Client>) -> Result<Self, tokio_postgres::Error> {
+    pub(super) async fn prepare(
+        client: &Arc<Client>,
+        liveness: &Liveness,
+    ) -> Result<Self, tokio_postgres::Error> {
         let prepare = |counters| Prepared::new(client, counters);
         let (none, one, two, three, four) =
             tokio::try_join!(prepare(0), prepare(1), prepare(2), prepare(3), prepare(4))?;
         Ok(Self {
             client: Arc::clone(client),
+            liveness: liveness.clone(),
             prepared: [none, one, two, three, four],
         })
     }
@@ -179,7 +201,7 @@ impl Lookups {
         };
         if is_busy {
             let (reply, answer) = oneshot::channel();
-            let is_first = prepared.add(Waiting {
+            let first = prepared.add(Waiting {
                 space: name::indexed(space).into_owned(),
                 key: name::indexed(key).into_owned(),
                 counters: counters
@@ -188,9 +210,9 @@ impl Lookups {
                     .collect(),
                 reply,
             });
-            if is_first {
+            if let Some(batch) = first {
                 // Does not depend on one of the callers, each of which may be cancelled.
-                tokio::spawn(Arc::clone(self).execute_waiting(counters.len(), shift));
+                tokio::spawn(Arc::clone(self).execute_batch(batch, counters.len(), shift));
             }
             // The caller of a lookup that failed repeats it, and reports the failure of that.
             return Ok(answer.await.ok());
@@ -199,18 +221,21 @@ impl Lookups {
         let counters: Vec<_> = counters.iter().map(|counter| indexed(counter)).collect();
         let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&space, &key, &shift];
         parameters.extend(counters.iter().map(|name| name as &(dyn ToSql + Sync)));
-        match self.client.query_one(&prepared.one, &parameters).await {
+        let executed = self.client.query_one(&prepared.one, &parameters);
+        match self.liveness.watch(executed).await {
             Err(error) if is_outdated(&error) => Ok(None),
             executed => executed.map(Some),
         }
     }
 
-    /// Executes the waiting lookups with a number of counters as one statement.
-    async fn execute_waiting(self: Arc<Self>, counters: usize, shift: i64) {
+    /// Executes a batch of lookups with a number of counters.
+    async fn execute_batch(self: Arc<Self>, batch: Arc<Batch>, counters: usize, shift: i64) {
         // Further calls that are ready to begin add their lookups.
         tokio::task::yield_now().await;
-        let executed = self.prepared[counters].execute_several(&self.client, shift);
-        let _ = tokio::time::timeout(LIMIT_OF_SEVERAL, executed).await;
+        let prepared = &self.prepared[counters];
+        let lookups = prepared.take(&batch);
+        let executed = prepared.execute_several(&self.client, lookups, shift);
+        let _ = tokio::time::timeout(LIMIT_OF_SEVERAL, self.liveness.watch(executed)).await;
     }
 }
 
