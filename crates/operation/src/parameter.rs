@@ -44,7 +44,7 @@ impl Parameters {
 /// Returns the JSON Schema of an object with the parameters of a table.
 fn schema(table: &[Parameter]) -> Value {
     object_schema(table.iter().map(|parameter| {
-        let mut property = parameter.kind.basic().schema(false);
+        let mut property = parameter.kind.schema(false);
         property["description"] = parameter.doc.into();
         (parameter.name.to_owned(), property, parameter.required)
     }))
