@@ -1,7 +1,9 @@
 //! Recognition of connections on which nothing comes back.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// The time without any answer after which further calls use another connection. A proxy that has lost its server, or
 /// a server that has stopped, keeps a connection open without answering.
@@ -23,12 +25,12 @@ impl Liveness {
 
     /// True if calls have to use another connection.
     pub(crate) fn is_silent(&self) -> bool {
-        let since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = self.0.lock();
         since.is_some_and(|since| since.elapsed() > MAX_SILENCE)
     }
 
     fn set(&self, change: impl FnOnce(Option<Instant>) -> Option<Instant>) {
-        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.0.lock();
         *since = change(*since);
     }
 }

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cachalot_core::Clock;
 use cachalot_store::implementation::too_new;
 use cachalot_store::{Error, ErrorKind, Millis};
 use duckdb::{Config, Connection, Transaction};
+use parking_lot::Mutex;
 
 /// The version of the tables.
 const LAYOUT: i64 = 2;
@@ -62,16 +63,12 @@ impl FileId {
     }
 }
 
-fn open_files() -> MutexGuard<'static, Vec<FileId>> {
-    OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// An entry of [`OPEN_FILES`], removed when dropped.
 struct Claim(FileId);
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        open_files().retain(|open| *open != self.0);
+        OPEN_FILES.lock().retain(|open| *open != self.0);
     }
 }
 
@@ -137,7 +134,7 @@ impl File {
 
     fn open(&self) -> Result<Open, Error> {
         // Held until the file is in the list: it may not exist before.
-        let mut open_files = open_files();
+        let mut open_files = OPEN_FILES.lock();
         if FileId::of(&self.path).is_ok_and(|id| open_files.contains(&id)) {
             let message = format!("{} is open in this process already", self.location);
             return Err(Error::new(ErrorKind::Busy, message));

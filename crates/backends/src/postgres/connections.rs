@@ -3,11 +3,12 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cachalot_store::{Error, ErrorKind};
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
@@ -77,17 +78,13 @@ struct Place {
 
 impl Place {
     fn usable(&self) -> Option<Arc<Open>> {
-        let open = lock(&self.current).clone();
+        let open = self.current.lock().clone();
         open.filter(|open| open.is_usable())
     }
 
     fn is_opening(&self) -> bool {
         self.opening.try_lock().is_err()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The connections of a store, each opened when it is first needed, and again after a failure.
@@ -131,7 +128,7 @@ impl Connections {
 
     /// The start time of the server that records are read from.
     pub(super) fn started(&self) -> String {
-        lock(&self.started).clone()
+        self.started.lock().clone()
     }
 
     /// Returns a shared connection.
@@ -172,7 +169,7 @@ impl Connections {
     fn least_busy_reader(self: &Arc<Self>) -> Option<Arc<Open>> {
         let open = self.readers.iter().filter_map(|place| place.usable());
         let least = open.min_by_key(Arc::strong_count)?;
-        let failed = *lock(&self.failed);
+        let failed = *self.failed.lock();
         if is_busy(&least) && failed.is_none_or(|failed| failed.elapsed() > PAUSE_AFTER_FAILURE) {
             let mut places = self.readers.iter();
             if let Some(place) = places.find(|place| place.usable().is_none())
@@ -192,9 +189,9 @@ impl Connections {
         _turn: OwnedMutexGuard<()>,
     ) -> Result<Arc<Open>, Error> {
         let opened = self.connect(work).await;
-        *lock(&self.failed) = opened.is_err().then(Instant::now);
+        *self.failed.lock() = opened.is_err().then(Instant::now);
         let open = Arc::new(opened?);
-        *lock(&place.current) = Some(Arc::clone(&open));
+        *place.current.lock() = Some(Arc::clone(&open));
         Ok(open)
     }
 
@@ -266,7 +263,7 @@ impl Connections {
             if row::column(&row, "standby")? {
                 return Err(self.is_standby());
             }
-            *lock(&self.started) = row::column(&row, "started")?;
+            *self.started.lock() = row::column(&row, "started")?;
             Ok((client, row::column(&row, "mark")?))
         };
         self.limit(CONNECT_TIMEOUT, session).await

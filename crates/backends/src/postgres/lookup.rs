@@ -2,10 +2,11 @@
 //! others are under way are sent as one statement.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
@@ -40,10 +41,6 @@ struct Prepared {
 
 type Batch = Mutex<Vec<Waiting>>;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Prepared {
     async fn new(client: &Client, counters: usize) -> Result<Self, tokio_postgres::Error> {
         let types = |of_names: Type| {
@@ -66,9 +63,9 @@ impl Prepared {
 
     /// Adds a lookup to those that wait; returns the batch of lookups to execute if it is the first one.
     fn add(&self, lookup: Waiting) -> Option<Arc<Batch>> {
-        let mut next = lock(&self.next);
+        let mut next = self.next.lock();
         if let Some(batch) = next.upgrade() {
-            lock(&batch).push(lookup);
+            batch.lock().push(lookup);
             return None;
         }
         let batch = Arc::new(Mutex::new(vec![lookup]));
@@ -78,8 +75,8 @@ impl Prepared {
 
     /// Ends a batch, to which further lookups are not added, and returns those whose callers still wait.
     fn take(&self, batch: &Batch) -> Vec<Waiting> {
-        *lock(&self.next) = Weak::new();
-        let mut lookups = std::mem::take(&mut *lock(batch));
+        *self.next.lock() = Weak::new();
+        let mut lookups = std::mem::take(&mut *batch.lock());
         lookups.retain(|lookup| !lookup.reply.is_closed());
         lookups
     }

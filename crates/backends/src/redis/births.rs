@@ -1,7 +1,8 @@
 //! The births of the shards that a client has used. `store.lua` describes what they are for.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::shard::Shard;
 
@@ -12,7 +13,7 @@ pub(super) struct Births(Mutex<HashMap<String, u64>>);
 impl Births {
     /// Returns the birth to send with a call.
     pub(super) fn get(&self, shard: &Shard) -> Option<u64> {
-        let births = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let births = self.0.lock();
         births.get(&shard.prefix).copied()
     }
 
@@ -20,7 +21,7 @@ impl Births {
     /// compared these two. False if another one is known: the reply does not count then, because the counters
     /// in it may be those of a space that was emptied.
     pub(super) fn accept(&self, shard: &Shard, sent: Option<u64>, received: u64) -> bool {
-        let mut births = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut births = self.0.lock();
         match births.get_mut(&shard.prefix) {
             Some(known) if sent == Some(*known) => *known = received,
             Some(known) => return *known == received,

@@ -1,7 +1,7 @@
 //! The connections of a store. Calls share them: they are sent one after another without waiting for replies, and the
 //! future of a call can be dropped at any time.
 
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cachalot_store::implementation::too_new;
@@ -33,7 +33,7 @@ const PRIMARY_VALIDITY: Duration = Duration::from_secs(1);
 static SCRIPT: &str = include_str!("store.lua");
 
 /// The `run_id` of the server process that a connection leads to, or was the last one to lead to.
-pub(super) type LastProcess = Arc<std::sync::Mutex<Option<Arc<str>>>>;
+pub(super) type LastProcess = Arc<parking_lot::Mutex<Option<Arc<str>>>>;
 
 /// An open connection, and the `run_id` of the server process that it leads to.
 #[derive(Clone)]
@@ -207,10 +207,7 @@ impl Connection {
         };
         let open = self.connect(address).await?;
         let run_id = Some(Arc::clone(&open.run_id));
-        *self
-            .last_process
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = run_id;
+        *self.last_process.lock() = run_id;
         let new = current.insert(Current { open, named });
         Ok(new.open.clone())
     }

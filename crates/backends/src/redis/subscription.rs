@@ -1,7 +1,7 @@
 //! The connection on which the server reports changes of keys
 //! (<https://redis.io/docs/latest/develop/reference/client-side-caching/>, in broadcasting mode).
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_store::{Error, ErrorKind, space};
@@ -91,7 +91,7 @@ impl changes::Subscription for Subscription {
         let info = info.and_then(Value::extract_error);
         let info = ServerInfo::read(info.map_err(|error| failure(&self.location, error))?)?;
         info.check_role(&self.location)?;
-        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = self.process.lock();
         let is_asked = process.as_deref().is_none_or(|run| run == self.run_id);
         match is_asked && info.identity(&self.run_id) == self.identity {
             true => Ok(()),

@@ -452,6 +452,46 @@ fn concurrent_lookups_survive_a_cut() {
     });
 }
 
+/// Listings that wait for the server do not keep lookups waiting.
+#[test]
+fn lookups_do_not_wait_for_listings() {
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    let url = server.fresh_url();
+    runtime().block_on(async {
+        let store = open(&url);
+        let lookup = || {
+            store
+                .get("space", "key", &[])
+                .within(Duration::from_secs(1))
+        };
+        lookup().await.unwrap();
+        let locking = std::thread::spawn(move || {
+            let lock = "BEGIN; LOCK TABLE cachalot_counters; SELECT pg_sleep(3); COMMIT";
+            server.execute(&url, lock);
+        });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let listing = || store.counters("space", "", None, 10).settle();
+        let listings = async { tokio::join!(listing(), listing(), listing(), listing()) };
+        let lookups = async {
+            // After the listings have been sent.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            for _ in 0..3 {
+                lookup().await.unwrap();
+            }
+            Instant::now()
+        };
+        let ((first, ..), looked_up, listed) = tokio::join!(listings, lookups, async {
+            listing().await.unwrap();
+            Instant::now()
+        });
+        first.unwrap();
+        assert!(looked_up < listed, "the listings did not wait");
+        locking.join().unwrap();
+    });
+}
+
 /// A connection takes longer to open than a caller waits: it is there for a later one.
 #[test]
 fn dropped_calls_do_not_lose_their_connection() {
