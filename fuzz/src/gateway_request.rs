@@ -16,6 +16,7 @@ pub fn check(bytes: &[u8]) {
         return;
     };
     assert!(judgment.is_own_server, "{judgment:?}");
+    assert!(judgment.is_without_others, "{judgment:?}");
     if let Some(target) = &judgment.target {
         assert!(target.starts_with('/'), "{judgment:?}");
         let path = target.split('?').next().unwrap_or_default();
@@ -26,7 +27,7 @@ pub fn check(bytes: &[u8]) {
             .split('&')
             .map(|it| it.split('=').next().unwrap_or_default());
         assert!(
-            !names.any(|name| matches!(name, "key" | "access_token")),
+            !names.any(|name| matches!(name, "key" | "access_token" | "oauth_token")),
             "{query}"
         );
     }
@@ -100,10 +101,10 @@ fn lists(headers: &HeaderMap, wanted: &str) -> bool {
     })
 }
 
-/// The deepest nesting of a body that is reordered.
+/// The deepest nesting of a body that is written anew.
 const MAX_DEPTH: usize = 100;
 
-/// Returns a JSON document with the keys of all objects in reverse order; `None` for other texts.
+/// Returns a JSON document with its own keys in reverse order, and other white space; `None` for other texts.
 fn reordered(text: &[u8]) -> Option<Vec<u8>> {
     serde_json::from_slice::<serde::de::IgnoredAny>(text).ok()?;
     let mut rest = text;
@@ -141,7 +142,7 @@ fn value(rest: &mut &[u8], depth: usize) -> Option<Vec<u8>> {
         }
     }
     *rest = &rest[1..];
-    if is_object {
+    if is_object && depth == 0 {
         members.reverse();
     }
     let (open, close): (&[u8], &[u8]) = match is_object {

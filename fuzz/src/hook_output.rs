@@ -29,6 +29,7 @@ pub fn check(bytes: &[u8]) {
         code: i32::from(*code % 4),
         stdout: stdout.to_vec(),
         stderr: Vec::new(),
+        ..HandlerResponse::default()
     };
     // Strict or not, it says something or is at fault.
     for strict in [false, true] {

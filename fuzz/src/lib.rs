@@ -26,7 +26,7 @@ pub type Target = fn(&[u8]);
 
 /// All targets, by name.
 #[rustfmt::skip]
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("anthropic_stream", stream::anthropic_stream),
     ("canonical_json", canonical_json::check),
     ("cassette", cassette::check),
@@ -41,6 +41,7 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("hook_output", hook_output::check),
     ("hook_settings", hook_settings::check),
     ("inline_code", inline_code::check),
+    ("interactions_stream", stream::interactions_stream),
     ("mcp_messages", mcp_messages::check),
     ("patch", patch::check),
     ("prepare", prepare::check),

@@ -67,6 +67,11 @@ pub fn gemini_stream(bytes: &[u8]) {
     check(Format::Gemini, bytes);
 }
 
+/// Checks one input as a stream of [`Format::Interactions`].
+pub fn interactions_stream(bytes: &[u8]) {
+    check(Format::Interactions, bytes);
+}
+
 /// Checks one input as a stream of [`Format::Responses`].
 pub fn responses_stream(bytes: &[u8]) {
     check(Format::Responses, bytes);

@@ -65,7 +65,44 @@ def azure_v1():
     assert AZURE_V1.responses.create(model="gpt-4o", input=QUESTION).output_text == ANSWER
 
 
+def azure_v1_compaction():
+    compacted = AZURE_V1.responses.compact(model="gpt-5.6", input=QUESTION)
+    assert [item.type for item in compacted.output] == ["message", "compaction"], compacted
+    assert compacted.usage.output_tokens > 0
+    counted = AZURE_V1.responses.input_tokens.count(model="gpt-5.6", input=QUESTION)
+    assert counted.input_tokens > 0
+
+
+def azure_v1_embeddings():
+    embedded = AZURE_V1.embeddings.create(model="text-embedding-3-small", input=["a whale", "a dolphin"])
+    assert [len(one.embedding) for one in embedded.data] == [1_536, 1_536]
+
+
 # Gemini
+
+
+def gemini_interactions():
+    model = "gemini-3.8-flash"
+    tools = [{"type": "function", "name": "find", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}]
+    first = GEMINI.interactions.create(model=model, input="Look up Bergen", tools=tools)
+    call = first.steps[-1]
+    assert first.status == "requires_action" and call.name == "find", first
+    result = {"type": "function_result", "call_id": call.id, "name": call.name, "result": "in Bergen"}
+    second = GEMINI.interactions.create(
+        model=model, previous_interaction_id=first.id, input=[result], tools=tools
+    )
+    assert second.output_text == "Found: in Bergen.", second
+    assert GEMINI.interactions.get(id=second.id).status == "completed"
+    events = list(GEMINI.interactions.create(model=model, input=QUESTION, stream=True))
+    deltas = [event.delta for event in events if event.event_type == "step.delta"]
+    assert "".join(delta.text for delta in deltas) == ANSWER
+    assert events[-1].interaction.usage.total_output_tokens > 0
+
+
+def gemini_embeddings():
+    embedded = GEMINI.models.embed_content(model="gemini-embedding-001", contents=["a whale", "a dolphin"])
+    assert [len(one.values) for one in embedded.embeddings] == [3_072, 3_072]
 
 
 def gemini_whole():

@@ -7,15 +7,27 @@
 
 pub mod anthropic;
 pub mod avoidable;
+mod charge;
+mod cost_by_kind;
+pub mod date;
+pub mod decimal;
 pub mod openai;
 mod pattern;
+mod price;
+mod price_factors;
 mod rules;
 pub mod tokens;
+mod usage;
 
+pub use charge::{Terms, Unpriced, price, price_by_kind};
+pub use cost_by_kind::CostByKind;
 pub use pattern::Pattern;
+pub use price::{PRICE_KEYS, Price, PriceChange, Rates};
+pub use price_factors::{Factor, ModelFactors, PriceFactors, TierFactors};
 pub use rules::{
     AnthropicModel, AnthropicRules, Caching, Lifetime, OpenAiModel, OpenAiRules, Rules,
 };
+pub use usage::Usage;
 
 use sha2::Digest as _;
 

@@ -185,7 +185,8 @@ impl OpenAiRules {
     }
 }
 
-fn row<'a, T>(rows: &'a [(Vec<Pattern>, T)], model: &str) -> Option<&'a T> {
+/// Returns the first row with a name that matches the model.
+pub(crate) fn row<'a, T>(rows: &'a [(Vec<Pattern>, T)], model: &str) -> Option<&'a T> {
     rows.iter()
         .find(|(names, _)| names.iter().any(|name| name.matches(model)))
         .map(|(_, row)| row)
@@ -291,7 +292,8 @@ fn lifetime(node: &Node, problems: &mut Vec<Problem>) -> Option<(String, Lifetim
     Some((name, lifetime))
 }
 
-fn names(row: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<Pattern> {
+/// Reads the names of a row.
+pub(crate) fn names(row: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<Pattern> {
     let names = row.texts("names", problems).unwrap_or_default();
     names.into_iter().map(Pattern::new).collect()
 }

@@ -108,6 +108,10 @@ impl Toolbox for AtOnce {
         .to_vec()
     }
 
+    fn writing_tools(&self) -> Vec<String> {
+        vec!["write_file".to_owned()]
+    }
+
     fn prepare(&self, call: ToolCall) -> PreparedCall {
         let arguments: Arguments = serde_json::from_str(&call.arguments).unwrap();
         let verdict = Preparation::Ready {

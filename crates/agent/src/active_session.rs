@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cachalot_core::Millis;
 use cachalot_core::tree::Node;
 use cachalot_hooks::Event as When;
 use cachalot_model::{Block, Model, ToolDefinition, Usage};
@@ -15,8 +16,8 @@ use parking_lot::Mutex;
 
 use crate::agent_directory;
 use crate::chat_state::ChatState;
-use crate::conversation::{AgentPrompt, Conversation, Retracted};
-use crate::definition::AgentDefinition;
+use crate::conversation::{AgentPrompt, Conversation, Retracted, SummaryInput, restricted_by};
+use crate::definition::{AgentDefinition, DELEGATION_TOOL, HANDOFF_TOOL};
 use crate::delegate::{Delegation, TransferTask};
 use crate::event::Event;
 use crate::fork_point::{CurrentForkPoint, ForkPoint};
@@ -34,8 +35,6 @@ pub(crate) struct ActiveSession {
     pub(crate) session_start_output: HookContext,
     /// Variables that hooks have set for the commands of the session.
     environment: BTreeMap<String, String>,
-    /// Usage of the last request.
-    pub(crate) usage: Option<Usage>,
     /// Set when a compaction failed, so that it is not attempted (and paid for) again.
     pub(crate) compaction_failed: bool,
     /// In a fork, the usage of the parent's last request: a lower bound for its first request.
@@ -61,6 +60,8 @@ pub(crate) struct AgentTools {
     pub(crate) current_fork_point: CurrentForkPoint,
     /// The handoff that the running calls request.
     pub(crate) handoff_request: HandoffRequest,
+    /// The read-only agent for which the agent works, or the agent itself if it is one.
+    read_only_agent: Option<Arc<str>>,
     /// The number of delegations above this session.
     depth: u32,
 }
@@ -78,9 +79,15 @@ impl ActiveSession {
         let hook_emitter = HookEmitter::new(shared, agent, &id, parent.as_deref())?;
         let hook_emitter = Arc::new(hook_emitter);
         let tools = load_tools(shared, agent, delegation, &hook_emitter, &id, depth).await?;
-        let agent_prompt = &tools.agent_prompt;
-        let conversation =
-            Conversation::begin(&shared.dependencies, agent, agent_prompt, id, parent).await?;
+        let conversation = Conversation::begin(
+            &shared.dependencies,
+            agent,
+            &tools.agent_prompt,
+            id,
+            parent,
+            shared.read_only_agent.as_deref(),
+        )
+        .await?;
         tools.toolbox.reset(conversation.id()).await;
         Ok(Self::new(tools, conversation, hook_emitter).with_published_fingerprint(shared, agent))
     }
@@ -95,7 +102,8 @@ impl ActiveSession {
         let head = &session.head;
         let hook_emitter = HookEmitter::new(shared, agent, &head.id, head.parent.as_deref())?;
         let hook_emitter = Arc::new(hook_emitter);
-        let tools = load_tools(shared, agent, delegation, &hook_emitter, &head.id, 0).await?;
+        let restricted = shared.for_read_only(restricted_by(head));
+        let tools = load_tools(&restricted, agent, delegation, &hook_emitter, &head.id, 0).await?;
         let agent_prompt = &tools.agent_prompt;
         let (conversation, notices) =
             Conversation::resume(&shared.dependencies, agent, agent_prompt, session).await?;
@@ -117,7 +125,6 @@ impl ActiveSession {
             hook_emitter,
             session_start_output: HookContext::default(),
             environment: BTreeMap::new(),
-            usage: None,
             compaction_failed: false,
             inherited: None,
             awaits_first_answer: false,
@@ -131,7 +138,7 @@ impl ActiveSession {
     pub(crate) fn fork_point(&self) -> ForkPoint {
         ForkPoint {
             snapshot: self.conversation.snapshot(),
-            usage: self.usage,
+            usage: self.usage(),
             prefix_warmup: PrefixWarmup::default(),
         }
     }
@@ -158,15 +165,51 @@ impl ActiveSession {
             .await
     }
 
+    /// Returns the body of a request for a summary that another model writes.
+    pub(crate) async fn summary_request_body_for(
+        &self,
+        model: &Model,
+        summary_input: &SummaryInput,
+        instruction: &str,
+    ) -> Result<Bytes, cachalot_model::Error> {
+        let agent_prompt = &self.tools.agent_prompt;
+        self.conversation
+            .summary_request_body_for(model, agent_prompt, summary_input, instruction)
+            .await
+    }
+
+    /// True if the agent has tools.
+    pub(crate) fn has_tools(&self) -> bool {
+        !self.tools.agent_prompt.tools.is_empty()
+    }
+
+    /// Returns the request in flight without the changes that `error` refuses; see
+    /// [`Conversation::body_without_changes`].
+    pub(crate) async fn body_without_changes(
+        &mut self,
+        error: &cachalot_model::Error,
+        now: Millis,
+    ) -> Result<Option<Bytes>, Error> {
+        let agent_prompt = &self.tools.agent_prompt;
+        self.conversation
+            .body_without_changes(error, agent_prompt, now)
+            .await
+    }
+
+    /// Usage of the last request.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.conversation.last_usage()
+    }
+
     /// Input tokens of the last request, or of the one from which the fork continues.
     pub(crate) fn last_input(&self) -> Option<u64> {
-        let last = self.usage.or(self.inherited);
+        let last = self.usage().or(self.inherited);
         last.map(|usage| usage.total_input())
     }
 
     /// Records that a request was answered.
     pub(crate) fn record_answer(&mut self, usage: Option<Usage>) {
-        self.usage = usage;
+        self.conversation.set_last_usage(usage);
         self.awaits_first_answer = false;
     }
 
@@ -242,21 +285,28 @@ impl ActiveSession {
     }
 
     /// Adopts the current tools. If they differ from those of the session, returns a description of the
-    /// difference, and the session continues with them. On an error the session is unchanged.
+    /// difference and the estimated tokens that the provider reads anew, and the session continues with them. On an
+    /// error the session is unchanged.
     pub(crate) async fn reload(
         &mut self,
         shared: &ChatState,
         agent: &AgentDefinition,
-    ) -> Result<Option<String>, Error> {
-        let mut tools = self.tools_of(shared, agent, &self.hook_emitter).await?;
+    ) -> Result<Option<(String, u64)>, Error> {
+        let read_only_agent = self.tools.read_only_agent.clone();
+        let loading = self.tools_of(shared, agent, read_only_agent, &self.hook_emitter);
+        let mut tools = loading.await?;
         let changes = self.conversation.changed_tools(&tools.agent_prompt);
+        let mut tokens = 0;
         if changes.is_some() {
-            self.conversation
-                .replace_prompt(&tools.agent_prompt)
-                .await?;
-            // The usage of the last request does not predict that of the next one.
-            self.usage = None;
-            self.inherited = None;
+            if !self.conversation.change_tools(&tools.agent_prompt).await? {
+                tokens = self.usage().map_or(0, |usage| usage.total_input());
+                self.conversation
+                    .replace_prompt(&tools.agent_prompt)
+                    .await?;
+                // The usage of the last request does not predict that of the next one.
+                self.conversation.set_last_usage(None);
+                self.inherited = None;
+            }
         } else {
             tools.agent_prompt = self.tools.agent_prompt.clone();
         }
@@ -266,7 +316,7 @@ impl ActiveSession {
             return Ok(None);
         };
         self.publish_fingerprint(shared, agent);
-        Ok(Some(changes))
+        Ok(Some((changes, tokens)))
     }
 
     /// Continues the session with another agent: its tools, its prompt, its model and its hooks. `kind` is
@@ -282,9 +332,21 @@ impl ActiveSession {
         let parent = self.conversation.parent().map(str::to_owned);
         let hook_emitter = Arc::new(HookEmitter::new(shared, agent, &id, parent.as_deref())?);
         hook_emitter.continue_turn_of(&self.hook_emitter);
-        let tools = self.tools_of(shared, agent, &hook_emitter).await?;
+        // The user may choose any agent. An agent that hands off gives no more than it has.
+        let read_only_agent = match kind {
+            "user" => None,
+            _ => self.tools.read_only_agent.clone(),
+        };
+        let loading = self.tools_of(shared, agent, read_only_agent.clone(), &hook_emitter);
+        let tools = loading.await?;
+        let restricted_by = read_only_agent.as_deref();
         self.conversation
-            .switch(&shared.dependencies, agent, &tools.agent_prompt)
+            .switch(
+                &shared.dependencies,
+                agent,
+                &tools.agent_prompt,
+                restricted_by,
+            )
             .await?;
         hook_emitter.set_transcript(self.conversation.transcript());
         let before = std::mem::replace(&mut self.hook_emitter, hook_emitter);
@@ -308,18 +370,28 @@ impl ActiveSession {
         Ok(())
     }
 
+    /// The state of another session that continues with the agent of this one: also for the read-only agent for
+    /// which it works.
+    pub(crate) fn restricted(&self, shared: &ChatState) -> ChatState {
+        let name = self.tools.read_only_agent.clone();
+        // The definition of a read-only agent restricts the agent itself.
+        shared.for_read_only(name.filter(|name| **name != *self.conversation.agent()))
+    }
+
     /// Creates the tools of an agent for this session.
     async fn tools_of(
         &self,
         shared: &ChatState,
         agent: &AgentDefinition,
+        read_only_agent: Option<Arc<str>>,
         hook_emitter: &Arc<HookEmitter>,
     ) -> Result<AgentTools, Error> {
         let AgentTools {
             delegation, depth, ..
         } = &self.tools;
         let id = self.conversation.id();
-        load_tools(shared, agent, delegation, hook_emitter, id, *depth).await
+        let shared = shared.for_read_only(read_only_agent);
+        load_tools(&shared, agent, delegation, hook_emitter, id, *depth).await
     }
 
     /// Removes the end of the conversation; hooks then read the rest.
@@ -339,7 +411,7 @@ impl ActiveSession {
     /// Resets what depends on the length of the conversation, after it became shorter.
     pub(crate) fn reset_usage(&mut self) {
         self.warned = false;
-        self.usage = None;
+        self.conversation.set_last_usage(None);
         self.inherited = None;
         self.compaction_failed = false;
     }
@@ -406,12 +478,15 @@ pub(crate) async fn load_tools(
 ) -> Result<AgentTools, Error> {
     check_server_tools(shared, agent, shared.dependencies.tools.gate.as_ref())?;
     let current_fork_point = CurrentForkPoint::default();
+    let own_name = agent.read_only.then(|| Arc::from(agent.name.as_str()));
+    let read_only_agent = shared.read_only_agent.clone().or(own_name);
     let transfer_task = TransferTask::for_agent(
         agent,
         shared,
         delegation,
         hook_emitter,
         &current_fork_point,
+        read_only_agent.as_ref(),
         depth,
     );
     let handoff_request = HandoffRequest::default();
@@ -426,6 +501,7 @@ pub(crate) async fn load_tools(
     let toolboxes = &shared.dependencies.toolboxes;
     let made = toolboxes.toolbox(&shared.team, agent, session, own, &warn);
     let toolbox = made.await?;
+    check_read_only(shared, agent, &*toolbox)?;
     check_rules(shared, &toolbox.definitions(), &warn);
     let warnings = warnings.into_inner();
     for warning in warnings {
@@ -437,6 +513,8 @@ pub(crate) async fn load_tools(
         agent.instruction.trim_end().to_owned(),
         of_toolsets.join("\n\n"),
         agent.context.trim_end().to_owned(),
+        // Last, so that a text that differs from session to session leaves the prefix before it as it is.
+        toolbox.instructions().join("\n\n"),
     ];
     system.retain(|text| crate::normalized_reply::is_visible(text));
     let agent_prompt = AgentPrompt {
@@ -449,8 +527,33 @@ pub(crate) async fn load_tools(
         delegation: Arc::clone(delegation),
         current_fork_point,
         handoff_request,
+        read_only_agent,
         depth,
     })
+}
+
+/// Refuses an agent that works for a read-only agent and has a tool that may change something. Its own
+/// delegations and handoffs are checked when they happen.
+fn check_read_only(
+    shared: &ChatState,
+    agent: &AgentDefinition,
+    toolbox: &dyn Toolbox,
+) -> Result<(), Error> {
+    let Some(read_only_agent) = &shared.read_only_agent else {
+        return Ok(());
+    };
+    let mut writing = toolbox.writing_tools();
+    writing.retain(|tool| ![DELEGATION_TOOL, HANDOFF_TOOL].contains(&tool.as_str()));
+    match writing.first() {
+        None => Ok(()),
+        Some(tool) => Err(Error::new(
+            ErrorKind::Tools,
+            format!(
+                "the agent `{read_only_agent}` is `readonly` and gives no work to `{}`, whose tool `{tool}` may change something",
+                agent.name
+            ),
+        )),
+    }
 }
 
 /// Warns of permission rules that name a tool or an argument that a connected MCP server does not have.

@@ -33,7 +33,7 @@ pub struct Reloaded {
     /// Describes which tools were added, removed or changed.
     pub changes: String,
     /// Estimated tokens that the provider reads anew with the next request: the input tokens of the last
-    /// request; 0 if none was sent.
+    /// request; 0 if none was sent, or if the next message brings the change.
     pub tokens: u64,
 }
 
@@ -436,21 +436,18 @@ impl Chat {
     }
 
     /// Adopts tools that were added, removed or changed since the session began, for example by an MCP
-    /// server. The messages are kept; the provider reads the next request anew from its beginning. Returns
-    /// `None` if the tools are the same; the next request is then unchanged.
+    /// server. The messages are kept. The next message brings the change, if the model accepts that
+    /// ([`Model::tool_changes`](cachalot_model::Model::tool_changes)); otherwise the provider reads the next request
+    /// anew from its beginning. Returns `None` if the tools are the same; the next request is then unchanged.
     ///
     /// # Errors
     /// The tools cannot be initialized, or the session cannot be stored; it is unchanged.
     pub async fn reload(&mut self) -> Result<Option<Reloaded>, Error> {
-        let tokens = self
-            .active_session
-            .usage
-            .map_or(0, |usage| usage.total_input());
-        let changes = self
+        let reloaded = self
             .active_session
             .reload(&self.shared, &self.agent)
             .await?;
-        Ok(changes.map(|changes| Reloaded { changes, tokens }))
+        Ok(reloaded.map(|(changes, tokens)| Reloaded { changes, tokens }))
     }
 
     /// Emits the `on_user_input` hook event: the chat waits for the user.
@@ -468,8 +465,9 @@ impl Chat {
     /// The errors of [`Chat::begin`]; the old session then continues.
     pub async fn start_new_session(&mut self) -> Result<(), Error> {
         let delegation = Arc::clone(&self.active_session.tools.delegation);
+        let shared = self.active_session.restricted(&self.shared);
         let mut active_session =
-            ActiveSession::begin(&self.shared, &self.agent, &delegation, None, 0).await?;
+            ActiveSession::begin(&shared, &self.agent, &delegation, None, 0).await?;
         self.active_session.end(&self.shared, "clear").await;
         self.shared.dependencies.toolboxes.reset_team();
         active_session.emit_session_start("clear").await;

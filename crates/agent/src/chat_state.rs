@@ -42,6 +42,8 @@ pub(crate) struct ChatState {
     pub(crate) meter: Meter,
     /// Limits of the fork to which this state belongs, including its sub-agents.
     pub(crate) limits: Option<ForkLimits>,
+    /// The read-only agent for which the agents work, if there is one: none of their tools may change anything.
+    pub(crate) read_only_agent: Option<Arc<str>>,
     account: Account,
     /// Usage of forks of the chat, which is not part of any turn.
     forks: Account,
@@ -63,6 +65,7 @@ impl ChatState {
             team,
             meter,
             limits: None,
+            read_only_agent: None,
             account: Account::default(),
             forks: Account::default(),
             granted: Arc::default(),
@@ -167,6 +170,13 @@ impl ChatState {
     pub(crate) fn with_gate(&self, gate: Option<&Gate>) -> Self {
         let mut this = self.clone();
         this.dependencies.tools.gate = gate.cloned();
+        this
+    }
+
+    /// Returns the same state on behalf of a read-only agent.
+    pub(crate) fn for_read_only(&self, agent: Option<Arc<str>>) -> Self {
+        let mut this = self.clone();
+        this.read_only_agent = agent.or(this.read_only_agent);
         this
     }
 

@@ -6,12 +6,19 @@ mod calls_as_text;
 mod canonical_prompt;
 mod changed_mark;
 mod changes;
+mod effort;
 mod head;
 mod interrupted;
+mod rendering;
+mod restriction;
+mod resumed_monitor;
 mod retract;
 mod rewrite;
+mod session_model;
 mod snapshot;
 mod summary_input;
+mod tool_changes;
+mod tool_name;
 mod unsent;
 
 use std::borrow::Cow;
@@ -21,35 +28,35 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cachalot_core::{Digest, Millis, SecretSet, Spend};
 use cachalot_hooks::Transcript;
-use cachalot_model::wire::Rendered;
 use cachalot_model::{
-    Block, Format, Message, Model, OutputFormat, Parameters, Reply, Role, Usage, needs_notes,
-    prepare,
+    Block, Message, Model, OutputFormat, Parameters, Reply, Role, SettingChanges, Usage,
 };
 use cachalot_prefix::diagnosis::{self, Diagnosis};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
-use cachalot_prompt::{
-    Level, Namespace, Note, Plan, PlanContext, Prompt, Session, Tail, contiguous,
-};
+use cachalot_prompt::{Level, Namespace, Note, PlanContext, Prompt, Session, Tail, contiguous};
 use serde_json::{Map, Value};
 
 use crate::definition::AgentDefinition;
 use crate::dependencies::Dependencies;
-use crate::{Error, ErrorKind, Inherit, media};
+use crate::{Error, ErrorKind, Inherit};
 use agent_prompt::RenderedPrompt;
-use breakpoints::BreakpointPlanner;
+use breakpoints::{BreakpointPlanner, plan_context};
 use calls_as_text::calls_as_text;
 use changed_mark::is_marked_changed;
 use head::{head, is_repeated, parameters, routing_key, shorten, title, workspace};
+use rendering::{adapted, rendered};
+use resumed_monitor::resumed_monitor;
+use session_model::{continue_in_format, model};
 
 pub(crate) use agent_prompt::AgentPrompt;
 pub(crate) use changed_mark::mark_changed;
-pub(crate) use changes::name as tool_name;
 pub(crate) use interrupted::{InterruptedTurn, Progress, results};
+pub(crate) use restriction::restricted_by;
 pub use retract::Retracted;
 pub(crate) use rewrite::validate_rewrite;
 pub(crate) use snapshot::Snapshot;
 pub(crate) use summary_input::SummaryInput;
+pub(crate) use tool_name::name as tool_name;
 
 /// Maximum attempts to write a message to a store that is busy.
 const MAX_WRITE_ATTEMPTS: u32 = 2;
@@ -83,16 +90,20 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Begins a new session. Tools and system text are rendered now and never again.
+    /// Begins a new session. Tools and system text are rendered now and never again. `restricted_by` is the
+    /// read-only agent for which the agent works.
     pub(crate) async fn begin(
         dependencies: &Dependencies,
         agent: &AgentDefinition,
         agent_prompt: &AgentPrompt,
         id: String,
         parent: Option<String>,
+        restricted_by: Option<&str>,
     ) -> Result<Self, Error> {
         let model = model(dependencies, agent)?.for_tools(!agent_prompt.tools.is_empty())?;
         let mut head = head(dependencies, agent, &model, id, parent);
+        restriction::note(&mut head, restricted_by);
+        effort::note_first(&mut head.notes, &model);
         let RenderedPrompt { tools, system } = agent_prompt.rendered(&model);
         let prompt = Prompt::begin(&tools, &system);
         head.routing_key = routing_key(dependencies, &model, &prompt);
@@ -135,7 +146,7 @@ impl Conversation {
         let head = &session.head;
         let now = (model.wire().format(), model.provider(), model.name());
         if (head.format, head.provider.as_str(), head.model.as_str()) == now {
-            notices.extend(changes::prompt(&session.prompt, &frozen));
+            notices.extend(changes::prompt(&session, model.wire(), &frozen));
             session.head.base_url = Some(model.base_url().to_owned());
             let mut this = Self::from_session(dependencies, agent, session, model);
             this.planner.resume(this.session.saved_at());
@@ -162,6 +173,8 @@ impl Conversation {
         let said = session.prompt.messages().into_iter();
         let said = said.map(Arc::unwrap_or_clone).collect();
         let said = adapted(&model, said, Vec::new).await;
+        tool_changes::clear_note(&mut session.head.notes);
+        effort::note_first(&mut session.head.notes, &model);
         session
             .rerender_as(said, model.wire(), frozen.target(&model))
             .await?;
@@ -171,7 +184,8 @@ impl Conversation {
     }
 
     /// Creates a new session that continues from a snapshot, as far as `inherit` covers it. `agent_prompt` are the
-    /// tools that the fork may use and the matching system text.
+    /// tools that the fork may use and the matching system text, `restricted_by` is the read-only agent for which
+    /// the fork works.
     ///
     /// # Errors
     /// The model cannot be found or does not accept such a conversation, or the session cannot be stored.
@@ -182,6 +196,7 @@ impl Conversation {
         inherit: Inherit,
         agent_prompt: &AgentPrompt,
         id: String,
+        restricted_by: Option<&str>,
     ) -> Result<Self, Error> {
         let model = match inherit {
             Inherit::None => {
@@ -197,6 +212,11 @@ impl Conversation {
             // Messages that were not sent count as unsent here, too, and a summary is still to be sent.
             head.notes.clone_from(&from.head.notes);
         }
+        if inherit != Inherit::Full {
+            tool_changes::clear_note(&mut head.notes);
+            effort::note_first(&mut head.notes, &model);
+        }
+        restriction::note(&mut head, restricted_by);
         if !snapshot::has_tools(&prompt) && changes::needs_tools(&prompt, model.wire().format()) {
             return Err(Error::new(
                 ErrorKind::Fork,
@@ -295,14 +315,21 @@ impl Conversation {
         &self.session.prompt
     }
 
-    /// Digest of everything before the next message of the user: the sent prompt, and the summary with which
-    /// the next message begins.
+    /// Digest of everything before the next message of the user: the sent prompt, the summary with which the next
+    /// message begins, and the changes that it brings.
     pub(crate) fn prefix(&self) -> Digest {
         let sent = self.canonical_prompt().tip().map(|id| id.0);
         let sent = sent.unwrap_or_else(|| Digest::sha256(&[]));
-        match self.summary() {
+        let sent = match self.summary() {
             Some(summary) => Digest::sha256_of_parts(&[sent.as_bytes(), summary.as_bytes()]),
             None => sent,
+        };
+        let pending = self.pending_changes(&self.session.prompt);
+        match serde_json::to_vec(&pending) {
+            Ok(pending_json) if !pending.is_empty() => {
+                Digest::sha256_of_parts(&[sent.as_bytes(), b"changes", &pending_json])
+            }
+            _ => sent,
         }
     }
 
@@ -332,7 +359,7 @@ impl Conversation {
 
     /// True if the provider accepts tool calls in this conversation.
     pub(crate) fn accepts_calls(&self) -> bool {
-        self.has_tools || !needs_tools_for_calls(self.model.wire().format())
+        self.has_tools || !self.model.wire().request_rules().needs_tools_for_calls
     }
 
     /// IDs of the calls whose results are in the conversation verbatim.
@@ -430,8 +457,14 @@ impl Conversation {
         if unsent == 0 {
             return self.append_to_send(rewritten.pop().unwrap_or(held)).await;
         }
-        let before = || self.session.prompt.without_last(unsent).messages();
-        let rewritten = adapted(&self.model, rewritten, before).await;
+        let sent = self.session.prompt.without_last(unsent);
+        let mut rewritten = adapted(&self.model, rewritten, || sent.messages()).await;
+        for message in &mut rewritten {
+            SettingChanges::default().note(message);
+        }
+        if let Some(last) = rewritten.last_mut() {
+            self.pending_changes(&sent).note(last);
+        }
         let messages = rendered(&self.model, rewritten)?;
         let mut notes = self.session.head.notes.clone();
         unsent::all_sent(&mut notes);
@@ -440,10 +473,27 @@ impl Conversation {
         Ok(())
     }
 
-    async fn append_to_send(&mut self, message: Message) -> Result<(), Error> {
+    async fn append_to_send(&mut self, mut message: Message) -> Result<(), Error> {
+        self.pending_changes(&self.session.prompt)
+            .note(&mut message);
         let mut notes = self.session.head.notes.clone();
         unsent::all_sent(&mut notes);
         self.append_all(vec![message], notes).await
+    }
+
+    /// The changes of tools and effort that the next message after `prompt` brings.
+    fn pending_changes(&self, prompt: &Prompt) -> SettingChanges {
+        let head = &self.session.head;
+        let tools = match (tool_changes::noted(&head.notes), self.model.tool_changes()) {
+            (Some(difference), Some(_)) => {
+                tool_changes::pending(prompt, self.model.wire(), &difference)
+            }
+            _ => SettingChanges::default(),
+        };
+        SettingChanges {
+            effort: effort::pending(head, &self.model, prompt),
+            ..tools
+        }
     }
 
     /// Appends the held message, which is not sent now.
@@ -460,7 +510,14 @@ impl Conversation {
     }
 
     /// Appends messages that are not sent now: all in one write, or none.
-    pub(crate) async fn append_all_unsent(&mut self, messages: Vec<Message>) -> Result<(), Error> {
+    pub(crate) async fn append_all_unsent(
+        &mut self,
+        mut messages: Vec<Message>,
+    ) -> Result<(), Error> {
+        // The message that is sent next brings the changes.
+        for message in &mut messages {
+            SettingChanges::default().note(message);
+        }
         let mut notes = self.session.head.notes.clone();
         unsent::not_sent(&mut notes, self.unsent() + messages.len());
         self.append_all(messages, notes).await
@@ -538,7 +595,43 @@ impl Conversation {
 
     /// Describes which tools differ from those of the session; `None` if none.
     pub(crate) fn changed_tools(&self, agent_prompt: &AgentPrompt) -> Option<String> {
-        changes::tools(&self.session.prompt, &agent_prompt.rendered(&self.model))
+        let now = agent_prompt.rendered(&self.model);
+        changes::tools(&self.session, self.model.wire(), &now)
+    }
+
+    /// Continues with other tools: the next message brings the change, and the provider reads everything before it
+    /// from its cache. Returns false, and changes nothing, if the model does not accept this change, or if the system
+    /// text changes, too.
+    ///
+    /// # Errors
+    /// The session cannot be stored; it is unchanged.
+    pub(crate) async fn change_tools(&mut self, agent_prompt: &AgentPrompt) -> Result<bool, Error> {
+        let Some(difference) = self.acceptable_difference(agent_prompt) else {
+            return Ok(false);
+        };
+        let before = self.session.head.notes.clone();
+        tool_changes::set_note(&mut self.session.head.notes, &difference);
+        if let Err(error) = self.session.save().await {
+            self.session.head.notes = before;
+            return Err(error.into());
+        }
+        Ok(true)
+    }
+
+    /// Returns the difference between the tools of an agent and those that the session began with, if the next message
+    /// can bring it.
+    fn acceptable_difference(&self, agent_prompt: &AgentPrompt) -> Option<SettingChanges> {
+        let accepted = self.model.tool_changes()?;
+        let (prompt, wire) = (&self.session.prompt, self.model.wire());
+        let is_unsent = self.is_new() && self.session.totals.answers == 0;
+        let now = agent_prompt.rendered(&self.model);
+        if is_unsent || !self.has_tools || !changes::is_same_system(prompt, &now) {
+            return None;
+        }
+        let difference = tool_changes::difference(prompt, wire, &agent_prompt.tools);
+        let pending = tool_changes::pending(prompt, wire, &difference);
+        let offered = tool_changes::offered_names(prompt, wire);
+        accepted.accepts(&pending, &offered).then_some(difference)
     }
 
     /// Replaces tools and system text. The messages are kept; the provider reads all of them anew.
@@ -547,14 +640,20 @@ impl Conversation {
         let frozen = agent_prompt.rendered(&model);
         changes::check_tools(&self.session, &frozen, model.wire().format())?;
         let target = frozen.target(&self.model);
-        self.session.rerender(model.wire(), target).await?;
+        let notes = self.session.head.notes.clone();
+        tool_changes::clear_note(&mut self.session.head.notes);
+        effort::note_first(&mut self.session.head.notes, &model);
+        if let Err(error) = self.session.rerender(model.wire(), target).await {
+            self.session.head.notes = notes;
+            return Err(error.into());
+        }
         self.model = model;
         self.has_tools = !frozen.tools.is_empty();
         Ok(())
     }
 
     /// Continues with another agent: its tools, its system text and its model. The messages are kept, and the
-    /// next request begins a prefix of its own.
+    /// next request begins a prefix of its own. `restricted_by` is the read-only agent for which it works.
     ///
     /// # Errors
     /// The model cannot be found, or the session cannot be stored; it is unchanged.
@@ -563,14 +662,14 @@ impl Conversation {
         dependencies: &Dependencies,
         agent: &AgentDefinition,
         agent_prompt: &AgentPrompt,
+        restricted_by: Option<&str>,
     ) -> Result<(), Error> {
         let model = model(dependencies, agent)?.for_tools(!agent_prompt.tools.is_empty())?;
-        let format = model.wire().format();
         let frozen = agent_prompt.rendered(&model);
         let said = self.session.prompt.messages().into_iter();
         let mut said: Vec<Message> = said.map(Arc::unwrap_or_clone).collect();
         let mut held = self.held.clone();
-        if frozen.tools.is_empty() && needs_tools_for_calls(format) {
+        if frozen.tools.is_empty() && model.wire().request_rules().needs_tools_for_calls {
             said = said.into_iter().map(calls_as_text).collect();
             held = held.map(calls_as_text);
         }
@@ -580,6 +679,9 @@ impl Conversation {
         let head = self.session.head.clone();
         let namespace = self.session.namespace.take();
         self.session.head.agent.clone_from(&agent.name);
+        tool_changes::clear_note(&mut self.session.head.notes);
+        effort::note_first(&mut self.session.head.notes, &model);
+        restriction::note(&mut self.session.head, restricted_by);
         self.session.head.routing_key = routing_key(dependencies, &model, &prompt);
         let target = frozen.target(&model);
         if let Err(error) = self.session.rerender_as(said, model.wire(), target).await {
@@ -621,12 +723,28 @@ impl Conversation {
     /// Returns the diagnosis of the prefix of the last request, which got this reply; `None` for a first
     /// request.
     pub(crate) fn diagnose(&mut self, reply: &Reply, secret_set: &SecretSet) -> Option<Diagnosis> {
+        if reply.message.content.iter().any(Block::is_compaction) {
+            // The provider has read a summary in place of what was sent.
+            self.planner.continue_from(None);
+            self.monitor = PrefixMonitor::default();
+            return None;
+        }
         self.monitor.answer(reply, &self.rules, secret_set)
     }
 
     /// Adds the usage and spend of an answer to the session's totals; they are stored with the next message.
     pub(crate) fn add_usage(&mut self, usage: Usage, spent: Spend) {
         self.session.totals.count(usage, spent);
+    }
+
+    /// Usage of the last request, in this process or in an earlier one.
+    pub(crate) fn last_usage(&self) -> Option<Usage> {
+        self.session.last_usage
+    }
+
+    /// Sets the usage of the last request; it is stored with the next message.
+    pub(crate) fn set_last_usage(&mut self, usage: Option<Usage>) {
+        self.session.last_usage = usage;
     }
 
     /// Returns the body of the next request.
@@ -687,28 +805,80 @@ impl Conversation {
         }))
     }
 
+    /// Returns the request in flight with the current tools and effort at its beginning, if `error` refuses the changes
+    /// that messages bring.
+    ///
+    /// # Errors
+    /// The session cannot be stored; it is unchanged.
+    pub(crate) async fn body_without_changes(
+        &mut self,
+        error: &cachalot_model::Error,
+        agent_prompt: &AgentPrompt,
+        now: Millis,
+    ) -> Result<Option<Bytes>, Error> {
+        let brings = |message: &Arc<Message>| SettingChanges::noted(message).is_some();
+        if !SettingChanges::are_refused_by(error)
+            || !self.session.prompt.messages().iter().any(brings)
+        {
+            return Ok(None);
+        }
+        self.replace_prompt(agent_prompt).await?;
+        Ok(Some(self.body(now)))
+    }
+
     /// Renders the next request for another model. The session keeps its own model.
     pub(crate) async fn body_for(
         &self,
         model: &Model,
         agent_prompt: &AgentPrompt,
     ) -> Result<Bytes, cachalot_model::Error> {
+        let messages = self.session.prompt.messages().into_iter();
+        // The request has the current tools and effort.
+        let messages = messages.map(SettingChanges::removed_from);
+        let messages = messages.map(Arc::unwrap_or_clone).collect();
+        let is_last = self.planner.was_last_request();
+        self.body_of(model, agent_prompt, messages, is_last).await
+    }
+
+    /// Renders a request for a summary that another model writes. It is sent once, and does not become part of the
+    /// conversation.
+    pub(crate) async fn summary_request_body_for(
+        &self,
+        model: &Model,
+        agent_prompt: &AgentPrompt,
+        summary_input: &SummaryInput,
+        instruction: &str,
+    ) -> Result<Bytes, cachalot_model::Error> {
+        let messages = summary_input.messages_before(instruction);
+        self.body_of(model, agent_prompt, messages, true).await
+    }
+
+    /// Renders a request of these messages to another model, which has read none of them. `is_last` is true if no later
+    /// request is expected to begin like it.
+    async fn body_of(
+        &self,
+        model: &Model,
+        agent_prompt: &AgentPrompt,
+        messages: Vec<Message>,
+        is_last: bool,
+    ) -> Result<Bytes, cachalot_model::Error> {
         let wire = model.wire();
         let RenderedPrompt { tools, system } = agent_prompt.rendered(model);
-        let messages = self.session.prompt.messages().into_iter();
-        let messages = messages.map(Arc::unwrap_or_clone).collect();
         let mut prompt = Prompt::begin(&tools, &system);
         for (message, pieces) in rendered(model, adapted(model, messages, Vec::new).await)? {
             prompt = prompt.append(&pieces, message);
         }
         let head = &self.session.head;
-        let parameters = parameters(
+        let mut parameters = parameters(
             head,
             model,
             self.has_tools && !agent_prompt.tools.is_empty(),
         );
+        // No message of this request brings another effort.
+        let configured = &model.parameters().reasoning;
+        parameters.reasoning.clone_from(configured);
         let plan_context = PlanContext {
-            is_last: self.planner.was_last_request(),
+            is_last,
             ..PlanContext::default()
         };
         let plan = BreakpointPlanner::new(model, plan_context).first(&prompt);
@@ -769,99 +939,4 @@ impl Conversation {
             )),
         }
     }
-}
-
-/// Adapts messages that follow `before` to what the provider of `model` accepts, and adds the notes on which
-/// their rendering depends.
-async fn adapted(
-    model: &Model,
-    messages: Vec<Message>,
-    before: impl Fn() -> Vec<Arc<Message>>,
-) -> Vec<Message> {
-    let mut messages = media::fit_to_limits(messages, &before, model.media()).await;
-    let format = model.wire().format();
-    if needs_notes(format) {
-        prepare(format, &before(), &mut messages);
-    }
-    messages
-}
-
-/// A message with the pieces to which it is rendered.
-type RenderedMessage = (Arc<Message>, Vec<Rendered>);
-
-/// Renders messages for `model`.
-fn rendered(
-    model: &Model,
-    messages: Vec<Message>,
-) -> Result<Vec<RenderedMessage>, cachalot_model::Error> {
-    let messages = messages.into_iter().map(|message| {
-        let pieces = model.wire().message(&message)?;
-        Ok((Arc::new(message), pieces))
-    });
-    messages.collect()
-}
-
-/// A monitor for a session whose last request was sent by another process; that request ends before the last
-/// answer.
-fn resumed_monitor(session: &Session, planner: &BreakpointPlanner) -> PrefixMonitor {
-    let messages = session.prompt.messages();
-    let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
-    let answer = messages.iter().rposition(is_answer);
-    let (Some(last), Some(namespace)) = (answer, session.namespace.clone()) else {
-        return PrefixMonitor::default();
-    };
-    let prompt = session.prompt.without_last(messages.len() - last);
-    PrefixMonitor::resumed(SentRequest {
-        // A single-turn session may have set no breakpoint; then there is nothing to read.
-        plan: match session.totals.provider_keeps_prefix() {
-            true => planner.first(&prompt),
-            false => Plan::none(),
-        },
-        prompt,
-        namespace,
-        format: session.head.format,
-        tail: Bytes::from_static(b"}"),
-        // The session was saved after its answer arrived; the lifetime of the provider's cache starts
-        // slightly earlier.
-        at: Some(session.saved_at()),
-    })
-}
-
-/// The occasion on which a session plans its cache breakpoints.
-fn plan_context(
-    dependencies: &Dependencies,
-    agent: &AgentDefinition,
-    session: &Session,
-) -> PlanContext {
-    PlanContext {
-        // A delegating agent does not pause between requests as a human does.
-        human_paced: dependencies.human_paced && session.head.parent.is_none(),
-        keep: agent.prefix.keep,
-        ..PlanContext::default()
-    }
-}
-
-/// The agent's model, checked to be ready for calls.
-fn model(dependencies: &Dependencies, agent: &AgentDefinition) -> Result<Model, Error> {
-    let model = agent.find_model(&dependencies.models)?;
-    model.ready()?;
-    Ok(model)
-}
-
-/// The model in the wire format of the session, if the session can continue in that format.
-fn continue_in_format(session: &Session, model: &Model) -> Option<Model> {
-    let head = &session.head;
-    let is_same = (head.provider.as_str(), head.model.as_str()) == (model.provider(), model.name());
-    // All servers support Chat Completions; another server may not support other formats.
-    let is_known =
-        head.format == Format::Chat || head.base_url.as_deref() == Some(model.base_url());
-    let same = is_same.then(|| model.continuing(head.format))?;
-    let tools = snapshot::has_tools(&session.prompt);
-    let same = same.for_tools(tools).ok()?;
-    (is_known && same.wire().format() == head.format).then_some(same)
-}
-
-/// True if the format requires tools in a request that contains tool calls.
-fn needs_tools_for_calls(format: Format) -> bool {
-    matches!(format, Format::Messages | Format::Converse)
 }

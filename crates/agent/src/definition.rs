@@ -15,6 +15,7 @@
 
 mod agent;
 mod command;
+mod compaction;
 mod groups;
 mod limit;
 mod review;
@@ -40,6 +41,7 @@ pub use agent::{
 };
 
 pub use command::{CommandDefinition, CommandPart};
+pub use compaction::{COMPACTION, CompactionSettings};
 pub use groups::Groups;
 pub use review::{
     DEFAULT_REVIEW_INPUT_TOKENS, DEFAULT_REVIEW_ITERATIONS, DEFAULT_REVIEW_TURNS, LocatedName,
@@ -329,15 +331,20 @@ impl Team {
     /// request.
     #[must_use]
     pub fn check_models(&self, models: &Models) -> Vec<Problem> {
-        let none = ModelSettings::default();
+        let none = &ModelSettings::default();
         let own = self.agents.iter().zip(&self.model_places);
         let own =
             own.map(|(agent, place)| (agent, agent.model.as_str(), &agent.model_settings, place));
-        let of_reviews = self.agents.iter().filter_map(|agent| {
-            let model = agent.review.as_ref()?.model.as_ref()?;
-            Some((agent, model.name.as_str(), &none, &model.place))
+        let of_others = self.agents.iter().flat_map(|agent| {
+            let of_review = agent
+                .review
+                .as_ref()
+                .and_then(|review| review.model.as_ref());
+            let models = of_review.into_iter().chain(&agent.compaction.model);
+            models.map(move |model| (agent, model.name.as_str(), none, &model.place))
         });
-        own.chain(of_reviews)
+        let mut problems: Vec<Problem> = own
+            .chain(of_others)
             .flat_map(|(agent, model, settings, place)| {
                 let subject = format!("agent `{}`", agent.name);
                 let Err(error) = models.choose(Some(model), settings) else {
@@ -350,7 +357,23 @@ impl Team {
                 };
                 vec![Problem::new(code, format!("{subject}: {error}")).at(place)]
             })
-            .collect()
+            .collect();
+        let own = self.agents.iter().zip(&self.model_places);
+        problems.extend(own.filter_map(|(agent, place)| {
+            let by_provider = agent.compaction.by_provider && agent.compaction_threshold > 0.0;
+            let model = agent.find_model(models).ok().filter(|_| by_provider)?;
+            let message = format!(
+                "agent `{}`: `compaction: {{by_provider: true}}` has no effect: {}/{} has no such summaries",
+                agent.name,
+                model.provider(),
+                model.name()
+            );
+            let warning = Problem::warning("no-effect", message).at(place);
+            (!model.is_compacting()).then(|| {
+                warning.help("the agent's model summarizes; OpenAI's models in the format `responses`, and Anthropic's at its own API, do it within a request")
+            })
+        }));
+        problems
     }
 }
 

@@ -66,6 +66,8 @@ pub(crate) struct TransferTask {
     delegation: Arc<dyn Delegation>,
     hook_emitter: Arc<HookEmitter>,
     current_fork_point: CurrentForkPoint,
+    /// The read-only agent for which the delegating agent works, or itself.
+    read_only_agent: Option<Arc<str>>,
     depth: u32,
 }
 
@@ -77,6 +79,7 @@ impl TransferTask {
         delegation: &Arc<dyn Delegation>,
         hook_emitter: &Arc<HookEmitter>,
         current_fork_point: &CurrentForkPoint,
+        read_only_agent: Option<&Arc<str>>,
         depth: u32,
     ) -> Option<Arc<dyn Tool>> {
         if agent.sub_agents.is_empty() || depth >= MAX_DEPTH {
@@ -106,6 +109,7 @@ impl TransferTask {
             delegation: Arc::clone(delegation),
             hook_emitter: Arc::clone(hook_emitter),
             current_fork_point: current_fork_point.clone(),
+            read_only_agent: read_only_agent.cloned(),
             depth,
         }))
     }
@@ -202,7 +206,10 @@ impl TypedTool for TransferTask {
             .emit_agent_switch(&self.delegator.name, name, "transfer_task")
             .await;
         let task = DelegatedTask {
-            shared: self.shared.with_gate(context.gate.as_ref()),
+            shared: self
+                .shared
+                .with_gate(context.gate.as_ref())
+                .for_read_only(self.read_only_agent.clone()),
             delegator: &self.delegator,
             hook_emitter: &self.hook_emitter,
             parent: &context.session,

@@ -11,7 +11,6 @@ mod listener;
 
 use std::sync::Arc;
 
-use cachalot_core::Cost;
 use cachalot_model::{Model, ModelSettings, Usage};
 use cachalot_prompt::Namespace;
 use cachalot_tools::Gate;
@@ -176,7 +175,7 @@ impl Fork {
         Ok(Self {
             spec,
             agent: agent.clone(),
-            shared: shared.clone(),
+            shared: parent.restricted(shared),
             from: parent.fork_point(),
             owner: ForkOwner::Chat(chat_ended.clone()),
             delegation: Arc::clone(&parent.tools.delegation),
@@ -417,6 +416,7 @@ impl Fork {
             inherit,
             agent_prompt,
             id,
+            shared.read_only_agent.as_deref(),
         )
         .await?;
         let differences = differences::differences(snapshot, &conversation.snapshot());
@@ -492,10 +492,7 @@ impl Fork {
         let model = active_session.conversation.model();
         let bytes = active_session.conversation.prompt().bytes() + text.len() as u64;
         let tokens = bytes.div_ceil(BYTES);
-        let price = model.price();
-        let cost = price.map_or(Cost::UNPRICED, |price| {
-            price.cost(&Usage::from_counts(tokens, 0))
-        });
+        let cost = model.cost(&Usage::from_counts(tokens, 0));
         format!(
             "the model `{}` has not read the session `{}`: the fork inherits nothing, and its first request sends about {tokens} tokens anew ({cost})",
             self.agent.model, self.from.snapshot.head.id,

@@ -1,4 +1,8 @@
 //! Prefix warm-up: of several requests with the same prefix, the first is sent alone.
+//!
+//! A request that only fills the provider's cache (`prompt_cache_options.prewarm` of OpenAI, `max_tokens: 0` of
+//! Anthropic) would cost more: the first request is needed anyway, pays for no other output than its own, and writes the
+//! same prefix, which it would have to read after such a request.
 
 use tokio::sync::watch;
 

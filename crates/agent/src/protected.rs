@@ -1,16 +1,19 @@
 //! Files that control agents and hooks. An agent that could change them would grant itself permissions that
 //! the user has not granted.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
 use cachalot_core::links::without_links;
-use cachalot_operation::resource_access::{Command, CommandText};
+use cachalot_operation::resource_access::Command;
 use cachalot_operation::workspace::normalize;
-use cachalot_operation::{AccessRequest, UNKNOWN, Workspace, named_paths};
+use cachalot_operation::{AccessRequest, NamedPath, UNKNOWN, Workspace, named_paths};
+
+use crate::read_only_command::{is_only_a_name, is_read_only};
 
 /// Names of folders and files that are protected in every directory, in lower case.
-const PROTECTED_NAMES: [&str; 10] = [
+const PROTECTED_NAMES: [&str; 15] = [
     ".gitconfig",
     ".cachalot",
     ".codex",
@@ -21,6 +24,12 @@ const PROTECTED_NAMES: [&str; 10] = [
     ".claude.json",
     "hooks.d",
     ".gitmodules",
+    // Instructions for agents, which one that works in the folder reads.
+    "agents.md",
+    "claude.md",
+    "claude.local.md",
+    "gemini.md",
+    "skill.md",
 ];
 
 /// Protected entries of a `.git` folder, as prefixes of their names.
@@ -35,16 +44,6 @@ const PROTECTED_IN_GIT: [&str; 6] = [
 
 /// Protected entries of a `.claude` folder, as prefixes of their names.
 const PROTECTED_IN_CLAUDE: [&str; 5] = ["settings", "hooks", "plugins", "managed", "skills"];
-
-/// Programs that write nothing, with any arguments. A command that consists only of these may name a
-/// protected file.
-const READ_ONLY_PROGRAMS: [&str; 21] = [
-    "[", "cat", "cd", "cmp", "cut", "du", "echo", "egrep", "fgrep", "find", "grep", "head", "ls",
-    "nl", "printf", "pwd", "rg", "stat", "tail", "test", "wc",
-];
-
-/// Arguments with which one of these programs writes or runs something after all, as prefixes.
-const WRITING_ARGUMENTS: [&str; 6] = ["-delete", "-exec", "-fls", "-fprint", "-ok", "--pre"];
 
 /// A protected file that a call writes or a command names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +61,7 @@ pub(crate) fn find_protected(
     workspace: &Workspace,
     own: &[PathBuf],
 ) -> Option<ProtectedFile> {
-    let protected = Protected { workspace, own };
+    let protected = Protected::new(workspace, own);
     let resource_access = operation.resource_access;
     let written = resource_access.writes.iter().find_map(|path| {
         let name = protected.name_of(path)?;
@@ -80,9 +79,50 @@ pub(crate) fn find_protected(
 struct Protected<'a> {
     workspace: &'a Workspace,
     own: &'a [PathBuf],
+    /// See [`Protected::own_paths`].
+    own_paths: OnceCell<Vec<OwnPath>>,
 }
 
-impl Protected<'_> {
+/// A path of a protected file that is not known by its name.
+struct OwnPath {
+    /// In lower case.
+    path: PathBuf,
+    /// The name of the file, in lower case.
+    name: String,
+}
+
+impl<'a> Protected<'a> {
+    fn new(workspace: &'a Workspace, own: &'a [PathBuf]) -> Self {
+        Self {
+            workspace,
+            own,
+            own_paths: OnceCell::new(),
+        }
+    }
+
+    /// Returns the paths of the own files, as written and with all links followed. They are resolved once.
+    fn own_paths(&self) -> &[OwnPath] {
+        self.own_paths.get_or_init(|| {
+            let mut seen = HashSet::new();
+            let mut paths = Vec::new();
+            for own in self.own.iter().filter(|own| seen.insert(*own)) {
+                let name = own.file_name().unwrap_or(own.as_os_str());
+                let name = name.to_string_lossy().to_lowercase();
+                let written = to_lowercase_path(&normalize(own));
+                let real = to_lowercase_path(&normalize(&without_links(own)));
+                if real != written {
+                    let name = name.clone();
+                    paths.push(OwnPath { path: real, name });
+                }
+                paths.push(OwnPath {
+                    path: written,
+                    name,
+                });
+            }
+            paths
+        })
+    }
+
     /// Returns the name by which a path is protected, if it is. Checks the path as written and with all links
     /// followed.
     fn name_of(&self, path: &Path) -> Option<String> {
@@ -96,14 +136,9 @@ impl Protected<'_> {
 
     fn own_name_of(&self, path: &Path) -> Option<String> {
         let path = to_lowercase_path(path);
-        let mut own = self.own.iter();
-        let found = own.find(|own| {
-            let (normalized, real) = (normalize(own), normalize(&without_links(own)));
-            path.starts_with(to_lowercase_path(&normalized))
-                || path.starts_with(to_lowercase_path(&real))
-        })?;
-        let name = found.file_name().unwrap_or(found.as_os_str());
-        Some(name.to_string_lossy().to_lowercase())
+        let mut own = self.own_paths().iter();
+        let found = own.find(|own| path.starts_with(&own.path))?;
+        Some(found.name.clone())
     }
 
     /// Returns the protected file that a command names, from any directory in which it may run, and therefore
@@ -120,7 +155,7 @@ impl Protected<'_> {
         };
         let mut seen = HashSet::new();
         paths.into_iter().find_map(|named| {
-            if !seen.insert(named.path.clone()) {
+            if !seen.insert(named.path.clone()) || self.is_missing_name(command, &named) {
                 return None;
             }
             let name = match named.word.contains(UNKNOWN) {
@@ -133,34 +168,17 @@ impl Protected<'_> {
             })
         })
     }
-}
 
-/// True if a command runs only [`READ_ONLY_PROGRAMS`] and redirects no output.
-fn is_read_only(text: &CommandText) -> bool {
-    let reads = |words: &[&str]| {
-        let program = words
-            .first()
-            .is_some_and(|word| READ_ONLY_PROGRAMS.contains(word));
-        program
-            && !words
-                .iter()
-                .any(|word| WRITING_ARGUMENTS.iter().any(|not| word.starts_with(not)))
-    };
-    match text {
-        CommandText::Program(words) => reads(&words.iter().map(String::as_str).collect::<Vec<_>>()),
-        CommandText::Line(line) => {
-            // Expansions, substitutions and escapes could hide the actual words.
-            let is_plain =
-                !line.contains(['>', '$', '`', '\\', '{', '(', '!']) && !line.contains("<<");
-            is_plain
-                && line
-                    .split([';', '|', '&', '\n', '\r'])
-                    .filter(|command| !command.trim().is_empty())
-                    .all(|command| {
-                        let plain = command.replace(['"', '\''], "");
-                        reads(&plain.split_whitespace().collect::<Vec<_>>())
-                    })
-        }
+    /// True if a word without a `/` is the path of an own file that does not exist, and the command takes it as
+    /// a name and does not create it: `skills` in `cargo test skills`.
+    fn is_missing_name(&self, command: &Command, named: &NamedPath) -> bool {
+        let path = to_lowercase_path(&named.path);
+        !named.word.contains(['/', UNKNOWN])
+            && self.own_paths().iter().any(|own| own.path == path)
+            && protected_name(&named.path).is_none()
+            && std::fs::symlink_metadata(&named.path)
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+            && is_only_a_name(&command.text, &named.word)
     }
 }
 
@@ -260,8 +278,23 @@ fn to_lowercase_path(path: &Path) -> PathBuf {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_files_are_resolved_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(directory.path()).unwrap();
+        let file = workspace.root().join("Team.yaml");
+        let own = [file.clone(), file.clone()];
+        let protected = Protected::new(&workspace, &own);
+        assert_eq!(protected.own_paths().len(), 1);
+        assert_eq!(protected.name_of(&file).as_deref(), Some("team.yaml"));
+        let below = protected.name_of(Path::new("TEAM.yaml/x"));
+        assert_eq!(below.as_deref(), Some("team.yaml"));
+        assert_eq!(protected.name_of(Path::new("Team.yamls")), None);
+    }
 
     #[test]
     fn files_are_protected_by_their_names_in_any_spelling() {
@@ -285,6 +318,11 @@ mod tests {
             (".\u{fffc}/config", ".git"),
             ("home/.gitconfig", ".gitconfig"),
             ("home/.config/git/config", ".config/git"),
+            ("AGENTS.md", "agents.md"),
+            ("packages/a/Claude.md", "claude.md"),
+            ("CLAUDE.local.md", "claude.local.md"),
+            ("packages/a/skills/x/SKILL.md", "skill.md"),
+            ("AGENTS*", "agents.md"),
             ("docs/x/HEAD", "head"),
         ] {
             assert_eq!(
@@ -299,6 +337,9 @@ mod tests {
             ".github/workflows/x.yml",
             "git/config",
             ".claude/agents/x.md",
+            "docs/agents.md.txt",
+            "src/skills/x.rs",
+            "README.md",
             "src/hooks.rs",
             "src/*.rs",
             "*",
@@ -307,35 +348,6 @@ mod tests {
             "HEAD/x",
         ] {
             assert_eq!(protected_name(Path::new(path)), None, "{path}");
-        }
-    }
-
-    #[test]
-    fn read_only_commands_are_recognized() {
-        let reads = |line: &str| is_read_only(&CommandText::Line(line.to_owned()));
-        for line in [
-            "cat .git/config",
-            "grep -rn 'a b' --exclude-dir=.git . | head -5",
-            "cd x && find . -path './.git/*' -prune -o -name '*.rs'; ls -la .git",
-        ] {
-            assert!(reads(line), "{line}");
-        }
-        for line in [
-            "cat x > .git/config",
-            "cat x | tee .git/config",
-            "find .git -delete",
-            "find .git -name config -exec rm {} +",
-            "find .git -name config '-exec' sh",
-            "rg --pre ./x y .git",
-            "X=1 cat .git/config",
-            "cat $(rm .git/config)",
-            "cat `rm .git/config`",
-            "rm -rf .git",
-            "/tmp/cat .git/config",
-            "git config x y",
-            "cat a\nrm .git/config",
-        ] {
-            assert!(!reads(line), "{line}");
         }
     }
 }

@@ -504,6 +504,8 @@ impl<'a> Turn<'a> {
     fn hook_answer(&self) -> Answer {
         let mut added_by = self.message.appended_by().to_vec();
         added_by.extend(self.context.hook_emitter.rewritten_by());
+        // The provider may have looked something up for the answer.
+        added_by.extend(self.session.conversation.model().server_tools());
         let shared = self.context.shared;
         Answer {
             text: self.last_text.clone(),

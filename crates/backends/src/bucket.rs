@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cachalot_core::Clock;
-use cachalot_store::implementation::{check_page, reaches_reservations};
+use cachalot_store::implementation::{check_page, erase_step, reaches_reservations};
 use cachalot_store::sqlite::SqliteStore;
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch,
@@ -27,9 +27,9 @@ use cachalot_store::{
 use ring::rand::SystemRandom;
 use tokio::sync::{Mutex, OwnedMappedMutexGuard, OwnedMutexGuard, watch};
 
-use crate::pause::random_pause;
+use crate::pause::{max_pause, random_within};
 use crate::url::StoreUrl;
-use object::{DatabaseObject, LARGEST_DATABASE, LocalCopy, State, interrupted};
+use object::{DatabaseObject, LARGEST_DATABASE, LocalCopy, State, Turn, interrupted};
 
 /// Maximum size of a record, in bytes.
 const LARGEST_VALUE: u64 = 8 << 20;
@@ -44,6 +44,8 @@ const MAX_USES: usize = 10_000;
 pub struct BucketStore {
     about: StoreInfo,
     object: Arc<DatabaseObject>,
+    /// Locked during a change, before the state. Lookups do not wait for the pauses of writers.
+    turn: Mutex<Turn>,
     state: Arc<Mutex<State>>,
     /// Dropped with the store, which ends its task.
     alive: watch::Sender<()>,
@@ -88,6 +90,7 @@ impl BucketStore {
         Ok(Self {
             about,
             object: Arc::new(object),
+            turn: Mutex::default(),
             state: Arc::default(),
             alive: watch::Sender::default(),
         })
@@ -139,14 +142,19 @@ impl BucketStore {
     where
         F: Future<Output = Result<(T, bool), Error>>,
     {
+        let mut turn = self.turn.lock().await;
+        tokio::time::sleep(turn.pause()).await;
         let mut state = Arc::clone(&self.state).lock_owned().await;
         // The result of the last attempt, whose upload was refused.
         let mut refused: Option<T> = None;
+        let mut took = Duration::ZERO;
         for attempt in 0..MAX_ATTEMPTS {
             if attempt > 0 {
-                tokio::time::sleep(random_pause(attempt)).await;
+                // As long as an attempt takes, so that it may begin before that of another writer.
+                tokio::time::sleep(random_within(took.max(max_pause(attempt)))).await;
             }
-            state = self.refresh(state, Instant::now()).await?;
+            let began = Instant::now();
+            state = self.refresh(state, began).await?;
             // Returned only if all that it contains is in the object: not after an error, nor if this call is dropped.
             let copy = state.copy.take().ok_or_else(without_copy)?;
             if let Some(result) = refused.take()
@@ -171,7 +179,9 @@ impl BucketStore {
                 Ok(state)
             };
             state = self.outlive_caller(uploading).await??;
+            took = began.elapsed();
             if state.copy.is_some() {
+                turn.end(took);
                 return Ok(result);
             }
             refused = Some(result);
@@ -267,6 +277,23 @@ impl Store for BucketStore {
         })
     }
 
+    fn put_new<'a>(&'a self, space: &'a str, records: Vec<Record>) -> StoreReply<'a, Vec<bool>> {
+        StoreReply::later(async move {
+            for record in &records {
+                self.about.check_put(space, record, None, &[])?;
+            }
+            self.change(|store| {
+                let records = records.clone();
+                async move {
+                    let put = store.put_new(space, records).settle().await?;
+                    let is_changed = put.contains(&true);
+                    Ok((put, is_changed))
+                }
+            })
+            .await
+        })
+    }
+
     fn reserve<'a>(
         &'a self,
         _: &'a str,
@@ -306,7 +333,20 @@ impl Store for BucketStore {
         StoreReply::later(async move {
             check_page(filter, &page)?;
             self.change(|store| async move {
-                let erased = store.erase(space, filter, page).settle().await?;
+                let mut erased = store.erase(space, filter, page).settle().await?;
+                // The copy may erase a part of the page at a time. Each change of the object writes all of it, so one
+                // has as much of the page as there is.
+                let is_part = erase_step(filter, page).limit < page.limit;
+                while is_part && !erased.records.is_empty() {
+                    let limit = page.limit.saturating_sub(erased.records.len() as u32);
+                    let rest = store.erase(space, filter, PageRequest { limit, ..page });
+                    let rest = rest.settle().await?;
+                    if rest.records.is_empty() {
+                        break;
+                    }
+                    erased.records.extend(rest.records);
+                    erased.sizes.extend(rest.sizes);
+                }
                 let is_changed = reaches_reservations(filter) || !erased.records.is_empty();
                 Ok((erased, is_changed))
             })

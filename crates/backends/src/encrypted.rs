@@ -4,13 +4,17 @@
 //! is derived from the value, so that an equal value under one key has equal bytes: the store recognizes records that
 //! do not change. What that reveals is that a value is the same as before.
 
+mod without_secret;
+
+pub use without_secret::StoreWithoutSecret;
+
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::Secret;
 use cachalot_store::{
-    Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Lease, PageRequest,
+    Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Lease, PageRequest,
     PutAllResult, PutCondition, PutResult, Recall, Record, RecordFilter, RecordPage, ReserveResult,
     SpaceUsage, Store, StoreInfo, StoreReply, ValuePart, space,
 };
@@ -26,6 +30,36 @@ const ID_LENGTH: usize = 8;
 /// Bytes of an encrypted value beyond those of the value itself: header, secret, nonce, and tag.
 const OVERHEAD: usize = HEADER.len() + ID_LENGTH + NONCE_LEN + 16;
 
+/// The environment variable with the secrets of a store, and that of a file that contains them.
+pub const SECRETS: &str = "CACHALOT_ENCRYPTION_KEY";
+/// See [`SECRETS`].
+pub const SECRETS_FILE: &str = "CACHALOT_ENCRYPTION_KEY_FILE";
+
+/// The word among the secrets that permits values that are not encrypted.
+const PLAIN: &str = "plain";
+
+/// True if a value is encrypted; its beginning is enough.
+#[must_use]
+pub fn is_encrypted(value: &[u8]) -> bool {
+    value.starts_with(&HEADER)
+}
+
+/// Bytes of the beginning of a value from which its [`State`] is known.
+pub const STATE_LENGTH: u32 = (HEADER.len() + ID_LENGTH) as u32;
+
+/// The secret that a value is encrypted with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// The first one, which encrypts.
+    Current,
+    /// Another one that is given.
+    Old,
+    /// One that is not given.
+    Unknown,
+    /// None: the value is not encrypted.
+    Plain,
+}
+
 /// Length of a secret, in bytes.
 const SECRET_LENGTH: usize = 32;
 
@@ -39,6 +73,8 @@ struct Keys {
 /// The secrets of a store: the first one encrypts, all of them decrypt.
 pub struct Encryption {
     keys: Vec<Keys>,
+    /// True if values that are not encrypted are read as they are.
+    reads_plain: bool,
 }
 
 impl fmt::Debug for Encryption {
@@ -48,20 +84,58 @@ impl fmt::Debug for Encryption {
 }
 
 impl Encryption {
-    /// Reads secrets of 64 hex digits each, separated by commas or white space.
+    /// Reads secrets of 64 hex digits each, separated by commas or white space. The word `plain` among them permits
+    /// values that are not encrypted, until all of them are.
     ///
     /// # Errors
     /// A message without the secrets, if there is none, or one has another form.
     pub fn parse(secrets: &Secret<String>) -> Result<Self, String> {
         let separators = |c: char| c == ',' || c.is_whitespace();
         let texts = secrets.expose().split(separators);
-        let keys: Vec<Keys> = texts
-            .filter(|text| !text.is_empty())
-            .map(Keys::parse)
-            .collect::<Result<_, _>>()?;
+        let texts = texts.filter(|text| !text.is_empty());
+        let (plain, texts): (Vec<_>, Vec<_>) = texts.partition(|text| *text == PLAIN);
+        let keys = texts.into_iter().map(Keys::parse);
+        let keys: Vec<Keys> = keys.collect::<Result<_, _>>()?;
         match keys.is_empty() {
             true => Err("there is no secret in it".to_owned()),
-            false => Ok(Self { keys }),
+            false => Ok(Self {
+                keys,
+                reads_plain: !plain.is_empty(),
+            }),
+        }
+    }
+
+    /// Permits values that are not encrypted.
+    #[must_use]
+    pub fn with_plain_values(self) -> Self {
+        Self {
+            reads_plain: true,
+            ..self
+        }
+    }
+
+    /// Returns the secret that a value is encrypted with; its first [`STATE_LENGTH`] bytes are enough.
+    #[must_use]
+    pub fn state(&self, value: &[u8]) -> State {
+        let Some(rest) = value.strip_prefix(&HEADER) else {
+            return State::Plain;
+        };
+        let id = rest.get(..ID_LENGTH);
+        match self.keys.iter().position(|keys| Some(&keys.id[..]) == id) {
+            Some(0) => State::Current,
+            Some(_) => State::Old,
+            None => State::Unknown,
+        }
+    }
+
+    /// Encrypts a stored value with the first secret: one that is not encrypted, or with another secret that is given.
+    ///
+    /// # Errors
+    /// The secret of the value is not given, or the value is damaged.
+    pub fn renewed(&self, space: &str, key: &str, value: &[u8]) -> Result<Bytes, Error> {
+        match self.state(value) {
+            State::Plain => self.encrypt(space, key, value),
+            _ => self.encrypt(space, key, &self.decrypt(space, key, value)?),
         }
     }
 
@@ -89,22 +163,23 @@ impl Encryption {
 
     fn decrypt(&self, space: &str, key: &str, bytes: &[u8]) -> Result<Bytes, Error> {
         let refused = |kind, what| Error::new(kind, format!("the record `{key:.80}` {what}"));
+        if !is_encrypted(bytes) && self.reads_plain {
+            return Ok(Bytes::copy_from_slice(bytes));
+        }
         let Some(rest) = bytes
             .strip_prefix(&HEADER)
             .filter(|_| bytes.len() >= OVERHEAD)
         else {
             return Err(refused(
                 ErrorKind::Corrupt,
-                "is not encrypted: it was stored without a secret, or by somebody else",
+                "is not encrypted: it was stored without a secret, or by another program; `cachalot cache encrypt` \
+                 encrypts what was stored without one",
             ));
         };
         let (id, rest) = rest.split_at(ID_LENGTH);
         let (nonce, sealed) = rest.split_at(NONCE_LEN);
         let Some(keys) = self.keys.iter().find(|keys| keys.id == id) else {
-            return Err(refused(
-                ErrorKind::Denied,
-                "was encrypted with a secret that is not given",
-            ));
+            return Err(refused(ErrorKind::Denied, &not_given()));
         };
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| impossible())?;
         let mut sealed = sealed.to_vec();
@@ -160,6 +235,10 @@ fn context(space: &str, key: &str) -> Vec<u8> {
     context.extend_from_slice(space.as_bytes());
     context.extend_from_slice(key.as_bytes());
     context
+}
+
+fn not_given() -> String {
+    format!("was encrypted with a secret that is not given: add it to {SECRETS} or {SECRETS_FILE}")
 }
 
 fn impossible() -> Error {
@@ -236,6 +315,20 @@ impl EncryptedStore {
     }
 }
 
+/// Fails with the error of a record that was found, and releases the lease, which the caller does not get.
+fn refused<'a, T: Send + 'a>(
+    store: &'a dyn Store,
+    reserved: Option<ReserveResult>,
+    error: Error,
+) -> StoreReply<'a, T> {
+    StoreReply::later(async move {
+        if let Some(ReserveResult::Held(lease)) = reserved {
+            let _ = store.release(lease).settle().await;
+        }
+        Err(error)
+    })
+}
+
 /// Requests whole values, since a part of one cannot be decrypted.
 fn whole(page: PageRequest<'_>) -> PageRequest<'_> {
     PageRequest {
@@ -248,7 +341,7 @@ fn whole(page: PageRequest<'_>) -> PageRequest<'_> {
 }
 
 impl Store for EncryptedStore {
-    cachalot_store::forward_to_store!(inner: reserve renew release add raise_to counters touch stamps);
+    cachalot_store::forward_to_store!(inner: reserve renew release add raise_to counters touch stamps inspect);
 
     fn about(&self) -> &StoreInfo {
         &self.about
@@ -274,13 +367,7 @@ impl Store for EncryptedStore {
         reply.and_then(move |GetOrReserveResult { found, reserved }| {
             match self.result(space, found) {
                 Ok(found) => StoreReply::Now(Ok(GetOrReserveResult { found, reserved })),
-                // The caller does not get the lease.
-                Err(error) => StoreReply::later(async move {
-                    if let Some(ReserveResult::Held(lease)) = reserved {
-                        let _ = self.inner.release(lease).settle().await;
-                    }
-                    Err(error)
-                }),
+                Err(error) => refused(self.inner.as_ref(), reserved, error),
             }
         })
     }
@@ -330,6 +417,14 @@ impl Store for EncryptedStore {
         })
     }
 
+    fn put_new<'a>(&'a self, space: &'a str, records: Vec<Record>) -> StoreReply<'a, Vec<bool>> {
+        let encrypted = records
+            .into_iter()
+            .map(|record| self.encrypted(space, record));
+        let encrypted = StoreReply::Now(encrypted.collect::<Result<Vec<_>, Error>>());
+        encrypted.and_then(move |records| self.inner.put_new(space, records))
+    }
+
     fn find<'a>(
         &'a self,
         space: &'a str,
@@ -371,16 +466,6 @@ impl Store for EncryptedStore {
                 bytes: usage.bytes.saturating_sub(overhead),
                 ..usage
             }))
-        })
-    }
-
-    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
-        self.inner.inspect().and_then(|mut findings| {
-            findings.push(Finding::good(
-                "encryption",
-                "values; keys and labels are readable",
-            ));
-            StoreReply::Now(Ok(findings))
         })
     }
 

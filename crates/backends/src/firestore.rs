@@ -15,7 +15,7 @@ mod space;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cachalot_store::implementation::{
     check_page, deduplicate, has_equal_content, label_texts, labels_to_json, lease_end,
@@ -27,7 +27,6 @@ use cachalot_store::{
     ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply, counter,
 };
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use document::{
     Document, Fields, check_labels, check_sum, damaged, delete, expiry_order, integer,
@@ -54,6 +53,10 @@ const LARGEST_VALUE: u64 = (1 << 20) - OVERHEAD;
 /// The version of the layout.
 const LAYOUT: i64 = 1;
 
+/// The time after which the version of the layout is compared again, in milliseconds: the service has no condition by
+/// which a write could compare it.
+const LAYOUT_VALIDITY: i64 = 60_000;
+
 /// Attempts of a call, if others change the same documents.
 const MAX_ATTEMPTS: u32 = 40;
 
@@ -63,8 +66,9 @@ pub struct FirestoreStore {
     server: Arc<Server>,
     /// Added to the server's time, in milliseconds. Zero but in tests.
     shift: Arc<AtomicI64>,
-    /// Set once the version of the layout was compared.
-    layout: OnceCell<()>,
+    /// The time of the last comparison of the layout, in milliseconds since the creation of the store.
+    layout_compared: tokio::sync::Mutex<Option<i64>>,
+    created: Instant,
 }
 
 impl FirestoreStore {
@@ -92,7 +96,8 @@ impl FirestoreStore {
             about,
             server: Arc::new(server),
             shift,
-            layout: OnceCell::new(),
+            layout_compared: tokio::sync::Mutex::default(),
+            created: Instant::now(),
         }
     }
 
@@ -107,8 +112,14 @@ impl FirestoreStore {
 
     /// Returns a reader outside of transactions, once the layout is known.
     async fn reader(&self) -> Result<Reader, Error> {
-        let check = || self.repeat(|| self.check_layout());
-        self.layout.get_or_try_init(check).await?;
+        let elapsed = i64::try_from(self.created.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let now = elapsed.saturating_add(self.shift.load(Ordering::Relaxed));
+        let mut compared = self.layout_compared.lock().await;
+        if compared.is_none_or(|at| now.saturating_sub(at) >= LAYOUT_VALIDITY) {
+            self.repeat(|| self.check_layout()).await?;
+            *compared = Some(now);
+        }
+        drop(compared);
         Ok(Reader::new(Arc::clone(&self.server)))
     }
 
@@ -307,6 +318,22 @@ impl FirestoreStore {
             writes.extend(leases::revocations(reader, space, filter, page.after).await?);
         }
         Ok((writes, selected.page))
+    }
+}
+
+#[cfg(feature = "testing")]
+impl cachalot_store::conformance::layouts::ChangeLayout for FirestoreStore {
+    /// Lets pass the time after which other handles with the same shift compare the layout again.
+    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
+        StoreReply::later(async move {
+            let path = self.server.path("layout");
+            let version = LAYOUT + i64::from(is_newer);
+            let write = Fields::default().number("version", version).replace(&path);
+            let reader = Reader::new(Arc::clone(&self.server));
+            reader.commit(&[write]).await?;
+            self.shift.fetch_add(LAYOUT_VALIDITY, Ordering::Relaxed);
+            Ok(())
+        })
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cachalot_store::implementation::reaches_reservations;
 use cachalot_store::{
     Finding, GetOrReserve, GetOrReserveResult, GetResult, Lease, PageRequest, PutAllResult,
-    PutCondition, PutResult, Record, RecordFilter, RecordPage, Store, StoreInfo, StoreReply,
-    counter, space,
+    PutCondition, PutResult, Record, RecordFilter, RecordPage, Store, StoreReply, counter, space,
 };
 
 use crate::changes::{self, Changes, Subscribe, Subscription as _};
@@ -69,12 +69,18 @@ impl Drop for UnknownChange<'_> {
     }
 }
 
-impl<S: Store + Subscribe> Store for FollowedStore<S> {
-    cachalot_store::forward_to_store!(store: reserve renew release find counters touch usage recall);
-
-    fn about(&self) -> &StoreInfo {
-        self.store.about()
+#[cfg(feature = "testing")]
+impl<S> cachalot_store::conformance::layouts::ChangeLayout for FollowedStore<S>
+where
+    S: cachalot_store::conformance::layouts::ChangeLayout,
+{
+    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
+        self.store.set_newer_layout(is_newer)
     }
+}
+
+impl<S: Store + Subscribe> Store for FollowedStore<S> {
+    cachalot_store::forward_to_store!(store: about reserve renew release find counters touch usage recall);
 
     fn get<'a>(
         &'a self,
@@ -129,6 +135,12 @@ impl<S: Store + Subscribe> Store for FollowedStore<S> {
         }
     }
 
+    fn put_new<'a>(&'a self, space: &'a str, records: Vec<Record>) -> StoreReply<'a, Vec<bool>> {
+        let keys: Vec<_> = records.iter().map(|record| record.key.clone()).collect();
+        let put = self.store.put_new(space, records);
+        self.changing(space, put, |_| keys)
+    }
+
     fn erase<'a>(
         &'a self,
         space: &'a str,
@@ -138,7 +150,8 @@ impl<S: Store + Subscribe> Store for FollowedStore<S> {
         let erased = self.store.erase(space, filter, page);
         let keys = |page: &RecordPage| {
             let keys = page.records.iter().map(|record| record.key.clone());
-            keys.chain([counter::ERASED.to_owned()]).collect()
+            let erased = reaches_reservations(filter).then(|| counter::ERASED.to_owned());
+            keys.chain(erased).collect()
         };
         self.changing(space, erased, keys)
     }

@@ -19,10 +19,21 @@ mod open;
 mod pause;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(
+    feature = "bucket",
+    feature = "firestore",
+    feature = "postgres",
+    feature = "redis"
+))]
+mod random;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod repetition;
 #[cfg(all(unix, feature = "testing"))]
 pub mod testing;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod trust;
 #[cfg(feature = "turso")]
 pub mod turso;
 mod url;

@@ -1,4 +1,4 @@
-//! Recognition of connections on which nothing comes back.
+//! Recognition of connections on which nothing comes back, and of idle ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,28 +9,52 @@ use parking_lot::Mutex;
 /// a server that has stopped, keeps a connection open without answering.
 const MAX_SILENCE: Duration = Duration::from_secs(3);
 
-/// How long a connection has been silent since a call was sent.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Liveness(Arc<Mutex<Option<Instant>>>);
+/// The calls of an open connection, and their answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Liveness(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    /// The time of the first call since the last answer.
+    silent_since: Option<Instant>,
+    /// The time of the last answer that was no failure.
+    answered: Instant,
+}
+
+impl Default for Liveness {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            silent_since: None,
+            answered: Instant::now(),
+        })))
+    }
+}
 
 impl Liveness {
     /// Awaits the answer to a call. If the caller does not wait for it, the connection counts as silent until another
     /// answer.
-    pub(crate) async fn watch<T>(&self, call: impl Future<Output = T>) -> T {
-        self.set(|since| since.or_else(|| Some(Instant::now())));
+    pub(crate) async fn watch<T, E>(
+        &self,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.0.lock().silent_since.get_or_insert_with(Instant::now);
         let answer = call.await;
-        self.set(|_| None);
+        let mut state = self.0.lock();
+        state.silent_since = None;
+        if answer.is_ok() {
+            state.answered = Instant::now();
+        }
         answer
     }
 
     /// True if calls have to use another connection.
     pub(crate) fn is_silent(&self) -> bool {
-        let since = self.0.lock();
+        let since = self.0.lock().silent_since;
         since.is_some_and(|since| since.elapsed() > MAX_SILENCE)
     }
 
-    fn set(&self, change: impl FnOnce(Option<Instant>) -> Option<Instant>) {
-        let mut since = self.0.lock();
-        *since = change(*since);
+    /// True if there has been no answer for this time.
+    pub(crate) fn is_idle(&self, time: Duration) -> bool {
+        self.0.lock().answered.elapsed() >= time
     }
 }

@@ -55,6 +55,9 @@ pub struct OpenOptions {
     pub clock: Arc<dyn Clock>,
     /// For how long an entry may be served after it was changed on a server that reports changes.
     pub staleness: Duration,
+    /// True if the operator says that a Redis server has all acknowledged writes when it starts again, which its settings
+    /// have to confirm.
+    pub durable: bool,
 }
 
 impl fmt::Debug for OpenOptions {
@@ -71,6 +74,7 @@ impl Default for OpenOptions {
             environment: BTreeMap::new(),
             clock: Arc::new(SystemClock),
             staleness: Duration::ZERO,
+            durable: false,
         }
     }
 }
@@ -96,6 +100,7 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         Some("redis") => {
             let server = crate::redis::Server::new(url, password);
             let server = server.map_err(StoreUrlError::Invalid)?;
+            let server = server.durable(options.durable);
             Ok(followed(crate::redis::RedisStore::new(server), options))
         }
         #[cfg(feature = "bucket")]

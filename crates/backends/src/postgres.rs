@@ -7,6 +7,7 @@
 
 mod connections;
 mod failure;
+mod findings;
 mod layout;
 mod lookup;
 mod name;
@@ -14,6 +15,7 @@ mod row;
 mod select;
 mod server;
 mod subscription;
+mod timeline;
 mod words;
 
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    check_page, label_texts, milliseconds, next_cursor, reaches_reservations, signed,
+    check_page, erase_step, label_texts, milliseconds, next_cursor, reaches_reservations, signed,
     sort_and_deduplicate,
 };
 use cachalot_store::{
@@ -29,12 +31,16 @@ use cachalot_store::{
     PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter,
     RecordPage, ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, space,
 };
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use connections::{Connections, Work, is_busy};
-use row::{Bytea, LabelColumns, indexed, whole};
+use row::{LabelColumns, Parameter, RecordColumns, indexed, indexed_all, whole, whole_all};
 
 use crate::changes::{Changes, Subscribe};
+use crate::repetition::{
+    Progress, Repetition, are_effects_enough, replaces_its_condition, result_of_first_put,
+    with_owner,
+};
 
 pub use server::Server;
 pub use subscription::Subscription;
@@ -53,8 +59,6 @@ pub struct PostgresStore {
     /// Added to the server's time, in milliseconds. Zero but in tests.
     shift: Arc<AtomicI64>,
 }
-
-type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl PostgresStore {
     /// Creates a store on a server. Connects, and creates or upgrades the tables, with the first call.
@@ -93,10 +97,57 @@ impl PostgresStore {
         statement: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<tokio_postgres::Row>, Error> {
-        let open = self.connections.get(work).await?;
-        let query = open.client.query_typed(statement, parameters);
-        let rows = open.liveness.watch(query).await;
-        rows.map_err(|error| self.connections.failure(error))
+        let executed = self.execute(work, statement, parameters, false).await?;
+        Ok(executed.rows)
+    }
+
+    /// Executes a statement, and once more if its connection ends and executing it twice is harmless. One that returns a
+    /// row returns the timeline of the server, too, where another server may execute it.
+    async fn execute(
+        &self,
+        work: Work,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+        returns_row: bool,
+    ) -> Result<Executed, Error> {
+        let is_repeatable = work != Work::WriteOnce;
+        let mut repetition = Repetition::default();
+        let mut has_layout = true;
+        loop {
+            let open = self.connections.get(work).await?;
+            let checked = open
+                .timeline
+                .filter(|_| returns_row && open.lookups.is_none());
+            let with_timeline = checked.map(|_| timeline::with_timeline(statement));
+            let statement = with_timeline.as_deref().unwrap_or(statement);
+            let query = open.client.query_typed(statement, parameters);
+            let rows = match open.liveness.watch(query).await {
+                Ok(rows) => rows,
+                Err(error) if has_layout && failure::is_of_other_layout(&error) => {
+                    // Another version has replaced the functions. The next connection finds out which layout it is.
+                    self.connections.forget_layout();
+                    has_layout = false;
+                    continue;
+                }
+                Err(error) => {
+                    let progress = open.progress(&error);
+                    let error = self.connections.failure(error);
+                    repetition.after(error, progress, is_repeatable)?;
+                    continue;
+                }
+            };
+            let found = match (checked, rows.first()) {
+                (Some(_), Some(row)) => Some(row::column(row, timeline::COLUMN)?),
+                _ => None,
+            };
+            if found == checked {
+                let lost = repetition.lost();
+                return Ok(Executed { rows, lost });
+            }
+            self.connections.forget_server();
+            let error = timeline::other_server(self.connections.location());
+            repetition.after(error, Progress::Lost, is_repeatable)?;
+        }
     }
 
     /// Returns the only row of the result.
@@ -106,17 +157,67 @@ impl PostgresStore {
         statement: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<tokio_postgres::Row, Error> {
-        let mut rows = self.rows(work, statement, parameters).await?;
-        rows.pop().ok_or_else(|| row::damaged("no row"))
+        let executed = self.execute(work, statement, parameters, true).await?;
+        executed.row()
+    }
+
+    /// Returns the reservation that a call has made the first time that the server executed it, in place of that which the
+    /// call found the second time.
+    async fn own_reservation(
+        &self,
+        space: &str,
+        key: &str,
+        labels: &LabelColumns<'_>,
+        found: ReserveResult,
+    ) -> Result<ReserveResult, Error> {
+        let ReserveResult::Busy { fence, .. } = found else {
+            return Ok(found);
+        };
+        let own = self
+            .rows(
+                Work::Write,
+                "SELECT 1 FROM cachalot_leases \
+                 WHERE space = $1 AND key = $2 AND fence = $3 AND is_current AND label_values = $4",
+                &[
+                    (&indexed(space), Type::BYTEA),
+                    (&indexed(key), Type::BYTEA),
+                    (&signed(fence), Type::INT8),
+                    (&labels.values, Type::BYTEA_ARRAY),
+                ],
+            )
+            .await?;
+        Ok(match own.is_empty() {
+            true => found,
+            false => ReserveResult::held(space, key, fence),
+        })
     }
 }
 
-fn indexed_all<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Bytea<'a>> {
-    names.map(indexed).collect()
+/// The result of a statement.
+struct Executed {
+    rows: Vec<tokio_postgres::Row>,
+    /// The error of an earlier attempt, which the server may have executed, too.
+    lost: Option<Error>,
 }
 
-fn whole_all<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Bytea<'a>> {
-    names.map(whole).collect()
+impl Executed {
+    /// Returns the only row.
+    fn row(mut self) -> Result<tokio_postgres::Row, Error> {
+        self.rows.pop().ok_or_else(|| row::damaged("no row"))
+    }
+}
+
+/// Returns the work of a call whose result depends on what it changes.
+fn work_of_effects(space: &str) -> Work {
+    match are_effects_enough(space) {
+        true => Work::Write,
+        false => Work::WriteOnce,
+    }
+}
+
+/// Adds the fence of the layout to a statement without conditions.
+fn fenced(statement: &str) -> String {
+    format!("{statement} WHERE {}", layout::fence())
 }
 
 fn record_page(
@@ -147,6 +248,16 @@ impl Subscribe for PostgresStore {
     }
 }
 
+#[cfg(feature = "testing")]
+impl cachalot_store::conformance::layouts::ChangeLayout for PostgresStore {
+    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
+        StoreReply::later(async move {
+            let statement = layout::set_newer(is_newer);
+            self.rows(Work::Scan, &statement, &[]).await.map(drop)
+        })
+    }
+}
+
 impl Store for PostgresStore {
     fn about(&self) -> &StoreInfo {
         &self.about
@@ -167,15 +278,21 @@ impl Store for PostgresStore {
                 let row = lookups
                     .execute(place, counters, self.shift(), is_busy)
                     .await;
-                let row = row.map_err(|error| self.connections.failure(error))?;
-                if let Some(row) = row {
-                    return row::get_result(&row, key);
+                match row {
+                    Ok(Some(row)) => return row::get_result(&row, key),
+                    // No statement has so many counters, or the batch of the lookup has failed.
+                    Ok(None) => {}
+                    Err(error) if open.progress(&error) == Progress::Answered => {
+                        return Err(self.connections.failure(error));
+                    }
+                    // The connection has ended.
+                    Err(_) => {}
                 }
             }
             let row = self
                 .row(
                     Work::Lookup,
-                    "SELECT * FROM cachalot_get($1, $2, $3, $4)",
+                    &fenced("SELECT * FROM cachalot_get($1, $2, $3, $4)"),
                     &[
                         (&indexed(space), Type::BYTEA),
                         (&indexed(key), Type::BYTEA),
@@ -203,12 +320,15 @@ impl Store for PostgresStore {
                 Stale::Revision(revision) => i64::try_from(revision).unwrap_or(0),
                 Stale::Any => -1,
             };
-            let labels = LabelColumns::new(request.labels);
+            let labels = with_owner(request.labels);
+            let labels = LabelColumns::new(&labels);
             let counters = indexed_all(request.counters.iter().copied());
-            let row = self
-                .row(
+            let executed = self
+                .execute(
                     Work::Write,
-                    "SELECT * FROM cachalot_get_or_reserve($1, $2, $3, $4, $5, $6, $7, $8)",
+                    &fenced(
+                        "SELECT * FROM cachalot_get_or_reserve($1, $2, $3, $4, $5, $6, $7, $8)",
+                    ),
                     &[
                         (&indexed(space), Type::BYTEA),
                         (&indexed(key), Type::BYTEA),
@@ -219,12 +339,18 @@ impl Store for PostgresStore {
                         (&stale, Type::INT8),
                         (&self.shift(), Type::INT8),
                     ],
+                    true,
                 )
                 .await?;
-            let reserved = match row::column::<Option<i64>>(&row, "o_fence")? {
+            let is_repeated = executed.lost.is_some();
+            let row = executed.row()?;
+            let mut reserved = match row::column::<Option<i64>>(&row, "o_fence")? {
                 None => None,
                 Some(_) => Some(row::reserve_result(&row, space, key)?),
             };
+            if let Some(found) = reserved.take_if(|_| is_repeated) {
+                reserved = Some(self.own_reservation(space, key, &labels, found).await?);
+            }
             Ok(GetOrReserveResult {
                 found: row::get_result(&row, key)?,
                 reserved,
@@ -245,10 +371,10 @@ impl Store for PostgresStore {
             let labels = LabelColumns::new(&record.labels);
             let names = indexed_all(counters.iter().map(|(name, _)| *name));
             let counts: Vec<i64> = counters.iter().map(|(_, count)| signed(*count)).collect();
-            let row = self
-            .row(
+            let executed = self
+            .execute(
                 Work::Write,
-                "SELECT * FROM cachalot_put($1, $2, $3, $4, $5, $6, $7::text::tsvector, $8, $9, $10, $11)",
+                &fenced("SELECT * FROM cachalot_put($1, $2, $3, $4, $5, $6, $7::text::tsvector, $8, $9, $10, $11)"),
                 &[
                     (&indexed(space), Type::BYTEA),
                     (&whole(&record.key), Type::BYTEA),
@@ -262,9 +388,13 @@ impl Store for PostgresStore {
                     (&counts, Type::INT8_ARRAY),
                     (&self.shift(), Type::INT8),
                 ],
+                true,
             )
             .await?;
+            let is_repeated = executed.lost.is_some();
+            let row = executed.row()?;
             Ok(match row::column::<i64>(&row, "revision")? {
+                -1 if is_repeated => result_of_first_put(self, space, &record).await?,
                 -1 => PutResult::LeaseLost,
                 -2 => PutResult::CounterChanged {
                     counter: usize::try_from(row::column::<i32>(&row, "changed")?).unwrap_or(0),
@@ -286,58 +416,63 @@ impl Store for PostgresStore {
                 record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
             }
             self.about.check_put_all(&condition, &records)?;
-            let all: Vec<Label> = records
-                .iter()
-                .flat_map(|(_, record)| record.labels.iter().cloned())
-                .collect();
-            let labels = LabelColumns::new(&all);
-            let mut end = 0;
-            let ends: Vec<i32> = records
-                .iter()
-                .map(|(_, record)| {
-                    end += record.labels.len() as i32;
-                    end
-                })
-                .collect();
-            let spaces = indexed_all(records.iter().map(|(space, _)| *space));
-            let keys = whole_all(records.iter().map(|(_, record)| &*record.key));
-            let values: Vec<&[u8]> = records
-                .iter()
-                .map(|(_, record)| &record.value[..])
-                .collect();
-            let expires: Vec<Option<i64>> =
-                records.iter().map(|(_, record)| record.expires).collect();
-            let texts: Vec<Option<String>> = records
-                .iter()
-                .map(|(space, record)| words::vector(space, record))
-                .collect();
-            let row = self
-            .row(
-                Work::Write,
-                "SELECT cachalot_put_all($1, $2, $3, $4, $5, $6, $7, $8::text[]::tsvector[], $9, $10, $11, $12) AS done",
-                &[
-                    (&indexed(condition.space), Type::BYTEA),
-                    (&indexed(condition.key), Type::BYTEA),
-                    (&condition.value.as_deref(), Type::BYTEA),
-                    (&spaces, Type::BYTEA_ARRAY),
-                    (&keys, Type::BYTEA_ARRAY),
-                    (&values, Type::BYTEA_ARRAY),
-                    (&expires, Type::INT8_ARRAY),
-                    (&texts, Type::TEXT_ARRAY),
-                    (&labels.names, Type::BYTEA_ARRAY),
-                    (&labels.values, Type::BYTEA_ARRAY),
-                    (&ends, Type::INT4_ARRAY),
-                    (&self.shift(), Type::INT8),
-                ],
+            let columns =
+                RecordColumns::new(records.iter().map(|(space, record)| (*space, record)));
+            // Executed twice, it finds that the condition is not met any more.
+            let work = match replaces_its_condition(&condition, &records) {
+                true => Work::Write,
+                false => Work::WriteOnce,
+            };
+            let executed = self
+            .execute(
+                work,
+                &fenced("SELECT cachalot_put_all($1, $2, $3, $4, $5, $6, $7, $8::text[]::tsvector[], $9, $10, $11, $12) AS done"),
+                &columns.parameters(
+                    &[
+                        (&indexed(condition.space), Type::BYTEA),
+                        (&indexed(condition.key), Type::BYTEA),
+                        (&condition.value.as_deref(), Type::BYTEA),
+                        (&columns.spaces, Type::BYTEA_ARRAY),
+                    ],
+                    &self.shift(),
+                ),
+                true,
             )
             .await?;
-            Ok(match row::column::<i64>(&row, "done")? {
-                -1 => PutAllResult::Stored,
-                -2 => PutAllResult::Changed,
-                left => PutAllResult::Busy {
+            let lost = executed.lost.clone();
+            let row = executed.row()?;
+            Ok(match (row::column::<i64>(&row, "done")?, lost) {
+                (-1, _) => PutAllResult::Stored,
+                // The first time, it may have been stored: another caller may have changed or reserved the key since.
+                (_, Some(lost)) => return Err(lost),
+                (-2, None) => PutAllResult::Changed,
+                (left, None) => PutAllResult::Busy {
                     left: Duration::from_millis(row::unsigned(left)?),
                 },
             })
+        })
+    }
+
+    fn put_new<'a>(
+        &'a self,
+        space: &'a str,
+        mut records: Vec<Record>,
+    ) -> StoreReply<'a, Vec<bool>> {
+        StoreReply::later(async move {
+            for record in &mut records {
+                record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
+                self.about.check_put(space, record, None, &[])?;
+            }
+            let columns = RecordColumns::new(records.iter().map(|record| (space, record)));
+            let row = self
+                .row(
+                    // Executed twice, it finds its own records.
+                    Work::WriteOnce,
+                    &fenced("SELECT cachalot_put_new($1, $2, $3, $4, $5::text[]::tsvector[], $6, $7, $8, $9) AS stored"),
+                    &columns.parameters(&[(&indexed(space), Type::BYTEA)], &self.shift()),
+                )
+                .await?;
+            row::column(&row, "stored")
         })
     }
 
@@ -351,11 +486,12 @@ impl Store for PostgresStore {
         StoreReply::later(async move {
             self.about
                 .check_names([space, key].into_iter().chain(label_texts(labels)))?;
-            let labels = LabelColumns::new(labels);
-            let row = self
-                .row(
+            let labels = with_owner(labels);
+            let labels = LabelColumns::new(&labels);
+            let executed = self
+                .execute(
                     Work::Write,
-                    "SELECT * FROM cachalot_reserve($1, $2, $3, $4, $5, $6)",
+                    &fenced("SELECT * FROM cachalot_reserve($1, $2, $3, $4, $5, $6)"),
                     &[
                         (&indexed(space), Type::BYTEA),
                         (&indexed(key), Type::BYTEA),
@@ -364,9 +500,15 @@ impl Store for PostgresStore {
                         (&milliseconds(hold), Type::INT8),
                         (&self.shift(), Type::INT8),
                     ],
+                    true,
                 )
                 .await?;
-            row::reserve_result(&row, space, key)
+            let is_repeated = executed.lost.is_some();
+            let found = row::reserve_result(&executed.row()?, space, key)?;
+            match is_repeated {
+                true => self.own_reservation(space, key, &labels, found).await,
+                false => Ok(found),
+            }
         })
     }
 
@@ -375,8 +517,11 @@ impl Store for PostgresStore {
             let renewed = self
                 .rows(
                     Work::Write,
-                    "UPDATE cachalot_leases SET until = cachalot_now($5) + $4 \
-                 WHERE space = $1 AND key = $2 AND fence = $3 AND is_current RETURNING 1",
+                    &format!(
+                        "UPDATE cachalot_leases SET until = cachalot_now($5) + $4 WHERE space = $1 AND key = $2 \
+                         AND fence = $3 AND is_current AND {} RETURNING 1",
+                        layout::fence()
+                    ),
                     &[
                         (&indexed(&lease.space), Type::BYTEA),
                         (&indexed(&lease.key), Type::BYTEA),
@@ -392,14 +537,17 @@ impl Store for PostgresStore {
 
     fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
         StoreReply::later(async move {
-            let statement = "UPDATE cachalot_leases SET is_current = false \
-                         WHERE space = $1 AND key = $2 AND fence = $3";
+            let statement = format!(
+                "UPDATE cachalot_leases SET is_current = false \
+                 WHERE space = $1 AND key = $2 AND fence = $3 AND {}",
+                layout::fence()
+            );
             let parameters: [Parameter<'_>; 3] = [
                 (&indexed(&lease.space), Type::BYTEA),
                 (&indexed(&lease.key), Type::BYTEA),
                 (&signed(lease.fence), Type::INT8),
             ];
-            self.rows(Work::Write, statement, &parameters).await?;
+            self.rows(Work::Write, &statement, &parameters).await?;
             Ok(())
         })
     }
@@ -428,11 +576,12 @@ impl Store for PostgresStore {
         StoreReply::later(async move {
             check_page(filter, &page)?;
             self.about.check_names([space])?;
+            let page = erase_step(filter, page);
             let leases = reaches_reservations(filter).then(|| select::leases(space, filter, &page));
             let rows = self
                 .rows(
-                    Work::Write,
-                    "SELECT * FROM cachalot_erase($1, $2, $3, $4, $5)",
+                    work_of_effects(space),
+                    &fenced("SELECT * FROM cachalot_erase($1, $2, $3, $4, $5)"),
                     &[
                         (&indexed(space), Type::BYTEA),
                         (&leases, Type::TEXT),
@@ -458,8 +607,8 @@ impl Store for PostgresStore {
             let counts: Vec<i64> = additions.iter().map(|(_, count)| signed(*count)).collect();
             let row = self
                 .row(
-                    Work::Write,
-                    "SELECT cachalot_add($1, $2, $3) AS counts",
+                    work_of_effects(space),
+                    &fenced("SELECT cachalot_add($1, $2, $3) AS counts"),
                     &[
                         (&indexed(space), Type::BYTEA),
                         (&whole_all(names), Type::BYTEA_ARRAY),
@@ -477,7 +626,7 @@ impl Store for PostgresStore {
             let row = self
                 .row(
                     Work::Write,
-                    "SELECT cachalot_raise_to($1, $2, $3) AS value",
+                    &fenced("SELECT cachalot_raise_to($1, $2, $3) AS value"),
                     &[
                         (&indexed(space), Type::BYTEA),
                         (&whole(counter), Type::BYTEA),
@@ -512,13 +661,13 @@ impl Store for PostgresStore {
         StoreReply::later(async move {
             let keys = indexed_all(used.iter().map(|(key, _)| *key));
             let times: Vec<i64> = used.iter().map(|(_, at)| *at).collect();
-            let statement = "SELECT cachalot_touch($1, $2, $3)";
+            let statement = fenced("SELECT cachalot_touch($1, $2, $3)");
             let parameters: [Parameter<'_>; 3] = [
                 (&indexed(space), Type::BYTEA),
                 (&keys, Type::BYTEA_ARRAY),
                 (&times, Type::INT8_ARRAY),
             ];
-            self.rows(Work::Write, statement, &parameters).await?;
+            self.rows(Work::Write, &statement, &parameters).await?;
             Ok(())
         })
     }
@@ -529,7 +678,7 @@ impl Store for PostgresStore {
             let row = self
                 .row(
                     Work::Write,
-                    "SELECT cachalot_amend($1, $2, $3, $4, $5) AS revision",
+                    &fenced("SELECT cachalot_amend($1, $2, $3, $4, $5) AS revision"),
                     &[
                         (&indexed(space), Type::BYTEA),
                         (&indexed(&record.key), Type::BYTEA),
@@ -564,43 +713,8 @@ impl Store for PostgresStore {
 
     fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
         StoreReply::later(async move {
-            let row = self
-                .row(
-                    Work::Lookup,
-                    "SELECT current_setting('server_version') AS version, current_setting('synchronous_commit') AS commit, \
-                     current_setting('fsync') AS fsync, current_setting('max_connections') AS connections, \
-                     coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS tls, \
-                     pg_size_pretty(pg_total_relation_size('cachalot_records')) AS size",
-                    &[],
-                )
-                .await?;
-            let text = |name| row::column::<String>(&row, name);
-            let persistence = match (&*text("commit")?, &*text("fsync")?) {
-                ("off", _) | (_, "off") => Finding::degraded(
-                    "persistence",
-                    format!(
-                        "synchronous_commit {}, fsync {}",
-                        text("commit")?,
-                        text("fsync")?
-                    ),
-                    "a crash of the server may lose the last writes, invalidations among them: set both to on",
-                ),
-                (commit, _) => Finding::good("persistence", format!("synchronous_commit {commit}")),
-            };
-            Ok(vec![
-                Finding::good("version", format!("Postgres {}", text("version")?)),
-                Finding::good("records", text("size")?),
-                Finding::good("connections", format!("at most {}", text("connections")?)),
-                Finding::good(
-                    "TLS",
-                    if row::column::<bool>(&row, "tls")? {
-                        "yes"
-                    } else {
-                        "no"
-                    },
-                ),
-                persistence,
-            ])
+            let row = self.row(Work::Lookup, findings::QUESTION, &[]).await?;
+            findings::findings(&row)
         })
     }
 

@@ -8,6 +8,7 @@
 //! In a cluster, a space has several shards, each in one slot. A call for a key is atomic, other calls ask all shards:
 //! a counter has a value in each shard, and what is stored under a counter depends on the value in its own shard.
 
+mod append_file;
 mod births;
 mod call;
 mod connection;
@@ -26,7 +27,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, check_page, label_texts, milliseconds, reaches_reservations, sort_and_deduplicate,
+    MAX_COUNTER, check_page, erase_step, label_texts, milliseconds, reaches_reservations,
+    sort_and_deduplicate,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
@@ -44,6 +46,9 @@ use record::{Stored, damaged, integer, text};
 use shard::Shard;
 
 use crate::changes::{Changes, Subscribe};
+use crate::repetition::{
+    are_effects_enough, replaces_its_condition, result_of_first_put, with_owner,
+};
 
 pub use server::Server;
 pub use subscription::Subscription;
@@ -107,24 +112,69 @@ impl RedisStore {
         shard::shards(space, self.nodes.is_cluster())
     }
 
+    /// The key of the version of the layout.
+    fn layout_key(&self, shard: &Shard) -> String {
+        match self.nodes.is_cluster() {
+            true => format!("{}v", shard.prefix),
+            false => record::LAYOUT.to_owned(),
+        }
+    }
+
     /// Begins an execution of the script in a shard.
     fn call(&self, operation: &str, shard: &Shard) -> Call {
         let call = Call {
             shard: shard.clone(),
             birth: self.births.get(shard),
+            is_repeatable: true,
             arguments: Vec::new(),
         };
         call.arg(operation).number(self.shift()).arg(&shard.prefix)
     }
 
     async fn run(&self, call: Call) -> Result<Value, Error> {
-        let reply = self.nodes.run(&call).await?;
-        self.result(&call, reply)
+        Ok(self.run_once_or_twice(call).await?.0)
+    }
+
+    /// Executes the script. If the connection ended, and the server may have executed it twice, returns the error of the
+    /// first time, too.
+    async fn run_once_or_twice(&self, call: Call) -> Result<(Value, Option<Error>), Error> {
+        let executed = self.nodes.run(&call).await?;
+        Ok((self.result(&call, executed.value)?, executed.lost))
     }
 
     async fn run_all(&self, calls: &[Call]) -> Result<Vec<Value>, Error> {
-        let replies = try_join_all(calls.iter().map(|call| self.nodes.run(call))).await?;
-        self.results(calls, replies)
+        let executed = try_join_all(calls.iter().map(|call| self.nodes.run(call))).await?;
+        let replies = executed.into_iter().map(|executed| executed.value);
+        self.results(calls, replies.collect())
+    }
+
+    /// Returns the reservation that a call has made the first time that the server executed it, in place of that which the
+    /// call found the second time.
+    async fn own_reservation(
+        &self,
+        space: &str,
+        key: &str,
+        labels: &[u8],
+        found: ReserveResult,
+    ) -> Result<ReserveResult, Error> {
+        let ReserveResult::Busy { fence, .. } = found else {
+            return Ok(found);
+        };
+        let shard = self.shard(space, key);
+        let mut command = redis::cmd("HMGET");
+        command.arg(format!("{}l:{key}", shard.prefix));
+        command.arg("fence").arg("labels");
+        let lease = record::array(self.nodes.read(&shard, &command).await?.reply)?;
+        let is_own = match <[Value; 2]>::try_from(lease) {
+            Ok([its_fence, Value::BulkString(its_labels)]) => {
+                record::count(its_fence)? == fence && its_labels == labels
+            }
+            _ => false,
+        };
+        Ok(match is_own {
+            true => ReserveResult::held(space, key, fence),
+            false => found,
+        })
     }
 
     /// Executes the script several times, and waits for replicas.
@@ -190,12 +240,16 @@ impl RedisStore {
     /// Erases the first records that match in several shards.
     async fn erase_in_shards(
         &self,
+        space: &str,
         shards: &[Shard],
         filter: &RecordFilter<'_>,
         page: &PageRequest<'_>,
     ) -> Result<RecordPage, Error> {
         let call = |shard: &Shard, reaches: bool, keys: &[&str]| {
-            let call = self.call("erase", shard).flag(reaches).number(keys.len());
+            let call = self.call("erase", shard);
+            // One that only ends reservations returns nothing.
+            let call = call.repeatable_if(keys.is_empty() || are_effects_enough(space));
+            let call = call.flag(reaches).number(keys.len());
             let call = keys.iter().fold(call, |call, key| call.arg(*key));
             call.filter(filter, page)
         };
@@ -294,6 +348,21 @@ impl Subscribe for RedisStore {
     }
 }
 
+#[cfg(feature = "testing")]
+impl cachalot_store::conformance::layouts::ChangeLayout for RedisStore {
+    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
+        StoreReply::later(async move {
+            let version = record::VERSION + u8::from(is_newer);
+            for shard in self.shards(space::CACHE) {
+                let mut set = redis::cmd("SET");
+                set.arg(self.layout_key(&shard)).arg(version);
+                self.nodes.read(&shard, &set).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
 impl Store for RedisStore {
     fn about(&self) -> &StoreInfo {
         &self.about
@@ -311,6 +380,7 @@ impl Store for RedisStore {
             let shard = self.shard(space, key);
             let prefix = &shard.prefix;
             let mut names: Vec<_> = ["i", "ib"].map(|name| format!("{prefix}{name}")).into();
+            names.push(self.layout_key(&shard));
             names.push(format!("{prefix}r:{key}"));
             names.extend(counters.iter().map(|name| format!("{prefix}c:{name}")));
             let mut command = redis::cmd("MGET");
@@ -320,6 +390,8 @@ impl Store for RedisStore {
                 let mut found = record::array(read.reply)?.into_iter();
                 let incarnation = record::incarnation(found.next(), &read.identity)?;
                 let birth = record::count(found.next().unwrap_or(Value::Nil))?;
+                let layout = found.next().unwrap_or(Value::Nil);
+                record::check_layout(layout, &self.about.location)?;
                 let incarnation =
                     incarnation.filter(|_| birth != 0 && self.births.accept(&shard, None, birth));
                 let Some(incarnation) = incarnation else {
@@ -328,6 +400,8 @@ impl Store for RedisStore {
                 };
                 let record = record::optional(found.next(), key)?;
                 let count = |value| match value {
+                    // The script counts in the same way.
+                    Value::Nil if space == space::GATEWAY => Ok(0),
                     Value::Nil => Ok(incarnation),
                     value => record::count(value),
                 };
@@ -357,22 +431,27 @@ impl Store for RedisStore {
                 Stale::Any => "-1".to_owned(),
             };
             let shard = self.shard(space, key);
+            let labels = record::labels(&with_owner(request.labels));
             let mut call = self
                 .call("get_or_reserve", &shard)
                 .arg(key)
                 .arg(stale)
                 .number(milliseconds(request.hold))
-                .arg(record::labels(request.labels))
+                .arg(&labels)
                 .flag(is_only_valid_in_its_incarnation(space));
             for counter in request.counters {
                 call = call.arg(*counter);
             }
-            let mut result = record::array(self.run(call).await?)?.into_iter();
+            let (result, lost) = self.run_once_or_twice(call).await?;
+            let mut result = record::array(result)?.into_iter();
             let mut next = || result.next().unwrap_or(Value::Nil);
             let now = integer(next())?;
             let incarnation = record::count(next())?;
             let record = record::optional(Some(next()), key)?;
-            let reserved = reserve_result(next(), space, key)?;
+            let mut reserved = reserve_result(next(), space, key)?;
+            if let Some(found) = reserved.take_if(|_| lost.is_some()) {
+                reserved = Some(self.own_reservation(space, key, &labels, found).await?);
+            }
             let counters = result.map(record::count).collect::<Result<_, _>>()?;
             Ok(GetOrReserveResult {
                 found: GetResult {
@@ -404,7 +483,9 @@ impl Store for RedisStore {
             for (name, count) in counters {
                 call = call.arg(*name).number((*count).min(MAX_COUNTER));
             }
-            Ok(match integer(self.run(call).await?)? {
+            let (result, lost) = self.run_once_or_twice(call).await?;
+            Ok(match integer(result)? {
+                -1 if lost.is_some() => result_of_first_put(self, space, &record).await?,
                 -1 => PutResult::LeaseLost,
                 changed if changed < -1 => PutResult::CounterChanged {
                     counter: usize::try_from(-2 - changed).unwrap_or(0),
@@ -436,8 +517,10 @@ impl Store for RedisStore {
                     "a Redis cluster does not store records of several shards together",
                 ));
             }
+            // Executed twice, it finds that the condition is not met any more.
             let mut call = self
                 .call("put_all", &shard)
+                .repeatable_if(replaces_its_condition(&condition, &records))
                 .arg(condition.key)
                 .optional(condition.value.as_deref());
             for (space, record) in &records {
@@ -447,10 +530,13 @@ impl Store for RedisStore {
                     .arg(record::properties(record))
                     .arg(&record.value[..]);
             }
-            Ok(match integer(self.run(call).await?)? {
-                -1 => PutAllResult::Stored,
-                -2 => PutAllResult::Changed,
-                left => PutAllResult::Busy {
+            let (result, lost) = self.run_once_or_twice(call).await?;
+            Ok(match (integer(result)?, lost) {
+                (-1, _) => PutAllResult::Stored,
+                // The first time, it may have been stored: another caller may have changed or reserved the key since.
+                (_, Some(lost)) => return Err(lost),
+                (-2, None) => PutAllResult::Changed,
+                (left, None) => PutAllResult::Busy {
                     left: Duration::from_millis(record::unsigned(left)?),
                 },
             })
@@ -467,13 +553,19 @@ impl Store for RedisStore {
         StoreReply::later(async move {
             self.about
                 .check_names([space, key].into_iter().chain(label_texts(labels)))?;
+            let labels = record::labels(&with_owner(labels));
             let call = self
                 .call("reserve", &self.shard(space, key))
                 .arg(key)
                 .number(milliseconds(hold))
-                .arg(record::labels(labels));
-            let reserved = reserve_result(self.run(call).await?, space, key)?;
-            reserved.ok_or_else(|| damaged("a reservation"))
+                .arg(&labels);
+            let (result, lost) = self.run_once_or_twice(call).await?;
+            let reserved = reserve_result(result, space, key)?;
+            let reserved = reserved.ok_or_else(|| damaged("a reservation"))?;
+            match lost {
+                Some(_) => self.own_reservation(space, key, &labels, reserved).await,
+                None => Ok(reserved),
+            }
         })
     }
 
@@ -519,12 +611,14 @@ impl Store for RedisStore {
         StoreReply::later(async move {
             check_page(filter, &page)?;
             self.about.check_names([space])?;
+            let page = erase_step(filter, page);
             let shards = self.shards(space);
             let [shard] = &shards[..] else {
-                return self.erase_in_shards(&shards, filter, &page).await;
+                return self.erase_in_shards(space, &shards, filter, &page).await;
             };
             let call = self
                 .call("erase", shard)
+                .repeatable_if(are_effects_enough(space))
                 .flag(reaches_reservations(filter))
                 .number(-1)
                 .filter(filter, &page);
@@ -556,6 +650,7 @@ impl Store for RedisStore {
                 least = changed.collect();
             }
             let mut call = self.call("add", &first[0]);
+            call = call.repeatable_if(are_effects_enough(space));
             for ((name, count), least) in additions.iter().zip(least) {
                 let (count, least) = ((*count).min(MAX_COUNTER), least.min(MAX_COUNTER));
                 call = call.arg(*name).number(count).number(least);

@@ -85,7 +85,17 @@ impl TursoStore {
     /// Executes statements in one transaction, once the tables exist.
     async fn execute(&self, statements: &[Statement]) -> Result<Outcome, Error> {
         self.layout.get_or_try_init(|| self.create_tables()).await?;
-        self.server.execute(statements).await
+        // Another version may have changed the tables since.
+        let known = format!("({}) <= {}", layout::READ_VERSION, layout::VERSION);
+        let fence = check(&known);
+        let fenced: Vec<_> = std::iter::once(&fence).chain(statements).collect();
+        Ok(match self.server.execute(&fenced).await? {
+            Outcome::Failed(0, _) => return Err(too_new(&self.about.location)),
+            Outcome::Failed(number, rows) => {
+                Outcome::Failed(number - 1, rows.into_iter().skip(1).collect())
+            }
+            Outcome::Committed(rows) => Outcome::Committed(rows.into_iter().skip(1).collect()),
+        })
     }
 
     /// Executes statements without a check in one transaction, once the tables exist.
@@ -112,15 +122,19 @@ impl TursoStore {
     async fn create_tables(&self) -> Result<(), Error> {
         let exists = committed(
             self.server
-                .execute(&[Statement::new(layout::EXISTS)])
+                .execute(&[&Statement::new(layout::EXISTS)])
                 .await?,
         )?;
         if first_row(exists).is_none() {
             let create: Vec<_> = layout::CREATE.into_iter().map(Statement::new).collect();
-            committed(self.server.execute(&create).await?)?;
+            committed(
+                self.server
+                    .execute(&create.iter().collect::<Vec<_>>())
+                    .await?,
+            )?;
         }
         let read = Statement::new(layout::READ_VERSION);
-        let version = committed(self.server.execute(&[read]).await?)?;
+        let version = committed(self.server.execute(&[&read]).await?)?;
         let version = first_row(version)
             .ok_or_else(|| damaged("no layout"))?
             .number(0)?;
@@ -313,6 +327,17 @@ fn reserve_result(
         })
     };
     current.first().map(busy).transpose()
+}
+
+#[cfg(feature = "testing")]
+impl cachalot_store::conformance::layouts::ChangeLayout for TursoStore {
+    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
+        StoreReply::later(async move {
+            let version = layout::VERSION + i64::from(is_newer);
+            let set = Statement::new("UPDATE cachalot_layout SET version = ?").number(version);
+            committed(self.server.execute(&[&set]).await?).map(drop)
+        })
+    }
 }
 
 impl Store for TursoStore {

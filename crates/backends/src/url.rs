@@ -106,9 +106,24 @@ impl StoreUrl {
                  %23, %40, %5C and %20",
             );
         }
-        // The hosts after the first one, of a cluster or of a group of sentinels.
+        let is_postgres = backend_of(scheme) == Some("postgres");
+        let (text, start) = match is_postgres {
+            true => match with_named_hosts(user, authority) {
+                Ok(authority) => (
+                    format!("{scheme}://{authority}"),
+                    scheme.len() + "://".len(),
+                ),
+                Err(fault) => return Self::without_location(scheme, &text, fault),
+            },
+            false => {
+                let start = text.len() - authority.len();
+                (text, start)
+            }
+        };
+        let authority = &text[start..];
+        // The hosts after the first one, of a cluster, of a group of sentinels, or of a primary server and its standbys.
         let hosts = authority.split(['/', '?', '#']).next().unwrap_or_default();
-        let first = match scheme.contains('-') {
+        let first = match scheme.contains('-') || is_postgres {
             true => {
                 user.len()
                     + hosts[user.len()..]
@@ -117,8 +132,8 @@ impl StoreUrl {
             }
             false => hosts.len(),
         };
-        let further = &hosts[first..];
-        let start = text.len() - authority.len() + first;
+        let further = hosts[first..].to_owned();
+        let start = start + first;
         let parsed = Url::parse(&format!(
             "{}{}",
             &text[..start],
@@ -148,7 +163,7 @@ impl StoreUrl {
         if !further.is_empty() {
             let start = scheme.len() + "://".len();
             let path = location[start..].find('/');
-            location.insert_str(path.map_or(location.len(), |at| start + at), further);
+            location.insert_str(path.map_or(location.len(), |at| start + at), &further);
         }
         Self {
             text,
@@ -195,14 +210,19 @@ impl StoreUrl {
             "rediss" | "valkeys" => ("rediss", Some(6379)),
             other => (other, None),
         };
-        if let (Some(port), Ok(mut url)) = (port, Url::parse(&self.location)) {
+        if scheme == "postgres" {
+            location = with_default_ports(&location);
+        }
+        if let (Some(port), Ok(mut url)) = (port, Url::parse(&location)) {
             // A URL without a host names no port.
             let _ = url.set_port(Some(url.port().unwrap_or(port)));
             if scheme.starts_with("redis") && ["", "/"].contains(&url.path()) {
                 url.set_path("/0");
             }
-            let rest = String::from(url).split_off(self.scheme.len());
-            location = format!("{scheme}{rest}");
+            location = String::from(url);
+        }
+        if port.is_some() {
+            location.replace_range(..self.scheme.len(), scheme);
         }
         let chosen = environment.iter().filter(|(name, _)| {
             ["ENDPOINT", "EMULATOR", "STORAGE_ACCOUNT"]
@@ -248,6 +268,104 @@ impl StoreUrl {
     }
 }
 
+/// Splits a host and its port, either of which may be empty.
+fn host_and_port(text: &str) -> (&str, &str) {
+    let after_address = text.rfind(']').map_or(0, |at| at + 1);
+    match text[after_address..].rfind(':') {
+        Some(at) => (&text[..after_address + at], &text[after_address + at + 1..]),
+        None => (text, ""),
+    }
+}
+
+/// Moves the parameters `host` and `port` of what follows `postgres://` in front of the path, in place of the hosts and
+/// the ports there, as libpq does: this crate's client would add them. `user` is what is in front of the `@`.
+///
+/// # Errors
+/// There are neither one port nor as many as hosts.
+fn with_named_hosts(user: &str, authority: &str) -> Result<String, &'static str> {
+    let unchanged = || Ok(authority.to_owned());
+    let Some((place, query)) = authority.split_once('?') else {
+        return unchanged();
+    };
+    let (mut hosts, mut ports, mut others) = (None, None, Vec::new());
+    for parameter in query.split('&') {
+        match parameter.split_once('=') {
+            Some(("host", value)) if !value.is_empty() => hosts = Some(value),
+            Some(("port", value)) if !value.is_empty() => ports = Some(value),
+            _ => others.push(parameter),
+        }
+    }
+    if hosts.is_none() && ports.is_none() {
+        return unchanged();
+    }
+    let (user, place) = match place.get(user.len()..).and_then(|it| it.strip_prefix('@')) {
+        Some(rest) => (&place[..=user.len()], rest),
+        None => ("", place),
+    };
+    let (own, path) = place.split_at(place.find('/').unwrap_or(place.len()));
+    let own: Vec<_> = own.split(',').map(host_and_port).collect();
+    let hosts: Vec<String> = match hosts {
+        // The path of a socket, and an address in version 6.
+        Some(hosts) => hosts
+            .split(',')
+            .map(|host| match host.contains(':') && !host.starts_with('[') {
+                true => format!("[{host}]"),
+                false => host.replace('/', "%2F"),
+            })
+            .collect(),
+        None => own.iter().map(|(host, _)| (*host).to_owned()).collect(),
+    };
+    if hosts.iter().all(String::is_empty) {
+        return unchanged();
+    }
+    let ports: Vec<&str> = match ports {
+        Some(ports) => ports.split(',').collect(),
+        None => own.iter().map(|(_, port)| *port).collect(),
+    };
+    if ports.len() != 1 && ports.len() != hosts.len() {
+        return Err("write one port, or as many as hosts");
+    }
+    let hosts = hosts
+        .iter()
+        .enumerate()
+        .map(|(at, host)| match ports[at.min(ports.len() - 1)] {
+            "" => host.clone(),
+            port => format!("{host}:{port}"),
+        });
+    let hosts = hosts.collect::<Vec<_>>().join(",");
+    let query = match others.is_empty() {
+        true => String::new(),
+        false => format!("?{}", others.join("&")),
+    };
+    Ok(format!("{user}{hosts}{path}{query}"))
+}
+
+/// Adds the default port to each of several hosts of a URL of Postgres that has none.
+fn with_default_ports(location: &str) -> String {
+    let start = location.find("://").map_or(0, |at| at + "://".len());
+    let end = location[start..]
+        .find('/')
+        .map_or(location.len(), |at| start + at);
+    let start = location[start..end]
+        .rfind('@')
+        .map_or(start, |at| start + at + 1);
+    let hosts = &location[start..end];
+    if !hosts.contains(',') {
+        return location.to_owned();
+    }
+    let hosts = hosts.split(',').map(|host| match host_and_port(host) {
+        (host, "") => format!("{host}:5432"),
+        _ => host.to_owned(),
+    });
+    let hosts: Vec<_> = hosts.collect();
+    format!(
+        "{}{}{}",
+        &location[..start],
+        hosts.join(","),
+        &location[end..]
+    )
+}
+
 fn backend_of(scheme: &str) -> Option<&'static str> {
     let known = SCHEMES.iter().find(|(known, _)| *known == scheme);
     known.map(|(_, backend)| *backend)
@@ -290,6 +408,16 @@ mod tests {
             ("redis://h/0", "redis://h/1", false),
             ("redis://h", "rediss://h", false),
             ("postgres://h/x", "postgresql://h:5432/x", true),
+            ("postgres://h/x", "postgres://h/x?port=5432", true),
+            ("postgres://h:1/x", "postgres://h/x?port=2", false),
+            ("postgres://a,b:1/x", "postgresql://a:5432,b:1/x", true),
+            ("postgres://a,b/x", "postgres:///x?host=a,b", true),
+            ("postgres://a,b/x", "postgres://a,c/x", false),
+            (
+                "postgres://%2Frun%2Fp:1/x",
+                "postgres:///x?host=/run/p&port=1",
+                true,
+            ),
             ("postgres://u:one@h/x", "postgres://u:two@h/x", true),
             (
                 "postgres://h/x",
@@ -306,6 +434,50 @@ mod tests {
             "http://localhost".to_owned(),
         )];
         assert_ne!(url.identity(&none), url.identity(&endpoint.into()));
+    }
+
+    #[test]
+    fn hosts_and_ports_are_those_of_the_parameters() {
+        for (url, expected) in [
+            ("postgres://h/x", "postgres://h/x"),
+            ("postgres://u@h/x?port=5433", "postgres://u@h:5433/x"),
+            (
+                "postgres://u:p@h:1/x?port=2&sslmode=require",
+                "postgres://u:p@h:2/x?sslmode=require",
+            ),
+            ("postgres://a:1,b:2/x", "postgres://a:1,b:2/x"),
+            (
+                "postgres://u@a,b/x?port=5433",
+                "postgres://u@a:5433,b:5433/x",
+            ),
+            ("postgres://a,b/x?port=1,2", "postgres://a:1,b:2/x"),
+            ("postgres://u@/x?host=c", "postgres://u@c/x"),
+            ("postgres://a:1/x?host=c", "postgres://c:1/x"),
+            (
+                "postgres:///x?host=/run/p&port=3",
+                "postgres://%2Frun%2Fp:3/x",
+            ),
+            ("postgres://[::1]/x?port=3", "postgres://[::1]:3/x"),
+            ("postgres:///x?host=::1", "postgres://[::1]/x"),
+            (
+                "postgres:///x?hostaddr=127.0.0.1&port=3",
+                "postgres:///x?hostaddr=127.0.0.1&port=3",
+            ),
+        ] {
+            assert_eq!(StoreUrl::recognize(url).unwrap().text(), expected, "{url}");
+        }
+        let location = |url| StoreUrl::recognize(url).unwrap().location().to_owned();
+        assert_eq!(
+            location("postgres://u:p@a:1,b:2/x?sslmode=require"),
+            "postgres://u@a:1,b:2/x"
+        );
+        assert_eq!(location("postgres://u:p@a/x?port=7"), "postgres://u@a:7/x");
+        for url in [
+            "postgres://a,b,c/x?port=1,2",
+            "postgres://a/x?host=b,c,d&port=1,2",
+        ] {
+            assert!(StoreUrl::recognize(url).unwrap().fault().is_some(), "{url}");
+        }
     }
 
     #[test]

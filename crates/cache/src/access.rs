@@ -8,7 +8,7 @@ use cachalot_core::{Clock, Millis, SecretSet};
 use cachalot_store::{Error, ErrorKind, Label, Lease, Store, StoreReply};
 
 use crate::Reason;
-use crate::breaker::Breaker;
+use crate::breaker::{Access, Breaker, is_unavailable};
 use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, Policy};
 use crate::sync::{Mutex, lock};
 
@@ -24,7 +24,9 @@ pub(crate) struct StoreAccess {
     clock_offset: AtomicI64,
     /// Set when the last write to the store timed out: the next one gets no more time than a lookup.
     store_timed_out: AtomicBool,
-    breaker: Breaker,
+    /// Reads are answered while writes wait, and the reverse.
+    reads: Arc<Breaker>,
+    writes: Arc<Breaker>,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// The time of the last warning per kind of fault, so that a store that stays down is reported once.
     warned: Mutex<Vec<(ErrorKind, Millis)>>,
@@ -43,7 +45,8 @@ impl StoreAccess {
             secret_set,
             clock_offset: AtomicI64::new(0),
             store_timed_out: AtomicBool::new(false),
-            breaker: Breaker::default(),
+            reads: Breaker::new(Access::Read),
+            writes: Breaker::new(Access::Write),
             warn,
             warned: Mutex::new(Vec::new()),
         }
@@ -58,9 +61,27 @@ impl StoreAccess {
         (self.warn)(&self.secret_set.redact(sentence));
     }
 
-    /// Waits for the store within the time budget; reports a fault as a warning and returns it as a reason.
-    pub(crate) async fn await_store<T: Send>(
+    /// Waits for a read of the store within the time budget; reports a fault as a warning and returns it as a reason.
+    pub(crate) async fn await_read<T: Send>(
         &self,
+        answer: StoreReply<'_, T>,
+        budget: &TimeBudget,
+    ) -> Result<T, Reason> {
+        self.await_store(&self.reads, answer, budget).await
+    }
+
+    /// Waits for a write to the store, like [`StoreAccess::await_read`].
+    pub(crate) async fn await_write<T: Send>(
+        &self,
+        answer: StoreReply<'_, T>,
+        budget: &TimeBudget,
+    ) -> Result<T, Reason> {
+        self.await_store(&self.writes, answer, budget).await
+    }
+
+    async fn await_store<T: Send>(
+        &self,
+        breaker: &Arc<Breaker>,
         answer: StoreReply<'_, T>,
         budget: &TimeBudget,
     ) -> Result<T, Reason> {
@@ -75,19 +96,23 @@ impl StoreAccess {
         let answer = match answer {
             StoreReply::Now(answer) => answer,
             later @ StoreReply::Later(_) => {
-                if let Err(pause) = self.breaker.permit() {
+                if !breaker.permits() {
                     budget.exhaust();
-                    return Err(Reason::StoreUnavailable(format!(
-                        "it did not answer several times in a row, and is asked again in {} ms",
-                        pause.as_millis()
-                    )));
+                    return Err(Reason::StoreUnavailable(
+                        "it did not answer several times in a row, and is asked in the background until it does"
+                            .to_owned(),
+                    ));
                 }
                 let asked = tokio::time::Instant::now();
                 let answer = later.within(remaining).await;
                 budget.consume(asked.elapsed());
                 match &answer {
-                    Err(error) if is_unavailable(error) => self.breaker.failed(),
-                    _ => self.breaker.answered(),
+                    Err(error) if is_unavailable(error) => {
+                        if let Some(store) = &self.store {
+                            breaker.failed(store, remaining);
+                        }
+                    }
+                    _ => breaker.answered(),
                 }
                 answer
             }
@@ -191,11 +216,6 @@ impl StoreAccess {
                 .iter()
                 .any(|label| holds(&label.name) || holds(&label.value))
     }
-}
-
-/// True if the store did not answer.
-fn is_unavailable(error: &Error) -> bool {
-    matches!(error.kind, ErrorKind::Unavailable | ErrorKind::TimedOut)
 }
 
 /// The remaining time that a call may wait for the store, in total. A fault uses all of it up.

@@ -1,125 +1,143 @@
-//! A circuit breaker: a store that does not answer is not asked by every call.
+//! Circuit breakers: a store that does not answer is asked in the background, and not by every call.
 
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use cachalot_store::{Error, ErrorKind, Store, StoreReply, space};
 use tokio::time::Instant;
 
 use crate::sync::{Mutex, lock};
 
-/// Failures in a row after which the store is not asked for a while.
+/// Failures in a row after which calls do not ask the store.
 const MAX_FAILURES: u32 = 3;
 
-/// The first pause, and the longest one. Each pause after which the store still fails doubles the next.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+/// The first pause before the store is asked in the background, and the longest one. With [`PROBE_TIMEOUT`], calls ask it
+/// again about two seconds after it answers again, however long it did not.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
 
-#[derive(Default)]
-pub(crate) struct Breaker(Mutex<State>);
+/// Maximum time of an answer in the background, which may need a new connection.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The kinds of calls that fail independently: writes may wait for a lock, or for replicas, while reads are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// The breaker of one kind of calls.
+pub(crate) struct Breaker {
+    access: Access,
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
     /// Failures since the last answer.
     failures: u32,
-    pause: Option<Pause>,
-}
-
-struct Pause {
-    length: Duration,
-    until: Instant,
-    /// True if a call is to find out whether the store answers again.
+    /// The longest time that one of these calls has waited for an answer.
+    patience: Duration,
+    /// True while the store is asked in the background.
     is_probed: bool,
 }
 
 impl Breaker {
-    /// Permits a call, or returns how long the store is not asked. After a pause one call is permitted.
-    pub(crate) fn permit(&self) -> Result<(), Duration> {
-        let mut state = lock(&self.0);
-        let Some(pause) = &mut state.pause else {
-            return Ok(());
-        };
-        let now = Instant::now();
-        if now < pause.until {
-            return Err(pause.until - now);
-        }
-        // If that call is dropped, another one is permitted after the same time.
-        pause.until = now + pause.length;
-        pause.is_probed = true;
-        Ok(())
+    pub(crate) fn new(access: Access) -> Arc<Self> {
+        Arc::new(Self {
+            access,
+            state: Mutex::default(),
+        })
+    }
+
+    /// True if a call may ask the store. If nothing asks it in the background, because the runtime of that has ended, the
+    /// call finds out whether the store answers.
+    pub(crate) fn permits(&self) -> bool {
+        let state = lock(&self.state);
+        state.failures < MAX_FAILURES || !state.is_probed
     }
 
     /// Notes that the store answered.
     pub(crate) fn answered(&self) {
-        *lock(&self.0) = State::default();
+        let mut state = lock(&self.state);
+        state.failures = 0;
+        state.patience = Duration::ZERO;
     }
 
-    /// Notes that the store did not answer a call.
-    pub(crate) fn failed(&self) {
-        let mut state = lock(&self.0);
-        state.failures += 1;
-        let length = match &state.pause {
-            None if state.failures < MAX_FAILURES => return,
-            None => PAUSES[0],
-            // A call from before the pause.
-            Some(pause) if !pause.is_probed => return,
-            Some(pause) => PAUSES[1].min(2 * pause.length),
+    /// Notes that the store did not answer a call, which would have waited for `patience`. From a number of failures on,
+    /// the store is asked in the background.
+    pub(crate) fn failed(self: &Arc<Self>, store: &Arc<dyn Store>, patience: Duration) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
         };
-        state.pause = Some(Pause {
-            length,
-            until: Instant::now() + length,
-            is_probed: false,
-        });
+        let mut state = lock(&self.state);
+        state.failures = state.failures.saturating_add(1);
+        state.patience = state.patience.max(patience);
+        if state.failures < MAX_FAILURES || state.is_probed {
+            return;
+        }
+        state.is_probed = true;
+        let probing = Probing(Arc::downgrade(self));
+        runtime.spawn(probe(probing, Arc::downgrade(store)));
+    }
+
+    /// True if the store has answered a call since the failures.
+    fn is_closed(&self) -> bool {
+        lock(&self.state).failures < MAX_FAILURES
+    }
+
+    /// Asks the store, in a way that changes nothing.
+    fn ask<'a>(&self, store: &'a dyn Store) -> StoreReply<'a, ()> {
+        match self.access {
+            Access::Read => {
+                let found = store.get(space::CACHE, "", &[]);
+                found.and_then(|_| StoreReply::Now(Ok(())))
+            }
+            // Unknown keys are ignored.
+            Access::Write => store.touch(space::CACHE, &[("", 0)]),
+        }
+    }
+
+    /// Notes an answer in the background. One that a call would not have waited for does not count.
+    fn probed(&self, took: Duration) {
+        let is_in_time = took <= lock(&self.state).patience;
+        if is_in_time {
+            self.answered();
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// True if the store did not answer.
+pub(crate) fn is_unavailable(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Unavailable | ErrorKind::TimedOut)
+}
 
-    fn fail(breaker: &Breaker, times: u32) {
-        for _ in 0..times {
-            breaker.failed();
+/// The task that asks the store. If its runtime drops it, the next failure starts another one.
+struct Probing(Weak<Breaker>);
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        if let Some(breaker) = self.0.upgrade() {
+            lock(&breaker.state).is_probed = false;
         }
     }
+}
 
-    #[tokio::test(start_paused = true)]
-    async fn pause_follows_failures_in_a_row_and_ends_with_an_answer() {
-        let breaker = Breaker::default();
-        for _ in 0..5 {
-            fail(&breaker, MAX_FAILURES - 1);
-            breaker.answered();
+/// Asks the store until it answers, or the engine ends.
+async fn probe(probing: Probing, store: Weak<dyn Store>) {
+    let mut pause = PAUSES[0];
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = PAUSES[1].min(2 * pause);
+        let (Some(breaker), Some(store)) = (probing.0.upgrade(), store.upgrade()) else {
+            return;
+        };
+        let asked = Instant::now();
+        match breaker.ask(store.as_ref()).within(PROBE_TIMEOUT).await {
+            Err(error) if is_unavailable(&error) => {}
+            Ok(()) | Err(_) => breaker.probed(asked.elapsed()),
         }
-        assert_eq!(breaker.permit(), Ok(()));
-        // Calls that were under way fail, too.
-        fail(&breaker, 20);
-        assert_eq!(breaker.permit(), Err(PAUSES[0]));
-        tokio::time::advance(PAUSES[0]).await;
-        assert_eq!(breaker.permit(), Ok(()));
-        assert_eq!(breaker.permit(), Err(PAUSES[0]));
-        breaker.answered();
-        assert_eq!(breaker.permit(), Ok(()));
-        assert_eq!(breaker.permit(), Ok(()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn pauses_grow_to_the_longest() {
-        let breaker = Breaker::default();
-        fail(&breaker, MAX_FAILURES);
-        for seconds in [1, 2, 4, 8, 16, 30, 30] {
-            let pause = Duration::from_secs(seconds);
-            assert_eq!(breaker.permit(), Err(pause));
-            tokio::time::advance(pause).await;
-            assert_eq!(breaker.permit(), Ok(()));
-            breaker.failed();
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn dropped_probe_is_followed_by_another() {
-        let breaker = Breaker::default();
-        fail(&breaker, MAX_FAILURES);
-        for _ in 0..3 {
-            tokio::time::advance(PAUSES[0]).await;
-            assert_eq!(breaker.permit(), Ok(()));
-            assert_eq!(breaker.permit(), Err(PAUSES[0]));
+        if breaker.is_closed() {
+            return;
         }
     }
 }

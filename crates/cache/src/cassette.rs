@@ -3,7 +3,7 @@
 //!
 //! The first line is the head; every further line is an entry.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -21,6 +21,14 @@ use crate::witness::Observed;
 
 /// The version of the format.
 pub const CASSETTE_VERSION: u32 = 1;
+
+const NO_CASSETTE: &str = "not a cassette: the first line must contain `cachalot_cassette`";
+
+/// The maximum length of the first line.
+const MAX_HEADER_BYTES: u64 = 4 << 10;
+
+/// The maximum length of a line: twice the largest record of a store, because escapes make a text longer.
+const MAX_LINE_BYTES: u64 = 1 << 30;
 
 /// The part of the first line that all versions have in common.
 #[derive(Deserialize)]
@@ -106,6 +114,17 @@ pub enum CassetteError {
     NoStore,
 }
 
+/// True if a file begins like a cassette, of any version. Reads a bounded part.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn is_cassette(file: &mut dyn Read) -> std::io::Result<bool> {
+    let mut start = Vec::new();
+    file.take(MAX_HEADER_BYTES).read_to_end(&mut start)?;
+    let line = start.split(|byte| *byte == b'\n').next();
+    Ok(serde_json::from_slice::<Version>(line.unwrap_or_default()).is_ok())
+}
+
 /// Implements [`crate::Cache::export`].
 pub(crate) async fn export(
     engine: &Engine,
@@ -155,7 +174,18 @@ pub(crate) async fn import(
         text.clear();
         line += 1;
         let fault = |problem: String| CassetteError::Format { line, problem };
-        match (from.read_until(b'\n', &mut text)?, line) {
+        let limit = match line {
+            1 => MAX_HEADER_BYTES,
+            _ => MAX_LINE_BYTES,
+        };
+        let read = (&mut *from).take(limit + 1).read_until(b'\n', &mut text)?;
+        if read as u64 > limit {
+            return Err(fault(match line {
+                1 => NO_CASSETTE.to_owned(),
+                _ => format!("the line is longer than {} MiB", limit >> 20),
+            }));
+        }
+        match (read, line) {
             (0, 1) => return Err(fault("the file is empty".to_owned())),
             (0, _) => break,
             (_, 1) => imported.digest_key = parse_header(&text).map_err(fault)?,
@@ -181,9 +211,7 @@ fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> std::io::Re
 fn parse_header(text: &[u8]) -> Result<Option<DigestKey>, String> {
     let Version {
         cachalot_cassette: version,
-    } = serde_json::from_slice(text).map_err(|_| {
-        "not a cassette: the first line must contain `cachalot_cassette`".to_owned()
-    })?;
+    } = serde_json::from_slice(text).map_err(|_| NO_CASSETTE.to_owned())?;
     if version > CASSETTE_VERSION {
         return Err(format!(
             "the cassette has version {version}, this cachalot reads up to {CASSETTE_VERSION}: update it"

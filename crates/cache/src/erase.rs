@@ -8,6 +8,7 @@ use cachalot_store::{
 use crate::body::Body;
 use crate::engine::Engine;
 use crate::entry::{Entry, EntryHead, KIND_LABEL, NAME_LABEL, PartialHead};
+use crate::erase_all::erase_all;
 use crate::flight::Flight;
 use crate::summary::EntryProvenance;
 use crate::{CallKind, Key, Scope};
@@ -175,12 +176,9 @@ async fn erase_in_store(
             erased.add(page.records);
         }
     } else {
-        loop {
-            let page = store.erase(space::CACHE, &filter, page).settle().await?;
-            erased.add(page.records);
-            if page.next.is_none() {
-                break;
-            }
+        if erase_all(&**store, &filter, page, |records| erased.add(records)).await? > 1 {
+            // A run that began meanwhile may have been given an entry that was erased later.
+            erased.revoked += engine.flights.revoke(|flight| which.matches_flight(flight));
         }
     }
     if let Some(kind) = which.kind {
@@ -263,12 +261,12 @@ pub(crate) async fn newest(
     }
 }
 
-/// Implements [`crate::Cache::each`].
-pub(crate) async fn each(
+/// Implements [`crate::Cache::try_each`].
+pub(crate) async fn try_each<E: From<Error>>(
     engine: &Engine,
     which: &EntryFilter,
-    mut each: impl FnMut(EntryInfo),
-) -> Result<(), Error> {
+    mut each: impl FnMut(EntryInfo) -> Result<(), E>,
+) -> Result<(), E> {
     let Ok(store) = engine.access.store() else {
         return Ok(());
     };
@@ -281,7 +279,7 @@ pub(crate) async fn each(
             if let Some(entry_info) = entry_info(engine, record, size).await?
                 && which.kind.is_none_or(|kind| kind == entry_info.kind)
             {
-                each(entry_info);
+                each(entry_info)?;
             }
         }
     }

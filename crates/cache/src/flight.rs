@@ -583,10 +583,11 @@ impl Flights {
             .collect()
     }
 
-    /// Revokes the flights that match; returns their number.
+    /// Revokes the flights that match; returns the number of those that were not revoked before.
     pub(crate) fn revoke(&self, matches: impl Fn(&Flight) -> bool) -> usize {
         let running = lock(&self.running);
-        let matching = running.values().flatten().filter(|flight| matches(flight));
+        let running = running.values().flatten();
+        let matching = running.filter(|flight| matches(flight) && !flight.is_revoked());
         matching.map(|flight| flight.revoke()).count()
     }
 }

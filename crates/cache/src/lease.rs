@@ -172,7 +172,7 @@ pub(crate) async fn get_or_reserve(
         answer: Some(answer),
     };
     let entered = access
-        .await_store(StoreReply::later(pending), budget)
+        .await_read(StoreReply::later(pending), budget)
         .await?;
     access.record_clock_offset(asked, entered.found.now);
     Ok(guard_lease(access, entered))

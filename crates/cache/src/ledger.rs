@@ -83,6 +83,7 @@ pub(crate) struct PendingRow {
     pub(crate) reason: Option<String>,
     pub(crate) not_stored: Option<String>,
     pub(crate) failure: Option<String>,
+    pub(crate) unpriced: Option<String>,
     /// Set if the run gave no answer and cost nothing but time.
     pub(crate) failed: bool,
     pub(crate) paid: Spend,
@@ -113,6 +114,7 @@ impl PendingRow {
             reason: None,
             not_stored: None,
             failure: None,
+            unpriced: None,
             failed: false,
             paid: Spend::default(),
             saved: Spend::default(),
@@ -122,7 +124,13 @@ impl PendingRow {
     /// The approximate size in memory, in bytes.
     fn size(&self) -> usize {
         const REST: usize = 512;
-        let texts = [&self.handle, &self.reason, &self.not_stored, &self.failure];
+        let texts = [
+            &self.handle,
+            &self.reason,
+            &self.not_stored,
+            &self.failure,
+            &self.unpriced,
+        ];
         let texts = texts.into_iter().flatten().map(String::len);
         REST + self.input.as_bytes().len() + texts.sum::<usize>()
     }

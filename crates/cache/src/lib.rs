@@ -16,6 +16,7 @@ mod engine;
 mod entry;
 mod epoch;
 mod erase;
+mod erase_all;
 mod evict;
 mod flight;
 mod front;
@@ -52,7 +53,7 @@ use cachalot_store::{Error, SpaceUsage};
 pub use begin::BeginResult;
 pub use body::{Body, BodyReader};
 pub use bounds::CacheBounds;
-pub use cassette::{CASSETTE_VERSION, CassetteError, ExportReport, ImportReport};
+pub use cassette::{CASSETTE_VERSION, CassetteError, ExportReport, ImportReport, is_cassette};
 pub use decoded::{DecodeError, Decoded};
 pub use engine::{CacheOptions, LocalStore};
 pub use erase::{EntryFilter, EntryInfo, EraseReport, ErasedEntry, LabelCriterion, StoredEntry};
@@ -257,9 +258,25 @@ impl Cache {
     pub async fn each(
         &self,
         which: &EntryFilter,
-        each: impl FnMut(EntryInfo),
+        mut each: impl FnMut(EntryInfo),
     ) -> Result<(), Error> {
-        erase::each(&self.0, which, each).await
+        let each = |entry_info| {
+            each(entry_info);
+            Ok(())
+        };
+        self.try_each(which, each).await
+    }
+
+    /// Performs [`Cache::each`] until `each` fails. Holds one page of entries at a time.
+    ///
+    /// # Errors
+    /// Those of `each`, and errors of the store.
+    pub async fn try_each<E: From<Error>>(
+        &self,
+        which: &EntryFilter,
+        each: impl FnMut(EntryInfo) -> Result<(), E>,
+    ) -> Result<(), E> {
+        erase::try_each(&self.0, which, each).await
     }
 
     /// Erases expired entries that are not kept to be served stale, at most `limit` of them; returns their number.

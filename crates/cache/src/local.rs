@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::access::{StoreAccess, TimeBudget};
 use crate::entry::Entry;
+use crate::erase_all::erase_all;
 use crate::evict::Eviction;
 use crate::front::FrontEntry;
 use crate::lease::{LateLookup, Reservation, ReservationRequest, UnclaimedLease, get_or_reserve};
@@ -148,7 +149,7 @@ impl LocalCopies {
             let on_server = erased_on_server(generation);
             let names = [GENERATION, &on_server, counter::ERASED];
             let found = store.get(space::CACHE, key, &names);
-            let found = self.local.await_store(found, &budget).await?;
+            let found = self.local.await_read(found, &budget).await?;
             match found.counters[..] {
                 [current, on_server, local] if current == generation => {
                     let state = ErasureState {
@@ -180,12 +181,12 @@ impl LocalCopies {
         let mut generation = before.generation;
         if erased < before.on_server {
             let raised = store.add(space::CACHE, &[(GENERATION, 1)]);
-            let raised = self.local.await_store(raised, &budget).await.ok()?;
+            let raised = self.local.await_write(raised, &budget).await.ok()?;
             generation = *raised.first()?;
         }
         let name = erased_on_server(generation);
         let raised = store.raise_to(space::CACHE, &name, erased);
-        self.local.await_store(raised, &budget).await.ok()?;
+        self.local.await_write(raised, &budget).await.ok()?;
         Some(ErasureState {
             generation,
             on_server: erased,
@@ -295,7 +296,7 @@ impl LocalCopies {
             (counter::ERASED, state.local),
         ];
         let put = store.put(space::CACHE, record, None, &conditions);
-        let put = self.local.await_store(put, &budget).await;
+        let put = self.local.await_write(put, &budget).await;
         self.eviction.after_store(&key).await;
         matches!(put, Ok(PutResult::Stored { .. }))
     }
@@ -320,7 +321,7 @@ impl LocalCopies {
         let conditions = [(counter::ERASED, state.local)];
         let put = store.put(space::CACHE, record, None, &conditions);
         let budget = TimeBudget::new(DEFAULT_STORE_TIMEOUT);
-        let _ = self.local.await_store(put, &budget).await;
+        let _ = self.local.await_write(put, &budget).await;
     }
 
     /// Removes all copies. Copies of what was read before are not served.
@@ -329,12 +330,7 @@ impl LocalCopies {
             return Ok(());
         };
         let (all, page) = (RecordFilter::default(), PageRequest::keys(COPIES_PER_PAGE));
-        loop {
-            let erased = store.erase(space::CACHE, &all, page);
-            if erased.settle().await?.next.is_none() {
-                return Ok(());
-            }
-        }
+        erase_all(&**store, &all, page, drop).await.map(drop)
     }
 
     /// Sends the copies that the server does not have, in the background.
@@ -370,7 +366,7 @@ impl LocalCopies {
             };
             let budget = TimeBudget::new(DEFAULT_STORE_TIMEOUT);
             let found = self.local.store()?.find(space::CACHE, &filter, page);
-            let RecordPage { records, next, .. } = self.local.await_store(found, &budget).await?;
+            let RecordPage { records, next, .. } = self.local.await_read(found, &budget).await?;
             for record in records {
                 is_complete &= self.send(&record.key).await?;
             }
@@ -432,7 +428,7 @@ impl LocalCopies {
             }
         } else {
             let found = server.get(space::CACHE, &record.key, &[]);
-            (self.server.await_store(found, &budget).await?, None)
+            (self.server.await_read(found, &budget).await?, None)
         };
         let is_expired = |record: &Record| record.expires.is_some_and(|at| at <= found.now);
         let is_replaceable = found.record.as_ref().is_none_or(is_expired);
@@ -440,7 +436,7 @@ impl LocalCopies {
             let conditions = [(counter::ERASED, state.on_server)];
             let held = lease.as_ref().and_then(UnclaimedLease::lease);
             let put = server.put(space::CACHE, record.clone(), held, &conditions);
-            let put = self.server.await_store(put, &budget).await?;
+            let put = self.server.await_write(put, &budget).await?;
             matches!(put, PutResult::Stored { .. })
         } else {
             found.record.is_some_and(|it| it.value == record.value)
@@ -477,7 +473,7 @@ impl LocalCopies {
             PageRequest::keys(EXPIRED_PER_PROCESS),
         );
         // The fault has been reported.
-        let _ = self.local.await_store(erased, &budget).await;
+        let _ = self.local.await_write(erased, &budget).await;
     }
 }
 

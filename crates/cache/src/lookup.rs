@@ -235,7 +235,7 @@ async fn read(
     let asked = access.clock.now();
     let key = key.text();
     let found = store.get(space::CACHE, &key, counters);
-    let found = access.await_store(found, budget).await?;
+    let found = access.await_read(found, budget).await?;
     access.record_clock_offset(asked, found.now);
     Ok((found, None))
 }
@@ -310,7 +310,7 @@ pub(crate) async fn find_frozen(request: &Request<'_>) -> Result<Arc<FrontEntry>
     let store = engine.access.store()?;
     let key = request.key.text();
     let found = store.get(space::CACHE, &key, &[]);
-    let found = engine.access.await_store(found, &request.budget).await?;
+    let found = engine.access.await_read(found, &request.budget).await?;
     let record = found.record.ok_or(Reason::Absent)?;
     let entry = Entry::decode_for(record, &request.key, request.call)?;
     check_form(request, &entry)?;

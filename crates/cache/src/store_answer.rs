@@ -166,7 +166,7 @@ impl FinishedRun<'_> {
             .chain(erased.map(|erased| (counter::ERASED, erased)))
             .collect();
         let stored = store.put(space::CACHE, record, lease.as_ref(), &counters);
-        match self.access().await_store(stored, budget).await? {
+        match self.access().await_write(stored, budget).await? {
             PutResult::LeaseLost => Err(self.overtaken(store, budget).await),
             PutResult::CounterChanged { counter } => Err(match self.policy.domains.get(counter) {
                 Some(domain) => Reason::Written(domain.to_string()),
@@ -190,7 +190,7 @@ impl FinishedRun<'_> {
         let text = self.flight.key.text();
         let names = [counter::ERASED];
         let found = store.get(space::CACHE, &text, &names);
-        let found = self.access().await_store(found, budget).await;
+        let found = self.access().await_read(found, budget).await;
         let erased = found.ok().and_then(|found| found.counters.first().copied());
         match erased {
             Some(erased) if self.run_start.erased == Some(erased) => Reason::LeaseLost,
@@ -249,7 +249,7 @@ impl FinishedRun<'_> {
         } else {
             let text = key.text();
             let found = store.get(space::CACHE, &text, &names);
-            self.access().await_store(found, budget).await?
+            self.access().await_read(found, budget).await?
         };
         // The counter of erasures is the last one that a lookup reads.
         let erased = found.counters.last().copied().unwrap_or(u64::MAX);

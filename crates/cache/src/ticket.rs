@@ -77,10 +77,12 @@ pub struct Ticket {
 }
 
 /// Costs that a run reports while it runs.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct RunCosts {
     /// Tokens and money that the run was charged for.
     charged: Spend,
+    /// The reason why a part of the charge has no known price.
+    unpriced: Option<String>,
     /// The part of the run's costs for which nested calls have rows of their own in the ledger.
     nested: Spend,
     /// Set if the answer reports an error.
@@ -161,6 +163,11 @@ impl Ticket {
             time: Duration::ZERO,
             ..spent
         };
+    }
+
+    /// Records the reason why a charge has no known price, for the ledger.
+    pub fn explain_unpriced(&self, reason: String) {
+        lock(&self.costs).unpriced = Some(reason);
     }
 
     /// Subtracts time, tokens and money from the ledger row of this run, because calls that it made have rows
@@ -444,6 +451,7 @@ impl Ticket {
             reason: self.status.reason().map(ToString::to_string),
             not_stored: settled.stored.as_ref().err().map(ToString::to_string),
             failure: failure.map(ToString::to_string),
+            unpriced: lock(&self.costs).unpriced.clone(),
             failed: !is_answered && settled.paid.is_free() && stale.is_none(),
             paid: settled.paid,
             saved: stale.unwrap_or(settled.saved),

@@ -44,6 +44,8 @@ impl Kind {
             "admin",
             "allow_hosts",
             "prefix",
+            "unknown",
+            "websockets",
         ]
         .iter()
         .any(|key| has(key));

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Sum up what coding agents have cost, from the transcripts of Claude Code, Codex and Gemini CLI on this machine.
+    /// Sum up what coding agents have cost, from the transcripts that they leave on this machine.
     Spend(Spend),
     /// Run an agent file and print the final state as JSON.
     Run(Run),
@@ -48,7 +48,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Ledger(LedgerCommand),
     /// Check the store: whether it can be reached, how fast it is, and what it cannot do.
-    Doctor(ReportArguments),
+    Doctor(Doctor),
     /// Hash the content of paths and URIs (local, http, s3, gs, az).
     Hash(Hash),
     /// Explain why a call was a hit or a miss, and what it cost.
@@ -94,6 +94,18 @@ pub(crate) struct ReportArguments {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) report: ReportArguments,
+    /// Write a new digest key to FILE, which must not exist, for all machines that share a store; check nothing.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["db", "json", "adopt_digest_key"])]
+    pub(crate) new_digest_key: Option<PathBuf>,
+    /// Make the digest key of this machine that of the store, after all machines have got a new one.
+    #[arg(long)]
+    pub(crate) adopt_digest_key: bool,
 }
 
 #[derive(Debug, Args)]
@@ -324,8 +336,8 @@ pub(crate) struct PrefixPlan {
 
 #[derive(Debug, Args)]
 pub(crate) struct PrefixAnalyze {
-    /// Request logs of any provider, one JSON document per line, or a store with chat sessions; `-` for
-    /// stdin.
+    /// Request logs of any provider, one JSON document per line, transcripts of Claude Code or Codex, a folder
+    /// with such files, or a store with chat sessions; `-` for stdin.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Exit with 1 if a prefix breaks.
@@ -492,7 +504,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Server that requests are passed on to, in place of the one with this name, or in addition (reached under
-    /// /u/NAME/). Built in: openai, anthropic, gemini. May be repeated.
+    /// /u/NAME/ only). Built in: openai, anthropic, gemini. May be repeated.
     #[arg(long, value_name = "NAME=URL")]
     pub(crate) upstream: Vec<String>,
     /// Further host name by which clients address the gateway. May be repeated.
@@ -580,6 +592,9 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Encrypt everything in the store with the first secret of CACHALOT_ENCRYPTION_KEY: what is not encrypted, and what
+    /// is encrypted with the other secrets. Run it again to continue.
+    Encrypt(ReportArguments),
     /// Export all entries to a cassette file, for `cache import` and `run --frozen`.
     Export {
         /// The file to write; `-` for stdout.
@@ -701,23 +716,29 @@ pub(crate) struct Hash {
 
 #[derive(Debug, Args)]
 pub(crate) struct Spend {
-    /// Transcripts, or folders of them [default: where Claude Code, Codex, Gemini CLI and Cachalot keep theirs].
+    /// Transcripts, or folders of them [default: where the programs that are known keep theirs].
     pub(crate) paths: Vec<PathBuf>,
-    /// Only what was paid since this date (2026-11-20), or within this time (7d).
+    /// Only what was paid since this date (2026-11-20) or age (7d, 12h); a day counts as a whole.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
-    /// Only what was paid before this date, or longer ago than this time.
+    /// Only what was paid until this date or age; a day counts as a whole.
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
     /// Only projects whose path contains this text.
     #[arg(long, value_name = "TEXT")]
     pub(crate) project: Option<String>,
-    /// The rows of the table.
-    #[arg(long, value_enum, default_value_t = SpendGroup::Day)]
-    pub(crate) by: SpendGroup,
+    /// The rows of the table; several, separated by commas, give a row per combination (`day,model`).
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "day")]
+    pub(crate) by: Vec<SpendGroup>,
+    /// Also the dollars of input, cache reads, cache writes, output and tools.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print CSV, a line per row.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
 }
 
 /// The rows of the table of `spend`.
@@ -725,6 +746,10 @@ pub(crate) struct Spend {
 pub(crate) enum SpendGroup {
     /// A row per day, in the zone of this machine.
     Day,
+    /// A row per week, which begins on Monday.
+    Week,
+    /// A row per month.
+    Month,
     /// A row per directory in which an agent worked.
     Project,
     /// A row per session.
@@ -732,18 +757,26 @@ pub(crate) enum SpendGroup {
     /// A row per model.
     Model,
     /// A row per program.
-    Client,
+    #[value(alias = "client")]
+    Agent,
 }
 
 impl SpendGroup {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
             Self::Project => "project",
             Self::Session => "session",
             Self::Model => "model",
-            Self::Client => "program",
+            Self::Agent => "agent",
         }
+    }
+
+    /// True if its rows are in the order of time.
+    pub(crate) fn is_time(self) -> bool {
+        matches!(self, Self::Day | Self::Week | Self::Month)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The built-in agent: the agent of `cachalot chat` without a file.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -12,6 +11,7 @@ use cachalot_tools::builtin::skills::{SkillSelection, list_skills};
 
 use crate::agent_file::AgentFile;
 use crate::command_error::{CommandError, Result};
+use crate::regular_file::open_regular;
 use crate::render;
 use crate::team;
 use crate::wiring::ProcessEnvironment;
@@ -113,12 +113,8 @@ fn read(path: &Path, root: &Path) -> std::io::Result<Option<String>> {
             "it is a link that leads out of the project",
         ));
     }
-    // A pipe would block.
-    if !path.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is not a regular file"));
-    }
     let mut bytes = Vec::new();
-    File::open(path)?
+    open_regular(&path)?
         .take(MAX_INSTRUCTION_BYTES + 1)
         .read_to_end(&mut bytes)?;
     let is_cut = bytes.len() as u64 > MAX_INSTRUCTION_BYTES;

@@ -15,6 +15,7 @@ use cachalot_core::{Digest, Problem};
 use cachalot_store::sqlite::files_of;
 
 use crate::command_error::{CommandError, Result};
+use crate::digest_key::{self, DigestKeyFile, Origin};
 
 /// Files of one store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub(crate) struct Home {
     /// Database with copies of the entries of the store on a server.
     pub(crate) copies: Option<PathBuf>,
     /// Key for the digests of secrets.
-    pub(crate) digest_key: PathBuf,
+    pub(crate) digest_key: DigestKeyFile,
     /// Input history of chats.
     pub(crate) history: PathBuf,
 }
@@ -67,15 +68,44 @@ impl Home {
             let identity = Digest::sha256(url.identity(environment).as_bytes()).to_string();
             companion_path(&database, &format!(".{:.16}.copies", identity))
         });
+        let named = environment.get(digest_key::VARIABLE);
+        let digest_key = match named.filter(|file| !file.is_empty()) {
+            Some(file) => DigestKeyFile {
+                path: directory.join(file),
+                origin: Origin::Named(digest_key::VARIABLE),
+            },
+            None => DigestKeyFile {
+                path: companion_path(&database, ".digest-key"),
+                origin: match url {
+                    Some(_) => Origin::Machine,
+                    None => Origin::Store,
+                },
+            },
+        };
         Ok(Self {
             ledger: companion_path(&database, ".ledger"),
-            digest_key: companion_path(&database, ".digest-key"),
+            digest_key,
             history: companion_path(&database, ".history"),
             database,
             url,
             copies,
             is_chosen_by_user: origin != "settings.ltm",
         })
+    }
+
+    /// Takes the digest key from the file that an agent file names, relative to `directory`, unless the environment
+    /// names one.
+    #[must_use]
+    pub(crate) fn with_digest_key_file(mut self, file: Option<&str>, directory: &Path) -> Self {
+        if let Some(file) = file
+            && !self.digest_key.is_named()
+        {
+            self.digest_key = DigestKeyFile {
+                path: directory.join(file),
+                origin: Origin::Named(digest_key::SETTING),
+            };
+        }
+        self
     }
 
     /// The place of the store, for messages; without a password.
@@ -88,7 +118,7 @@ impl Home {
 
     /// Returns true if `file` is one of the home's files, under any name, even if it does not exist yet.
     pub(crate) fn holds(&self, file: &Path) -> bool {
-        let own = [&self.digest_key, &self.history].into_iter().cloned();
+        let own = [&self.digest_key.path, &self.history].into_iter().cloned();
         let mut own = own
             .chain(files_of(&self.database))
             .chain(files_of(&self.ledger))

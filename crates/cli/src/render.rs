@@ -19,10 +19,11 @@ use std::time::Duration;
 use cachalot_core::Spend;
 pub(crate) use cachalot_core::text::grouped;
 use serde::Serialize;
+use serde::ser::{SerializeSeq as _, Serializer as _};
 use serde_json::Value;
 
 use self::style::Style;
-use crate::command_error::Result;
+use crate::command_error::{CommandError, Result};
 
 /// Verbosity of a run or of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,51 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
     text.push('\n');
     out(&text)
+}
+
+/// Prints the elements that `each` passes to its argument as one indented JSON array on stdout, as they come. After an
+/// error the array has no end.
+///
+/// # Errors
+/// Those of `each`, and of stdout.
+pub(crate) async fn json_array<T: Serialize>(
+    each: impl AsyncFnOnce(&mut (dyn FnMut(T) -> Result<()> + Send)) -> Result<()>,
+) -> Result<()> {
+    let mut stdout = std::io::BufWriter::new(stdout::open()?);
+    let mut serializer = serde_json::Serializer::pretty(&mut stdout);
+    let mut array = serializer
+        .serialize_seq(None)
+        .map_err(std::io::Error::from)?;
+    let mut printed = 0_u64;
+    let mut print = |element: T| -> Result<()> {
+        printed += 1;
+        array
+            .serialize_element(&element)
+            .map_err(std::io::Error::from)?;
+        Ok(())
+    };
+    match each(&mut print).await {
+        Err(CommandError::Failed {
+            code,
+            message,
+            problem,
+        }) if printed > 0 => {
+            let message = format!(
+                "the output ends after {}: {message}",
+                count(printed, "entry", "entries")
+            );
+            return Err(CommandError::Failed {
+                code,
+                message,
+                problem,
+            });
+        }
+        done => done?,
+    }
+    array.end().map_err(std::io::Error::from)?;
+    stdout.write_all(b"\n")?;
+    stdout.flush()?;
+    Ok(())
 }
 
 /// Returns a JSON object with the members of another one, which replace those of the same names.

@@ -14,6 +14,7 @@ use cachalot_mcp::settings::{
     ToolsetKind, ToolsetSettings, names, read_servers, read_toolsets, server_prefixes, signatures,
 };
 use cachalot_tools::cached::ToolCacheSettings;
+use cachalot_workflow::Registry;
 use cachalot_workflow::actions::{self, action_tool};
 use cachalot_workflow::format::read_team_settings;
 
@@ -22,6 +23,7 @@ use crate::agent_names::DELEGATION;
 use crate::command_error::Result;
 use crate::hooks;
 use crate::models::models_to_check;
+use crate::read_only_agents::WritingAgents;
 use crate::render;
 use crate::render::visible::visible;
 use crate::wiring::ProcessEnvironment;
@@ -147,6 +149,8 @@ fn read_toolsets_of(root: &Node, environment: &BTreeMap<String, String>) -> Tool
         .map(|node| read_servers(node, environment, &mut problems))
         .unwrap_or_default();
     let groups = Groups::from_root(root);
+    let registry = actions::builtin();
+    let mut writing_agents = WritingAgents::default();
     let agents = root.get("agents").and_then(Node::as_map);
     for agent in agents.unwrap_or_default() {
         let before = problems.len();
@@ -154,7 +158,8 @@ fn read_toolsets_of(root: &Node, environment: &BTreeMap<String, String>) -> Tool
             Some(toolsets) => read_toolsets(&toolsets, &servers, environment, &mut problems),
             None => ToolsetSettings::default(),
         };
-        problems.extend(problems_of_actions(&toolsets));
+        problems.extend(problems_of_actions(&toolsets, &registry));
+        writing_agents.record(&agent.key, &toolsets, &registry);
         all_signatures.extend(signatures(&toolsets));
         prefixes.extend(server_prefixes(&toolsets));
         // The tools of invalid toolsets are unknown.
@@ -166,6 +171,7 @@ fn read_toolsets_of(root: &Node, environment: &BTreeMap<String, String>) -> Tool
             problems.extend(problems_of_review(&agent.value, &toolsets));
         }
     }
+    problems.extend(writing_agents.problems(root));
     read_tools(root.get("tools"), &mut problems);
     prefixes.sort_unstable();
     prefixes.dedup();
@@ -184,8 +190,7 @@ fn read_toolsets_of(root: &Node, environment: &BTreeMap<String, String>) -> Tool
 }
 
 /// Returns the problems of the actions that toolsets name.
-fn problems_of_actions(toolsets: &ToolsetSettings) -> Vec<Problem> {
-    let registry = actions::builtin();
+fn problems_of_actions(toolsets: &ToolsetSettings, registry: &Registry) -> Vec<Problem> {
     let mut problems = Vec::new();
     for toolset in &toolsets.toolsets {
         let ToolsetKind::Actions(names) = &toolset.kind else {

@@ -11,8 +11,10 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use cachalot_core::{Cost, Digest, Millis};
 use cachalot_model::marker_rules::MarkerStyle;
-use cachalot_model::wire::FormatWire;
-use cachalot_model::{Catalog, Format, MarkerRules, ModelLimits, Price, Usage};
+use cachalot_model::wire::{FormatWire, for_format};
+use cachalot_model::{
+    Catalog, Format, MarkerRules, ModelLimits, Price, Terms, Unpriced, Usage, price,
+};
 use cachalot_prompt::{
     Level, NodeId, Pauses, Plan, PlanContext, PrefixLifetime, Prompt, Rules, contiguous, normal,
     plan,
@@ -58,23 +60,29 @@ impl Scheme {
             Self::AsSent => "as sent",
             Self::Planned(PrefixLifetime::FiveMinutes) => "5m",
             Self::Planned(PrefixLifetime::OneHour) => "1h",
+            Self::Planned(PrefixLifetime::TwelveHours) => "12h",
             Self::Planned(PrefixLifetime::Auto) => "auto",
             Self::Automatic => "automatic",
             Self::Without => "without",
         }
     }
 
-    /// Returns the schemes that are possible with this kind of markers.
-    fn all(marker_rules: &MarkerRules, are_marks_known: bool) -> Vec<Self> {
-        let planned: &[PrefixLifetime] = match marker_rules.style {
+    /// Returns the schemes that are possible with this kind of markers, for a model with these rules.
+    fn all(style: MarkerStyle, rules: &Rules, are_marks_known: bool) -> Vec<Self> {
+        let planned: &[PrefixLifetime] = match style {
             MarkerStyle::None => return vec![Self::Automatic, Self::Without],
-            MarkerStyle::CacheControl | MarkerStyle::CachePoint if marker_rules.one_hour => &[
+            _ if rules.one_hour => &[
                 PrefixLifetime::FiveMinutes,
                 PrefixLifetime::OneHour,
                 PrefixLifetime::Auto,
             ],
+            _ if rules.twelve_hours => &[
+                PrefixLifetime::FiveMinutes,
+                PrefixLifetime::TwelveHours,
+                PrefixLifetime::Auto,
+            ],
             MarkerStyle::CacheControl | MarkerStyle::CachePoint => &[PrefixLifetime::FiveMinutes],
-            // Requests cannot set the lifetime of breakpoints.
+            // There is only one lifetime.
             MarkerStyle::Breakpoints => &[PrefixLifetime::Auto],
         };
         let sent = are_marks_known.then_some(Self::AsSent);
@@ -93,6 +101,8 @@ pub(crate) struct Column {
     /// The number of requests that the provider would refuse; `refusal` is the reason of the first.
     pub(crate) refused: u64,
     pub(crate) refusal: Option<String>,
+    /// The part of a price that is not known, of the first request without a price.
+    pub(crate) unpriced: Option<Unpriced>,
     /// The number of requests that were charged.
     pub(crate) charged: u64,
     accountant: Accountant,
@@ -165,7 +175,8 @@ impl Estimate {
         let listed = catalog.find(provider, model);
         let listed = listed.or_else(|| catalog.find_by_name(model));
         let limits = listed.map_or_else(ModelLimits::default, |listed| listed.limits);
-        let columns = Scheme::all(marker_rules, step.sent.is_some());
+        let rules = Rules::new(marker_rules, &limits, model);
+        let columns = Scheme::all(marker_rules.style, &rules, step.sent.is_some());
         Self {
             provider: provider.to_owned(),
             model: model.to_owned(),
@@ -173,7 +184,7 @@ impl Estimate {
             requests: 0,
             columns: columns.into_iter().map(Column::new).collect(),
             marker_rules,
-            rules: Rules::new(marker_rules, &limits),
+            rules,
             price: listed.and_then(|listed| listed.price.clone()),
         }
     }
@@ -184,7 +195,10 @@ impl Estimate {
         for column in &mut self.columns {
             let plan = column.plan(&request_tail.prompt, step, &self.rules);
             let body = request_tail.body(&plan);
-            column.charge(step, &body, self.price.as_ref());
+            column.charge(step, &body, |usage| {
+                let terms = Terms::default();
+                price(usage, &self.model, self.price.as_ref(), step.at, &terms)
+            });
         }
     }
 }
@@ -212,7 +226,7 @@ impl UnmarkedRequest {
 
     fn body(&self, plan: &Plan) -> Bytes {
         let wire = FormatWire::marked(self.format, self.marker_rules);
-        contiguous(&self.prompt, &wire, plan, &self.tail)
+        contiguous(&self.prompt, &*wire, plan, &self.tail)
     }
 }
 
@@ -224,6 +238,7 @@ impl Column {
             cost: Cost::default(),
             refused: 0,
             refusal: None,
+            unpriced: None,
             charged: 0,
             accountant: Accountant::new(Published::published()),
             ends: HashMap::new(),
@@ -275,22 +290,38 @@ impl Column {
         *pauses
     }
 
-    fn charge(&mut self, step: &Step, body: &[u8], price: Option<&Price>) {
-        let accounted = self
-            .accountant
-            .account(api(step.format), body, step.at, step.settings);
+    /// `price` returns the standard price of a usage at the time of the step.
+    fn charge(
+        &mut self,
+        step: &Step,
+        body: &[u8],
+        price: impl Fn(&Usage) -> Result<Cost, Unpriced>,
+    ) {
+        let accounted = match api(step.format) {
+            Some(api) => {
+                let accounted = self.accountant.account(api, body, step.at, step.settings);
+                accounted.map_err(|refused| refused.0)
+            }
+            None => Err(format!(
+                "the format `{}` is not charged",
+                step.format.name()
+            )),
+        };
         let accounted = match accounted {
             Ok(accounted) => accounted,
-            Err(refused) => {
+            Err(refusal) => {
                 self.refused += 1;
-                self.refusal.get_or_insert(refused.0);
+                self.refusal.get_or_insert(refusal);
                 return;
             }
         };
         let usage = self.usage_of(accounted, step.format);
         self.charged += 1;
         self.usage += usage;
-        self.cost += price.map_or(Cost::UNPRICED, |price| price.cost(&usage));
+        self.cost += price(&usage).unwrap_or_else(|unknown| {
+            self.unpriced.get_or_insert(unknown);
+            Cost::UNPRICED
+        });
     }
 
     fn usage_of(&self, accounted: InputTokens, format: Format) -> Usage {
@@ -299,19 +330,22 @@ impl Column {
             read,
             written,
             written_1h,
+            written_12h,
         } = accounted;
         if self.scheme == Scheme::Without {
-            return Usage::from_counts(uncached + read + written + written_1h, 0);
+            return Usage::from_counts(accounted.total(), 0);
         }
-        let (write_5m, write_other) = match format {
-            Format::Messages | Format::Converse => (written, 0),
-            Format::Chat | Format::Responses | Format::Gemini => (0, written),
+        let has_lifetimes = for_format(format).request_rules().counts_write_lifetimes;
+        let (write_5m, write_other) = match has_lifetimes {
+            true => (written, 0),
+            false => (0, written),
         };
         Usage {
             uncached_input: uncached,
             cache_read: read,
             cache_write_5m: write_5m,
             cache_write_1h: written_1h,
+            cache_write_12h: written_12h,
             cache_write_other: write_other,
             ..Usage::default()
         }
@@ -321,23 +355,27 @@ impl Column {
 /// Returns the provider that serves a provider's models in a format: the provider itself, or a gateway;
 /// `None` if there is none.
 fn provider_for_format(format: Format, provider: &str) -> Option<&str> {
-    match (format, provider) {
-        (Format::Messages, "anthropic") | (Format::Responses, "openai" | "azure") => Some(provider),
-        (Format::Gemini, "google") | (Format::Converse, "bedrock") => Some(provider),
-        (Format::Messages | Format::Responses | Format::Gemini | Format::Converse, _) => None,
-        (Format::Chat, "anthropic") => Some("openrouter"),
-        (Format::Chat, _) => Some(provider),
+    let rules = for_format(format).request_rules();
+    match rules.served_by {
+        Some(providers) => providers.contains(&provider).then_some(provider),
+        None if provider == "anthropic" => rules.marking_gateway,
+        None => Some(provider),
     }
 }
 
-fn api(format: Format) -> Api {
-    match format {
-        Format::Chat => Api::Chat,
-        Format::Responses => Api::Responses,
-        Format::Messages => Api::Messages,
-        Format::Gemini => Api::Gemini,
-        Format::Converse => Api::Converse,
-    }
+/// The APIs of the simulator, which charges requests, by the names of their formats.
+const APIS: [(&str, Api); 6] = [
+    ("chat", Api::Chat),
+    ("responses", Api::Responses),
+    ("messages", Api::Messages),
+    ("gemini", Api::Gemini),
+    ("interactions", Api::Interactions),
+    ("converse", Api::Converse),
+];
+
+fn api(format: Format) -> Option<Api> {
+    let named = APIS.iter().find(|(name, _)| *name == format.name());
+    named.map(|(_, api)| *api)
 }
 
 /// Returns the tail of the same request to this model: without parameters that only other models accept, and
@@ -357,7 +395,7 @@ fn request_tail(tail: &Bytes, model: &str, marker_rules: &MarkerRules, format: F
     if marker_rules.style != MarkerStyle::Breakpoints {
         object.shift_remove("prompt_cache_options");
     }
-    if format == Format::Messages && !object.contains_key("max_tokens") {
+    if for_format(format).request_rules().needs_output_limit && !object.contains_key("max_tokens") {
         object.insert("max_tokens".to_owned(), 1_024.into());
     }
     let object = Value::Object(object).to_string();

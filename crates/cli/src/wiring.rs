@@ -1,26 +1,24 @@
 //! Opens the store, the ledger and the cache engine.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind as ErrorKindOfIo;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_backends::encrypted::{EncryptedStore, Encryption};
+use cachalot_backends::encrypted::{
+    EncryptedStore, Encryption, SECRETS, SECRETS_FILE, StoreWithoutSecret,
+};
 use cachalot_backends::{OpenOptions, StoreUrl};
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits, LocalStore};
-use cachalot_core::{Clock, DigestKey, Problem, Secret, SecretSet, SystemClock, disk};
+use cachalot_core::{Clock, DigestKey, Problem, Secret, SecretSet, SystemClock};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_store::{ErrorKind, Store, space};
 
 use crate::command_error::{CommandError, Result};
+use crate::digest_key;
 use crate::home::Home;
-
-/// The secrets that encrypt the values of the store, and a file that contains them.
-const ENCRYPTION_KEY: &str = "CACHALOT_ENCRYPTION_KEY";
-const ENCRYPTION_KEY_FILE: &str = "CACHALOT_ENCRYPTION_KEY_FILE";
 
 /// Maximum time of the first call to a server, before a run.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -126,13 +124,17 @@ pub(crate) struct EngineOptions<'a> {
     pub(crate) secrets: bool,
     /// For how long an entry may be served after another process changed it.
     pub(crate) staleness: Duration,
+    /// Set if a Redis server has all acknowledged writes when it starts again.
+    pub(crate) durable: bool,
     /// Set if copies of the entries of a store on a server are kept on this machine.
     pub(crate) local: bool,
+    /// Set if values that are not encrypted are read although a secret is set.
+    pub(crate) reads_plain: bool,
     pub(crate) warn: Warn,
 }
 
 impl<'a> EngineOptions<'a> {
-    /// Returns the parameters with the defaults of an agent file: without secrets, staleness and copies.
+    /// Returns the parameters with the defaults of an agent file: without secrets, staleness, durability and copies.
     pub(crate) fn new(
         process_environment: &'a ProcessEnvironment,
         home: &'a Home,
@@ -147,7 +149,9 @@ impl<'a> EngineOptions<'a> {
             limits: LedgerLimits::default(),
             secrets: false,
             staleness: Duration::ZERO,
+            durable: false,
             local: false,
+            reads_plain: false,
             warn,
         }
     }
@@ -156,12 +160,17 @@ impl<'a> EngineOptions<'a> {
     /// continues without a store.
     ///
     /// # Errors
-    /// The store was written by a newer version, or its server is not suitable or demands a password and has got none.
+    /// The store was written by a newer version, or its server is not suitable or demands a password and has got none; or
+    /// a file of secrets, or of the digest key, that the user names cannot be used.
     pub(crate) async fn for_run(self) -> Result<Engine> {
         self.encryption()?;
+        let (mut key, is_of_file) = self.key()?;
         let store = match self.open() {
             Ok(store) => {
-                self.check_server(store.as_ref()).await?;
+                let compared = self.compare(store.as_ref(), key, is_of_file);
+                let (checked, compared) = tokio::join!(self.check_server(store.as_ref()), compared);
+                checked?;
+                key = compared;
                 Some(store)
             }
             Err(error) if error.kind == ErrorKind::TooNew => {
@@ -176,9 +185,9 @@ impl<'a> EngineOptions<'a> {
                 None
             }
         };
-        let (key, lasting) = self.key()?;
         // Entries under a key that ends with the run are never found again.
-        self.engine(store.filter(|_| lasting), key)
+        let is_lasting = is_of_file || !self.secrets;
+        self.engine(store.filter(|_| is_lasting), key)
     }
 
     /// Opens the engine of a command that inspects the store, which must exist and be usable.
@@ -195,13 +204,20 @@ impl<'a> EngineOptions<'a> {
     /// # Errors
     /// The store does not exist or cannot be used.
     pub(crate) fn for_reading(&self) -> Result<Arc<dyn Store>> {
+        self.check_exists()?;
+        Ok(self.open()?)
+    }
+
+    /// # Errors
+    /// The store is a file that does not exist.
+    pub(crate) fn check_exists(&self) -> Result<()> {
         if self.home.url.is_none() && !self.home.database.exists() {
             return Err(CommandError::failed(format!(
                 "there is no store at {}: nothing has been stored there yet, or it is elsewhere (--db)",
                 self.home.database.display()
             )));
         }
-        Ok(self.open()?)
+        Ok(())
     }
 
     /// Opens the engine of a command that may create the store.
@@ -232,32 +248,35 @@ impl<'a> EngineOptions<'a> {
     }
 
     /// Encrypts the values of a store if the user has set a secret.
-    fn encrypted(&self, store: Arc<dyn Store>) -> std::result::Result<Arc<dyn Store>, String> {
+    pub(crate) fn encrypted(
+        &self,
+        store: Arc<dyn Store>,
+    ) -> std::result::Result<Arc<dyn Store>, String> {
         let encryption = self.encryption().map_err(|error| error.to_string())?;
         Ok(match encryption {
+            Some(encryption) if self.reads_plain => {
+                Arc::new(EncryptedStore::new(store, encryption.with_plain_values()))
+            }
             Some(encryption) => Arc::new(EncryptedStore::new(store, encryption)),
-            None => store,
+            None => Arc::new(StoreWithoutSecret::new(store)),
         })
     }
 
     /// Reads the secrets of the store from the environment, or from the file that it names.
-    fn encryption(&self) -> Result<Option<Encryption>> {
+    pub(crate) fn encryption(&self) -> Result<Option<Encryption>> {
         let set = |name: &str| {
             let value = self.process_environment.environment.get(name);
             value.filter(|value| !value.is_empty())
         };
-        let (name, secrets) = match (set(ENCRYPTION_KEY), set(ENCRYPTION_KEY_FILE)) {
-            (Some(secrets), _) => (ENCRYPTION_KEY, secrets.clone()),
+        let (name, secrets) = match (set(SECRETS), set(SECRETS_FILE)) {
+            (Some(secrets), _) => (SECRETS, secrets.clone()),
             (None, Some(file)) => {
                 let path = self.process_environment.directory.join(file);
                 let read = std::fs::read_to_string(&path);
                 let read = read.map_err(|error| {
-                    CommandError::failed(format!(
-                        "{ENCRYPTION_KEY_FILE}: {}: {error}",
-                        path.display()
-                    ))
+                    CommandError::failed(format!("{SECRETS_FILE}: {}: {error}", path.display()))
                 })?;
-                (ENCRYPTION_KEY_FILE, read)
+                (SECRETS_FILE, read)
             }
             (None, None) => return Ok(None),
         };
@@ -267,13 +286,17 @@ impl<'a> EngineOptions<'a> {
         })
     }
 
-    fn open_unencrypted(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
+    /// Opens the store with its values as they are stored.
+    pub(crate) fn open_unencrypted(
+        &self,
+    ) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
         if let Some(url) = &self.home.url {
             let options = OpenOptions {
                 password: self.password(url).map(|it| Secret::new(it.to_owned())),
                 environment: self.process_environment.environment.clone(),
                 clock: Arc::clone(&self.process_environment.clock),
                 staleness: self.staleness,
+                durable: self.durable,
             };
             let opened = cachalot_backends::open(url, &options);
             return opened.map_err(|error| {
@@ -304,6 +327,13 @@ impl<'a> EngineOptions<'a> {
         let Err(error) = checked else {
             return Ok(());
         };
+        if let Some(remedy) = error.remedy
+            && matches!(error.kind, ErrorKind::Denied | ErrorKind::Unsupported)
+        {
+            // No call will succeed until then.
+            let message = format!("{}\n  help: {remedy}", error.message);
+            return Err(CommandError::failed_with("store-setup", message));
+        }
         match error.kind {
             ErrorKind::TooNew | ErrorKind::Unsupported => Err(CommandError::failed(error)),
             ErrorKind::Denied if !url.has_password() && self.password(url).is_none() => {
@@ -334,18 +364,42 @@ impl<'a> EngineOptions<'a> {
         ));
     }
 
-    /// Returns the key for the digests of secrets, and true if entries under it can be found again.
+    /// Returns the key for the digests of secrets, and true if it is that of the file: otherwise it ends with the run.
     ///
     /// A run without secrets uses the home's key as well, for values that may be undeclared credentials
     /// (named environment variables). Without that key, such calls are not found again.
+    ///
+    /// # Errors
+    /// A file that the user names cannot be used.
     fn key(&self) -> Result<(DigestKey, bool)> {
-        match digest_key(&self.home.digest_key, &self.warn) {
-            Ok(key) => Ok((key, true)),
+        match self.home.digest_key.load(self.warn.as_ref()) {
+            Ok(key) => return Ok((key, true)),
+            Err(fault) if self.home.digest_key.is_named() => return Err(fault),
             Err(fault) if self.secrets => {
                 (self.warn)(&format!("nothing is cached across runs: {fault}"));
-                Ok((DigestKey::ephemeral()?, false))
             }
-            Err(_) => Ok((DigestKey::ephemeral()?, true)),
+            Err(_) => {}
+        }
+        Ok((DigestKey::ephemeral()?, false))
+    }
+
+    /// Compares the key of the file with that of the store. If it is another one, the first call whose key contains a
+    /// digest reports that.
+    async fn compare(&self, store: &dyn Store, key: DigestKey, is_of_file: bool) -> DigestKey {
+        if !is_of_file {
+            return key;
+        }
+        let file = &self.home.digest_key;
+        let compared = digest_key::compare(store, file, &key);
+        let Ok(Ok(compared)) = tokio::time::timeout(CHECK_TIMEOUT, compared).await else {
+            return key;
+        };
+        match compared.warning(file, &store.about().location) {
+            None => key,
+            Some(warning) => {
+                let warn = Arc::clone(&self.warn);
+                key.on_first_use(move || warn(&warning))
+            }
         }
     }
 
@@ -404,54 +458,6 @@ impl<'a> EngineOptions<'a> {
             secret_set,
         })
     }
-}
-
-/// Returns the key for the digests of secrets, and creates it on first use. A key file that other users can
-/// read is used, with a warning.
-///
-/// # Errors
-/// The file cannot be used or made; with its path and a remedy.
-pub(crate) fn digest_key(path: &Path, warn: &Warn) -> Result<DigestKey> {
-    let made = path
-        .parent()
-        .map_or(Ok(()), std::fs::create_dir_all)
-        .and_then(|()| DigestKey::load_or_create(path));
-    let key = made.map_err(|error| {
-        let cause = match error.kind() {
-            ErrorKindOfIo::InvalidData => "it does not hold 32 bytes".to_owned(),
-            _ => error.to_string(),
-        };
-        if disk::is_full(&error) {
-            return CommandError::failed(format!(
-                "the digest key {} cannot be made: no space left ({error}); free some on its disk",
-                path.display()
-            ));
-        }
-        CommandError::failed(format!(
-            "the digest key {} cannot be used: {cause}; put it back, or remove it to have a new one made (what was cached with secrets is then paid for again)",
-            path.display()
-        ))
-    })?;
-    if let Some(mode) = permissions_of_others(path) {
-        warn(&format!(
-            "the digest key {} is open to others (mode {mode:03o}), who can test guesses of your secrets with it: `chmod 600` it",
-            path.display()
-        ));
-    }
-    Ok(key)
-}
-
-/// Returns the permissions of a file if users other than its owner have any.
-#[cfg(unix)]
-fn permissions_of_others(path: &Path) -> Option<u32> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
-    (mode & 0o077 != 0).then_some(mode)
-}
-
-#[cfg(not(unix))]
-fn permissions_of_others(_: &Path) -> Option<u32> {
-    None
 }
 
 /// Returns a unique name for a run.

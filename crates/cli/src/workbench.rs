@@ -2,6 +2,7 @@
 
 mod actions;
 mod figures;
+mod instruction_files;
 mod payments;
 mod recall;
 mod tools;
@@ -14,7 +15,7 @@ use async_trait::async_trait;
 use cachalot_agent::{
     AgentDirectory, Approver, ContextSource, Dependencies, HookSetup, Listener, Team,
 };
-use cachalot_cache::{Cache, CacheMode};
+use cachalot_cache::{Cache, CacheMode, Domain};
 use cachalot_core::SecretSet;
 use cachalot_hooks::{AgentLookup, Builtins};
 use cachalot_mcp::Reporter;
@@ -24,7 +25,8 @@ use cachalot_prompt::Sessions;
 use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::builtin::SessionStates;
-use cachalot_tools::cached::{CachedTools, WriteNotifier};
+use cachalot_tools::builtin::skills::workspace_directories;
+use cachalot_tools::cached::{CachedTools, EngineLifetime, EngineRegistration, WriteNotifier};
 use cachalot_tools::{LiveOutput, ToolContext, Workspace};
 use cachalot_workflow::action::runtime::{AgentHost, ToolServices};
 use parking_lot::Mutex;
@@ -65,6 +67,8 @@ struct WorkbenchInner {
     /// The user's data directory, which contains skills.
     data: Option<PathBuf>,
     write_notifier: WriteNotifier,
+    /// Notifies the cache also of changes that MCP servers announce before there are sessions.
+    _registration: EngineRegistration,
     servers: McpServerPool,
     /// State that tools keep for sessions.
     session_states: SessionStates,
@@ -94,7 +98,7 @@ fn protected(
         .map(|file| process_environment.directory.join(file))
         .collect();
     protected.extend(process_environment.configuration());
-    protected.extend([&home.database, &home.ledger, &home.digest_key].map(Clone::clone));
+    protected.extend([&home.database, &home.ledger, &home.digest_key.path].map(Clone::clone));
     protected.extend(home.database.parent().map(|data| data.join("skills")));
     protected
 }
@@ -112,11 +116,12 @@ impl Workbench {
         agent_file: Option<&Path>,
     ) -> Result<Self> {
         let process_environment = &parts.process_environment;
-        let protected = protected(process_environment, home, &parts.hooks, agent_file);
+        let mut protected = protected(process_environment, home, &parts.hooks, agent_file);
         let clock = Arc::clone(&process_environment.clock);
         let place = Workspace::open(workspace).map_err(|error| {
             CommandError::failed(format!("the workspace {}: {error}", workspace.display()))
         })?;
+        protected.extend(workspace_directories(place.root()));
         let known = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"];
         let known = known.into_iter().filter_map(|name| {
             let value = process_environment.environment.get(name)?;
@@ -140,13 +145,15 @@ impl Workbench {
             witness: cachalot_cache::Witness::default(),
             output: LiveOutput::default(),
         };
+        let write_notifier = WriteNotifier::new();
         Ok(Self(Arc::new(WorkbenchInner {
+            _registration: write_notifier.register(&parts.cache, EngineLifetime::Persistent),
             sessions: Sessions::new(shelf, clock, Arc::clone(&parts.secret_set)),
             data: home.database.parent().map(Path::to_owned),
             parts,
             context,
             protected,
-            write_notifier: WriteNotifier::new(),
+            write_notifier,
             servers: McpServerPool::new(),
             session_states: SessionStates::default(),
             session_tools: Mutex::default(),
@@ -182,8 +189,16 @@ impl Workbench {
             bench: self.clone(),
             next: listener,
         });
+        let hooks = self.hook_setup(&models, self.announced_domains(team))?;
+        let mut protected = inner.protected.clone();
+        protected.extend(instruction_files::of_team(
+            team,
+            &hooks.entries,
+            &inner.parts.process_environment,
+            inner.context.workspace.root(),
+        ));
         Ok(Dependencies {
-            hooks: Some(self.hook_setup(&models)?),
+            hooks: Some(hooks),
             models,
             toolboxes: Arc::new(tools::ChatToolboxes::new(self.clone())),
             tools: inner.context.clone(),
@@ -192,7 +207,7 @@ impl Workbench {
             context,
             listener,
             approver,
-            protected: inner.protected.clone(),
+            protected,
             strict_forks: false,
             new_session_id: Arc::new(run_id),
             human_paced: false,
@@ -200,12 +215,13 @@ impl Workbench {
         })
     }
 
-    /// Creates the hooks of a team; its builtins see only its agents.
-    fn hook_setup(&self, models: &Models) -> Result<HookSetup> {
+    /// Creates the hooks of a team; its builtins see only its agents. `announced` are the domains of its MCP
+    /// servers.
+    fn hook_setup(&self, models: &Models, announced: Vec<Domain>) -> Result<HookSetup> {
         let inner = &self.0;
         let agent_directory = Arc::new(AgentDirectory::default());
         let lookup = Arc::clone(&agent_directory) as Arc<dyn AgentLookup>;
-        let builtins = self.builtins_for(lookup)?;
+        let builtins = self.builtins_for(lookup, announced)?;
         let entries = hooks::entries(
             &inner.parts.process_environment,
             &inner.parts.hooks,
@@ -226,7 +242,11 @@ impl Workbench {
         })
     }
 
-    fn builtins_for(&self, lookup: Arc<dyn AgentLookup>) -> Result<Builtins> {
+    fn builtins_for(
+        &self,
+        lookup: Arc<dyn AgentLookup>,
+        announced: Vec<Domain>,
+    ) -> Result<Builtins> {
         let inner = &self.0;
         let answers = ResponseStores {
             cache: inner.parts.cache.clone(),
@@ -234,6 +254,8 @@ impl Workbench {
             secret_set: Arc::clone(&inner.context.secret_set),
             mode: inner.parts.mode,
             warn: Arc::clone(&inner.parts.warn),
+            announced,
+            write_notifier: inner.write_notifier.clone(),
         };
         hooks::builtins(
             &inner.parts.process_environment,
@@ -308,6 +330,7 @@ impl Workbench {
                 environment: Arc::clone(&inner.context.environment),
                 secret_set: Arc::clone(&inner.context.secret_set),
                 reporter: Arc::clone(&inner.parts.reporter),
+                write_notifier: inner.write_notifier.clone(),
             },
             built_in,
             servers: inner.servers.clone(),

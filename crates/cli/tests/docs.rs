@@ -17,10 +17,18 @@ mod examples;
 mod files;
 #[path = "docs/home.rs"]
 mod home;
+#[path = "docs/hook_tables.rs"]
+mod hook_tables;
 #[path = "docs/hooks.rs"]
 mod hooks;
 #[path = "docs/links.rs"]
 mod links;
+#[path = "../../process/tests/process/program_file.rs"]
+mod program_file;
+#[path = "docs/reference_tables.rs"]
+mod reference_tables;
+#[path = "docs/scripts.rs"]
+mod scripts;
 #[path = "docs/transcript.rs"]
 mod transcript;
 #[path = "docs/yaml.rs"]

@@ -26,7 +26,10 @@ use crate::Digest;
 use crate::json::JsonError;
 use crate::secret::{SecretSet, TextPart};
 
+mod order;
 mod text;
+
+pub use order::key_order;
 
 /// Canonical bytes of an input. Equal inputs have equal bytes, different inputs have different bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -187,6 +190,30 @@ impl<'a> ObjectEncoder<'a> {
         fields: impl Iterator<Item = (&'f String, &'f Value)> + Clone,
     ) {
         self.put(name, |sealing, out| encode_fields(fields, sealing, out));
+    }
+
+    /// Adds a field whose value is a list; of its objects, the members that `omitted` names are left out.
+    pub fn list<'n>(
+        &mut self,
+        name: &str,
+        items: &[Value],
+        omitted: impl Fn(&Value) -> Vec<&'n str>,
+    ) {
+        self.put(name, |sealing, out| {
+            out.push(b'[');
+            for item in items {
+                match item {
+                    Value::Object(fields) => {
+                        let omitted = omitted(item);
+                        let is_kept = |name: &String| !omitted.contains(&name.as_str());
+                        let kept = fields.iter().filter(|(name, _)| is_kept(name));
+                        encode_fields(kept, sealing, out);
+                    }
+                    other => encode_value(other, sealing, out),
+                }
+            }
+            out.push(END);
+        });
     }
 
     /// Adds a field whose value is encoded already.

@@ -450,6 +450,37 @@ pub fn parse(bytes: &[u8]) -> serde_json::Result<serde_json::Value> {
     serde_json::from_slice(bytes)
 }
 
+/// Returns true for a value that says that there is nothing: null, false, zero, an empty text, and lists and objects of
+/// such values.
+#[must_use]
+pub fn is_empty(value: &serde_json::Value) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.iter().all(is_empty),
+        Value::Object(members) => members.values().all(is_empty),
+    }
+}
+
+/// Returns the number of values of a JSON text, one too many for each empty list and object.
+#[must_use]
+pub fn values(text: &[u8]) -> usize {
+    let (mut count, mut in_string, mut is_escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
 /// Returns the value of an object's member in its spelling; the last one if the key is duplicate. `None` if
 /// there is none, or `object` is not a JSON object.
 #[must_use]

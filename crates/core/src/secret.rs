@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use parking_lot::RwLock;
@@ -59,13 +61,41 @@ impl<T: Zeroize> fmt::Display for Secret<T> {
 /// The key under which secrets are digested before they enter a cache key, so that a cache key cannot be used
 /// to test guesses of the secret.
 #[derive(Debug, Clone)]
-pub struct DigestKey(Secret<[u8; 32]>);
+pub struct DigestKey {
+    bytes: Secret<[u8; 32]>,
+    first_use: Option<Arc<FirstUse>>,
+}
+
+/// The callback before the first digest that may become a part of a key.
+struct FirstUse {
+    is_over: AtomicBool,
+    notify: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for FirstUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FirstUse").finish_non_exhaustive()
+    }
+}
 
 impl DigestKey {
     /// Creates a key from 32 bytes.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
-        Self(Secret::new(bytes))
+        Self {
+            bytes: Secret::new(bytes),
+            first_use: None,
+        }
+    }
+
+    /// Calls `notify` once, before the first digest that this key or a clone of it contributes to the key of a call.
+    #[must_use]
+    pub fn on_first_use(mut self, notify: impl Fn() + Send + Sync + 'static) -> Self {
+        self.first_use = Some(Arc::new(FirstUse {
+            is_over: AtomicBool::new(false),
+            notify: Box::new(notify),
+        }));
+        self
     }
 
     /// Creates a random key that is not stored: for secrets that must be masked in runs whose cache keys need
@@ -83,7 +113,7 @@ impl DigestKey {
     /// the same key: the complete file is written under another name and then hard-linked into place.
     ///
     /// # Errors
-    /// I/O errors, or a file that does not have 32 bytes.
+    /// I/O errors, or a file that contains no key (see [`Self::load`]).
     pub fn load_or_create(path: &Path) -> io::Result<Self> {
         match Self::load(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -110,28 +140,81 @@ impl DigestKey {
     /// # Errors
     /// I/O errors; an existing file is not changed.
     pub fn store(&self, path: &Path) -> io::Result<()> {
-        write_private(path, self.0.expose())
+        write_private(path, self.bytes.expose())
     }
 
-    fn load(path: &Path) -> io::Result<Self> {
-        let mut bytes = Vec::with_capacity(33);
+    /// Writes the key to a new file (mode 0600) as one line of 64 hex digits, for other machines.
+    ///
+    /// # Errors
+    /// I/O errors; an existing file is not changed.
+    pub fn store_as_text(&self, path: &Path) -> io::Result<()> {
+        let mut text = hex::encode(self.bytes.expose());
+        text.push('\n');
+        let written = write_private(path, text.as_bytes());
+        text.zeroize();
+        written
+    }
+
+    /// Reads the key of a file: its 32 bytes, or 64 hex digits.
+    ///
+    /// # Errors
+    /// I/O errors; [`io::ErrorKind::InvalidData`] if the file contains anything else.
+    pub fn load(path: &Path) -> io::Result<Self> {
+        /// More than 64 digits and the ends of a line.
+        const MAX_LENGTH: u64 = 128;
+        let mut bytes = Vec::with_capacity(MAX_LENGTH as usize);
         std::fs::File::open(path)?
-            .take(33)
+            .take(MAX_LENGTH)
             .read_to_end(&mut bytes)?;
-        let key = <[u8; 32]>::try_from(bytes.as_slice());
+        let key = Self::parse(&bytes);
         bytes.zeroize();
-        key.map(Self::new).map_err(|_| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("{} is not a digest key: expected 32 bytes", path.display()),
-            )
+        key.ok_or_else(|| {
+            let path = path.display();
+            let fault = format!("{path} is not a digest key: expected 32 bytes, or 64 hex digits");
+            io::Error::new(io::ErrorKind::InvalidData, fault)
         })
     }
 
-    /// HMAC-SHA256 of `bytes`.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let digits = bytes.trim_ascii();
+        if digits.len() == 64 {
+            let mut key = [0; 32];
+            hex::decode_to_slice(digits, &mut key).ok()?;
+            return Some(Self::new(key));
+        }
+        // A text of 32 characters is no random key.
+        let key = <[u8; 32]>::try_from(bytes).ok()?;
+        (!key
+            .iter()
+            .all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()))
+        .then(|| Self::new(key))
+    }
+
+    /// Returns a value by which two holders of a key find out that it is the same one. It reveals nothing of the key,
+    /// and is no digest of a secret.
+    #[must_use]
+    pub fn check_value(&self) -> Digest {
+        self.mac(b"cachalot digest key\0check value 1")
+    }
+
+    /// HMAC-SHA256 of `bytes`, which may become a part of a key.
     #[must_use]
     pub fn digest(&self, bytes: &[u8]) -> Digest {
-        let mut mac = match Hmac::<sha2::Sha256>::new_from_slice(self.0.expose()) {
+        self.note_use();
+        self.mac(bytes)
+    }
+
+    fn note_use(&self) {
+        if let Some(first_use) = &self.first_use
+            && !first_use.is_over.load(Ordering::Relaxed)
+            && !first_use.is_over.swap(true, Ordering::Relaxed)
+        {
+            (first_use.notify)();
+        }
+    }
+
+    fn mac(&self, bytes: &[u8]) -> Digest {
+        let mut mac = match Hmac::<sha2::Sha256>::new_from_slice(self.bytes.expose()) {
             Ok(mac) => mac,
             Err(_) => unreachable!("HMAC takes keys of any length"),
         };
@@ -142,7 +225,7 @@ impl DigestKey {
     /// Returns the 32 bytes, for a cassette that includes them on the user's request.
     #[must_use]
     pub fn expose(&self) -> &[u8; 32] {
-        self.0.expose()
+        self.bytes.expose()
     }
 }
 
@@ -217,11 +300,11 @@ impl SecretSet {
             return;
         }
         known.push(KnownSecret {
-            digest: key.digest(text.as_bytes()),
+            digest: key.mac(text.as_bytes()),
             spellings: spellings(text)
                 .into_iter()
                 .map(|spelling| {
-                    let digest = key.digest(spelling.expose().as_bytes());
+                    let digest = key.mac(spelling.expose().as_bytes());
                     (spelling, digest)
                 })
                 .collect(),
@@ -255,10 +338,12 @@ impl SecretSet {
             }
             pieces = next;
         }
-        pieces
-            .iter()
-            .any(|piece| matches!(piece, TextPart::Secret(_)))
-            .then_some(pieces)
+        let mut secrets = pieces.iter();
+        if !secrets.any(|piece| matches!(piece, TextPart::Secret(_))) {
+            return None;
+        }
+        self.key.iter().for_each(DigestKey::note_use);
+        Some(pieces)
     }
 
     /// Replaces every known secret in `text`, in any spelling, by [`MASK`].
@@ -441,5 +526,71 @@ mod tests {
         std::fs::write(&path, b"short").unwrap();
         let error = DigestKey::load_or_create(&path).unwrap_err();
         assert!(error.to_string().contains("expected 32 bytes"));
+    }
+
+    #[test]
+    fn keys_are_read_as_bytes_and_as_text() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        let key = DigestKey::new(*b"\x00123456789abcdef0123456789abcdef");
+        key.store_as_text(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().len(), 65);
+        assert!(key.store_as_text(&path).is_err(), "never overwritten");
+        assert_eq!(DigestKey::load(&path).unwrap().expose(), key.expose());
+        let digits = hex::encode([0xAB; 32]);
+        for text in [digits.clone(), format!("{}\r\n", digits.to_uppercase())] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(*DigestKey::load(&path).unwrap().expose(), [0xAB; 32]);
+        }
+        std::fs::write(&path, key.expose()).unwrap();
+        assert_eq!(DigestKey::load(&path).unwrap().expose(), key.expose());
+        for damaged in [
+            Vec::new(),
+            b"\n".to_vec(),
+            digits.as_bytes()[..32].to_vec(),
+            digits.as_bytes()[..63].to_vec(),
+            format!("{}g", &digits[..63]).into_bytes(),
+            format!("{digits}{digits}").into_bytes(),
+            vec![0xAB; 31],
+            vec![0xAB; 33],
+            vec![b'a'; 100_000],
+        ] {
+            std::fs::write(&path, &damaged).unwrap();
+            let error = DigestKey::load(&path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn first_use_of_a_digest_is_reported_once() {
+        use std::sync::atomic::AtomicU32;
+        let uses = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&uses);
+        let key = DigestKey::new([7; 32]).on_first_use(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let count = || uses.load(Ordering::Relaxed);
+        let secret_set = SecretSet::with_key(key.clone());
+        secret_set.learn("hunter2");
+        assert_eq!(secret_set.split("no secret"), None);
+        let _ = key.check_value();
+        assert_eq!(count(), 0, "nothing became a part of a key");
+        assert!(secret_set.split("hunter2").is_some());
+        assert_eq!(count(), 1);
+        let _ = (key.digest(b"x"), key.digest(b"y"));
+        assert_eq!(count(), 1);
+    }
+
+    #[test]
+    fn digests_under_different_keys_differ() {
+        let keys = [DigestKey::new([1; 32]), DigestKey::new([2; 32])];
+        let [one, other] = keys.map(|key| {
+            let secret_set = SecretSet::with_key(key);
+            secret_set.learn("hunter2");
+            secret_set
+                .split("hunter2")
+                .map(|parts| format!("{parts:?}"))
+        });
+        assert_ne!(one.unwrap(), other.unwrap());
     }
 }

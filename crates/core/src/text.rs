@@ -18,6 +18,29 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// Splits a list of `N` words at its white space. In a constant, another number of words does not compile.
+///
+/// # Panics
+/// The list does not have `N` words.
+#[must_use]
+pub const fn word_list<const N: usize>(list: &'static str) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut rest = list.trim_ascii();
+    let mut count = 0;
+    while !rest.is_empty() {
+        let mut end = 0;
+        while end < rest.len() && !rest.as_bytes()[end].is_ascii_whitespace() {
+            end += 1;
+        }
+        let (word, behind) = rest.split_at(end);
+        words[count] = word;
+        count += 1;
+        rest = behind.trim_ascii_start();
+    }
+    assert!(count == N, "the list has fewer words");
+    words
+}
+
 /// Returns the first `max` characters.
 #[must_use]
 pub fn head(text: &str, max: usize) -> &str {
@@ -55,6 +78,13 @@ pub fn window(text: &str, from: usize, max: usize) -> String {
     format!("{before}{}", truncate(rest, max))
 }
 
+/// Returns true for a line in place of output that a tool, or a limit on its result, has left out: `[… 20 bytes left
+/// out: …]`, `[this result was cut: …]`.
+#[must_use]
+pub fn is_omission(line: &str) -> bool {
+    line.starts_with("[… ") || line.starts_with("[this result was cut: ")
+}
+
 /// Returns the text on one line: white space becomes single spaces, and control characters are removed.
 #[must_use]
 pub fn one_line(text: &str) -> String {
@@ -89,6 +119,15 @@ mod tests {
             assert_eq!(head("äb€", max), first);
             assert_eq!(tail("äb€", max), last);
         }
+    }
+
+    #[test]
+    fn word_lists_are_split_at_white_space() {
+        const WORDS: [&str; 3] = word_list("  a b_1\n\tc-d ");
+        assert_eq!(WORDS, ["a", "b_1", "c-d"]);
+        assert_eq!(word_list::<0>(" "), [""; 0]);
+        assert!(std::panic::catch_unwind(|| word_list::<2>("a")).is_err());
+        assert!(std::panic::catch_unwind(|| word_list::<2>("a b c")).is_err());
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! Reads an answer while it is passed on: is it complete, and what does it cost?
 
-use cachalot_core::{Cost, Spend};
+use cachalot_accounting::Terms;
+use cachalot_core::Canonical;
 use cachalot_model::wire::sse::{Decoder, Event};
-use cachalot_model::wire::{self, StreamReader};
-use cachalot_model::{Catalog, Format, Reply, StopReason, Usage};
+use cachalot_model::wire::{self, ModelUsage, Operation, StreamReader};
+use cachalot_model::{Format, Reply, StopReason, Usage};
 use cachalot_prefix::diagnosis::ProviderVerdict;
 use http::{HeaderMap, StatusCode, header};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::endpoint::Endpoint;
+use crate::header::media_type;
 
 /// The maximum size of a whole answer that is read, in bytes: 64 MiB.
 const MAX_WHOLE: usize = 64 << 20;
@@ -37,9 +37,14 @@ enum Form {
 pub(crate) struct AnswerReport {
     /// The reason why it must not be stored.
     pub(crate) refusal: Option<String>,
+    /// The tokens of the request; those of other models and of summaries are not part of them.
     pub(crate) usage: Option<Usage>,
+    /// All tokens, by model.
+    pub(crate) usages: Vec<ModelUsage>,
     /// True if parts of the usage are missing: the answer may cost more.
     pub(crate) is_usage_partial: bool,
+    /// Members that change its price, beside its tokens.
+    pub(crate) terms: Terms,
     /// The model that answered, under the provider's name.
     pub(crate) model: Option<String>,
     /// The reason why the model stopped.
@@ -60,7 +65,7 @@ impl AnswerReader {
     ) -> Self {
         let form = match Self::unreadable(status, headers) {
             Some(reason) => Form::Unreadable(reason),
-            None => match (content_type(headers), endpoint.format()) {
+            None => match (media_type(headers).as_str(), endpoint.format()) {
                 ("text/event-stream", Some(format)) => {
                     Form::Events(Decoder::new(), wire::for_format(format).reader())
                 }
@@ -129,71 +134,35 @@ impl AnswerReader {
         };
         match (self.form, self.endpoint.format()) {
             (Form::Unreadable(reason), _) => refused(reason),
-            // Gemini's streams have no last event; its reader demands a reason for the end.
-            (Form::Events(_, reader), Some(Format::Gemini)) => report(reader.finish()),
-            (Form::Events(_, reader), _) if !reader.complete() => {
+            (Form::Events(_, reader), Some(format))
+                if !reader.complete() && wire::for_format(format).has_last_event() =>
+            {
                 refused("the stream ended before its last event".into())
             }
-            (Form::Events(_, reader), _) => report(reader.finish()),
+            (Form::Events(_, reader), Some(format)) => report(format, reader.finish()),
+            (Form::Events(..), None) => refused("no model answers at this endpoint".into()),
             (Form::Whole(whole), Some(format)) => whole_reply(format, &whole),
             (Form::Whole(whole), None) => document(self.endpoint, &whole),
         }
     }
 }
 
-/// The members of a whole answer that are judged beside its content.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Outline {
-    error: Option<IgnoredAny>,
-    choices: Vec<ChoiceOutline>,
-    status: Option<Value>,
-    stop_reason: Option<Value>,
-    candidates: Vec<CandidateOutline>,
-    #[serde(rename = "stopReason")]
-    converse_stop: Option<Value>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ChoiceOutline {
-    finish_reason: Option<Value>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct CandidateOutline {
-    #[serde(rename = "finishReason")]
-    finish_reason: Option<Value>,
-}
-
-impl Outline {
-    /// Returns true if the answer says why it ended; some servers leave that out.
-    fn names_its_end(&self, format: Format) -> bool {
-        let end = match format {
-            Format::Chat => self.choices.first().map(|choice| &choice.finish_reason),
-            Format::Responses => Some(&self.status),
-            Format::Messages => Some(&self.stop_reason),
-            Format::Gemini => self.candidates.first().map(|it| &it.finish_reason),
-            Format::Converse => Some(&self.converse_stop),
-        };
-        matches!(end, Some(Some(Value::String(_))))
-    }
-}
-
 /// Judges a whole answer of a model. Gemini streams one as an array of documents, which is passed on only.
 fn whole_reply(format: Format, whole: &[u8]) -> AnswerReport {
-    let mut report = report(wire::for_format(format).reply(whole));
+    let mut report = report(format, wire::for_format(format).reply(whole));
     if report.refusal.is_none() {
-        report.refusal = match serde_json::from_slice::<Outline>(whole) {
-            Err(error) => Some(error.to_string()),
-            Ok(outline) if outline.error.is_some() => {
-                Some("the answer contains an error".to_owned())
-            }
-            Ok(outline) if !outline.names_its_end(format) => {
-                Some("the answer does not say why it ended".to_owned())
-            }
-            Ok(_) => None,
+        let document: Value = serde_json::from_slice(whole).unwrap_or_default();
+        let end = document.pointer(&wire::for_format(format).members().end);
+        report.refusal = if let Err(error) = Canonical::json(whole) {
+            // Clients take the first or the last of two members with one name.
+            Some(format!("the answer has no canonical form: {error}"))
+        } else if document.as_object().is_some_and(has_error) {
+            Some("the answer contains an error".to_owned())
+        } else if !end.is_some_and(Value::is_string) {
+            // Some servers leave that out.
+            Some("the answer does not say why it ended".to_owned())
+        } else {
+            None
         };
     }
     report
@@ -212,15 +181,7 @@ fn reports_error(event: &Event) -> bool {
         || data.as_object().is_some_and(has_error)
 }
 
-/// Members of an answer that show that the provider has looked something up.
-const LOOKED_UP: [&str; 4] = [
-    "citations",
-    "search_results",
-    "executed_tools",
-    "web_search",
-];
-
-fn report(reply: Result<Reply, cachalot_model::Error>) -> AnswerReport {
+fn report(format: Format, reply: Result<Reply, cachalot_model::Error>) -> AnswerReport {
     match reply {
         Err(error) => AnswerReport {
             refusal: Some(error.to_string()),
@@ -231,15 +192,16 @@ fn report(reply: Result<Reply, cachalot_model::Error>) -> AnswerReport {
                 if has_error(&reply.extra) {
                     return Some("the answer contains an error".to_owned());
                 }
-                let mut members = reply.extra.keys();
-                let found = members.find(|name| LOOKED_UP.contains(&name.as_str()))?;
-                Some(format!("the provider has looked something up (`{found}`)"))
+                let found = wire::server_output(format, &reply)?;
+                Some(format!("a tool of the provider may have made `{found}`"))
             }),
             is_usage_partial: reply
                 .usage
                 .as_ref()
                 .is_some_and(|it| is_partial(it, &reply)),
             usage: reply.usage,
+            usages: wire::for_format(format).usages(&reply),
+            terms: wire::for_format(format).terms(&reply),
             model: Some(reply.model).filter(|model| !model.is_empty()),
             stop: Some(reply.stop),
             id: reply.id,
@@ -269,70 +231,43 @@ fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
     let has_vector = |item: &Value| item.get("embedding").is_some_and(|it| !it.is_null());
     let vectors = document.get("data").and_then(Value::as_array);
     let answers = !document.as_object().is_some_and(has_error)
-        && match endpoint {
-            Endpoint::Embeddings => {
+        && match endpoint.operation() {
+            Some(Operation::Embed) => {
                 vectors.is_some_and(|items| !items.is_empty() && items.iter().all(has_vector))
             }
-            Endpoint::CountTokens => document.get("input_tokens").is_some_and(Value::is_u64),
-            Endpoint::Models => document.is_object(),
-            _ => false,
+            Some(Operation::CountTokens) => document.get("input_tokens").is_some_and(Value::is_u64),
+            Some(Operation::Compact) => document.get("output").is_some_and(Value::is_array),
+            Some(Operation::Answer) => false,
+            None => endpoint == Endpoint::Models && document.is_object(),
         };
-    let reported = document
-        .get("usage")
-        .filter(|_| endpoint == Endpoint::Embeddings);
-    let prompt = reported.and_then(|usage| usage.get("prompt_tokens")?.as_u64());
+    let reported = document.get("usage");
+    let usage = match endpoint {
+        Endpoint::Api(format, api) if api.operation == Operation::Compact => {
+            reported.and_then(|usage| wire::usage(format, usage))
+        }
+        Endpoint::Api(_, api) if api.operation == Operation::Embed => {
+            let prompt = reported.and_then(|usage| usage.get("prompt_tokens")?.as_u64());
+            prompt.map(|tokens| Usage::from_counts(tokens, 0))
+        }
+        _ => None,
+    };
+    let own = usage.map(|usage| ModelUsage { model: None, usage });
     AnswerReport {
         refusal: (!answers).then(|| "the document is no answer of this endpoint".into()),
-        usage: prompt.map(|tokens| Usage::from_counts(tokens, 0)),
-        is_usage_partial: prompt == Some(0),
+        is_usage_partial: usage.is_some_and(|usage| usage.total_input() == 0),
+        usage,
+        usages: Vec::from_iter(own),
+        terms: Terms {
+            tier: document
+                .get("service_tier")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            ..Terms::default()
+        },
         model: document
             .get("model")
             .and_then(Value::as_str)
             .map(str::to_owned),
         ..AnswerReport::default()
-    }
-}
-
-/// Returns the media type without parameters.
-fn content_type(headers: &HeaderMap) -> &str {
-    let value = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    value.map_or("", |value| value.split(';').next().unwrap_or(value).trim())
-}
-
-/// Returns the charge for an answer. An answer of a model whose price or usage is unknown is counted as unpriced.
-pub(crate) fn charge(
-    catalog: &Catalog,
-    endpoint: Endpoint,
-    upstream: &str,
-    requested: &str,
-    report: &AnswerReport,
-) -> Spend {
-    if matches!(
-        endpoint,
-        Endpoint::CountTokens | Endpoint::Models | Endpoint::Other
-    ) {
-        return Spend::default();
-    }
-    let Some(usage) = report.usage else {
-        return Spend {
-            cost: Cost::UNPRICED,
-            ..Spend::default()
-        };
-    };
-    let names = [Some(requested), report.model.as_deref()];
-    let mut names = names.into_iter().flatten().filter(|name| !name.is_empty());
-    let entry = names.find_map(|model| {
-        catalog
-            .find(upstream, model)
-            .or_else(|| catalog.find_by_name(model))
-    });
-    let price = entry.and_then(|entry| entry.price.as_ref());
-    Spend {
-        input_tokens: usage.total_input(),
-        output_tokens: usage.output,
-        cost: price.map_or(Cost::UNPRICED, |price| price.cost(&usage)),
-        ..Spend::default()
     }
 }

@@ -3,11 +3,14 @@
 
 use bytes::Bytes;
 use cachalot_cache::Form;
-use serde_json::{Value, json};
+use cachalot_model::wire::{self, Members};
+use serde_json::Value;
 
-use crate::convert::{to_events, to_whole};
 use crate::endpoint::Endpoint;
 use crate::recorded::{self, FirstChunk, Recorded};
+
+/// The member of a request with options of its stream.
+const OPTIONS: &str = "stream_options";
 
 /// The form that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +40,9 @@ impl AnswerForm {
         let includes_usage = body.pointer("/stream_options/include_usage");
         match endpoint.is_streamed(path, query, body) {
             false => Self::Whole,
-            true if endpoint == Endpoint::Chat && includes_usage == Some(&Value::Bool(true)) => {
+            true if includes_usage == Some(&Value::Bool(true))
+                && endpoint.selects_form_by(OPTIONS) =>
+            {
                 Self::EventsWithUsage
             }
             true => Self::Events,
@@ -67,7 +72,7 @@ impl AnswerForm {
         Form(self.number())
     }
 
-    /// Returns the function that tells whether an entry can be served in this form.
+    /// Returns a function that is true for the entries that can be served in this form.
     pub(crate) fn accepts(self) -> fn(&Bytes) -> bool {
         match self {
             Self::Whole => |entry| Self::Whole.is_in(entry),
@@ -90,19 +95,19 @@ impl AnswerForm {
 
     /// Returns the body of an answer in this form; `None` if it would lose something.
     pub(crate) fn convert(self, recorded: &Recorded) -> Option<Bytes> {
-        let endpoint = recorded.head.endpoint;
         let stored = Self::of_number(recorded.head.form)?;
+        if stored == self {
+            return Some(recorded.body.clone());
+        }
+        let wire = wire::for_format(recorded.head.endpoint.format()?);
         let whole = match stored {
-            _ if stored == self => return Some(recorded.body.clone()),
             Self::Whole => recorded.body.clone(),
-            Self::Events | Self::EventsWithUsage => to_whole(endpoint, &recorded.body)?,
+            Self::Events | Self::EventsWithUsage => wire.whole_of_stream(&recorded.body)?,
         };
         match self {
             Self::Whole => Some(whole),
-            Self::Events => to_events(endpoint, &whole, &json!({})),
-            Self::EventsWithUsage => {
-                let request = json!({"stream_options": {"include_usage": true}});
-                to_events(endpoint, &whole, &request)
+            Self::Events | Self::EventsWithUsage => {
+                wire.stream_of_whole(&whole, self == Self::EventsWithUsage)
             }
         }
     }
@@ -117,8 +122,8 @@ impl AnswerForm {
 }
 
 /// Returns the members of a body that select the form only, and are no part of the key.
-pub(crate) fn form_members(endpoint: Endpoint, body: &Value) -> &'static [&'static str] {
-    let has_only_usage = match body.get("stream_options") {
+pub(crate) fn form_members(endpoint: Endpoint, body: &Value) -> Vec<&'static str> {
+    let has_only_usage = match body.get(OPTIONS) {
         None | Some(Value::Null) => true,
         // Some servers read other values than these as true.
         Some(Value::Object(options)) => options.iter().all(|(name, value)| {
@@ -126,28 +131,21 @@ pub(crate) fn form_members(endpoint: Endpoint, body: &Value) -> &'static [&'stat
         }),
         Some(_) => false,
     };
-    match endpoint {
-        Endpoint::Chat if has_only_usage => &["stream", "stream_options"],
-        Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => &["stream"],
-        _ => &[],
-    }
+    let members = endpoint.answer_members().into_iter();
+    let names = members.flat_map(Members::form_members);
+    names
+        .filter(|name| has_only_usage || *name != OPTIONS)
+        .collect()
 }
 
-/// Returns path and query of the key. Gemini selects the form by them.
+/// Returns path and query of the key, without what selects the form.
 pub(crate) fn without_form(
     endpoint: Endpoint,
     form: AnswerForm,
     path: &str,
     query: Option<&str>,
 ) -> (String, Option<String>) {
-    let streamed = path.strip_suffix(":streamGenerateContent");
-    match streamed.filter(|_| endpoint == Endpoint::Gemini && form.is_events()) {
-        None => (path.to_owned(), query.map(str::to_owned)),
-        Some(model) => {
-            let parameters = query.unwrap_or_default().split('&');
-            let others: Vec<&str> = parameters.filter(|it| *it != "alt=sse").collect();
-            let others = Some(others.join("&")).filter(|query| !query.is_empty());
-            (format!("{model}:generateContent"), others)
-        }
-    }
+    let wire = endpoint.wire().filter(|_| form.is_events());
+    let whole = wire.and_then(|wire| wire.target_of_whole(path, query));
+    whole.unwrap_or_else(|| (path.to_owned(), query.map(str::to_owned)))
 }

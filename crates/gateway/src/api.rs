@@ -35,6 +35,15 @@ impl Api {
         }
     }
 
+    /// Returns the name of its provider.
+    pub(crate) fn provider(self) -> &'static str {
+        match self {
+            Self::OpenAi => "OpenAI",
+            Self::Anthropic => "Anthropic",
+            Self::Gemini => "Google",
+        }
+    }
+
     /// Returns the API of this name.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         let found = APIS.iter().find(|(word, _)| *word == name);

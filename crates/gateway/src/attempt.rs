@@ -8,7 +8,7 @@ use cachalot_cache::{
     CacheMode, CacheStatus, HANDLE_LABEL, HitPolicy, Key, OrphanPolicy, Outcome, Policy, Reason,
     SingleFlight,
 };
-use cachalot_core::{Canonical, Digest, Spend};
+use cachalot_core::{Digest, Spend};
 use cachalot_store::Label;
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, header as http_header};
@@ -16,16 +16,18 @@ use http_body_util::BodyExt as _;
 use tokio::sync::oneshot;
 
 use crate::answer_form::AnswerForm;
+use crate::billing::Billing;
 use crate::body::Body;
 use crate::cache_status;
 use crate::call::{CallIdentity, CallParts, Sample};
 use crate::config::{CacheTimes, PrefixConfig};
 use crate::control::Controls;
 use crate::delivery::{Delivery, Recipient};
-use crate::endpoint::{Cacheability, DAY, Endpoint};
+use crate::endpoint::{Cacheability, DAY};
 use crate::error_body::ErrorBody;
 use crate::header;
 use crate::injection;
+use crate::key_body::KeyBody;
 use crate::ordinals::{Ordinal, RunName};
 use crate::outbound::{Outbound, OutboundHead};
 use crate::parsed_body::ParsedBody;
@@ -36,6 +38,7 @@ use crate::price_bound;
 use crate::profile::Profile;
 use crate::recorded::FirstChunk;
 use crate::replay::{self, Pace};
+use crate::request_api::Decision;
 use crate::request_body::RequestBody;
 use crate::retries::RETRY_WITHIN;
 use crate::route::Route;
@@ -66,13 +69,14 @@ pub(crate) struct Answered {
 /// A request whose body was read.
 pub(crate) struct ReadRequest<'a> {
     pub(crate) route: &'a Route,
+    pub(crate) decision: &'a Decision,
     pub(crate) parts: &'a Parts,
     pub(crate) sent: RequestBody,
     /// Size of the body, decompressed.
     pub(crate) text_bytes: usize,
     pub(crate) parsed: Arc<ParsedBody>,
     /// The body for the key.
-    pub(crate) canonical: Canonical,
+    pub(crate) canonical: KeyBody,
     pub(crate) profile: Option<Profile>,
     pub(crate) model: String,
     pub(crate) form: AnswerForm,
@@ -99,6 +103,8 @@ pub(crate) struct Attempt<'a> {
     read: &'a ReadRequest<'a>,
     upstream: &'a Arc<Upstream>,
     payer: Option<Payer>,
+    /// True if the credential of the operator is sent.
+    is_of_operator: bool,
     /// The break of the previous request of the conversation, if the response shows it.
     previous_break: Option<PreviousBreak>,
 }
@@ -113,9 +119,8 @@ impl<'a> Attempt<'a> {
         read: &'a ReadRequest<'a>,
         upstream: &'a Arc<Upstream>,
     ) -> Result<Self, ErrorBody> {
-        if read.caller.credential(upstream)?.is_some()
-            && let Some(member) = read.route.endpoint.object_reference(&read.parsed.value)
-        {
+        let is_of_operator = read.caller.credential(upstream)?.is_some();
+        if is_of_operator && let Some(member) = read.parsed.object_reference() {
             return Err(ErrorBody::forbidden(
                 "object_not_allowed",
                 format!(
@@ -139,6 +144,7 @@ impl<'a> Attempt<'a> {
             read,
             upstream,
             payer,
+            is_of_operator,
             previous_break: read.prefix.header.then(PreviousBreak::default),
         })
     }
@@ -150,9 +156,9 @@ impl<'a> Attempt<'a> {
     pub(crate) async fn answer(&self) -> Result<Answered, ErrorBody> {
         let (read, shared) = (self.read, self.shared);
         // Another account may have other models and other answers.
-        let base = match read.caller.credential(self.upstream)? {
-            Some(_) => format!("{}#{}", self.upstream.base(), self.upstream.name()),
-            None => self.upstream.base(),
+        let base = match self.is_of_operator {
+            true => format!("{}#{}", self.upstream.base(), self.upstream.name()),
+            false => self.upstream.base(),
         };
         let parts = CallParts {
             endpoint: read.route.endpoint,
@@ -170,11 +176,11 @@ impl<'a> Attempt<'a> {
             |sample| CallIdentity::new(&parts, sample, &shared.tenant_key, &shared.secret_set);
         let identity = identify(Sample::Any);
         let mode = read.controls.mode;
-        match read.route.endpoint.judge(&read.parsed.value) {
-            Cacheability::Never(reason) => self.unstored(&identity, reason).await,
+        match &read.parsed.cacheability {
+            Cacheability::Never(reason) => self.unstored(&identity, reason.clone()).await,
             Cacheability::Repeatable { ttl } => {
                 let storing = Storing {
-                    ttl,
+                    ttl: *ttl,
                     keeping: Keeping::Always,
                     is_new_key: false,
                 };
@@ -506,13 +512,22 @@ impl<'a> Attempt<'a> {
         }
         RunContext {
             client: shared.client.clone(),
-            catalog: Arc::clone(&shared.catalog),
+            billing: Billing::new(
+                Arc::clone(&shared.catalog),
+                Arc::clone(&shared.clock),
+                read.route.endpoint,
+                Arc::clone(self.upstream),
+                read.model.clone(),
+                &read.parsed.value,
+            ),
             metrics: Arc::clone(&shared.metrics),
             endpoint: read.route.endpoint,
             payer: self.payer.clone(),
+            is_of_operator: self.is_of_operator,
             watched,
             upstream: self.upstream.name().to_owned(),
             model: read.model.clone(),
+            hides_usage: self.adds_usage(),
             form: read.form,
             idle_timeout: self.shared.limits.idle_timeout,
             span: UpstreamSpan::new(read.span, self.upstream),
@@ -562,28 +577,43 @@ impl<'a> Attempt<'a> {
     fn body(&self, identity: &CallIdentity) -> Bytes {
         let read = self.read;
         let (sent, options) = (&read.sent.bytes, read.prefix);
-        let changed = match read.route.endpoint {
-            Endpoint::Messages if options.inject_breakpoints => {
-                injection::with_breakpoints(sent, &read.parsed.value)
-            }
-            Endpoint::Chat | Endpoint::Responses if options.prompt_cache_key => {
-                injection::with_cache_key(sent, &read.parsed.value, |first| {
-                    let client = self.client(identity);
-                    let parts = std::iter::once(client.as_str()).chain(first.iter().copied());
-                    let parts: Vec<&[u8]> = parts.map(str::as_bytes).collect();
-                    let digest = Digest::sha256_of_parts(&parts);
-                    let digest = self.shared.tenant_key.digest(digest.as_bytes());
-                    format!("cachalot-{}", &digest.to_hex()[..32])
-                })
-            }
-            _ => None,
+        let endpoint = read.route.endpoint;
+        let changed = if options.inject_breakpoints && endpoint.takes(injection::MARKER_NAME) {
+            injection::with_breakpoints(sent, &read.parsed.value)
+        } else if options.prompt_cache_key && endpoint.takes(injection::CACHE_KEY) {
+            injection::with_cache_key(sent, &read.parsed.value, |first| {
+                let client = self.client(identity);
+                let parts = std::iter::once(client.as_str()).chain(first.iter().copied());
+                let parts: Vec<&[u8]> = parts.map(str::as_bytes).collect();
+                let digest = Digest::sha256_of_parts(&parts);
+                let digest = self.shared.tenant_key.digest(digest.as_bytes());
+                format!("cachalot-{}", &digest.to_hex()[..32])
+            })
+        } else {
+            None
         };
-        changed.map_or_else(|| sent.clone(), Bytes::from)
+        let body = changed.map_or_else(|| sent.clone(), Bytes::from);
+        let asked = self
+            .adds_usage()
+            .then(|| injection::with_usage(&body, &read.parsed.value));
+        asked.flatten().map_or(body, Bytes::from)
+    }
+
+    /// Returns true if the gateway asks for the usage of the stream, which the client does not get.
+    fn adds_usage(&self) -> bool {
+        let read = self.read;
+        self.upstream.stream_usage
+            && read.route.endpoint.selects_form_by("stream_options")
+            && !read
+                .parts
+                .headers
+                .contains_key(http_header::CONTENT_ENCODING)
+            && injection::leaves_out_usage(&read.parsed.value)
     }
 
     fn outbound(&self, identity: &CallIdentity) -> Result<Outbound, ErrorBody> {
         let read = self.read;
-        let head = OutboundHead::new(self.upstream, &read.caller, &read.route.path, read.parts)?;
+        let head = OutboundHead::new(self.upstream, &read.caller, read.route, read.parts)?;
         let body = self.body(identity);
         Ok(Outbound::new(Arc::clone(self.upstream), head, body))
     }
@@ -610,11 +640,10 @@ fn max_cost(
     upstream: &Upstream,
 ) -> Result<u64, ErrorBody> {
     let bound = price_bound::of_request(
-        &shared.catalog,
-        read.route.endpoint,
-        upstream.name(),
+        (&*shared.catalog, shared.clock.now()),
+        upstream,
         &read.model,
-        &read.parsed.value,
+        &read.parsed,
         read.text_bytes,
         header::asks_for_longer_context(&read.parts.headers),
     );

@@ -1,5 +1,5 @@
 //! An index of parsed bodies by their bytes: a request that was answered from the cache is likely to be sent again, and
-//! is then not parsed again. All judgments are made on the parsed form, as for a new body.
+//! is then neither parsed nor judged again. Keys and controls are checked as for a new body.
 
 use std::sync::Arc;
 
@@ -59,21 +59,21 @@ mod tests {
     use super::*;
 
     fn parsed(endpoint: Endpoint, text: &Bytes) -> Arc<ParsedBody> {
-        Arc::new(ParsedBody::of(endpoint, text))
+        Arc::new(ParsedBody::of(endpoint, text, Arc::default()))
     }
 
     #[test]
     fn body_is_found_by_all_its_bytes_and_its_endpoint() {
         let index = BodyIndex::new();
         let text = Bytes::from_static(br#"{"a": 1, "stream": true}"#);
-        let kept = parsed(Endpoint::Chat, &text);
-        assert!(index.get(Endpoint::Chat, &text).is_none());
-        index.keep(Endpoint::Chat, &text, &kept);
-        let found = index.get(Endpoint::Chat, &text);
+        let kept = parsed(Endpoint::chat(), &text);
+        assert!(index.get(Endpoint::chat(), &text).is_none());
+        index.keep(Endpoint::chat(), &text, &kept);
+        let found = index.get(Endpoint::chat(), &text);
         assert!(found.is_some_and(|found| Arc::ptr_eq(&found, &kept)));
-        assert!(index.get(Endpoint::Gemini, &text).is_none());
+        assert!(index.get(Endpoint::gemini(), &text).is_none());
         let other = Bytes::from_static(br#"{"a": 2, "stream": true}"#);
-        assert!(index.get(Endpoint::Chat, &other).is_none());
+        assert!(index.get(Endpoint::chat(), &other).is_none());
     }
 
     #[test]
@@ -84,14 +84,14 @@ mod tests {
                 r#"{{"number": {number}, "text": "{}"}}"#,
                 "x".repeat(20_000)
             ));
-            let kept = parsed(Endpoint::Chat, &text);
-            index.keep(Endpoint::Chat, &text, &kept);
-            index.get(Endpoint::Chat, &text);
+            let kept = parsed(Endpoint::chat(), &text);
+            index.keep(Endpoint::chat(), &text, &kept);
+            index.get(Endpoint::chat(), &text);
         }
         assert!(index.0.weight() <= CAPACITY);
         assert!(index.0.len() > 100, "{}", index.0.len());
         let large = Bytes::from(format!(r#"{{"a": "{}"}}"#, "x".repeat(MAX_TEXT)));
-        index.keep(Endpoint::Chat, &large, &parsed(Endpoint::Chat, &large));
-        assert!(index.get(Endpoint::Chat, &large).is_none());
+        index.keep(Endpoint::chat(), &large, &parsed(Endpoint::chat(), &large));
+        assert!(index.get(Endpoint::chat(), &large).is_none());
     }
 }

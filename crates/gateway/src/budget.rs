@@ -4,20 +4,22 @@
 //! Counters only grow. For each key and period there are two: what was reserved in total, and what was returned of it.
 //! The difference is spent, or reserved for requests in progress. A process that is killed returns nothing: its
 //! requests count with their maximum until the period ends.
+//!
+//! A store that starts again or fails over may lose its last writes. Each call compares the counters with what this
+//! process has seen, and raises those that are less.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::clock::iso8601;
-use cachalot_core::{Clock, Millis};
-use cachalot_store::Store;
+use cachalot_core::{Clock, Cost, Millis};
+use cachalot_store::{Error, Store, space};
 use http::StatusCode;
 
 use crate::config::BudgetConfig;
 use crate::error_body::ErrorBody;
+use crate::seen_counts::{Counts, SeenCounts};
 
-/// The space of the counters.
-const SPACE: &str = "gateway";
 /// Maximum time that a request waits for the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The value at which a counter of a store stays.
@@ -29,12 +31,14 @@ const DAY: Millis = 24 * 60 * 60 * 1_000;
 pub(crate) struct Budgets {
     store: Option<Arc<dyn Store>>,
     clock: Arc<dyn Clock>,
+    seen: Arc<SeenCounts>,
+    warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// Money that is reserved for one request. Dropping it leaves it reserved: the provider may have charged for the
 /// request.
 pub(crate) struct Reservation {
-    store: Arc<dyn Store>,
+    budgets: Budgets,
     periods: Vec<Period>,
     /// In picodollars.
     amount: u64,
@@ -45,6 +49,10 @@ pub(crate) struct Reservation {
 struct Period {
     noun: &'static str,
     limit: u64,
+    key: String,
+    /// The counters of all periods of this kind, without the date.
+    budget: String,
+    date: String,
     reserved: String,
     returned: String,
     ends_in: Duration,
@@ -61,8 +69,29 @@ pub(crate) struct BudgetState {
 }
 
 impl Budgets {
-    pub(crate) fn new(store: Option<Arc<dyn Store>>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
+    pub(crate) fn new(
+        store: Option<Arc<dyn Store>>,
+        clock: Arc<dyn Clock>,
+        warn: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            seen: Arc::default(),
+            warn,
+        }
+    }
+
+    /// Warns the operator if the store may lose what it has counted.
+    pub(crate) async fn warn_about_losses(self) {
+        let Some(store) = &self.store else { return };
+        // A store that does not answer is reported by its first use.
+        let findings = store.inspect().within(STORE_TIMEOUT).await;
+        for finding in findings.unwrap_or_default() {
+            if let ("budgets", Some(remedy)) = (finding.topic, &finding.remedy) {
+                (self.warn)(&format!("budgets of keys: {}: {remedy}", finding.state));
+            }
+        }
     }
 
     /// Checks that the budget of a key is not used up.
@@ -80,7 +109,7 @@ impl Budgets {
             .zip(&periods)
             .find(|(used, it)| **used >= it.limit)
         {
-            Some((_, period)) => Err(used_up(period)),
+            Some((used, period)) => Err(used_up(period, *used)),
             None => Ok(()),
         }
     }
@@ -103,25 +132,22 @@ impl Budgets {
         let used = self.used(&periods).await?;
         let mut pairs = used.iter().zip(&periods);
         let exceeded = pairs.find(|(used, it)| used.saturating_add(amount) > it.limit);
-        if let Some((_, period)) = exceeded {
-            return Err(too_little(period));
+        if let Some((used, period)) = exceeded {
+            return Err(too_little(period, amount, *used));
         }
-        let store = Arc::clone(self.store()?);
         let reservation = Reservation {
-            store,
+            budgets: self.clone(),
             periods,
             amount,
         };
-        let mut additions = Vec::new();
-        for period in &reservation.periods {
-            additions.push((period.reserved.as_str(), amount));
-            additions.push((period.returned.as_str(), 0));
-        }
-        let added = reservation.store.add(SPACE, &additions);
-        let counts = added.within(STORE_TIMEOUT).await.map_err(unavailable)?;
-        let mut pairs = reservation.periods.iter().zip(counts.chunks(2));
-        let exceeded = pairs.find(|(period, counts)| difference(counts) > period.limit);
-        match exceeded.map(|(period, _)| too_little(period)) {
+        let counts = self.add(&reservation.periods, [amount, 0]).await;
+        let counts = counts.map_err(unavailable)?;
+        let mut pairs = reservation.periods.iter().zip(counts);
+        let exceeded = pairs.find(|(period, counts)| difference(*counts) > period.limit);
+        let refusal = exceeded.map(|(period, counts)| {
+            too_little(period, amount, difference(counts).saturating_sub(amount))
+        });
+        match refusal {
             None => Ok(Some(reservation)),
             Some(error) => {
                 reservation.settle(0).await;
@@ -153,12 +179,76 @@ impl Budgets {
     }
 
     async fn used(&self, periods: &[Period]) -> Result<Vec<u64>, ErrorBody> {
+        let least = self.least(periods, [0; 2]);
         let names = periods.iter().flat_map(|it| [&*it.reserved, &*it.returned]);
         let names: Vec<&str> = names.collect();
         // No record has this key: only the counters are read.
-        let found = self.store()?.get(SPACE, "budget", &names);
+        let store = self.store()?;
+        let found = store.get(space::GATEWAY, "budget", &names);
         let found = found.within(STORE_TIMEOUT).await.map_err(unavailable)?;
-        Ok(found.counters.chunks(2).map(difference).collect())
+        let counts = self.accept(store, periods, &least, &found.counters).await;
+        let counts = counts.map_err(unavailable)?;
+        Ok(counts.into_iter().map(difference).collect())
+    }
+
+    /// Adds to both counters of each period in one step, so that what they have is of one moment.
+    async fn add(&self, periods: &[Period], more: Counts) -> Result<Vec<Counts>, Error> {
+        let Some(store) = &self.store else {
+            return Ok(Vec::new());
+        };
+        let least = self.least(periods, more);
+        let [reserved, returned] = more;
+        let additions = periods.iter().flat_map(|period| {
+            let reserved = (period.reserved.as_str(), reserved);
+            [reserved, (period.returned.as_str(), returned)]
+        });
+        let additions: Vec<_> = additions.collect();
+        let added = store.add(space::GATEWAY, &additions);
+        let added = added.within(STORE_TIMEOUT).await?;
+        self.accept(store, periods, &least, &added).await
+    }
+
+    /// Returns the least counts that a store can have which has lost nothing, after `more` is added.
+    fn least(&self, periods: &[Period], more: Counts) -> Vec<Counts> {
+        let [more_reserved, more_returned] = more;
+        let sum = |seen: u64, more: u64| seen.saturating_add(more).min(MAX_COUNTER);
+        let least_of = |period: &Period| {
+            let [reserved, returned] = self.seen.get(&period.budget, &period.date);
+            [sum(reserved, more_reserved), sum(returned, more_returned)]
+        };
+        periods.iter().map(least_of).collect()
+    }
+
+    /// Notes the counters of a store. Those that are less than they can be, because the store has lost writes, are raised.
+    async fn accept(
+        &self,
+        store: &Arc<dyn Store>,
+        periods: &[Period],
+        least: &[Counts],
+        found: &[u64],
+    ) -> Result<Vec<Counts>, Error> {
+        let mut accepted = Vec::new();
+        let mut found = found.chunks_exact(2);
+        for (period, least) in periods.iter().zip(least) {
+            let pair = found.next().and_then(|pair| Counts::try_from(pair).ok());
+            // A store that answers with too few counters must not admit anything.
+            let mut counts = pair.unwrap_or([MAX_COUNTER; 2]);
+            let is_less = counts.iter().zip(least).any(|(count, least)| count < least);
+            if is_less {
+                (self.warn)(&format!(
+                    "the store has lost writes: the budget of the key `{}` for this {} counts what this process knows of",
+                    period.key, period.noun
+                ));
+                let names = [&period.reserved, &period.returned];
+                for ((name, count), least) in names.into_iter().zip(&mut counts).zip(least) {
+                    let raised = store.raise_to(space::GATEWAY, name, *least);
+                    *count = raised.within(STORE_TIMEOUT).await?;
+                }
+            }
+            self.seen.note(&period.budget, &period.date, counts);
+            accepted.push(counts);
+        }
+        Ok(accepted)
     }
 
     fn store(&self) -> Result<&Arc<dyn Store>, ErrorBody> {
@@ -174,12 +264,16 @@ impl Budgets {
         let now = self.clock.now();
         let date = iso8601(now);
         let of = |noun: &'static str, limit: Option<u64>, end: usize, ends_in: Millis| {
-            let period = format!("budget:{key}:{noun}:{}", date.get(..end).unwrap_or(&date));
+            let budget = format!("budget:{key}:{noun}");
+            let date = date.get(..end).unwrap_or(&date).to_owned();
             Some(Period {
                 noun,
                 limit: limit?,
-                reserved: format!("{period}:reserved"),
-                returned: format!("{period}:returned"),
+                key: key.to_owned(),
+                reserved: format!("{budget}:{date}:reserved"),
+                returned: format!("{budget}:{date}:returned"),
+                budget,
+                date,
                 ends_in: Duration::from_millis(ends_in.unsigned_abs()),
             })
         };
@@ -206,49 +300,50 @@ impl Reservation {
     }
 
     async fn settle_now(self, spent: u64) {
-        let mut additions = Vec::new();
-        for period in &self.periods {
-            match spent.checked_sub(self.amount) {
-                Some(more) if more > 0 => additions.push((period.reserved.as_str(), more)),
-                _ => additions.push((period.returned.as_str(), self.amount.saturating_sub(spent))),
-            }
-        }
-        let _ = self
-            .store
-            .add(SPACE, &additions)
-            .within(STORE_TIMEOUT)
-            .await;
+        let more = match spent.checked_sub(self.amount) {
+            Some(more) if more > 0 => [more, 0],
+            _ => [0, self.amount.saturating_sub(spent)],
+        };
+        let _ = self.budgets.add(&self.periods, more).await;
     }
 }
 
 /// Returns what was reserved and not returned.
-fn difference(counts: &[u64]) -> u64 {
-    match counts {
-        // A counter stays at its maximum, where it says nothing any more.
-        [reserved, returned] if reserved.max(returned) < &MAX_COUNTER => {
-            reserved.saturating_sub(*returned)
-        }
-        // A store that answers with too few counters must not admit anything.
-        _ => u64::MAX,
+fn difference([reserved, returned]: Counts) -> u64 {
+    // A counter stays at its maximum, where it says nothing any more.
+    match reserved.max(returned) < MAX_COUNTER {
+        true => reserved.saturating_sub(returned),
+        false => u64::MAX,
     }
 }
 
-fn used_up(period: &Period) -> ErrorBody {
-    let message = format!("the budget of the key for this {} is used up", period.noun);
+fn used_up(period: &Period, used: u64) -> ErrorBody {
+    let message = format!(
+        "the budget of the key for this {} is used up: {} of {}",
+        period.noun,
+        amount(used),
+        amount(period.limit)
+    );
     ErrorBody::new(StatusCode::TOO_MANY_REQUESTS, "budget_used_up", message)
         .retry_after(period.ends_in)
 }
 
-fn too_little(period: &Period) -> ErrorBody {
+fn too_little(period: &Period, cost: u64, used: u64) -> ErrorBody {
     let message = format!(
-        "the rest of the key's budget for this {} is less than the request may cost; a smaller limit of output tokens makes it cheaper",
+        "the request may cost up to {}, and {} of the key's budget for this {} is left; a smaller limit of output tokens makes it cheaper",
+        amount(cost),
+        amount(period.limit.saturating_sub(used)),
         period.noun
     );
     ErrorBody::new(StatusCode::TOO_MANY_REQUESTS, "budget_used_up", message)
         .retry_after(period.ends_in)
 }
 
-fn unavailable(error: cachalot_store::Error) -> ErrorBody {
+fn amount(picodollars: u64) -> String {
+    Cost::from_picodollars(picodollars).exact_amount()
+}
+
+fn unavailable(error: Error) -> ErrorBody {
     ErrorBody::unavailable(
         "budget_unavailable",
         format!("the budget of the key cannot be counted: {error}"),
@@ -271,7 +366,8 @@ mod tests {
     fn budgets(now: Millis) -> (Budgets, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(now));
         let store = InProcessStore::new(Arc::clone(&clock) as Arc<dyn Clock>);
-        let budgets = Budgets::new(Some(Arc::new(store)), Arc::clone(&clock) as Arc<dyn Clock>);
+        let clock_of_budgets = Arc::clone(&clock) as Arc<dyn Clock>;
+        let budgets = Budgets::new(Some(Arc::new(store)), clock_of_budgets, Arc::new(|_| {}));
         (budgets, clock)
     }
 
@@ -287,6 +383,8 @@ mod tests {
         let error = budgets.reserve("a", LIMITS, 60).await.err().unwrap();
         assert_eq!(error.status, StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(error.retry_after, Some(Duration::from_secs(3_600)));
+        let amounts = "the request may cost up to $0.00000000006, and $0.00000000004 of the key's budget for this day is left";
+        assert!(error.message.starts_with(amounts), "{}", error.message);
         assert_eq!(used().await, [60, 60], "the refused one is returned");
         first.settle(10).await;
         assert_eq!(used().await, [10, 10]);
@@ -294,7 +392,9 @@ mod tests {
         // A cost above the maximum is counted, too.
         second.settle(95).await;
         assert_eq!(used().await, [105, 105]);
-        assert!(budgets.check("a", LIMITS).await.is_err());
+        let error = budgets.check("a", LIMITS).await.unwrap_err();
+        let amounts = "$0.000000000105 of $0.0000000001";
+        assert!(error.message.ends_with(amounts), "{}", error.message);
         assert!(budgets.check("b", LIMITS).await.is_ok(), "another key");
         clock.advance(Duration::from_secs(3_600));
         assert_eq!(used().await, [0, 0], "a new day and a new month");
@@ -349,8 +449,51 @@ mod tests {
     #[tokio::test]
     async fn without_a_store_a_budget_refuses() {
         let clock = Arc::new(ManualClock::at(0));
-        let budgets = Budgets::new(None, clock);
+        let budgets = Budgets::new(None, clock, Arc::new(|_| {}));
         assert!(budgets.check("a", LIMITS).await.is_err());
         assert!(budgets.check("a", BudgetConfig::default()).await.is_ok());
+    }
+
+    /// A failover leads to a server that lacks the last writes.
+    #[tokio::test]
+    async fn money_that_a_store_has_lost_is_counted() {
+        let (mut budgets, clock) = budgets(0);
+        let warnings: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
+        let warned = Arc::clone(&warnings);
+        budgets.warn = Arc::new(move |warning| warned.lock().push(warning.to_owned()));
+        let used = async |budgets: &Budgets| {
+            let states = budgets.states("a", LIMITS).await.unwrap();
+            states.iter().map(|it| it.used).collect::<Vec<u64>>()
+        };
+        let first = budgets.reserve("a", LIMITS, 40).await.unwrap().unwrap();
+        first.settle(10).await;
+        let open = budgets.reserve("a", LIMITS, 20).await.unwrap().unwrap();
+        assert_eq!(used(&budgets).await, [30, 30]);
+        assert!(warnings.lock().is_empty());
+        for lost_all in [true, false] {
+            let store = Arc::new(InProcessStore::new(Arc::clone(&clock) as Arc<dyn Clock>));
+            if !lost_all {
+                let reserved = ("budget:a:day:1970-01-01:reserved", 40);
+                let returned = ("budget:a:day:1970-01-01:returned", 0);
+                let additions = [reserved, returned];
+                let added = store.add(space::GATEWAY, &additions);
+                added.settle().await.unwrap();
+            }
+            budgets.store = Some(Arc::clone(&store) as Arc<dyn Store>);
+            assert_eq!(used(&budgets).await, [30, 30]);
+            assert!(budgets.reserve("a", LIMITS, 80).await.is_err());
+            // Other processes count it, too.
+            let (mut other, _) = self::budgets(0);
+            other.store = Some(store);
+            assert_eq!(used(&other).await, [30, 30]);
+        }
+        assert_eq!(warnings.lock().len(), 4, "{:?}", warnings.lock());
+        // A reservation of before is settled as before.
+        let store = InProcessStore::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        budgets.store = Some(Arc::new(store));
+        let mut open = open;
+        open.budgets.store.clone_from(&budgets.store);
+        open.settle(5).await;
+        assert_eq!(used(&budgets).await, [15, 15]);
     }
 }

@@ -1,17 +1,18 @@
 //! The cache key of a request: tenant, upstream, path, headers that can change the answer, body.
 
-use bytes::Bytes;
 use cachalot_cache::{Call, CallKind, Key, Scope};
 use cachalot_core::{Canonical, DigestKey, SecretSet};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::answer_form::{AnswerForm, without_form};
+use crate::credentials::{HEADERS, PARAMETERS};
 use crate::endpoint::Endpoint;
 use crate::header;
+use crate::key_body::KeyBody;
 use crate::profile::Profile;
 
-/// What identifies a request.
+/// The identity of a request: the key and the parts of its call.
 pub(crate) struct CallIdentity {
     scope: Scope,
     name: String,
@@ -27,8 +28,8 @@ pub(crate) struct CallParts<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a str>,
     pub(crate) headers: &'a HeaderMap,
-    /// The canonical body, without the members that select the form.
-    pub(crate) body: &'a Canonical,
+    /// The body, without the members that select the form.
+    pub(crate) body: &'a KeyBody,
     /// The profile by which the body was encoded.
     pub(crate) profile: Option<Profile>,
     pub(crate) form: AnswerForm,
@@ -48,9 +49,6 @@ pub(crate) enum Sample<'a> {
     /// The one of this attempt.
     Attempt(&'a str),
 }
-
-/// Parameters of a URL that contain credentials.
-const CREDENTIAL_PARAMETERS: [&str; 2] = ["key", "access_token"];
 
 impl CallIdentity {
     /// Identifies a request; `sample` distinguishes sampled answers to equal requests.
@@ -79,14 +77,17 @@ impl CallIdentity {
         if let Sample::Attempt(attempt) = sample {
             input.text("attempt", attempt);
         }
-        input.canonical("body", body);
+        input.canonical("body", &body.value);
         input.field("headers", &headers_in_key(headers, profile, key));
+        if let Some(order) = &body.order {
+            input.canonical("order", order);
+        }
         if let Sample::Ordinal(ordinal) = sample {
             input.field("ordinal", &json!(ordinal));
         }
         input.text("path", &path);
         // Such a body is encoded by other rules.
-        input.field("profile", &json!(profile.map(|_| "claude-code")));
+        input.field("profile", &json!(profile.map(Profile::name)));
         input.field("query", &query_in_key(query, key));
         input.text("upstream", upstream);
         let scope = match tenant {
@@ -139,7 +140,7 @@ fn tenant_of_credentials(headers: &HeaderMap, query: Option<&str>, key: &DigestK
             credentials.extend_from_slice(part);
         }
     };
-    for name in header::CREDENTIALS {
+    for (name, _) in HEADERS {
         for value in headers.get_all(name) {
             add(name, value.as_bytes());
         }
@@ -161,7 +162,7 @@ pub(crate) fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &st
 
 /// Returns true for the name of a parameter that contains a credential.
 fn is_credential(name: &str) -> bool {
-    CREDENTIAL_PARAMETERS.contains(&name)
+    PARAMETERS.iter().any(|(it, _)| *it == name)
 }
 
 /// Returns the credentials among the parameters of a query.
@@ -222,32 +223,28 @@ fn headers_in_key(headers: &HeaderMap, profile: Option<Profile>, key: &DigestKey
     Value::Object(in_key.collect())
 }
 
-/// Encodes a body for the key, without the members that select the form.
-///
-/// # Errors
-/// Why the body has no canonical form.
-pub(crate) fn canonical(form_members: &[&str], body: &Bytes) -> Result<Canonical, String> {
-    if body.is_empty() {
-        return Ok(Canonical::value(&Value::Null));
-    }
-    Canonical::json_without(body, form_members).map_err(|error| error.to_string())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use proptest::prelude::*;
 
+    use bytes::Bytes;
+
     use super::*;
+
+    fn key_body(text: &str) -> Result<KeyBody, String> {
+        let value = serde_json::from_str(text).unwrap_or_default();
+        KeyBody::of_text(&["stream"], &Bytes::from(text.to_owned()), &value, None)
+    }
 
     fn key_of(headers: &[(&'static str, &str)], query: Option<&str>, body: &str) -> Key {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let body = canonical(&["stream"], &Bytes::from(body.to_owned())).unwrap();
+        let body = key_body(body).unwrap();
         let parts = CallParts {
-            endpoint: Endpoint::Chat,
+            endpoint: Endpoint::chat(),
             upstream: "https://a.example",
             path: "/v1/chat/completions",
             query,
@@ -331,9 +328,9 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", "Bearer secret-one".parse().unwrap());
         headers.insert("x-unknown-token", "secret-two".parse().unwrap());
-        let body = canonical(&["stream"], &Bytes::from_static(b"{}")).unwrap();
+        let body = key_body("{}").unwrap();
         let parts = CallParts {
-            endpoint: Endpoint::Chat,
+            endpoint: Endpoint::chat(),
             upstream: "https://a.example",
             path: "/v1beta/x",
             query: Some("key=secret-three&alt=sse&%6bey=secret-four&sig=secret-five"),
@@ -363,10 +360,7 @@ mod tests {
             "{",
             "\u{feff}{}",
         ] {
-            assert!(
-                canonical(&["stream"], &Bytes::from(body.to_owned())).is_err(),
-                "{body}"
-            );
+            assert!(key_body(body).is_err(), "{body}");
         }
     }
 

@@ -82,7 +82,7 @@ impl UpstreamClient {
     /// Sends a request once. `span` ends if there is no answer.
     ///
     /// # Errors
-    /// As for [`UpstreamClient::send`].
+    /// The response to the client, if the upstream does not answer.
     pub(crate) async fn send_once(
         &self,
         upstream: &Upstream,

@@ -17,6 +17,8 @@ use cachalot_core::spec::{ParameterKind as Kind, Table, Values, key, required, s
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::DURATION;
+use cachalot_model::wire::members::Effect;
+use cachalot_model::wire::shared_members;
 use serde_json::Value;
 
 pub(crate) use key::{BudgetConfig, KeyConfig};
@@ -37,6 +39,10 @@ pub struct Config {
     pub admin: Option<AdminConfig>,
     pub(crate) times: CacheTimes,
     pub(crate) prefix: PrefixConfig,
+    /// Unknown parameters that change nothing but the answer.
+    pub(crate) accepted: Vec<String>,
+    /// WebSockets are refused.
+    pub(crate) without_websockets: bool,
     pub(crate) upstreams: Vec<UpstreamConfig>,
     pub(crate) keys: Vec<KeyConfig>,
     pub(crate) telemetry: Option<TelemetryConfig>,
@@ -100,6 +106,8 @@ pub static GATEWAY: Table = Table::new(
         key("keys", Kind::Tables(&key::KEY), "The keys that the gateway gives to its clients, by name."),
         section("cache", &CACHE),
         section("prefix", &prefix::PREFIX),
+        section("unknown", &UNKNOWN),
+        key("websockets", Kind::Boolean, "Passes WebSockets through, whose answers are not stored. Without, they get status 426, and clients of Responses send their requests by POST. Default: true."),
         section("admin", &ADMIN),
         section("telemetry", &telemetry::TELEMETRY),
     ]],
@@ -123,6 +131,15 @@ static CACHE: Table = Table::new(
         key("max_ttl", DURATION, "The maximum time to live of an answer."),
         key("stale_while_revalidate", DURATION, "The time after its end in which a stored answer is still served while a new one is received. Default: none."),
         key("stale_if_error", DURATION, "The time after its end in which a stored answer is served in place of an error of the upstream. Default: none."),
+    ]],
+);
+
+#[rustfmt::skip]
+static UNKNOWN: Table = Table::new(
+    "`unknown`",
+    "Members of requests that this version does not know.",
+    &[&[
+        key("key", Kind::Texts, "Names of parameters at the top of requests that change nothing but the answer: they are in the key, and answers are stored although they are set. Default: none."),
     ]],
 );
 
@@ -262,6 +279,8 @@ impl Config {
                 .table("prefix")
                 .map(PrefixConfig::read)
                 .unwrap_or_default(),
+            accepted: accepted(values, problems),
+            without_websockets: values.boolean("websockets") == Some(false),
             upstreams,
             keys,
             telemetry: values
@@ -290,6 +309,27 @@ impl CredentialSource {
             place: values.mapping().place.clone(),
         })
     }
+}
+
+/// Reads the names of unknown parameters that answers may be stored with.
+fn accepted(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
+    let Some(values) = values.table("unknown") else {
+        return Vec::new();
+    };
+    let names = values.texts("key").unwrap_or_default();
+    let is_state = |name: &String| {
+        let mut tables = shared_members::all();
+        tables.any(|table| {
+            let facts = table.of_request(name);
+            facts.is_some_and(|facts| facts.does == Effect::State)
+        })
+    };
+    for name in names.iter().filter(|name| is_state(name)) {
+        let message = format!("`{name}` refers to state at the provider");
+        let problem = Problem::new("bad-value", message).at(&values.place("key"));
+        problems.push(problem.help("answers to requests with it are never stored: remove it"));
+    }
+    names
 }
 
 fn address(values: Values<'_>, key: &str, problems: &mut Vec<Problem>) -> Option<SocketAddr> {
@@ -373,6 +413,9 @@ mod tests {
             ("telemetry: {otlp: 'localhost:4318'}", "bad-value"),
             ("telemetry: {otlp: 'http://a', credential: {}}", "bad-value"),
             ("upstream: {}", "unknown-key"),
+            ("unknown: {key: [search, thread]}", "bad-value"),
+            ("unknown: {items: [x]}", "unknown-key"),
+            ("unknown: {key: {a: b}}", "wrong-type"),
         ];
         for (text, code) in cases {
             let found = codes(text);

@@ -1,22 +1,24 @@
 //! Endpoints, and whether the answer to a request may be stored.
 
 mod charges;
-mod chat;
-mod embeddings;
-mod gemini;
+mod judging;
 mod members;
-mod messages;
+#[cfg(test)]
+mod named;
 mod objects;
-mod responses;
+mod stored;
+mod tools;
 
 use std::time::Duration;
 
 use cachalot_model::Format;
+use cachalot_model::wire::shared_members;
+use cachalot_model::wire::{self, ApiEndpoint, Members, Operation, SharedMembers, Wire};
 use http::Method;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use members::any_member;
+pub(crate) use members::find_member;
+use tools::server_tool;
 
 /// A JSON object.
 type Object = Map<String, Value>;
@@ -26,21 +28,11 @@ pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The same for a list of models.
 const MODELS: Duration = Duration::from_secs(5 * 60);
 
-/// An endpoint, by the API that it belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// An endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
-    /// OpenAI Chat Completions.
-    Chat,
-    /// Creation of a response of OpenAI Responses.
-    Responses,
-    /// OpenAI embeddings.
-    Embeddings,
-    /// Anthropic Messages.
-    Messages,
-    /// Count of the tokens of an Anthropic request.
-    CountTokens,
-    /// Content generation of Gemini, whole or streamed.
-    Gemini,
+    /// An endpoint with requests of a format.
+    Api(Format, &'static ApiEndpoint),
     /// List of models, or one model.
     Models,
     /// Any other path, which is passed on unchanged.
@@ -70,70 +62,82 @@ impl Endpoint {
             Some(model) => !model.is_empty() && !model.contains('/'),
             None => rest.is_empty(),
         };
-        let is_models = ["/v1/models", "/v1beta/models"]
-            .iter()
-            .any(|list| path.strip_prefix(list).is_some_and(is_model));
-        match (method, path) {
-            (&Method::POST, "/v1/chat/completions") => Self::Chat,
-            (&Method::POST, "/v1/responses") => Self::Responses,
-            (&Method::POST, "/v1/embeddings") => Self::Embeddings,
-            (&Method::POST, "/v1/messages") => Self::Messages,
-            (&Method::POST, "/v1/messages/count_tokens") => Self::CountTokens,
-            (&Method::POST, path)
-                if path.ends_with(":generateContent")
-                    || path.ends_with(":streamGenerateContent") =>
-            {
-                Self::Gemini
+        let mut lists = ["/v1/models", "/v1beta/models"].iter();
+        match *method {
+            Method::POST => {
+                let found = wire::endpoints().find(|(_, endpoint)| endpoint.has(path));
+                found.map_or(Self::Other, |(format, endpoint)| {
+                    Self::Api(format, endpoint)
+                })
             }
-            (&Method::GET, _) if is_models => Self::Models,
+            Method::GET if lists.any(|list| path.strip_prefix(list).is_some_and(is_model)) => {
+                Self::Models
+            }
             _ => Self::Other,
         }
+    }
+
+    /// Returns the endpoint of a name.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        let of_apis = wire::endpoints().map(|(format, endpoint)| Self::Api(format, endpoint));
+        let mut all = of_apis.chain([Self::Models, Self::Other]);
+        all.find(|endpoint| endpoint.name() == name)
     }
 
     /// The name in handles, statistics and reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Chat => "chat",
-            Self::Responses => "responses",
-            Self::Embeddings => "embeddings",
-            Self::Messages => "messages",
-            Self::CountTokens => "count_tokens",
-            Self::Gemini => "gemini",
+            Self::Api(_, endpoint) => &endpoint.name,
             Self::Models => "models",
             Self::Other => "other",
+        }
+    }
+
+    /// The result that its requests ask for; `None` if their bodies are not read.
+    pub(crate) fn operation(self) -> Option<Operation> {
+        match self {
+            Self::Api(_, endpoint) => Some(endpoint.operation),
+            Self::Models | Self::Other => None,
+        }
+    }
+
+    /// The implementation of the format of its requests.
+    pub(crate) fn wire(self) -> Option<&'static dyn Wire> {
+        match self {
+            Self::Api(format, _) => Some(wire::for_format(format)),
+            Self::Models | Self::Other => None,
         }
     }
 
     /// The format of the answers of a model; `None` if no model answers.
     pub(crate) fn format(self) -> Option<Format> {
         match self {
-            Self::Chat => Some(Format::Chat),
-            Self::Responses => Some(Format::Responses),
-            Self::Messages => Some(Format::Messages),
-            Self::Gemini => Some(Format::Gemini),
-            Self::Embeddings | Self::CountTokens | Self::Models | Self::Other => None,
+            Self::Api(format, endpoint) if endpoint.operation == Operation::Answer => Some(format),
+            _ => None,
         }
     }
 
     /// True if requests have a JSON body.
     pub(crate) fn has_body(self) -> bool {
-        !matches!(self, Self::Models | Self::Other)
+        self.operation().is_some()
+    }
+
+    /// Returns true if requests cost nothing, as far as they are read.
+    pub(crate) fn is_free(self) -> bool {
+        matches!(self.operation(), None | Some(Operation::CountTokens))
     }
 
     /// Returns true if the request asks for a stream of events.
     pub(crate) fn is_streamed(self, path: &str, query: Option<&str>, body: &Value) -> bool {
-        match self {
-            Self::Gemini => gemini::is_streamed(path, query),
-            _ => body.get("stream") == Some(&Value::Bool(true)),
-        }
+        let wire = self.wire();
+        wire.is_some_and(|wire| wire.asks_for_stream(path, query, body))
     }
 
     /// Returns the model of the request, for reports and prices.
     pub(crate) fn model(self, path: &str, body: &Value) -> String {
-        let named = match self {
-            Self::Gemini => gemini::model(path),
-            _ => body.get("model").and_then(Value::as_str),
-        };
+        let named = self
+            .wire()
+            .and_then(|wire| wire.requested_model(path, body));
         named.unwrap_or_default().to_owned()
     }
 
@@ -142,19 +146,8 @@ impl Endpoint {
     /// # Errors
     /// The number is none that all servers read in the same way.
     pub(crate) fn answers(self, body: &Value) -> Result<u64, String> {
-        let object = body.as_object();
-        let counts = match self {
-            Self::Gemini => object.and_then(gemini::generation),
-            _ => object,
-        };
-        let names: &[&str] = match self {
-            Self::Gemini => &["candidateCount", "candidate_count"],
-            _ => &["n"],
-        };
-        let given = names.iter().filter_map(|name| counts?.get(*name));
-        let given = given.filter(|count| !count.is_null());
         let mut most = 1;
-        for count in given {
+        for count in self.parameters(body, |members| members.answers.as_slice()) {
             let count = count
                 .as_u64()
                 .filter(|count| (1..=MAX_ANSWERS).contains(count));
@@ -166,124 +159,149 @@ impl Endpoint {
         Ok(most)
     }
 
-    /// Returns the maximum number of output tokens for each answer, if the request limits it.
+    /// Returns the maximum number of output tokens for each answer, if the request limits it: the largest of its limits.
+    /// One that is no whole number limits nothing, because servers read it in different ways.
     pub(crate) fn max_output(self, body: &Value) -> Option<u64> {
-        let body = body.as_object()?;
-        match self {
-            Self::Chat => largest(body, &["max_completion_tokens", "max_tokens"]),
-            Self::Responses => largest(body, &["max_output_tokens"]),
-            Self::Messages => largest(body, &["max_tokens"]),
-            Self::Gemini => largest(
-                gemini::generation(body)?,
-                &["maxOutputTokens", "max_output_tokens"],
-            ),
-            Self::Embeddings | Self::CountTokens | Self::Models | Self::Other => None,
-        }
+        let limits = self.parameters(body, |members| &members.max_output);
+        let limits = limits.into_iter().map(Value::as_u64);
+        limits.collect::<Option<Vec<u64>>>()?.into_iter().max()
     }
 
-    /// Judges a request.
-    pub(crate) fn judge(self, body: &Value) -> Cacheability {
-        let empty = Object::new();
-        let body = match body.as_object() {
-            Some(body) => body,
-            // Also a body with a number that has no value here, whose members cannot be judged.
-            None if self.has_body() => return Cacheability::never("the body cannot be judged"),
-            None => &empty,
+    /// Returns the values of parameters of the generation of an answer that are not null.
+    fn parameters(
+        self,
+        body: &Value,
+        names: impl FnOnce(&'static Members) -> &'static [String],
+    ) -> Vec<&Value> {
+        let members = self.answer_members();
+        let parameters = members.and_then(|it| Some((it, it.generation(body.as_object()?)?)));
+        let Some((members, parameters)) = parameters else {
+            return Vec::new();
         };
-        if !matches!(
-            body.get("stream"),
-            None | Some(Value::Null | Value::Bool(_))
-        ) {
-            return Cacheability::never("`stream` is neither true nor false");
-        }
-        match self {
-            Self::Chat => chat::judge(body),
-            Self::Responses => responses::judge(body),
-            Self::Messages => messages::judge(body),
-            Self::Gemini => gemini::judge(body),
-            Self::Embeddings => embeddings::judge(body),
-            Self::CountTokens => messages::judge_count(body),
-            Self::Models => Cacheability::Repeatable { ttl: MODELS },
-            Self::Other => Cacheability::Never("the endpoint is passed through".into()),
-        }
-    }
-}
-
-impl Cacheability {
-    fn never(reason: impl Into<String>) -> Self {
-        Self::Never(reason.into())
+        let values = names(members)
+            .iter()
+            .flat_map(|name| members.values(parameters, name));
+        values.filter(|value| !value.is_null()).collect()
     }
 
-    /// A request whose answer is repeatable if its sampling is fixed.
-    fn by_sampling(is_fixed: bool) -> Self {
-        match is_fixed {
-            true => Self::Repeatable { ttl: DAY },
-            false => Self::Sampled,
+    /// Returns the declared table of members; `None` if requests have no body that is read.
+    pub(crate) fn members(self) -> Option<&'static Members> {
+        match self.operation()? {
+            Operation::Embed => Some(shared_members::embeddings()),
+            Operation::Answer | Operation::CountTokens | Operation::Compact => {
+                self.wire().map(|wire| wire.members())
+            }
         }
+    }
+
+    /// Returns the declared table of members, if a model answers.
+    pub(crate) fn answer_members(self) -> Option<&'static Members> {
+        self.format()
+            .map(|format| wire::for_format(format).members())
+    }
+
+    /// Returns true if a model answers, and the table of its requests has a member.
+    pub(crate) fn takes(self, member: &str) -> bool {
+        let members = self.answer_members();
+        members.is_some_and(|members| members.declares(member))
+    }
+
+    /// Returns true if a member of the body selects the form of an answer only.
+    pub(crate) fn selects_form_by(self, member: &str) -> bool {
+        let members = self.answer_members().into_iter();
+        let mut names = members.flat_map(Members::form_members);
+        names.any(|name| name == member)
+    }
+
+    /// Judges a request. `accepted` are members at the top of the body that the operator knows to be harmless, although
+    /// no table declares them; `object_reference` returns what [`Endpoint::object_reference`] does.
+    pub(crate) fn judge(
+        self,
+        body: &Value,
+        accepted: &[String],
+        object_reference: impl FnOnce() -> Option<String>,
+    ) -> Cacheability {
+        let (Some(operation), Some(members)) = (self.operation(), self.members()) else {
+            return match self {
+                Self::Models => Cacheability::Repeatable { ttl: MODELS },
+                _ => Cacheability::Never("the endpoint is passed through".into()),
+            };
+        };
+        // Also a body with a number that has no value here, whose members cannot be judged.
+        let Some(object) = body.as_object() else {
+            return Cacheability::Never("the body cannot be judged".into());
+        };
+        let refusal = judging::state(members, object)
+            .or_else(|| judging::form(operation, members, object))
+            .or_else(|| self.lookup(members, object, accepted))
+            .or_else(|| judging::unknown_type(self, members, object))
+            .or_else(|| judging::remote(self, members, object))
+            .or_else(|| {
+                let role = judging::unknown_role(members, object)?;
+                Some(format!("the role `{role}` is not known to this version"))
+            })
+            .or_else(|| {
+                let name = object_reference()?;
+                Some(format!("`{name}` refers to an object at the provider"))
+            });
+        match (refusal, operation) {
+            (Some(reason), _) => Cacheability::Never(reason),
+            // Neither vectors nor counts are sampled.
+            (None, Operation::Embed | Operation::CountTokens) => {
+                Cacheability::Repeatable { ttl: DAY }
+            }
+            (None, Operation::Answer | Operation::Compact) => {
+                match members.generation(object).is_some_and(is_fixed) {
+                    true => Cacheability::Repeatable { ttl: DAY },
+                    false => Cacheability::Sampled,
+                }
+            }
+        }
+    }
+
+    /// Returns the reason why the provider may look something up, or run a tool: a member that is not known, a tool of
+    /// the provider, a model that searches.
+    fn lookup(self, members: &Members, body: &Object, accepted: &[String]) -> Option<String> {
+        let asks_model = matches!(
+            self.operation(),
+            Some(Operation::Answer | Operation::Compact)
+        );
+        let model = body.get("model").and_then(Value::as_str);
+        let model = model.filter(|_| asks_model).map(str::to_ascii_lowercase);
+        let searches = |part: &&String| {
+            let model = model.as_ref();
+            model.is_some_and(|model| model.contains(part.as_str()))
+        };
+        let mut searching = SharedMembers::built_in().searching_models.iter();
+        if let Some(part) = searching.find(searches) {
+            return Some(format!(
+                "a model with `{part}` in its name looks something up"
+            ));
+        }
+        judging::unknown(members, body, accepted).or_else(|| server_tool(self, members, body))
     }
 }
 
 /// Maximum number of answers to one request.
 const MAX_ANSWERS: u64 = 128;
-/// Returns the largest of the limits that are set; `None` if none is, or one is no whole number, which servers read in
-/// different ways.
-fn largest(body: &Object, names: &[&str]) -> Option<u64> {
-    let given = names.iter().filter_map(|name| body.get(*name));
-    let mut given = given.filter(|limit| !limit.is_null());
-    given.try_fold(None, |most: Option<u64>, limit| {
-        let limit = limit.as_u64()?;
-        Some(Some(most.map_or(limit, |most| most.max(limit))))
-    })?
-}
 
 /// Returns true if the member exists and is neither null nor false.
 fn is_set(body: &Object, member: &str) -> bool {
-    !matches!(
-        body.get(member),
-        None | Some(Value::Null | Value::Bool(false))
-    )
+    body.get(member).is_some_and(is_given)
+}
+
+/// Returns true for a value that is neither null nor false.
+fn is_given(value: &Value) -> bool {
+    !matches!(value, Value::Null | Value::Bool(false))
 }
 
 /// Returns true if sampling is fixed: by a temperature of zero, or by a seed. A negative seed asks some servers for a
 /// random one.
-fn is_fixed(body: &Object) -> bool {
+fn is_fixed(parameters: &Object) -> bool {
     let is_zero = |number: &Value| number.as_f64() == Some(0.0);
     let is_seed = |number: &Value| number.as_u64().is_some();
-    body.get("temperature").is_some_and(is_zero) || body.get("seed").is_some_and(is_seed)
-}
-
-/// Returns the reason why the answer depends on more than the request: a member of the body that is not known to be
-/// harmless, such as the search parameters of some providers.
-fn unknown_member(body: &Object, known: &[&str]) -> Option<String> {
-    let unknown = body.keys().find(|name| !known.contains(&name.as_str()))?;
-    Some(format!(
-        "the member `{unknown}` may make the provider look something up"
-    ))
-}
-
-/// Returns the reason why the answer depends on the tools of a request: a server runs one of them. `run_by_client`
-/// judges the type of a tool.
-fn server_tool(body: &Object, run_by_client: impl Fn(Option<&str>) -> bool) -> Option<String> {
-    let tools = match body.get("tools") {
-        None | Some(Value::Null) => return None,
-        Some(Value::Array(tools)) => tools,
-        Some(_) => return Some("`tools` is no list".to_owned()),
-    };
-    let kind = |tool: &Value| tool.get("type").and_then(Value::as_str).map(str::to_owned);
-    let mut kinds = tools.iter().map(kind);
-    let found = kinds.find(|kind| !run_by_client(kind.as_deref()))?;
-    Some(match found {
-        Some(kind) => format!("the provider runs the tool `{kind}`"),
-        None => "the provider runs a tool".to_owned(),
-    })
-}
-
-/// Returns true for a member that names a file which the provider would fetch.
-fn is_remote(name: &str, value: &Value) -> bool {
-    let name = name.to_ascii_lowercase();
-    let url = value.as_str().unwrap_or_default();
-    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    (name.ends_with("url") || name.ends_with("uri") || name == "image") && !scheme.is_empty()
+    parameters.get("temperature").is_some_and(is_zero)
+        || parameters.get("seed").is_some_and(is_seed)
 }
 
 #[cfg(test)]
@@ -294,139 +312,202 @@ mod tests {
     use super::*;
 
     fn is_never(endpoint: Endpoint, body: &Value) -> bool {
-        matches!(endpoint.judge(body), Cacheability::Never(_))
+        matches!(endpoint.judged(body, &[]), Cacheability::Never(_))
+    }
+
+    /// Requests: `d` for an answer that is stored for a day, `s` for a sampled one, `n` for one that is never stored; the
+    /// endpoint and the body.
+    const REQUESTS: &str = r#"
+d chat {"model": "m", "temperature": 0}
+d chat {"model": "m", "temperature": 0.0, "tools": [{"type": "function", "function": {"name": "f"}}]}
+d chat {"model": "m", "seed": 7}
+d chat {"model": "m", "seed": 7, "store": false}
+d chat {"model": "m", "seed": 7, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}]}
+s chat {"model": "m"}
+s chat {"model": "m", "temperature": 0.1}
+s chat {"model": "m", "temperature": "0"}
+s chat {"model": "m", "seed": null}
+s chat {"model": "m", "seed": -1}
+n chat {"seed": 1, "web_search_options": {}}
+n chat {"seed": 1, "store": true}
+n chat {"seed": 1, "n": 2}
+n chat {"seed": 1, "modalities": ["text", "audio"], "audio": {"voice": "alloy"}}
+n chat {"seed": 1, "messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]}
+n chat {"seed": 1, "model": "gpt-4o-search-preview"}
+n chat {"seed": 1, "tools": [{"type": "web_search"}]}
+n chat {"seed": 1, "tools": [{"google_search": {}}]}
+n chat {"seed": 1, "tools": {"type": "function"}}
+n chat {"seed": 1, "stream": 1}
+n chat {"seed": 1, "model": "gpt-4o:online"}
+n chat {"seed": 1, "model": "groq/compound"}
+n chat {"seed": 1, "search_parameters": {"mode": "auto"}}
+n chat {"seed": 1, "plugins": [{"id": "web"}]}
+n chat {"seed": 1, "data_sources": []}
+n chat {"seed": 1, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "https://a.example/b.png"}]}]}
+n chat {"seed": 1, "messages": [{"role": "user", "content": [{"type": "document_url", "document_url": "https://a.example/b.pdf"}]}]}
+n chat {"seed": 1, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}]}]}
+n chat {"seed": 1, "messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]}
+d responses {"model": "m", "store": false, "temperature": 0}
+n responses {"model": "m", "store": true, "temperature": 0}
+n responses {"model": "m", "store": null, "temperature": 0}
+n responses {"model": "m", "store": false, "temperature": 0, "previous_response_id": "resp_1"}
+n responses {"model": "m", "store": false, "temperature": 0, "conversation": "conv_1"}
+n responses {"model": "m", "store": false, "temperature": 0, "background": true}
+n responses {"model": "m", "store": false, "temperature": 0, "prompt": {"id": "pmpt_1"}}
+n responses {"model": "m", "store": false, "temperature": 0, "tools": [{"type": "web_search"}]}
+n responses {"model": "m", "store": false, "temperature": 0, "tools": [{"type": "mcp"}]}
+n responses {"model": "m", "store": false, "temperature": 0, "input": [{"type": "item_reference", "id": "x"}]}
+n responses {"model": "m", "store": false, "temperature": 0, "input": [{"id": "msg_123"}]}
+n responses {"model": "m", "store": false, "temperature": 0, "unknown": 1}
+n responses {"model": "m", "store": false, "temperature": 0, "input": [{"content": [{"type": "input_image", "image_url": "https://a.example"}]}]}
+n responses {"model": "m", "store": false, "temperature": 0, "input": [{"content": [{"type": "input_file", "file_id": "file-1"}]}]}
+d messages {"model": "m", "temperature": 0}
+d messages {"model": "m", "temperature": 0, "tools": [{"name": "f", "input_schema": {}}]}
+d messages {"model": "m", "temperature": 0, "tools": [{"type": "custom"}]}
+d messages {"model": "m", "temperature": 0, "tools": [{"type": "bash_20250124"}]}
+n messages {"model": "m", "temperature": 0, "tools": [{"type": "web_search_20250305"}]}
+n messages {"model": "m", "temperature": 0, "tools": [{"type": "code_execution_20250522"}]}
+n messages {"model": "m", "temperature": 0, "mcp_servers": [{"url": "https://a.example"}]}
+n messages {"model": "m", "temperature": 0, "container": "container_1"}
+n messages {"model": "m", "temperature": 0, "messages": [{"content": [{"type": "image", "source": {"type": "url", "url": "https://a.example"}}]}]}
+n messages {"model": "m", "temperature": 0, "messages": [{"content": [{"type": "document", "source": {"type": "file", "file_id": "file_1"}}]}]}
+d messages {"model": "m", "temperature": 0, "messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"url": "https://a.example"}}]}]}
+d count_tokens {"model": "m"}
+d gemini {"generationConfig": {"temperature": 0}}
+s gemini {}
+n gemini {"tools": [{"googleSearch": {}}]}
+n gemini {"tools": {"googleSearch": {}}}
+n gemini {"generationConfig": {"temperature": 0, "candidateCount": "2"}}
+n gemini {"unknown": 1}
+n gemini {"tools": [{"functionDeclarations": []}, {"codeExecution": {}}]}
+n gemini {"cachedContent": "cachedContents/1"}
+n gemini {"contents": [{"parts": [{"fileData": {"fileUri": "https://a.example"}}]}]}
+n gemini {"systemInstruction": {"parts": [{"fileData": {"fileUri": "https://a.example"}}]}}
+n gemini {"generationConfig": {"temperature": 0}, "generation_config": {}}
+d embeddings {"model": "m", "input": "https://a.example"}
+n embeddings {"input": [{"image": "https://a.example"}]}
+n embeddings {"unknown": 1}
+"#;
+
+    #[test]
+    fn requests_are_judged_by_sampling_tools_and_state() {
+        for line in REQUESTS.trim().lines() {
+            let mut columns = line.splitn(3, ' ');
+            let mut column = || columns.next().unwrap();
+            let (expected, endpoint) = (column(), Endpoint::of_name(column()).unwrap());
+            let body = serde_json::from_str(column()).unwrap();
+            let found = match endpoint.judged(&body, &[]) {
+                Cacheability::Repeatable { ttl } if ttl == DAY => "d",
+                Cacheability::Sampled => "s",
+                _ => "n",
+            };
+            assert_eq!(found, expected, "{line}");
+        }
     }
 
     #[test]
-    fn chat_is_judged_by_sampling_tools_and_state() {
-        let chat = |body: Value| Endpoint::Chat.judge(&body);
-        let day = Cacheability::Repeatable { ttl: DAY };
-        let function = json!([{"type": "function", "function": {"name": "f"}}]);
-        for body in [
-            json!({"model": "m", "temperature": 0}),
-            json!({"model": "m", "temperature": 0.0, "tools": function}),
-            json!({"model": "m", "seed": 7}),
-            json!({"model": "m", "seed": 7, "store": false}),
-            json!({"model": "m", "seed": 7, "messages": [{"role": "user", "content": [
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}]}),
-        ] {
-            assert_eq!(chat(body.clone()), day, "{body}");
+    fn tools_of_the_provider_are_found_wherever_the_api_takes_them() {
+        let function = json!({"type": "function", "name": "f", "parameters": {"type": "object", "properties": {
+            "tools": {"type": "array"}, "tool": {"type": "object"}}}});
+        let responses = |input: Value| json!({"store": false, "temperature": 0, "input": input});
+        let items = |tool: &Value| {
+            let user = json!({"role": "user", "content": "x"});
+            let namespace = json!({"type": "namespace", "name": "n", "tools": [{"type": "namespace", "name": "m", "tools": [tool]}]});
+            [
+                responses(
+                    json!([{"type": "additional_tools", "role": "developer", "tools": [tool]}, user]),
+                ),
+                responses(
+                    json!([{"type": "tool_search_output", "call_id": "c", "execution": "client", "tools": [tool]}, user]),
+                ),
+                responses(json!([{"type": "additional_tools", "tools": [namespace]}, user])),
+                json!({"store": false, "temperature": 0, "input": "x", "tools": [namespace]}),
+            ]
+        };
+        for body in items(&function) {
+            let lookup = json!({"type": "tool_search", "execution": "client"});
+            assert!(!is_never(Endpoint::responses(), &body), "{body}");
+            let mut searching = body.clone();
+            searching["tools"] = json!([lookup]);
+            assert!(!is_never(Endpoint::responses(), &searching), "{searching}");
         }
-        for body in [
-            json!({"model": "m"}),
-            json!({"model": "m", "temperature": 0.1}),
-            json!({"model": "m", "temperature": "0"}),
-            json!({"model": "m", "seed": null}),
-            json!({"model": "m", "seed": -1}),
+        for tool in [
+            json!({"type": "web_search"}),
+            json!({"type": "mcp", "server_url": "https://a.example"}),
+            json!({"type": "tool_search", "execution": "server"}),
+            json!({"type": "tool_search"}),
+            json!({"type": "programmatic_tool_calling"}),
+            json!({"type": "shell", "environment": {"type": "container_auto"}}),
+            json!({"type": "namespace", "name": "n"}),
+            json!({"type": "something_new"}),
+            json!({"type": ["function"]}),
+            json!({}),
+            json!("web_search"),
         ] {
-            assert_eq!(chat(body.clone()), Cacheability::Sampled, "{body}");
+            for body in items(&tool) {
+                assert!(is_never(Endpoint::responses(), &body), "{body}");
+                assert!(
+                    Endpoint::responses().extra_charge(&body).is_some(),
+                    "{body}"
+                );
+            }
         }
-        for body in [
-            json!({"seed": 1, "web_search_options": {}}),
-            json!({"seed": 1, "store": true}),
-            json!({"seed": 1, "n": 2}),
-            json!({"seed": 1, "modalities": ["text", "audio"], "audio": {"voice": "alloy"}}),
-            json!({"seed": 1, "messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]}),
-            json!({"seed": 1, "model": "gpt-4o-search-preview"}),
-            json!({"seed": 1, "tools": [{"type": "web_search"}]}),
-            json!({"seed": 1, "tools": [{"google_search": {}}]}),
-            json!({"seed": 1, "tools": {"type": "function"}}),
-            json!({"seed": 1, "stream": 1}),
-            json!({"seed": 1, "model": "gpt-4o:online"}),
-            json!({"seed": 1, "model": "groq/compound"}),
-            json!({"seed": 1, "search_parameters": {"mode": "auto"}}),
-            json!({"seed": 1, "plugins": [{"id": "web"}]}),
-            json!({"seed": 1, "data_sources": []}),
-            json!({"seed": 1, "messages": [{"role": "user", "content": [
-                {"type": "image_url", "image_url": "https://a.example/b.png"}]}]}),
-            json!({"seed": 1, "messages": [{"role": "user", "content": [
-                {"type": "document_url", "document_url": "https://a.example/b.pdf"}]}]}),
-            json!({"seed": 1, "messages": [{"role": "user", "content": [
-                {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}]}]}),
-            json!({"seed": 1, "messages": [{"role": "user", "content": [
-                {"type": "file", "file": {"file_id": "file-1"}}]}]}),
+        for input in [
+            json!([{"role": "user", "content": "x"}, {"type": "compaction_trigger"}]),
+            json!([{"type": "something_new", "content": "x"}]),
+            json!([{"type": "mcp_approval_response", "approve": true}]),
+            json!([{"type": "additional_tools", "tools": "all"}]),
         ] {
-            assert!(is_never(Endpoint::Chat, &body), "{body}");
+            assert!(
+                is_never(Endpoint::responses(), &responses(input.clone())),
+                "{input}"
+            );
         }
-    }
 
-    #[test]
-    fn responses_with_state_at_the_server_are_never_stored() {
-        let base = json!({"model": "m", "store": false, "temperature": 0});
-        assert_eq!(
-            Endpoint::Responses.judge(&base),
-            Cacheability::Repeatable { ttl: DAY }
-        );
-        for (member, value) in [
-            ("store", json!(true)),
-            ("store", Value::Null),
-            ("previous_response_id", json!("resp_1")),
-            ("conversation", json!("conv_1")),
-            ("background", json!(true)),
-            ("prompt", json!({"id": "pmpt_1"})),
-            ("tools", json!([{"type": "web_search"}])),
-            ("tools", json!([{"type": "mcp"}])),
-            ("input", json!([{"type": "item_reference", "id": "x"}])),
-            ("input", json!([{"id": "msg_123"}])),
-            ("unknown", json!(1)),
-            (
-                "input",
-                json!([{"content": [{"type": "input_image", "image_url": "https://a.example"}]}]),
+        let added = |tool: Value| json!({"type": "tool_addition", "tool": tool});
+        let definition =
+            |tool: Value| added(json!({"type": "tool_definition", "definition": tool}));
+        let places = |block: &Value| {
+            let user = json!({"role": "user", "content": "x"});
+            [
+                json!({"temperature": 0, "messages": [user, {"role": "system", "content": [block]}]}),
+                json!({"temperature": 0, "messages": [{"role": "user", "content": [block]}]}),
+                json!({"temperature": 0, "system": [block], "messages": [user]}),
+            ]
+        };
+        for block in [
+            definition(
+                json!({"name": "f", "input_schema": {"properties": {"tools": {"type": "array"}}}}),
             ),
-            (
-                "input",
-                json!([{"content": [{"type": "input_file", "file_id": "file-1"}]}]),
-            ),
+            definition(json!({"type": "custom", "name": "f"})),
+            added(json!({"type": "tool_reference", "tool_name": "f"})),
+            json!({"type": "tool_use", "id": "t", "name": "f", "input": {"tools": [{"type": "web_search"}], "content": [{"type": "x"}]}}),
         ] {
-            let mut body = base.clone();
-            body[member] = value;
-            assert!(is_never(Endpoint::Responses, &body), "{body}");
+            for body in places(&block) {
+                assert!(!is_never(Endpoint::messages(), &body), "{body}");
+            }
         }
-    }
-
-    #[test]
-    fn messages_with_tools_of_the_server_are_never_stored() {
-        let base = json!({"model": "m", "temperature": 0});
-        assert_eq!(
-            Endpoint::Messages.judge(&base),
-            Cacheability::Repeatable { ttl: DAY }
-        );
-        for tools in [
-            json!([{"name": "f", "input_schema": {}}]),
-            json!([{"type": "custom"}]),
-            json!([{"type": "bash_20250124"}]),
+        for block in [
+            definition(json!({"type": "web_search_20260318", "name": "web_search"})),
+            definition(json!({"type": "something_new"})),
+            added(json!({"type": "tool_definition"})),
+            added(json!({"type": "mcp_tool_reference", "server_name": "s"})),
+            added(json!({"type": "mcp_toolset_reference", "server_name": "s"})),
+            json!({"type": "something_new"}),
+            json!({"type": "tool_result", "tool_use_id": "t", "content": [{"type": "something_new"}]}),
         ] {
-            let mut body = base.clone();
-            body["tools"] = tools;
-            assert!(!is_never(Endpoint::Messages, &body), "{body}");
+            for body in places(&block) {
+                assert!(is_never(Endpoint::messages(), &body), "{body}");
+                assert!(is_never(Endpoint::count_tokens(), &body), "{body}");
+            }
         }
-        for (member, value) in [
-            ("tools", json!([{"type": "web_search_20250305"}])),
-            ("tools", json!([{"type": "code_execution_20250522"}])),
-            ("mcp_servers", json!([{"url": "https://a.example"}])),
-            ("container", json!("container_1")),
-            (
-                "messages",
-                json!([{"content": [{"type": "image", "source": {"type": "url", "url": "https://a.example"}}]}]),
-            ),
-            (
-                "messages",
-                json!([{"content": [{"type": "document", "source": {"type": "file", "file_id": "file_1"}}]}]),
-            ),
-        ] {
-            let mut body = base.clone();
-            body[member] = value;
-            assert!(is_never(Endpoint::Messages, &body), "{body}");
-        }
-        // Data of the client's tools.
-        let mut history = base.clone();
-        history["messages"] = json!([{"role": "assistant", "content": [
-            {"type": "tool_use", "id": "t", "name": "f", "input": {"url": "https://a.example"}}]}]);
-        assert!(!is_never(Endpoint::Messages, &history));
-        assert_eq!(
-            Endpoint::CountTokens.judge(&json!({"model": "m"})),
-            Cacheability::Repeatable { ttl: DAY }
-        );
+        let listed = json!({"temperature": 0, "messages": [], "tools": [{"type": 1, "name": "f"}]});
+        assert!(is_never(Endpoint::messages(), &listed));
+        let kept = json!({"temperature": 0, "messages": [{"role": "system", "tools": [{"type": "builtin_function"}]}]});
+        assert!(is_never(Endpoint::chat(), &kept));
+        let kept =
+            json!({"contents": [{"parts": [{"text": "x"}], "tools": [{"googleSearch": {}}]}]});
+        assert!(is_never(Endpoint::gemini(), &kept));
     }
 
     #[test]
@@ -445,40 +526,6 @@ mod tests {
             (Method::POST, "/v1/chat/completions/"),
         ] {
             assert_eq!(found(method, path), Endpoint::Other, "{path}");
-        }
-        let embeddings = |body: Value| Endpoint::Embeddings.judge(&body);
-        let day = Cacheability::Repeatable { ttl: DAY };
-        assert_eq!(
-            embeddings(json!({"model": "m", "input": "https://a.example"})),
-            day
-        );
-        assert!(is_never(
-            Endpoint::Embeddings,
-            &json!({"input": [{"image": "https://a.example"}]})
-        ));
-        assert!(is_never(Endpoint::Embeddings, &json!({"unknown": 1})));
-    }
-
-    #[test]
-    fn gemini_is_judged_by_its_generation_config() {
-        let fixed = json!({"generationConfig": {"temperature": 0}});
-        assert_eq!(
-            Endpoint::Gemini.judge(&fixed),
-            Cacheability::Repeatable { ttl: DAY }
-        );
-        assert_eq!(Endpoint::Gemini.judge(&json!({})), Cacheability::Sampled);
-        for body in [
-            json!({"tools": [{"googleSearch": {}}]}),
-            json!({"tools": {"googleSearch": {}}}),
-            json!({"generationConfig": {"temperature": 0, "candidateCount": "2"}}),
-            json!({"unknown": 1}),
-            json!({"tools": [{"functionDeclarations": []}, {"codeExecution": {}}]}),
-            json!({"cachedContent": "cachedContents/1"}),
-            json!({"contents": [{"parts": [{"fileData": {"fileUri": "https://a.example"}}]}]}),
-            json!({"systemInstruction": {"parts": [{"fileData": {"fileUri": "https://a.example"}}]}}),
-            json!({"generationConfig": {"temperature": 0}, "generation_config": {}}),
-        ] {
-            assert!(is_never(Endpoint::Gemini, &body), "{body}");
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use cachalot_model::wire::{self, FormatWire};
 use http::{HeaderValue, Response, StatusCode, header};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::body::{Body, full};
 use crate::endpoint::Endpoint;
@@ -22,6 +23,9 @@ pub(crate) struct ErrorBody {
 
 /// Time up to which the official libraries wait before they repeat a request.
 const SHORT_WAIT: Duration = Duration::from_secs(60);
+
+/// The form of errors at paths of no format.
+static OF_OTHERS: FormatWire = wire::CHAT;
 
 impl ErrorBody {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
@@ -86,6 +90,10 @@ impl ErrorBody {
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/json"),
         );
+        if self.status == StatusCode::UPGRADE_REQUIRED {
+            // The protocol that is offered (RFC 9110, section 15.5.22).
+            headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+        }
         if let Some(time) = self.retry_after {
             // Rounded up: a request at the given time must succeed.
             let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
@@ -104,26 +112,7 @@ impl ErrorBody {
 
     fn json(&self, endpoint: Endpoint) -> Value {
         let message = format!("cachalot: {}", self.message);
-        // Clients of these providers recognize an exhausted limit by its name.
-        let name = |limit| match self.status {
-            StatusCode::TOO_MANY_REQUESTS => limit,
-            _ => self.code,
-        };
-        match endpoint {
-            Endpoint::Messages | Endpoint::CountTokens => json!({
-                "type": "error",
-                "error": {"type": name("rate_limit_error"), "message": message},
-            }),
-            Endpoint::Gemini => json!({
-                "error": {
-                    "code": self.status.as_u16(),
-                    "message": message,
-                    "status": name("RESOURCE_EXHAUSTED"),
-                },
-            }),
-            _ => json!({
-                "error": {"message": message, "type": "gateway_error", "param": null, "code": self.code},
-            }),
-        }
+        let wire = endpoint.wire().unwrap_or(&*OF_OTHERS);
+        wire.gateway_error(self.status.as_u16(), self.code, &message)
     }
 }

@@ -1,18 +1,23 @@
 //! Entry points of the fuzz targets: the parsers of bytes of clients, upstreams and stores.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use cachalot_core::{DigestKey, SecretSet};
-use http::{HeaderMap, Method, StatusCode, Uri};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use serde_json::Value;
 
 use crate::answer::AnswerReader;
 use crate::answer_form::{AnswerForm, form_members};
 use crate::call::{self, CallIdentity, CallParts, Sample};
 use crate::control::Controls;
+use crate::credentials::Credentials;
 use crate::endpoint::{Cacheability, Endpoint};
+use crate::key_body::KeyBody;
 use crate::profile::Profile;
 use crate::recorded::{FirstChunk, Recorded, RecordedHead, encode_entry};
 use crate::replay::{self, Pace};
+use crate::request_api::{self, Target};
 use crate::route;
 use crate::upstream::Upstream;
 
@@ -25,6 +30,8 @@ pub struct Judgment {
     pub query_without_credentials: Option<String>,
     /// True if the target is one of the upstream's own server.
     pub is_own_server: bool,
+    /// True if no credential is left that the decision removes.
+    pub is_without_others: bool,
     /// `repeatable`, `sampled` or `never`.
     pub cacheability: &'static str,
     /// The key; `None` if the body has no canonical form.
@@ -45,8 +52,14 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
     let form = AnswerForm::of_request(route.endpoint, &route.path, query, &document);
     let profile = Profile::of_client(headers, route.agent.as_deref()).ok()?;
     let members = form_members(route.endpoint, &document);
-    let canonical = call::canonical(members, &Bytes::copy_from_slice(body)).ok();
-    let encoded = profile.and_then(|profile| profile.canonical(&document, members));
+    let canonical = KeyBody::of_text(
+        &members,
+        &Bytes::copy_from_slice(body),
+        &document,
+        route.endpoint.members(),
+    )
+    .ok();
+    let encoded = profile.and_then(|profile| profile.canonical(&document, &members));
     let profile = profile.filter(|_| encoded.is_some());
     let canonical = canonical.map(|canonical| encoded.unwrap_or(canonical));
     let base = upstream.base();
@@ -67,9 +80,25 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
         let identity = CallIdentity::new(&parts, Sample::Any, &digest_key, &SecretSet::empty());
         identity.key().to_string()
     });
-    let uri = upstream.uri(&route.path, query).ok();
+    let uri = upstream.uri(route.api, &route.path, query).ok();
+    let credentials = Credentials::read(headers, query);
+    let all: Vec<Arc<Upstream>> = upstreams.iter().cloned().map(Arc::new).collect();
+    let place = Target {
+        method,
+        named: route.named.as_deref(),
+        path: &route.path,
+    };
+    let decision = request_api::decide(place, &credentials, &all, |_| true);
+    let is_without_others = decision.map_or(true, |decision| {
+        let mut request = Request::new(());
+        *request.uri_mut() = target.clone();
+        *request.headers_mut() = headers.clone();
+        decision.remove_others(&mut request);
+        let left = Credentials::read(request.headers(), request.uri().query());
+        decision.has_removed_all_of(&left)
+    });
     let _ = route.endpoint.model(&route.path, &document);
-    let _ = route.endpoint.object_reference(&document);
+    let object_reference = || route.endpoint.object_reference(&document);
     Some(Judgment {
         is_own_server: uri.as_ref().is_none_or(|uri| {
             let authority = uri.authority().map(http::uri::Authority::as_str);
@@ -77,7 +106,8 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
         }),
         target: uri.and_then(|uri| Some(uri.path_and_query()?.to_string())),
         query_without_credentials: call::without_credentials(query),
-        cacheability: match route.endpoint.judge(&document) {
+        is_without_others,
+        cacheability: match route.endpoint.judge(&document, &[], object_reference) {
             Cacheability::Repeatable { .. } => "repeatable",
             Cacheability::Sampled => "sampled",
             Cacheability::Never(_) => "never",
@@ -116,18 +146,19 @@ pub struct AnswerJudgment {
 }
 
 /// The endpoints with answers that may be stored.
-const ENDPOINTS: [Endpoint; 7] = [
-    Endpoint::Chat,
-    Endpoint::Responses,
-    Endpoint::Messages,
-    Endpoint::Gemini,
-    Endpoint::Embeddings,
-    Endpoint::CountTokens,
-    Endpoint::Models,
+const ENDPOINTS: [&str; 7] = [
+    "chat",
+    "responses",
+    "messages",
+    "gemini",
+    "embeddings",
+    "count_tokens",
+    "models",
 ];
 
 fn endpoint(api: u8) -> Endpoint {
-    ENDPOINTS[usize::from(api) % ENDPOINTS.len()]
+    let name = ENDPOINTS[usize::from(api) % ENDPOINTS.len()];
+    Endpoint::of_name(name).unwrap_or(Endpoint::Other)
 }
 
 /// Judges an answer that arrives in the given parts. `api` selects the endpoint.

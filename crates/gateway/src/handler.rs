@@ -21,14 +21,33 @@ use crate::outbound::OutboundHead;
 use crate::parsed_body::ParsedBody;
 use crate::profile::Profile;
 use crate::report::RequestReport;
+use crate::request_api::Decision;
 use crate::route::{self, Route};
-use crate::settings::{Caller, Settings, unknown_upstream};
+use crate::settings::{Caller, Candidates, Settings};
 use crate::shared::Shared;
 use crate::telemetry::request_span::RequestSpan;
 use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
 use crate::virtual_key::{VirtualKey, presented};
 use crate::{cache_status, client, key_request, metrics, pass, tunnel};
+
+/// The client of a request, and where the request may go.
+struct Arrival {
+    caller: Result<Caller, ErrorBody>,
+    decision: Result<Decision, ErrorBody>,
+}
+
+impl Arrival {
+    fn new(settings: &Settings, route: &Route, request: &Request<Incoming>) -> Self {
+        let (headers, query) = (request.headers(), request.uri().query());
+        let caller = settings.caller(headers, query);
+        let decision = match &caller {
+            Ok(caller) => settings.decide(caller, route, request.method(), headers, query),
+            Err(error) => Err(error.clone()),
+        };
+        Self { caller, decision }
+    }
+}
 
 /// Handles the requests of clients.
 pub(crate) struct Handler {
@@ -71,9 +90,13 @@ impl Handler {
                 report.refuse(&error);
                 error.response(Endpoint::Other)
             }
-            Ok(route) => {
+            Ok(mut route) => {
                 report.endpoint = route.endpoint.name();
                 let settings = self.shared.settings();
+                let arrival = Arrival::new(&settings, &route, &request);
+                if let Ok(decision) = &arrival.decision {
+                    route.api = decision.api;
+                }
                 span = RequestSpan::begin(
                     &self.shared.spans,
                     settings.collector.as_ref(),
@@ -82,7 +105,7 @@ impl Handler {
                     start,
                     self.shared.clock.now(),
                 );
-                let answered = self.answer(&settings, &route, request, &span, &mut report);
+                let answered = self.answer(&settings, &route, request, arrival, &span, &mut report);
                 // Large, and not needed while the response is sent.
                 match Box::pin(answered).await {
                     Ok(answered) => {
@@ -110,15 +133,18 @@ impl Handler {
         &self,
         settings: &Settings,
         route: &Route,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
+        arrival: Arrival,
         span: &RequestSpan,
         report: &mut RequestReport,
     ) -> Result<Answered, ErrorBody> {
-        let caller = settings.caller(request.headers(), request.uri().query())?;
+        let caller = arrival.caller?;
         if let Some(key) = caller.key() {
             report.key = Some(key.name().to_owned());
             admit(key)?;
         }
+        let decision = arrival.decision?;
+        decision.remove_others(&mut request);
         let coding = Coding::of_body(request.headers());
         let why_unread = if tunnel::is_asked_for(&request) {
             Some(tunnel::REASON)
@@ -130,10 +156,20 @@ impl Handler {
             None
         };
         if let Some(reason) = why_unread {
+            let is_tunnel = reason == tunnel::REASON;
+            let may_post = is_tunnel && tunnel::has_post(route);
+            if (is_tunnel && !settings.websockets) || (may_post && self.shared.frozen) {
+                return Err(tunnel::refusal());
+            }
             if self.shared.frozen {
                 return Err(not_cached(reason));
             }
-            let upstream = upstream_of_unread(settings, &caller, route, &request, reason)?;
+            let upstream =
+                upstream_of_unread(settings, &caller, route, &decision, &request, reason);
+            let upstream = upstream.map_err(|error| match error.code {
+                NOT_ALLOWED if may_post => tunnel::refusal(),
+                _ => error,
+            })?;
             upstream.name().clone_into(&mut report.upstream);
             let span = UpstreamSpan::new(span, &upstream);
             return self
@@ -144,7 +180,7 @@ impl Handler {
         if route.endpoint.has_body() {
             check_content_type(&parts.headers)?;
         }
-        settings.check_reach(&caller, route.named.as_deref(), route.api)?;
+        settings.check_reach(&caller, route, &decision)?;
         if caller.key().is_some() {
             key_request::check(route, &parts)?;
         }
@@ -168,22 +204,25 @@ impl Handler {
         };
         let endpoint = route.endpoint;
         let known = self.shared.body_index.get(endpoint, &text);
+        // Judged by settings that may have changed since.
+        let known = known.filter(|parsed| parsed.accepted == settings.accepted);
         let is_known = known.is_some();
         let parsed = match known {
             Some(parsed) => parsed,
             None => {
                 let (text, most) = (text.clone(), limits.body_values);
-                let parsed = ParsedBody::parse(endpoint, text, most, threads, held());
+                let accepted = Arc::clone(&settings.accepted);
+                let parsed = ParsedBody::parse(endpoint, text, accepted, most, threads, held());
                 Arc::new(parsed.await?)
             }
         };
         drop(room);
-        let (body, form_members) = (&parsed.value, parsed.form_members);
+        let (body, form_members) = (&parsed.value, &parsed.form_members);
         let is_judged = body.is_object() || !endpoint.has_body();
         let canonical = match (parsed.canonical.as_ref(), caller.key()) {
             (Ok(canonical), None) => canonical,
             (Ok(canonical), Some(_)) if is_judged => canonical,
-            // What the key may reach and spend cannot be checked.
+            // Nothing says which model the key would use, or what it would spend.
             (canonical, Some(_)) => {
                 let reason = canonical.err().map(String::as_str);
                 let reason = reason.unwrap_or("it is read as no JSON object");
@@ -194,10 +233,11 @@ impl Handler {
             (Err(reason), None) if self.shared.frozen => return Err(not_cached(reason)),
             (Err(reason), None) => {
                 let reason = format!("the body has no canonical form: {reason}");
+                let query = parts.uri.query();
                 let upstream =
-                    upstream_for(settings, &caller, route, &parts.headers, parts.uri.query())?;
+                    upstream_for(settings, &caller, route, &decision, &parts.headers, query)?;
                 upstream.name().clone_into(&mut report.upstream);
-                let head = OutboundHead::new(&upstream, &caller, &route.path, &parts)?;
+                let head = OutboundHead::new(&upstream, &caller, route, &parts)?;
                 let passed = head.with(body::full(sent.bytes.clone()));
                 let status = cache_status::of_pass(&reason);
                 let span = UpstreamSpan::new(span, &upstream);
@@ -213,6 +253,7 @@ impl Handler {
         let canonical = encoded.unwrap_or_else(|| canonical.clone());
         let read = ReadRequest {
             route,
+            decision: &decision,
             profile,
             model: truncate(&endpoint.model(&route.path, body), MAX_MODEL).into_owned(),
             form,
@@ -246,9 +287,9 @@ impl Handler {
         if endpoint.has_body() {
             key.check_model(&read.model)?;
         }
-        // What is not known may select another model, at another price.
+        // An unknown member may select another model, at another price.
         let is_limited = !key.config.models.is_empty();
-        if is_limited && let Some(reason) = endpoint.extra_charge(&read.parsed.value) {
+        if is_limited && let Some(reason) = read.parsed.extra_charge() {
             let message = format!("the key is limited to some models: {reason}");
             return Err(ErrorBody::forbidden("model_not_allowed", message));
         }
@@ -268,25 +309,25 @@ impl Handler {
         let route = read.route;
         let digest = || match &read.tenant {
             Some(tenant) => {
-                Digest::sha256_of_parts(&[tenant.as_bytes(), read.canonical.as_bytes()])
+                Digest::sha256_of_parts(&[tenant.as_bytes(), read.canonical.value.as_bytes()])
             }
-            None => Digest::sha256(read.canonical.as_bytes()),
+            None => Digest::sha256(read.canonical.value.as_bytes()),
         };
-        let named = route.named.as_deref();
-        let candidates = settings.candidates(&read.caller, named, route.api, &read.model, digest);
-        let Some((last, others)) = candidates.split_last() else {
-            return Err(unknown_upstream(named));
-        };
-        for upstream in others {
+        let Candidates { first, fallbacks } =
+            settings.candidates(&read.caller, route, read.decision, &read.model, digest)?;
+        let (mut upstream, mut fallbacks) = (first, fallbacks.into_iter());
+        loop {
             upstream.name().clone_into(&mut report.upstream);
-            match Attempt::new(&self.shared, read, upstream)?.answer().await {
-                Ok(answered) if client::has_failed(answered.response.status()) => {}
-                Err(error) if error.is_of_upstream() => {}
-                answered => return answered,
+            let answered = Attempt::new(&self.shared, read, &upstream)?.answer().await;
+            let has_failed = match &answered {
+                Ok(answered) => client::has_failed(answered.response.status()),
+                Err(error) => error.is_of_upstream(),
+            };
+            match fallbacks.next() {
+                Some(next) if has_failed => upstream = next,
+                _ => return answered,
             }
         }
-        last.name().clone_into(&mut report.upstream);
-        Attempt::new(&self.shared, read, last)?.answer().await
     }
 
     /// Passes a request on whose body is not read.
@@ -306,34 +347,37 @@ impl Handler {
                 return Err(ErrorBody::unavailable("too_many", message));
             };
             let (parts, incoming) = request.into_parts();
-            let passed =
-                OutboundHead::new(upstream, caller, &route.path, &parts)?.with(body::full(""));
+            let passed = OutboundHead::new(upstream, caller, route, &parts)?.with(body::full(""));
             let request = Request::from_parts(parts, incoming);
             let response = tunnel::open(client, upstream, request, passed, permit, span).await?;
             return Ok(passed_on(response, reason));
         }
         let (parts, incoming) = request.into_parts();
         let passed =
-            OutboundHead::new(upstream, caller, &route.path, &parts)?.with(body::passed(incoming));
+            OutboundHead::new(upstream, caller, route, &parts)?.with(body::passed(incoming));
         let status = cache_status::of_pass(reason);
         let response = pass::unread(client, upstream, passed, status, span).await?;
         Ok(passed_on(response, reason))
     }
 }
 
+/// The code of the refusal of a request whose body is not read, with a key of the gateway.
+const NOT_ALLOWED: &str = "endpoint_not_allowed";
+
 /// Returns the upstream for a request whose body is not read, if the client may send one there.
 fn upstream_of_unread(
     settings: &Settings,
     caller: &Caller,
     route: &Route,
+    decision: &Decision,
     request: &Request<Incoming>,
     reason: &str,
 ) -> Result<Arc<Upstream>, ErrorBody> {
     let (headers, query) = (request.headers(), request.uri().query());
-    let upstream = upstream_for(settings, caller, route, headers, query)?;
+    let upstream = upstream_for(settings, caller, route, decision, headers, query)?;
     if caller.credential(&upstream)?.is_some() {
         let message = format!("a key of the gateway does not permit this request: {reason}");
-        return Err(ErrorBody::forbidden("endpoint_not_allowed", message));
+        return Err(ErrorBody::forbidden(NOT_ALLOWED, message));
     }
     Ok(upstream)
 }
@@ -344,17 +388,16 @@ fn upstream_for(
     settings: &Settings,
     caller: &Caller,
     route: &Route,
+    decision: &Decision,
     headers: &HeaderMap,
     query: Option<&str>,
 ) -> Result<Arc<Upstream>, ErrorBody> {
-    let named = route.named.as_deref();
     let digest = || {
         let credentials: Vec<&[u8]> = presented(headers, query).map(str::as_bytes).collect();
         Digest::sha256_of_parts(&credentials)
     };
-    let candidates = settings.candidates(caller, named, route.api, "", digest);
-    let first = candidates.into_iter().next();
-    first.ok_or_else(|| unknown_upstream(named))
+    let candidates = settings.candidates(caller, route, decision, "", digest)?;
+    Ok(candidates.first)
 }
 
 /// Counts a request of a key.
@@ -395,7 +438,7 @@ fn passed_on(response: Response<Body>, reason: &str) -> Answered {
 
 /// Checks that a body is JSON: forms that a web page may send without asking are refused.
 fn check_content_type(headers: &HeaderMap) -> Result<(), ErrorBody> {
-    // Of several ones, only the upstream knows which one counts.
+    // Only the upstream knows which one of several counts.
     let mut values = headers.get_all(http_header::CONTENT_TYPE).iter();
     let value = values.next().filter(|_| values.next().is_none());
     let value = value.and_then(|value| value.to_str().ok());

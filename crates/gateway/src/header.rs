@@ -2,6 +2,16 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::credentials;
+
+/// Returns the media type of a body without parameters, in small letters (RFC 9110, section 8.3.1); empty if none is given.
+pub(crate) fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(http::header::CONTENT_TYPE);
+    let value = value.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let kind = value.split(';').next().unwrap_or(value);
+    kind.trim().to_ascii_lowercase()
+}
+
 /// Headers that belong to one connection (RFC 9110, section 7.6.1), and `Host`, which names the server.
 const HOP_BY_HOP: [&str; 11] = [
     "connection",
@@ -17,19 +27,9 @@ const HOP_BY_HOP: [&str; 11] = [
     "upgrade",
 ];
 
-/// Headers with credentials. They identify the tenant.
-pub(crate) const CREDENTIALS: [&str; 6] = [
-    "api-key",
-    "authorization",
-    "cookie",
-    "proxy-authorization",
-    "x-api-key",
-    "x-goog-api-key",
-];
-
 /// Headers of a client that are passed on beside a credential of the operator. Any other one might select a model, a
 /// price, an object or a server that the gateway does not see. This list is published in `docs/gateway.md`.
-pub(crate) const WITH_KEY: [&str; 15] = [
+pub(crate) const WITH_KEY: [&str; 16] = [
     "accept",
     "accept-language",
     "anthropic-beta",
@@ -45,6 +45,7 @@ pub(crate) const WITH_KEY: [&str; 15] = [
     "x-app",
     "x-client-request-id",
     "x-goog-api-client",
+    "x-openai-internal-codex-responses-lite",
 ];
 
 /// Beginnings of the names of further headers that are passed on beside a credential of the operator.
@@ -99,6 +100,23 @@ const STORED: [&str; 6] = [
     "openai-version",
     "request-id",
     "x-request-id",
+];
+
+/// Headers of an upstream's response that a client gets if a credential of the operator was sent: those of
+/// [`STORED`], which a hit has, and those about the delivery of this response. Any other one might show the operator's
+/// account, or set a cookie of it. This list is published in `docs/gateway.md`.
+const FOR_KEYS: [&str; 11] = [
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-type",
+    "openai-model",
+    "openai-version",
+    "request-id",
+    "retry-after",
+    "retry-after-ms",
+    "x-request-id",
+    "x-should-retry",
 ];
 
 /// Headers whose values the ledger shows; the values of all others are digested.
@@ -157,11 +175,14 @@ pub(crate) fn for_upstream(
 
 /// Returns the headers of an upstream's response that are passed on to the client: all, without those of the
 /// connection.
-pub(crate) fn for_client(headers: &HeaderMap) -> HeaderMap {
+///
+/// If a credential of the operator was sent, only those of [`FOR_KEYS`].
+pub(crate) fn for_client(headers: &HeaderMap, is_of_operator: bool) -> HeaderMap {
     let listed = listed_in_connection(headers);
     let mut passed = HeaderMap::with_capacity(headers.len() + 2);
     for (name, value) in headers {
-        if !is_hop_by_hop(name, &listed) {
+        let is_permitted = !is_of_operator || FOR_KEYS.contains(&name.as_str());
+        if !is_hop_by_hop(name, &listed) && is_permitted {
             passed.append(name, value.clone());
         }
     }
@@ -207,7 +228,7 @@ pub(crate) fn stored(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
 pub(crate) fn changes_answers(name: &HeaderName, listed: &[String]) -> bool {
     let name_text = name.as_str();
     !is_hop_by_hop(name, listed)
-        && !CREDENTIALS.contains(&name_text)
+        && !credentials::HEADERS.iter().any(|(it, _)| *it == name_text)
         && !WITHOUT_EFFECT.contains(&name_text)
         && !PREFIXES_WITHOUT_EFFECT
             .iter()
@@ -242,17 +263,24 @@ mod tests {
     fn lists_are_published() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway.md");
         let text = std::fs::read_to_string(path).unwrap();
+        let credentials = credentials::HEADERS.map(|(name, _)| name);
         let lists = [
-            &CREDENTIALS[..],
+            &credentials[..],
             &WITHOUT_EFFECT,
             &PREFIXES_WITHOUT_EFFECT,
             &STORED,
+            &FOR_KEYS,
             &WITH_KEY,
             &PREFIXES_WITH_KEY,
         ];
         for name in lists.into_iter().flatten() {
             assert!(text.contains(&format!("`{name}`")), "{name}");
         }
+    }
+
+    #[test]
+    fn clients_with_keys_may_get_what_hits_have() {
+        assert!(STORED.iter().all(|name| FOR_KEYS.contains(name)));
     }
 
     #[test]

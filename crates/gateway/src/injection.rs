@@ -1,47 +1,46 @@
-//! Members that the gateway adds to the bodies of requests, if its operator wants that: cache markers, and
-//! `prompt_cache_key`.
+//! Members that the gateway adds to the bodies of requests, if its operator wants that: cache markers,
+//! `prompt_cache_key`, and `stream_options.include_usage`.
 //!
 //! Text is only inserted: every byte of the client is sent, in the same order.
 
-use cachalot_core::json::{self, JsonResult, OBJECT, Scanner};
+use cachalot_core::json;
+use cachalot_model::wire;
 use serde_json::Value;
 
-use crate::endpoint::{Endpoint, any_member};
+use crate::endpoint::{Endpoint, find_member};
 
 /// The name of a cache marker.
-const MARKER_NAME: &str = "cache_control";
+pub(crate) const MARKER_NAME: &str = "cache_control";
+/// The name of the member that leads requests to one cache.
+pub(crate) const CACHE_KEY: &str = "prompt_cache_key";
 /// A marker behind the last member of a block.
 const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
 /// The text before and behind a string that becomes a list with one marked block.
 const LIST_BEGIN: &str = r#"[{"type":"text","text":"#;
 const LIST_END: &str = r#","cache_control":{"type":"ephemeral"}}]"#;
 
-/// Types of blocks that may be marked.
-const MARKABLE: [&str; 6] = [
-    "document",
-    "image",
-    "search_result",
-    "text",
-    "tool_result",
-    "tool_use",
-];
-
 /// Returns a body of Anthropic Messages with two cache markers: at the end of the system text (without one, of the
 /// tools), and at the end of the last message that is not the beginning of an answer. `None` if it has markers, or no
 /// place for one. `body` is the value of `text`.
 pub(crate) fn with_breakpoints(text: &[u8], body: &Value) -> Option<Vec<u8>> {
-    if any_member(body, &[], &|name, _| name == MARKER_NAME) {
+    let is_marker = |name: &str, _: &Value| (name == MARKER_NAME).then_some(());
+    if find_member(body, &|_| false, &is_marker).is_some() {
         return None;
     }
-    let Places {
-        tools,
-        system,
-        message,
-    } = Places::read(text).ok()?;
-    let places = [system.or(tools), message].into_iter().flatten();
-    let mut insertions: Vec<(usize, &str)> = places.flat_map(Place::insertions).collect();
+    let text = std::str::from_utf8(text).ok()?;
+    let system = json::member(text, "system").unwrap_or_default();
+    let mut insertions = in_content(text, system);
+    if insertions.is_empty() {
+        let tools = json::member(text, "tools").unwrap_or_default();
+        insertions.extend(in_list(text, tools, is_markable_tool));
+    }
+    let messages = json::elements(json::member(text, "messages").unwrap_or_default());
+    let is_answer = |message: &&&str| json::member(message, "role") == Some("\"assistant\"");
+    let last = messages.iter().rev().find(|message| !is_answer(message));
+    let content = last.and_then(|message| json::member(message, "content"));
+    insertions.extend(in_content(text, content.unwrap_or_default()));
     insertions.sort_by_key(|(at, _)| *at);
-    (!insertions.is_empty()).then(|| inserted(text, &insertions))
+    (!insertions.is_empty()).then(|| inserted(text.as_bytes(), &insertions))
 }
 
 /// Returns a body of Chat Completions or Responses with a `prompt_cache_key`, which is the digest of the first
@@ -54,7 +53,7 @@ pub(crate) fn with_cache_key(
 ) -> Option<Vec<u8>> {
     let members = body.as_object()?;
     let is_set = |name: &str| members.get(name).is_some_and(|value| !value.is_null());
-    if members.contains_key("prompt_cache_key") || continues_elsewhere(is_set) {
+    if members.contains_key(CACHE_KEY) || continues_elsewhere(is_set) {
         return None;
     }
     let text_of_body = std::str::from_utf8(text).ok()?;
@@ -73,8 +72,52 @@ pub(crate) fn with_cache_key(
         false => first.push(messages),
     }
     let begin = text.iter().position(|byte| *byte == b'{')? + 1;
-    let member = format!(r#""prompt_cache_key":"{}","#, digest(&first));
+    let member = format!(r#""{CACHE_KEY}":"{}","#, digest(&first));
     Some(inserted(text, &[(begin, &member)]))
+}
+
+/// Returns true if a request of Chat Completions asks for a stream, and does not say whether it wants its usage.
+pub(crate) fn leaves_out_usage(body: &Value) -> bool {
+    let options = body.get("stream_options");
+    let is_unsaid = |options: &Value| match options {
+        Value::Null => true,
+        Value::Object(options) => options.get("include_usage").is_none_or(Value::is_null),
+        _ => false,
+    };
+    body.get("stream") == Some(&Value::Bool(true)) && options.is_none_or(is_unsaid)
+}
+
+/// Returns a body of Chat Completions that asks for the usage of its stream; `None` if it says whether it wants it.
+pub(crate) fn with_usage(text: &[u8], body: &Value) -> Option<Vec<u8>> {
+    if !leaves_out_usage(body) {
+        return None;
+    }
+    let text_of_body = std::str::from_utf8(text).ok()?;
+    let begin = text.iter().position(|byte| *byte == b'{')? + 1;
+    let Some(options) = json::member(text_of_body, "stream_options") else {
+        let member = r#""stream_options":{"include_usage":true},"#;
+        return Some(inserted(text, &[(begin, member)]));
+    };
+    let replaced = |part: &str, with: &str| {
+        let (before, after) = text.split_at_checked(offset(text_of_body, part)?)?;
+        Some([before, with.as_bytes(), after.get(part.len()..)?].concat())
+    };
+    if options == "null" {
+        return replaced(options, r#"{"include_usage":true}"#);
+    }
+    if let Some(unsaid) = json::member(options, "include_usage") {
+        return replaced(unsaid, "true");
+    }
+    let at = offset(text_of_body, options)?;
+    if text.get(at) != Some(&b'{') {
+        return None;
+    }
+    let is_empty = options.get(1..)?.trim_start().starts_with('}');
+    let member = match is_empty {
+        true => r#""include_usage":true"#,
+        false => r#""include_usage":true,"#,
+    };
+    Some(inserted(text, &[(at + 1, member)]))
 }
 
 /// Returns true if the messages of a request are preceded by others that the provider has stored.
@@ -86,10 +129,7 @@ pub(crate) fn continues_elsewhere(is_set: impl Fn(&str) -> bool) -> bool {
 
 /// Returns true if the endpoint has requests whose prefixes are cached, and are read here.
 pub(crate) fn has_prefix(endpoint: Endpoint) -> bool {
-    matches!(
-        endpoint,
-        Endpoint::Chat | Endpoint::Responses | Endpoint::Messages
-    )
+    endpoint.takes(MARKER_NAME) || endpoint.takes(CACHE_KEY)
 }
 
 /// Inserts texts at ascending offsets.
@@ -106,151 +146,50 @@ fn inserted(text: &[u8], insertions: &[(usize, &str)]) -> Vec<u8> {
     out
 }
 
-/// A place for a marker, by offsets in the body.
-#[derive(Clone, Copy)]
-enum Place {
-    /// The closing brace of a block.
-    Block(usize),
-    /// A string that becomes a list: its quotes.
-    Text(usize, usize),
+/// An insertion: its offset in the body, and its text.
+type Insertion = (usize, &'static str);
+
+/// Returns the offset of a part of a text.
+fn offset(text: &str, part: &str) -> Option<usize> {
+    (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize)
 }
 
-impl Place {
-    fn insertions(self) -> Vec<(usize, &'static str)> {
-        match self {
-            Self::Block(end) => vec![(end, MARKER)],
-            Self::Text(begin, end) => vec![(begin, LIST_BEGIN), (end, LIST_END)],
+/// Returns the insertions that mark the end of a content or of the system text: a string, or a list of blocks.
+fn in_content(text: &str, content: &str) -> Vec<Insertion> {
+    let is_visible = |said: String| !said.trim().is_empty();
+    match offset(text, content) {
+        Some(begin) if serde_json::from_str(content).is_ok_and(is_visible) => {
+            vec![(begin, LIST_BEGIN), (begin + content.len(), LIST_END)]
         }
+        _ => Vec::from_iter(in_list(text, content, is_markable_block)),
     }
 }
 
-/// The places in a body.
-#[derive(Default)]
-struct Places {
-    tools: Option<Place>,
-    system: Option<Place>,
-    message: Option<Place>,
+/// Returns the insertion into the last object of a list that may have a marker.
+fn in_list(text: &str, list: &str, may_be_marked: fn(&Value) -> bool) -> Option<Insertion> {
+    let elements = json::elements(list);
+    let is_marked = |element: &&&str| {
+        element.starts_with('{')
+            && serde_json::from_str::<Value>(element).is_ok_and(|it| may_be_marked(&it))
+    };
+    let last = elements.iter().rev().find(is_marked)?;
+    // Before its closing brace.
+    Some((offset(text, last)? + last.len() - 1, MARKER))
 }
 
-impl Places {
-    fn read(text: &[u8]) -> JsonResult<Self> {
-        let mut found = Self::default();
-        let mut scanner = Scanner::new(text);
-        members(&mut scanner, |name, scanner| {
-            match name {
-                b"tools" => found.tools = in_list(scanner, tool)?,
-                b"system" => found.system = in_content(scanner)?,
-                b"messages" if scanner.peek() == Some(b'[') => scanner.elements(|scanner| {
-                    if let Some(place) = in_message(scanner)? {
-                        found.message = place;
-                    }
-                    Ok(())
-                })?,
-                _ => drop(scanner.value()?),
-            }
-            Ok(())
-        })?;
-        Ok(found)
-    }
+/// Returns true for a block of a usual type that is not an empty text.
+fn is_markable_block(block: &Value) -> bool {
+    let kind = block.get("type").and_then(Value::as_str);
+    let text = block.get("text").and_then(Value::as_str);
+    let mut markable = wire::MESSAGES.members().markable.iter();
+    markable.any(|listed| kind == Some(listed.as_str()))
+        && text.is_none_or(|text| !text.trim().is_empty())
 }
 
-/// Reads the members of an object, with decoded keys.
-fn members<'a>(
-    scanner: &mut Scanner<'a>,
-    mut each: impl FnMut(&[u8], &mut Scanner<'a>) -> JsonResult<()>,
-) -> JsonResult<()> {
-    let mut unescaped = Vec::new();
-    let mut more = scanner.open(&OBJECT)?;
-    while more {
-        let name = scanner.key(&mut unescaped)?;
-        each(name, scanner)?;
-        more = scanner.more(&OBJECT)?;
-    }
-    Ok(())
-}
-
-/// Reads a message; returns its place, or `None` for one that is the beginning of an answer.
-fn in_message(scanner: &mut Scanner<'_>) -> JsonResult<Option<Option<Place>>> {
-    let (mut place, mut is_answer) = (None, false);
-    if scanner.peek() != Some(b'{') {
-        scanner.value()?;
-        return Ok(Some(None));
-    }
-    members(scanner, |name, scanner| {
-        match name {
-            b"content" => place = in_content(scanner)?,
-            b"role" => is_answer = scanner.value()? == b"\"assistant\"",
-            _ => drop(scanner.value()?),
-        }
-        Ok(())
-    })?;
-    Ok((!is_answer).then_some(place))
-}
-
-/// Reads a content or the system text: a string, or a list of blocks.
-fn in_content(scanner: &mut Scanner<'_>) -> JsonResult<Option<Place>> {
-    if scanner.peek() != Some(b'"') {
-        return in_list(scanner, block);
-    }
-    let begin = scanner.at();
-    let is_blank = is_blank(scanner)?;
-    Ok((!is_blank).then(|| Place::Text(begin, scanner.at())))
-}
-
-/// Reads a list; returns the place in its last element that has one.
-fn in_list<'a>(
-    scanner: &mut Scanner<'a>,
-    element: impl Fn(&mut Scanner<'a>) -> JsonResult<Option<Place>>,
-) -> JsonResult<Option<Place>> {
-    let mut last = None;
-    if scanner.peek() != Some(b'[') {
-        scanner.value()?;
-        return Ok(None);
-    }
-    scanner.elements(|scanner| {
-        if scanner.peek() == Some(b'{') {
-            last = element(scanner)?.or(last);
-        } else {
-            scanner.value()?;
-        }
-        Ok(())
-    })?;
-    Ok(last)
-}
-
-/// Reads a block of a content: a marker may be set if it is of a usual type and not an empty text.
-fn block(scanner: &mut Scanner<'_>) -> JsonResult<Option<Place>> {
-    let (mut is_markable, mut is_empty) = (false, false);
-    members(scanner, |name, scanner| {
-        match (name, scanner.peek()) {
-            (b"type", Some(b'"')) => {
-                let kind = scanner.string()?;
-                is_markable = MARKABLE.iter().any(|it| it.as_bytes() == kind);
-            }
-            (b"text", Some(b'"')) => is_empty = is_blank(scanner)?,
-            _ => drop(scanner.value()?),
-        }
-        Ok(())
-    })?;
-    Ok((is_markable && !is_empty).then(|| Place::Block(scanner.at() - 1)))
-}
-
-/// Reads a tool: a marker may be set unless it is loaded later.
-fn tool(scanner: &mut Scanner<'_>) -> JsonResult<Option<Place>> {
-    let (mut is_deferred, mut is_bare) = (false, true);
-    members(scanner, |name, scanner| {
-        is_bare = false;
-        is_deferred |= scanner.value()? == b"true" && name == b"defer_loading";
-        Ok(())
-    })?;
-    Ok((!is_deferred && !is_bare).then(|| Place::Block(scanner.at() - 1)))
-}
-
-/// Reads a string; returns true if it has no visible sign.
-fn is_blank(scanner: &mut Scanner<'_>) -> JsonResult<bool> {
-    let mut unescaped = Vec::new();
-    let text = scanner.text(&mut unescaped)?;
-    Ok(std::str::from_utf8(text).is_ok_and(|text| text.trim().is_empty()))
+/// Returns true for a tool that is not loaded later.
+fn is_markable_tool(tool: &Value) -> bool {
+    let is_bare = tool.as_object().is_none_or(serde_json::Map::is_empty);
+    !is_bare && tool.get("defer_loading") != Some(&Value::Bool(true))
 }
 
 #[cfg(test)]
@@ -271,6 +210,49 @@ mod tests {
         let body = serde_json::from_str(text).unwrap();
         let keyed = with_cache_key(text.as_bytes(), &body, |first| first.join("|"))?;
         Some(String::from_utf8(keyed).unwrap())
+    }
+
+    #[test]
+    fn usage_is_asked_for_if_the_client_does_not_say() {
+        let asked = |text: &str| {
+            let body = serde_json::from_str(text).unwrap();
+            let asked = with_usage(text.as_bytes(), &body)?;
+            Some(String::from_utf8(asked).unwrap())
+        };
+        for (text, expected) in [
+            (
+                r#" {"stream": true, "messages": []}"#,
+                r#" {"stream_options":{"include_usage":true},"stream": true, "messages": []}"#,
+            ),
+            (
+                r#"{"stream":true,"stream_options": { } }"#,
+                r#"{"stream":true,"stream_options": {"include_usage":true } }"#,
+            ),
+            (
+                r#"{"stream_options":{"include_obfuscation":false},"stream":true}"#,
+                r#"{"stream_options":{"include_usage":true,"include_obfuscation":false},"stream":true}"#,
+            ),
+            // As clients write what is not set.
+            (
+                r#"{"stream":true,"stream_options": null}"#,
+                r#"{"stream":true,"stream_options": {"include_usage":true}}"#,
+            ),
+            (
+                r#"{"stream_options":{"a":1,"include_usage":null},"stream":true}"#,
+                r#"{"stream_options":{"a":1,"include_usage":true},"stream":true}"#,
+            ),
+        ] {
+            assert_eq!(asked(text).as_deref(), Some(expected));
+        }
+        for text in [
+            r#"{"messages": []}"#,
+            r#"{"stream": false}"#,
+            r#"{"stream": true, "stream_options": {"include_usage": false}}"#,
+            r#"{"stream": true, "stream_options": {"include_usage": true}}"#,
+            r#"{"stream": true, "stream_options": []}"#,
+        ] {
+            assert_eq!(asked(text), None, "{text}");
+        }
     }
 
     /// Removes the markers from a value, and the lists that were made for them.

@@ -41,7 +41,12 @@ fn is_plain(route: &Route) -> bool {
     let models = ["/v1/models", "/v1beta/models", "/v1alpha/models"];
     let of_models = models.iter().find_map(|list| route.path.strip_prefix(list));
     match route.endpoint {
-        Endpoint::Gemini => {
+        Endpoint::Api(..)
+            if route
+                .endpoint
+                .wire()
+                .is_some_and(|it| it.has_model_in_path()) =>
+        {
             let name = of_models.and_then(|rest| rest.strip_prefix('/')?.rsplit_once(':'));
             name.is_some_and(|(name, _)| is_name(name) && !name.contains(':'))
         }

@@ -8,7 +8,7 @@
 //! | `guard` | refuses requests that a web page may have sent |
 //! | `settings` | the client of a request by its key, and the upstreams that may answer |
 //! | `route` | finds the API and the endpoint of a request |
-//! | `endpoint` | one file per endpoint: may its answer be stored? |
+//! | `endpoint` | may the answer to a request be stored? |
 //! | `control` | reads the client's cache directives |
 //! | `call` | the cache key: tenant, upstream, path, headers, body |
 //! | `handler` | composes the steps: passes on, or asks upstreams in turn |
@@ -18,7 +18,7 @@
 //! | `injection` | adds members to the body, if the operator wants that |
 //! | `prefix_watch` | looks for prefix breaks, after the answer |
 //! | `delivery` | follows whether the client gets the whole answer; `retries` and `ordinals` use it for sampled answers |
-//! | `answer_form` | the form that a request asks for; `convert` converts a stored answer to it |
+//! | `answer_form` | the form that a request asks for; a stored answer is converted to it |
 //! | `replay` | responds from the engine's answers, as leader, as follower or from an entry |
 //! | `telemetry` | spans of requests; `exporter` sends them to a collector |
 //!
@@ -31,6 +31,7 @@ mod answer;
 mod answer_form;
 mod api;
 mod attempt;
+mod billing;
 mod body;
 mod body_index;
 mod body_threads;
@@ -43,7 +44,7 @@ mod coding;
 mod collector;
 mod config;
 mod control;
-mod convert;
+mod credentials;
 mod delivery;
 mod endpoint;
 mod error_body;
@@ -55,6 +56,7 @@ mod guard;
 mod handler;
 mod header;
 mod injection;
+mod key_body;
 mod key_request;
 mod limits;
 mod metrics;
@@ -71,16 +73,19 @@ mod rate;
 mod recorded;
 mod replay;
 mod report;
+mod request_api;
 mod request_body;
 mod retries;
 mod route;
 mod run;
+mod seen_counts;
 pub mod server;
 mod settings;
 mod shared;
 mod telemetry;
 mod tunnel;
 mod upstream;
+mod usage_filter;
 mod virtual_key;
 
 pub use config::{AdminConfig, Config, GATEWAY, TlsFiles};

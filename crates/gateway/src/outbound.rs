@@ -10,6 +10,7 @@ use crate::body::{self, Body};
 use crate::call::without_credentials;
 use crate::error_body::ErrorBody;
 use crate::header;
+use crate::route::Route;
 use crate::settings::Caller;
 use crate::upstream::Upstream;
 
@@ -30,15 +31,15 @@ pub(crate) struct OutboundHead {
 }
 
 impl OutboundHead {
-    /// Creates the head: that of the client's request (`parts`), to `path`, with the credential of the operator if the
-    /// client has a key of the gateway.
+    /// Creates the head: that of the client's request (`parts`), to the path of its route, with the credential of the
+    /// operator if the client has a key of the gateway.
     ///
     /// # Errors
     /// The response to a client that may not reach the upstream, or whose path is malformed.
     pub(crate) fn new(
         upstream: &Upstream,
         caller: &Caller,
-        path: &str,
+        route: &Route,
         parts: &Parts,
     ) -> Result<Self, ErrorBody> {
         let credential = match caller.credential(upstream)? {
@@ -61,7 +62,7 @@ impl OutboundHead {
             Some(_) => without_credentials(parts.uri.query()),
             None => parts.uri.query().map(str::to_owned),
         };
-        let uri = upstream.uri(path, kept.as_deref());
+        let uri = upstream.uri(route.api, &route.path, kept.as_deref());
         Ok(Self {
             method: parts.method.clone(),
             uri: uri

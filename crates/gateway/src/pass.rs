@@ -17,6 +17,7 @@ use crate::outbound::Outbound;
 use crate::run::{RunContext, RunError, next_chunk};
 use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
+use crate::usage_filter::UsageFilter;
 
 /// Passes a request on. Its answer is not read.
 pub(crate) async fn unread(
@@ -30,7 +31,8 @@ pub(crate) async fn unread(
     let (parts, incoming) = sent?.into_parts();
     let mut response = Response::new(body::passed(incoming));
     *response.status_mut() = parts.status;
-    *response.headers_mut() = header::for_client(&parts.headers);
+    // Requests that are not read are never sent with a credential of the operator.
+    *response.headers_mut() = header::for_client(&parts.headers, false);
     response.headers_mut().append(cache_status::HEADER, status);
     Ok(span.until_end(response))
 }
@@ -59,7 +61,9 @@ pub(crate) async fn read(
         parts.status,
         &parts.headers,
     );
+    let headers = header::for_client(&parts.headers, context.is_of_operator);
     let passing = Passing {
+        filter: context.usage_filter(&parts.headers),
         context,
         incoming,
         status: parts.status,
@@ -70,7 +74,7 @@ pub(crate) async fn read(
     };
     let mut response = Response::new(body::stream(stream::unfold(passing, Passing::next)));
     *response.status_mut() = parts.status;
-    *response.headers_mut() = header::for_client(&parts.headers);
+    *response.headers_mut() = headers;
     response.headers_mut().append(cache_status::HEADER, status);
     Ok(response)
 }
@@ -83,6 +87,8 @@ struct Passing {
     reason: Reason,
     /// Number of bytes that are still to come, if the upstream has announced it.
     rest: Option<u64>,
+    /// Removes the usage that the client did not ask for.
+    filter: Option<UsageFilter>,
     /// `None` once the answer is complete.
     unfinished: Option<(Ticket, AnswerReader)>,
     reservation: Option<Reservation>,
@@ -90,6 +96,21 @@ struct Passing {
 
 impl Passing {
     async fn next(mut self) -> Option<(Result<Bytes, BodyError>, Self)> {
+        loop {
+            let Some(passed) = self.next_passed().await else {
+                let rest = self.filter.take().map(UsageFilter::finish);
+                let rest = rest.filter(|rest| !rest.is_empty())?;
+                return Some((Ok(rest), self));
+            };
+            let is_held_back = self.filter.is_some() && passed.as_ref().is_ok_and(Bytes::is_empty);
+            if !is_held_back {
+                return Some((passed, self));
+            }
+        }
+    }
+
+    /// Returns the next bytes for the client, which may be none.
+    async fn next_passed(&mut self) -> Option<Result<Bytes, BodyError>> {
         match next_chunk(&mut self.incoming, self.context.idle_timeout).await {
             Some(Ok(chunk)) => {
                 let mut is_complete = false;
@@ -104,14 +125,17 @@ impl Passing {
                 if self.rest == Some(0) || is_complete {
                     self.end().await;
                 }
-                Some((Ok(chunk), self))
+                Some(Ok(match &mut self.filter {
+                    Some(filter) => filter.push(&chunk),
+                    None => chunk,
+                }))
             }
             Some(Err(error)) => {
                 if let Some((ticket, _)) = self.unfinished.take() {
                     self.context.account_unfinished(&ticket, self.status);
                     ticket.fail(Failure::new(error.clone())).await;
                 }
-                Some((Err(error.into()), self))
+                Some(Err(error.into()))
             }
             None => {
                 self.end().await;

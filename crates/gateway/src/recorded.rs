@@ -157,7 +157,7 @@ mod tests {
             head: RecordedHead {
                 status,
                 headers,
-                endpoint: Endpoint::Chat,
+                endpoint: Endpoint::chat(),
                 form: 1,
             },
             chunks: chunks

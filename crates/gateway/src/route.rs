@@ -5,16 +5,17 @@ use http::{HeaderMap, Method};
 use crate::api::Api;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
+use crate::request_api::{self, PathApi};
 
 /// The way of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
     /// The upstream that the client names.
     pub(crate) named: Option<String>,
-    /// The API of the path.
+    /// The API of the request: the one that alone has the path, until its credentials are read.
     pub(crate) api: Api,
     pub(crate) endpoint: Endpoint,
-    /// Path at the upstream.
+    /// The provider's own path. That of a known endpoint begins with its version, also if the client left it out.
     pub(crate) path: String,
     /// Set if the client has opted in for its sampled answers.
     pub(crate) agent: Option<String>,
@@ -46,15 +47,21 @@ pub(crate) fn find(method: &Method, path: &str, headers: &HeaderMap) -> Result<R
         }
         None => (None, path.to_owned()),
     };
-    let api = match &named {
-        // The upstream decides.
-        Some(_) => api(method, &path, headers).unwrap_or(Api::OpenAi),
-        None => api(method, &path, headers).ok_or_else(|| {
-            ErrorBody::not_found(
-                "unknown_path",
-                "the path belongs to no known API; /u/NAME/… names the upstream",
-            )
-        })?,
+    let is_unknown = named.is_some() && Endpoint::find(method, &path) == Endpoint::Other;
+    let versioned = is_unknown.then(|| format!("/v1{path}"));
+    // A client whose base URL has no version.
+    let versioned = versioned.filter(|it| Endpoint::find(method, it) != Endpoint::Other);
+    let path = versioned.unwrap_or(path);
+    let apis = request_api::of_path(method, &path);
+    if named.is_none() && apis.is_none() {
+        return Err(ErrorBody::not_found(
+            "unknown_path",
+            "the path belongs to no known API; /u/NAME/… names the upstream",
+        ));
+    }
+    let api = match apis {
+        Some(PathApi::One(api)) => api,
+        Some(PathApi::Several) | None => Api::OpenAi,
     };
     Ok(Route {
         named,
@@ -89,28 +96,6 @@ fn opted_in<'p>(path: &'p str, headers: &HeaderMap) -> Result<OptedIn<'p>, Error
     Ok((agent, run, rest))
 }
 
-/// Returns the API that has this path.
-fn api(method: &Method, path: &str, headers: &HeaderMap) -> Option<Api> {
-    let is_below = |folder: &str| {
-        let rest = path.strip_prefix(folder);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let is_anthropic = headers.contains_key("anthropic-version")
-        || is_below("/v1/messages")
-        || is_below("/v1/complete");
-    // Names of OpenAI's models contain colons, too; their methods are none of these.
-    let is_generation = method == Method::POST && is_below("/v1/models") && path.contains(':');
-    if is_below("/v1beta") || is_generation {
-        Some(Api::Gemini)
-    } else if is_below("/v1") && is_anthropic {
-        Some(Api::Anthropic)
-    } else if is_below("/v1") {
-        Some(Api::OpenAi)
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -121,13 +106,13 @@ mod tests {
         let find = |path: &str, headers: &HeaderMap| super::find(&Method::POST, path, headers);
         let none = HeaderMap::new();
         for (path, api, endpoint) in [
-            ("/v1/chat/completions", Api::OpenAi, Endpoint::Chat),
-            ("/v1/messages", Api::Anthropic, Endpoint::Messages),
+            ("/v1/chat/completions", Api::OpenAi, Endpoint::chat()),
+            ("/v1/messages", Api::Anthropic, Endpoint::messages()),
             ("/v1/messages_of_another_api", Api::OpenAi, Endpoint::Other),
             (
                 "/v1beta/models/g:generateContent",
                 Api::Gemini,
-                Endpoint::Gemini,
+                Endpoint::gemini(),
             ),
         ] {
             let route = find(path, &none).unwrap();
@@ -138,21 +123,50 @@ mod tests {
         let expected = Route {
             named: Some("local".into()),
             api: Api::OpenAi,
-            endpoint: Endpoint::Responses,
+            endpoint: Endpoint::responses(),
             path: "/v1/responses".into(),
             agent: Some("coder".into()),
             run: Some("7".into()),
         };
         assert_eq!(route, expected);
+        for (path, expected, endpoint) in [
+            (
+                "/u/a/chat/completions",
+                "/v1/chat/completions",
+                Endpoint::chat(),
+            ),
+            ("/p/b/u/a/responses", "/v1/responses", Endpoint::responses()),
+            (
+                "/u/a/messages/count_tokens",
+                "/v1/messages/count_tokens",
+                Endpoint::count_tokens(),
+            ),
+            (
+                "/u/a/models/g:generateContent",
+                "/models/g:generateContent",
+                Endpoint::gemini(),
+            ),
+            (
+                "/u/a/v4/chat/completions",
+                "/v4/chat/completions",
+                Endpoint::Other,
+            ),
+            ("/u/a/api/tags", "/api/tags", Endpoint::Other),
+        ] {
+            let route = find(path, &none).unwrap();
+            assert_eq!(
+                (&*route.path, route.endpoint),
+                (expected, endpoint),
+                "{path}"
+            );
+        }
         let of_model = super::find(&Method::GET, "/v1/models/ft:gpt:a", &none).unwrap();
         assert_eq!(of_model.api, Api::OpenAi);
-        let mut anthropic = HeaderMap::new();
-        anthropic.insert("anthropic-version", "2023-06-01".parse().unwrap());
-        anthropic.insert("x-cachalot-agent", "coder".parse().unwrap());
-        let route = find("/v1/models", &anthropic).unwrap();
+        let mut named = HeaderMap::new();
+        named.insert("x-cachalot-agent", "coder".parse().unwrap());
         assert_eq!(
-            (route.api, route.agent),
-            (Api::Anthropic, Some("coder".into()))
+            find("/v1/models", &named).unwrap().agent,
+            Some("coder".into())
         );
         assert!(find("/u/local/x", &none).is_ok());
         for path in [

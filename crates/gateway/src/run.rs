@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cachalot_cache::{EntryProvenance, Failure, Reason, RunResult, Ticket};
 use cachalot_core::Spend;
-use cachalot_model::Catalog;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 
-use crate::answer::{AnswerReader, AnswerReport, charge};
+use crate::answer::{AnswerReader, AnswerReport};
 use crate::answer_form::AnswerForm;
+use crate::billing::{Billing, Charged};
 use crate::budget::Reservation;
 use crate::client::{self, UpstreamClient};
 use crate::delivery::Delivery;
@@ -27,6 +27,7 @@ use crate::prefix_watch::WatchedRequest;
 use crate::price_bound;
 use crate::recorded::{self, ChunkMark, RecordedHead};
 use crate::telemetry::upstream_span::UpstreamSpan;
+use crate::usage_filter::UsageFilter;
 
 /// The reason why a sampled answer is not stored.
 pub(crate) const SAMPLED: &str =
@@ -62,10 +63,10 @@ impl Keeping {
     }
 }
 
-/// What a run needs to send its request and to account for its answer.
+/// The context in which a run sends its request and accounts for its answer.
 pub(crate) struct RunContext {
     pub(crate) client: UpstreamClient,
-    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) billing: Billing,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) endpoint: Endpoint,
     /// Name of the upstream.
@@ -74,6 +75,10 @@ pub(crate) struct RunContext {
     pub(crate) model: String,
     /// The key of the gateway that pays for the run.
     pub(crate) payer: Option<Payer>,
+    /// True if a credential of the operator is sent.
+    pub(crate) is_of_operator: bool,
+    /// True if the gateway has asked for the usage of the stream, and the client has not.
+    pub(crate) hides_usage: bool,
     /// The form that was asked for.
     pub(crate) form: AnswerForm,
     /// The request, if its prefix is analyzed.
@@ -85,9 +90,9 @@ pub(crate) struct RunContext {
 
 /// The beginning of an answer, for the client whose request it answers.
 pub(crate) enum RunHead {
-    /// The upstream's, with all headers.
+    /// Status and headers of the upstream's response.
     Upstream(StatusCode, HeaderMap),
-    /// That of an expired entry, in place of an error.
+    /// The expired entry that is served in place of an error.
     Stale(EntryProvenance),
 }
 
@@ -97,7 +102,7 @@ pub(crate) enum RunHead {
 pub(crate) struct RunError(pub(crate) String);
 
 impl RunContext {
-    /// Runs the call of a ticket. The head goes to `head`, too, with all headers.
+    /// Runs the call of a ticket. The head of the answer also goes to `head`.
     pub(crate) async fn run(
         self,
         ticket: Ticket,
@@ -159,7 +164,7 @@ impl RunContext {
             ticket.decline(Reason::Declined(reason));
         }
         ticket.emit(recorded.encode());
-        let headers = header::for_client(&parts.headers);
+        let headers = header::for_client(&parts.headers, self.is_of_operator);
         let _ = head.send(Ok(RunHead::Upstream(parts.status, headers)));
         let length = header::content_length(&parts.headers);
         if let (Some(delivery), Some(length)) = (keeping.delivery(), length) {
@@ -170,8 +175,9 @@ impl RunContext {
             ticket: &ticket,
             status: Some(parts.status),
         };
+        let filter = self.usage_filter(&parts.headers);
         let received = self
-            .receive(&ticket, &mut body, &mut reader, &keeping)
+            .receive(&ticket, &mut body, &mut reader, filter, &keeping)
             .await;
         let record = match received {
             Ok(record) => record,
@@ -208,6 +214,7 @@ impl RunContext {
         ticket: &Ticket,
         body: &mut Incoming,
         reader: &mut AnswerReader,
+        mut filter: Option<UsageFilter>,
         keeping: &Keeping,
     ) -> Result<BodyRecord, RunError> {
         let mut record = BodyRecord::new();
@@ -216,11 +223,24 @@ impl RunContext {
                 record.discard();
             }
             ticket.room().await;
-            let Some(chunk) = next_chunk(body, self.idle_timeout).await else {
-                break;
+            let mut chunk = match next_chunk(body, self.idle_timeout).await {
+                Some(chunk) => chunk?,
+                None => match filter.take().map(UsageFilter::finish) {
+                    Some(rest) if !rest.is_empty() => {
+                        record.push(&rest);
+                        ticket.emit(rest);
+                        break;
+                    }
+                    _ => break,
+                },
             };
-            let chunk = chunk?;
             reader.push(&chunk);
+            if let Some(filter) = &mut filter {
+                chunk = filter.push(&chunk);
+                if chunk.is_empty() {
+                    continue;
+                }
+            }
             record.push(&chunk);
             if let Some(delivery) = keeping.delivery()
                 && reader.is_complete()
@@ -233,6 +253,14 @@ impl RunContext {
             delivery.expect(record.bytes);
         }
         Ok(record)
+    }
+
+    /// Returns the filter for an answer with these headers, if the client must not get its usage.
+    pub(crate) fn usage_filter(&self, headers: &HeaderMap) -> Option<UsageFilter> {
+        let is_plain = header::media_type(headers) == "text/event-stream"
+            && !headers.contains_key(http::header::CONTENT_ENCODING)
+            && header::content_length(headers).is_none();
+        (self.hides_usage && is_plain).then(UsageFilter::default)
     }
 
     /// Reserves the maximum cost of a request, sends it, and waits for the head of the response.
@@ -276,11 +304,14 @@ impl RunContext {
         if !status.is_success() {
             ticket.mark_error();
         }
-        let charged = match status.is_success() {
-            true => self.charge(report),
-            false => Spend::default(),
+        let Charged {
+            spend: charged,
+            unpriced,
+        } = match status.is_success() {
+            true => self.billing.charge(report),
+            false => Charged::default(),
         };
-        self.span.finish(report, charged);
+        self.span.finish(report, charged, unpriced.as_deref());
         let payment = Payment {
             upstream: &self.upstream,
             model: &self.model,
@@ -289,6 +320,9 @@ impl RunContext {
         self.metrics.pay(payment, charged);
         // Counts even if the run is abandoned before it ends.
         ticket.charge(charged);
+        if let Some(reason) = unpriced {
+            ticket.explain_unpriced(reason);
+        }
         if let Some(payer) = &self.payer {
             payer.count(charged);
         }
@@ -297,7 +331,7 @@ impl RunContext {
         {
             watched.answered(report);
         }
-        // What an unknown price leaves open stays reserved.
+        // Without a known price, the maximum stays reserved.
         let cost = price_bound::picodollars(charged.cost).filter(|_| !report.is_usage_partial);
         if let (Some(reservation), Some(cost)) = (reservation, cost) {
             reservation.settle(cost).await;
@@ -309,18 +343,12 @@ impl RunContext {
     pub(crate) fn account_unfinished(&self, ticket: &Ticket, status: StatusCode) {
         self.span.cut_off();
         if status.is_success() {
-            ticket.charge(self.charge(&AnswerReport::default()));
+            let charged = self.billing.charge(&AnswerReport::default());
+            ticket.charge(charged.spend);
+            if charged.unpriced.is_some() {
+                ticket.explain_unpriced("the end of the answer was not received".to_owned());
+            }
         }
-    }
-
-    fn charge(&self, report: &AnswerReport) -> Spend {
-        charge(
-            &self.catalog,
-            self.endpoint,
-            &self.upstream,
-            &self.model,
-            report,
-        )
     }
 }
 

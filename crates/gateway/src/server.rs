@@ -106,8 +106,13 @@ impl Gateway {
             client: client.clone(),
             instance: options.process.clone(),
             dropped: metrics.spans_dropped.clone(),
-            warn: options.warn,
+            warn: Arc::clone(&options.warn),
         };
+        let budgets = Budgets::new(options.store, Arc::clone(&options.clock), options.warn);
+        let mut keys = options.settings.keys.iter();
+        if keys.any(|key| !key.config.budget.is_unlimited()) {
+            tokio::spawn(budgets.clone().warn_about_losses());
+        }
         let prefixes = PrefixWatch::start(WatchParts {
             catalog: Arc::clone(&options.catalog),
             secret_set: Arc::clone(&options.secret_set),
@@ -118,7 +123,7 @@ impl Gateway {
         let shared = Shared {
             guard: Guard::new(address, &options.allowed_hosts),
             settings: RwLock::new(Arc::new(options.settings)),
-            budgets: Budgets::new(options.store, Arc::clone(&options.clock)),
+            budgets,
             client,
             cache: options.cache,
             frozen: options.frozen,

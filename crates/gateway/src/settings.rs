@@ -5,13 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_core::{Digest, Problem, Secret};
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 use rustls::ServerConfig;
 
-use crate::api::Api;
 use crate::collector::Collector;
 use crate::config::{CacheTimes, Config, CredentialKind, CredentialSource, PrefixConfig};
+use crate::credentials::Credentials;
 use crate::error_body::ErrorBody;
+use crate::request_api::{self, Decision, Target};
+use crate::route::Route;
 use crate::upstream::Upstream;
 use crate::virtual_key::{PREFIX, VirtualKey, presented};
 
@@ -22,6 +24,10 @@ pub struct Settings {
     pub(crate) keys: Vec<Arc<VirtualKey>>,
     pub(crate) times: CacheTimes,
     pub(crate) prefix: PrefixConfig,
+    /// Unknown parameters that change nothing but the answer.
+    pub(crate) accepted: Arc<[String]>,
+    /// WebSockets are passed through.
+    pub(crate) websockets: bool,
     /// The certificate of the listeners.
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// SHA-256 of the token of the listener for the operator.
@@ -39,6 +45,13 @@ pub(crate) enum Caller {
     Key(Arc<VirtualKey>),
     /// A client with a key of the gateway in [`KEY_HEADER`], which says who it is, beside credentials of its own.
     Named(Arc<VirtualKey>),
+}
+
+/// The upstreams for a request, in the order in which they are asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidates {
+    pub(crate) first: Arc<Upstream>,
+    pub(crate) fallbacks: Vec<Arc<Upstream>>,
 }
 
 /// The header with a key of the gateway of a client that has credentials of its own.
@@ -85,6 +98,8 @@ impl Settings {
             keys: Vec::new(),
             times: CacheTimes::default(),
             prefix: PrefixConfig::default(),
+            accepted: Arc::default(),
+            websockets: true,
             tls: None,
             admin_token: None,
             collector: None,
@@ -171,6 +186,8 @@ impl Settings {
             keys: keys.map(|key| Arc::new(VirtualKey::new(key))).collect(),
             times: config.times,
             prefix: config.prefix,
+            accepted: config.accepted.clone().into(),
+            websockets: !config.without_websockets,
             tls,
             admin_token: token.map(|token| *Digest::sha256(token.expose().as_bytes()).as_bytes()),
             collector: collector.map(Arc::new),
@@ -266,6 +283,30 @@ impl Settings {
         found.cloned()
     }
 
+    /// Decides which API a request belongs to, and which upstreams may get it.
+    ///
+    /// # Errors
+    /// The response to a client whose request no upstream may get.
+    pub(crate) fn decide(
+        &self,
+        caller: &Caller,
+        route: &Route,
+        method: &Method,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> Result<Decision, ErrorBody> {
+        let mut credentials = Credentials::read(headers, query);
+        credentials.is_of_gateway = matches!(caller, Caller::Key(_));
+        let is_open = |it: &Upstream| it.weight > 0 && caller.credential(it).is_ok();
+        let target = Target {
+            method,
+            named: route.named.as_deref(),
+            path: &route.path,
+        };
+        let decision = request_api::decide(target, &credentials, &self.upstreams, is_open);
+        Ok(decision?)
+    }
+
     /// Checks that the client can reach an upstream, before its body is read.
     ///
     /// # Errors
@@ -273,61 +314,73 @@ impl Settings {
     pub(crate) fn check_reach(
         &self,
         caller: &Caller,
-        named: Option<&str>,
-        api: Api,
+        route: &Route,
+        decision: &Decision,
     ) -> Result<(), ErrorBody> {
-        let suits = |it: &&Arc<Upstream>| match named {
-            Some(name) => it.name() == name,
-            None => it.api == api,
-        };
+        let permitted = || self.upstreams.iter().filter(|it| decision.permits(it));
+        let takes_traffic = |it: &&Arc<Upstream>| route.named.is_some() || it.weight > 0;
         let mut refusal = None;
-        for upstream in self.upstreams.iter().filter(suits) {
+        for upstream in permitted().filter(takes_traffic) {
             match caller.credential(upstream) {
                 Ok(_) => return Ok(()),
                 Err(error) => refusal = Some(error),
             }
         }
-        Err(refusal.unwrap_or_else(|| unknown_upstream(named)))
+        Err(refusal.unwrap_or_else(|| match permitted().next() {
+            Some(_) => without_traffic(""),
+            None => {
+                let message = "no upstream offers the API of this path";
+                ErrorBody::not_found("unknown_upstream", message)
+            }
+        }))
     }
 
-    /// Returns the upstreams for a request, in the order in which they are asked: the named one, or else one of the
-    /// API that the client may reach and that is preferred for the model; then its fallbacks. Of equally suitable
-    /// upstreams, the digest of the request decides.
+    /// Returns the upstreams for a request, in the order in which they are asked: the named one, or else one of those
+    /// that the decision permits, that the client may reach and that is preferred for the model; then its fallbacks. Of
+    /// equally suitable upstreams, the digest of the request decides.
+    ///
+    /// # Errors
+    /// The response to a client whose request belongs to no upstream.
     pub(crate) fn candidates(
         &self,
         caller: &Caller,
-        named: Option<&str>,
-        api: Api,
+        route: &Route,
+        decision: &Decision,
         model: &str,
         digest: impl FnOnce() -> Digest,
-    ) -> Vec<Arc<Upstream>> {
-        let first = match named {
-            Some(name) => self.upstreams.iter().find(|it| it.name() == name),
+    ) -> Result<Candidates, ErrorBody> {
+        let mut permitted = self.upstreams.iter().filter(|it| decision.permits(it));
+        let first = match route.named {
+            Some(_) => permitted.next(),
             None => {
-                let of_api = || self.upstreams.iter().filter(|it| it.api == api);
-                let is_open = |it: &&Arc<Upstream>| it.weight > 0 && caller.credential(it).is_ok();
-                let suitable = of_api().filter(is_open).filter(|it| it.is_for(model));
-                let mut suitable: Vec<&Arc<Upstream>> = suitable.collect();
-                if suitable.is_empty() {
-                    let others = of_api().filter(is_open).filter(|it| it.models.is_empty());
-                    suitable = others.collect();
-                }
-                match suitable.as_slice() {
-                    [] => of_api().next(),
-                    [only] => Some(*only),
-                    several => chosen(several, &digest()),
-                }
+                self.check_reach(caller, route, decision)?;
+                let open = permitted.filter(|it| it.weight > 0 && caller.credential(it).is_ok());
+                let open: Vec<&Arc<Upstream>> = open.collect();
+                // The first of these conditions that any upstream meets decides: without one, a server gets nothing.
+                let conditions: [fn(&Upstream, &str) -> bool; 3] = [
+                    Upstream::is_for,
+                    |upstream, _| upstream.models.is_empty(),
+                    |upstream, _| upstream.is_api_declared,
+                ];
+                let suitable = conditions.iter().map(|is_met| {
+                    let open = open.iter().copied();
+                    open.filter(|it| is_met(it, model)).collect::<Vec<_>>()
+                });
+                let mut suitable = suitable.filter(|found| !found.is_empty());
+                let suitable = suitable.next().unwrap_or_default();
+                chosen(&suitable, digest)
             }
         };
-        let Some(first) = first else {
-            return Vec::new();
-        };
+        let first = first.ok_or_else(|| without_traffic(model))?;
         let fallbacks = first.fallbacks.iter();
         let fallbacks = fallbacks
             .filter_map(|name| self.upstreams.iter().find(|it| it.name() == name))
             // A fallback is asked with a credential of the operator only: those of a client are sent to one server.
             .filter(|it| it.credential.is_some() && caller.credential(it).is_ok());
-        std::iter::once(first).chain(fallbacks).cloned().collect()
+        Ok(Candidates {
+            first: Arc::clone(first),
+            fallbacks: fallbacks.cloned().collect(),
+        })
     }
 }
 
@@ -337,20 +390,30 @@ fn contains_key(text: &str) -> bool {
     decoded.contains(PREFIX)
 }
 
-/// Returns the response to a client whose request belongs to no upstream.
-pub(crate) fn unknown_upstream(named: Option<&str>) -> ErrorBody {
-    let message = match named {
-        Some(name) => format!(
-            "there is no upstream `{name}`; start the gateway with --upstream {name}=URL, or declare it in its file"
-        ),
-        None => "no upstream offers the API of this path".to_owned(),
+/// Returns the response to a client whose request names no upstream, and gets to none by its path and model.
+fn without_traffic(model: &str) -> ErrorBody {
+    let of_model = match model {
+        "" => String::new(),
+        model => format!(" for the model `{model}`"),
     };
-    ErrorBody::not_found("unknown_upstream", message)
+    ErrorBody::not_found(
+        "unknown_upstream",
+        format!(
+            "no upstream takes this request{of_model}: name one in the path (/u/NAME/…), or give one `api`, `models` or `weight` in the gateway's file"
+        ),
+    )
 }
 
 /// Chooses by weight: each upstream gets its share of the digests (weighted rendezvous hashing), and keeps it when
 /// others come and go.
-fn chosen<'a>(upstreams: &[&'a Arc<Upstream>], digest: &Digest) -> Option<&'a Arc<Upstream>> {
+fn chosen<'a>(
+    upstreams: &[&'a Arc<Upstream>],
+    digest: impl FnOnce() -> Digest,
+) -> Option<&'a Arc<Upstream>> {
+    if let [] | [_] = upstreams {
+        return upstreams.first().copied();
+    }
+    let digest = digest();
     let scored = upstreams.iter().map(|upstream| {
         let digest = Digest::sha256_of_parts(&[upstream.name().as_bytes(), digest.as_bytes()]);
         let first = digest
@@ -403,6 +466,7 @@ impl CredentialSource {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::route;
 
     fn settings(text: &str) -> Result<Settings, Vec<Problem>> {
         let config = Config::parse("gateway.yaml", text).unwrap();
@@ -410,8 +474,23 @@ mod tests {
         Settings::resolve(&config, &environment, Path::new("/"))
     }
 
-    fn names(found: &[Arc<Upstream>]) -> Vec<&str> {
-        found.iter().map(|it| it.name()).collect()
+    fn names(found: &Candidates) -> Vec<&str> {
+        let all = std::iter::once(&found.first).chain(&found.fallbacks);
+        all.map(|it| it.name()).collect()
+    }
+
+    fn candidates(
+        settings: &Settings,
+        caller: &Caller,
+        path: &str,
+        model: &str,
+        seed: u32,
+    ) -> Result<Candidates, ErrorBody> {
+        let none = HeaderMap::new();
+        let route = route::find(&Method::POST, path, &none)?;
+        let decision = settings.decide(caller, &route, &Method::POST, &none, None)?;
+        let digest = || Digest::sha256(&seed.to_le_bytes());
+        settings.candidates(caller, &route, &decision, model, digest)
     }
 
     #[test]
@@ -428,27 +507,25 @@ keys: {{a: {{digest: {digest}}}}}
 "
         ))
         .unwrap();
-        let caller = Caller::Own;
-        let of = |named, api, model, seed: u32| {
-            settings.candidates(&caller, named, api, model, || {
-                Digest::sha256(&seed.to_le_bytes())
-            })
-        };
+        const CHAT: &str = "/v1/chat/completions";
+        let of = |path, model, seed| candidates(&settings, &Caller::Own, path, model, seed);
         // A fallback has a credential of the operator, which such a client does not reach.
-        assert_eq!(names(&of(None, Api::OpenAi, "gpt-4o", 1)), ["openai"]);
+        assert_eq!(names(&of(CHAT, "gpt-4o", 1).unwrap()), ["openai"]);
         let named = Caller::Named(Arc::clone(&settings.keys[0]));
-        let found = settings.candidates(&named, Some("openai"), Api::OpenAi, "gpt-4o", || {
-            Digest::sha256(b"")
-        });
-        assert_eq!(names(&found), ["openai", "second"]);
-        assert_eq!(names(&of(None, Api::OpenAi, "llama-4", 1)), ["local"]);
-        assert_eq!(
-            names(&of(Some("second"), Api::OpenAi, "llama-4", 1)),
-            ["second"]
+        let found = candidates(
+            &settings,
+            &named,
+            "/u/openai/v1/chat/completions",
+            "gpt-4o",
+            1,
         );
-        assert!(of(None, Api::Gemini, "g", 1).is_empty());
+        assert_eq!(names(&found.unwrap()), ["openai", "second"]);
+        assert_eq!(names(&of(CHAT, "llama-4", 1).unwrap()), ["local"]);
+        let second = of("/u/second/v1/chat/completions", "llama-4", 1);
+        assert_eq!(names(&second.unwrap()), ["second"]);
+        assert!(of("/v1beta/models/g:generateContent", "g", 1).is_err());
         let heavy = (0..4_000).filter(|seed| {
-            let found = of(None, Api::Anthropic, "claude", *seed);
+            let found = of("/v1/messages", "claude", *seed).unwrap();
             names(&found) == ["heavy"]
         });
         let share = heavy.count();

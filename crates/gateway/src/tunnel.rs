@@ -9,6 +9,7 @@ use crate::body::{self, Body};
 use crate::cache_status;
 use crate::client::UpstreamClient;
 use crate::error_body::ErrorBody;
+use crate::route::Route;
 use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
 
@@ -33,6 +34,21 @@ pub(crate) fn is_asked_for(request: &Request<Incoming>) -> bool {
             .is_none_or(|length| length == "0")
 }
 
+/// Returns true if the client can send the same requests by POST, one by one.
+pub(crate) fn has_post(route: &Route) -> bool {
+    route.path.ends_with("/responses")
+}
+
+/// Returns the response to a client that has to send its requests by POST: clients of Responses do so at once, and try
+/// again first after any other refusal.
+pub(crate) fn refusal() -> ErrorBody {
+    ErrorBody::new(
+        StatusCode::UPGRADE_REQUIRED,
+        "websocket_not_offered",
+        "no WebSocket is offered here: send each request by POST",
+    )
+}
+
 /// The reason why the answer is not stored.
 pub(crate) const REASON: &str = "a WebSocket is passed through";
 
@@ -52,7 +68,7 @@ pub(crate) async fn open(
     let mut answer = client.send_once(upstream, upstream_request, &span).await?;
     span.close();
     let is_agreed = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
-    let mut headers = crate::header::for_client(answer.headers());
+    let mut headers = crate::header::for_client(answer.headers(), false);
     if is_agreed {
         for name in [header::UPGRADE, header::CONNECTION] {
             if let Some(value) = answer.headers().get(&name) {

@@ -20,22 +20,36 @@ pub struct Upstream {
     /// Path of the base URL, without a slash at its end.
     path: String,
     pub(crate) api: Api,
+    /// True if the name or the configuration says which API it offers. Else it only gets requests that name it, or
+    /// whose model has one of its patterns.
+    pub(crate) is_api_declared: bool,
     /// The operator's credential; without it, clients send their own.
     pub(crate) credential: Option<Arc<Secret<String>>>,
     /// The header of the credential.
     pub(crate) header: AuthHeader,
     /// Patterns of the models for which it is preferred.
     pub(crate) models: Vec<String>,
-    /// Share of requests among equally suitable upstreams.
+    /// Defaults of the operator's account that change prices.
+    pub(crate) account: AccountDefaults,
+    /// Asks for the usage of streams of Chat Completions whose client did not.
+    pub(crate) stream_usage: bool,
+    /// Share of requests among equally suitable upstreams; with 0, only requests that name it.
     pub(crate) weight: u32,
     /// Maximum time until an answer begins, if it is not the gateway's.
     pub(crate) timeout: Option<Duration>,
-    /// How often a request is repeated that fails before its answer begins.
+    /// The number of retries of a request that fails before its answer begins.
     pub(crate) retries: u32,
     /// Names of the upstreams that are asked if this one fails.
     pub(crate) fallbacks: Vec<String>,
     pub(crate) breaker_rule: Option<BreakerRule>,
     pub(crate) breaker: Arc<Breaker>,
+}
+
+/// The settings of an account at a provider that hold for requests without their own; `None` if unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct AccountDefaults {
+    pub(crate) service_tier: Option<&'static str>,
+    pub(crate) inference_geo: Option<&'static str>,
 }
 
 /// The reason why an upstream is not usable.
@@ -79,8 +93,8 @@ impl Upstream {
         }
     }
 
-    /// Creates an upstream. The URL is the base URL that a client of the server would be configured with; whether it
-    /// ends with `/v1` does not matter.
+    /// Creates an upstream. The URL is the base URL that a client of the server would be configured with; one without a
+    /// path stands for `/v1`.
     ///
     /// # Errors
     /// The name has signs other than letters, digits, `-` and `_`, or the URL is not one of a server.
@@ -101,17 +115,21 @@ impl Upstream {
             .scheme()
             .filter(|scheme| **scheme == Scheme::HTTP || **scheme == Scheme::HTTPS);
         let authority = uri.authority().filter(|it| !it.as_str().contains('@'));
+        let api = Api::of_name(name);
         match (scheme, authority, uri.query()) {
             (Some(scheme), Some(authority), None) if !url.contains('#') => Ok(Self {
                 name: name.to_owned(),
                 scheme: scheme.clone(),
                 authority: authority.clone(),
                 path: uri.path().trim_end_matches('/').to_owned(),
-                api: Api::of_name(name).unwrap_or(Api::OpenAi),
+                api: api.unwrap_or(Api::OpenAi),
+                is_api_declared: api.is_some(),
                 credential: None,
-                header: AuthHeader::Bearer,
+                header: api.unwrap_or(Api::OpenAi).header(),
                 models: Vec::new(),
-                weight: 1,
+                account: AccountDefaults::default(),
+                stream_usage: false,
+                weight: api.is_some().into(),
                 timeout: None,
                 retries: 0,
                 fallbacks: Vec::new(),
@@ -167,24 +185,34 @@ impl Upstream {
         patterns.any(|pattern| glob_matches(pattern, model))
     }
 
-    /// Returns the URI of a request: the base URL, followed by the path and the query. If both the base URL ends with
-    /// a version (`/v1`) and the path begins with the same one, it occurs once.
+    /// Returns the URI of a request of an API.
+    ///
+    /// The base URL is the one that a client of the server would have. A client of OpenAI's API has a version or
+    /// another path of the server in it, so the `/v1` of the request is left out; without a path, it stands for `/v1`.
+    /// Clients of the other APIs add the version themselves: it occurs once, and that of the base URL counts.
     ///
     /// # Errors
     /// The result is no URI.
-    pub(crate) fn uri(&self, path: &str, query: Option<&str>) -> Result<Uri, http::Error> {
-        let base = self.path.rsplit_once('/').map_or("", |(_, last)| last);
-        let is_version = base
-            .strip_prefix('v')
-            .is_some_and(|it| it.starts_with(|sign: char| sign.is_ascii_digit()));
-        let own = path.strip_prefix('/').unwrap_or(path);
-        let rest = match own.strip_prefix(base) {
-            Some(rest) if is_version && (rest.is_empty() || rest.starts_with('/')) => {
-                rest.to_owned()
+    pub(crate) fn uri(
+        &self,
+        api: Api,
+        path: &str,
+        query: Option<&str>,
+    ) -> Result<Uri, http::Error> {
+        let (above, last) = self.path.rsplit_once('/').unwrap_or_default();
+        let base_version = Some(last).filter(|segment| is_version(segment));
+        let (version, rest) = split_version(path);
+        let (base, own) = match api {
+            Api::OpenAi if self.path.is_empty() => ("", path),
+            Api::OpenAi if version == Some("v1") => (&*self.path, rest),
+            Api::OpenAi if version.is_some() && version == base_version => (&*self.path, rest),
+            Api::Gemini if base_version.is_some() && is_beside_versions(path) => (above, path),
+            Api::Anthropic | Api::Gemini if base_version.is_some() && version.is_some() => {
+                (&*self.path, rest)
             }
-            _ => format!("/{own}"),
+            _ => (&*self.path, path),
         };
-        let mut target = format!("{}{rest}", self.path);
+        let mut target = format!("{base}{own}");
         if let Some(query) = query {
             target = format!("{target}?{query}");
         }
@@ -197,60 +225,114 @@ impl Upstream {
     }
 }
 
+/// Returns true for a segment of a path that names a version, such as `v1` and `v1beta1`.
+fn is_version(segment: &str) -> bool {
+    let rest = segment.strip_prefix('v').unwrap_or_default();
+    rest.starts_with(|sign: char| sign.is_ascii_digit())
+        && rest.chars().all(|sign| sign.is_ascii_alphanumeric())
+}
+
+/// Splits a path after the version that it begins with: `/v1/models` into `v1` and `/models`.
+fn split_version(path: &str) -> (Option<&str>, &str) {
+    let own = path.strip_prefix('/').unwrap_or(path);
+    let (first, rest) = own.split_at(own.find('/').unwrap_or(own.len()));
+    match is_version(first) {
+        true => (Some(first), rest),
+        false => (None, path),
+    }
+}
+
+/// Returns true for a path of Google with its version after a first segment: uploads and WebSockets.
+fn is_beside_versions(path: &str) -> bool {
+    ["/upload/", "/ws/"].iter().any(|it| path.starts_with(it))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
+    fn uri(api: Api, base: &str, path: &str) -> String {
+        let upstream = Upstream::new("a", &format!("https://a.example{base}")).unwrap();
+        let uri = upstream.uri(api, path, None).unwrap().to_string();
+        uri.strip_prefix("https://a.example").unwrap().to_owned()
+    }
+
+    /// The base URL of an upstream is the one that a client of the server would have.
     #[test]
-    fn version_in_the_path_occurs_once() {
-        let cases = [
-            (
-                "https://a.example",
-                "/v1/models",
-                "https://a.example/v1/models",
-            ),
-            (
-                "https://a.example/v1",
-                "/v1/models",
-                "https://a.example/v1/models",
-            ),
-            (
-                "https://a.example/v1/",
-                "/v1/models",
-                "https://a.example/v1/models",
-            ),
-            (
-                "https://a.example/v1",
-                "/v1beta/x",
-                "https://a.example/v1/v1beta/x",
-            ),
-            (
-                "https://a.example/api/v1",
-                "/v1",
-                "https://a.example/api/v1",
-            ),
-            (
-                "http://a.example:8080/api",
-                "/v1/x",
-                "http://a.example:8080/api/v1/x",
-            ),
-            (
-                "http://a.example/models",
-                "/models/x",
-                "http://a.example/models/models/x",
-            ),
-        ];
-        for (base, path, expected) in cases {
-            let upstream = Upstream::new("a", base).unwrap();
-            assert_eq!(
-                upstream.uri(path, None).unwrap(),
-                *expected,
-                "{base} {path}"
-            );
-        }
+    fn base_urls_are_used_as_they_are() {
+        let check = |api: Api, cases: &[(&str, &str, &str)]| {
+            for (base, path, expected) in cases {
+                assert_eq!(uri(api, base, path), *expected, "{base} {path}");
+            }
+        };
+        let chat = "/v1/chat/completions";
+        check(
+            Api::OpenAi,
+            &[
+                ("", chat, chat),
+                ("/", chat, chat),
+                ("/v1", chat, chat),
+                ("/v1/", chat, chat),
+                ("/api/v1", chat, "/api/v1/chat/completions"),
+                ("/api/v1", "/v1", "/api/v1"),
+                ("/api/paas/v4", chat, "/api/paas/v4/chat/completions"),
+                ("/api/paas/v4", "/v4/models", "/api/paas/v4/models"),
+                ("/v1beta/openai", chat, "/v1beta/openai/chat/completions"),
+                ("/v1beta/openai/", "/v1/models", "/v1beta/openai/models"),
+                (
+                    "/backend-api/codex",
+                    "/v1/responses",
+                    "/backend-api/codex/responses",
+                ),
+                (
+                    "/v1/account/gateway/openai",
+                    chat,
+                    "/v1/account/gateway/openai/chat/completions",
+                ),
+                ("/inference", chat, "/inference/chat/completions"),
+                ("/v1", "/v1beta/x", "/v1/v1beta/x"),
+                ("/v1", "/v1beta", "/v1/v1beta"),
+                ("/v1", "/v10/x", "/v1/v10/x"),
+                ("", "/api/tags", "/api/tags"),
+                ("/api", "/tags", "/api/tags"),
+                ("/models", "/models/x", "/models/models/x"),
+            ],
+        );
+        check(
+            Api::Anthropic,
+            &[
+                ("", "/v1/messages", "/v1/messages"),
+                ("/v1", "/v1/messages", "/v1/messages"),
+                (
+                    "/api/anthropic",
+                    "/v1/messages",
+                    "/api/anthropic/v1/messages",
+                ),
+                ("/anthropic/v1", "/v1/messages", "/anthropic/v1/messages"),
+            ],
+        );
+        let generate = "/v1beta/models/g:generateContent";
+        check(
+            Api::Gemini,
+            &[
+                ("", generate, generate),
+                ("/v1beta", generate, generate),
+                ("/v1beta", "/v1/models/g:generateContent", generate),
+                ("/proxy", generate, "/proxy/v1beta/models/g:generateContent"),
+                ("/v1beta", "/upload/v1beta/files", "/upload/v1beta/files"),
+                (
+                    "/proxy/v1beta",
+                    "/upload/v1beta/files",
+                    "/proxy/upload/v1beta/files",
+                ),
+                ("/v1beta1", "/v1beta1/projects/p/x", "/v1beta1/projects/p/x"),
+            ],
+        );
         let upstream = Upstream::new("a", "https://a.example/v1").unwrap();
-        let uri = upstream.uri("/v1/models", Some("limit=2")).unwrap();
+        let uri = upstream
+            .uri(Api::OpenAi, "/v1/models", Some("limit=2"))
+            .unwrap();
         assert_eq!(uri, "https://a.example/v1/models?limit=2");
     }
 

@@ -8,8 +8,8 @@ use http::HeaderMap;
 
 use crate::call::credential_parameters;
 use crate::config::KeyConfig;
+use crate::credentials::{HEADERS, PROTOCOL, without_scheme};
 use crate::error_body::ErrorBody;
-use crate::header;
 use crate::rate::RateLimit;
 use crate::upstream::Upstream;
 
@@ -50,13 +50,12 @@ pub(crate) fn presented<'a>(
     headers: &'a HeaderMap,
     query: Option<&'a str>,
 ) -> impl Iterator<Item = &'a str> {
-    let values = header::CREDENTIALS.iter();
-    let values = values.flat_map(|name| headers.get_all(*name));
+    let names = HEADERS.iter().map(|(name, _)| *name);
+    // A page has no other header for a key.
+    let names = names.chain([PROTOCOL.0]);
+    let values = names.flat_map(|name| headers.get_all(name));
     let values = values.filter_map(|value| value.to_str().ok());
-    let values = values.map(|value| match value.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-        _ => value.trim(),
-    });
+    let values = values.map(without_scheme);
     values.chain(credential_parameters(query))
 }
 

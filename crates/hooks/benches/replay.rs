@@ -63,6 +63,7 @@ fn builtin(memory: Arc<dyn Store>, home: &Path) -> CacheResponse {
             cache: cache.clone(),
             mode: CacheMode::On,
             user: "user".to_owned(),
+            announced: Vec::new(),
             flat: None,
         })
     });

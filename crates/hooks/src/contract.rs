@@ -257,14 +257,5 @@ pub static CONTRACTS: [Contract; EVENTS] = [
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn contracts_are_ordered_by_event() {
-        for (index, contract) in CONTRACTS.iter().enumerate() {
-            assert_eq!(contract.event as usize, index);
-            assert_eq!(contract.event.name().parse(), Ok(contract.event));
-        }
-    }
-}
+#[path = "../tests/unit/contract.rs"]
+mod tests;

@@ -22,6 +22,7 @@
 //! | `wrong-event` | the builtin does not support the event |
 //! | `bad-arguments` | arguments that a builtin does not take, or that are never read |
 //! | `bad-matcher` | the matcher is no regular expression |
+//! | `void-matcher` | the matcher is written like a permission rule and matches no tool (a warning) |
 //! | `nothing-to-block` | `on_error: block` at an event that cannot be blocked |
 //! | `unsupported-option` | an option of another runtime that is ignored here |
 //! | `bad-condition` | an `if` that is no permission rule |
@@ -51,6 +52,7 @@ pub(crate) mod tables;
 pub(crate) use plugin::Plugin;
 pub(crate) use read::HooksParser;
 pub use read::{ParsedHooks, read};
+pub use tables::{GROUP_TABLES, HOOK_TABLES, HOOK_TYPES};
 
 /// A handler for an event, configured by a file, a flag or a builtin.
 #[derive(Debug, Clone)]

@@ -27,6 +27,7 @@ mod output;
 mod output_object;
 mod parse;
 mod repeated;
+mod rule_matcher;
 mod strict;
 mod synthetic;
 mod tools;
@@ -113,12 +114,14 @@ fn unknown(_: &str) -> UnknownDialect {
 }
 
 /// The result of a process or a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HandlerResponse {
     /// The exit code; 0 for a successful request.
     pub code: i32,
-    /// The standard output or the response body.
+    /// The standard output or the response body, as far as it was read.
     pub stdout: Vec<u8>,
+    /// The number of bytes after which the standard output was cut, if it was.
+    pub stdout_cut_at: Option<usize>,
     /// The standard error.
     pub stderr: Vec<u8>,
 }
@@ -201,6 +204,12 @@ impl Dialect {
                 Matcher::new(&format!("(?s:.*)(?:{written})(?s:.*)"))
             }
         }
+    }
+
+    /// Returns the part of a matcher that is written like a permission rule (`Bash(rm *)`) and therefore never
+    /// matches, and the name of its tool.
+    pub(crate) fn rule_in_matcher(self, written: &str) -> Option<(&str, &str)> {
+        rule_matcher::find_rule(self, written)
     }
 
     /// Adds a block to an output, in the form of the dialect.

@@ -12,10 +12,13 @@ mod prompt;
 mod question_template;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_model::Model;
+use tokio::time::timeout;
 
 use crate::definition::{Action, HookEntry};
 use crate::dependencies::HookDependencies;
@@ -23,7 +26,8 @@ use crate::input::Input;
 use crate::output::{Fault, Output};
 use crate::sessions::Sessions;
 
-/// The maximum output of a command or a server in bytes; for a command, stdout and stderr each.
+/// The maximum output of a command or a server that is read, in bytes; for a command, stdout and stderr
+/// each.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// A handler of an event. Dropping the future of [`Handler::handle`] cancels it, including everything
@@ -35,6 +39,26 @@ pub trait Handler: Send + Sync {
     /// # Errors
     /// The handler failed, is unavailable, or returned an invalid output.
     async fn handle(&self, input: &Input) -> Result<Output, Fault>;
+
+    /// True if the handler applies the timeout of its definition itself, because its effect depends on
+    /// what was received until then.
+    fn applies_timeout(&self) -> bool {
+        false
+    }
+}
+
+/// Runs a handler for at most `limit`. An output that has begun by then is cut.
+async fn within(
+    limit: Duration,
+    has_begun: &AtomicBool,
+    handling: impl Future<Output = Result<Output, Fault>>,
+) -> Result<Output, Fault> {
+    timeout(limit, handling).await.unwrap_or_else(|_| {
+        Err(Fault {
+            may_deny: has_begun.load(Ordering::Relaxed),
+            ..Fault::timed_out(limit)
+        })
+    })
 }
 
 /// Dependencies that the handlers of one agent share.

@@ -1,6 +1,7 @@
 //! The output of one handler.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cachalot_core::Spend;
 use cachalot_model::Message;
@@ -93,6 +94,9 @@ pub struct Fault {
     pub message: String,
     /// Set if the handler was canceled because the turn ended: a failure that denies nothing.
     pub is_cancelled: bool,
+    /// Set if the handler has given an output that may be a denial and of which not everything could be
+    /// read: it is too long, was interrupted, or cannot be parsed. A guard then denies in every dialect.
+    pub may_deny: bool,
     /// The cost of the failed handler (a model call with an invalid answer).
     pub spent: Spend,
 }
@@ -103,7 +107,23 @@ impl Fault {
         Self {
             message: message.into(),
             is_cancelled: false,
+            may_deny: false,
             spent: Spend::default(),
         }
+    }
+
+    /// The fault of an output that may be a denial and was not read completely.
+    pub(crate) fn of_cut_output(message: impl Into<String>) -> Self {
+        Self {
+            may_deny: true,
+            ..Self::new(message)
+        }
+    }
+
+    /// The fault of a handler that did not end in time.
+    pub(crate) fn timed_out(limit: Duration) -> Self {
+        Self::new(format!(
+            "no answer within {limit:?}; a longer `timeout` gives it more time"
+        ))
     }
 }

@@ -1,4 +1,4 @@
-//! JSON Schemas and tables of the input, the output and the configuration of hooks. Generated from the
+//! JSON Schemas of the input, the output and the configuration of hooks. Generated from the
 //! contracts ([`crate::CONTRACTS`]), so that they are always in sync.
 
 use serde_json::{Map, Value, json};
@@ -7,10 +7,8 @@ use crate::Event;
 use crate::contract::{Contract, Field, INPUT_KEYS, Key, Kind, OUTPUT_KEYS};
 
 mod files;
-mod tables;
 
 pub use files::hooks_schema;
-pub use tables::{key_tables, tables};
 
 /// The JSON Schema draft.
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";

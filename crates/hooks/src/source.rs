@@ -123,14 +123,10 @@ fn read_node(node: &Node, dialect: Dialect, parser: &mut HooksParser<'_>) {
 fn without_hooks(node: &Node, parser: &mut HooksParser<'_>) {
     let mut entries = node.as_map().unwrap_or_default().iter();
     if let Some(slip) = entries.find(|entry| nearest(&entry.key, ["hooks"]).is_some()) {
-        parser.context.problems.push(
-            Problem::new(
-                "unknown-key",
-                format!("`{}` is no key of settings", slip.key),
-            )
-            .at(&slip.key_place)
-            .help("did you mean `hooks`?"),
-        );
+        let message = format!("`{}` is no key of settings", slip.key);
+        let help = "did you mean `hooks`?";
+        let problem = Problem::new("unknown-key", message).at(&slip.key_place);
+        parser.context.problems.push(problem.help(help));
     }
 }
 
@@ -167,13 +163,11 @@ fn foreign(node: &Node, hooks: &Node, dialect: Dialect, parser: &mut HooksParser
         || is(config.and_then(|config| config.get("enabled")), false)
         || is(hooks.get("enabled"), false);
     if is_off {
-        parser.context.warnings.push(
-            Problem::new(
-                "hooks-switched-off",
-                "the file switches its hooks off: none run",
-            )
-            .at(&hooks.head()),
-        );
+        let message = "the file switches its hooks off: none run";
+        parser
+            .context
+            .warnings
+            .push(Problem::new("hooks-switched-off", message).at(&hooks.head()));
         return;
     }
     // Keys in `hooks` that are no events.

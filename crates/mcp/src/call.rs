@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use cachalot_core::secret::mask_credentials;
 use cachalot_core::{EffectTargets, Effects, SecretSet};
 use cachalot_operation::ResourceAccess;
+use cachalot_operation::domains::Domains;
 use cachalot_operation::resource_access::file_url_path;
 use rmcp::model::{
     CallToolRequestParams, ClientRequest, GetPromptRequestParams, ReadResourceRequestParams,
@@ -67,10 +68,9 @@ impl McpTool {
                 let params = CallToolRequestParams::new(id).with_arguments(arguments);
                 let request = ClientRequest::CallToolRequest(Request::new(params));
                 match server.call(&self.metadata.name, request).await? {
-                    ServerResult::CallToolResult(result) => Ok(ToolOutput {
-                        private: self.personal,
-                        ..content::of_tool(result, collector)
-                    }),
+                    ServerResult::CallToolResult(result) => {
+                        Ok(content::of_tool(result, collector, self.personal))
+                    }
                     ServerResult::CreateTaskResult(_) => {
                         Err(self.wants("to do it as a task that is asked after"))
                     }
@@ -91,10 +91,9 @@ impl McpTool {
                 let params = GetPromptRequestParams::new(id).with_arguments(arguments);
                 let request = ClientRequest::GetPromptRequest(Request::new(params));
                 match server.call(&self.metadata.name, request).await? {
-                    ServerResult::GetPromptResult(result) => Ok(ToolOutput {
-                        private: self.personal,
-                        ..content::of_prompt(result, collector)
-                    }),
+                    ServerResult::GetPromptResult(result) => {
+                        Ok(content::of_prompt(result, collector, self.personal))
+                    }
                     other => Err(self.not_complete(&other)),
                 }
             }
@@ -106,6 +105,7 @@ impl McpTool {
         uri: String,
         collector: ContentCollector<'_>,
     ) -> Result<ToolOutput, McpError> {
+        self.server.subscribe(&uri).await;
         let params = ReadResourceRequestParams::new(uri);
         let request = ClientRequest::ReadResourceRequest(Request::new(params));
         match self.server.call(&self.metadata.name, request).await? {
@@ -191,6 +191,38 @@ impl Operation for McpTool {
             "server": self.server.settings.identity(&context.secret_set),
             "definition": self.definition,
         }))
+    }
+
+    fn announced_reads(&self, arguments: &Arguments) -> Domains {
+        let domains = self.server.handler.announcements.domains();
+        match self.kind {
+            ToolSourceKind::Template => {
+                // Without a URI, the call fails.
+                let uri = uri_template::expand(&self.id, arguments).unwrap_or_default();
+                domains.joined(self.kind, &uri)
+            }
+            _ => domains.joined(self.kind, &self.id),
+        }
+    }
+
+    /// Subscribes to updates of the resource: the read that was stored may be one of another process.
+    fn on_hit(&self, arguments: &Arguments) {
+        let uri = match self.kind {
+            ToolSourceKind::Resource => Some(self.id.clone()),
+            ToolSourceKind::Template => uri_template::expand(&self.id, arguments).ok(),
+            ToolSourceKind::Tool | ToolSourceKind::Prompt => None,
+        };
+        let Some(uri) = uri else {
+            return;
+        };
+        let server = Arc::downgrade(&self.server);
+        tokio::spawn(async move {
+            if let Some(server) = server.upgrade()
+                && let Some(connection) = server.open_connection().await
+            {
+                server.subscribe_on(&connection, &uri).await;
+            }
+        });
     }
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {

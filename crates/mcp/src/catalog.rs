@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cachalot_operation::object_schema;
-use rmcp::model::{ErrorCode, PaginatedRequestParams};
+use rmcp::model::{ErrorCode, PaginatedRequestParams, ToolAnnotations};
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value, json};
 
@@ -25,8 +25,8 @@ pub(super) struct RemoteTool {
     pub(super) description: Option<String>,
     /// The schema of the arguments. That of a template follows from its URI.
     pub(super) parameters: Value,
-    /// Set if the server declares it destructive.
-    pub(super) destructive: bool,
+    /// The hint by which the server declares that it changes things: `readOnlyHint: false`.
+    pub(super) writing_hint: Option<&'static str>,
 }
 
 /// Returns a form for comparisons, independent of the order.
@@ -37,15 +37,19 @@ pub(super) fn fingerprint(catalog: &[RemoteTool]) -> BTreeSet<String> {
 /// A page of a list, and the cursor of the next page.
 type Page = Result<(Vec<RemoteTool>, Option<String>), ServiceError>;
 
+/// Everything that a server lists, and its instructions.
+pub(super) struct Catalog {
+    pub(super) tools: Vec<RemoteTool>,
+    /// The text that the server sent with the handshake.
+    pub(super) instructions: Option<String>,
+}
+
 /// Requests all lists of a server.
-pub(super) async fn list_all(server: &ServerClient) -> Result<Vec<RemoteTool>, McpError> {
-    let connection = server.connection().await?;
-    let capabilities = connection
-        .peer()
-        .peer_info()
-        .map(|info| info.capabilities.clone())
-        .unwrap_or_default();
-    drop(connection);
+pub(super) async fn list_all(server: &ServerClient) -> Result<Catalog, McpError> {
+    let info = server.connection().await?.peer().peer_info();
+    let (capabilities, instructions) = info.map_or_else(Default::default, |info| {
+        (info.capabilities.clone(), info.instructions.clone())
+    });
     // Requested even if the capability is not announced, because some servers omit it.
     let mut catalog = list_pages(server, "tools", tools).await?;
     if capabilities.resources.is_some() && server.settings.resources.is_offered {
@@ -58,7 +62,10 @@ pub(super) async fn list_all(server: &ServerClient) -> Result<Vec<RemoteTool>, M
         let listed = list_pages(server, "prompts", prompts).await;
         catalog.extend(or_warn(server, listed));
     }
-    Ok(catalog)
+    Ok(Catalog {
+        tools: catalog,
+        instructions,
+    })
 }
 
 /// Returns the list; if it failed, reports a warning and returns an empty one.
@@ -123,12 +130,19 @@ async fn tools(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>) -
             .or(tool.title)
             .filter(|text| !text.trim().is_empty()),
         parameters: object(tool.input_schema.as_ref().clone()),
-        destructive: tool
-            .annotations
-            .is_some_and(|hints| hints.destructive_hint == Some(true)),
+        writing_hint: tool.annotations.as_ref().and_then(writing_hint),
         name: tool.name.into_owned(),
     });
     Ok((tools.collect(), page.next_cursor))
+}
+
+/// Returns the hint by which a server declares that a tool changes things.
+fn writing_hint(hints: &ToolAnnotations) -> Option<&'static str> {
+    match (hints.read_only_hint, hints.destructive_hint) {
+        (_, Some(true)) => Some("destructiveHint: true"),
+        (Some(false), _) => Some("readOnlyHint: false"),
+        _ => None,
+    }
 }
 
 /// Returns the schema of an object, with its type added if the server omits it.
@@ -145,7 +159,7 @@ async fn resources(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams
         id: resource.uri,
         description: resource.description.or(resource.title),
         parameters: object_schema([]),
-        destructive: false,
+        writing_hint: None,
         name: resource.name,
     });
     Ok((resources.collect(), page.next_cursor))
@@ -159,7 +173,7 @@ async fn templates(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams
         id: template.uri_template,
         description: template.description.or(template.title),
         parameters: Value::Null,
-        destructive: false,
+        writing_hint: None,
         name: template.name,
     });
     Ok((templates.collect(), page.next_cursor))
@@ -181,7 +195,7 @@ async fn prompts(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>)
             id: prompt.name.clone(),
             description: prompt.description.or(prompt.title),
             parameters: object_schema(arguments),
-            destructive: false,
+            writing_hint: None,
             name: prompt.name,
         }
     });

@@ -1,8 +1,10 @@
 //! One connection to a server, from the handshake to its end.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ErrorCode, Implementation, ProgressNotificationParam,
@@ -12,14 +14,19 @@ use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer,
     RoleClient, RunningService, serve_client_with_lifecycle,
 };
-use tokio::sync::watch;
+use tokio::sync::OnceCell;
 
+use super::announcements::Announcements;
 use super::error::connect_error;
+use super::exact_numbers;
 use super::message_parser::MessageParser;
 use super::progress::ActiveCalls;
 use super::server_settings::McpTransport;
 use super::stdio::{ServerExit, ServerProgram};
 use super::{McpDependencies, McpError, McpSettings, http};
+
+/// Maximum number of resources of a connection whose updates are announced.
+const MAX_SUBSCRIPTIONS: usize = 1_000;
 
 /// A connection. Dropping it ends the server if it is a program.
 pub(super) struct McpConnection {
@@ -27,6 +34,10 @@ pub(super) struct McpConnection {
     end: Option<ServerExit>,
     /// Set when the server has answered anything but the handshake.
     answered: AtomicBool,
+    /// The resources whose updates the server was asked to announce; set when it has answered.
+    subscriptions: Mutex<HashMap<String, Arc<OnceCell<()>>>>,
+    /// Set when the server has not answered such a request.
+    has_no_subscriptions: AtomicBool,
 }
 
 /// Handles notifications of a server.
@@ -34,15 +45,9 @@ pub(super) struct McpConnection {
 pub(super) struct NotificationHandler {
     pub(super) server: Arc<str>,
     pub(super) dependencies: McpDependencies,
-    /// Counts the server's announcements that a list changed. Some servers announce unchanged lists.
-    pub(super) announced: watch::Sender<u64>,
+    /// Handles announcements that something changed, before the library sees them.
+    pub(super) announcements: Announcements,
     pub(super) calls: ActiveCalls,
-}
-
-impl NotificationHandler {
-    fn list_changed(&self) {
-        self.announced.send_modify(|count| *count += 1);
-    }
 }
 
 impl ClientHandler for NotificationHandler {
@@ -50,18 +55,6 @@ impl ClientHandler for NotificationHandler {
         let own = Implementation::new("cachalot", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), own)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
-    }
-
-    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.list_changed();
-    }
-
-    async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.list_changed();
-    }
-
-    async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.list_changed();
     }
 
     async fn on_progress(
@@ -82,9 +75,11 @@ impl ClientHandler for NotificationHandler {
         params: rmcp::model::LoggingMessageNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
+        let shown = exact_numbers::shown(&params.data);
         let said = match params.data.as_str() {
-            Some(text) => text.to_owned(),
-            None => params.data.to_string(),
+            // A number may be kept as a text, and is shown without quotes.
+            Some(text) if shown.starts_with('"') => text.to_owned(),
+            _ => shown,
         };
         let level = serde_json::to_value(params.level).unwrap_or_default();
         let said = format!("[{}] {said}", level.as_str().unwrap_or("log"));
@@ -148,15 +143,16 @@ impl McpConnection {
                     message_limit: settings.message_limit,
                 };
                 let (transport, end) = program
-                    .start(dependencies)
+                    .start(dependencies, handler.announcements.of_new_program())
                     .map_err(|why| (None, fault(why)))?;
                 let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
                 (served, Some(end))
             }
             McpTransport::Http { url, headers } => {
                 let limit = settings.message_limit;
+                let announcements = handler.announcements.clone();
                 let message_parser =
-                    MessageParser::new(&settings.name, limit, dependencies.clone());
+                    MessageParser::new(&settings.name, limit, dependencies.clone(), announcements);
                 let transport = http::transport(url, headers, message_parser, dependencies)
                     .map_err(|why| (None, fault(why)))?;
                 let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
@@ -174,11 +170,13 @@ impl McpConnection {
             .peer()
             .set_response_cache_config(ClientCacheConfig::disabled())
             .await;
-        subscribe(running.peer(), handler);
+        subscribe(running.peer());
         Ok(Self {
             running,
             end,
             answered: AtomicBool::new(false),
+            subscriptions: Mutex::default(),
+            has_no_subscriptions: AtomicBool::new(false),
         })
     }
 
@@ -199,6 +197,31 @@ impl McpConnection {
         self.answered.load(Ordering::Relaxed)
     }
 
+    /// Returns the subscription to updates of a resource, which the caller begins if it is not set; `None` if the
+    /// server does not offer that. Newer protocol versions have no such request.
+    pub(super) fn subscription(&self, uri: &str) -> Option<Arc<OnceCell<()>>> {
+        let info = self.running.peer().peer_info();
+        let offers = info.is_some_and(|info| {
+            let resources = info.capabilities.resources.as_ref();
+            info.protocol_version.has_initialize()
+                && resources.is_some_and(|resources| resources.subscribe == Some(true))
+        });
+        if !offers || self.has_no_subscriptions.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut subscriptions = self.subscriptions.lock();
+        if let Some(known) = subscriptions.get(uri) {
+            return Some(Arc::clone(known));
+        }
+        (subscriptions.len() < MAX_SUBSCRIPTIONS)
+            .then(|| Arc::clone(subscriptions.entry(uri.to_owned()).or_default()))
+    }
+
+    /// Records that the server does not answer subscriptions.
+    pub(super) fn end_subscriptions(&self) {
+        self.has_no_subscriptions.store(true, Ordering::Relaxed);
+    }
+
     /// The exit status of the program, if it has ended, and its last lines on stderr.
     pub(super) fn describe_exit(&self) -> String {
         self.end
@@ -214,7 +237,7 @@ impl McpConnection {
 }
 
 /// Subscribes to notifications until the connection ends, if the protocol version requires a subscription.
-fn subscribe(peer: &Peer<RoleClient>, handler: &NotificationHandler) {
+fn subscribe(peer: &Peer<RoleClient>) {
     let asked_for = |version: &ProtocolVersion| !version.has_initialize();
     if !peer
         .peer_info()
@@ -222,7 +245,7 @@ fn subscribe(peer: &Peer<RoleClient>, handler: &NotificationHandler) {
     {
         return;
     }
-    let (peer, handler) = (peer.clone(), handler.clone());
+    let peer = peer.clone();
     tokio::spawn(async move {
         let filter = SubscriptionFilter::builder()
             .tools_list_changed()
@@ -233,8 +256,7 @@ fn subscribe(peer: &Peer<RoleClient>, handler: &NotificationHandler) {
         let Ok(mut announcements) = peer.listen(filter).await else {
             return;
         };
-        while let Ok(Some(_)) = announcements.next().await {
-            handler.list_changed();
-        }
+        // The parser of messages has handled them.
+        while let Ok(Some(_)) = announcements.next().await {}
     });
 }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use cachalot_core::SecretSet;
 use cachalot_model::{Block, Image, ImageSource};
 use rmcp::model::{
-    CacheScope, CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult,
-    ResourceContents, Role,
+    CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult, ResourceContents, Role,
 };
 
 use cachalot_tools::ToolOutput;
+
+use super::exact_numbers;
+use super::raw_message::AnswerNotes;
 
 /// Collects content with secrets masked, up to a maximum size of text.
 pub(super) struct ContentCollector<'a> {
@@ -116,14 +118,41 @@ impl<'a> ContentCollector<'a> {
     }
 }
 
+/// Adds the hints about caching to an output. Without a scope that the server states, it is private if it is
+/// `personal`.
+fn with_hints(output: ToolOutput, notes: AnswerNotes, personal: bool) -> ToolOutput {
+    ToolOutput {
+        lifetime: match notes.not_storable {
+            // Nothing that is built from it may be cached either.
+            Some(_) => Some(Duration::ZERO),
+            None => notes.ttl_ms.map(Duration::from_millis),
+        },
+        private: notes.private.unwrap_or(personal),
+        not_storable: notes.not_storable,
+        ..output
+    }
+}
+
+/// Adds the hints about caching to the output of a tool or a prompt. The protocol has hints for resources
+/// only, so here `public` does not make a `personal` output public.
+fn with_strict_hints(output: ToolOutput, notes: AnswerNotes, personal: bool) -> ToolOutput {
+    let private = Some(personal || notes.private == Some(true));
+    with_hints(output, AnswerNotes { private, ..notes }, personal)
+}
+
 /// Converts the result of a tool. Structured content is used only if there is no text.
-pub(super) fn of_tool(result: CallToolResult, mut collector: ContentCollector<'_>) -> ToolOutput {
+pub(super) fn of_tool(
+    result: CallToolResult,
+    mut collector: ContentCollector<'_>,
+    personal: bool,
+) -> ToolOutput {
+    let notes = AnswerNotes::of(result.meta.as_ref());
     let has_text = result
         .content
         .iter()
         .any(|block| matches!(block, ContentBlock::Text(text) if !text.text.is_empty()));
     let structured = result.structured_content.filter(|_| !has_text);
-    let structured = structured.map(|structured| structured.to_string());
+    let structured = structured.map(|structured| exact_numbers::shown(&structured));
     // Some servers return an image twice: as an image, and as base64 in the structured content.
     let structured = structured.filter(|text| !repeats(text, &result.content));
     for block in result.content {
@@ -132,10 +161,11 @@ pub(super) fn of_tool(result: CallToolResult, mut collector: ContentCollector<'_
     if let Some(structured) = structured {
         collector.text(&structured);
     }
-    ToolOutput {
+    let output = ToolOutput {
         is_error: result.is_error.unwrap_or(false),
         ..collector.finish()
-    }
+    };
+    with_strict_hints(output, notes, personal)
 }
 
 /// True if a text contains the data of an image or audio block.
@@ -159,21 +189,17 @@ pub(super) fn of_resource(
     for contents in result.contents {
         collector.resource(contents, several);
     }
-    ToolOutput {
-        lifetime: result.ttl_ms.map(Duration::from_millis),
-        private: match result.cache_scope {
-            Some(scope) => scope != CacheScope::Public,
-            None => personal,
-        },
-        ..collector.finish()
-    }
+    let notes = AnswerNotes::of(result.meta.as_ref());
+    with_hints(collector.finish(), notes, personal)
 }
 
 /// Converts the messages of a prompt.
 pub(super) fn of_prompt(
     result: GetPromptResult,
     mut collector: ContentCollector<'_>,
+    personal: bool,
 ) -> ToolOutput {
+    let notes = AnswerNotes::of(result.meta.as_ref());
     let plain = matches!(result.messages.as_slice(), [only] if only.role == Role::User);
     for message in result.messages {
         let role = match message.role {
@@ -187,7 +213,7 @@ pub(super) fn of_prompt(
             content => collector.block(content),
         }
     }
-    collector.finish()
+    with_strict_hints(collector.finish(), notes, personal)
 }
 
 #[cfg(test)]
@@ -212,7 +238,7 @@ mod tests {
         let result: CallToolResult = serde_json::from_value(result).unwrap();
         let secret_set = SecretSet::with_key(DigestKey::new([1; 32]));
         secret_set.learn("swordfish");
-        of_tool(result, ContentCollector::new(&secret_set, room))
+        of_tool(result, ContentCollector::new(&secret_set, room), false)
     }
 
     #[test]

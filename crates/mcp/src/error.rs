@@ -7,6 +7,8 @@ use cachalot_core::causes::root_cause;
 use cachalot_core::secret::mask_credentials;
 use rmcp::service::{ClientInitializeError, ServiceError};
 
+use super::challenge;
+use super::exact_numbers;
 use super::message_parser::LOCAL_ERROR;
 
 /// The error of a server that cannot be used, or did not answer a request.
@@ -76,6 +78,9 @@ pub(super) fn connect_error(error: &ClientInitializeError) -> String {
             )
         }
         ClientInitializeError::TransportError { error, .. } => {
+            if let Some(challenge) = challenge::describe(error.error.as_ref()) {
+                return challenge;
+            }
             let reason = root_cause(error.error.as_ref());
             let remedy = match reason.to_ascii_lowercase() {
                 reason
@@ -117,10 +122,9 @@ pub(super) fn request_error(server: &str, error: &ServiceError) -> McpError {
             McpError::new(server, error.message.to_string())
         }
         ServiceError::McpError(error) => {
-            let data = error
-                .data
-                .as_ref()
-                .map_or_else(String::new, |data| format!(" {data}"));
+            let data = error.data.as_ref().map_or_else(String::new, |data| {
+                format!(" {}", exact_numbers::shown(data))
+            });
             McpError::new(
                 server,
                 format!("refused: {} ({}){data}", error.message, error.code.0),
@@ -130,13 +134,16 @@ pub(super) fn request_error(server: &str, error: &ServiceError) -> McpError {
             server,
             "ended before it answered; whether the call took effect is not known. It is started again with the next call",
         ),
-        ServiceError::TransportSend(error) => McpError::transient(
-            server,
-            format!(
-                "could not be talked to: {}; whether the call took effect is not known. It is connected to again with the next call",
-                root_cause(error.error.as_ref())
+        ServiceError::TransportSend(error) => match challenge::describe(error.error.as_ref()) {
+            Some(challenge) => McpError::new(server, challenge),
+            None => McpError::transient(
+                server,
+                format!(
+                    "could not be talked to: {}; whether the call took effect is not known. It is connected to again with the next call",
+                    root_cause(error.error.as_ref())
+                ),
             ),
-        ),
+        },
         ServiceError::Cancelled { reason } => McpError::transient(
             server,
             format!(
@@ -174,4 +181,23 @@ pub(super) fn max_timeout_error(server: &str, after: Duration) -> McpError {
             after.as_secs_f64()
         ),
     )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::parse_messages;
+
+    #[test]
+    fn data_of_an_error_keeps_its_numbers() {
+        let text = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no","data":{"n":12345678901234567890123}}}"#;
+        let message = parse_messages(format!("{text}\n").as_bytes(), 1_000).remove(0);
+        let error = serde_json::from_value(message["error"].clone()).unwrap();
+        let shown = request_error("x", &ServiceError::McpError(error)).to_string();
+        assert!(
+            shown.ends_with(r#" (-1) {"n":12345678901234567890123}"#),
+            "{shown}"
+        );
+    }
 }

@@ -1,21 +1,28 @@
 //! The client of MCP servers: offers their tools, resources and prompts as tools.
 //!
 //! A server's statements about itself are not trusted: its tools have side effects and unknown effects unless
-//! the configuration overrides that. A tool that declares itself destructive keeps them even then. The client
-//! library caches no answers; its types are not used outside this crate.
+//! the configuration overrides that. A tool that the server declares to change things keeps them even then.
+//! The client library caches no answers; its types are not used outside this crate.
 
+mod announcement;
+mod announcements;
 mod call;
 mod catalog;
+mod challenge;
 mod connection;
 mod content;
 mod error;
+mod exact_numbers;
 mod http;
+mod instructions;
 mod line_reader;
 mod listing;
 mod message_parser;
 mod progress;
+mod raw_message;
 mod server;
 mod server_client;
+mod server_domains;
 mod server_settings;
 pub mod settings;
 mod stdio;
@@ -27,6 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cachalot_core::SecretSet;
+use cachalot_operation::WriteNotifier;
 
 pub use error::McpError;
 pub use listing::ServerListing;
@@ -85,4 +93,6 @@ pub struct McpDependencies {
     pub secret_set: Arc<SecretSet>,
     /// The receiver of events.
     pub reporter: Arc<dyn Reporter>,
+    /// Notified of the changes that a server announces.
+    pub write_notifier: WriteNotifier,
 }

@@ -1,5 +1,6 @@
 //! Converts the tools, resources and prompts of a server to tools.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use globset::{Glob, GlobMatcher};
 use serde_json::json;
 
 use super::call::McpTool;
-use super::catalog::RemoteTool;
+use super::catalog::{self, Catalog, RemoteTool};
+use super::instructions;
 use super::server_client::ServerClient;
 use super::server_settings::{McpSettings, ToolTrust};
 use super::tool_names::{ToolNames, ToolSource, ToolSourceKind};
@@ -19,7 +21,7 @@ use super::uri_template;
 /// The tools, resources and prompts of a server at one moment.
 pub struct ServerListing {
     server: Arc<ServerClient>,
-    catalog: Vec<RemoteTool>,
+    catalog: Catalog,
 }
 
 /// A tool, resource, template or prompt that can be used, before it has a name.
@@ -32,8 +34,22 @@ struct OfferedTool {
 }
 
 impl ServerListing {
-    pub(super) fn new(server: Arc<ServerClient>, catalog: Vec<RemoteTool>) -> Self {
+    pub(super) fn new(server: Arc<ServerClient>, catalog: Catalog) -> Self {
         Self { server, catalog }
+    }
+
+    /// Returns the server's instructions for the model: marked as the server's text, cut, and with secrets
+    /// masked. `None` if there are none.
+    #[must_use]
+    pub fn instructions(&self) -> Option<String> {
+        let written = self.catalog.instructions.as_deref()?;
+        let secret_set = &self.server.handler.dependencies.secret_set;
+        instructions::shown(self.server.name(), &secret_set.redact(written))
+    }
+
+    /// Returns a form for comparisons.
+    pub(crate) fn fingerprint(&self) -> BTreeSet<String> {
+        catalog::fingerprint(&self.catalog.tools)
     }
 
     /// Returns the tools: those of the server, and one for each of its resources, resource templates and
@@ -47,7 +63,7 @@ impl ServerListing {
         let Self { server, catalog } = self;
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         // Names are assigned in a fixed order, independent of the order of the server's lists.
-        for offered in offered_tools(&server, catalog) {
+        for offered in offered_tools(&server, catalog.tools) {
             let RemoteTool { kind, id, name, .. } = &offered.remote;
             let source = ToolSource {
                 server: server.name().to_owned(),
@@ -93,8 +109,20 @@ impl OfferedTool {
 /// Returns everything that can be used, sorted by kind and by the server's identifier, without duplicates.
 fn offered_tools(server: &ServerClient, catalog: Vec<RemoteTool>) -> Vec<OfferedTool> {
     let trusted = TrustRules::new(&server.settings);
-    let catalog = catalog.into_iter();
-    let mut offered: Vec<OfferedTool> = catalog
+    // A tool that is listed several times changes things if any of its definitions declares that.
+    let mut writing_hints = BTreeMap::new();
+    for remote in &catalog {
+        if let Some(hint) = remote.writing_hint {
+            let key = (remote.kind, remote.id.clone());
+            writing_hints.entry(key).or_insert(hint);
+        }
+    }
+    let joined = catalog.into_iter().map(|mut remote| {
+        let key = (remote.kind, remote.id.clone());
+        remote.writing_hint = writing_hints.get(&key).copied();
+        remote
+    });
+    let mut offered: Vec<OfferedTool> = joined
         .filter_map(|remote| match remote.kind {
             ToolSourceKind::Tool => of_tool(remote, server, &trusted),
             _ => of_resource_or_prompt(remote, server),
@@ -109,7 +137,7 @@ fn offered_tools(server: &ServerClient, catalog: Vec<RemoteTool>) -> Vec<Offered
 fn of_tool(remote: RemoteTool, server: &ServerClient, trusted: &TrustRules) -> Option<OfferedTool> {
     // A provider would refuse every request with this schema.
     if let Some(why) = Schema::find_fault(&remote.parameters) {
-        server.warn(&format!(
+        server.warn_once(&format!(
             "has a tool `{}` whose arguments have no usable schema, and which is left out: {why}; this is a fault of the server",
             remote.name
         ));
@@ -146,7 +174,7 @@ fn of_resource_or_prompt(mut remote: RemoteTool, server: &ServerClient) -> Optio
         let variables = uri_template::variables(id)
             .inspect_err(|why| {
                 let name = &remote.name;
-                server.warn(&format!(
+                server.warn_once(&format!(
                     "has a resource template `{name}` that cannot be used: {why}"
                 ));
             })
@@ -173,46 +201,54 @@ fn of_resource_or_prompt(mut remote: RemoteTool, server: &ServerClient) -> Optio
 }
 
 impl McpSettings {
-    /// Returns the configured trust in a tool. A tool that the server declares destructive is not trusted.
+    /// Returns the configured trust in a tool. A tool that the server declares to change things is not
+    /// trusted.
     #[must_use]
     pub fn trust_in(&self, tool: &str) -> ToolTrust {
-        TrustRules::new(self).by_name(tool)
+        let rule = TrustRules::new(self).rule(tool).map(|rule| rule.trust);
+        rule.unwrap_or_default()
     }
 }
 
 /// The configured trust in tools.
-struct TrustRules(Vec<(GlobMatcher, ToolTrust)>);
+struct TrustRules(Vec<TrustRule>);
+
+struct TrustRule {
+    pattern: String,
+    matcher: GlobMatcher,
+    trust: ToolTrust,
+}
 
 impl TrustRules {
     /// Compiles the patterns. An invalid pattern matches nothing, which is the safe side.
     fn new(settings: &McpSettings) -> Self {
-        let patterns = settings.trust.iter();
-        Self(
-            patterns
-                .filter_map(|(pattern, trust)| {
-                    Some((Glob::new(pattern).ok()?.compile_matcher(), *trust))
-                })
-                .collect(),
-        )
+        let rules = settings.trust.iter().filter_map(|(pattern, trust)| {
+            Some(TrustRule {
+                matcher: Glob::new(pattern).ok()?.compile_matcher(),
+                pattern: pattern.clone(),
+                trust: *trust,
+            })
+        });
+        Self(rules.collect())
     }
 
-    /// Returns the trust in a tool of this name.
-    fn by_name(&self, name: &str) -> ToolTrust {
-        self.0
-            .iter()
-            .find(|(pattern, _)| pattern.is_match(name))
-            .map_or_else(ToolTrust::default, |(_, trust)| *trust)
+    /// Returns the rule for a tool of this name.
+    fn rule(&self, name: &str) -> Option<&TrustRule> {
+        self.0.iter().find(|rule| rule.matcher.is_match(name))
     }
 
     fn trust_in(&self, tool: &RemoteTool, server: &ServerClient) -> ToolTrust {
-        let trust = self.by_name(&tool.name);
-        if trust.read_only && tool.destructive {
-            server.warn(&format!(
-                "calls its tool `{}` destructive, though it is configured as read-only: it is not taken as read-only",
-                tool.name
+        let Some(rule) = self.rule(&tool.name) else {
+            return ToolTrust::default();
+        };
+        if let Some(hint) = tool.writing_hint.filter(|_| rule.trust.read_only) {
+            server.warn_once(&format!(
+                "declares that its tool `{}` changes things (`{hint}`), though its setting `read_only` names `{}`: \
+                 the tool counts as one that changes things, and its results are not cached; leave it out of `read_only`",
+                tool.name, rule.pattern
             ));
             return ToolTrust::default();
         }
-        trust
+        rule.trust
     }
 }

@@ -5,9 +5,11 @@
 //! an answer that cannot be used becomes an error with the reason.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use rmcp::model::{
     ContentBlock, ErrorCode, ErrorData, Prompt, PromptMessage, RequestId, Resource,
     ResourceContents, ResourceTemplate, ServerJsonRpcMessage, ServerResult, Tool,
@@ -16,13 +18,20 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::McpDependencies;
+use super::announcement::Announcement;
+use super::announcements::Announcements;
+use super::exact_numbers;
 use super::line_reader::{LineRead, LineReader};
+use super::raw_message::RawMessage;
 
 /// Marks errors that were created here and not sent by a server: the message is the whole error.
 pub(super) const LOCAL_ERROR: ErrorCode = ErrorCode(-32_790);
 
 /// Maximum number of characters that are shown of a line that is not a message.
 const MAX_SHOWN_CHARS: usize = 200;
+
+/// Maximum number of faults of a server that are reported once only.
+const MAX_REMEMBERED_FAULTS: usize = 100;
 
 /// Parses the messages of one server.
 #[derive(Clone)]
@@ -31,22 +40,42 @@ pub(super) struct MessageParser {
     /// Maximum size of a message, in bytes.
     pub(super) limit: usize,
     dependencies: McpDependencies,
+    announcements: Announcements,
+    /// The faults that were reported, at most [`MAX_REMEMBERED_FAULTS`]: a list that is read again has them again.
+    reported: Arc<Mutex<HashSet<String>>>,
 }
 
 impl MessageParser {
-    pub(super) fn new(server: &str, limit: usize, dependencies: McpDependencies) -> Self {
+    pub(super) fn new(
+        server: &str,
+        limit: usize,
+        dependencies: McpDependencies,
+        announcements: Announcements,
+    ) -> Self {
         Self {
             server: server.into(),
             limit,
             dependencies,
+            announcements,
+            reported: Arc::default(),
         }
     }
 
     /// Parses a message; `None` if it is to be ignored.
     pub(super) fn read(&self, text: &[u8]) -> Option<ServerJsonRpcMessage> {
         let read = message(text);
-        for error_answer in read.faults {
-            self.warn(&error_answer);
+        if let Some(announcement) = &read.announcement {
+            self.announcements.handle(announcement);
+        }
+        if let Some(ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)) =
+            &read.message
+        {
+            self.announcements.note_answer();
+        }
+        for fault in read.faults {
+            if self.is_new(&fault) {
+                self.warn(&fault);
+            }
         }
         if let Some(noise) = read.noise {
             let noise = self.dependencies.secret_set.redact(&noise).into_owned();
@@ -65,10 +94,22 @@ impl MessageParser {
         match id {
             Some(id) => Some(error_answer(why, id)),
             None => {
+                self.announcements.handle(&Announcement::Unreadable);
                 self.warn(&why);
                 None
             }
         }
+    }
+
+    fn is_new(&self, fault: &str) -> bool {
+        let mut reported = self.reported.lock();
+        if reported.contains(fault) {
+            return false;
+        }
+        if reported.len() < MAX_REMEMBERED_FAULTS {
+            reported.insert(fault.to_owned());
+        }
+        true
     }
 
     fn warn(&self, what: &str) {
@@ -108,6 +149,7 @@ struct ParsedMessage {
     faults: Vec<String>,
     /// The beginning of a line that is not a message.
     noise: Option<String>,
+    announcement: Option<Announcement>,
 }
 
 /// Creates an error answer in place of the server's own.
@@ -125,28 +167,65 @@ fn message(text: &[u8]) -> ParsedMessage {
     if text.trim_ascii().is_empty() {
         return ParsedMessage::default();
     }
-    let parsed = serde_json::from_slice::<ServerJsonRpcMessage>(text);
+    let Ok(text) = std::str::from_utf8(text) else {
+        return ParsedMessage::noise(&String::from_utf8_lossy(text));
+    };
+    let raw = RawMessage::read(text);
+    let announcement = raw.announcement();
+    ParsedMessage {
+        announcement,
+        ..parse(text, raw)
+    }
+}
+
+fn parse(text: &str, mut raw: RawMessage) -> ParsedMessage {
+    let text = raw.keep_numbers(text);
+    let parsed = serde_json::from_str::<ServerJsonRpcMessage>(&text);
     if let Ok(message) = parsed
         && is_understood(&message)
     {
-        return ParsedMessage {
-            message: Some(message),
-            ..ParsedMessage::default()
-        };
+        return ParsedMessage::new(message, raw);
     }
-    let Ok(Value::Object(fields)) = serde_json::from_slice::<Value>(text) else {
-        let text = String::from_utf8_lossy(text);
-        return ParsedMessage {
-            noise: Some(text.trim().chars().take(MAX_SHOWN_CHARS).collect()),
-            ..ParsedMessage::default()
-        };
+    let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(&text) else {
+        return ParsedMessage::noise(&text);
     };
     let id = fields.get("id").cloned();
     match id.and_then(|id| serde_json::from_value::<RequestId>(id).ok()) {
-        Some(id) if !fields.contains_key("method") => repair_answer(fields, id),
+        Some(id) if !fields.contains_key("method") => {
+            raw.forbid_storing("the server's answer was malformed and had to be repaired");
+            repair_answer(fields, id, raw)
+        }
         // A request or a notification of an unknown kind.
         _ => ParsedMessage::default(),
     }
+}
+
+impl ParsedMessage {
+    fn new(mut message: ServerJsonRpcMessage, raw: RawMessage) -> Self {
+        let task_tools = raw.apply(&mut message);
+        let left_out = task_tools.iter().map(|tool| {
+            format!(
+                "has a tool `{}` that can only be called as a task, which is not possible here; it is left out",
+                shortened(tool)
+            )
+        });
+        Self {
+            message: Some(message),
+            faults: left_out.collect(),
+            ..Self::default()
+        }
+    }
+
+    fn noise(text: &str) -> Self {
+        Self {
+            noise: Some(shortened(text.trim())),
+            ..Self::default()
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
 /// True if the library has recognized the type of the message. It accepts an unknown answer as a custom
@@ -162,7 +241,7 @@ fn is_understood(message: &ServerJsonRpcMessage) -> bool {
 }
 
 /// Repairs the answer to a request.
-fn repair_answer(mut fields: Map<String, Value>, id: RequestId) -> ParsedMessage {
+fn repair_answer(mut fields: Map<String, Value>, id: RequestId, raw: RawMessage) -> ParsedMessage {
     fields.insert("jsonrpc".to_owned(), json!("2.0"));
     if let Some(error) = fields.get_mut("error") {
         let message = match &*error {
@@ -171,7 +250,7 @@ fn repair_answer(mut fields: Map<String, Value>, id: RequestId) -> ParsedMessage
         };
         let said = match message {
             Some(Value::String(text)) => text,
-            _ => error.to_string(),
+            _ => exact_numbers::shown(error),
         };
         let why = format!("refused, with an error that violates the protocol: {said}");
         return ParsedMessage {
@@ -184,58 +263,132 @@ fn repair_answer(mut fields: Map<String, Value>, id: RequestId) -> ParsedMessage
         Some(Value::Object(result)) => repair(result, &mut faults),
         _ => None,
     };
-    let understood = repaired.and_then(|()| {
-        let message = serde_json::from_value(Value::Object(fields)).ok()?;
-        Some(message).filter(is_understood)
+    let understood = repaired.and_then(|list| {
+        let parsed = |fields: Map<String, Value>| {
+            serde_json::from_value::<ServerJsonRpcMessage>(Value::Object(fields)).ok()
+        };
+        let is_kind = |message: &ServerJsonRpcMessage| match message {
+            ServerJsonRpcMessage::Response(response) => (list.is_kind)(&response.result),
+            _ => false,
+        };
+        let whole = parsed(fields.clone()).filter(is_kind);
+        whole.or_else(|| {
+            // Another member changes the kind of the answer.
+            if let Some(Value::Object(result)) = fields.get_mut("result") {
+                result.retain(|name, _| name == list.key || MEMBERS.contains(&name.as_str()));
+            }
+            parsed(fields).filter(is_kind)
+        })
     });
-    let unusable = || {
-        let why = "violated the protocol; this is a fault of the server";
-        error_answer(why.to_owned(), id)
-    };
-    ParsedMessage {
-        message: Some(understood.unwrap_or_else(unusable)),
-        faults,
-        noise: None,
+    match understood {
+        Some(message) => {
+            let mut parsed = ParsedMessage::new(message, raw);
+            parsed.faults.extend(faults);
+            parsed
+        }
+        None => {
+            let why = "violated the protocol; this is a fault of the server";
+            ParsedMessage {
+                message: Some(error_answer(why.to_owned(), id)),
+                faults,
+                ..ParsedMessage::default()
+            }
+        }
     }
 }
 
-/// Removes invalid parts from a result; `None` if it is not a known kind of result.
-fn repair(result: &mut Map<String, Value>, faults: &mut Vec<String>) -> Option<()> {
-    type Keep = fn(&mut Vec<Value>, &str, &mut Vec<String>);
-    const LISTS: [(&str, &str, Keep); 7] = [
-        ("tools", "tool", keep::<Tool>),
-        ("resources", "resource", keep::<Resource>),
-        (
-            "resourceTemplates",
-            "resource template",
-            keep::<ResourceTemplate>,
-        ),
-        ("prompts", "prompt", keep::<Prompt>),
-        ("content", "piece of content", keep::<ContentBlock>),
-        ("contents", "piece of a resource", keep::<ResourceContents>),
-        ("messages", "message of a prompt", keep::<PromptMessage>),
-    ];
-    let (key, what, keep) = LISTS
-        .into_iter()
-        .find(|(key, _, _)| result.get(*key).is_some_and(Value::is_array))?;
-    let Some(Value::Array(mut items)) = result.remove(key) else {
+/// A list in a result, whose items can be malformed.
+struct ItemList {
+    key: &'static str,
+    /// An item, in messages.
+    item: &'static str,
+    keep: fn(&mut Vec<Value>, &str, &mut Vec<String>),
+    /// True if a result is of the kind that has the list.
+    is_kind: fn(&ServerResult) -> bool,
+}
+
+impl ItemList {
+    /// Creates the list of items of type `T`.
+    const fn new<T: DeserializeOwned>(
+        key: &'static str,
+        item: &'static str,
+        is_kind: fn(&ServerResult) -> bool,
+    ) -> Self {
+        Self {
+            key,
+            item,
+            keep: keep::<T>,
+            is_kind,
+        }
+    }
+}
+
+static LISTS: [ItemList; 7] = [
+    ItemList::new::<Tool>("tools", "tool", |result| {
+        matches!(result, ServerResult::ListToolsResult(_))
+    }),
+    ItemList::new::<Resource>("resources", "resource", |result| {
+        matches!(result, ServerResult::ListResourcesResult(_))
+    }),
+    ItemList::new::<ResourceTemplate>("resourceTemplates", "resource template", |result| {
+        matches!(result, ServerResult::ListResourceTemplatesResult(_))
+    }),
+    ItemList::new::<Prompt>("prompts", "prompt", |result| {
+        matches!(result, ServerResult::ListPromptsResult(_))
+    }),
+    ItemList::new::<ContentBlock>("content", "piece of content", |result| {
+        matches!(result, ServerResult::CallToolResult(_))
+    }),
+    ItemList::new::<ResourceContents>("contents", "piece of a resource", |result| {
+        matches!(result, ServerResult::ReadResourceResult(_))
+    }),
+    ItemList::new::<PromptMessage>("messages", "message of a prompt", |result| {
+        matches!(result, ServerResult::GetPromptResult(_))
+    }),
+];
+
+/// The members of a result that the library reads, besides the lists.
+const MEMBERS: [&str; 8] = [
+    "_meta",
+    "cacheScope",
+    "description",
+    "isError",
+    "nextCursor",
+    "resultType",
+    "structuredContent",
+    "ttlMs",
+];
+
+/// True if the library can read one of [`MEMBERS`]. It ignores members that it does not know.
+fn has_right_type(name: &str, value: &Value) -> bool {
+    match name {
+        "nextCursor" | "description" | "resultType" => value.is_string(),
+        "isError" => value.is_boolean(),
+        "_meta" => value.is_object(),
+        "ttlMs" => value.is_i64(),
+        "cacheScope" => value == "public" || value == "private",
+        _ => true,
+    }
+}
+
+/// Removes invalid parts from a result, and keeps everything else. Returns the list that makes its kind;
+/// `None` if it is not a known kind.
+fn repair(result: &mut Map<String, Value>, faults: &mut Vec<String>) -> Option<&'static ItemList> {
+    let list = LISTS
+        .iter()
+        .find(|list| result.get(list.key).is_some_and(Value::is_array))?;
+    let Some(Value::Array(mut items)) = result.remove(list.key) else {
         return None;
     };
     let before = items.len();
-    keep(&mut items, what, faults);
-    // Keeps other fields only if they have the right type and do not change the kind of answer.
-    result.retain(|name, value| match name.as_str() {
-        "nextCursor" | "description" | "resultType" => value.is_string(),
-        "isError" => value.is_boolean(),
-        "structuredContent" => true,
-        _ => false,
-    });
-    if items.is_empty() && before > 0 && matches!(key, "content" | "contents" | "messages") {
+    (list.keep)(&mut items, list.item, faults);
+    result.retain(|name, value| has_right_type(name, value));
+    if items.is_empty() && before > 0 && matches!(list.key, "content" | "contents" | "messages") {
         // An empty answer would be mistaken for a valid one.
         return None;
     }
-    result.insert(key.to_owned(), Value::Array(items));
-    Some(())
+    result.insert(list.key.to_owned(), Value::Array(items));
+    Some(list)
 }
 
 /// Keeps the items of this type, and reports the others.
@@ -250,10 +403,7 @@ fn keep<T: DeserializeOwned>(items: &mut Vec<Value>, what: &str, faults: &mut Ve
             .iter()
             .find_map(|key| item.get(*key)?.as_str());
         let named = match name {
-            Some(name) => format!(
-                "a {what} `{}`",
-                name.chars().take(MAX_SHOWN_CHARS).collect::<String>()
-            ),
+            Some(name) => format!("a {what} `{}`", shortened(name)),
             None => format!("a {what} without a name (number {number})"),
         };
         faults.push(format!(
@@ -352,6 +502,38 @@ mod tests {
             assert_eq!(kept[key].as_array().unwrap().len(), 1, "{key}: {kept}");
             assert_eq!(read.faults.len(), 1, "{key}");
         }
+    }
+
+    #[test]
+    fn repaired_answer_keeps_all_other_members() {
+        let members = json!({
+            "ttlMs": 0, "cacheScope": "private", "nextCursor": "2", "x-own": [1],
+            "_meta": {"a": {"b": 1}},
+        });
+        for (key, good) in [
+            ("tools", json!({"name": "b", "inputSchema": {}})),
+            ("resources", json!({"uri": "a://b", "name": "b"})),
+            ("contents", json!({"uri": "a://b", "text": "b"})),
+        ] {
+            let mut answer = members.clone();
+            answer[key] = json!([good, 5]);
+            let read = read(json!({"id": 1, "result": answer}));
+            let kept = serde_json::to_value(result(&read)).unwrap();
+            assert_eq!(kept[key], json!([good]), "{kept}");
+            for member in ["ttlMs", "cacheScope"] {
+                assert_eq!(kept[member], members[member], "{kept}");
+            }
+            assert_eq!(kept["_meta"]["a"], members["_meta"]["a"], "{kept}");
+        }
+        // Members of another kind of answer do not change the kind.
+        let content = json!({"type": "text", "text": "b"});
+        let answer =
+            json!({"content": [content, 5], "messages": [], "structuredContent": {"a": 1}});
+        let read = read(json!({"id": 1, "result": answer}));
+        let ServerResult::CallToolResult(kept) = result(&read) else {
+            panic!("{read:?}");
+        };
+        assert_eq!(kept.structured_content, Some(json!({"a": 1})));
     }
 
     #[test]

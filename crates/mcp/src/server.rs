@@ -1,5 +1,6 @@
 //! A server and its lists.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -50,18 +51,24 @@ impl McpServer {
         self.0.changed.subscribe()
     }
 
+    /// True if these are the lists of the server, as far as it has announced.
+    pub(crate) fn still_lists(&self, fingerprint: &BTreeSet<String>) -> bool {
+        self.0.still_lists(fingerprint)
+    }
+
     /// Requests the current lists. Connects if needed.
     ///
     /// # Errors
     /// If the server cannot be started or reached, or does not list its tools. A failure to list its
     /// resources or prompts is only a warning.
     pub async fn list(&self) -> Result<ServerListing, McpError> {
-        let mut announced = self.0.handler.announced.subscribe();
+        let mut announced = self.0.handler.announcements.changed_lists().subscribe();
         let mut catalog;
+        let mut version;
         let mut listings = 0;
         // Some servers change their tools while they are being listed.
         loop {
-            announced.mark_unchanged();
+            version = *announced.borrow_and_update();
             catalog = catalog::list_all(&self.0).await?;
             listings += 1;
             if listings == MAX_LISTINGS || !announced.has_changed().unwrap_or(false) {
@@ -70,7 +77,7 @@ impl McpServer {
         }
         if self
             .0
-            .record_listing(catalog::fingerprint(&catalog))
+            .record_listing(catalog::fingerprint(&catalog.tools), version)
             .is_none()
         {
             tokio::spawn(watch_announcements(Arc::downgrade(&self.0), announced));
@@ -90,16 +97,16 @@ async fn watch_announcements(server: Weak<ServerClient>, mut announced: watch::R
     while announced.changed().await.is_ok() {
         // Servers that register several tools announce each of them.
         tokio::time::sleep(ANNOUNCEMENT_DEBOUNCE).await;
-        announced.mark_unchanged();
+        let version = *announced.borrow_and_update();
         let Some(server) = server.upgrade() else {
             return;
         };
         let Ok(catalog) = catalog::list_all(&server).await else {
             continue;
         };
-        let now = catalog::fingerprint(&catalog);
+        let now = catalog::fingerprint(&catalog.tools);
         if server
-            .record_listing(now.clone())
+            .record_listing(now.clone(), version)
             .is_some_and(|before| before != now)
         {
             server

@@ -7,19 +7,25 @@ use std::time::Duration;
 use parking_lot::Mutex as SyncMutex;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientRequest, RequestId, ServerResult,
+    SubscribeRequestParams,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
+use super::announcements::Announcements;
 use super::connection::{McpConnection, NotificationHandler};
 use super::error::{is_connection_lost, max_timeout_error, request_error, timeout_error};
 use super::progress::ActiveCalls;
+use super::server_domains::ServerDomains;
 use super::{McpDependencies, McpError, McpSettings};
 
 /// Backoff after a failed attempt to connect: the first pause, doubled after each failure, up to the maximum.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// The maximum number of warnings that are remembered.
+const MAX_WARNINGS: usize = 1_000;
 
 /// The client of a server. When it is dropped, the program is killed with all processes that it started.
 pub(super) struct ServerClient {
@@ -28,8 +34,11 @@ pub(super) struct ServerClient {
     state: Mutex<ConnectionState>,
     /// Counts the changes of the server's lists.
     pub(super) changed: watch::Sender<u64>,
-    /// The lists at the last listing; `None` before the first one.
-    listed: SyncMutex<Option<BTreeSet<String>>>,
+    /// The lists at the last listing, and the number of announced changes before it; `None` before the first
+    /// one.
+    listed: SyncMutex<Option<(BTreeSet<String>, u64)>>,
+    /// The warnings about what the server lists, which are reported once.
+    warned: SyncMutex<BTreeSet<String>>,
 }
 
 #[derive(Default)]
@@ -54,19 +63,20 @@ impl ConnectionState {
 impl ServerClient {
     /// Creates a client without connecting.
     pub(super) fn new(settings: McpSettings, dependencies: McpDependencies) -> Self {
-        let (announced, _) = watch::channel(0);
         let (changed, _) = watch::channel(0);
+        let domains = ServerDomains::new(&settings);
         Self {
             handler: NotificationHandler {
                 server: settings.name.as_str().into(),
+                announcements: Announcements::new(domains, dependencies.write_notifier.clone()),
                 dependencies,
-                announced,
                 calls: ActiveCalls::default(),
             },
             settings,
             state: Mutex::default(),
             changed,
             listed: SyncMutex::default(),
+            warned: SyncMutex::default(),
         }
     }
 
@@ -84,10 +94,39 @@ impl ServerClient {
         self.handler.dependencies.reporter.warning(&message);
     }
 
-    /// Records the lists of the server, and returns the previous ones.
-    pub(super) fn record_listing(&self, now: BTreeSet<String>) -> Option<BTreeSet<String>> {
-        let mut listed = self.listed.lock();
-        listed.replace(now)
+    /// Reports a warning about something that the server lists, once.
+    pub(super) fn warn_once(&self, what: &str) {
+        let is_new = {
+            let mut warned = self.warned.lock();
+            if warned.len() >= MAX_WARNINGS {
+                warned.clear();
+            }
+            warned.insert(what.to_owned())
+        };
+        if is_new {
+            self.warn(what);
+        }
+    }
+
+    /// Records the lists of the server, with the number of announced changes before they were requested, and
+    /// returns the previous ones.
+    pub(super) fn record_listing(
+        &self,
+        now: BTreeSet<String>,
+        announced: u64,
+    ) -> Option<BTreeSet<String>> {
+        let before = self.listed.lock().replace((now, announced));
+        before.map(|(listed, _)| listed)
+    }
+
+    /// True if these are the lists of the server: no change was announced since the last listing, and that had
+    /// the same ones.
+    pub(super) fn still_lists(&self, fingerprint: &BTreeSet<String>) -> bool {
+        let announced = *self.handler.announcements.changed_lists().borrow();
+        let listed = self.listed.lock();
+        listed
+            .as_ref()
+            .is_some_and(|(listed, then)| *then == announced && listed == fingerprint)
     }
 
     /// Sends a request with the call timeout. If the future is dropped, the server receives a cancellation.
@@ -138,6 +177,39 @@ impl ServerClient {
             }),
             answered => self.answered(&connection, answered).await,
         }
+    }
+
+    /// Asks the server to announce updates of a resource, once per connection, if it offers that. A refusal
+    /// is no error: the lifetime of the resource then is all that limits it.
+    pub(super) async fn subscribe(&self, uri: &str) {
+        if let Ok(connection) = self.connection().await {
+            self.subscribe_on(&connection, uri).await;
+        }
+    }
+
+    /// Subscribes like [`ServerClient::subscribe`], on this connection. Returns when the server has answered, also
+    /// if another call has asked it.
+    #[expect(deprecated, reason = "older protocol versions have no other way")]
+    pub(super) async fn subscribe_on(&self, connection: &McpConnection, uri: &str) {
+        let Some(subscription) = connection.subscription(uri) else {
+            return;
+        };
+        let begin = async {
+            let params = SubscribeRequestParams::new(uri);
+            let asked = self.ask(|peer| async move { peer.subscribe(params).await });
+            // Not asked again about any resource, if it does not answer.
+            if asked.await.is_err_and(|error| error.retry) {
+                connection.end_subscriptions();
+            }
+        };
+        subscription.get_or_init(|| begin).await;
+    }
+
+    /// Returns the connection if there is one; opens none.
+    pub(super) async fn open_connection(&self) -> Option<Arc<McpConnection>> {
+        let state = self.state.lock().await;
+        let open = state.connection.as_ref();
+        open.filter(|connection| !connection.is_closed()).cloned()
     }
 
     /// Records that a server answered, or converts the error.

@@ -35,7 +35,7 @@ pub struct McpSettings {
     /// Settings of its prompts. Default: offered as tools, no lifetime.
     pub prompts: OfferSettings,
     /// Trust in tools whose names match a pattern; the first match applies. A tool that the server declares
-    /// destructive is never treated as read-only.
+    /// to change things is never treated as read-only.
     pub trust: Vec<(String, ToolTrust)>,
 }
 

@@ -9,7 +9,7 @@ mod toolsets;
 
 pub use assemble::{
     AgentTools, AssembleError, BuiltInDependencies, McpServerPool, ToolDependencies, assemble,
-    names, server_prefixes, signatures,
+    names, server_prefixes, signatures, writing_tools,
 };
 pub use servers::{SERVER, ServerDefinition, read_servers};
 pub use toolsets::{

@@ -19,6 +19,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
 use super::McpDependencies;
+use super::announcements::Announcements;
 use super::line_reader::{LineRead, LineReader};
 use super::message_parser::MessageParser;
 
@@ -98,6 +99,7 @@ impl ServerProgram<'_> {
     pub(super) fn start(
         self,
         dependencies: &McpDependencies,
+        announcements: Announcements,
     ) -> Result<(StdioTransport, ServerExit), String> {
         let mut group =
             ProcessGroup::start(self.prepared(dependencies)).map_err(|error| match error {
@@ -132,6 +134,7 @@ impl ServerProgram<'_> {
                 self.server,
                 self.message_limit,
                 dependencies.clone(),
+                announcements,
             ),
             outgoing: AsyncRwTransport::new_client(tokio::io::empty(), stdin),
             group,

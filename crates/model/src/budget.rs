@@ -1,5 +1,6 @@
 //! Budgets: limits on the money, tokens and time that a run or a chat may spend.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use cachalot_core::tree::Node;
 use cachalot_core::{Clock, Cost, Millis, Problem};
 use parking_lot::Mutex;
 
-use crate::catalog::decimal::{amount, amount_schema, check_amount};
 use crate::duration::DURATION;
 use crate::error::{Error, ErrorKind};
-use crate::{Model, Usage};
+use crate::{Model, Unpriced, Usage};
+use cachalot_accounting::decimal::{amount, amount_schema, check_amount};
 
 /// Decimal places of a dollar amount: the twelfth is a picodollar.
 const DECIMALS: usize = 12;
@@ -100,6 +101,8 @@ struct MeterCounts {
     reserved: u64,
     /// Calls in progress that were registered with [`Meter::start_call`].
     calls_in_progress: u64,
+    /// The reasons of calls without a price.
+    unpriced: BTreeSet<String>,
 }
 
 /// Guard of a call in progress; dropping it ends the call.
@@ -176,6 +179,15 @@ impl Meter {
             None => spent.uncounted = spent.uncounted.saturating_add(1),
         }
         spent.cost += cost;
+    }
+
+    /// Records a reason of a call without a price. Returns true if it is the first call with this reason.
+    #[must_use]
+    pub fn is_first_without_price(&self, reason: &Unpriced) -> bool {
+        /// The reasons contain names from answers.
+        const MAX_REASONS: usize = 100;
+        let known = &mut self.shared.counted.lock().unpriced;
+        known.len() < MAX_REASONS && known.insert(reason.to_string())
     }
 
     /// Registers a call in progress, until the guard is dropped.

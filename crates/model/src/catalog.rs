@@ -12,17 +12,10 @@ use cachalot_core::Problem;
 use cachalot_core::spec::{ParameterKind as Kind, Table, key};
 use cachalot_core::tree::{self, Section};
 
+use cachalot_accounting::{PRICE_KEYS, Price};
+use cachalot_wire::{CAPABILITY_KEYS, Capabilities};
+
 use crate::provider_table::ProviderTable;
-
-mod capabilities;
-pub(crate) mod decimal;
-pub(crate) mod price;
-
-pub use capabilities::{Capabilities, Thinking};
-pub use price::{Price, Rates};
-
-use capabilities::CAPABILITY_KEYS;
-use price::PRICE_KEYS;
 
 /// The built-in catalog file.
 const BUILT_IN: &str = include_str!("../data/models.yaml");
@@ -67,8 +60,13 @@ pub struct CatalogEntry {
 /// Prices, limits and capabilities of models, by provider and name. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    providers: Arc<BTreeMap<String, BTreeMap<String, CatalogEntry>>>,
+    providers: Arc<Providers>,
+    /// Models that make embeddings.
+    embeddings: Arc<Providers>,
 }
+
+/// Entries by provider and name.
+type Providers = BTreeMap<String, BTreeMap<String, CatalogEntry>>;
 
 impl Catalog {
     /// Returns a catalog without models.
@@ -112,21 +110,9 @@ impl Catalog {
     /// All problems of the file.
     pub fn with_text(&self, file: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let over = Self::parse(file, text)?;
-        let mut providers = (*self.providers).clone();
-        for (provider, models) in over.providers.iter() {
-            let known = providers.entry(provider.clone()).or_default();
-            for (name, listed) in models {
-                let entry = known.entry(name.clone()).or_default();
-                entry.limits = listed.limits.or(entry.limits);
-                let known = std::mem::take(&mut entry.capabilities);
-                entry.capabilities = listed.capabilities.clone().or(known);
-                if let Some(price) = &listed.price {
-                    entry.price = Some(price.clone());
-                }
-            }
-        }
         Ok(Self {
-            providers: Arc::new(providers),
+            providers: Arc::new(overridden(&self.providers, &over.providers)),
+            embeddings: Arc::new(overridden(&self.embeddings, &over.embeddings)),
         })
     }
 
@@ -142,25 +128,34 @@ impl Catalog {
     /// Like [`Catalog::find`]; also returns the name under which the model is listed.
     #[must_use]
     pub fn find_entry(&self, provider: &str, model: &str) -> Option<(&str, &CatalogEntry)> {
-        let models = self.providers.get(provider)?;
-        let found = models.get_key_value(model).or_else(|| {
-            models
-                .iter()
-                .filter(|(name, _)| {
-                    model
-                        .strip_prefix(name.as_str())
-                        .is_some_and(is_snapshot_suffix)
-                })
-                .max_by_key(|(name, _)| name.len())
+        let lists = [&self.providers, &self.embeddings];
+        let mut lists = lists.into_iter().filter_map(|list| list.get(provider));
+        let found = lists.find_map(|models| {
+            models.get_key_value(model).or_else(|| {
+                models
+                    .iter()
+                    .filter(|(name, _)| {
+                        model
+                            .strip_prefix(name.as_str())
+                            .is_some_and(is_snapshot_suffix)
+                    })
+                    .max_by_key(|(name, _)| name.len())
+            })
         });
         found.map(|(name, listed)| (name.as_str(), listed))
     }
 
     /// Returns the entry of a model by the name in a request alone. The name is the model's own
     /// (`claude-sonnet-5`) or follows the provider's name (`openai/gpt-5`, or in the spelling of gateways
-    /// `anthropic/claude-sonnet-4.5`).
+    /// `anthropic/claude-sonnet-4.5`). Names of Anthropic's models at Bedrock (`us.anthropic.claude-…`) and Vertex AI
+    /// (`claude-…@20250929`) have the prices of these platforms. The length of the context, which clients write behind
+    /// a name (`claude-opus-4-8[1m]`), does not matter.
     #[must_use]
     pub fn find_by_name(&self, model: &str) -> Option<&CatalogEntry> {
+        let model = match model.split_once('[') {
+            Some((name, context)) if context.ends_with(']') => name,
+            _ => model,
+        };
         match model.rsplit_once('/') {
             Some((before, name)) => {
                 let provider = before.rsplit('/').next().unwrap_or(before);
@@ -168,11 +163,15 @@ impl Catalog {
                     .or_else(|| self.find(provider, &name.replace('.', "-")))
                     .or_else(|| self.find_by_name(name))
             }
+            None if model.contains("anthropic.claude-") => self.find("bedrock", model),
+            None if model.starts_with("claude-") && model.contains('@') => self
+                .find("vertex", model)
+                .or_else(|| self.find("anthropic", model)),
             None => self.find(ProviderTable::built_in().owner(model)?, model),
         }
     }
 
-    /// Returns the names of a provider's listed models.
+    /// Returns the names of a provider's listed models, without those that make embeddings.
     pub fn models(&self, provider: &str) -> impl Iterator<Item = &str> {
         self.providers
             .get(provider)
@@ -188,25 +187,47 @@ impl Catalog {
     fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let node = tree::parse(file, text)?;
         let mut problems = Vec::new();
-        let mut providers = BTreeMap::new();
+        let (mut providers, mut embeddings) = (Providers::new(), Providers::new());
         if let Some(mut section) = Section::from_node(&node, "a file of prices", &mut problems) {
             section.text("date", &mut problems);
             // `sources` documents the origin of the numbers for readers; `shared` holds YAML
             // anchors for the entries.
             section.claim("sources");
             section.claim("shared");
-            for entry in section.map("models", &mut problems).unwrap_or_default() {
-                let models = read_models(&entry.value, &entry.key, &mut problems);
-                providers.insert(entry.key.clone(), models);
+            for (key, listed) in [("models", &mut providers), ("embeddings", &mut embeddings)] {
+                for entry in section.map(key, &mut problems).unwrap_or_default() {
+                    let models = read_models(&entry.value, &entry.key, &mut problems);
+                    listed.insert(entry.key.clone(), models);
+                }
             }
             section.finish(&mut problems);
         }
-        let providers = Arc::new(providers);
         match problems.is_empty() {
-            true => Ok(Self { providers }),
+            true => Ok(Self {
+                providers: Arc::new(providers),
+                embeddings: Arc::new(embeddings),
+            }),
             false => Err(problems),
         }
     }
+}
+
+/// Returns the entries, overridden by those of `over`.
+fn overridden(known: &Providers, over: &Providers) -> Providers {
+    let mut providers = known.clone();
+    for (provider, models) in over {
+        let known = providers.entry(provider.clone()).or_default();
+        for (name, listed) in models {
+            let entry = known.entry(name.clone()).or_default();
+            entry.limits = listed.limits.or(entry.limits);
+            let known = std::mem::take(&mut entry.capabilities);
+            entry.capabilities = listed.capabilities.clone().or(known);
+            if let Some(price) = &listed.price {
+                entry.price = Some(price.clone());
+            }
+        }
+    }
+    providers
 }
 
 /// The keys of a model in a catalog file.
@@ -272,37 +293,5 @@ fn is_snapshot_suffix(rest: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn snapshots_are_distinguished_from_other_models() {
-        for yes in [
-            "-latest",
-            "-2024-07-18",
-            "-20250805",
-            "@20250805",
-            "@default",
-            "-0613",
-            "-001",
-        ] {
-            assert!(is_snapshot_suffix(yes), "{yes}");
-        }
-        for no in [
-            "",
-            "-",
-            "-mini",
-            "-1",
-            "-10",
-            "-1-20250805",
-            "-audio-preview",
-            "x",
-            "-preview-05-20",
-            ":free",
-            "2024",
-            "-pro-2025-10-06",
-        ] {
-            assert!(!is_snapshot_suffix(no), "{no}");
-        }
-    }
-}
+#[path = "../tests/unit/catalog.rs"]
+mod tests;

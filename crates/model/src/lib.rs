@@ -1,6 +1,5 @@
-//! Chat types (messages, requests, replies, usage), provider clients, and the model catalog with prices.
-//! Five wire formats are supported: OpenAI Chat Completions, OpenAI Responses, Anthropic Messages, Gemini
-//! and Amazon Bedrock Converse.
+//! Provider clients, credentials, and the model catalog with prices. The chat types and the formats of the providers'
+//! APIs are those of `cachalot-wire`.
 //!
 //! The crate contains what a client of a provider needs. It knows no cache, no tool execution and no
 //! session; these belong to the crates that use it.
@@ -8,41 +7,26 @@
 mod address;
 pub mod budget;
 pub mod catalog;
+mod charge;
 mod cloud;
-mod comparison;
 mod duration;
-pub mod error;
-mod format;
-pub mod marker_rules;
-pub mod media;
-mod message;
-mod parameters;
 mod provider;
 mod provider_table;
-mod reply;
-mod request;
 pub mod routing;
-mod table;
-mod usage;
-pub mod wire;
 
 pub use budget::{BUDGET, Budget, Meter, Spending};
-pub use catalog::{Capabilities, Catalog, CatalogEntry, ModelLimits, Price, Rates, Thinking};
-pub use comparison::ComparisonParameter;
-pub use duration::{AGE, DURATION};
-pub use error::{Error, ErrorKind};
-pub use format::Format;
-pub use marker_rules::{MarkerRules, MarkerStyle};
-pub use media::MediaLimits;
-pub use message::{
-    Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse,
+pub use cachalot_accounting::{Price, PriceChange, Rates, Terms, Unpriced, Usage, date, price};
+pub use cachalot_wire as wire;
+pub use cachalot_wire::{
+    AcceptedToolChanges, Block, Capabilities, ComparisonParameter, Delta, Error, ErrorKind, Extra,
+    Format, Image, ImageSource, MarkerRules, MarkerStyle, MediaLimits, Message, OutputFormat,
+    Parameters, Reasoning, Reply, Request, RequestedReasoning, Role, SettingChanges, StopReason,
+    Thinking, ToolChoice, ToolDefinition, ToolResult, ToolUse, error, marker_rules, media,
 };
-pub use parameters::{OutputFormat, Parameters, RequestedReasoning, ToolChoice, ToolDefinition};
+pub use catalog::{Catalog, CatalogEntry, ModelLimits};
+pub use charge::Charge;
+pub use duration::{AGE, DURATION};
 pub use provider::{
     MODEL, MODEL_KEYS, Model, ModelConfiguration, ModelDependencies, ModelSettings, Models,
     PROVIDER, PROVIDER_KEYS, RetryPauses, SystemRetryPauses, Timeouts, UnsentParameter,
 };
-pub use reply::{Delta, Reply, StopReason};
-pub use request::Request;
-pub use usage::Usage;
-pub use wire::notes::{needs_notes, prepare};

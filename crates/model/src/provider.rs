@@ -19,13 +19,13 @@ use cachalot_core::{Clock, DigestKey, Secret, SecretSet};
 use cachalot_storage::{HttpClient, HttpOptions};
 use parking_lot::Mutex;
 
-use crate::catalog::{Capabilities, Catalog, ModelLimits};
-use crate::cloud::Cloud;
+use crate::catalog::{Catalog, ModelLimits};
+use crate::cloud::{self, Cloud};
 use crate::error::{Error, ErrorKind};
 use crate::provider_table::{BuiltInProvider, ProviderTable};
 use crate::routing::RequestRates;
-use crate::wire::FormatWire;
-use crate::{Format, MarkerRules, MediaLimits, address};
+use crate::wire::{FormatWire, for_format};
+use crate::{Capabilities, Format, MarkerRules, MediaLimits, address};
 
 mod accepted;
 mod client;
@@ -47,7 +47,6 @@ pub use model::Model;
 pub use retry_pause::{RetryPauses, SystemRetryPauses};
 pub use settings::{MODEL, MODEL_KEYS, ModelSettings, PROVIDER, PROVIDER_KEYS, Timeouts};
 
-use accepted::ApiOwner;
 use configuration::sentence;
 use credentials::{Credentials, ServiceAccounts};
 use key::ProviderKey;
@@ -372,7 +371,7 @@ impl Models {
         let is_set = |it: &String| environment.get(it).is_some_and(|it| !it.trim().is_empty());
         let has_other_address =
             settings.base_url.is_some() || known.base_url_variables.iter().any(is_set);
-        let api_owner = ApiOwner::new(&extended, has_other_address, known.cloud);
+        let api_owner = accepted::api_owner(&extended, has_other_address, known.cloud);
         let catalog_provider = settings.prices.clone().unwrap_or(extended);
         let catalog = &self.dependencies.catalog;
         let listed_name = match known.cloud {
@@ -440,16 +439,20 @@ impl Models {
             Some(variable) => (ProviderKey::Unset(variable), None),
             None => (key, credentials),
         };
-        let url = |streams| match (known.cloud, format) {
-            (Some(cloud), Format::Messages) => cloud.endpoint(&place.url, &model, streams),
-            (_, Format::Gemini) => address::gemini(&place.url, &model, streams),
-            (_, Format::Converse) => address::converse(&place.url, &model, streams),
-            _ => address::endpoint(&place.url, format, crate::wire::for_format(format).path()),
+        let url = |streams| match known.cloud.filter(|_| format == Format::Messages) {
+            Some(cloud) => cloud.endpoint(&place.url, &model, streams),
+            None => for_format(format).url(&place.url, &model, streams),
         };
         let (url, stream_url) = (url(false), url(true));
         let marker_rules = MarkerRules::find(&catalog_provider, &model, format);
         let capabilities = listed.capabilities;
-        let wire = FormatWire::for_model(format, marker_rules, &model, known.cloud, &capabilities);
+        let wire = FormatWire::for_model(
+            format,
+            marker_rules,
+            &model,
+            cloud::platform(known.cloud),
+            &capabilities,
+        );
         let mut parameters = accepted::configured(&settings, model, format, &limits);
         accepted::adapt(&mut parameters, api_owner, format, &capabilities);
         let resolved = ResolvedModel {
@@ -461,6 +464,7 @@ impl Models {
             media: MediaLimits::find(&catalog_provider, format),
             keyed_format,
             is_format_fixed: settings.format.is_some(),
+            catalog: self.dependencies.catalog.clone(),
             catalog_provider,
             api_owner,
             capabilities,
@@ -468,6 +472,10 @@ impl Models {
             refuses_tools_in_chat,
             shown: cachalot_storage::masked(place.url.as_str()).into_owned(),
             is_direct: place.is_own || address::is_loopback(&place.url),
+            priced_host: match settings.cost {
+                Some(_) => None,
+                None => place.url.host_str().map(str::to_owned),
+            },
             base: place.url,
             key_header: key::header(&settings, &known, format),
             parameters,

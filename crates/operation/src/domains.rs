@@ -10,6 +10,7 @@
 //! | N | the resource of that name was written (`ltm`: long-term memory, also by workflows) |
 //! | `names` | any named resource was written |
 //! | `unknown` | an unknown write occurred in any workspace |
+//! | others | a third party announced a change ([`Operation::announced_reads`](crate::Operation::announced_reads)) |
 //!
 //! A read of a path joins its `entries`, and the `path` of it and of every directory above, because moving a
 //! directory moves its content. A read of a pattern in one directory does the same. A read of a tree joins
@@ -35,6 +36,18 @@ pub struct Domains(BTreeSet<String>);
 impl Domains {
     /// The empty set.
     pub const NONE: Self = Self(BTreeSet::new());
+
+    /// Creates the domains of these names. A store keeps a counter for each, so their number must be bounded.
+    pub fn named(names: impl IntoIterator<Item = String>) -> Self {
+        Self(names.into_iter().collect())
+    }
+
+    /// Adds other domains.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
 
     /// Converts to the names in an engine.
     pub fn for_engine(self, engine: EngineLifetime) -> Vec<Domain> {

@@ -8,6 +8,7 @@ pub mod arguments;
 pub mod domains;
 mod failure;
 mod gate;
+pub mod git_subcommands;
 mod live_output;
 mod metadata;
 mod named_paths;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::Workspace;
 use crate::resource_access::{Command, CommandText};
-use crate::shell::{Atom, Directories, ParsedScript, Word, candidates, files};
+use crate::shell::{Atom, Directories, ParsedScript, Word, candidates, files, without_revisions};
 
 /// Placeholder for a part of a path that is unknown before the command runs.
 pub const UNKNOWN: char = '\u{fffc}';
@@ -30,20 +30,22 @@ pub struct NamedPath {
 /// match now. Returns `None` if there are too many, or the line is too long: the command may then name
 /// any path.
 ///
-/// The result includes words that are no paths. It does not include paths that the command computes.
+/// The result includes words that are no paths, except `HEAD` where git takes a revision. It does not include
+/// paths that the command computes.
 #[must_use]
 pub fn named_paths(command: &Command, workspace: &Workspace) -> Option<Vec<NamedPath>> {
     if matches!(&command.text, CommandText::Line(line) if line.len() > MAX_LINE_BYTES) {
         return None;
     }
-    let (script, start) = ParsedScript::in_workspace(command, workspace);
+    let (mut script, start) = ParsedScript::in_workspace(command, workspace);
+    let directories = Directories::new(&script, start);
+    script.invocations = without_revisions(&script, &directories);
     let words = candidates(&script);
     if words.len() > MAX_WORDS {
         return None;
     }
-    let directories = Directories::new(&script, start).known;
     let mut found = Vec::new();
-    for directory in &directories {
+    for directory in &directories.known {
         if script.writes_git_settings {
             found.push(NamedPath {
                 word: ".git/config".to_owned(),

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use cachalot_core::Effects;
 use serde_json::Value;
 
+use crate::domains::Domains;
 use crate::{Arguments, Failure, OperationMetadata, ResourceAccess};
 
 /// A named unit of work. Implementations have no state per run or session: the arguments and the context
@@ -52,6 +53,19 @@ pub trait Operation: Send + Sync {
     ) -> Result<Value, Failure> {
         let _ = (arguments, context);
         Ok(Value::Null)
+    }
+
+    /// Returns the domains of changes that a third party announces, such as an MCP server: an announcement
+    /// expires the result, in addition to writes to what [`Operation::effects`] reads. By default none.
+    fn announced_reads(&self, arguments: &Arguments) -> Domains {
+        let _ = arguments;
+        Domains::NONE
+    }
+
+    /// Notifies the operation that a call got a stored result instead of a run, so that it can begin to listen for
+    /// announced changes ([`Operation::announced_reads`]). Must not block. By default nothing.
+    fn on_hit(&self, arguments: &Arguments) {
+        let _ = arguments;
     }
 
     /// True if the call may run concurrently with other such calls. By default a property of the operation,

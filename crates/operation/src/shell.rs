@@ -12,6 +12,7 @@ mod interpreters;
 mod languages;
 mod parse;
 mod path;
+mod revision;
 mod word;
 mod wrappers;
 
@@ -23,6 +24,7 @@ use crate::resource_access::{Command, CommandText};
 use parse::{HereText, ParsedLine, SimpleCommand};
 
 pub(crate) use path::{Directories, candidates, eq_ignoring_case, files};
+pub(crate) use revision::without_revisions;
 pub(crate) use word::{Atom, Word, quoted};
 pub(crate) use wrappers::base_name;
 

@@ -72,6 +72,8 @@ pub struct ToolOutput {
     /// True if the result is for this user only, regardless of the scope in which results are shared
     /// (`cacheScope: private` of MCP).
     pub private: bool,
+    /// The reason why the result must not be cached, if its producer knows one.
+    pub not_storable: Option<String>,
 }
 
 impl From<PathError> for ToolOutput {
@@ -87,6 +89,7 @@ impl From<Vec<Block>> for ToolOutput {
             is_error: false,
             lifetime: None,
             private: false,
+            not_storable: None,
         }
     }
 }

@@ -102,6 +102,16 @@ impl WriteNotifier {
         ended
     }
 
+    /// Expires everything that depends on these domains, because something changed outside of this program:
+    /// from now on no engine serves, joins or stores anything older. Does not wait; the stores learn of it in
+    /// the background, and an engine serves nothing of these domains until its store has.
+    pub fn expire(&self, domains: &Domains) {
+        for engine in self.state().engines.values() {
+            // The end of the write raises the epochs.
+            drop(engine.announce(domains));
+        }
+    }
+
     /// Begins a write: until it ends, no engine serves, joins or stores anything of these domains. If the
     /// guard is dropped, the write ends in the background.
     pub async fn begin(&self, domains: Domains) -> WriteInProgress {

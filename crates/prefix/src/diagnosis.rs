@@ -14,6 +14,7 @@ mod rules;
 mod site;
 mod snippet;
 mod spelling;
+mod tool_lists;
 mod verdict;
 mod volatile;
 mod volatile_cause;
@@ -21,7 +22,7 @@ mod volatile_cause;
 use std::fmt;
 use std::time::Duration;
 
-use cachalot_core::{Cost, SecretSet};
+use cachalot_core::{Cost, Millis, SecretSet};
 use cachalot_model::Usage;
 use serde::Serialize;
 use strum::{Display, IntoStaticStr};
@@ -34,6 +35,7 @@ pub use causes::LikelyCause;
 pub use lint::{LintFinding, SuspectText, lint, lint_text};
 pub(crate) use messages::user_text;
 pub use rules::Rules;
+pub(crate) use rules::openai_lifetime;
 pub use verdict::ProviderVerdict;
 
 /// Facts about a request in addition to its bytes.
@@ -56,6 +58,12 @@ pub struct Observations<'a> {
     pub reports_cache_reads: bool,
     /// Time between the previous request and this one.
     pub elapsed: Option<Duration>,
+    /// True if the client recorded that it had replaced the conversation by a summary in between.
+    pub is_summarized: bool,
+    /// Indexes of the messages that both requests contain, once with a string as the content and once with a list.
+    pub respelled: &'a [usize],
+    /// Time of this request.
+    pub at: Option<Millis>,
 }
 
 /// A prefix whose tokens the provider has counted.
@@ -97,7 +105,7 @@ impl CountedPrefixes {
             let mut nodes = request.prompt.backwards();
             let marked = nodes.find(|node| node.depth == mark.node);
             let bytes = marked.map_or(0, |node| node.total);
-            self.insert(bytes, usage.cache_read + usage.cache_write());
+            self.insert(bytes, usage.cache_read.saturating_add(usage.cache_write()));
         }
         // Two prefixes that end in the messages give the tokens per byte of messages, and thereby the tokens
         // of tools and system text.
@@ -377,6 +385,9 @@ fn compare(reach: &reach::ReadEstimator<'_>, secret_set: &SecretSet) -> Diagnosi
         };
         return found.with(reach, read);
     }
+    // The provider has the messages before those of a request that continues a thread.
+    let broken = broken
+        .filter(|broken| broken.level != Level::Message || !detect::continues_thread(next.tail));
     match broken {
         Some(broken) => diagnose_difference(&broken, reach, secret_set),
         None => without_break(reach),
@@ -448,6 +459,7 @@ fn diagnose_difference(
     let found = PartialDiagnosis {
         reason: match broken.level {
             Level::Tool => Reason::ToolsChanged,
+            Level::System if tool_lists::gives_tools(&site) => Reason::ToolsChanged,
             Level::System => Reason::SystemChanged,
             Level::Message => Reason::MessagesChanged,
         },
@@ -458,7 +470,10 @@ fn diagnose_difference(
             in_prefix: site.bytes_before + site.offset as u64,
             parameter: None,
         }),
-        cause: detect::cause(&site),
+        cause: match broken.level {
+            Level::Message if reach.observed.is_summarized => Some(LikelyCause::Compaction),
+            _ => detect::cause(&site),
+        },
         change: Some(snippet::change(&site, secret_set)),
     };
     found.with(reach, read)
@@ -488,7 +503,10 @@ fn without_break(reach: &reach::ReadEstimator<'_>) -> Diagnosis {
                 Some(_) => diagnosis.lost_tokens,
                 None => reach.lost_without_change(reason),
             };
+            let respelled = reach.respelled();
+            let respelled = respelled.filter(|_| cause == Some(LikelyCause::StringOrParts));
             Diagnosis {
+                at: respelled.map(|index| reach.message(index)),
                 lost_tokens: lost,
                 lost_cost: reach.cost_of(lost),
                 ..diagnosis

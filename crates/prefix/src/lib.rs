@@ -15,6 +15,8 @@ mod monitor;
 pub mod record;
 pub mod request;
 mod request_view;
+mod rollout;
 pub mod spend;
+mod timestamp;
 
 pub use monitor::{PrefixMonitor, SentRequest};

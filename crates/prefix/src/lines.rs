@@ -2,14 +2,22 @@
 
 use std::io::{self, BufRead, Read as _};
 
+use cachalot_core::json;
+
 /// Maximum length of a line in bytes.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
+
+/// Maximum number of JSON values of a line: a tree of values is much larger than its text.
+pub(crate) const MAX_LINE_VALUES: usize = 1 << 20;
 
 /// The reason why a line cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LineError {
-    /// It is longer than [`MAX_LINE_BYTES`], and was skipped.
-    #[error("it is longer than {} MiB", MAX_LINE_BYTES >> 20)]
+    /// It is longer than [`MAX_LINE_BYTES`] or has more than [`MAX_LINE_VALUES`], and was skipped.
+    #[error(
+        "it is longer than {} MiB, or has more than {MAX_LINE_VALUES} JSON values",
+        MAX_LINE_BYTES >> 20
+    )]
     TooLong,
     /// It cannot be read, and neither can the lines after it.
     #[error("it cannot be read: {0}")]
@@ -54,7 +62,12 @@ impl<R: BufRead> Lines<R> {
             let mark = if self.number == 1 { "\u{feff}" } else { "" };
             let line = self.line.strip_prefix(mark.as_bytes());
             let skipped = self.line.len() - line.unwrap_or(&self.line).len();
-            if !self.line[skipped..].trim_ascii().is_empty() {
+            let line = &self.line[skipped..];
+            // A text has no more values than bytes.
+            if line.len() > MAX_LINE_VALUES && json::values(line) > MAX_LINE_VALUES {
+                return Err(LineError::TooLong);
+            }
+            if !line.trim_ascii().is_empty() {
                 return Ok(Some(&self.line[skipped..]));
             }
         }

@@ -4,7 +4,8 @@
 //! its text). An envelope may also contain the time when it was sent (`timestamp`, `time`, `at`, `ts` or
 //! `created`: seconds or milliseconds since 1970, or ISO 8601), the session to which it belongs (`session`,
 //! `session_id`, `conversation_id`), and the answer (`response`, with its `usage`). Transcripts of Claude
-//! Code, which contain answers only, are read as far as possible ([`TranscriptLine`]).
+//! Code and Codex are read, too ([`TranscriptLine`]): newer ones of Claude Code contain the requests in parts, all
+//! others answers only.
 
 mod analysis;
 mod answer;
@@ -13,11 +14,12 @@ mod envelope;
 mod live;
 mod logged_break;
 mod order;
+mod recorded;
 mod relation;
 mod thread;
 mod threads;
-pub(crate) mod timestamp;
 mod transcript;
+mod transcript_answer;
 mod turns;
 
 use std::io::{self, BufRead};
@@ -28,7 +30,7 @@ use cachalot_core::json::JsonError;
 use cachalot_model::Usage;
 
 use crate::diagnosis::ProviderVerdict;
-use crate::lines::{LineError, Lines};
+use crate::lines::{LineError, Lines, MAX_LINE_VALUES};
 use crate::request::{self, NormalForms, Request};
 use cachalot_prompt::Session;
 
@@ -64,6 +66,8 @@ pub struct LoggedRequest {
     pub verdict: Option<ProviderVerdict>,
     /// True if it was answered with an error: nothing was cached for it.
     pub failed: bool,
+    /// True if the client recorded that it had replaced the conversation by a summary before this request.
+    pub(crate) is_summarized: bool,
 }
 
 impl LoggedRequest {
@@ -82,6 +86,7 @@ impl LoggedRequest {
             compared_with: None,
             verdict: None,
             failed: false,
+            is_summarized: false,
         }
     }
 }
@@ -105,10 +110,13 @@ pub enum Reason {
     #[error(transparent)]
     NotARequest(#[from] request::Error),
     /// It is a line of a transcript, which contains no requests.
-    #[error("it is a line of a transcript, which has answers and no requests")]
+    #[error("it is a line of a transcript, which has no whole request")]
     Transcript(Box<TranscriptLine>),
-    /// It is longer than [`MAX_LINE_BYTES`], and was skipped.
-    #[error("it is longer than {} MiB", MAX_LINE_BYTES >> 20)]
+    /// It is longer than [`MAX_LINE_BYTES`] or has too many JSON values, and was skipped.
+    #[error(
+        "it is longer than {} MiB, or has more than {MAX_LINE_VALUES} JSON values",
+        MAX_LINE_BYTES >> 20
+    )]
     TooLong,
     /// It cannot be read, and neither can the lines after it.
     #[error("it cannot be read: {0}")]

@@ -137,6 +137,9 @@ impl PrefixMonitor {
                 verdict,
                 reports_cache_reads: self.reports_cache_reads,
                 elapsed,
+                is_summarized: false,
+                respelled: &[],
+                at: last_request.at,
             };
             let rules = &rules.clone().with_request_options(&last_request.tail);
             if divergence(&last.prompt, &last_request.prompt).is_none() {

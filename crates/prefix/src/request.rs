@@ -9,24 +9,23 @@
 //! in the order in which providers hash them, which may differ from the order in the body.
 
 mod normal_forms;
-mod piece;
 
-use std::borrow::Cow;
+use std::hash::Hasher as _;
 
 use bytes::Bytes;
-use cachalot_core::json::{JsonError, JsonResult, Scanner};
+use cachalot_core::json::{JsonResult, Scanner};
 use cachalot_model::marker_rules::MarkerStyle;
-use cachalot_model::wire::MarkerTime;
+use cachalot_model::wire::view::{Piece, View};
+use cachalot_model::wire::{MarkerTime, for_format};
 use cachalot_model::{Format, MarkerRules};
 
 use crate::request_view::RequestView;
+pub use cachalot_model::wire::view::{MarkerPlace, ViewError as Error};
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Session;
 use cachalot_prompt::{Level, Prompt};
 use cachalot_prompt::{Mark, Plan};
 pub(crate) use normal_forms::NormalForms;
-pub use piece::MarkerPlace;
-use piece::Piece;
 
 /// A request of any client.
 #[derive(Debug, Clone)]
@@ -51,6 +50,8 @@ pub struct Request {
     pub tail: Bytes,
     /// Fingerprints of the messages, independent of their form, in order.
     pub(crate) fingerprints: Vec<u64>,
+    /// For each message, true if its content is a string.
+    pub(crate) strings: Vec<bool>,
 }
 
 impl Request {
@@ -59,15 +60,13 @@ impl Request {
     /// them.
     #[must_use]
     pub fn provider(&self) -> &'static str {
-        let takes_points = || {
-            MarkerRules::find("openai", &self.model, self.format).style == MarkerStyle::Breakpoints
-        };
-        match self.format {
-            Format::Messages => "anthropic",
-            Format::Chat if !self.markers.is_empty() && !takes_points() => "openrouter",
-            Format::Gemini => "google",
-            Format::Converse => "bedrock",
-            Format::Chat | Format::Responses => "openai",
+        let rules = for_format(self.format).request_rules();
+        let own = MarkerRules::find(rules.provider, &self.model, self.format);
+        match rules.marking_gateway {
+            Some(gateway) if !self.markers.is_empty() && own.style != MarkerStyle::Breakpoints => {
+                gateway
+            }
+            _ => rules.provider,
         }
     }
 
@@ -101,13 +100,15 @@ impl Request {
                 .unwrap_or_else(|| Namespace::of_members(head.format, &head.model, &[])),
             tail: Bytes::from_static(b"}"),
             fingerprints: Vec::new(),
+            strings: Vec::new(),
         }
     }
 }
 
 /// A request in the form in which its provider compares it with earlier ones: its pieces in their [normal
 /// form](cachalot_prompt::normal), without tools whose loading is deferred. Anthropic's search and fetch
-/// tools precede the system text, where that provider renders them.
+/// tools precede the system text, where that provider renders them. Claude Code's billing header is compared without
+/// its value.
 #[derive(Debug, Clone)]
 pub struct ComparedRequest {
     /// The pieces.
@@ -127,14 +128,21 @@ impl ComparedRequest {
         let mut tools = Vec::new();
         let mut web_tools = Vec::new();
         let mut others = Vec::new();
+        let rules = for_format(format).request_rules();
+        let web_apart = rules.renders_web_tools_apart;
         for node in prompt.nodes() {
             let (bytes, mark_at) = forms.form(format, node);
+            let is_billing = rules.has_system_blocks && is_billing_text(&bytes);
+            let (bytes, mark_at) = match node.level {
+                Level::System if is_billing => (Bytes::from_static(BILLING_BLOCK), None),
+                _ => (bytes, mark_at),
+            };
             let piece = (node.depth, bytes, mark_at);
-            match (node.level, format) {
-                (Level::Tool, _) if is_deferred(&piece.1) => {}
-                (Level::Tool, Format::Messages) if is_web_tool(&piece.1) => web_tools.push(piece),
-                (Level::Tool, _) => tools.push(piece),
-                (level, _) => others.push((level, piece)),
+            match node.level {
+                Level::Tool if is_deferred(&piece.1) => {}
+                Level::Tool if web_apart && is_web_tool(&piece.1) => web_tools.push(piece),
+                Level::Tool => tools.push(piece),
+                level => others.push((level, piece)),
             }
         }
         let tools = tools.into_iter().map(|piece| (Level::Tool, piece));
@@ -160,6 +168,18 @@ impl ComparedRequest {
             prompt: compared,
         }
     }
+}
+
+/// The beginning of a text with which Claude Code begins the system text, up to its varying part. It serves billing
+/// only: its `cc_version` differs between conversations and changes when one is compacted.
+const BILLING_BEGINNING: &[u8] = br#"{"type":"text","text":"x-anthropic-billing-header:"#;
+
+/// The compared form of that text.
+const BILLING_BLOCK: &[u8] = br#"{"type":"text","text":"x-anthropic-billing-header:"}"#;
+
+/// True if a block of the system text has the billing header, and no other line.
+fn is_billing_text(block: &[u8]) -> bool {
+    block.starts_with(BILLING_BEGINNING) && memchr::memmem::find(block, br"\n").is_none()
 }
 
 /// Returns true if the tool is loaded later and is therefore not part of the prefix.
@@ -188,38 +208,6 @@ pub struct Marker {
     pub place: MarkerPlace,
 }
 
-/// The reason why a text is not a request. Contains no part of the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// It is not UTF-8.
-    #[error("it is not UTF-8: the text breaks off at byte {at}")]
-    NotText {
-        /// The first byte that does not belong to a character.
-        at: usize,
-    },
-    /// It is not JSON.
-    #[error("it is not JSON: {reason} at byte {at}")]
-    NotJson {
-        /// The byte where it stops being JSON.
-        at: usize,
-        /// The reason.
-        reason: &'static str,
-    },
-    /// It is JSON, but not the body of a request to a model.
-    #[error("it is no request: {0}")]
-    NotARequest(&'static str),
-}
-
-impl From<JsonError> for Error {
-    fn from(malformed: JsonError) -> Self {
-        Self::NotJson {
-            at: malformed.at,
-            reason: malformed.reason,
-        }
-    }
-}
-
 /// Parses the body of a request: OpenAI Chat Completions, OpenAI Responses or Anthropic Messages, which are
 /// distinguished by their members. Requests of Bedrock's Converse that have a member specific to it
 /// (`toolConfig`, `inferenceConfig`, `additionalModelRequestFields`) are refused as such.
@@ -235,167 +223,48 @@ pub fn read(body: &[u8]) -> Result<Request, Error> {
 
 /// Parses like [`read`], reusing normal forms of pieces that were read before.
 pub(crate) fn read_with(forms: &mut NormalForms, body: &[u8]) -> Result<Request, Error> {
-    let text = std::str::from_utf8(body).map_err(|error| Error::NotText {
-        at: error.valid_up_to(),
-    })?;
-    Body::read(text.as_bytes())?.into_request(forms)
-}
-
-/// The members of a body.
-#[derive(Default)]
-struct Body<'a> {
-    tools: Vec<Piece<'a>>,
-    system: Vec<Piece<'a>>,
-    messages: Option<Vec<Piece<'a>>>,
-    /// True if the messages are in `input` instead of `messages`.
-    input: bool,
-    /// The format, if a member that is specific to one format was found.
-    format: Option<Format>,
-    /// True if a member was found that only requests of Bedrock's Converse have.
-    is_converse: bool,
-    /// All other members, as written.
-    others: Vec<(&'a [u8], &'a [u8])>,
-    /// The lifetime of a marker on the whole request, which applies to the last piece.
-    automatic: Option<MarkerTime>,
-}
-
-impl<'a> Body<'a> {
-    fn read(text: &'a [u8]) -> Result<Self, Error> {
-        let mut scanner = Scanner::new(text);
-        if scanner.peek() != Some(b'{') {
-            scanner.value()?;
-            return Err(Error::NotARequest("it is no JSON object"));
-        }
-        let mut body = Self::default();
-        scanner.members(|name, scanner| body.member(name, scanner, text))?;
-        scanner.end()?;
-        Ok(body)
+    let View {
+        format,
+        model,
+        tools,
+        system,
+        messages,
+        members,
+        automatic,
+        ..
+    } = View::read(body)?;
+    let tail = tail(&members);
+    let strings = messages.iter().map(|piece| piece.content_is_string);
+    let strings = strings.collect();
+    let namespace = Namespace::of_members(format, &model, &members);
+    let mut chain = Chain::default();
+    chain.extend(Level::Tool, tools);
+    chain.extend(Level::System, system);
+    chain.extend(Level::Message, messages);
+    if let (Some(time), Some(node)) = (automatic, chain.markable) {
+        let place = MarkerPlace::Proper;
+        chain.markers.push(Marker { node, time, place });
     }
-
-    fn member(
-        &mut self,
-        name: &'a [u8],
-        scanner: &mut Scanner<'a>,
-        text: &'a [u8],
-    ) -> JsonResult<()> {
-        let first = scanner.peek();
-        match name {
-            b"tools" if first == Some(b'[') => self.tools = pieces(scanner, text, true)?,
-            b"system" if matches!(first, Some(b'[' | b'"')) => {
-                self.format = Some(Format::Messages);
-                self.system = pieces(scanner, text, true)?;
-            }
-            b"instructions" if first == Some(b'"') => self.system = pieces(scanner, text, true)?,
-            b"messages" if first == Some(b'[') => {
-                self.messages = Some(pieces(scanner, text, false)?);
-                self.input = false;
-            }
-            b"input" if matches!(first, Some(b'[' | b'"')) && self.messages.is_none() => {
-                self.messages = Some(pieces(scanner, text, false)?);
-                self.input = true;
-            }
-            b"cache_control" if first == Some(b'{') => {
-                self.format = Some(Format::Messages);
-                self.automatic = Some(piece::time(scanner.value()?));
-            }
-            b"toolConfig" | b"inferenceConfig" | b"additionalModelRequestFields" => {
-                self.is_converse = true;
-                scanner.value()?;
-            }
-            _ => {
-                self.format = self.format.or(format_of_member(name));
-                self.others.push((name, scanner.value()?));
-            }
-        }
-        Ok(())
-    }
-
-    fn other(&self, name: &str) -> Option<&'a [u8]> {
-        let found = self.others.iter().rev();
-        let mut found = found.filter(|(other, _)| *other == name.as_bytes());
-        found.next().map(|(_, value)| *value)
-    }
-
-    fn model(&self) -> String {
-        let model = self.other("model").unwrap_or_default();
-        serde_json::from_slice(model).unwrap_or_default()
-    }
-
-    fn into_request(mut self, forms: &mut NormalForms) -> Result<Request, Error> {
-        let model = self.model();
-        if self.is_converse {
-            return Err(Error::NotARequest(
-                "it is in the format of Bedrock's Converse, which is not read",
-            ));
-        }
-        let Some(mut messages) = self.messages.take() else {
-            return Err(Error::NotARequest("it has neither `messages` nor `input`"));
-        };
-        let embedding = self.other("dimensions").or(self.other("encoding_format"));
-        if self.input && (embedding.is_some() || model.contains("embed")) {
-            return Err(Error::NotARequest("it asks for embeddings"));
-        }
-        let format = self.format(&messages, &model);
-        if format != Format::Messages {
-            let is_system = |piece: &Piece<'_>| matches!(piece.role, b"system" | b"developer");
-            let leading = messages.iter().take_while(|piece| is_system(piece)).count();
-            self.system.extend(messages.drain(..leading));
-        }
-        if format == Format::Messages {
-            messages = messages.into_iter().map(Piece::into_list).collect();
-        }
-        let tail = tail(&self.others);
-        let namespace = Namespace::of_members(format, &model, &self.others);
-        let mut chain = Chain::default();
-        chain.extend(Level::Tool, self.tools);
-        chain.extend(Level::System, self.system);
-        chain.extend(Level::Message, messages);
-        if let (Some(time), Some(node)) = (self.automatic, chain.markable) {
-            let place = MarkerPlace::Proper;
-            chain.markers.push(Marker { node, time, place });
-        }
-        let proper = chain.markers.iter();
-        let proper = proper.filter(|marker| marker.place == MarkerPlace::Proper);
-        let plan = Plan::from_marks(proper.map(|marker| Mark {
-            node: marker.node,
-            time: marker.time,
-        }));
-        let compared = ComparedRequest::with(forms, format, &chain.prompt, &plan);
-        let fingerprints = fingerprints(&compared.prompt);
-        Ok(Request {
-            format,
-            model,
-            prompt: chain.prompt,
-            plan,
-            compared,
-            markers: chain.markers,
-            namespace,
-            tail,
-            fingerprints,
-        })
-    }
-
-    fn format(&self, messages: &[Piece<'_>], model: &str) -> Format {
-        if self.input {
-            return Format::Responses;
-        }
-        let in_tools = |what: &[u8]| {
-            let mut tools = self.tools.iter();
-            tools.any(|tool| memchr::memmem::find(&tool.bytes, what).is_some())
-        };
-        let says = |role: &[u8]| messages.iter().any(|message| message.role == role);
-        let first = messages.first().map_or(&b""[..], |message| message.role);
-        match self.format {
-            Some(format) => format,
-            None if in_tools(b"\"input_schema\"") => Format::Messages,
-            None if in_tools(b"\"function\"") => Format::Chat,
-            None if says(b"tool") || matches!(first, b"system" | b"developer") => Format::Chat,
-            None if self.other("thinking").is_some() => Format::Messages,
-            // Behind a gateway, a model is named `anthropic/claude-…` and called in the gateway's format.
-            None if model.contains("claude") && !model.contains('/') => Format::Messages,
-            None => Format::Chat,
-        }
-    }
+    let proper = chain.markers.iter();
+    let proper = proper.filter(|marker| marker.place == MarkerPlace::Proper);
+    let plan = Plan::from_marks(proper.map(|marker| Mark {
+        node: marker.node,
+        time: marker.time,
+    }));
+    let compared = ComparedRequest::with(forms, format, &chain.prompt, &plan);
+    let fingerprints = fingerprints(&compared.prompt);
+    Ok(Request {
+        format,
+        model,
+        prompt: chain.prompt,
+        plan,
+        compared,
+        markers: chain.markers,
+        namespace,
+        tail,
+        fingerprints,
+        strings,
+    })
 }
 
 /// Computes fingerprints of a prompt's messages, each from the longest string of the message.
@@ -405,7 +274,7 @@ fn fingerprints(prompt: &Prompt) -> Vec<u64> {
     let fingerprints = messages.filter_map(|node| {
         let mut scanner = Scanner::new(&node.bytes);
         pass_words(&mut scanner, 0).ok()?;
-        piece::fingerprint(scanner.take_longest())
+        fingerprint(scanner.take_longest())
     });
     fingerprints.collect()
 }
@@ -423,44 +292,6 @@ fn pass_words(scanner: &mut Scanner<'_>, depth: u32) -> JsonResult<()> {
         }
         _ => scanner.value().map(drop),
     })
-}
-
-/// Parses the pieces of a list, or the single piece of a string.
-fn pieces<'a>(
-    scanner: &mut Scanner<'a>,
-    text: &'a [u8],
-    whole: bool,
-) -> JsonResult<Vec<Piece<'a>>> {
-    let mut pieces = Vec::new();
-    if scanner.peek() == Some(b'[') {
-        scanner.elements(|scanner| {
-            pieces.push(Piece::read(scanner, text, whole)?);
-            Ok(())
-        })?;
-    } else {
-        pieces.push(Piece::read(scanner, text, whole)?);
-    }
-    Ok(pieces)
-}
-
-/// Returns the format of a member that only one of the two formats with `messages` has.
-fn format_of_member(name: &[u8]) -> Option<Format> {
-    match name {
-        b"anthropic_version" | b"anthropic_beta" | b"stop_sequences" | b"output_config"
-        | b"mcp_servers" => Some(Format::Messages),
-        b"max_completion_tokens"
-        | b"stream_options"
-        | b"response_format"
-        | b"n"
-        | b"presence_penalty"
-        | b"frequency_penalty"
-        | b"reasoning_effort"
-        | b"logprobs"
-        | b"prompt_cache_key"
-        | b"parallel_tool_calls"
-        | b"stop" => Some(Format::Chat),
-        _ => None,
-    }
 }
 
 fn tail(others: &[(&[u8], &[u8])]) -> Bytes {
@@ -495,11 +326,30 @@ impl Chain {
             let markers = piece.markers.iter();
             self.markers
                 .extend(markers.map(|&(time, place)| Marker { node, time, place }));
-            let bytes: Cow<'_, [u8]> = piece.bytes;
-            self.prompt = self.prompt.with(level, &bytes, piece.mark_at, None);
+            self.prompt = self.prompt.with(level, &piece.bytes, piece.mark_at, None);
             if piece.mark_at.is_some() {
                 self.markable = Some(node);
             }
         }
     }
+}
+
+/// Fingerprint of a string: equal for equal strings. Of long strings, only the length, both ends and the
+/// middle are hashed.
+fn fingerprint(string: &[u8]) -> Option<u64> {
+    const SAMPLE: usize = 64;
+    if string.is_empty() {
+        return None;
+    }
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write_usize(string.len());
+    if string.len() <= 3 * SAMPLE {
+        hasher.write(string);
+    } else {
+        let middle = string.len() / 2;
+        hasher.write(&string[..SAMPLE]);
+        hasher.write(&string[middle..middle + SAMPLE]);
+        hasher.write(&string[string.len() - SAMPLE..]);
+    }
+    Some(hasher.finish())
 }

@@ -1,17 +1,27 @@
 //! Spend of coding agents, from the transcripts that they leave on disk.
 //!
-//! [`SpendReader`] reads transcripts of Claude Code, Codex and Gemini CLI, whose formats are internal to these programs
-//! and change: lines of unknown kinds are counted and named. Each answer counts once, however often it was streamed,
-//! copied into a resumed session, or replayed by a fork. Memory grows with the number of distinct answers.
+//! [`SpendReader`] reads transcripts of the programs of [`Client`], whose formats are internal to these programs and
+//! change: lines of unknown kinds are counted and named. Each answer counts once, however often it was streamed,
+//! copied into a resumed session, or replayed by a fork. Requests that are in no line are named where the program keeps a
+//! sum of its costs ([`Spending::side_requests`]), or at least by their kind ([`Spending::untraced`]). Memory grows with the
+//! number of distinct answers.
 //!
 //! The formats are those that public parsers know (ccusage, issues 901 to 1617; `codex-rs/rollout`; Gemini CLI's
 //! `chatRecordingService.ts`).
 
 mod answer;
 mod claude_code;
+mod cline;
 mod codex;
+mod copilot;
+mod cost_state;
+mod document;
 mod files;
 mod gemini_cli;
+mod kimi_code;
+mod opencode;
+mod pi;
+mod qwen_code;
 mod totals;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,13 +31,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::hash::hash;
+use cachalot_model::Usage;
 use serde::Deserialize;
 
 pub use answer::{Client, Loss, LossCause, PaidAnswer};
-pub use files::{Files, find_files};
+pub use files::{Files, find_files, is_opencode_database};
 pub use totals::{Avoidable, SpendTotals};
 
 use crate::lines::{LineError, Lines};
+use crate::rollout::Rollout;
+
+/// Requests of Codex of which only the beginning of the conversation is recorded.
+const VOICE: &str = "voice conversations";
 
 /// Maximum number of names of unknown kinds of lines.
 const MAX_KINDS: usize = 50;
@@ -39,7 +54,18 @@ pub struct SpendReader {
     /// The places of answers by the hash of their keys.
     places: HashMap<u64, usize>,
     names: HashSet<Arc<str>>,
+    /// The number of the line that is being read, without empty ones.
+    line: u64,
     codex: codex::Sessions,
+    qwen: qwen_code::Sessions,
+    /// The working directories of Cline's sessions, which other files name.
+    cline_directories: HashMap<Arc<str>, Arc<str>>,
+    costs: cost_state::CostStates,
+    /// The keys of answers that were seen as copies without counts.
+    empty_copies: HashSet<u64>,
+    untraced: BTreeMap<Client, &'static str>,
+    /// The number of untraced requests, by program and session.
+    untraced_counts: BTreeMap<(Client, Arc<str>), u64>,
     unknown: BTreeMap<String, u64>,
 }
 
@@ -48,6 +74,12 @@ pub struct SpendReader {
 pub struct Spending {
     /// The distinct answers, in no particular order.
     pub answers: Vec<PaidAnswer>,
+    /// Requests that are in no line, but in the sum that a session writes of its costs: one entry per session and model.
+    pub side_requests: Vec<PaidAnswer>,
+    /// Requests that programs send and of which their files have no trace, so that they are not counted.
+    pub untraced: BTreeMap<Client, &'static str>,
+    /// The number of these requests, where something else shows it.
+    pub untraced_counts: BTreeMap<Client, u64>,
     /// Kinds of lines that are not known, with their numbers.
     pub unknown: BTreeMap<String, u64>,
 }
@@ -68,7 +100,7 @@ pub enum FileError {
         count: u64,
     },
     /// No line is of a known transcript.
-    #[error("it is no transcript of Claude Code, Codex or Gemini CLI")]
+    #[error("it is no transcript of a known program")]
     Unknown,
 }
 
@@ -85,16 +117,45 @@ struct Beginning {
     message_id: Option<serde::de::IgnoredAny>,
     project_hash: Option<serde::de::IgnoredAny>,
     start_time: Option<serde::de::IgnoredAny>,
+    models: Option<serde::de::IgnoredAny>,
+    data: Option<serde::de::IgnoredAny>,
+    version: Option<serde::de::IgnoredAny>,
+    cwd: Option<serde::de::IgnoredAny>,
+    origin: Option<serde::de::IgnoredAny>,
+    messages: Option<serde::de::IgnoredAny>,
+    #[serde(rename = "messages_path")]
+    messages_path: Option<serde::de::IgnoredAny>,
+    #[serde(rename = "protocol_version")]
+    protocol_version: Option<serde::de::IgnoredAny>,
 }
 
 impl Beginning {
     fn client(&self) -> Option<Client> {
-        if self.project_hash.is_some() || self.start_time.is_some() {
-            return self.session_id.as_ref().map(|_| Client::GeminiCli);
+        // Lines of Claude Code have both members, too.
+        if self.kind.is_none() && (self.project_hash.is_some() || self.start_time.is_some()) {
+            return self.session_id.as_ref().map(|_| match &self.models {
+                Some(_) => Client::QwenCode,
+                None => Client::GeminiCli,
+            });
         }
-        self.kind.as_ref()?;
+        let has_messages =
+            self.session_id.is_some() && self.origin.is_some() && self.messages.is_some();
+        if has_messages || self.messages_path.is_some() {
+            return Some(Client::Cline);
+        }
+        let kind = self.kind.as_ref()?.as_str();
         if self.payload.is_some() {
             return Some(Client::Codex);
+        }
+        match kind {
+            Some("session") if self.version.is_some() && self.cwd.is_some() => {
+                return Some(Client::Pi);
+            }
+            Some("metadata") if self.protocol_version.is_some() => return Some(Client::KimiCode),
+            Some(kind) if kind.contains('.') && self.data.is_some() => {
+                return Some(Client::CopilotCli);
+            }
+            _ => {}
         }
         let names = [
             &self.session_id,
@@ -109,6 +170,15 @@ impl Beginning {
     }
 }
 
+/// Returns the program that wrote a line or a document.
+fn client_of(text: &[u8]) -> Option<Client> {
+    let beginning: Beginning = serde_json::from_slice(text).ok()?;
+    match beginning.client()? {
+        Client::ClaudeCode if qwen_code::is_line(text) => Some(Client::QwenCode),
+        client => Some(client),
+    }
+}
+
 impl SpendReader {
     /// Reads a transcript. `path` gives names where the transcript has none.
     ///
@@ -119,6 +189,7 @@ impl SpendReader {
         let mut malformed: Option<(u64, u64)> = None;
         let mut file: Option<File> = None;
         let mut is_empty = true;
+        self.line = 0;
         loop {
             let line = match lines.next_line() {
                 Ok(Some(line)) => line,
@@ -132,19 +203,15 @@ impl SpendReader {
                     continue;
                 }
             };
+            self.line += 1;
             if file.is_none() {
-                let beginning = serde_json::from_slice::<Beginning>(line).ok();
-                file = beginning
-                    .and_then(|beginning| beginning.client())
-                    .map(|client| File::new(client, path));
+                file = client_of(line).map(|client| File::new(client, path, self));
             }
             let is_read = match &mut file {
-                Some(File::ClaudeCode(file)) => file.line(line, self),
-                Some(File::Codex(file)) => file.line(line, self),
-                Some(File::GeminiCli(file)) => file.line(line, self),
+                Some(file) => file.line(line, self),
                 // One document over several lines.
                 None if is_empty && line.trim_ascii() == b"{" => {
-                    return gemini_cli::read_document(path, b"{\n", lines, self);
+                    return document::read(path, b"{\n", lines, self);
                 }
                 None => serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok(),
             };
@@ -162,6 +229,15 @@ impl SpendReader {
         }
     }
 
+    /// Reads a database of opencode at `path`. Either it does not change while it is read and has no write-ahead log
+    /// (`is_immutable`), or it is a copy for the caller alone. In the first case, nothing is written anywhere.
+    ///
+    /// # Errors
+    /// Parts of the database cannot be read, or it is another one; what was read of it counts.
+    pub fn read_database(&mut self, path: &Path, is_immutable: bool) -> Result<(), FileError> {
+        opencode::read(path, is_immutable, self)
+    }
+
     /// Adds an answer that another source knows, such as a session of Cachalot.
     pub fn add(&mut self, answer: PaidAnswer) {
         self.answers.push(answer);
@@ -170,17 +246,63 @@ impl SpendReader {
     /// Returns what was read.
     #[must_use]
     pub fn finish(mut self) -> Spending {
-        let sessions = std::mem::take(&mut self.codex);
-        self.answers.extend(sessions.finish());
+        std::mem::take(&mut self.qwen).finish(&mut self);
+        let costs = std::mem::take(&mut self.costs);
+        let side_requests = costs.side_requests(&self);
+        let empty_copies = self.empty_copies.iter();
+        let mut copies: HashSet<usize> = empty_copies
+            .filter_map(|key| self.places.get(&hash(key)).copied())
+            .collect();
+        copies.retain(|place| self.answers[*place].usage == Usage::default());
+        let mut answers = self.answers;
+        let mut place = 0;
+        // The session that paid for them left no file.
+        answers.retain(|_| {
+            place += 1;
+            !copies.contains(&(place - 1))
+        });
+        answers.extend(self.codex.finish());
+        for answer in &mut answers {
+            if answer.client == Client::Cline
+                && let Some(directory) = self.cline_directories.get(&answer.session)
+            {
+                answer.project = Arc::clone(directory);
+            }
+        }
+        let mut untraced_counts = BTreeMap::new();
+        for ((client, _), count) in self.untraced_counts {
+            let sum: &mut u64 = untraced_counts.entry(client).or_default();
+            *sum = sum.saturating_add(count);
+        }
         Spending {
-            answers: self.answers,
+            answers,
+            side_requests,
+            untraced: self.untraced,
+            untraced_counts,
             unknown: self.unknown,
         }
     }
 
     fn end(&mut self, file: Option<File>) {
-        if let Some(File::Codex(file)) = file {
-            self.codex.add(*file);
+        match file {
+            Some(File::ClaudeCode(file)) => self.costs.add(file.costs),
+            Some(File::Codex(file)) => {
+                let count = file.voice_conversations;
+                self.count_untraced(Client::Codex, VOICE, &file.session, count);
+                self.codex.add(*file);
+            }
+            Some(File::CopilotCli(file)) => file.end(self),
+            _ => {}
+        }
+    }
+
+    /// Sets the number of requests of a session whose tokens are in no file; of several files, the larger one counts.
+    fn count_untraced(&mut self, client: Client, what: &'static str, session: &str, count: u64) {
+        if count > 0 {
+            self.untraced.insert(client, what);
+            let key = (client, self.name(session));
+            let known = self.untraced_counts.entry(key).or_default();
+            *known = count.max(*known);
         }
     }
 
@@ -211,6 +333,11 @@ impl SpendReader {
         }
     }
 
+    /// Returns what distinguishes an answer without an ID from others: its line in the files of its session.
+    fn place<'s>(&self, session: &'s str, has_id: bool) -> Option<(&'s str, u64)> {
+        (!has_id).then_some((session, self.line))
+    }
+
     /// Counts a line of an unknown kind.
     fn unknown(&mut self, client: Client, kind: &str) {
         let name = format!("{client}: {kind:.60}");
@@ -226,18 +353,47 @@ impl SpendReader {
 /// The state of a file that is being read.
 enum File {
     ClaudeCode(Box<claude_code::Transcript>),
-    Codex(Box<codex::Rollout>),
+    Codex(Box<Rollout>),
     GeminiCli(Box<gemini_cli::Chat>),
+    QwenCode(Box<qwen_code::Chat>),
+    Pi(Box<pi::Session>),
+    CopilotCli(Box<copilot::Session>),
+    Cline,
+    KimiCode(Box<kimi_code::Wire>),
 }
 
 impl File {
-    fn new(client: Client, path: &Path) -> Self {
+    fn new(client: Client, path: &Path, reader: &mut SpendReader) -> Self {
         match client {
-            Client::Codex => Self::Codex(Box::default()),
+            Client::Codex => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let session = reader.name(name.split('.').next().unwrap_or_default());
+                Self::Codex(Box::new(Rollout::new(session)))
+            }
             Client::GeminiCli => Self::GeminiCli(Box::new(gemini_cli::Chat::new(path))),
-            Client::ClaudeCode | Client::Cachalot => {
+            Client::QwenCode => Self::QwenCode(Box::new(qwen_code::Chat::new(path))),
+            Client::Pi => Self::Pi(Box::new(pi::Session::new(path, reader))),
+            Client::CopilotCli => Self::CopilotCli(Box::new(copilot::Session::new(path))),
+            Client::Cline => Self::Cline,
+            Client::KimiCode => Self::KimiCode(Box::new(kimi_code::Wire::new(path))),
+            // The last two have no files of lines.
+            Client::ClaudeCode | Client::OpenCode | Client::Cachalot => {
                 Self::ClaudeCode(Box::new(claude_code::Transcript::new(path)))
             }
+        }
+    }
+
+    /// Reads a line, or a document; returns false if it is malformed.
+    fn line(&mut self, text: &[u8], reader: &mut SpendReader) -> bool {
+        match self {
+            Self::ClaudeCode(file) => file.line(text, reader),
+            Self::Codex(file) => codex::line(file, text, reader),
+            Self::GeminiCli(file) => file.line(text, reader),
+            Self::QwenCode(file) => file.line(text, reader),
+            Self::Pi(file) => file.line(text, reader),
+            Self::CopilotCli(file) => file.line(text, reader),
+            Self::Cline => cline::document(text, reader),
+            Self::KimiCode(file) => file.line(text, reader),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cachalot_core::{SecretSet, SystemClock};
-use cachalot_model::wire::{self, Rendered, Wire as _};
+use cachalot_model::wire::{self, Rendered};
 use cachalot_model::{
     Extra, Format, MarkerRules, Message, Parameters, Reply, Role, StopReason, ToolDefinition, Usage,
 };
@@ -32,6 +32,7 @@ const RULES: Rules = Rules {
     lookback: 20,
     runs_count_once: true,
     one_hour: true,
+    twelve_hours: false,
     minimum: 1_024,
 };
 
@@ -111,8 +112,8 @@ fn bodies(prompt: &Prompt, tail: &Bytes) {
     let longer = || prompt.append(&rendered, Arc::clone(&next));
     let plan_context = following(prompt);
     let plan_of = |prompt: &Prompt| plan(prompt, &RULES, &plan_context).plan;
-    let body = contiguous(&longer(), &wire::MESSAGES, &plan_of(&longer()), tail);
-    let plain = contiguous(&longer(), &wire::MESSAGES, &Plan::none(), tail);
+    let body = contiguous(&longer(), &*wire::MESSAGES, &plan_of(&longer()), tail);
+    let plain = contiguous(&longer(), &*wire::MESSAGES, &Plan::none(), tail);
     let value: serde_json::Value = serde_json::from_slice(&plain).unwrap();
     println!("{} pieces, a body of {} bytes", longer().len(), body.len());
     let [copy, whole, parts, append, render, again] = in_turns(
@@ -123,12 +124,17 @@ fn bodies(prompt: &Prompt, tail: &Bytes) {
             &mut || {
                 let prompt = longer();
                 let plan = plan_of(&prompt);
-                drop(black_box(contiguous(&prompt, &wire::MESSAGES, &plan, tail)));
+                drop(black_box(contiguous(
+                    &prompt,
+                    &*wire::MESSAGES,
+                    &plan,
+                    tail,
+                )));
             },
             &mut || {
                 let prompt = longer();
                 let plan = plan_of(&prompt);
-                drop(black_box(segments(&prompt, &wire::MESSAGES, &plan, tail)));
+                drop(black_box(segments(&prompt, &*wire::MESSAGES, &plan, tail)));
             },
             &mut || drop(black_box(longer())),
             &mut || drop(black_box(pieces(&next))),

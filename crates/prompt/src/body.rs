@@ -6,8 +6,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use cachalot_model::wire::{Layout, Member, Wire};
 
+use crate::Level;
 use crate::chain::{Node, Prompt};
-use crate::level::Level;
 use crate::plan::Plan;
 
 /// Returns the body as segments to send one after the other: the shared pieces, the separators, the
@@ -143,20 +143,23 @@ fn join(nodes: &[&Node], layout: Layout, marks: &[Mark], sink: &mut impl Sink) -
             open(member, sink);
         }
         before = Some(member);
-        let comma = usize::from(goes_on);
-        let bytes = if goes_on {
-            &node.with_comma
-        } else {
-            &node.bytes
+        if goes_on && member.is_text {
+            sink.fixed(member.separator());
+        }
+        let has_comma = goes_on && !member.is_text;
+        let bytes = match has_comma {
+            true => &node.with_comma,
+            false => &node.bytes,
         };
+        let written = member.written(bytes.len());
         match (mark, node.mark_at) {
             (Some((_, marker)), Some(at)) => {
-                let at = at as usize + comma;
-                sink.piece(bytes, 0..at);
+                let at = at as usize + usize::from(has_comma);
+                sink.piece(bytes, written.start..at);
                 sink.piece(marker, 0..marker.len());
-                sink.piece(bytes, at..bytes.len());
+                sink.piece(bytes, at..written.end);
             }
-            _ => sink.piece(bytes, 0..bytes.len()),
+            _ => sink.piece(bytes, written),
         }
     }
     before

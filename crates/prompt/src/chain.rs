@@ -9,7 +9,7 @@ use cachalot_model::Message;
 use cachalot_model::wire::Rendered;
 use sha2::Digest as _;
 
-use crate::level::Level;
+use crate::Level;
 use crate::marker_positions::{MarkerPosition, MarkerPositions};
 
 /// Identifies a prefix: the SHA-256 of the id of the previous piece, the level, and the bytes. Equal ids

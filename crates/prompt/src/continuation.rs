@@ -5,8 +5,8 @@ use std::fmt;
 
 use cachalot_model::Format;
 
+use crate::Level;
 use crate::chain::{Node, Prompt};
-use crate::level::Level;
 use crate::namespace::Namespace;
 
 /// The parts of a sent request that the provider's cache depends on.

@@ -18,7 +18,6 @@ pub mod continuation;
 mod error;
 mod head;
 mod hex_digest;
-mod level;
 mod marker_positions;
 pub mod namespace;
 pub mod normal;
@@ -32,11 +31,11 @@ mod tail;
 mod tree;
 
 pub use body::{contiguous, prefix, segments};
+pub use cachalot_model::wire::Level;
 pub use chain::{Node, NodeId, Prompt};
 pub use continuation::{BreakCause, PrefixBreak, SentPrompt, extends};
 pub use error::{Error, ErrorKind};
 pub use head::{Origin, SessionHead, SessionTotals};
-pub use level::Level;
 pub use namespace::{Field, Namespace};
 pub use plan::{
     FIVE_MINUTES, MAX_MARKERS, Mark, Note, PREFIX, Part, Pauses, Plan, PlanContext, PlannedMarkers,

@@ -3,7 +3,7 @@
 
 use cachalot_model::{Block, Message, Role};
 
-use crate::level::Level;
+use crate::Level;
 
 /// A piece that may contain a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

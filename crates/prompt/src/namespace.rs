@@ -18,11 +18,12 @@
 //! silent or leaves it to the model, it is the first level.
 
 use cachalot_core::{Canonical, Digest};
+use cachalot_model::wire::for_format;
 use cachalot_model::{Format, Parameters};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::level::Level;
+use crate::Level;
 use crate::{hex_digest, normal};
 
 /// A parameter that the provider's cache depends on.
@@ -64,6 +65,7 @@ impl Namespace {
             cache_key,
             extra,
         } = parameters;
+        let rules = for_format(format).request_rules();
         let ours = [
             ("format", value(&format)),
             ("model", json!(model)),
@@ -78,10 +80,10 @@ impl Namespace {
             // An omitted parameter and its default value are equivalent: no field for either.
             .filter(|(name, value)| !is_default_value(name, value, format, model))
             .filter_map(|(name, value)| {
-                Some((client_side_level(name, format)?, name.to_owned(), value))
+                Some((rules.parameter_level(name)?, name.to_owned(), value))
             });
         let theirs = extra.iter().filter_map(|(name, value)| {
-            let level = extra_level(name, format)?;
+            let level = rules.member_level(name)?;
             let value = normal::member(format, model, name, value.clone())?;
             Some((level, format!("extra.{name}"), value))
         });
@@ -103,11 +105,14 @@ impl Namespace {
     /// names.
     #[must_use]
     pub fn of_members(format: Format, model: &str, members: &[(&[u8], &[u8])]) -> Self {
+        let rules = for_format(format).request_rules();
         let mut fields: Vec<Field> = members
             .iter()
             .filter_map(|(name, value)| {
                 let name = std::str::from_utf8(name).ok()?;
-                let level = extra_level(name, format).filter(|_| WITH_EFFECT.contains(&name))?;
+                let level = rules
+                    .member_level(name)
+                    .filter(|_| WITH_EFFECT.contains(&name))?;
                 let digest = match serde_json::from_slice(value) {
                     Ok(value) => {
                         let value = normal::member(format, model, name, value)?;
@@ -168,63 +173,12 @@ fn is_default_value(name: &str, value: &Value, format: Format, model: &str) -> b
         (_, Value::Null) => true,
         ("tool_choice", value) => *value == "auto",
         ("parallel_tool_calls", value) => *value == true,
-        ("reasoning", _) if format != Format::Messages => {
+        ("reasoning", _) if for_format(format).request_rules().omits_default_effort => {
             effort.is_some() && effort == normal::default_effort(format, model)
         }
         _ => false,
     }
 }
-
-/// The level of one of our parameters; `None` if the provider's cache does not depend on it.
-fn client_side_level(name: &str, format: Format) -> Option<Level> {
-    match (name, format) {
-        ("tool_choice" | "parallel_tool_calls", Format::Messages | Format::Converse) => {
-            Some(Level::Message)
-        }
-        ("tool_choice", Format::Chat | Format::Responses)
-        | ("cache_key", Format::Messages | Format::Gemini | Format::Converse) => None,
-        _ => Some(Level::Tool),
-    }
-}
-
-/// Wire fields that control only the sampling, delivery or accounting of an answer.
-const WITHOUT_EFFECT: [&str; 26] = [
-    "background",
-    "cache_control",
-    "diagnostics",
-    "frequency_penalty",
-    "include",
-    "logit_bias",
-    "logprobs",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "max_tokens",
-    "metadata",
-    "n",
-    "prediction",
-    "presence_penalty",
-    "safety_identifier",
-    "seed",
-    "stop",
-    "stop_sequences",
-    "store",
-    "stream",
-    "stream_options",
-    "temperature",
-    "top_k",
-    "top_logprobs",
-    "top_p",
-    "user",
-];
-
-/// The same for Converse.
-const CONVERSE_WITHOUT_EFFECT: [&str; 5] = [
-    "additionalModelResponseFieldPaths",
-    "inferenceConfig",
-    "performanceConfig",
-    "requestMetadata",
-    "serviceTier",
-];
 
 /// Members of request bodies that affect the model's input or the routing, according to the providers'
 /// documentation. Clients and gateways may add members of their own, which no model sees.
@@ -276,17 +230,3 @@ const WITH_EFFECT: [&str; 46] = [
     "verbosity",
     "web_search_options",
 ];
-
-/// The level of another wire field; `None` if the provider's cache does not depend on it.
-fn extra_level(name: &str, format: Format) -> Option<Level> {
-    match (name, format) {
-        ("tool_choice" | "disable_parallel_tool_use" | "context_management", Format::Messages) => {
-            Some(Level::Message)
-        }
-        ("speed", Format::Messages) => Some(Level::System),
-        ("tool_choice", Format::Chat | Format::Responses) => None,
-        (name, Format::Converse) if CONVERSE_WITHOUT_EFFECT.contains(&name) => None,
-        _ if WITHOUT_EFFECT.contains(&name) => None,
-        _ => Some(Level::Tool),
-    }
-}

@@ -1,373 +1,38 @@
-//! The normal form of a request, as providers compare it: independent of the way in which a client
-//! writes the JSON.
-//!
-//! Providers parse a request before they hash it. They therefore ignore white space between JSON tokens,
-//! escapes within strings, the order of members in their own objects, null members, and members with
-//! their default value. [`piece`] normalizes a tool, a block of the system text or a message; [`member`]
-//! normalizes a parameter. JSON that belongs to the caller (schemas, arguments of tools) keeps the order
-//! of its members, which reaches the model.
-//!
-//! Sources of defaults: the OpenAPI documents of OpenAI, and the prompt-caching and effort pages of
-//! platform.claude.com. Those of single models are in the catalog.
+//! The normal form of a request, as providers compare it, by the catalog's defaults of models.
 
 use std::sync::LazyLock;
 
-use cachalot_model::{Capabilities, Catalog, Format, Thinking};
-use serde_json::{Map, Value, json};
+use cachalot_model::wire::request_rules::ModelDefaults;
+use cachalot_model::wire::{for_format, normal};
+use cachalot_model::{Catalog, Format};
+use serde_json::Value;
 
-use crate::level::Level;
+use crate::Level;
 
-/// A piece in its normal form.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NormalPiece {
-    /// Compact JSON.
-    pub bytes: Vec<u8>,
-    /// The offset at which a cache marker may be inserted; `None` if markers are not allowed.
-    pub mark_at: Option<u32>,
-}
-
-/// The kinds of objects whose members the provider defines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Tool,
-    Message,
-    Block,
-    /// Part of a tool, call or block.
-    Part,
-}
-
-/// The default value of a member, and the format that it applies to (`None`: all).
-struct Default {
-    format: Option<Format>,
-    shape: Shape,
-    name: &'static str,
-    value: &'static str,
-}
-
-const fn default(
-    format: Option<Format>,
-    shape: Shape,
-    name: &'static str,
-    value: &'static str,
-) -> Default {
-    Default {
-        format,
-        shape,
-        name,
-        value,
-    }
-}
-
-const MESSAGES: Option<Format> = Some(Format::Messages);
-const CHAT: Option<Format> = Some(Format::Chat);
-const RESPONSES: Option<Format> = Some(Format::Responses);
-
-const DEFAULTS: [Default; 19] = [
-    default(None, Shape::Tool, "defer_loading", "false"),
-    default(MESSAGES, Shape::Tool, "type", r#""custom""#),
-    default(MESSAGES, Shape::Tool, "strict", "false"),
-    default(MESSAGES, Shape::Tool, "eager_input_streaming", "false"),
-    default(MESSAGES, Shape::Tool, "input_examples", "[]"),
-    default(MESSAGES, Shape::Tool, "allowed_callers", r#"["direct"]"#),
-    default(MESSAGES, Shape::Block, "is_error", "false"),
-    default(MESSAGES, Shape::Block, "citations", "[]"),
-    default(MESSAGES, Shape::Block, "citations", "{}"),
-    default(MESSAGES, Shape::Part, "enabled", "false"),
-    default(CHAT, Shape::Part, "strict", "false"),
-    default(CHAT, Shape::Message, "tool_calls", "[]"),
-    default(CHAT, Shape::Message, "annotations", "[]"),
-    default(None, Shape::Block, "annotations", "[]"),
-    default(None, Shape::Block, "logprobs", "[]"),
-    default(None, Shape::Block, "detail", r#""auto""#),
-    default(CHAT, Shape::Part, "detail", r#""auto""#),
-    default(RESPONSES, Shape::Message, "type", r#""message""#),
-    default(RESPONSES, Shape::Message, "status", r#""completed""#),
-];
-
-/// Members of blocks, tools and calls that are objects of the provider. All others belong to the caller.
-const PARTS: [&str; 7] = [
-    "function",
-    "custom",
-    "source",
-    "image_url",
-    "input_audio",
-    "file",
-    "citations",
-];
+pub use cachalot_model::wire::normal::NormalPiece;
 
 /// Returns a piece in its normal form; `None` if the format does not know it.
 #[must_use]
 pub fn piece(format: Format, level: Level, bytes: &[u8]) -> Option<NormalPiece> {
-    let value: Value = serde_json::from_slice(bytes).ok()?;
-    let (shape, object) = match (level, value) {
-        (Level::Tool, Value::Object(tool)) => (Shape::Tool, tool),
-        (Level::System, Value::String(text)) if format == Format::Messages => {
-            (Shape::Block, text_block("text", text))
-        }
-        // The `instructions` of Responses.
-        (Level::System, Value::String(text)) => {
-            return Some(NormalPiece {
-                bytes: serde_json::to_vec(&text).ok()?,
-                mark_at: None,
-            });
-        }
-        (Level::System, Value::Object(block)) if format == Format::Messages => {
-            (Shape::Block, block)
-        }
-        (Level::Message, Value::String(text)) => {
-            let message = [("role", json!("user")), ("content", Value::String(text))];
-            let message = message.map(|(name, value)| (name.to_owned(), value));
-            (Shape::Message, Map::from_iter(message))
-        }
-        (Level::System | Level::Message, Value::Object(message)) => (Shape::Message, message),
-        _ => return None,
-    };
-    let role = object.get("role").and_then(Value::as_str);
-    let is_input = role != Some("assistant");
-    let object = normalized(format, shape, is_input, object);
-    let place = match shape {
-        Shape::Message => last_block(format, is_input, &object),
-        _ => is_markable(&object).then_some(1),
-    };
-    let bytes = serde_json::to_vec(&object).ok()?;
-    let mark_at = place.and_then(|behind| u32::try_from(bytes.len() - behind).ok());
-    Some(NormalPiece { bytes, mark_at })
-}
-
-fn text_block(kind: &str, text: String) -> Map<String, Value> {
-    let members = [("type", Value::from(kind)), ("text", Value::String(text))];
-    let members = members.map(|(name, value)| (name.to_owned(), value));
-    Map::from_iter(members)
-}
-
-fn normalized(
-    format: Format,
-    shape: Shape,
-    is_input: bool,
-    object: Map<String, Value>,
-) -> Map<String, Value> {
-    let members = object.into_iter().filter(|(_, value)| !value.is_null());
-    let mut members: Vec<(String, Value)> = members
-        .map(|(name, value)| {
-            let value = inner(format, shape, is_input, &name, value);
-            (name, value)
-        })
-        .filter(|(name, value)| !is_default(format, shape, name, value))
-        .collect();
-    members.sort_by(|(one, _), (other, _)| (rank(one), one).cmp(&(rank(other), other)));
-    members.into_iter().collect()
-}
-
-/// The order in which members are written: the usual order of the providers' clients.
-fn rank(name: &str) -> usize {
-    const FIRST: [&str; 8] = [
-        "role",
-        "type",
-        "id",
-        "tool_use_id",
-        "call_id",
-        "tool_call_id",
-        "name",
-        "description",
-    ];
-    match name {
-        // Last, so that the offset for a marker is known.
-        "content" => FIRST.len() + 1,
-        name => FIRST
-            .iter()
-            .position(|first| *first == name)
-            .unwrap_or(FIRST.len()),
-    }
-}
-
-fn inner(format: Format, shape: Shape, is_input: bool, name: &str, value: Value) -> Value {
-    match (shape, name, value) {
-        (Shape::Message | Shape::Block, "content", Value::String(text)) => match format {
-            // A string stays a string.
-            Format::Chat | Format::Gemini | Format::Converse => Value::String(text),
-            Format::Messages => json!([text_block("text", text)]),
-            Format::Responses if is_input => json!([text_block("input_text", text)]),
-            Format::Responses => json!([text_block("output_text", text)]),
-        },
-        (Shape::Message | Shape::Block, "content", Value::Array(blocks)) => {
-            let blocks = all(format, Shape::Block, is_input, blocks);
-            match format {
-                Format::Chat => only_text(blocks),
-                _ => Value::Array(blocks),
-            }
-        }
-        (Shape::Message, "output", Value::Array(parts)) => {
-            only_text(all(format, Shape::Block, is_input, parts))
-        }
-        (Shape::Message, "tool_calls", Value::Array(calls)) => {
-            Value::Array(all(format, Shape::Part, is_input, calls))
-        }
-        (Shape::Tool | Shape::Block | Shape::Part, name, Value::Object(part))
-            if PARTS.contains(&name) =>
-        {
-            Value::Object(normalized(format, Shape::Part, is_input, part))
-        }
-        (_, _, value) => value,
-    }
-}
-
-fn all(format: Format, shape: Shape, is_input: bool, values: Vec<Value>) -> Vec<Value> {
-    let values = values.into_iter().map(|value| match value {
-        Value::Object(object) => Value::Object(normalized(format, shape, is_input, object)),
-        other => other,
-    });
-    values.collect()
-}
-
-/// Replaces a list of one text block by its text.
-fn only_text(blocks: Vec<Value>) -> Value {
-    let text = match blocks.as_slice() {
-        [Value::Object(only)] if only.len() == 2 => only.get("text").filter(|_| {
-            let kind = only.get("type").and_then(Value::as_str);
-            matches!(kind, Some("text" | "input_text" | "output_text"))
-        }),
-        _ => None,
-    };
-    text.cloned().unwrap_or(Value::Array(blocks))
-}
-
-fn is_default(format: Format, shape: Shape, name: &str, value: &Value) -> bool {
-    let mut known = DEFAULTS.iter().filter(|default| {
-        default.shape == shape
-            && default.name == name
-            && default.format.is_none_or(|own| own == format)
-    });
-    known.any(|default| {
-        serde_json::from_str::<Value>(default.value).is_ok_and(|default| default == *value)
-    })
-}
-
-/// The distance of a marker from the end of a message in bytes: after its last block.
-fn last_block(format: Format, is_input: bool, message: &Map<String, Value>) -> Option<usize> {
-    let blocks = message.get("content").and_then(Value::as_array)?;
-    let last = blocks.last().and_then(Value::as_object)?;
-    let takes = is_input || format != Format::Responses;
-    (takes && is_markable(last)).then_some("}]}".len())
-}
-
-fn is_markable(block: &Map<String, Value>) -> bool {
-    let kind = block.get("type").and_then(Value::as_str);
-    match kind.unwrap_or_default() {
-        "thinking" | "redacted_thinking" | "reasoning" => false,
-        "text" | "input_text" => {
-            let text = block.get("text").and_then(Value::as_str);
-            text.is_some_and(|text| !text.trim().is_empty())
-        }
-        _ => !block.is_empty(),
-    }
+    normal::piece(for_format(format).request_rules(), level, bytes)
 }
 
 /// Returns a parameter in its normal form; `None` if it has its default value.
 #[must_use]
 pub fn member(format: Format, model: &str, name: &str, value: Value) -> Option<Value> {
-    let value = match (name, value) {
-        (_, Value::Null) => return None,
-        (_, Value::Array(values)) if values.is_empty() => return None,
-        ("modalities", Value::Array(values)) if values == [json!("text")] => return None,
-        ("thinking", Value::Object(mut thinking)) if format == Format::Messages => {
-            // `display` affects the output for the client, not the input of the model.
-            thinking.shift_remove("display");
-            without(&mut thinking, "type", |kind| {
-                kind == if thinks_always(model) {
-                    "adaptive"
-                } else {
-                    "disabled"
-                }
-            });
-            Value::Object(thinking)
-        }
-        ("output_config", Value::Object(mut config)) if format == Format::Messages => {
-            let default = default_effort(format, model);
-            without(&mut config, "effort", |effort| Some(effort) == default);
-            Value::Object(config)
-        }
-        ("reasoning", Value::Object(mut reasoning)) if format == Format::Responses => {
-            reasoning.shift_remove("summary");
-            reasoning.shift_remove("generate_summary");
-            let default = default_effort(format, model);
-            without(&mut reasoning, "effort", |effort| Some(effort) == default);
-            Value::Object(reasoning)
-        }
-        ("text", Value::Object(mut text)) if format == Format::Responses => {
-            let plain = text.get("format") == Some(&json!({"type": "text"}));
-            if plain {
-                text.shift_remove("format");
-            }
-            without(&mut text, "verbosity", |verbosity| verbosity == "medium");
-            Value::Object(text)
-        }
-        ("tool_choice", Value::Object(mut choice)) => {
-            if choice.get("disable_parallel_tool_use") == Some(&Value::Bool(false)) {
-                choice.shift_remove("disable_parallel_tool_use");
-            }
-            if choice.len() == 1 {
-                without(&mut choice, "type", |kind| kind == "auto");
-            }
-            Value::Object(choice)
-        }
-        ("context_management", Value::Object(mut management)) => {
-            if management.get("edits") == Some(&json!([])) {
-                management.shift_remove("edits");
-            }
-            Value::Object(management)
-        }
-        (_, value) => value,
-    };
-    let said = match &value {
-        Value::Object(members) => members.values().any(|value| !value.is_null()),
-        Value::String(word) => !is_default_word(format, model, name, word),
-        Value::Bool(is) => !matches!(
-            (name, is),
-            ("parallel_tool_calls", true) | ("disable_parallel_tool_use", false)
-        ),
-        _ => true,
-    };
-    let plain = name == "response_format" && value == json!({"type": "text"});
-    (said && !plain).then_some(value)
-}
-
-fn without(object: &mut Map<String, Value>, name: &str, is_default: impl Fn(&str) -> bool) {
-    let value = object.get(name).and_then(Value::as_str);
-    if value.is_some_and(is_default) {
-        object.shift_remove(name);
-    }
-}
-
-fn is_default_word(format: Format, model: &str, name: &str, word: &str) -> bool {
-    match (name, word) {
-        ("tool_choice" | "function_call" | "service_tier", "auto")
-        | ("speed", "standard")
-        | ("verbosity", "medium")
-        | ("truncation", "disabled") => true,
-        ("effort", effort) if format == Format::Messages => {
-            default_effort(format, model) == Some(effort)
-        }
-        ("reasoning_effort", effort) => default_effort(format, model) == Some(effort),
-        _ => false,
-    }
+    let rules = for_format(format).request_rules();
+    normal::member(rules, &defaults(model), name, value)
 }
 
 /// Returns the effort of a request without a setting, according to the catalog. If the catalog has none:
 /// `high` for Anthropic's format, as documented; `None` for others.
 #[must_use]
 pub fn default_effort(format: Format, model: &str) -> Option<&'static str> {
-    let known = capabilities(model).and_then(|listed| listed.default_effort.as_deref());
-    known.or((format == Format::Messages).then_some("high"))
+    for_format(format).request_rules().effort(&defaults(model))
 }
 
-/// True if a model always thinks, and requests cannot disable that.
-fn thinks_always(model: &str) -> bool {
-    let kind = capabilities(model).and_then(|listed| listed.thinking);
-    kind == Some(Thinking::AlwaysOn)
-}
-
-fn capabilities(model: &str) -> Option<&'static Capabilities> {
+fn defaults(model: &str) -> ModelDefaults<'static> {
     static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::built_in);
-    let listed = CATALOG.find_by_name(model)?;
-    Some(&listed.capabilities)
+    let listed = CATALOG.find_by_name(model);
+    ModelDefaults::new(listed.map(|listed| &listed.capabilities))
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use cachalot_core::{Digest, Millis};
-use cachalot_model::Message;
+use cachalot_model::{Message, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::Level;
 use crate::chain::{Node, NodeId, Prompt};
 use crate::head::{SessionHead, SessionTotals};
 use crate::hex_digest::HexDigest;
-use crate::level::Level;
 use crate::namespace::Namespace;
 
 /// Version of the layouts below.
@@ -203,6 +203,9 @@ pub(crate) struct SessionRecord {
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
     pub(crate) totals: SessionTotals,
+    /// The usage of the last request; earlier versions did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_usage: Option<Usage>,
     #[serde(default)]
     pub(crate) namespace: Option<Namespace>,
     /// True if a known secret was in the session when it was written.

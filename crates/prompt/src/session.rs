@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_core::{Digest, Millis};
-use cachalot_model::Message;
 use cachalot_model::wire::{Rendered, Wire};
+use cachalot_model::{Message, SettingChanges, Usage};
 use cachalot_store::PutAllResult;
 use serde_json::{Map, Value};
 
@@ -42,6 +42,9 @@ pub struct Session {
     pub prompt: Prompt,
     /// The usage so far. Changes are saved with the next append or save.
     pub totals: SessionTotals,
+    /// The usage of the last request: the length of the conversation. `None` if it is not known. Saved with the
+    /// next append or save.
+    pub last_usage: Option<Usage>,
     /// The cache-relevant parameters of the last request, to check if the next one continues it. Saved
     /// with the next append or save.
     pub namespace: Option<Namespace>,
@@ -200,7 +203,8 @@ impl Session {
         target: Target<'_>,
     ) -> Result<Option<PrefixBreak>, Error> {
         let mut prompt = Prompt::begin(target.tools, target.system);
-        for message in messages {
+        // The target has all tools.
+        for message in messages.into_iter().map(SettingChanges::removed_from) {
             let pieces = wire
                 .message(&message)
                 .map_err(|error| self.inexpressible(wire, error))?;
@@ -232,9 +236,7 @@ impl Session {
     /// # Errors
     /// Those of [`Session::append`]; the session is then unchanged.
     pub async fn restart(&mut self, notes: Map<String, Value>) -> Result<(), Error> {
-        let head = self.head_with(notes);
-        self.commit(self.prompt.frozen(), head, Change::Replace)
-            .await
+        self.shorten(self.prompt.frozen(), notes).await
     }
 
     /// Replaces the last `unsent` messages, which must never have been sent, by other messages, each
@@ -263,9 +265,19 @@ impl Session {
         messages: usize,
         notes: Map<String, Value>,
     ) -> Result<(), Error> {
-        let prompt = self.prompt.without_last(messages);
-        self.commit(prompt, self.head_with(notes), Change::Replace)
+        self.shorten(self.prompt.without_last(messages), notes)
             .await
+    }
+
+    /// Replaces the prompt by a shorter one, whose length is not known.
+    async fn shorten(&mut self, prompt: Prompt, notes: Map<String, Value>) -> Result<(), Error> {
+        let head = self.head_with(notes);
+        let last_usage = self.last_usage.take();
+        let shortened = self.commit(prompt, head, Change::Replace).await;
+        if shortened.is_err() {
+            self.last_usage = last_usage;
+        }
+        shortened
     }
 
     fn inexpressible(&self, wire: &dyn Wire, error: cachalot_model::Error) -> Error {
@@ -408,6 +420,7 @@ impl Session {
             messages: prompt.messages_count().into(),
             bytes: prompt.bytes(),
             totals: self.totals,
+            last_usage: self.last_usage,
             namespace: self.namespace.clone(),
             holds_secrets,
             saves: self.saves + 1,

@@ -2,8 +2,8 @@
 
 use cachalot_model::{Block, Message, Role};
 
+use crate::Level;
 use crate::chain::Prompt;
-use crate::level::Level;
 
 /// The end of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]

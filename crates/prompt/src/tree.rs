@@ -13,9 +13,9 @@ use cachalot_core::secret::mask_credentials;
 use cachalot_core::text::head;
 use cachalot_model::{Message, Role};
 
+use crate::Level;
 use crate::chain::{Node, NodeId, Prompt};
 use crate::error::Error;
-use crate::level::Level;
 
 /// Estimated bytes per token.
 const BYTES_PER_TOKEN: u64 = 4;

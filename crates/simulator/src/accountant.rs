@@ -12,6 +12,7 @@ use crate::answer::InputTokens;
 use crate::ids;
 use crate::wire::anthropic::Threads;
 use crate::wire::gemini::CachedContents;
+use crate::wire::interactions::StoredInteractions;
 use crate::wire::responses::StoredItems;
 use crate::wire::{ApiError, Format, Prompt, ValidationContext};
 
@@ -86,12 +87,13 @@ impl From<&Charge> for InputTokens {
                 read: charge.usage.read,
                 written: charge.usage.written_5m,
                 written_1h: charge.usage.written_1h,
+                written_12h: 0,
             },
             Charge::OpenAi(charge) => Self {
                 uncached: charge.usage.total - charge.usage.cached - charge.usage.written,
                 read: charge.usage.cached,
                 written: charge.usage.written,
-                written_1h: 0,
+                ..Self::default()
             },
         }
     }
@@ -165,6 +167,7 @@ pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), R
         items: &StoredItems::default(),
         threads: &Threads::default(),
         cached_contents: &CachedContents::default(),
+        interactions: &StoredInteractions::default(),
         now: 0,
     };
     format.read(&value, &validation)?;
@@ -221,9 +224,10 @@ impl Accountant {
         namespace: Digest,
     ) -> Result<InputTokens, RefusedRequest> {
         let value = read(body)?;
-        // Requests that continue a thread, or name a cached content, contain only the new part: they are
-        // refused.
+        // Requests that continue a thread or an interaction, or name a cached content, contain only the new
+        // part: they are refused.
         let (threads, contents) = (Threads::default(), CachedContents::default());
+        let interactions = StoredInteractions::default();
         let validation = ValidationContext {
             headers: &self.headers,
             rules: &self.rules,
@@ -233,6 +237,7 @@ impl Accountant {
             items: &self.items,
             threads: &threads,
             cached_contents: &contents,
+            interactions: &interactions,
             now: at,
         };
         let request = format.read(&value, &validation)?;
@@ -240,6 +245,6 @@ impl Accountant {
             .prompt_caches
             .charge(&request.prompt, &self.rules, None, at);
         self.prompt_caches.begin(&charge);
-        Ok(InputTokens::from(&charge))
+        Ok(InputTokens::from(&charge).with_long_writes(request.long_writes))
     }
 }

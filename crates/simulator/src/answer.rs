@@ -45,6 +45,8 @@ pub struct InputTokens {
     pub written: u64,
     /// Tokens written for one hour.
     pub written_1h: u64,
+    /// Tokens written for twelve hours (OpenAI).
+    pub written_12h: u64,
 }
 
 /// All tokens of a request and its answer.
@@ -169,8 +171,18 @@ fn tokens_of(call: &AnsweredCall) -> u64 {
 }
 
 impl InputTokens {
-    pub(crate) fn total(&self) -> u64 {
-        self.uncached + self.read + self.written + self.written_1h
+    /// Returns the whole input.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.uncached + self.read + self.written + self.written_1h + self.written_12h
+    }
+
+    /// Counts writes of the first `tokens` tokens of the prompt as writes for twelve hours.
+    pub(crate) fn with_long_writes(mut self, tokens: u64) -> Self {
+        let long = tokens.saturating_sub(self.read).min(self.written);
+        self.written -= long;
+        self.written_12h += long;
+        self
     }
 }
 
@@ -185,7 +197,10 @@ impl TokenCounts {
         let left = left - input.written;
         let written_1h = scripted.cache_write_1h.unwrap_or(input.written_1h);
         input.written_1h = written_1h.min(left);
-        input.uncached = left - input.written_1h;
+        let left = left - input.written_1h;
+        let written_12h = scripted.cache_write_12h.unwrap_or(input.written_12h);
+        input.written_12h = written_12h.min(left);
+        input.uncached = left - input.written_12h;
         self.output = scripted.output.unwrap_or(self.output);
         self.reasoning = scripted
             .reasoning
@@ -287,6 +302,21 @@ mod tests {
     }
 
     #[test]
+    fn long_writes_are_those_of_the_first_tokens() {
+        let input = InputTokens {
+            uncached: 5,
+            read: 100,
+            written: 40,
+            ..InputTokens::default()
+        };
+        for (tokens, long) in [(0, 0), (90, 0), (110, 10), (140, 40), (u64::MAX, 40)] {
+            let split = input.with_long_writes(tokens);
+            assert_eq!((split.written, split.written_12h), (40 - long, long));
+            assert_eq!(split.total(), input.total());
+        }
+    }
+
+    #[test]
     fn scripted_usage_keeps_its_total() {
         let computed = TokenCounts {
             input: InputTokens {
@@ -313,6 +343,13 @@ mod tests {
             (100, 700, 200)
         );
         assert_eq!((tokens.input.total(), tokens.output), (1_000, 9));
+        let scripted = ScriptedUsage {
+            cache_write_12h: Some(150),
+            ..scripted
+        };
+        let input = computed.with(&scripted).input;
+        assert_eq!((input.uncached, input.written_12h), (0, 100));
+        assert_eq!(input.total(), 1_000);
         assert_eq!(computed.with(&ScriptedUsage::default()), computed);
     }
 }

@@ -4,9 +4,11 @@
 //! Supported APIs, with and without streaming, with tool calls, reasoning and structured output:
 //! - OpenAI Chat Completions (`POST /v1/chat/completions`) and the paths of Azure OpenAI;
 //! - OpenAI Responses (`POST /v1/responses`), with stored responses (`previous_response_id`,
-//!   `item_reference`, `GET` and `DELETE /v1/responses/ID`);
+//!   `item_reference`, `GET` and `DELETE /v1/responses/ID`), compaction (`POST /v1/responses/compact`) and
+//!   token counts (`POST /v1/responses/input_tokens`);
 //! - Anthropic Messages (`POST /v1/messages`, with `…/count_tokens`), with the message threads of the beta;
-//! - Gemini (`POST /v1beta/models/NAME:generateContent`);
+//! - Gemini (`POST /v1beta/models/NAME:generateContent`) and its Interactions (`POST /v1beta/interactions`);
+//! - embeddings of OpenAI (`POST /v1/embeddings`) and Gemini (`…:embedContent`, `…:batchEmbedContents`);
 //! - Amazon Bedrock's Converse (`POST /model/NAME/converse`, `…/converse-stream`);
 //! - the list of models (`GET /v1/models`).
 //!
@@ -58,7 +60,9 @@ pub use cachalot_accounting::tokens;
 pub use accountant::{Accountant, RefusedRequest, check_request};
 pub use answer::InputTokens;
 pub use received::ReceivedRequest;
-pub use reply::{Fault, FaultKind, ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
+pub use reply::{
+    Fault, FaultKind, ScriptedCall, ScriptedCompaction, ScriptedReply, ScriptedStop, ScriptedUsage,
+};
 pub use script::Script;
 pub use server::{RunningSimulator, Simulator, SimulatorOptions};
 pub use wire::Format;

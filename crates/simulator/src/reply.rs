@@ -43,10 +43,36 @@ pub struct ScriptedUsage {
     pub cache_write: Option<u64>,
     /// Input tokens written with a lifetime of one hour (Anthropic).
     pub cache_write_1h: Option<u64>,
+    /// Input tokens written with a lifetime of twelve hours (OpenAI).
+    pub cache_write_12h: Option<u64>,
     /// Whole output, including reasoning.
     pub output: Option<u64>,
     /// Output tokens of reasoning.
     pub reasoning: Option<u64>,
+    /// Web searches of the provider.
+    pub web_searches: Option<u64>,
+    /// Tier in which the request was processed, such as `priority`; `None` reports that of the request.
+    pub service_tier: Option<&'static str>,
+    /// Region of the inference (Anthropic): `us`, `global`; `None` reports that of the request.
+    pub inference_geo: Option<&'static str>,
+    /// Speed of the inference (Anthropic): `fast`, `standard`; `None` reports that of the request.
+    pub speed: Option<&'static str>,
+    /// Compaction by the provider before the answer (Anthropic). Its tokens are reported in an iteration of
+    /// their own and are not part of the other counts.
+    pub compaction: Option<ScriptedCompaction>,
+}
+
+/// Token counts of a compaction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScriptedCompaction {
+    /// Uncached input.
+    pub input: u64,
+    /// Input tokens read from the cache.
+    pub cache_read: u64,
+    /// Input tokens written to the cache for five minutes.
+    pub cache_write: u64,
+    /// Output: the summary.
+    pub output: u64,
 }
 
 /// Stop reasons of an incomplete answer.

@@ -46,8 +46,9 @@ use template::{PlaceholderValues, fill, fill_value};
 /// `{{step}}` are those of the request.
 ///
 /// A step has `text`, `reasoning`, `tool_calls`,
-/// `usage: {input, cache_read, cache_write, cache_write_1h, output, reasoning}`, `stop: length|refusal` and
-/// `fault`. A fault is a status such as `500`, `malformed`, or a mapping with `times` and one of `status`
+/// `usage: {input, cache_read, cache_write, cache_write_1h, cache_write_12h, output, reasoning, web_searches,
+/// service_tier, inference_geo, speed, compaction: {input, cache_read, cache_write, output}}`,
+/// `stop: length|refusal` and `fault`. A fault is a status such as `500`, `malformed`, or a mapping with `times` and one of `status`
 /// (and `retry_after`), `slow: {first_byte, per_event}`, `cut: {after_events}`,
 /// `error_event: {after_events}`, `malformed: true`. A duration is a number of seconds, or text such as
 /// `50ms`, `2s`, `1m`.

@@ -1,6 +1,7 @@
 //! Handles requests: authorization, parsing, validation, and the response.
 
 mod cached_contents;
+mod embeddings;
 mod pages;
 
 use std::sync::Arc;
@@ -27,7 +28,8 @@ use crate::reply::{FaultKind, ScriptedReply};
 use crate::script::{PlannedReply, Progress, Script};
 use crate::wire::{
     self, AnswerWriter as _, ApiError, Format, RenderContext, RenderedAnswer, Request,
-    ResponseParameters, Route, Thinking, ValidationContext, anthropic, gemini, responses,
+    ResponseParameters, Route, Thinking, ValidationContext, anthropic, gemini, interactions,
+    responses,
 };
 
 /// Maximum size of a body, in bytes: 32 MB, as at Anthropic.
@@ -50,6 +52,7 @@ pub(crate) struct MutableState {
     items: responses::StoredItems,
     threads: anthropic::Threads,
     cached_contents: gemini::CachedContents,
+    interactions: interactions::StoredInteractions,
     fingerprints: Fingerprints,
 }
 
@@ -157,8 +160,23 @@ impl ServerState {
                 context.format = Format::Gemini;
                 cached_contents::answer(&self, &context, &method, name, &body)
             }
+            (method @ (Method::GET | Method::DELETE), path)
+                if let Some(id) = pages::interaction_id(path) =>
+            {
+                context.format = Format::Interactions;
+                pages::stored_interaction(&self, &context, &method, id)
+            }
+            (Method::POST, path) if let Some(endpoint) = embeddings::endpoint(path) => {
+                context.format = endpoint.format();
+                embeddings::answer(&self, &context, endpoint, &body)
+            }
             (Method::POST, path) if Format::at(path).is_some() => {
                 return self.converse(context, &body, at).await;
+            }
+            // With this status, clients such as Codex go on without a WebSocket.
+            (Method::GET, "/v1/responses") if context.headers.contains_key(header::UPGRADE) => {
+                let message = "The simulator has no WebSockets: use POST /v1/responses.";
+                Err(ApiError::with_status(426, message))
             }
             (method, path) => Err(pages::not_found(&method, path)),
         };
@@ -196,7 +214,14 @@ impl ServerState {
             tokio::time::sleep(delivery.first_byte).await;
         }
         self.state().prompt_caches.begin(&charge);
-        let rendered = self.render(&context, &request, &planned_reply.reply, &charge);
+        let mut rendered = self.render(&context, &request, &planned_reply.reply, &charge);
+        if responses::is_compaction(&context.path)
+            && let RenderedAnswer::Whole(response) = &mut rendered
+            && let ResponseParameters::Responses(parameters) = &request.response_parameters
+        {
+            let user_messages = parameters.compacts.as_deref().unwrap_or_default();
+            *response = responses::compacted(response, user_messages);
+        }
         self.send(context, rendered, delivery)
     }
 
@@ -209,6 +234,7 @@ impl ServerState {
         at: Millis,
     ) -> Result<(Request, Option<ThreadGuard<'_>>), ApiError> {
         let value = self.admit(context, body)?;
+        let value = responses::equivalent_request(&context.path, value)?;
         let mut state = self.state();
         let validation = self.validation(context, &state, at);
         let request = context.format.read(&value, &validation)?;
@@ -276,10 +302,10 @@ impl ServerState {
             let (status, message) = match (context.format, key) {
                 (Format::Messages, Some(_)) => (401, "invalid x-api-key"),
                 (Format::Messages, None) => (401, "x-api-key header is required"),
-                (Format::Gemini, Some(_)) => {
+                (Format::Gemini | Format::Interactions, Some(_)) => {
                     (400, "API key not valid. Please pass a valid API key.")
                 }
-                (Format::Gemini, None) => (
+                (Format::Gemini | Format::Interactions, None) => (
                     403,
                     "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other form of API consumer identity to call this API.",
                 ),
@@ -310,6 +336,7 @@ impl ServerState {
             items: &state.items,
             threads: &state.threads,
             cached_contents: &state.cached_contents,
+            interactions: &state.interactions,
             now,
         }
     }
@@ -370,7 +397,7 @@ impl ServerState {
         let id_prefix = match context.format {
             Format::Messages => "toolu_",
             Format::Converse => "tooluse_",
-            Format::Chat | Format::Responses | Format::Gemini => "call_",
+            Format::Chat | Format::Responses | Format::Gemini | Format::Interactions => "call_",
         };
         let answer = Answer::new(
             reply,
@@ -379,7 +406,7 @@ impl ServerState {
             &context.ids,
             id_prefix,
         );
-        let input = InputTokens::from(charge);
+        let input = InputTokens::from(charge).with_long_writes(request.long_writes);
         let diagnosis = self.diagnose(context, request, input.read);
         let (output, reasoning) = answer.tokens();
         let mut tokens = TokenCounts {
@@ -401,6 +428,7 @@ impl ServerState {
             ids: &context.ids,
             now: self.clock.now(),
             tokens,
+            scripted: reply.usage.unwrap_or_default(),
             diagnosis,
         };
         self.store_answer(context.namespace, &rendering);
@@ -411,7 +439,9 @@ impl ServerState {
     fn diagnose(&self, context: &RequestContext, request: &Request, cached: u64) -> Option<Value> {
         let prefix = match context.format {
             Format::Messages | Format::Converse => anthropic::ID_PREFIX,
-            Format::Chat | Format::Responses | Format::Gemini => responses::ID_PREFIX,
+            Format::Chat | Format::Responses | Format::Gemini | Format::Interactions => {
+                responses::ID_PREFIX
+            }
         };
         let id = context.ids.answer(prefix);
         let fingerprints = &mut self.state().fingerprints;
@@ -426,9 +456,14 @@ impl ServerState {
                 let items = &mut self.state().items;
                 items.remember(namespace, parameters, &response);
             }
+            ResponseParameters::Interactions(parameters) => {
+                let interaction = parameters.whole(rendering);
+                let interactions = &mut self.state().interactions;
+                interactions.remember(namespace, parameters, &interaction);
+            }
             ResponseParameters::Messages(parameters) => {
                 if let Some(turn) = &parameters.turn {
-                    let content = parameters.content(rendering.answer);
+                    let content = parameters.content(rendering);
                     let id = rendering.ids.answer(anthropic::ID_PREFIX);
                     let threads = &mut self.state().threads;
                     threads.store(namespace, turn, id, content, rendering.now);
@@ -481,6 +516,7 @@ impl ServerState {
 
     fn count_tokens(&self, context: &RequestContext, body: &[u8]) -> Result<Value, ApiError> {
         let value = self.admit(context, body)?;
+        let value = responses::equivalent_request(&context.path, value)?;
         let state = self.state();
         let validation = self.validation(context, &state, self.clock.now());
         let request = match context.format {
@@ -491,6 +527,7 @@ impl ServerState {
         let tokens = request.prompt.tokens();
         Ok(match context.format {
             Format::Gemini => json!({"totalTokens": tokens}),
+            Format::Responses => json!({"object": "response.input_tokens", "input_tokens": tokens}),
             _ => json!({"input_tokens": tokens}),
         })
     }
@@ -571,7 +608,7 @@ impl ServerState {
                 let organization = HeaderValue::from_static("simulator");
                 headers.insert("anthropic-organization-id", organization);
             }
-            Format::Gemini | Format::Converse => {}
+            Format::Gemini | Format::Interactions | Format::Converse => {}
             Format::Chat | Format::Responses => {
                 headers.insert("openai-version", HeaderValue::from_static("2020-10-01"));
                 headers.insert("openai-processing-ms", HeaderValue::from_static("1"));

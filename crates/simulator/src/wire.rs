@@ -7,6 +7,7 @@ pub(crate) mod chat;
 mod check;
 pub(crate) mod converse;
 pub(crate) mod gemini;
+pub(crate) mod interactions;
 mod official;
 mod openai;
 pub(crate) mod responses;
@@ -22,7 +23,9 @@ use crate::accounting::{self, Content, Rules};
 use crate::answer::{Answer, TokenCounts};
 use crate::dialogue::Dialogue;
 use crate::ids::Ids;
+use crate::reply::ScriptedUsage;
 
+pub(crate) use official::check_embeddings;
 pub(crate) use route::Route;
 
 /// A JSON object.
@@ -39,6 +42,8 @@ pub enum Format {
     Messages,
     /// Gemini's `generateContent`.
     Gemini,
+    /// Gemini's Interactions.
+    Interactions,
     /// Amazon Bedrock's Converse.
     Converse,
 }
@@ -48,6 +53,8 @@ pub enum Format {
 pub(crate) struct Request {
     pub(crate) dialogue: Dialogue,
     pub(crate) prompt: Prompt,
+    /// Number of tokens at the beginning of the prompt whose cache writes last twelve hours.
+    pub(crate) long_writes: u64,
     /// Maximum number of output tokens.
     pub(crate) limit: Option<u64>,
     /// Stop sequences.
@@ -90,6 +97,7 @@ pub(crate) enum ResponseParameters {
     Responses(Box<responses::ResponseParameters>),
     Messages(anthropic::ResponseParameters),
     Gemini(gemini::ResponseParameters),
+    Interactions(Box<interactions::ResponseParameters>),
     Converse(converse::ResponseParameters),
 }
 
@@ -108,6 +116,8 @@ pub(crate) struct ValidationContext<'a> {
     pub(crate) threads: &'a anthropic::Threads,
     /// Contents that clients of Gemini have cached explicitly.
     pub(crate) cached_contents: &'a gemini::CachedContents,
+    /// Stored interactions of Gemini.
+    pub(crate) interactions: &'a interactions::StoredInteractions,
     pub(crate) now: Millis,
 }
 
@@ -118,6 +128,8 @@ pub(crate) struct RenderContext<'a> {
     pub(crate) ids: &'a Ids,
     pub(crate) now: Millis,
     pub(crate) tokens: TokenCounts,
+    /// The usage that the script sets; its token counts are already part of `tokens`.
+    pub(crate) scripted: ScriptedUsage,
     /// The diagnosis of the cache, if the request asks for one; null if there is no difference to report.
     pub(crate) diagnosis: Option<Value>,
 }
@@ -160,6 +172,7 @@ impl Format {
             Self::Responses => responses::read(body, validation),
             Self::Messages => anthropic::read(body, validation, anthropic::Purpose::Answer),
             Self::Gemini => gemini::read(body, validation),
+            Self::Interactions => interactions::read(body, validation),
             // The schema is that of Bedrock, which validates it before the model's own API does.
             Self::Converse => return converse::read(body, validation),
         }?;
@@ -171,7 +184,7 @@ impl Format {
     pub(crate) fn error(self, refusal: &ApiError, request_id: &str) -> Value {
         match self {
             Self::Messages => anthropic::error(refusal, request_id),
-            Self::Gemini => gemini::error(refusal),
+            Self::Gemini | Self::Interactions => gemini::error(refusal),
             Self::Converse => converse::error(refusal),
             Self::Chat | Self::Responses => openai::error(refusal),
         }
@@ -183,6 +196,7 @@ impl Format {
             Self::Messages => event("error", &anthropic::error(refusal, request_id)),
             Self::Chat => data(&openai::error(refusal)),
             Self::Gemini => data(&gemini::error(refusal)),
+            Self::Interactions => interactions::error_event(refusal),
             Self::Converse => event("internalServerException", &converse::error(refusal)),
             Self::Responses => responses::error_event(refusal, at),
         }
@@ -196,7 +210,7 @@ impl Format {
                 "prompt is too long: {tokens} tokens > {most} maximum"
             )),
             Self::Converse => refusal("Input is too long for requested model.".to_owned()),
-            Self::Gemini => refusal(format!(
+            Self::Gemini | Self::Interactions => refusal(format!(
                 "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({most})."
             )),
             Self::Chat => refusal(format!(
@@ -217,7 +231,7 @@ impl Format {
     pub(crate) fn id_header(self) -> &'static str {
         match self {
             Self::Messages => "request-id",
-            Self::Gemini => "x-gemini-request-id",
+            Self::Gemini | Self::Interactions => "x-gemini-request-id",
             Self::Converse => "x-amzn-requestid",
             Self::Chat | Self::Responses => "x-request-id",
         }
@@ -240,6 +254,7 @@ impl RenderContext<'_> {
             ResponseParameters::Responses(parameters) => &**parameters,
             ResponseParameters::Messages(parameters) => parameters,
             ResponseParameters::Gemini(parameters) => parameters,
+            ResponseParameters::Interactions(parameters) => &**parameters,
             ResponseParameters::Converse(parameters) => parameters,
         };
         match self.request.is_streamed {

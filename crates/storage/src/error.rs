@@ -72,6 +72,15 @@ impl Error {
         self
     }
 
+    /// True if an exchange with a server began and broke off: the server may have received the request.
+    #[must_use]
+    pub fn is_broken_exchange(&self) -> bool {
+        let source = self.source.as_deref();
+        let error = source.and_then(|source| source.downcast_ref::<reqwest::Error>());
+        error
+            .is_some_and(|error| !error.is_connect() && !error.is_builder() && !error.is_redirect())
+    }
+
     /// True if the same call may succeed on a retry: the network or the server failed (timeouts, broken
     /// connections, status 408, 425, 429, 5xx), not the request.
     #[must_use]

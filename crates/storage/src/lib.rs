@@ -9,6 +9,7 @@
 //! address.
 
 mod cloud;
+mod connection_headers;
 mod error;
 mod guard;
 mod hash;
@@ -25,6 +26,7 @@ mod tunnel;
 mod version;
 
 pub use cloud::GoogleCredentials;
+pub use connection_headers::{CONNECTION_HEADERS, is_connection_header};
 pub use error::{Error, ErrorKind};
 pub use guard::AllowedHosts;
 pub use hash::{Algorithm, HashOutput, Hasher};

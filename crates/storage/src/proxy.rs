@@ -7,9 +7,21 @@ use reqwest::{NoProxy, Proxy, Url};
 use crate::error::{Error, ErrorKind};
 use crate::mask::masked;
 
+/// True if `NO_PROXY` has the entry `*`: no proxy is used, neither for names nor for addresses. The client's own
+/// matching applies the entry to names only.
+pub(crate) fn are_disabled(environment: &BTreeMap<String, String>) -> bool {
+    let names = ["no_proxy", "NO_PROXY"].iter();
+    let mut values = names.filter_map(|name| environment.get(*name));
+    let value = values.find(|value| !value.trim().is_empty());
+    value.is_some_and(|value| value.split(',').any(|entry| entry.trim() == "*"))
+}
+
 /// Returns the proxies of `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`. Lower-case names take
 /// precedence over upper-case ones.
 pub(crate) fn proxies(environment: &BTreeMap<String, String>) -> Result<Vec<Proxy>, Error> {
+    if are_disabled(environment) {
+        return Ok(Vec::new());
+    }
     let find = |name: &'static str| {
         [name.to_ascii_lowercase(), name.to_owned()]
             .into_iter()

@@ -28,6 +28,7 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use crate::guard::{AllowList, BlockedHost};
+use crate::proxy::are_disabled;
 
 type Fault = Box<dyn StdError + Send + Sync>;
 
@@ -115,6 +116,9 @@ impl Tunnels {
 /// Returns the proxies of `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`. Lower-case names take precedence.
 #[must_use]
 pub fn proxies(environment: &BTreeMap<String, String>) -> Matcher {
+    if are_disabled(environment) {
+        return Matcher::builder().build();
+    }
     let find = |name: &str| {
         let names = [name.to_ascii_lowercase(), name.to_owned()];
         let mut found = names.iter().filter_map(|name| environment.get(name));

@@ -15,7 +15,9 @@
 pub mod amendments;
 pub mod batches;
 pub mod counters;
+pub mod erasure;
 pub mod filters;
+pub mod layouts;
 pub mod long_names;
 pub mod pages;
 pub mod recall;
@@ -44,6 +46,9 @@ pub struct Subject {
     /// Advances the store's time by the given duration, by an offset that only tests can set: checks advance
     /// it by hours without waiting.
     pub pass: Box<dyn Fn(Duration) + Send + Sync>,
+    /// A handle by which a check makes the layout of the records a newer one; `None` if no other process can change the
+    /// layout while the store is open, or if the test has no such handle.
+    pub layout: Option<Arc<dyn layouts::ChangeLayout>>,
     /// Anything that has to live as long as the store: a directory, a server.
     pub keep: Option<Box<dyn Any + Send>>,
 }
@@ -55,8 +60,16 @@ impl Subject {
             store,
             second: None,
             pass: Box::new(move |by| clock.advance(by)),
+            layout: None,
             keep: None,
         }
+    }
+
+    /// Adds a handle on the same records that changes their layout.
+    #[must_use]
+    pub fn with_layout(mut self, layout: Arc<dyn layouts::ChangeLayout>) -> Self {
+        self.layout = Some(layout);
+        self
     }
 
     /// Adds another handle on the same records.
@@ -116,6 +129,9 @@ macro_rules! memory_conformance_checks {
             batches::several_records_are_stored_together,
             batches::nothing_is_stored_if_the_condition_does_not_hold,
             batches::a_lease_of_another_caller_is_respected,
+            batches::new_records_are_stored_and_others_stay,
+            batches::new_records_respect_leases,
+            batches::each_new_record_is_stored_by_one_of_many,
             batches::an_identical_record_stays_as_it_is,
             batches::one_of_many_stores_all_of_its_records,
             batches::names_that_are_too_long_refuse_all,
@@ -174,6 +190,9 @@ macro_rules! memory_conformance_checks {
             pages::an_erase_returns_what_it_erased,
             pages::an_erase_goes_page_by_page,
             pages::an_erase_spares_what_does_not_match,
+            erasure::an_erase_in_any_order_erases_what_matches,
+            erasure::an_erase_in_any_order_revokes_nothing,
+            erasure::other_calls_succeed_during_an_erase_of_many,
             long_names::records_are_distinguished,
             long_names::keys_are_found_by_prefix,
             long_names::labels_are_found,
@@ -181,6 +200,8 @@ macro_rules! memory_conformance_checks {
             long_names::leases_are_distinguished,
             long_names::counters_are_distinguished,
             long_names::batches_are_stored,
+            layouts::writes_under_a_newer_layout_are_refused,
+            layouts::a_newer_layout_is_noticed_by_reads,
             stamps::a_stamp_moves_with_every_change,
             stamps::a_stamp_moves_with_a_change_through_another_handle,
             stamps::a_stamp_stays_when_nothing_changes,

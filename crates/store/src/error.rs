@@ -26,12 +26,14 @@ pub enum ErrorKind {
 
 /// An error of a store.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
+#[error("{message}{}", .remedy.map(|it| format!(": {it}")).unwrap_or_default())]
 pub struct Error {
     /// The kind of the error.
     pub kind: ErrorKind,
     /// The failure and the object that it concerns; never contains a value or a credential.
     pub message: String,
+    /// The change of the server or of its settings without which no call succeeds, if that is known.
+    pub remedy: Option<&'static str>,
     /// The cause.
     #[source]
     pub source: Option<std::sync::Arc<dyn std::error::Error + Send + Sync>>,
@@ -44,7 +46,17 @@ impl Error {
         Self {
             kind,
             message: message.into(),
+            remedy: None,
             source: None,
+        }
+    }
+
+    /// Adds the change without which no call succeeds.
+    #[must_use]
+    pub fn with_remedy(self, remedy: &'static str) -> Self {
+        Self {
+            remedy: Some(remedy),
+            ..self
         }
     }
 

@@ -3,6 +3,40 @@
 /// Implements the named methods of [`Store`](crate::Store) by those of a field of the store.
 #[macro_export]
 macro_rules! forward_to_store {
+    (@about $field:ident) => {
+        fn about(&self) -> &$crate::StoreInfo {
+            self.$field.about()
+        }
+    };
+    (@put $field:ident) => {
+        fn put<'a>(
+            &'a self,
+            space: &'a str,
+            record: $crate::Record,
+            lease: Option<&'a $crate::Lease>,
+            counters: &'a [(&'a str, u64)],
+        ) -> $crate::StoreReply<'a, $crate::PutResult> {
+            self.$field.put(space, record, lease, counters)
+        }
+    };
+    (@put_all $field:ident) => {
+        fn put_all<'a>(
+            &'a self,
+            condition: $crate::PutCondition<'a>,
+            records: Vec<(&'a str, $crate::Record)>,
+        ) -> $crate::StoreReply<'a, $crate::PutAllResult> {
+            self.$field.put_all(condition, records)
+        }
+    };
+    (@put_new $field:ident) => {
+        fn put_new<'a>(
+            &'a self,
+            space: &'a str,
+            records: Vec<$crate::Record>,
+        ) -> $crate::StoreReply<'a, Vec<bool>> {
+            self.$field.put_new(space, records)
+        }
+    };
     (@reserve $field:ident) => {
         fn reserve<'a>(
             &'a self,
@@ -36,6 +70,16 @@ macro_rules! forward_to_store {
             page: $crate::PageRequest<'a>,
         ) -> $crate::StoreReply<'a, $crate::RecordPage> {
             self.$field.find(space, filter, page)
+        }
+    };
+    (@erase $field:ident) => {
+        fn erase<'a>(
+            &'a self,
+            space: &'a str,
+            filter: &'a $crate::RecordFilter<'a>,
+            page: $crate::PageRequest<'a>,
+        ) -> $crate::StoreReply<'a, $crate::RecordPage> {
+            self.$field.erase(space, filter, page)
         }
     };
     (@add $field:ident) => {
@@ -77,6 +121,15 @@ macro_rules! forward_to_store {
             self.$field.touch(space, used)
         }
     };
+    (@amend $field:ident) => {
+        fn amend<'a>(
+            &'a self,
+            space: &'a str,
+            record: $crate::Record,
+        ) -> $crate::StoreReply<'a, Option<u64>> {
+            self.$field.amend(space, record)
+        }
+    };
     (@usage $field:ident) => {
         fn usage<'a>(&'a self, space: &'a str) -> $crate::StoreReply<'a, $crate::SpaceUsage> {
             self.$field.usage(space)
@@ -93,6 +146,11 @@ macro_rules! forward_to_store {
 
         fn stamp_at(&self, slot: usize) -> Option<u64> {
             self.$field.stamp_at(slot)
+        }
+    };
+    (@inspect $field:ident) => {
+        fn inspect(&self) -> $crate::StoreReply<'_, Vec<$crate::Finding>> {
+            self.$field.inspect()
         }
     };
     (@recall $field:ident) => {

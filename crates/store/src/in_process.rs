@@ -219,6 +219,7 @@ impl Store for InProcessStore {
         filter: &'a RecordFilter<'a>,
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
+        let page = request::erase_step(filter, page);
         StoreReply::Now(request::check_page(filter, &page).map(|()| {
             let mut spaces = self.spaces.write();
             let now = self.clock.now();

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::{
-    GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis, PageRequest,
-    PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter, RecordPage,
-    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
+    Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
+    PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter,
+    RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
 };
 
 /// The operations of a [`Store`].
@@ -17,7 +17,7 @@ pub enum StoreOperation {
     GetOrReserve,
     /// [`Store::put`].
     Put,
-    /// [`Store::put_all`].
+    /// [`Store::put_all`] and [`Store::put_new`].
     PutAll,
     /// [`Store::reserve`].
     Reserve,
@@ -137,6 +137,11 @@ impl<I: Interceptor> Store for I {
         self.intercept(StoreOperation::PutAll, pass)
     }
 
+    fn put_new<'a>(&'a self, space: &'a str, records: Vec<Record>) -> StoreReply<'a, Vec<bool>> {
+        let pass = move || self.inner().put_new(space, records);
+        self.intercept(StoreOperation::PutAll, pass)
+    }
+
     fn reserve<'a>(
         &'a self,
         space: &'a str,
@@ -233,6 +238,10 @@ impl<I: Interceptor> Store for I {
     fn stamp_at(&self, slot: usize) -> Option<u64> {
         let has_stamps = self.has_stamps();
         has_stamps.then(|| self.inner().stamp_at(slot))?
+    }
+
+    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
+        self.inner().inspect()
     }
 
     fn recall(&self) -> Option<&dyn Recall> {

@@ -45,12 +45,17 @@ pub use cachalot_core::Millis;
 
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+
 /// The names of the spaces that Cachalot itself uses.
 pub mod space {
     /// Records of `ltm.store`: searchable by full text.
     pub const USER: &str = "user";
     /// Entries of the cache.
     pub const CACHE: &str = "cache";
+    /// Counters of the gateway. They are sums of money, not epochs: a store changes them only when it is asked to, also
+    /// after it has lost writes.
+    pub const GATEWAY: &str = "gateway";
 }
 
 /// The counters that a store raises itself.
@@ -86,8 +91,11 @@ pub struct StoreInfo {
 ///
 /// - **Atomicity.** Every call is atomic, in this process and across processes. A call that fails has done
 ///   either nothing or all of its work.
-/// - **Retries.** Repeating `get`, `get_or_reserve`, `put`, `put_all`, `find`, `erase`, `raise_to`, `touch` and `release` is
-///   safe; `add` counts once more.
+/// - **Retries.** Repeating `get`, `get_or_reserve`, `put`, `find`, `raise_to`, `touch` and `release` is safe. Repeating
+///   `put_all` or `put_new` stores nothing else, but returns another result; a repeated `erase` does not return what the
+///   first one has erased, and erases the next page; `add` counts once more. After a lost reply, an implementation repeats
+///   `erase` and `add` in the space of the cache only, where the effect matters and not the result, and `put_all` and
+///   `put_new` only if it can tell what the first call has done.
 /// - **Spaces** need not be created; a space that was never written is empty.
 /// - **Expiry.** A record whose expiry has passed exists until it is erased: the caller decides what expiry
 ///   means.
@@ -161,6 +169,20 @@ pub trait Store: Send + Sync {
         StoreReply::Now(Err(Error::new(ErrorKind::Unsupported, refused)))
     }
 
+    /// Stores each record whose key has no record and no unlapsed lease, and returns, for each in order, true if it was
+    /// stored. A lapsed lease on its key is revoked in the same step. Each record is stored or not by itself: a call that
+    /// fails may have stored some of them. For copies of many records: by default a [`Store::put_all`] for each, several
+    /// at the same time.
+    fn put_new<'a>(&'a self, space: &'a str, records: Vec<Record>) -> StoreReply<'a, Vec<bool>> {
+        /// A store on a server takes as long for many as for one.
+        const CONCURRENT: usize = 16;
+        let puts: Vec<_> = records
+            .into_iter()
+            .map(|record| put_if_new(self, space, record))
+            .collect();
+        StoreReply::later(stream::iter(puts).buffered(CONCURRENT).try_collect())
+    }
+
     /// Reserves the right to store under `key` for `hold`, by the store's own clock.
     ///
     /// At most one lease on a key is current. Each new lease has a larger fence than any before it on that
@@ -196,11 +218,14 @@ pub trait Store: Send + Sync {
     /// Erases one page of the records that match, and the reservations that match; returns the erased records
     /// with the parts that the page requests. The cost is that of the result.
     ///
-    /// Reservations stay if the filter has a criterion that they cannot meet (`expired_before`), or an order
-    /// by a property that only records have ([`Order::LeastRecentlyUsed`], [`Order::Expiry`]). Otherwise every page
-    /// revokes all reservations that match after its `after`, not limited by the page's `limit`, and raises
-    /// [`counter::ERASED`] in the same step, whether anything matched or not: puts without a lease check that
-    /// counter. A store may revoke further reservations, whose holders then do not store.
+    /// In [`Order::Any`], a store erases only a part of a large page, so that other calls wait for some milliseconds at
+    /// most.
+    ///
+    /// Reservations stay if the filter has a criterion that they cannot meet (`expired_before`), an order
+    /// by a property that only records have ([`Order::LeastRecentlyUsed`], [`Order::Expiry`]), or none
+    /// ([`Order::Any`]). Otherwise every page revokes all reservations that match after its `after`, not limited by the
+    /// page's `limit`, and raises [`counter::ERASED`] in the same step, whether anything matched or not: puts without a
+    /// lease check that counter. A store may revoke further reservations, whose holders then do not store.
     fn erase<'a>(
         &'a self,
         space: &'a str,
@@ -281,6 +306,22 @@ pub trait Store: Send + Sync {
     fn recall(&self) -> Option<&dyn Recall> {
         None
     }
+}
+
+/// Stores a record unless there is one under its key; returns true if it was stored.
+async fn put_if_new<S: Store + ?Sized>(
+    store: &S,
+    space: &str,
+    record: Record,
+) -> Result<bool, Error> {
+    let key = record.key.clone();
+    let condition = PutCondition {
+        space,
+        key: &key,
+        value: None,
+    };
+    let put = store.put_all(condition, vec![(space, record)]);
+    Ok(put.settle().await? == PutAllResult::Stored)
 }
 
 /// Full text search over the space [`space::USER`] (other spaces are never indexed).

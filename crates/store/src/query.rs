@@ -84,6 +84,9 @@ pub enum Order {
     LeastRecentlyUsed,
     /// Earliest expiry first; records that never expire come last. Among equals, the one stored first.
     Expiry,
+    /// The order that costs least: that of an index which the criteria are served by. An erase of many records uses it,
+    /// because no page has to read what other pages erase.
+    Any,
 }
 
 /// Selects a part of the matches.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
 use crate::{Error, ErrorKind};
 
@@ -35,6 +36,28 @@ impl<'a, T: Send + 'a> StoreReply<'a, T> {
         }
     }
 
+    /// Makes a call, and repeats it if it fails for a reason that may be over soon, such as the restart of a server;
+    /// returns the last result after `budget`. Repeating the call has to be safe
+    /// ([`Store`](crate::Store), "Retries").
+    ///
+    /// # Errors
+    /// The store's own, or [`ErrorKind::TimedOut`].
+    pub async fn repeat(budget: Duration, call: impl Fn() -> Self) -> Result<T, Error> {
+        const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+        let until = Instant::now() + budget;
+        let mut pause = PAUSES[0];
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match call().within(left).await {
+                Err(error) if error.is_retryable() && error.remedy.is_none() && pause < left => {
+                    tokio::time::sleep(pause).await;
+                    pause = PAUSES[1].min(2 * pause);
+                }
+                result => return result,
+            }
+        }
+    }
+
     /// Waits without a timeout.
     ///
     /// # Errors
@@ -60,6 +83,49 @@ impl<'a, T: Send + 'a> StoreReply<'a, T> {
                     format!("the store did not answer within {patience:?}"),
                 )),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_are_repeated_until_they_succeed_or_the_time_is_over() {
+        let budget = Duration::from_secs(30);
+        let failing = |times: u32, kind: ErrorKind, remedy: Option<&'static str>| {
+            let calls = Cell::new(0);
+            let began = Instant::now();
+            async move {
+                let done = StoreReply::repeat(budget, || {
+                    calls.set(calls.get() + 1);
+                    StoreReply::Now(match calls.get() <= times {
+                        true => Err(Error {
+                            remedy,
+                            ..Error::new(kind, "down")
+                        }),
+                        false => Ok(calls.get()),
+                    })
+                });
+                let done = done.await.map_err(|error| error.kind);
+                (done, calls.get(), began.elapsed())
+            }
+        };
+        let (done, _, took) = failing(6, ErrorKind::Unavailable, None).await;
+        assert_eq!(done, Ok(7));
+        assert!(took < Duration::from_secs(4), "{took:?}");
+        let (done, calls, took) = failing(u32::MAX, ErrorKind::Busy, None).await;
+        assert_eq!(done, Err(ErrorKind::Busy));
+        assert!(
+            calls > 20 && took <= budget && took > budget / 2,
+            "{calls} {took:?}"
+        );
+        for (kind, remedy) in [(ErrorKind::Full, None), (ErrorKind::Unavailable, Some("x"))] {
+            assert_eq!(failing(1, kind, remedy).await.1, 1);
         }
     }
 }

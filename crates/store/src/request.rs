@@ -41,6 +41,21 @@ pub fn matches_all(criteria: &[LabelMatch<'_>], labels: &[Label]) -> bool {
     criteria.iter().all(|criterion| criterion.matches(labels))
 }
 
+/// Maximum number of records that one step of an erase removes in an order without a cursor: some milliseconds of work,
+/// for which writers wait.
+pub const ERASE_BATCH: u32 = 64;
+
+/// The page of an erase, of which one step erases a part if the order has no cursor.
+pub fn erase_step<'a>(filter: &RecordFilter<'_>, page: PageRequest<'a>) -> PageRequest<'a> {
+    match filter.order {
+        Order::Key | Order::Newest => page,
+        Order::LeastRecentlyUsed | Order::Expiry | Order::Any => PageRequest {
+            limit: page.limit.min(ERASE_BATCH),
+            ..page
+        },
+    }
+}
+
 /// True if the filter also erases reservations: they cannot have expired, and an order by use or by expiry
 /// selects by a property that only records have.
 pub fn reaches_reservations(filter: &RecordFilter<'_>) -> bool {

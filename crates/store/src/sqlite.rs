@@ -36,7 +36,7 @@ use std::time::Duration;
 use cachalot_core::{Clock, Millis};
 
 use crate::{
-    Error, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Order,
+    Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Order,
     PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter,
     RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply, request,
 };
@@ -148,6 +148,19 @@ impl SqliteStore {
             .reader_pool
             .later(move |connection| connection.execute("VACUUM INTO ?1", [path]));
         copy.settle().await.map(drop)
+    }
+
+    /// The message of an erase on a full disk: the log has to be moved into the database, which may grow by as much.
+    fn no_space_to_erase(&self) -> String {
+        /// Enough for the transactions that erase one record each.
+        const MARGIN: u64 = 512 << 10;
+        let log = std::fs::metadata(with_suffix(self.reader_pool.path(), "-wal"));
+        let needed = log.map_or(0, |log| log.len()) + MARGIN;
+        format!(
+            "no space left for the database {}; free {} KiB on its disk: erasing needs as much for a moment",
+            self.about.location,
+            needed.div_ceil(1024)
+        )
     }
 
     /// The path of the database.
@@ -358,16 +371,41 @@ impl Store for SqliteStore {
         if let Err(error) = request::check_page(filter, &page) {
             return StoreReply::Now(Err(error));
         }
+        let page = request::erase_step(filter, page);
         let small = page.limit <= INLINE_PAGE && select::stops_early(filter);
         let effort = if small {
             JobSize::SMALL
         } else {
             JobSize::LARGE
         };
-        let query = select::OwnedQuery::new(space, filter, &page);
-        StoreReply::later(self.writer.submit(effort, move |transaction| {
-            query.with_borrowed(|space, filter, page| transaction.erase(space, filter, page))
-        }))
+        let erase = move |page: PageRequest<'a>| {
+            let query = select::OwnedQuery::new(space, filter, &page);
+            self.writer.submit(effort, move |transaction| {
+                query.with_borrowed(|space, filter, page| transaction.erase(space, filter, page))
+            })
+        };
+        StoreReply::later(async move {
+            let mut erased = erase(page).await;
+            // A transaction takes space until the log is moved into the database. On a full disk, each of the next ones
+            // takes less.
+            for limit in [8, 1] {
+                if !matches!(&erased, Err(error) if error.kind == ErrorKind::Full) {
+                    break;
+                }
+                self.writer.free_space();
+                let limit = page.limit.min(limit);
+                erased = erase(PageRequest { limit, ..page }).await;
+                if erased.is_ok() {
+                    self.writer.free_space();
+                }
+            }
+            if let Err(error) = &mut erased
+                && error.kind == ErrorKind::Full
+            {
+                error.message = self.no_space_to_erase();
+            }
+            erased
+        })
     }
 
     fn add<'a>(
@@ -477,6 +515,16 @@ impl Store for SqliteStore {
 
     fn recall(&self) -> Option<&dyn Recall> {
         Some(self)
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl crate::conformance::layouts::ChangeLayout for SqliteStore {
+    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
+        let changed = schema::connect(self.reader_pool.path())
+            .and_then(|connection| schema::set_newer(&connection, is_newer));
+        let context = Context::new(self.reader_pool.path());
+        StoreReply::Now(changed.map_err(|error| context.failure(error)))
     }
 }
 

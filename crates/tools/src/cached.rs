@@ -28,11 +28,11 @@ use crate::toolbox::{BatchContext, PreparedCall, ToolCall, ToolCallResult, Toolb
 use cachalot_operation::Tool;
 
 pub use cachalot_operation::WriteNotifier;
+pub use cachalot_operation::domains::EngineLifetime;
+pub use cachalot_operation::write_notifier::EngineRegistration;
 pub use counters::{CacheStats, Counters};
 pub use settings::{RepeatDelivery, TOOL_CACHE, ToolCacheScope, ToolCacheSettings};
 
-use cachalot_operation::domains::EngineLifetime;
-use cachalot_operation::write_notifier::EngineRegistration;
 use cacheability::ToolProfile;
 use sessions::SessionCaches;
 
@@ -196,6 +196,10 @@ impl CachedTools {
 impl Toolbox for CachedTools {
     fn definitions(&self) -> Vec<ToolDefinition> {
         self.shown.definitions()
+    }
+
+    fn writing_tools(&self) -> Vec<String> {
+        self.shown.writing_tools()
     }
 
     fn prepare(&self, call: ToolCall) -> PreparedCall {

@@ -159,6 +159,12 @@ impl Toolbox for Registry {
         self.definitions.to_vec()
     }
 
+    fn writing_tools(&self) -> Vec<String> {
+        let metadata = self.tools().map(|tool| tool.metadata());
+        let writing = metadata.filter(|metadata| !metadata.read_only);
+        writing.map(|metadata| metadata.name.to_string()).collect()
+    }
+
     fn prepare(&self, call: ToolCall) -> PreparedCall {
         self.prepare_call(call)
     }

@@ -152,12 +152,21 @@ pub trait Toolbox: Send + Sync {
     /// server and name.
     fn definitions(&self) -> Vec<ToolDefinition>;
 
+    /// Returns the names of the tools that are not known to be read-only.
+    fn writing_tools(&self) -> Vec<String>;
+
     /// Looks a call up, and casts and checks its arguments. An error becomes the call's result.
     fn prepare(&self, call: ToolCall) -> PreparedCall;
 
     /// Runs calls and returns one result for each, in call order. Consecutive calls of concurrency-safe tools
     /// run concurrently, every other call alone. Dropping the future cancels the running calls.
     async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult>;
+
+    /// Returns texts of third parties about the tools (the instructions of MCP servers), which end the system
+    /// prompt. By default none.
+    fn instructions(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Drops the state that is kept for a session: to be called when it begins or ends, or its workspace
     /// changes.

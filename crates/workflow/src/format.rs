@@ -24,7 +24,7 @@ mod subgraph;
 mod work;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,10 +49,12 @@ pub(crate) use agent::{
     Branch, ErrorMode, Evaluator, FanOut, Flow, Node, OnError, Output, Reflection, Retries, Rule,
     Subgraph, Target, Work,
 };
+pub use file_keys::FILE;
 pub use language::Language;
-pub use schema::{ReferenceTable, reference, schema};
+pub use node_keys::ON_ERROR;
+pub use schema::schema;
 pub use settings::{
-    CacheSettings, MemorySettings, ScriptSettings, Settings, UNSUPPORTED_BACKENDS,
+    CacheSettings, MemorySettings, SETTINGS, ScriptSettings, Settings, UNSUPPORTED_BACKENDS,
     read_team_settings,
 };
 
@@ -109,9 +111,10 @@ fn load_with_context(
     let mut found = Vec::new();
     let agent = read(&tree, text, context, &mut found);
     let mut problems: Vec<Problem> = Vec::new();
+    let mut known = HashSet::new();
     for problem in found {
         // Settings that a subgraph shares are read with each file.
-        if !problems.contains(&problem) {
+        if known.insert((problem.is_warning, problem.to_string())) {
             problems.push(problem);
         }
     }
@@ -266,6 +269,7 @@ fn read(
         registry,
         templates: &templates,
         names: &names,
+        indexes: indexes(&names),
         variables: &variables,
         extraction_schema,
         runner: runner
@@ -353,17 +357,15 @@ fn without_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
         if let Some(entry) = section.entry(key)
             && (key == "tools" || !has_tools)
         {
-            problems.push(
-                Problem::new(
-                    codes::NO_AGENTS,
-                    format!("`{key}` is for agents, and there are none"),
-                )
-                .at(&entry.key_place)
-                .help(match key {
-                    "tools" => "add `agents:`, or take it out: it would have no effect",
-                    _ => "add `agents:` or a step that is a tool, or take it out: it would have no effect",
-                }),
-            );
+            let message = format!("`{key}` is for agents, and there are none");
+            let problem = Problem::new(codes::NO_AGENTS, message).at(&entry.key_place);
+            let help = match key {
+                "tools" => "add `agents:`, or take it out: it would have no effect",
+                _ => {
+                    "add `agents:` or a step that is a tool, or take it out: it would have no effect"
+                }
+            };
+            problems.push(problem.help(help));
         }
     }
 }
@@ -437,6 +439,7 @@ fn mapping(entries: Option<&[MapEntry]>) -> Map<String, Value> {
 /// names and duplicates.
 fn names(nodes: &[tree::Node], problems: &mut Vec<Problem>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
+    let mut known = HashSet::new();
     for node in nodes {
         let written = node.get("name");
         let name = written.and_then(tree::Node::as_text).unwrap_or_default();
@@ -446,7 +449,7 @@ fn names(nodes: &[tree::Node], problems: &mut Vec<Problem>) -> Vec<String> {
                 let help = "the name stands for where a run begins or ends";
                 let problem = Problem::new(codes::BAD_VALUE, message);
                 problems.push(problem.at(&written.place).help(help));
-            } else if names.iter().any(|known| known == name) {
+            } else if !known.insert(name) {
                 let message = format!("a second node is called `{name}`");
                 let problem = Problem::new(codes::DUPLICATE_NODE, message);
                 problems.push(problem.at(&written.place).help("give it another name"));
@@ -457,8 +460,20 @@ fn names(nodes: &[tree::Node], problems: &mut Vec<Problem>) -> Vec<String> {
     names
 }
 
-/// Returns the problem of a name that is not among the nodes `known`. `end` is another name that may be
-/// meant.
+/// Returns the number of each name; of equal names, that of the first.
+fn indexes(names: &[String]) -> HashMap<&str, usize> {
+    let mut indexes = HashMap::with_capacity(names.len());
+    for (index, name) in names.iter().enumerate() {
+        indexes.entry(name.as_str()).or_insert(index);
+    }
+    indexes
+}
+
+/// The number of problems of a file after which names of nodes are not compared with unknown ones anymore.
+const MAX_SUGGESTIONS: usize = 100;
+
+/// Returns the problem of a name that is not among the nodes `known`; they are empty if none is to be suggested.
+/// `end` is another name that may be meant.
 fn undefined_node(
     code: &'static str,
     by: &str,
@@ -466,8 +481,14 @@ fn undefined_node(
     known: &[&str],
     end: Option<&str>,
 ) -> Problem {
+    /// The maximum number of nodes that are listed.
+    const MAX_LISTED: usize = 50;
     let help = match nearest(name, known.iter().copied().chain(end)) {
         Some(near) => format!("did you mean `{near}`?"),
+        None if known.is_empty() => "write the name of a node".to_owned(),
+        None if known.len() > MAX_LISTED => {
+            format!("the nodes are {}, …", known[..MAX_LISTED].join(", "))
+        }
         None => format!("the nodes are {}", known.join(", ")),
     };
     let message = format!("{by} names `{name}`, and there is no such node");

@@ -14,6 +14,7 @@
 //! Names: `state`, `variables`, `secrets`, `settings`, `env`, and `result` where it is available. Values
 //! derived from a secret become secrets of the run.
 
+mod bounds;
 mod condition;
 mod convert;
 mod engine;

@@ -2,7 +2,10 @@
 
 use cachalot_core::Millis;
 use cachalot_model::Model;
-use cachalot_prompt::{Note, Pauses, Plan, PlanContext, Prompt, Rules, plan};
+use cachalot_prompt::{Note, Pauses, Plan, PlanContext, Prompt, Rules, Session, plan};
+
+use crate::definition::AgentDefinition;
+use crate::dependencies::Dependencies;
 
 /// Plans the cache breakpoints of consecutive requests.
 pub(super) struct BreakpointPlanner {
@@ -96,5 +99,19 @@ impl BreakpointPlanner {
     pub(super) fn new_notes(&mut self) -> &[Note] {
         let returned_notes = std::mem::replace(&mut self.returned_notes, self.notes.len());
         &self.notes[returned_notes..]
+    }
+}
+
+/// The occasion on which a session plans its cache breakpoints.
+pub(super) fn plan_context(
+    dependencies: &Dependencies,
+    agent: &AgentDefinition,
+    session: &Session,
+) -> PlanContext {
+    PlanContext {
+        // A delegating agent does not pause between requests as a human does.
+        human_paced: dependencies.human_paced && session.head.parent.is_none(),
+        keep: agent.prefix.keep,
+        ..PlanContext::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use cachalot_model::wire::{Rendered, Wire};
-use cachalot_model::{Model, ToolDefinition};
+use cachalot_model::{Model, SettingChanges, ToolDefinition};
 use cachalot_prompt::{Level, Prompt};
 use serde_json::Value;
 
@@ -14,12 +14,12 @@ use serde_json::Value;
 pub(crate) fn prompt<'a>(prompt: &'a Prompt, model: &Model) -> Cow<'a, Prompt> {
     model
         .keyed_wire()
-        .and_then(|wire| rendered(prompt, &wire))
+        .and_then(|wire| rendered(prompt, &*wire))
         .map_or(Cow::Borrowed(prompt), Cow::Owned)
 }
 
-/// Renders the prompt in this format. `None` if a part cannot be rendered in it; the key then uses the sent
-/// form.
+/// Renders the prompt in this format. `None` if a part cannot be rendered in it, such as tools that change within
+/// the conversation; the key then uses the sent form.
 fn rendered(prompt: &Prompt, wire: &dyn Wire) -> Option<Prompt> {
     let (mut tools, mut system) = (Vec::<Rendered>::new(), Vec::<Rendered>::new());
     for node in prompt.nodes() {
@@ -31,6 +31,9 @@ fn rendered(prompt: &Prompt, wire: &dyn Wire) -> Option<Prompt> {
     }
     let mut again = Prompt::begin(&tools, &system);
     for message in prompt.messages() {
+        if SettingChanges::noted(&message).is_some() {
+            return None;
+        }
         let pieces = wire.message(&message).ok()?;
         again = again.append(&pieces, message);
     }

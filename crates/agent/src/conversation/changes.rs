@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use cachalot_model::Format;
-use cachalot_model::wire::Rendered;
+use cachalot_model::wire::{Rendered, Wire, for_format};
 use cachalot_prompt::{Level, Prompt, Session, SessionHead};
-use serde_json::Value;
 
 use super::agent_prompt::RenderedPrompt;
-use super::needs_tools_for_calls;
+use super::tool_changes;
+use super::tool_name::name;
 use crate::{Error, ErrorKind};
 
 /// Returns a notice if the working directory has changed.
@@ -21,14 +21,14 @@ pub(super) fn workspace(head: &SessionHead, now: &str) -> Option<String> {
 }
 
 /// Returns notices of changed tools and system text. The session keeps the old ones.
-pub(super) fn prompt(prompt: &Prompt, now: &RenderedPrompt) -> Vec<String> {
+pub(super) fn prompt(session: &Session, wire: &dyn Wire, now: &RenderedPrompt) -> Vec<String> {
     let mut notices = Vec::new();
-    if let Some(which) = tools(prompt, now) {
+    if let Some(which) = tools(session, wire, now) {
         notices.push(format!(
             "the agent's tools are not those that the session began with ({which}); the model keeps the tools of the session. A new session or `/reload` uses the new ones"
         ));
     }
-    if of_level(prompt, Level::System) != bytes(&now.system) {
+    if !is_same_system(&session.prompt, now) {
         notices.push(
             "the agent's instruction has changed since the session began; the session keeps the old one, a new session uses the new one"
                 .to_owned(),
@@ -38,19 +38,28 @@ pub(super) fn prompt(prompt: &Prompt, now: &RenderedPrompt) -> Vec<String> {
 }
 
 /// Describes which tools were added, removed or changed; `None` if they are the same.
-pub(super) fn tools(prompt: &Prompt, now: &RenderedPrompt) -> Option<String> {
-    difference(&of_level(prompt, Level::Tool), &now.tools)
+pub(super) fn tools(session: &Session, wire: &dyn Wire, now: &RenderedPrompt) -> Option<String> {
+    let notes = &session.head.notes;
+    let current = tool_changes::current(&session.prompt, wire, notes);
+    let difference = difference(&bytes(&current), &now.tools)?;
+    // Tools that were added later follow those that the session began with.
+    let is_order = difference == OTHER_ORDER && tool_changes::noted(notes).is_some();
+    (!is_order).then_some(difference)
 }
 
-fn of_level(prompt: &Prompt, level: Level) -> Vec<Bytes> {
+/// Returns true if the system text is that of the prompt.
+pub(super) fn is_same_system(prompt: &Prompt, now: &RenderedPrompt) -> bool {
     let mut pieces: Vec<Bytes> = prompt
         .backwards()
-        .filter(|piece| piece.level == level)
+        .filter(|piece| piece.level == Level::System)
         .map(|piece| piece.bytes.clone())
         .collect();
     pieces.reverse();
-    pieces
+    pieces == bytes(&now.system)
 }
+
+/// Describes tools that differ in their order only.
+const OTHER_ORDER: &str = "their order is another";
 
 fn bytes(pieces: &[Rendered]) -> Vec<Bytes> {
     pieces.iter().map(|piece| piece.bytes.clone()).collect()
@@ -78,17 +87,9 @@ fn difference(before: &[Bytes], now: &[Rendered]) -> Option<String> {
         .chain(other.map(|name| format!("`{name}` is described otherwise")))
         .collect();
     Some(match told.is_empty() {
-        true => "their order is another".to_owned(),
+        true => OTHER_ORDER.to_owned(),
         false => told.join(", "),
     })
-}
-
-/// The name of a tool that was rendered in any wire format.
-pub(crate) fn name(tool: &Bytes) -> String {
-    let tool: Value = serde_json::from_slice(tool).unwrap_or_default();
-    let nested = ["/function/name", "/toolSpec/name", "/name"];
-    let name = nested.iter().find_map(|place| tool.pointer(place));
-    name.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// True if the messages can only be sent with tools: they contain tool calls, and the format then requires
@@ -100,7 +101,7 @@ pub(super) fn needs_tools(said: &Prompt, format: Format) -> bool {
             .iter()
             .any(|message| message.tool_uses().next().is_some())
     };
-    needs_tools_for_calls(format) && called()
+    for_format(format).request_rules().needs_tools_for_calls && called()
 }
 
 /// Fails if the conversation contains tool calls, the format then requires tools, and the agent has none.

@@ -5,6 +5,7 @@ use cachalot_model::routing::is_routed;
 use cachalot_model::{Block, Message, Model, Parameters};
 use cachalot_prompt::{FIVE_MINUTES, Prompt, SessionHead};
 
+use super::effort;
 use crate::definition::AgentDefinition;
 use crate::dependencies::Dependencies;
 
@@ -40,6 +41,7 @@ pub(super) async fn is_repeated(
 /// The parameters of a session's requests.
 pub(super) fn parameters(head: &SessionHead, model: &Model, has_tools: bool) -> Parameters {
     let mut parameters = head.routed(model.parameters());
+    parameters.reasoning = effort::sent(head, model);
     if !has_tools {
         // Providers refuse tool parameters in a request without tools.
         parameters.parallel_tool_calls = None;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use cachalot_model::wire::Rendered;
-use cachalot_model::{Message, Model, Parameters};
+use cachalot_model::wire::{Rendered, Wire};
+use cachalot_model::{Message, Model, Parameters, SettingChanges};
 use cachalot_prefix::PrefixMonitor;
 use cachalot_prompt::{Level, Namespace, Node, Prompt, SessionHead, Tail};
 
 use super::agent_prompt::{AgentPrompt, RenderedPrompt};
-use super::changes;
 use super::head::parameters;
+use super::{tool_changes, tool_name};
 use crate::Inherit;
 
 /// A snapshot of a conversation. Its size and the cost of a clone do not depend on the length of the
@@ -33,6 +33,11 @@ impl Snapshot {
     /// The parameters of the next request.
     pub(crate) fn parameters(&self) -> Parameters {
         parameters(&self.head, &self.model, has_tools(&self.prompt))
+    }
+
+    /// Returns the messages alone, without the changes of tools and effort that they bring.
+    pub(crate) fn without_changes(&self) -> Prompt {
+        append_messages(Prompt::begin(&[], &[]), &self.prompt, self.model.wire())
     }
 
     /// IDs of the calls without results.
@@ -61,30 +66,30 @@ pub(super) fn fork_prompt(
         Inherit::Full => from.prompt.clone(),
         Inherit::Prompt => {
             let allowed = |piece: &Rendered| {
-                let name = changes::name(&piece.bytes);
+                let name = tool_name::name(&piece.bytes);
                 agent_prompt.tools.iter().any(|tool| tool.name == name)
             };
-            let mut tools = pieces(&from.prompt, Level::Tool);
+            let mut tools = tool_changes::current(&from.prompt, model.wire(), &from.head.notes);
             tools.retain(allowed);
-            let system = pieces(&from.prompt, Level::System);
-            append_messages(Prompt::begin(&tools, &system), &from.prompt)
+            let system = system_pieces(&from.prompt);
+            append_messages(Prompt::begin(&tools, &system), &from.prompt, model.wire())
         }
         Inherit::Session | Inherit::None => {
             let RenderedPrompt { tools, system } = agent_prompt.rendered(model);
             let anew = Prompt::begin(&tools, &system);
             match inherit {
-                Inherit::Session => append_messages(anew, &from.prompt),
+                Inherit::Session => append_messages(anew, &from.prompt, model.wire()),
                 _ => anew,
             }
         }
     }
 }
 
-/// The pieces of a level, as they were rendered.
-fn pieces(prompt: &Prompt, level: Level) -> Vec<Rendered> {
+/// The pieces of the system text, as they were rendered.
+fn system_pieces(prompt: &Prompt) -> Vec<Rendered> {
     let nodes = prompt.nodes().into_iter();
     nodes
-        .filter(|node| node.level == level)
+        .filter(|node| node.level == Level::System)
         .map(rendered)
         .collect()
 }
@@ -96,14 +101,15 @@ fn rendered(node: &Node) -> Rendered {
     }
 }
 
-/// Appends the messages of the second prompt to the first, byte for byte.
-fn append_messages(mut prompt: Prompt, said: &Prompt) -> Prompt {
+/// Appends the messages of the second prompt to the first, byte for byte. Changes of tools and effort are left out: the
+/// first prompt begins with all tools, and its requests have the current effort.
+fn append_messages(mut prompt: Prompt, said: &Prompt, wire: &dyn Wire) -> Prompt {
     let mut message: Option<(Arc<Message>, Vec<Rendered>)> = None;
     let nodes = said.nodes().into_iter();
     for node in nodes.filter(|node| node.level == Level::Message) {
         if let Some(source) = &node.source {
             if let Some((source, pieces)) = message.take() {
-                prompt = prompt.append(&pieces, source);
+                prompt = append_unchanged(&prompt, source, pieces, wire);
             }
             message = Some((Arc::clone(source), Vec::new()));
         }
@@ -113,7 +119,21 @@ fn append_messages(mut prompt: Prompt, said: &Prompt) -> Prompt {
         }
     }
     match message {
-        Some((source, pieces)) => prompt.append(&pieces, source),
+        Some((source, pieces)) => append_unchanged(&prompt, source, pieces, wire),
         None => prompt,
     }
+}
+
+/// Appends a message without the changes that it brings, which are its last pieces.
+fn append_unchanged(
+    prompt: &Prompt,
+    source: Arc<Message>,
+    mut pieces: Vec<Rendered>,
+    wire: &dyn Wire,
+) -> Prompt {
+    if let Some(changes) = SettingChanges::noted(&source) {
+        let own = pieces.len().saturating_sub(wire.changes(&changes).len());
+        pieces.truncate(own);
+    }
+    prompt.append(&pieces, SettingChanges::removed_from(source))
 }

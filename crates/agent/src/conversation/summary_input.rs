@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cachalot_model::wire::Wire;
-use cachalot_model::{Block, Message, Role, needs_notes, prepare};
+use cachalot_model::{Block, Message, Role, SettingChanges};
 use cachalot_prompt::Prompt;
 
 use super::interrupted::InterruptedTurn;
@@ -56,20 +56,35 @@ impl SummaryInput {
         let mut prompt = match self.is_whole {
             true => conversation.without_last(self.newest),
             false => {
-                let messages = self.messages.iter().map(|message| (**message).clone());
+                // Changes of tools may refer to messages that are left out.
+                let messages = self.messages.iter().cloned();
+                let messages = messages.map(SettingChanges::removed_from);
+                let messages = messages.map(Arc::unwrap_or_clone);
                 said.extend(self.beginning().into_iter().chain(messages));
                 conversation.frozen()
             }
         };
         said.extend(self.end());
         said.push(Message::user(instruction));
-        if needs_notes(wire.format()) {
-            prepare(wire.format(), &prompt.messages(), &mut said);
+        if wire.needs_notes() {
+            wire.prepare(&prompt.messages(), &mut said);
         }
         for message in said {
             prompt = prompt.append(&wire.message(&message)?, Arc::new(message));
         }
         Ok(prompt)
+    }
+
+    /// Returns the messages of a request that ends with `instruction`, for another model than that of the conversation.
+    pub(super) fn messages_before(&self, instruction: &str) -> Vec<Message> {
+        // The request begins with the current tools and effort.
+        let messages = self.messages.iter().cloned();
+        let messages = messages.map(SettingChanges::removed_from);
+        let messages = messages.map(Arc::unwrap_or_clone);
+        let mut said: Vec<Message> = self.beginning().into_iter().chain(messages).collect();
+        said.extend(self.end());
+        said.push(Message::user(instruction));
+        said
     }
 
     /// True if there is nothing to summarize.

@@ -1,6 +1,6 @@
 //! The definition of an agent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cachalot_core::spec::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, required,
@@ -16,6 +16,7 @@ use cachalot_prompt::{PREFIX, PrefixSettings};
 use serde_json::{Value, json};
 
 use super::command::{self, COMMAND, CommandDefinition};
+use super::compaction::{self, COMPACTION, CompactionSettings};
 use super::groups::Groups;
 use super::limit::limit;
 use super::review::{self, REVIEW, ReviewDefinition};
@@ -49,7 +50,7 @@ pub static AGENT: Table = Table::new(
             )),
             "Its tools.",
         ),
-        key("readonly", Kind::Boolean, "Selects only tools that change nothing, in all toolsets.").default(Literal::Boolean(false)),
+        key("readonly", Kind::Boolean, "Selects only tools that change nothing, in all toolsets; it may give work only to agents of which this is true.").default(Literal::Boolean(false)),
         key("skills", Kind::Custom(&Custom::shape(skills_schema)), "`true` for all skills, or a list of names and of skills of this file."),
         key(
             "sub_agents",
@@ -72,6 +73,7 @@ pub static AGENT: Table = Table::new(
             .default(Literal::Integer(0)),
         key("compaction_threshold", Kind::NumberIn(0.0, 1.0), "The part of the model's context window from which on the conversation is summarized; 0 for never.")
             .default(Literal::Number(DEFAULT_COMPACTION_THRESHOLD)),
+        section("compaction", &COMPACTION),
         key("session_compaction", Kind::Boolean, "`false`: the conversation is never summarized without a request.").default(Literal::Boolean(true)),
         key(
             "hooks",
@@ -176,12 +178,16 @@ pub struct AgentDefinition {
     pub description: String,
     /// The first part of the system text.
     pub instruction: String,
+    /// The files of `instruction_file`.
+    pub instruction_files: Vec<PathBuf>,
     /// Text about the place where it works, such as the instructions of a project; empty if there is none.
     /// No key of a file: the program that loads the definition supplies it. It is the last part of the system
     /// text, and therefore frozen when a session begins.
     pub context: String,
     /// `toolsets:`, parsed when the toolboxes are created.
     pub toolsets: Option<Node>,
+    /// True if all of its tools, and those of the agents to which it gives work, change nothing.
+    pub read_only: bool,
     /// Agents to which it may delegate; no duplicates.
     pub sub_agents: Vec<SubAgent>,
     /// Agents to which it may hand off the conversation; no duplicates.
@@ -199,6 +205,8 @@ pub struct AgentDefinition {
     pub recall: u32,
     /// The fraction of the model's context window at which the conversation is compacted; 0: never.
     pub compaction_threshold: f64,
+    /// The writer of summaries.
+    pub compaction: CompactionSettings,
     /// Background reviews of its conversations; `None`: no reviews.
     pub review: Option<ReviewDefinition>,
     /// Lifetime of the prefix in the provider's cache, and the limits for warnings about prefix breaks.
@@ -215,7 +223,12 @@ impl AgentDefinition {
     /// # Errors
     /// Those of [`Models::choose`].
     pub fn find_model(&self, models: &Models) -> Result<Model, cachalot_model::Error> {
-        models.choose(Some(&self.model), &self.model_settings)
+        let model = models.choose(Some(&self.model), &self.model_settings)?;
+        let compacting = match self.compaction.by_provider && self.compaction_threshold > 0.0 {
+            true => model.compacting_above(self.compaction_threshold),
+            false => None,
+        };
+        Ok(compacting.unwrap_or(model))
     }
 
     /// True if another agent may continue its conversation.
@@ -301,8 +314,10 @@ pub(super) fn read(
         welcome_message: values.string("welcome_message").unwrap_or_default(),
         description: values.string("description").unwrap_or_default(),
         instruction: instruction(values, source.directory, problems),
+        instruction_files: instruction_files(values, source.directory),
         context: String::new(),
         toolsets: groups.toolsets(&entry.value),
+        read_only: values.boolean("readonly").unwrap_or_default(),
         sub_agents,
         handoffs,
         force_handoff: values.string("force_handoff"),
@@ -316,6 +331,10 @@ pub(super) fn read(
                 .number("compaction_threshold")
                 .unwrap_or(DEFAULT_COMPACTION_THRESHOLD),
         },
+        compaction: values
+            .table("compaction")
+            .map(compaction::read)
+            .unwrap_or_default(),
         review: values
             .table("review")
             .map(|review| review::read(review, model, problems)),
@@ -454,13 +473,20 @@ fn sections(values: Values<'_>, builtins: &Builtins, problems: &mut Vec<Problem>
     claimed
 }
 
+/// Returns the paths in `instruction_file`.
+fn instruction_files(values: Values<'_>, directory: &Path) -> Vec<PathBuf> {
+    let node = values.node("instruction_file");
+    let files = node.map(|node| node.as_list().unwrap_or(std::slice::from_ref(node)));
+    let files = files.unwrap_or_default().iter().filter_map(Node::as_text);
+    files.map(|file| directory.join(file)).collect()
+}
+
 /// Returns `instruction`, or the content of `instruction_file`.
 fn instruction(values: Values<'_>, directory: &Path, problems: &mut Vec<Problem>) -> String {
     let text = values.string("instruction");
-    let Some(node) = values.node("instruction_file") else {
+    if values.node("instruction_file").is_none() {
         return text.unwrap_or_default();
-    };
-    let files = node.as_list().unwrap_or(std::slice::from_ref(node)).iter();
+    }
     let place = values.place("instruction_file");
     if text.is_some() {
         problems.push(
@@ -472,8 +498,8 @@ fn instruction(values: Values<'_>, directory: &Path, problems: &mut Vec<Problem>
             .help("leave one of them out"),
         );
     }
-    let texts = files.filter_map(Node::as_text).map(|file| {
-        let path = directory.join(file);
+    let files = instruction_files(values, directory).into_iter();
+    let texts = files.map(|path| {
         std::fs::read_to_string(&path).unwrap_or_else(|error| {
             problems.push(
                 Problem::new(

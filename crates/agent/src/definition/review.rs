@@ -195,7 +195,8 @@ const KIND_WORDS: [&str; 3] = words(&KIND_VALUES);
 const INHERIT_WORDS: [&str; 4] = words(&INHERIT_VALUES);
 const NOTIFY_WORDS: [&str; 3] = words(&NOTIFY_VALUES);
 
-fn located(node: &Node) -> Option<LocatedName> {
+/// Returns a text of the file as a name.
+pub(super) fn located(node: &Node) -> Option<LocatedName> {
     Some(LocatedName {
         name: node.as_text()?.to_owned(),
         place: node.place.clone(),

@@ -44,7 +44,7 @@ pub(super) fn differences(parent: &Snapshot, fork: &Snapshot) -> Vec<ForkDiffere
     if parent.prompt.tip() != fork.prompt.tip() {
         found.extend(system(&parent.prompt, &fork.prompt));
         found.extend(tools(&parent.prompt, &fork.prompt));
-        found.extend(history(&parent.prompt, &fork.prompt));
+        found.extend(history(parent, fork));
     }
     let (ours, theirs) = (parent.head.lineage(), fork.head.lineage());
     let created = [ours.created, theirs.created].map(|at| at.to_string());
@@ -129,14 +129,21 @@ fn tools(parent: &Prompt, fork: &Prompt) -> Option<ForkDifference> {
 
 /// The history is inherited if the fork's messages start with the parent's. Later messages are the fork's
 /// own.
-fn history(parent: &Prompt, fork: &Prompt) -> Option<ForkDifference> {
-    let (ours, theirs) = (pieces(parent, Level::Message), pieces(fork, Level::Message));
-    if theirs.starts_with(&ours) {
+fn history(parent: &Snapshot, fork: &Snapshot) -> Option<ForkDifference> {
+    let continues = |fork: &Prompt, parent: &Prompt| {
+        pieces(fork, Level::Message).starts_with(&pieces(parent, Level::Message))
+    };
+    if continues(&fork.prompt, &parent.prompt) {
         return None;
     }
-    let told = |prompt: &Prompt| format!("{} messages", prompt.messages().len());
+    let part = match continues(&fork.without_changes(), &parent.without_changes()) {
+        // Tools that changed within the conversation are at the beginning of the fork.
+        true => InheritedPart::Tools,
+        false => InheritedPart::History,
+    };
+    let told = |snapshot: &Snapshot| format!("{} messages", snapshot.prompt.messages().len());
     Some(ForkDifference {
-        part: InheritedPart::History,
+        part,
         parent: told(parent),
         fork: told(fork),
     })

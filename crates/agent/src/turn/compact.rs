@@ -2,13 +2,13 @@
 
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Compaction;
-use cachalot_model::{ErrorKind as ModelErrorKind, StopReason};
+use cachalot_model::{ErrorKind as ModelErrorKind, Model, ModelSettings, Reply, StopReason};
 
 use super::context::TurnContext;
 use super::end::TurnEnd;
 use super::message::TurnMessage;
 use super::model_call::call_model_aside;
-use super::reserve::reserve;
+use super::reserve::{reserve, reserve_for};
 use super::spend::{TurnSpend, spent};
 use crate::Error;
 use crate::active_session::ActiveSession;
@@ -102,11 +102,12 @@ impl Compactor<'_, '_> {
     pub(super) async fn compact_if_full(&mut self) -> Result<(), TurnEnd> {
         let threshold = self.context.agent.compaction_threshold;
         let context_window = self.session.conversation.model().limits().context;
-        let (Some(usage), Some(context_window)) = (self.session.usage, context_window) else {
+        let (Some(usage), Some(context_window)) = (self.session.usage(), context_window) else {
             return Ok(());
         };
         let used = usage.total_input().saturating_add(usage.output);
         if self.session.compaction_failed
+            || self.session.conversation.model().is_compacting()
             || threshold <= 0.0
             || !exceeds_fraction(used, context_window, threshold)
         {
@@ -224,6 +225,10 @@ impl Compactor<'_, '_> {
         let instruction = [&[SUMMARY_INSTRUCTION.to_owned()], extra_instructions]
             .concat()
             .join("\n\n");
+        if let Some(summary) = self.ask_other_model(trigger, &instruction).await? {
+            return Ok(summary);
+        }
+        let model = self.session.conversation.model().clone();
         let mut summary_input = self.summary_input(trigger);
         let reply = loop {
             let body = self
@@ -232,7 +237,7 @@ impl Compactor<'_, '_> {
                 .summary_request_body(&summary_input, &instruction)
                 .map_err(|error| NotCompacted::Failed(error.message))?;
             let reserved = reserve(self.context, self.session, self.message.text())?;
-            let asked = call_model_aside(self.context, self.session, body);
+            let asked = call_model_aside(self.context, self.session, &model, body);
             let asked = self.context.cancellation.run_until_cancelled(asked).await?;
             drop(reserved);
             match asked {
@@ -241,19 +246,76 @@ impl Compactor<'_, '_> {
                 Err(error) => return Err(NotCompacted::Failed(error.to_string())),
             }
         };
-        let text = reply.message.text();
-        let failure = match reply.stop {
-            StopReason::Length => "the summary was cut off",
-            StopReason::Refusal => "the model refused",
-            _ if !is_visible(&text) => "the model returned an empty answer",
-            _ => return Ok(text.trim().to_owned()),
+        summary_text(&reply).map_err(|failure| NotCompacted::Failed(failure.to_owned()))
+    }
+
+    /// Returns a summary by the model of `compaction`. `None` if there is no other model than the agent's, or it writes no
+    /// summary; the user is warned of that.
+    async fn ask_other_model(
+        &mut self,
+        trigger: CompactionTrigger,
+        instruction: &str,
+    ) -> Result<Option<String>, NotCompacted> {
+        let agent = self.context.agent;
+        let named = agent.compaction.model.as_ref();
+        let Some(named) = named.filter(|named| named.name != agent.model) else {
+            return Ok(None);
         };
-        Err(NotCompacted::Failed(failure.to_owned()))
+        let reason = match self.other_model(&named.name) {
+            Ok(model) => match self.summary_by(&model, trigger, instruction).await? {
+                Ok(summary) => return Ok(Some(summary)),
+                Err(reason) => reason,
+            },
+            Err(error) => error.to_string(),
+        };
+        let warning = format!(
+            "`{}` of `compaction` wrote no summary: {reason}; asking the agent's own model",
+            named.name
+        );
+        self.context.warn(&warning).await;
+        Ok(None)
+    }
+
+    fn other_model(&self, name: &str) -> Result<Model, cachalot_model::Error> {
+        let models = &self.context.shared.dependencies.models;
+        let model = models.choose(Some(name), &ModelSettings::default())?;
+        let model = model.for_tools(self.session.has_tools())?;
+        model.ready()?;
+        Ok(model)
+    }
+
+    /// Returns a summary by this model, which has read nothing of the conversation, or the reason why there is none.
+    async fn summary_by(
+        &mut self,
+        model: &Model,
+        trigger: CompactionTrigger,
+        instruction: &str,
+    ) -> Result<Result<String, String>, NotCompacted> {
+        let summary_input = self.summary_input(trigger);
+        let session = &*self.session;
+        let body = session.summary_request_body_for(model, &summary_input, instruction);
+        let body = match body.await {
+            Ok(body) => body,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        // A budget that is spent ends the turn when the agent's own model is asked.
+        let reserved = reserve_for(self.context, self.session, model, self.message.text());
+        let reserved = match reserved {
+            Ok(reserved) => reserved,
+            Err(stop) => return Ok(Err(stop.notice().unwrap_or_default())),
+        };
+        let asked = call_model_aside(self.context, self.session, model, body);
+        let asked = self.context.cancellation.run_until_cancelled(asked).await?;
+        drop(reserved);
+        Ok(match asked {
+            Ok(reply) => summary_text(&reply).map_err(str::to_owned),
+            Err(error) => Err(error.to_string()),
+        })
     }
 
     /// `compaction` field of hook events.
     fn hook_input(&self, trigger: CompactionTrigger) -> Compaction {
-        let usage = self.session.usage.unwrap_or_default();
+        let usage = self.session.usage().unwrap_or_default();
         let context_window = self.session.conversation.model().limits().context;
         Compaction {
             input_tokens: usage.total_input(),
@@ -262,6 +324,20 @@ impl Compactor<'_, '_> {
             reason: trigger.reason(),
             summary: None,
         }
+    }
+}
+
+/// Returns the summary in an answer.
+///
+/// # Errors
+/// The reason why there is none.
+fn summary_text(reply: &Reply) -> Result<String, &'static str> {
+    let text = reply.message.text();
+    match reply.stop {
+        StopReason::Length => Err("the summary was cut off"),
+        StopReason::Refusal => Err("the model refused"),
+        _ if !is_visible(&text) => Err("the model returned an empty answer"),
+        _ => Ok(text.trim().to_owned()),
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cachalot_core::{Cost, Millis, Spend};
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Answer;
-use cachalot_model::{Delta, Model, Reply, StopReason, Usage};
+use cachalot_model::{Block, Delta, Model, Reply, StopReason, Unpriced, Usage};
 use cachalot_prefix::diagnosis::Diagnosis;
 
 use super::context::TurnContext;
@@ -69,6 +69,13 @@ pub(super) async fn call_model(
         shared.warn(agent, &message);
         answered = model.stream(body, &mut on).await;
     }
+    if let Err(error) = &answered
+        && let Ok(Some(body)) = session.body_without_changes(error, sent_at).await
+    {
+        let message = format!("{error}; sending the conversation anew, with these settings first");
+        shared.warn(agent, &message);
+        answered = model.stream(body, &mut on).await;
+    }
     for (name, fallback) in model.fallbacks() {
         let Some(error) = answered.as_ref().err() else {
             break;
@@ -102,6 +109,10 @@ pub(super) async fn call_model(
             session.conversation.diagnose(&reply, secret_set)
         }
     };
+    if reply.message.content.iter().any(Block::is_compaction) {
+        let message = "the provider has summarized the conversation before it answered";
+        context.report(&Event::Note { agent, message });
+    }
     let call = AnsweredCall {
         reply: &reply,
         model: answered_last.unwrap_or(&model),
@@ -119,21 +130,21 @@ pub(super) async fn call_model(
     })
 }
 
-/// Calls the model with a request beside the conversation. The answer is not shown.
+/// Calls a model with a request beside the conversation. The answer is not shown.
 pub(super) async fn call_model_aside(
     context: &TurnContext<'_>,
     session: &mut ActiveSession,
+    model: &Model,
     body: Bytes,
 ) -> Result<Reply, cachalot_model::Error> {
     let agent = context.agent.name.as_str();
     let iteration = 0;
     context.report(&Event::ModelCallStarted { agent, iteration });
-    let model = session.conversation.model().clone();
     let (sent_at, began) = (context.shared.dependencies.clock.now(), Instant::now());
     let reply = model.stream(body, &mut |_| {}).await?;
     let call = AnsweredCall {
         reply: &reply,
-        model: &model,
+        model,
         is_fallback: false,
         sent_at,
         elapsed: began.elapsed(),
@@ -159,8 +170,13 @@ struct AnsweredCall<'a> {
 /// Records the usage and cost of an answer, and reports it to the listener. Returns the cost.
 fn record(context: &TurnContext<'_>, session: &mut ActiveSession, call: &AnsweredCall<'_>) -> Cost {
     let (reply, model) = (call.reply, call.model);
-    let usage = reply.usage.unwrap_or_default();
-    let cost = model.cost_of(reply);
+    let charge = model.charge(reply, model.parameters());
+    let (usage, cost) = (charge.usage, charge.cost());
+    if let Err(unknown) = &charge.cost
+        && context.shared.meter.is_first_without_price(unknown)
+    {
+        report_unpriced(context, model, unknown);
+    }
     let paid = Spend {
         input_tokens: usage.total_input(),
         output_tokens: usage.output,
@@ -168,7 +184,8 @@ fn record(context: &TurnContext<'_>, session: &mut ActiveSession, call: &Answere
         ..Spend::for_call(call.elapsed)
     };
     session.conversation.add_usage(usage, paid);
-    context.shared.meter.record(reply.usage.as_ref(), cost);
+    let counted = reply.usage.map(|_| usage);
+    context.shared.meter.record(counted.as_ref(), cost);
     context.shared.add(UsageTotals {
         model_calls: 1,
         fallback_calls: u32::from(call.is_fallback),
@@ -187,11 +204,26 @@ fn record(context: &TurnContext<'_>, session: &mut ActiveSession, call: &Answere
             model: model.name(),
             prefix: session.conversation.prefix(),
             at: call.sent_at,
-            spared: model.saved_cost(&usage),
+            spared: model.saved_cost(reply),
             diagnosis: call.diagnosis,
         },
     });
     cost
+}
+
+/// Reports the part of a price that is not known: as a note if the model has no price, as a warning if an answer of a model
+/// with a price has none.
+fn report_unpriced(context: &TurnContext<'_>, model: &Model, unknown: &Unpriced) {
+    let agent = context.agent.name.as_str();
+    let message = &format!(
+        "{}/{}: the answer is not priced: {unknown}",
+        model.provider(),
+        model.name()
+    );
+    context.report(&match unknown {
+        Unpriced::Model(_) | Unpriced::Usage => Event::Note { agent, message },
+        _ => Event::Warning { agent, message },
+    });
 }
 
 /// Reports a prefix break as a note, or as a warning if it was expensive. It is called after the answer was

@@ -1,5 +1,6 @@
 //! Reservation of the input of the next model call.
 
+use cachalot_model::Model;
 use cachalot_model::budget::Reservation;
 
 use super::context::TurnContext;
@@ -23,8 +24,20 @@ pub(super) fn reserve(
     session: &ActiveSession,
     text: &str,
 ) -> Result<CallReservation, Stop> {
+    reserve_for(context, session, session.conversation.model(), text)
+}
+
+/// Reserves like [`reserve`], for a call of another model with the conversation.
+///
+/// # Errors
+/// The limit that prevents the call.
+pub(super) fn reserve_for(
+    context: &TurnContext<'_>,
+    session: &ActiveSession,
+    model: &Model,
+    text: &str,
+) -> Result<CallReservation, Stop> {
     let next = estimate_next_input(session, text);
-    let model = session.conversation.model();
     let reserved = context.shared.meter.reserve(model, next);
     let of_chat = reserved.map_err(|over| Stop::Budget(over.message))?;
     let limits = context.shared.limits.as_ref();

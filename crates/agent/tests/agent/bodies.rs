@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use cachalot_simulator::ReceivedRequest;
 use serde_json::Value;
 
-const MARKERS: [&str; 3] = [
+const MARKERS: [&str; 4] = [
     r#","cache_control":{"type":"ephemeral"}"#,
     r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#,
     r#","prompt_cache_breakpoint":{"mode":"explicit"}"#,
+    r#","prompt_cache_breakpoint":{"mode":"explicit","ttl":"12h"}"#,
 ];
 
 fn unmarked(text: &str) -> String {
@@ -195,7 +196,7 @@ fn read(message: &Value) -> Vec<Turn> {
     let role = message["role"].as_str().unwrap_or_default();
     let kind = message["type"].as_str().unwrap_or_default();
     match (role, kind) {
-        ("system" | "developer", _) => vec![],
+        ("system" | "developer", _) | (_, "configuration_update") => vec![],
         ("tool", _) => {
             let id = owned(&message["tool_call_id"]);
             vec![Turn::Results(vec![(id, text(&message["content"]))])]
@@ -210,7 +211,7 @@ fn read(message: &Value) -> Vec<Turn> {
             text: String::new(),
             calls: vec![owned(&message["call_id"])],
         }],
-        (_, "reasoning") => vec![Turn::Model {
+        (_, "reasoning" | "compaction") => vec![Turn::Model {
             text: String::new(),
             calls: vec![],
         }],

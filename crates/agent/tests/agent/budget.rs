@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use cachalot_agent::Stop;
-use cachalot_core::SystemClock;
+use cachalot_core::ManualClock;
 use cachalot_simulator::{ScriptedReply, ScriptedUsage};
 use serde_json::json;
 
 use crate::cancelling::HangingTool;
-use crate::fixture::{Fixture, WIRES, Wire};
+use crate::fixture::{Fixture, NOW, WIRES, Wire};
 use crate::turns::{CODER, TALKER};
 
 fn reply(reply: ScriptedReply, input: u64) -> ScriptedReply {
@@ -115,8 +115,9 @@ async fn time_budget_ends_a_tool_that_hangs() {
             ScriptedReply::text("yes"),
         ];
         let mut fixture = Fixture::new(wire, &file, replies).await;
-        fixture.clock = Arc::new(SystemClock);
-        let forever = Arc::new(HangingTool::new("forever"));
+        let clock = Arc::new(ManualClock::at(NOW));
+        fixture.clock = Arc::clone(&clock) as _;
+        let forever = Arc::new(HangingTool::advancing("forever", &clock));
         fixture.tools = vec![Arc::clone(&forever) as _];
         let mut chat = fixture.chat().await;
         let report = fixture.turn(&mut chat, "go").await;

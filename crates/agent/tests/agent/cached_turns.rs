@@ -60,8 +60,15 @@ impl Operation for NewsTool {
 }
 
 async fn fixture(replies: Vec<ScriptedReply>) -> (Fixture, Arc<ManualClock>) {
+    fixture_of(KEEPER, replies).await
+}
+
+pub(crate) async fn fixture_of(
+    file: &str,
+    replies: Vec<ScriptedReply>,
+) -> (Fixture, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(NOW));
-    let mut fixture = Fixture::new(Wire::Chat, KEEPER, replies).await;
+    let mut fixture = Fixture::new(Wire::Chat, file, replies).await;
     fixture.clock = Arc::clone(&clock) as Arc<dyn Clock>;
     fixture.tools = vec![Arc::new(NewsTool::new())];
     let memory = Arc::new(InProcessStore::new(Arc::clone(&fixture.clock)));
@@ -80,6 +87,7 @@ async fn fixture(replies: Vec<ScriptedReply>) -> (Fixture, Arc<ManualClock>) {
             cache: cache.clone(),
             mode: CacheMode::On,
             user: "somebody".to_owned(),
+            announced: Vec::new(),
             flat: None,
         })
     });
@@ -121,6 +129,25 @@ async fn cached_turn_expires_with_its_tool_results() {
     assert!(is_given_again(&fixture, "One and one?").await);
     assert!(!is_given_again(&fixture, "What is new?").await);
     fixture.check();
+}
+
+/// The provider may have searched the web for the answer.
+#[tokio::test]
+async fn answers_of_models_with_tools_of_the_provider_need_a_ttl() {
+    for (ttl, option, is_kept) in [
+        ("", "web_search_options: {}", false),
+        (", ttl: 1h", "web_search_options: {}", true),
+        ("", "user: ada", true),
+    ] {
+        let file = KEEPER.replace(", ttl: 1h", ttl);
+        let replies = vec![ScriptedReply::text("2"), ScriptedReply::text("2")];
+        let (mut fixture, _) = fixture_of(&file, replies).await;
+        fixture.model_keys = format!(", provider_opts: {{{option}}}");
+        assert!(!is_given_again(&fixture, "One and one?").await);
+        let again = is_given_again(&fixture, "One and one?").await;
+        assert_eq!(again, is_kept, "{ttl} {option}");
+        fixture.check();
+    }
 }
 
 /// A world in which a stop hook of another runtime rejects answers while `is_strict` holds.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_agent::{CancellationToken, ContextSource, Stop};
+use cachalot_core::ManualClock;
 use cachalot_hooks::Event;
 use cachalot_simulator::{Fault, ScriptedReply};
 use cachalot_tools::{
@@ -22,6 +23,8 @@ use crate::turns::{CODER, TALKER};
 pub(crate) struct HangingTool {
     metadata: OperationMetadata,
     dropped: Arc<AtomicBool>,
+    /// A clock that the tool advances by an hour when it starts.
+    clock: Option<Arc<ManualClock>>,
 }
 
 struct Dropped(Arc<AtomicBool>);
@@ -44,6 +47,14 @@ impl HangingTool {
         Self {
             metadata,
             dropped: Arc::default(),
+            clock: None,
+        }
+    }
+
+    pub(crate) fn advancing(name: &str, clock: &Arc<ManualClock>) -> Self {
+        Self {
+            clock: Some(Arc::clone(clock)),
+            ..Self::new(name)
         }
     }
 
@@ -63,6 +74,9 @@ impl Operation for HangingTool {
 
     async fn run(&self, _: Arguments, _: &ToolContext) -> ToolOutput {
         let _dropped = Dropped(Arc::clone(&self.dropped));
+        if let Some(clock) = &self.clock {
+            clock.advance(Duration::from_hours(1));
+        }
         std::future::pending().await
     }
 }

@@ -1,13 +1,18 @@
 //! Conversations that become too long, and go on from a summary.
 
-use cachalot_agent::CancellationToken;
+use cachalot_agent::{CancellationToken, Chat, Inherit};
 use cachalot_core::Spend;
 use cachalot_hooks::{Event, Output};
-use cachalot_simulator::{ScriptedReply, ScriptedUsage};
+use cachalot_simulator::{
+    RunningSimulator, Script, ScriptedCompaction, ScriptedReply, ScriptedUsage, Simulator,
+    SimulatorOptions,
+};
+use serde_json::{Value, json};
 
 use crate::bodies::{self, Turn, turns};
 use crate::event_recorder::Note;
 use crate::fixture::{Fixture, WIRES, Wire};
+use crate::fork::{forked, spec};
 use crate::hook_recorder::{adds, blocks};
 use crate::hooks::read;
 use crate::turns::CODER;
@@ -126,6 +131,54 @@ async fn full_conversation_is_compacted_before_the_next_turn() {
     fixture.check_from(2);
 }
 
+/// Each message of `chat -p --resume` runs in a process of its own.
+#[tokio::test]
+async fn full_conversation_is_compacted_by_the_process_that_resumes_it() {
+    let replies = vec![
+        full(),
+        ScriptedReply::text("summary"),
+        ScriptedReply::text("on"),
+        ScriptedReply::text("and on"),
+    ];
+    let mut fixture = Fixture::new(Wire::Messages, CODER, replies).await.in_file();
+    let mut chat = fixture.chat().await;
+    let session = chat.session().to_owned();
+    fixture.turn(&mut chat, "one").await;
+    for (message, text, calls) in [("two", "on", 2), ("three", "and on", 1)] {
+        chat.close().await;
+        fixture.restart();
+        chat = fixture.resume(&session).await.unwrap();
+        let report = fixture.turn(&mut chat, message).await;
+        assert_eq!(
+            (report.text.as_str(), report.sum.model_calls),
+            (text, calls)
+        );
+    }
+    assert!(first(&fixture).contains("summary") && first(&fixture).contains("two"));
+    fixture.check_from(2);
+}
+
+/// A process that ends between the summary and the next answer has paid for the summary.
+#[tokio::test]
+async fn resumed_conversation_is_not_summarized_twice() {
+    let replies = vec![
+        full(),
+        ScriptedReply::text("summary"),
+        ScriptedReply::text("on"),
+    ];
+    let mut fixture = Fixture::new(Wire::Messages, CODER, replies).await.in_file();
+    let mut chat = fixture.chat().await;
+    let session = chat.session().to_owned();
+    fixture.turn(&mut chat, "one").await;
+    assert!(chat.compact(&CancellationToken::default()).await.unwrap());
+    chat.close().await;
+    fixture.restart();
+    chat = fixture.resume(&session).await.unwrap();
+    let report = fixture.turn(&mut chat, "two").await;
+    assert_eq!((report.text.as_str(), report.sum.model_calls), ("on", 1));
+    fixture.check_from(2);
+}
+
 /// The worth of an answer is its own cost, without that of the compaction before it.
 #[tokio::test]
 async fn worth_of_an_answer_excludes_the_cost_of_compaction() {
@@ -187,6 +240,229 @@ async fn compaction_threshold_is_configurable() {
             _ => fixture.check_from(2),
         }
     }
+}
+
+/// A conversation that is full after its first turn, whose summaries another provider writes.
+async fn with_summaries_by(
+    other: &RunningSimulator,
+    replies: Vec<ScriptedReply>,
+) -> (Fixture, Chat) {
+    let file = CODER.replace(
+        "toolsets:",
+        "compaction: {model: backup/gpt-4o-mini}\n    toolsets:",
+    );
+    let url = other.url();
+    let provider = format!("{{base_url: '{url}/v1', token_key: TEST_KEY, prices: openai}}");
+    let file = format!("{file}providers:\n  backup: {provider}\n");
+    let fixture = Fixture::new(Wire::Messages, &file, replies).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "one").await;
+    (fixture, chat)
+}
+
+async fn simulator(reply: ScriptedReply) -> RunningSimulator {
+    let options = SimulatorOptions {
+        script: Script::replies(vec![reply]),
+        ..SimulatorOptions::default()
+    };
+    Simulator::start(options).await.unwrap()
+}
+
+/// The warnings beside that of a conversation that is almost too long.
+fn warnings_of_summaries(fixture: &Fixture) -> Vec<String> {
+    let warnings = fixture.reported.warnings().into_iter();
+    warnings
+        .filter(|warning| !warning.starts_with("the conversation takes "))
+        .collect()
+}
+
+#[tokio::test]
+async fn another_model_writes_the_summary_at_its_own_price() {
+    let summary = ScriptedReply::text("summary").with_usage(ScriptedUsage {
+        input: Some(100_000),
+        output: Some(10),
+        ..ScriptedUsage::default()
+    });
+    let other = simulator(summary).await;
+    let replies = vec![full(), ScriptedReply::text("on")];
+    let (fixture, mut chat) = with_summaries_by(&other, replies).await;
+    let report = fixture.turn(&mut chat, "two").await;
+    assert_eq!((report.text.as_str(), report.sum.model_calls), ("on", 2));
+    assert!(first(&fixture).contains("summary") && first(&fixture).contains("two"));
+    assert_eq!(warnings_of_summaries(&fixture), [] as [String; 0]);
+    let asked = other.received();
+    assert_eq!(asked.len(), 1);
+    let asked = String::from_utf8_lossy(&asked[0].body).into_owned();
+    for part in [
+        "You work on files.",
+        "one",
+        "long",
+        "Write that summary now",
+    ] {
+        assert!(asked.contains(part), "{part}: {asked}");
+    }
+    assert_eq!(other.violations(), [] as [String; 0]);
+    // 100,000 tokens at 0.15 $ and 10 at 0.60 $ per million.
+    let costs = fixture
+        .reported
+        .notes()
+        .into_iter()
+        .filter_map(|note| match note {
+            Note::Answered(_, cost) => Some((cost.picodollars, cost.unpriced)),
+            _ => None,
+        });
+    let costs: Vec<_> = costs.collect();
+    assert_eq!(costs[1], (15_006_000_000, 0), "{costs:?}");
+    fixture.check_from(1);
+}
+
+#[tokio::test]
+async fn agents_own_model_writes_the_summary_if_the_other_fails() {
+    for (reply, reason) in [
+        (ScriptedReply::error(400), "backup"),
+        (
+            ScriptedReply::text(" "),
+            "the model returned an empty answer",
+        ),
+    ] {
+        let other = simulator(reply).await;
+        let replies = vec![
+            full(),
+            ScriptedReply::text("summary"),
+            ScriptedReply::text("on"),
+        ];
+        let (fixture, mut chat) = with_summaries_by(&other, replies).await;
+        let report = fixture.turn(&mut chat, "two").await;
+        assert_eq!(report.text, "on");
+        assert!(first(&fixture).contains("summary"));
+        let warnings = warnings_of_summaries(&fixture);
+        let [warning] = warnings.as_slice() else {
+            panic!("{warnings:?}");
+        };
+        assert!(
+            warning.starts_with("`backup/gpt-4o-mini` of `compaction` wrote no summary: ")
+                && warning.contains(reason)
+                && warning.ends_with("; asking the agent's own model"),
+            "{warning}"
+        );
+        fixture.check_from(2);
+    }
+}
+
+/// Returns the provider's summaries in a request.
+fn compactions(body: &Value) -> Vec<Value> {
+    let list = body.get("messages").or_else(|| body.get("input")).unwrap();
+    let list = list.as_array().unwrap();
+    let parts = list.iter().flat_map(|message| match &message["content"] {
+        Value::Array(parts) => parts.as_slice(),
+        _ => std::slice::from_ref(message),
+    });
+    let is_compaction = |part: &&Value| part["type"] == "compaction";
+    parts.filter(is_compaction).cloned().collect()
+}
+
+#[tokio::test]
+async fn summaries_by_the_provider_are_counted_and_sent_back_unchanged() {
+    for (wire, window) in [(Wire::Messages, 200_000), (Wire::Responses, 400_000)] {
+        let full = ScriptedReply::text("long").with_usage(ScriptedUsage {
+            input: Some(window / 100 * 95),
+            ..ScriptedUsage::default()
+        });
+        let compacted = ScriptedReply::text("on").with_usage(ScriptedUsage {
+            input: Some(20_000),
+            output: Some(10),
+            compaction: Some(ScriptedCompaction {
+                input: 180_000,
+                output: 3_000,
+                ..ScriptedCompaction::default()
+            }),
+            ..ScriptedUsage::default()
+        });
+        let others = ["further", "forked"].map(ScriptedReply::text);
+        let replies = [vec![full, compacted], others.into()].concat();
+        let file = CODER.replace(
+            "toolsets:",
+            "compaction: {by_provider: true}\n    toolsets:",
+        );
+        let fixture = Fixture::new(wire, &file, replies).await;
+        let mut chat = fixture.chat().await;
+        fixture.turn(&mut chat, "one").await;
+        // The agent's own summary is not needed.
+        let report = fixture.turn(&mut chat, "two").await;
+        assert_eq!((report.text.as_str(), report.sum.model_calls), ("on", 1));
+        let usage = report.sum.usage;
+        let (input, output) = match wire {
+            Wire::Messages => (200_000, 3_010),
+            // OpenAI reports no tokens of its own for it.
+            _ => (20_000, 10),
+        };
+        assert_eq!((usage.total_input(), usage.output), (input, output));
+        let told = "the provider has summarized the conversation before it answered";
+        assert!(
+            fixture
+                .reported
+                .notes()
+                .contains(&Note::Noted(told.to_owned()))
+        );
+
+        let session = chat.session().to_owned();
+        let mut chat = fixture.resume(&session).await.unwrap();
+        fixture.turn(&mut chat, "three").await;
+        forked(&chat, spec(&[], Inherit::Full), "four").await;
+        let threshold = window / 10 * 9;
+        let expected = match wire {
+            Wire::Messages => {
+                json!({"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": threshold}}]})
+            }
+            _ => json!([{"type": "compaction", "compact_threshold": threshold}]),
+        };
+        let bodies = fixture.bodies();
+        assert_eq!(bodies.len(), 4);
+        for body in &bodies {
+            assert_eq!(body["context_management"], expected);
+        }
+        assert_eq!(compactions(&bodies[1]), [] as [Value; 0]);
+        let [kept]: [Value; 1] = compactions(&bodies[2]).try_into().unwrap();
+        let opaque = match wire {
+            Wire::Messages => &kept["signature"],
+            _ => &kept["encrypted_content"],
+        };
+        assert!(opaque.as_str().unwrap().starts_with("simulated-"), "{kept}");
+        assert_eq!(compactions(&bodies[3]), [kept]);
+        // Nothing is lost that the provider did not leave out itself.
+        assert_eq!(warnings_of_summaries(&fixture), [] as [String; 0]);
+        fixture.check();
+    }
+}
+
+#[tokio::test]
+async fn provider_without_summaries_leaves_them_to_the_agent() {
+    let replies = vec![
+        ScriptedReply::text("long").with_usage(ScriptedUsage {
+            input: Some(125_000),
+            ..ScriptedUsage::default()
+        }),
+        ScriptedReply::text("summary"),
+        ScriptedReply::text("on"),
+    ];
+    let file = CODER.replace(
+        "toolsets:",
+        "compaction: {by_provider: true}\n    toolsets:",
+    );
+    let fixture = Fixture::new(Wire::Chat, &file, replies).await;
+    let dependencies = fixture.dependencies();
+    let problems = fixture.team().check_models(&dependencies.models);
+    let [problem] = problems.as_slice() else {
+        panic!("{problems:?}");
+    };
+    assert_eq!(problem.code, "no-effect");
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "one").await;
+    let report = fixture.turn(&mut chat, "two").await;
+    assert_eq!(report.sum.model_calls, 2);
+    assert!(first(&fixture).contains("summary"));
+    assert_eq!(fixture.last_body().get("context_management"), None);
+    fixture.check_from(2);
 }
 
 #[tokio::test]

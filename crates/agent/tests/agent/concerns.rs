@@ -272,8 +272,13 @@ async fn concerned(rules: &str, calls: Vec<ScriptedReply>) -> (Vec<bool>, Vec<En
     let root = fixture.root.path();
     std::fs::create_dir_all(root.join(".git/hooks")).unwrap();
     std::fs::create_dir_all(root.join("src")).unwrap();
+    std::fs::create_dir_all(root.join("bare/objects")).unwrap();
+    fixture.write("bare/HEAD", "ref: refs/heads/main");
     fixture.write("team.yaml", "agents: {}");
-    fixture.protected = vec![root.join("team.yaml")];
+    std::fs::create_dir_all(root.join("present")).unwrap();
+    fixture.protected = ["team.yaml", "skills", "present"]
+        .map(|name| root.join(name))
+        .to_vec();
     #[cfg(unix)]
     {
         std::os::unix::fs::symlink(".git", root.join("innocent")).unwrap();
@@ -332,6 +337,30 @@ async fn writes_of_protected_files_need_approval_despite_broad_rules() {
         shell("git remote add other ext::x"),
         shell("cp a docs/HEAD"),
         write("docs/HEAD"),
+        shell("cp a HEAD"),
+        shell("echo x > HEAD"),
+        shell("git mv a HEAD"),
+        shell("git diff HEAD > HEAD"),
+        shell("git diff HEAD; cp a HEAD"),
+        shell("git checkout b HEAD"),
+        shell("git restore --source=b HEAD"),
+        shell("git diff --output=HEAD"),
+        shell("git diff --output team.yaml"),
+        shell("git diff HEAD > team.yaml"),
+        shell("git push --dry-run origin HEAD:.git/config && sed -n 1p team.yaml"),
+        shell("diff team.yaml b.yaml > team.yaml"),
+        shell("sed -n 'w team.yaml' a"),
+        shell("sed -n 1p -i team.yaml"),
+        shell("sed -n 'p;wc team.yaml' src/a"),
+        shell("git -C 'w log' mv team.yaml b.yaml"),
+        shell("git switch present"),
+        shell("git switch skills; mkdir skills"),
+        shell("git switch skills > skills"),
+        shell("git clone x skills"),
+        shell("cp -r src skills"),
+        shell("touch skills/x"),
+        shell("cd .git/hooks; git push --dry-run origin HEAD"),
+        shell("git -C bare push --dry-run origin HEAD"),
     ];
     #[cfg(unix)]
     calls.extend([
@@ -364,10 +393,21 @@ async fn unprotected_files_and_rules_that_name_a_file_need_no_approval() {
         shell("cp src/a $OUT/y; ls $HOME"),
         shell("git config user.name x; git remote add origin https://example.org/x"),
         shell("wc -l *.md > all.txt"),
+        shell("git diff HEAD"),
+        shell("git show HEAD"),
+        shell("git push --dry-run origin HEAD"),
+        shell("git push --dry-run origin HEAD:main; git merge-base HEAD~1 origin/HEAD > log.txt"),
+        shell("cd src && timeout 60 git push --dry-run origin HEAD > log.txt"),
+        shell("diff team.yaml b.yaml"),
+        shell("sed -n 1p team.yaml"),
+        shell("git diff HEAD -- team.yaml"),
+        shell("git switch skills 2>&1 | tail -1"),
+        shell("cat team.yaml 2>/dev/null | sort"),
+        shell("git add team.yaml && git commit --dry-run -m \"update (team.yaml)\" 2>&1"),
     ];
     let rules = "permissions: {allow: ['write_file', 'shell']}\n";
     let (others, _) = concerned(rules, calls).await;
-    assert_eq!(others, [false; 9]);
+    assert_eq!(others, [false; 20]);
     let calls = vec![
         write(".git/hooks/pre-commit"),
         write("team.yaml"),

@@ -135,7 +135,7 @@ async fn break_is_reported_from_the_diagnosis_of_the_provider() {
 
 /// Passes requests on, and refuses those with a member that it does not know, as servers do that are
 /// compatible with an earlier version of an API.
-async fn strict(upstream: SocketAddr, unknown: &'static str) -> String {
+pub(crate) async fn strict(upstream: SocketAddr, unknown: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {

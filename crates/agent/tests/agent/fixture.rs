@@ -106,6 +106,8 @@ pub(crate) struct Fixture {
     pub(crate) instructions: Vec<String>,
     /// Keys of the model, beside where it is.
     pub(crate) model_keys: String,
+    /// The model, in place of the one of `wire`.
+    pub(crate) model: Option<String>,
     /// Records the inputs of hooks.
     pub(crate) hook_recorder: Arc<HookRecorder>,
     /// Hooks that apply to all agents.
@@ -158,6 +160,7 @@ impl Fixture {
             results: None,
             instructions: Vec::new(),
             model_keys: String::new(),
+            model: None,
             hook_recorder: Arc::default(),
             hooks: Vec::new(),
             builtins: Vec::new(),
@@ -216,7 +219,8 @@ impl Fixture {
     }
 
     pub(crate) fn team(&self) -> Arc<Team> {
-        let model = self.wire.model(&self.simulator.url());
+        let model = self.model.clone();
+        let model = model.unwrap_or_else(|| self.wire.model(&self.simulator.url()));
         let keys = &self.model_keys;
         let text = format!(
             "{}\nmodels:\n  test: {{{model}, token_key: TEST_KEY{keys}}}\n",
@@ -353,7 +357,7 @@ impl Fixture {
 
     /// Waits until it holds, for a while.
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
-        for _ in 0..2_000 {
+        for _ in 0..12_000 {
             if holds(self) {
                 return;
             }

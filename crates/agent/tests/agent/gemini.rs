@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, Wire};
 
-async fn google(replies: Vec<ScriptedReply>) -> RunningSimulator {
+pub(super) async fn google(replies: Vec<ScriptedReply>) -> RunningSimulator {
     let script = Script::replies(replies);
     Simulator::start(SimulatorOptions {
         script,
@@ -18,8 +18,8 @@ async fn google(replies: Vec<ScriptedReply>) -> RunningSimulator {
     .unwrap()
 }
 
-/// An agent file whose providers have one that speaks Gemini's API.
-fn file(google: &RunningSimulator, model: &str) -> String {
+/// An agent file whose providers have one of Google, with further keys.
+pub(super) fn file(google: &RunningSimulator, model: &str, keys: &str) -> String {
     format!(
         "
 agents:
@@ -27,13 +27,13 @@ agents:
 permissions:
   allow: [edit_file]
 providers:
-  g: {{base_url: '{}', token_key: TEST_KEY, format: gemini}}
+  g: {{base_url: '{}', token_key: TEST_KEY, {keys}}}
 ",
         google.url()
     )
 }
 
-fn replies() -> Vec<ScriptedReply> {
+pub(super) fn replies() -> Vec<ScriptedReply> {
     vec![
         ScriptedReply::call("read_file", json!({"path": "notes.md"}))
             .and_call("list_directory", json!({"path": "."}))
@@ -62,29 +62,36 @@ fn check(requests: &[ReceivedRequest]) {
     }
 }
 
+/// A turn with tools, and one of the resumed session: four requests.
+pub(super) async fn turn_with_tools(google: &RunningSimulator, file: &str) -> Fixture {
+    let mut fixture = Fixture::new(Wire::Chat, "", vec![]).await.in_file();
+    fixture.rewrite(file);
+    fixture.write("notes.md", "one line\n");
+    let mut chat = fixture.chat().await;
+    let report = fixture.turn(&mut chat, "Change one to two.").await;
+    assert_eq!(report.text, "It says two now.");
+    assert_eq!(fixture.read("notes.md"), "two line\n");
+    assert_eq!((report.sum.model_calls, report.sum.tool_calls), (3, 3));
+    let session = chat.session().to_owned();
+    chat.close().await;
+    fixture.restart();
+    let mut chat: Chat = fixture.resume(&session).await.unwrap();
+    assert_eq!(
+        fixture.turn(&mut chat, "Thank you.").await.text,
+        "You are welcome."
+    );
+    assert_eq!(google.violations(), [] as [String; 0]);
+    assert_eq!(google.received().len(), 4);
+    fixture
+}
+
 #[tokio::test]
 async fn turn_with_tools_extends_the_prefix_byte_for_byte_and_resumes() {
     for model in ["gemini-3-pro-preview", "gemini-2.5-flash"] {
         let google = google(replies()).await;
-        let mut fixture = Fixture::new(Wire::Chat, "", vec![]).await.in_file();
-        fixture.rewrite(&file(&google, &format!("g/{model}")));
-        fixture.write("notes.md", "one line\n");
-        let mut chat = fixture.chat().await;
-        let report = fixture.turn(&mut chat, "Change one to two.").await;
-        assert_eq!(report.text, "It says two now.");
-        assert_eq!(fixture.read("notes.md"), "two line\n");
-        assert_eq!((report.sum.model_calls, report.sum.tool_calls), (3, 3));
-        let session = chat.session().to_owned();
-        chat.close().await;
-        fixture.restart();
-        let mut chat: Chat = fixture.resume(&session).await.unwrap();
-        assert_eq!(
-            fixture.turn(&mut chat, "Thank you.").await.text,
-            "You are welcome."
-        );
-        assert_eq!(google.violations(), [] as [String; 0]);
+        let file = file(&google, &format!("g/{model}"), "format: gemini");
+        let fixture = turn_with_tools(&google, &file).await;
         let received = google.received();
-        assert_eq!(received.len(), 4);
         assert!(
             received[0]
                 .path
@@ -109,7 +116,7 @@ async fn gemini_continues_a_turn_as_fallback() {
             ScriptedReply::default().with_fault(Fault::status(529).times(1)),
         ];
         let mut fixture = Fixture::new(wire, "", replies).await;
-        fixture.rewrite(&file(&google, "test"));
+        fixture.rewrite(&file(&google, "test", "format: gemini"));
         fixture.model_keys = ", retries: 0, fallbacks: [g/gemini-3-pro-preview]".to_owned();
         fixture.write("notes.md", "one line\n");
         let mut chat = fixture.chat().await;

@@ -1,12 +1,13 @@
 //! Handoffs by the model, and switches by the user.
 
-use cachalot_agent::CancellationToken;
+use cachalot_agent::{CancellationToken, ForkSpec, Inherit};
 use cachalot_model::Block;
 use cachalot_simulator::ScriptedReply;
 use serde_json::{Value, json};
 
 use crate::event_recorder::Note;
 use crate::fixture::{Fixture, WIRES, Wire};
+use crate::fork::{forked, spec};
 
 const TEAM: &str = "
 agents:
@@ -249,5 +250,169 @@ async fn tool_call_of_a_command_needs_the_permission_of_a_call() {
         .await
         .unwrap_err();
     assert_eq!(fixture.answers.asked().len(), 1);
+    fixture.check();
+}
+
+const READERS: &str = "
+agents:
+  root: {model: test, instruction: You read., readonly: true, handoffs: [helper], sub_agents: [helper]}
+  helper: {model: test, instruction: You help., handoffs: [writer], sub_agents: [writer, {name: forked, fork: true}]}
+  writer: {model: test, instruction: You write., toolsets: [{type: filesystem}]}
+  forked: {model: test, instruction: You write., toolsets: [{type: filesystem}]}
+permissions: {allow: ['*']}
+";
+
+const DIRECT: &str = "
+agents:
+  root: {model: test, instruction: You read., readonly: true, handoffs: [helper], sub_agents: [helper]}
+  helper: {model: test, instruction: You write., toolsets: [{type: filesystem}]}
+permissions: {allow: ['*']}
+";
+
+fn task(agent: &str) -> ScriptedReply {
+    ScriptedReply::call("transfer_task", json!({"agent": agent, "task": "Write."}))
+}
+
+/// A read-only agent gives no work to an agent that may change something, also not through another agent.
+#[tokio::test]
+async fn readonly_agents_give_no_work_to_agents_that_write() {
+    let refusal = "the agent `root` is `readonly` and gives no work to `writer`";
+    for (file, replies, part) in [
+        (
+            DIRECT.to_owned(),
+            vec![handoff("helper"), ScriptedReply::text("I go on.")],
+            "gives no work to `helper`, whose tool `apply_patch` may",
+        ),
+        (
+            DIRECT.to_owned(),
+            vec![task("helper"), ScriptedReply::text("I go on.")],
+            "gives no work to `helper`",
+        ),
+        (
+            READERS.to_owned(),
+            vec![
+                handoff("helper"),
+                handoff("writer"),
+                ScriptedReply::text("I go on."),
+            ],
+            refusal,
+        ),
+        (
+            READERS.to_owned(),
+            vec![
+                handoff("helper"),
+                task("writer"),
+                ScriptedReply::text("I go on."),
+            ],
+            refusal,
+        ),
+        (
+            READERS.to_owned(),
+            vec![
+                handoff("helper"),
+                task("forked"),
+                ScriptedReply::text("I go on."),
+            ],
+            "gives no work to `forked`",
+        ),
+        (
+            READERS.to_owned(),
+            vec![
+                task("helper"),
+                task("writer"),
+                ScriptedReply::text("It is not done."),
+                ScriptedReply::text("I go on."),
+            ],
+            refusal,
+        ),
+    ] {
+        let fixture = Fixture::new(Wire::Chat, &file, replies).await;
+        let mut chat = fixture.chat().await;
+        let report = fixture.turn(&mut chat, "Write.").await;
+        assert_eq!(report.text, "I go on.", "{part}");
+        let notes = format!("{:?}", fixture.reported.notes());
+        assert!(notes.contains(part), "{part}: {notes}");
+        assert_ne!(chat.agent().name, "writer");
+        // Each agent begins anew.
+        let anew: Vec<usize> = (1..fixture.bodies().len()).collect();
+        fixture.check_between(&anew);
+    }
+}
+
+/// The restriction also applies in another process, in forks, in a new session and in the tasks of all of them.
+#[tokio::test]
+async fn restriction_of_a_readonly_agent_outlives_the_chat() {
+    let refusal = "the agent `root` is `readonly` and gives no work to `writer`";
+    let on = || ScriptedReply::text("I go on.");
+    let replies = vec![
+        handoff("helper"),
+        on(),
+        // Resumed.
+        handoff("writer"),
+        on(),
+        // A fork.
+        task("writer"),
+        on(),
+        // A new session, which is then resumed.
+        handoff("writer"),
+        on(),
+        task("writer"),
+        on(),
+        // After a switch of the user.
+        on(),
+        handoff("writer"),
+        on(),
+    ];
+    let fixture = Fixture::new(Wire::Chat, READERS, replies).await;
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "Read.").await;
+    let session = chat.session().to_owned();
+    chat.close().await;
+    let refused = || fixture.last_body().to_string().matches(refusal).count();
+
+    let mut chat = fixture.resume(&session).await.unwrap();
+    fixture.turn(&mut chat, "Write.").await;
+    assert_eq!(chat.agent().name, "helper");
+    assert_eq!(refused(), 1);
+
+    let all = ForkSpec {
+        tools: None,
+        ..spec(&[], Inherit::None)
+    };
+    let report = forked(&chat, all, "Write.").await;
+    assert_eq!(report.text, "I go on.");
+    assert_eq!(refused(), 1);
+
+    chat.start_new_session().await.unwrap();
+    fixture.turn(&mut chat, "Write.").await;
+    assert_eq!(refused(), 1);
+    let session = chat.session().to_owned();
+    chat.close().await;
+    let mut chat = fixture.resume(&session).await.unwrap();
+    fixture.turn(&mut chat, "Write.").await;
+    assert_eq!(refused(), 2);
+
+    // The user may choose any agent.
+    chat.switch_agent("writer").await.unwrap();
+    chat.switch_agent("helper").await.unwrap();
+    let session = chat.session().to_owned();
+    chat.close().await;
+    let mut chat = fixture.resume(&session).await.unwrap();
+    fixture.turn(&mut chat, "Write.").await;
+    fixture.turn(&mut chat, "Write.").await;
+    assert_eq!(chat.agent().name, "writer");
+    // Each agent begins anew, and so does each process.
+    let anew: Vec<usize> = (1..fixture.bodies().len()).collect();
+    fixture.check_between(&anew);
+}
+
+/// The user may choose any agent.
+#[tokio::test]
+async fn user_switches_from_a_readonly_agent_to_any_other() {
+    let fixture = Fixture::new(Wire::Chat, READERS, vec![ScriptedReply::text("Yes.")]).await;
+    let mut chat = fixture.chat().await;
+    chat.switch_agent("writer").await.unwrap();
+    fixture.turn(&mut chat, "Write.").await;
+    assert_eq!(chat.agent().name, "writer");
     fixture.check();
 }

@@ -55,6 +55,8 @@ async fn one_hour_ttl_is_used_for_human_paced_turns_or_when_configured() {
         ("    prefix: {ttl: auto}\n", true, "5m 5m", "1h 1h 5m"),
         ("    prefix: {ttl: 5m}\n", true, "5m 5m", "5m 5m 5m"),
         ("    prefix: {ttl: 1h}\n", false, "1h 1h", "1h 1h 1h"),
+        // Anthropic keeps nothing for twelve hours.
+        ("    prefix: {ttl: 12h}\n", true, "5m 5m", "5m 5m 5m"),
     ];
     for (prefix, human_paced, first, second) in cases {
         let found = of_two_turns(prefix, human_paced).await;

@@ -364,7 +364,7 @@ async fn review_runs_in_the_background_one_at_a_time() {
 
     // It ends with the chat, and is told of.
     chat.close().await;
-    assert!(began.elapsed() < Duration::from_secs(30));
+    assert!(began.elapsed() < Duration::from_secs(120));
     let reviews = review_fixture.reviews();
     assert_eq!(reviews.len(), 1);
     assert_eq!(reviews[0].result(), "error");
@@ -386,7 +386,7 @@ async fn a_review_is_dropped_with_its_chat() {
         })
         .await;
     drop(chat);
-    for _ in 0..1_000 {
+    for _ in 0..12_000 {
         if !review_fixture.reviews().is_empty() {
             break;
         }

@@ -54,6 +54,39 @@ pub(super) struct State {
     pub(super) uploads: u64,
 }
 
+/// The changes that a store makes without a pause. Another writer needs longer, since it has to download each of them
+/// first: without pauses, all of its attempts would be refused.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// The end of the last change, and the time that it took.
+    last: Option<(Instant, Duration)>,
+    changes: u32,
+}
+
+impl Turn {
+    /// Maximum number of changes without a pause.
+    const MAX_CHANGES: u32 = 8;
+    /// The length of the pause, in changes.
+    const PAUSE: u32 = 4;
+
+    /// Returns the pause before the next change.
+    pub(super) fn pause(&mut self) -> Duration {
+        let pause = match self.last.filter(|(end, took)| end.elapsed() < *took) {
+            Some(_) if self.changes < Self::MAX_CHANGES => return Duration::ZERO,
+            Some((_, took)) => took * Self::PAUSE,
+            None => Duration::ZERO,
+        };
+        self.changes = 0;
+        pause
+    }
+
+    /// Notes the end of a change that took this time.
+    pub(super) fn end(&mut self, took: Duration) {
+        self.last = Some((Instant::now(), took));
+        self.changes += 1;
+    }
+}
+
 /// The downloaded database.
 pub(super) struct LocalCopy {
     pub(super) store: Arc<SqliteStore>,

@@ -382,7 +382,7 @@ impl Call<'_> {
             conditions += ")";
         }
         let order = match filter.order {
-            Order::Key => "key",
+            Order::Key | Order::Any => "key",
             Order::Newest => "id DESC",
             Order::LeastRecentlyUsed => "used, id",
             Order::Expiry => "expires NULLS LAST, id",

@@ -1,6 +1,7 @@
 //! Selection of records. Only the indexes are used that every database has: of single fields, and of identifiers.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use bytes::Bytes;
 use cachalot_store::implementation::{label_texts, matches_all, next_cursor};
@@ -48,7 +49,7 @@ impl Match {
     fn compare(&self, other: &Self, order: Order) -> Result<Ordering, Error> {
         let (one, two) = (&self.document, &other.document);
         Ok(match order {
-            Order::Key => self.record.key.cmp(&other.record.key),
+            Order::Key | Order::Any => self.record.key.cmp(&other.record.key),
             Order::Newest => two.number("order")?.cmp(&one.number("order")?),
             Order::LeastRecentlyUsed => one.text("use")?.cmp(two.text("use")?),
             Order::Expiry => one.text("expiry")?.cmp(two.text("expiry")?),
@@ -219,19 +220,30 @@ impl Selection<'_> {
             }
             .within(range, after)
         };
-        let in_key_order = is_exact(&label) && self.filter.order == Order::Key;
         let mut matches = Vec::new();
-        if in_key_order {
-            let prefix = name::label(name, text, self.filter.prefix);
+        let is_ordered = match self.filter.order {
+            Order::Any => true,
+            Order::Key => is_exact(&label),
+            Order::Newest | Order::LeastRecentlyUsed | Order::Expiry => false,
+        };
+        if is_ordered {
+            let prefix = match is_exact(&label) {
+                true => name::label(name, text, self.filter.prefix),
+                false => name::label_value_prefix(name, text),
+            };
             let after = self
                 .request
                 .after
                 .map(|after| name::label(name, text, after));
             let query = query(&IdRange::of(prefix), after.as_deref());
-            let mut last = None;
+            let (mut last, mut seen) = (None, HashSet::new());
             loop {
                 let documents = self.reader.query(&query, last.as_ref()).await?;
-                matches.extend(self.of_keys(&documents).await?);
+                for found in self.of_keys(&documents).await? {
+                    if seen.insert(found.record.key.clone()) {
+                        matches.push(found);
+                    }
+                }
                 if documents.len() < BATCH as usize || matches.len() >= limit as usize {
                     return Ok(matches);
                 }
@@ -300,7 +312,7 @@ impl Selection<'_> {
     async fn of_records(&self, limit: u32) -> Result<Vec<Match>, Error> {
         let field = match self.filter.order {
             _ if self.filter.expired_before.is_some() => Some("expiry"),
-            Order::Key => None,
+            Order::Key | Order::Any => None,
             Order::Newest => Some("order"),
             Order::LeastRecentlyUsed => Some("use"),
             Order::Expiry => Some("expiry"),
@@ -317,7 +329,7 @@ impl Selection<'_> {
         let is_sorted = match self.filter.expired_before {
             Some(moment) => {
                 query = query.and("LESS_THAN", json!({"stringValue": ordered(moment)}));
-                self.filter.order == Order::Expiry
+                matches!(self.filter.order, Order::Expiry | Order::Any)
             }
             None => true,
         };

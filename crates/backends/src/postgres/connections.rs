@@ -1,8 +1,6 @@
 //! The connections of a store. Calls share them: their statements are sent one after another without waiting for
 //! answers, and the future of a call can be dropped at any time.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,8 +14,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::lookup::Lookups;
 use super::server::Server;
-use super::{failure, layout, row};
+use super::{failure, layout, row, timeline};
 use crate::liveness::Liveness;
+use crate::random::random;
+use crate::repetition::{Progress, REOPEN_PAUSES};
 
 /// Connections that lookups share. Each is a process of the server.
 const READERS: usize = 2;
@@ -46,6 +46,8 @@ pub(super) enum Work {
     Scan,
     /// May wait for a lock.
     Write,
+    /// May wait for a lock, and must not be executed twice.
+    WriteOnce,
 }
 
 /// An open connection.
@@ -54,11 +56,25 @@ pub(super) struct Open {
     pub(super) liveness: Liveness,
     /// `None` if there may be a pooler, which moves statements between connections to the server.
     pub(super) lookups: Option<Arc<Lookups>>,
+    /// The timeline of the server; `None` if the server does not report it.
+    pub(super) timeline: Option<i64>,
+    /// Set when a call has found that it ended, which the client may notice later.
+    has_ended: AtomicBool,
 }
 
 impl Open {
     fn is_usable(&self) -> bool {
-        !self.client.is_closed() && !self.liveness.is_silent()
+        let has_ended = self.has_ended.load(Ordering::Relaxed) || self.client.is_closed();
+        !has_ended && !self.liveness.is_silent()
+    }
+
+    /// Returns the progress of a statement, and keeps further ones from a connection that has ended.
+    pub(super) fn progress(&self, error: &tokio_postgres::Error) -> Progress {
+        let progress = failure::progress(error);
+        if progress != Progress::Answered {
+            self.has_ended.store(true, Ordering::Relaxed);
+        }
+        progress
     }
 }
 
@@ -101,6 +117,19 @@ pub(super) struct Connections {
     failed: Mutex<Option<Instant>>,
     /// The start time of the server of the last connection, which identifies it.
     started: Mutex<String>,
+    /// The start time and the timeline of the server whose timeline was noted last.
+    noted: Mutex<Option<(String, i64)>>,
+    /// True if the server does not report its timeline.
+    is_without_timeline: AtomicBool,
+}
+
+/// A new session, and what the server says about it.
+struct Session {
+    client: Client,
+    /// The mark that it was given.
+    mark: Option<String>,
+    started: String,
+    timeline: Option<i64>,
 }
 
 impl Connections {
@@ -115,6 +144,8 @@ impl Connections {
             is_pooled: AtomicBool::new(false),
             failed: Mutex::default(),
             started: Mutex::default(),
+            noted: Mutex::default(),
+            is_without_timeline: AtomicBool::new(false),
         }
     }
 
@@ -124,6 +155,21 @@ impl Connections {
 
     pub(super) fn failure(&self, error: tokio_postgres::Error) -> Error {
         failure::failure(self.location(), error)
+    }
+
+    /// Opens new connections from here on, the first of which compares the layout: it is not the one that the open
+    /// connections have found.
+    pub(super) fn forget_layout(&self) {
+        self.is_prepared.store(false, Ordering::Release);
+        self.forget_server();
+    }
+
+    /// Opens new connections from here on: the open ones have found another server than that which answers now.
+    pub(super) fn forget_server(&self) {
+        let places = self.readers.iter().chain(&self.writers);
+        for place in places.chain([&self.scanner]) {
+            *place.current.lock() = None;
+        }
     }
 
     /// The start time of the server that records are read from.
@@ -142,7 +188,7 @@ impl Connections {
                 opening.unwrap_or(&self.readers[0])
             }
             Work::Scan => &self.scanner,
-            Work::Write => {
+            Work::Write | Work::WriteOnce => {
                 &self.writers[self.next_writer.fetch_add(1, Ordering::Relaxed) % WRITERS]
             }
         };
@@ -188,7 +234,18 @@ impl Connections {
         place: Arc<Place>,
         _turn: OwnedMutexGuard<()>,
     ) -> Result<Arc<Open>, Error> {
-        let opened = self.connect(work).await;
+        let may_be_back_soon = matches!(work, Work::Write | Work::WriteOnce)
+            && self.is_prepared.load(Ordering::Acquire)
+            && self.failed.lock().is_none();
+        let mut opened = self.connect(work).await;
+        for pause in REOPEN_PAUSES {
+            match &opened {
+                Err(error) if may_be_back_soon && error.kind == ErrorKind::Unavailable => {}
+                _ => break,
+            }
+            tokio::time::sleep(pause).await;
+            opened = self.connect(work).await;
+        }
         *self.failed.lock() = opened.is_err().then(Instant::now);
         let open = Arc::new(opened?);
         *place.current.lock() = Some(Arc::clone(&open));
@@ -211,12 +268,17 @@ impl Connections {
     /// Connects, creates or upgrades the tables, and prepares lookups on their connections unless there is a pooler.
     async fn connect(&self, work: Work) -> Result<Open, Error> {
         let is_marked = work == Work::Lookup && !self.is_pooled.load(Ordering::Relaxed);
-        let mark =
-            is_marked.then(|| format!("{:016x}", RandomState::new().build_hasher().finish()));
-        let (mut client, found) = match self.session(mark.as_deref()).await {
+        let mark = is_marked.then(|| format!("{:016x}", random()));
+        let session = match self.session(mark.as_deref()).await {
             Err(error) if is_marked && may_be_of_pooler(&error) => self.session(None).await?,
             session => session?,
         };
+        let Session {
+            mut client,
+            mark: found,
+            started,
+            timeline,
+        } = session;
         let is_direct = is_marked && found == mark;
         if is_marked && !is_direct {
             self.is_pooled.store(true, Ordering::Relaxed);
@@ -228,6 +290,15 @@ impl Connections {
                 self.limit(LAYOUT_TIMEOUT, upgraded).await?;
             }
             self.is_prepared.store(true, Ordering::Release);
+        }
+        if let Some(timeline) = timeline {
+            let server = Some((started, timeline));
+            if *self.noted.lock() != server {
+                let noted = timeline::note(&mut client, timeline, self.location());
+                // A large cache takes a while to empty.
+                self.limit(LAYOUT_TIMEOUT, noted).await?;
+                *self.noted.lock() = server;
+            }
         }
         let (client, liveness) = (Arc::new(client), Liveness::default());
         let lookups = async {
@@ -245,28 +316,54 @@ impl Connections {
             client,
             liveness,
             lookups,
+            timeline,
+            has_ended: AtomicBool::new(false),
         })
     }
 
-    /// Connects to the primary server; returns the mark of the session.
-    async fn session(&self, mark: Option<&str>) -> Result<(Client, Option<String>), Error> {
+    /// Connects to the primary server.
+    async fn session(&self, mark: Option<&str>) -> Result<Session, Error> {
         let config = self.config(mark)?;
         let session = async {
             let client = self.client(&config).await?;
-            let question = format!(
-                "SELECT pg_is_in_recovery() AS standby, extract(epoch FROM pg_postmaster_start_time())::text AS started, \
-                 current_setting('{MARK}', true) AS mark"
-            );
-            let row = client.query_typed(&question, &[]).await;
-            let row = row.map_err(|error| self.failure(error))?.pop();
-            let row = row.ok_or_else(|| row::damaged("no row"))?;
+            let row = self.question(&client).await?;
             if row::column(&row, "standby")? {
                 return Err(self.is_standby());
             }
-            *self.started.lock() = row::column(&row, "started")?;
-            Ok((client, row::column(&row, "mark")?))
+            let started: String = row::column(&row, "started")?;
+            self.started.lock().clone_from(&started);
+            Ok(Session {
+                client,
+                mark: row::column(&row, "mark")?,
+                started,
+                timeline: row::column(&row, "timeline")?,
+            })
         };
         self.limit(CONNECT_TIMEOUT, session).await
+    }
+
+    /// Asks the server what it is.
+    async fn question(&self, client: &Client) -> Result<tokio_postgres::Row, Error> {
+        loop {
+            let asks_for_timeline = !self.is_without_timeline.load(Ordering::Relaxed);
+            let timeline = match asks_for_timeline {
+                true => timeline::TIMELINE,
+                false => "NULL::bigint",
+            };
+            let question = format!(
+                "SELECT pg_is_in_recovery() AS standby, extract(epoch FROM pg_postmaster_start_time())::text AS started, \
+                 current_setting('{MARK}', true) AS mark, \
+                 CASE WHEN NOT pg_is_in_recovery() THEN {timeline} END AS timeline"
+            );
+            match client.query_typed(&question, &[]).await {
+                Ok(mut rows) => return rows.pop().ok_or_else(|| row::damaged("no row")),
+                // Several connections may find this out at the same time.
+                Err(error) if asks_for_timeline && timeline::is_unsupported(&error) => {
+                    self.is_without_timeline.store(true, Ordering::Relaxed);
+                }
+                Err(error) => return Err(self.failure(error)),
+            }
+        }
     }
 
     /// Error for a server that has the changes of another one later.

@@ -4,7 +4,7 @@
 -- Locks are taken in this order: those of counters, those of keys, rows of leases, rows of records by space and key,
 -- rows of usage by space. Locks of counters and keys are advisory: they are granted in the order of the requests,
 -- whereas an update of a row can be overtaken by shared locks again and again. Whoever writes records or reserves keys
--- holds the counter of erasures, `erased`; an erase locks it, and is alone in the space.
+-- holds the counter of erasures, `erased`; an erase that ends leases locks it, and is alone in the space.
 
 -- Parameters that name a space, a key or a counter are the indexed form of the name (see `name.rs`), except in the
 -- functions that store new names: these convert `p_key`, `p_keys`, `p_name` or `p_names`, which are whole.
@@ -216,6 +216,48 @@ BEGIN
     RETURN -1;
 END $$;
 
+-- Stores each record whose key has no record and no unlapsed lease; returns which. The records are in columns as those of
+-- `cachalot_put_all`. No row of a record is locked but those that are new.
+CREATE FUNCTION cachalot_put_new(
+    p_space bytea, p_keys bytea[], p_record_values bytea[], p_expires bigint[], p_words tsvector[], p_names bytea[],
+    p_values bytea[], p_label_ends int[], p_shift bigint
+) RETURNS boolean[] LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    l cachalot_leases;
+    first int;
+    stored record;
+    whole_keys bytea[] := p_keys;
+    result boolean[] := '{}';
+    new_records bigint := 0;
+    new_bytes bigint := 0;
+BEGIN
+    p_keys := ARRAY(SELECT cachalot_indexed(n.key) FROM unnest(p_keys) WITH ORDINALITY n(key, place) ORDER BY n.place);
+    PERFORM cachalot_hold_counters(p_space, ARRAY['erased'::bytea]);
+    PERFORM pg_advisory_xact_lock(o.number) FROM (
+        SELECT DISTINCT cachalot_lock_number('key', p_space, n.key) AS number FROM unnest(p_keys) n(key) ORDER BY 1
+    ) o;
+    now := cachalot_now(p_shift);
+    FOR i IN 1..cardinality(p_keys) LOOP
+        result[i] := false;
+        CONTINUE WHEN EXISTS (SELECT FROM cachalot_records r WHERE r.space = p_space AND r.key = p_keys[i]);
+        SELECT * INTO l FROM cachalot_leases WHERE space = p_space AND key = p_keys[i] AND is_current FOR UPDATE;
+        CONTINUE WHEN FOUND AND l.until > now;
+        UPDATE cachalot_leases SET is_current = false WHERE space = p_space AND key = p_keys[i] AND is_current;
+        first := CASE WHEN i = 1 THEN 1 ELSE p_label_ends[i - 1] + 1 END;
+        stored := cachalot_replace(p_space, p_keys[i], cachalot_long(whole_keys[i]), p_record_values[i],
+            coalesce(p_names[first:p_label_ends[i]], '{}'), coalesce(p_values[first:p_label_ends[i]], '{}'),
+            p_expires[i], p_words[i], now);
+        new_records := new_records + stored.o_records;
+        new_bytes := new_bytes + stored.o_bytes;
+        result[i] := true;
+    END LOOP;
+    IF new_records > 0 THEN
+        PERFORM cachalot_use(p_space, new_records, new_bytes);
+    END IF;
+    RETURN result;
+END $$;
+
 -- Reserves a key; the caller holds the locks that `cachalot_lock_reservation` takes. Returns the fence, and the
 -- milliseconds for which another caller has the lease, or null.
 CREATE FUNCTION cachalot_reserve_locked(
@@ -371,9 +413,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- Erases records. `p_records` selects their keys; `p_leases`, unless it is null, the keys of the leases to end, and the
--- counter of erasures is raised. Returns the erased records in the order of the selection. `p_bytes` is the requested
--- part of the values.
+-- Erases records. `p_records` selects their keys and the numbers of their writes, a key perhaps several times;
+-- `p_leases`, unless it is null, the keys of the leases to end, and the counter of erasures is raised. Without leases,
+-- writers do not wait for the erase: a record that was replaced after it was selected stays. Returns the erased records
+-- in the order of the selection. `p_bytes` is the requested part of the values.
 CREATE FUNCTION cachalot_erase(p_space bytea, p_leases text, p_records text, p_bytes int, p_shift bigint)
 RETURNS TABLE(
     key bytea, value bytea, label_names bytea[], label_values bytea[], expires bigint, revision bigint, updated bigint,
@@ -382,28 +425,38 @@ RETURNS TABLE(
 #variable_conflict use_column
 DECLARE
     keys bytea[];
+    ids bigint[];
+    erased_records bigint := 0;
     erased_bytes bigint := 0;
 BEGIN
-    PERFORM cachalot_lock_counters(p_space, ARRAY['erased'::bytea]);
-    IF p_leases IS NOT NULL THEN
+    IF p_leases IS NULL THEN
+        PERFORM cachalot_hold_counters(p_space, ARRAY['erased'::bytea]);
+    ELSE
+        PERFORM cachalot_lock_counters(p_space, ARRAY['erased'::bytea]);
         INSERT INTO cachalot_counters AS c VALUES (p_space, 'erased', greatest(1, cachalot_now(p_shift)))
             ON CONFLICT (space, name) DO UPDATE SET value = greatest(c.value + 1, cachalot_now(p_shift));
         EXECUTE 'UPDATE cachalot_leases SET is_current = false WHERE is_current AND space = $1 AND key IN ('
             || p_leases || ')' USING p_space;
     END IF;
-    EXECUTE 'SELECT array_agg(n.key ORDER BY n.place) FROM ('
-        || 'SELECT s.key, row_number() OVER () AS place FROM (' || p_records || ') s) n' INTO keys;
+    EXECUTE 'SELECT array_agg(n.key ORDER BY n.place), array_agg(n.id ORDER BY n.place) FROM ('
+        || 'SELECT s.key, s.id, row_number() OVER () AS place FROM (' || p_records || ') s) n' INTO keys, ids;
+    -- Rows of records are locked in this order by all.
+    PERFORM 1 FROM (SELECT DISTINCT n.key FROM unnest(keys) n(key) ORDER BY n.key) o CROSS JOIN LATERAL (
+        SELECT FROM cachalot_records r WHERE r.space = p_space AND r.key = o.key LIMIT 1 FOR UPDATE
+    ) r;
     FOR i IN 1..coalesce(cardinality(keys), 0) LOOP
-        DELETE FROM cachalot_records r WHERE r.space = p_space AND r.key = keys[i]
+        DELETE FROM cachalot_records r WHERE r.space = p_space AND r.key = keys[i] AND r.id = ids[i]
             RETURNING coalesce(r.long_key, r.key), CASE WHEN p_bytes = 0 THEN '' ELSE substring(r.value FOR p_bytes) END, r.label_names,
                 r.label_values, r.expires, r.revision, r.updated, length(r.value)
             INTO key, value, label_names, label_values, expires, revision, updated, size;
+        CONTINUE WHEN NOT FOUND;
         DELETE FROM cachalot_labels l WHERE l.space || ''::bytea = p_space AND l.key = keys[i];
+        erased_records := erased_records + 1;
         erased_bytes := erased_bytes + cachalot_weight(key, size, label_names, label_values);
         RETURN NEXT;
     END LOOP;
-    IF cardinality(keys) > 0 THEN
-        PERFORM cachalot_use(p_space, -cardinality(keys), -erased_bytes);
+    IF erased_records > 0 THEN
+        PERFORM cachalot_use(p_space, -erased_records, -erased_bytes);
     END IF;
 END $$;
 

@@ -7,13 +7,15 @@ use super::failure::failure;
 
 /// The steps from an empty database to the tables of the current layout. New ones are only ever added at the end; a
 /// change of the functions alone is an empty step.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("layout_1.sql"),
     include_str!("layout_2.sql"),
     include_str!("layout_3.sql"),
     // Triggers that report changes, with the functions.
     "",
     include_str!("layout_5.sql"),
+    // Erases that writers do not wait for, and copies of many records, in the functions.
+    "",
 ];
 
 /// Creates the functions of the current layout.
@@ -25,7 +27,21 @@ const REMOVE_FUNCTIONS: &str = "DO $$ DECLARE f oid; BEGIN
         AND starts_with(proname, 'cachalot_') LOOP EXECUTE 'DROP FUNCTION ' || f::regprocedure || ' CASCADE'; END LOOP; END $$";
 
 /// The advisory lock that the migrations of several processes take: `CACHALOT` in ASCII.
-const LOCK: i64 = 0x4341_4348_414C_4F54;
+pub(super) const LOCK: i64 = 0x4341_4348_414C_4F54;
+
+/// A condition for statements: it fails with a division by zero if a newer version has changed the layout. A statement
+/// with it is executed under a lock of the version, and never after an upgrade that it does not know of.
+pub(super) fn fence() -> String {
+    let version = MIGRATIONS.len();
+    format!("(SELECT 1 / (version <= {version})::int FROM cachalot_layout) = 1")
+}
+
+/// Makes the layout a newer one, or that of this version.
+#[cfg(feature = "testing")]
+pub(super) fn set_newer(is_newer: bool) -> String {
+    let version = MIGRATIONS.len() + usize::from(is_newer);
+    format!("UPDATE cachalot_layout SET version = {version}")
+}
 
 /// True if the database has the current layout.
 pub(super) async fn is_current(client: &mut Client, location: &str) -> Result<bool, Error> {
@@ -50,6 +66,11 @@ pub(super) async fn upgrade(client: &mut Client, location: &str) -> Result<(), E
         MIGRATIONS.len()
     );
     if applied < MIGRATIONS.len() {
+        if applied > 0 {
+            // Waits for the statements that have found the layout of before.
+            let lock = "LOCK TABLE cachalot_layout IN ACCESS EXCLUSIVE MODE";
+            transaction.batch_execute(lock).await.map_err(failed)?;
+        }
         let steps = MIGRATIONS.iter().skip(applied).copied();
         for step in steps.chain([REMOVE_FUNCTIONS, FUNCTIONS, &note]) {
             transaction.batch_execute(step).await.map_err(failed)?;
@@ -83,10 +104,10 @@ async fn check_settings(transaction: &Transaction<'_>, location: &str) -> Result
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "{location} has the setting `{setting} = {found}`, and Cachalot needs \
-                     `{expected}`: {remedy}"
+                    "{location} has the setting `{setting} = {found}`, and Cachalot needs `{expected}`"
                 ),
-            ));
+            )
+            .with_remedy(remedy));
         }
     }
     Ok(())

@@ -12,6 +12,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
+use super::layout;
 use super::name;
 use super::row::indexed;
 use crate::liveness::Liveness;
@@ -140,8 +141,9 @@ fn statement(space: &str, key: &str, counters: &[String], lookups: &str, place: 
          r.label_values AS o_values, r.expires AS o_expires, r.revision AS o_revision, r.updated AS o_updated, \
          ARRAY[{}]::bigint[] AS o_counts, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3 AS o_now, \
          {place} AS o_place FROM {lookups} LEFT JOIN LATERAL (SELECT * FROM cachalot_records r \
-         WHERE r.space = {space} AND r.key = {key} LIMIT 1) r ON true",
-        counts.join(", ")
+         WHERE r.space = {space} AND r.key = {key} LIMIT 1) r ON true WHERE {}",
+        counts.join(", "),
+        layout::fence()
     )
 }
 
@@ -219,6 +221,7 @@ impl Lookups {
         let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&space, &key, &shift];
         parameters.extend(counters.iter().map(|name| name as &(dyn ToSql + Sync)));
         let executed = self.client.query_one(&prepared.one, &parameters);
+        // A lookup that found its connection ended is repeated in the other way, too, on another connection.
         match self.liveness.watch(executed).await {
             Err(error) if is_outdated(&error) => Ok(None),
             executed => executed.map(Some),

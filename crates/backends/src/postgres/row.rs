@@ -9,7 +9,10 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use super::name;
+use super::{name, words};
+
+/// A parameter of a statement.
+pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// A name as a parameter of type `bytea`.
 #[derive(Debug)]
@@ -41,6 +44,14 @@ pub(super) fn whole(name: &str) -> Bytea<'_> {
     Bytea(Cow::Borrowed(name.as_bytes()))
 }
 
+pub(super) fn indexed_all<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Bytea<'a>> {
+    names.map(indexed).collect()
+}
+
+pub(super) fn whole_all<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Bytea<'a>> {
+    names.map(whole).collect()
+}
+
 /// The two columns of labels, in whole.
 pub(super) struct LabelColumns<'a> {
     pub(super) names: Vec<Bytea<'a>>,
@@ -48,11 +59,67 @@ pub(super) struct LabelColumns<'a> {
 }
 
 impl<'a> LabelColumns<'a> {
-    pub(super) fn new(labels: &'a [Label]) -> Self {
+    pub(super) fn new(labels: impl IntoIterator<Item = &'a Label>) -> Self {
+        let labels = labels.into_iter();
+        let (names, values) = labels
+            .map(|label| (whole(&label.name), whole(&label.value)))
+            .unzip();
+        Self { names, values }
+    }
+}
+
+/// Records in columns, as `cachalot_put_all` and `cachalot_put_new` take them.
+pub(super) struct RecordColumns<'a> {
+    pub(super) spaces: Vec<Bytea<'a>>,
+    keys: Vec<Bytea<'a>>,
+    values: Vec<&'a [u8]>,
+    expires: Vec<Option<i64>>,
+    words: Vec<Option<String>>,
+    labels: LabelColumns<'a>,
+    /// The number of labels of each record and those before it.
+    label_ends: Vec<i32>,
+}
+
+impl<'a> RecordColumns<'a> {
+    pub(super) fn new(records: impl Iterator<Item = (&'a str, &'a Record)> + Clone) -> Self {
+        let each = || records.clone().map(|(_, record)| record);
+        let mut end = 0;
         Self {
-            names: labels.iter().map(|label| whole(&label.name)).collect(),
-            values: labels.iter().map(|label| whole(&label.value)).collect(),
+            spaces: indexed_all(records.clone().map(|(space, _)| space)),
+            keys: whole_all(each().map(|record| &*record.key)),
+            values: each().map(|record| &record.value[..]).collect(),
+            expires: each().map(|record| record.expires).collect(),
+            words: records
+                .clone()
+                .map(|(space, record)| words::vector(space, record))
+                .collect(),
+            labels: LabelColumns::new(each().flat_map(|record| &record.labels)),
+            label_ends: each()
+                .map(|record| {
+                    end += record.labels.len() as i32;
+                    end
+                })
+                .collect(),
         }
+    }
+
+    /// Returns the parameters of a function: others, all columns but the spaces, and the shift of the time.
+    pub(super) fn parameters<'p>(
+        &'p self,
+        others: &[Parameter<'p>],
+        shift: &'p i64,
+    ) -> Vec<Parameter<'p>> {
+        let columns: [Parameter<'p>; 8] = [
+            (&self.keys, Type::BYTEA_ARRAY),
+            (&self.values, Type::BYTEA_ARRAY),
+            (&self.expires, Type::INT8_ARRAY),
+            (&self.words, Type::TEXT_ARRAY),
+            (&self.labels.names, Type::BYTEA_ARRAY),
+            (&self.labels.values, Type::BYTEA_ARRAY),
+            (&self.label_ends, Type::INT4_ARRAY),
+            (shift, Type::INT8),
+        ];
+        others.iter().cloned().chain(columns).collect()
     }
 }
 

@@ -136,11 +136,13 @@ pub(super) fn value_bytes(values: ValuePart) -> i32 {
     }
 }
 
-/// Returns the statement that selects the keys of the records with all labels; `rest` are its last clauses.
+/// Returns the statement that selects the keys of the records with all labels; `rest` are its last clauses. A key may be
+/// repeated if `is_repeated`.
 fn labelled_keys(
     space: &str,
     labels: &[LabelMatch<'_>],
     range: impl Fn(&str) -> String,
+    is_repeated: bool,
     rest: &str,
 ) -> String {
     let space = literal(name::indexed(space));
@@ -161,7 +163,7 @@ fn labelled_keys(
             is_indexed_label("m", &space, label)
         );
     }
-    if !is_exact(&labels[first]) {
+    if !is_exact(&labels[first]) && !is_repeated {
         keys += " GROUP BY l.key";
     }
     keys + rest
@@ -177,7 +179,14 @@ fn statement(
     let range = |column: &str| is_in_range(column, filter.prefix, page.after);
     let limit = format!(" LIMIT {}", page.limit);
     let space_literal = literal(name::indexed(space));
-    let in_key_order = filter.order == Order::Key;
+    // Any order is that of an index: without one, the planner may read tables from their beginnings, where the rows are
+    // that were erased before.
+    let order = match (filter.order, filter.expired_before) {
+        (Order::Any, None) if filter.labels.is_empty() => Order::Key,
+        (Order::Any, Some(_)) if filter.labels.is_empty() => Order::Expiry,
+        (order, _) => order,
+    };
+    let in_key_order = order == Order::Key;
     let key_remainder = begins_with(WHOLE_KEY, filter.prefix);
     let mut text = if filter.labels.is_empty() {
         let space_column = match in_key_order {
@@ -190,38 +199,53 @@ fn statement(
         )
     } else {
         let is_complete = filter.expired_before.is_none() && key_remainder.is_empty();
-        let rest = match in_key_order && is_complete {
-            true => format!(" ORDER BY l.key{limit}"),
-            false => String::new(),
+        let rest = match filter.order {
+            Order::Key if is_complete => format!(" ORDER BY l.key{limit}"),
+            Order::Any if is_complete => format!(" ORDER BY l.value, l.key{limit}"),
+            _ => String::new(),
         };
         format!(
             "WITH k AS MATERIALIZED ({}) SELECT {columns} FROM k CROSS JOIN LATERAL (SELECT * FROM cachalot_records r \
              WHERE r.space = {space_literal} AND r.key = k.key LIMIT 1) r WHERE true",
-            labelled_keys(space, filter.labels, range, &rest)
+            labelled_keys(
+                space,
+                filter.labels,
+                range,
+                filter.order == Order::Any,
+                &rest
+            )
         )
     };
     text += &key_remainder;
     if let Some(moment) = filter.expired_before {
         text += &format!(" AND r.expires < {moment}");
     }
-    text += match filter.order {
+    text += match order {
         Order::Key => " ORDER BY r.key",
         Order::Newest => " ORDER BY r.id DESC",
         Order::LeastRecentlyUsed => " ORDER BY r.used, r.id",
         // Nulls, which never expire, come last.
         Order::Expiry => " ORDER BY r.expires, r.id",
+        Order::Any => "",
     };
     text + &limit
 }
 
 /// Returns the statement that selects the records that match.
 pub(super) fn records(space: &str, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> String {
-    statement(&columns(page.values), space, filter, page)
+    let order = match filter.order {
+        // Keys are not repeated in this order.
+        Order::Any => Order::Key,
+        order => order,
+    };
+    let filter = RecordFilter { order, ..*filter };
+    statement(&columns(page.values), space, &filter, page)
 }
 
-/// Returns the statement that selects the indexed forms of the keys of the records that match.
+/// Returns the statement that selects the indexed forms of the keys of the records that match, and the numbers of the
+/// writes that stored them. A key may be repeated in [`Order::Any`].
 pub(super) fn keys(space: &str, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> String {
-    statement("r.key", space, filter, page)
+    statement("r.key, r.id", space, filter, page)
 }
 
 /// Returns the statement that selects the indexed forms of the keys of the current leases that match. Leases have no
@@ -261,7 +285,7 @@ pub(super) fn search(space: &str, query: &str, labels: &[LabelMatch<'_>], limit:
         literal(name::indexed(space))
     );
     if !labels.is_empty() {
-        let keys = labelled_keys(space, labels, |_| String::new(), "");
+        let keys = labelled_keys(space, labels, |_| String::new(), false, "");
         text += &format!(" AND r.key IN ({keys})");
     }
     text + &format!(" ORDER BY score DESC, r.key LIMIT {limit}")

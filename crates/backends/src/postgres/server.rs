@@ -53,10 +53,16 @@ impl Server {
     pub(super) fn config(&self) -> Result<Config, String> {
         // The text of the error may contain parts of the URL.
         let mut config: Config = self.url.expose().parse().map_err(|_| {
-            format!(
-                "the URL of {} is invalid: check its port and its parameters (sslmode, connect_timeout, options)",
-                self.location
-            )
+            let fault = match self.url.expose().contains("sslrootcert=")
+                || self.url.expose().contains("sslmode=verify-")
+            {
+                true => {
+                    "sslmode=require verifies the certificate; name the file of sslrootcert in SSL_CERT_FILE, and \
+                     leave sslrootcert out"
+                }
+                false => "check its port and its parameters (sslmode, connect_timeout, options)",
+            };
+            format!("the URL of {} is invalid: {fault}", self.location)
         })?;
         config.application_name("cachalot");
         if let (None, Some(password)) = (config.get_password(), &self.password) {
@@ -105,6 +111,16 @@ fn is_local(config: &Config) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certificates_are_named_by_the_environment() {
+        for parameters in ["sslrootcert=/x.pem", "sslmode=verify-full"] {
+            let url = format!("postgres://me@one/db?{parameters}");
+            let server = Server::new(&StoreUrl::recognize(&url).unwrap(), None);
+            let fault = server.err().unwrap();
+            assert!(fault.contains("SSL_CERT_FILE"), "{fault}");
+        }
+    }
 
     #[test]
     fn primary_is_looked_for_among_several_hosts() {

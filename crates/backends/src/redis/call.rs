@@ -9,11 +9,21 @@ pub(super) struct Call {
     pub(super) shard: Shard,
     /// The birth of the shard that this client knows.
     pub(super) birth: Option<u64>,
+    /// True if executing it twice has the effect of executing it once.
+    pub(super) is_repeatable: bool,
     /// Those behind the birth.
     pub(super) arguments: Vec<Vec<u8>>,
 }
 
 impl Call {
+    /// Keeps a call from being executed twice, unless this is harmless.
+    pub(super) fn repeatable_if(self, is_repeatable: bool) -> Self {
+        Self {
+            is_repeatable,
+            ..self
+        }
+    }
+
     pub(super) fn arg(mut self, argument: impl AsRef<[u8]>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
         self
@@ -47,6 +57,7 @@ impl Call {
                 Order::Newest => "newest",
                 Order::LeastRecentlyUsed => "used",
                 Order::Expiry => "expiry",
+                Order::Any => "any",
             })
             .optional(expiry.as_deref().map(str::as_bytes))
             .optional(page.after.map(str::as_bytes))

@@ -1,23 +1,28 @@
 //! The connections of a store. Calls share them: they are sent one after another without waiting for replies, and the
 //! future of a call can be dropped at any time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cachalot_store::implementation::too_new;
 use cachalot_store::{Error, ErrorKind};
+use futures_util::FutureExt as _;
 use redis::aio::MultiplexedConnection;
 use redis::{
     Cmd, ConnectionAddr, ErrorKind as RedisErrorKind, RedisError, Script, ServerErrorKind, Value,
 };
 use tokio::sync::Mutex;
 
+use super::append_file::{self, AppendFile};
 use super::call::Call;
 use super::record;
 use super::sentinel;
 use super::server::{Server, Topology, connect};
 use super::server_info::{ServerInfo, replication};
 use crate::liveness::Liveness;
+use crate::repetition::{Progress, REOPEN_PAUSES, Repetition};
+use crate::trust::trust_remedy;
 
 /// Maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,6 +33,10 @@ const REPLICATION_TIMEOUT: u32 = 2000;
 /// The time after which the sentinels are asked again which server is the primary. One that is cut off from them serves
 /// what it has until then.
 const PRIMARY_VALIDITY: Duration = Duration::from_secs(1);
+
+/// The time after the last answer from which on a connection is looked at before it is used: servers and machines in
+/// between end connections that are idle.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// The operations that write, as a script.
 static SCRIPT: &str = include_str!("store.lua");
@@ -43,10 +52,83 @@ struct Open {
     liveness: Liveness,
 }
 
+/// The failure of a command.
+struct Failed {
+    error: RedisError,
+    progress: Progress,
+}
+
+impl Failed {
+    /// An error of the client. It does not tell whether it has sent the command before the connection ended: another
+    /// thread may have sent it, and read the end, before the caller first asked for the answer.
+    fn new(error: RedisError) -> Self {
+        let progress = match error.is_connection_dropped() {
+            true => Progress::Lost,
+            false => Progress::Answered,
+        };
+        Self { error, progress }
+    }
+}
+
+impl From<RedisError> for Failed {
+    /// A reply of the server.
+    fn from(error: RedisError) -> Self {
+        let progress = Progress::Answered;
+        Self { error, progress }
+    }
+}
+
 impl Open {
-    async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+    /// True if both are one open connection.
+    fn is(&self, other: &Open) -> bool {
+        Arc::ptr_eq(&self.run_id, &other.run_id)
+    }
+
+    /// True if the client has noticed that the connection has ended, while it was idle: a command that is polled once
+    /// fails at once then. It is harmless, and its reply is not awaited.
+    fn has_ended(&self) -> bool {
+        if !self.liveness.is_idle(IDLE) {
+            return false;
+        }
+        let (mut connection, ping) = (self.connection.clone(), redis::cmd("PING"));
+        let first = connection.send_packed_command(&ping).now_or_never();
+        matches!(first, Some(Err(error)) if error.is_connection_dropped())
+    }
+
+    async fn send(&mut self, command: &Cmd) -> Result<Value, Failed> {
         let sent = self.connection.send_packed_command(command);
-        self.liveness.watch(sent).await
+        let value = self.liveness.watch(sent).await.map_err(Failed::new)?;
+        Ok(value.extract_error()?)
+    }
+
+    /// Executes the script. If the server does not have it yet, it has not executed it either.
+    async fn execute(&mut self, command: &Cmd) -> Result<Value, Failed> {
+        match self.send(command).await {
+            Err(failed) if is_without_script(&failed.error) => {
+                let loaded = self.send(&load()).await;
+                loaded.map_err(|failed| Failed {
+                    progress: match failed.progress {
+                        Progress::Lost => Progress::Unsent,
+                        other => other,
+                    },
+                    ..failed
+                })?;
+                self.send(command).await
+            }
+            done => done,
+        }
+    }
+
+    /// Executes `TIME`, a command, and the question for the role.
+    async fn read(&mut self, command: &Cmd) -> Result<[Result<Value, RedisError>; 3], Failed> {
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("TIME").add_command(command.clone());
+        pipeline.add_command(replication());
+        let sent = self.connection.send_packed_commands(&pipeline, 0, 3);
+        let replies = self.liveness.watch(sent).await.map_err(Failed::new)?;
+        let mut replies = replies.into_iter();
+        let next = |_| replies.next().unwrap_or(Value::Nil).extract_error();
+        Ok([(); 3].map(next))
     }
 }
 
@@ -59,6 +141,8 @@ pub(super) struct Connection {
     address: Option<ConnectionAddr>,
     current: Mutex<Option<Current>>,
     last_process: LastProcess,
+    /// True if the last call has got no connection.
+    has_failed: AtomicBool,
 }
 
 struct Current {
@@ -70,13 +154,15 @@ struct Current {
 /// The result of an execution of the script.
 pub(super) struct Executed {
     pub(super) value: Value,
+    /// The error of an earlier attempt, which the server may have executed, too.
+    pub(super) lost: Option<Error>,
     open: Open,
 }
 
 impl Executed {
     /// True if both were executed on the same open connection.
     pub(super) fn has_connection_of(&self, other: &Executed) -> bool {
-        Arc::ptr_eq(&self.open.run_id, &other.open.run_id)
+        self.open.is(&other.open)
     }
 }
 
@@ -102,6 +188,7 @@ impl Connection {
             address,
             current: Mutex::default(),
             last_process: LastProcess::default(),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -112,17 +199,25 @@ impl Connection {
 
     /// Executes the script with arguments, behind the `run_id` of the server process.
     pub(super) async fn run(&self, call: &Call) -> Result<Executed, Error> {
-        let mut open = self.get().await?;
-        let command = self.command(&open, call);
-        let mut done = open.send(&command).await;
-        if is_without_script(&done) {
-            done = match load(&mut open).await {
-                Ok(_) => open.send(&command).await,
-                failed => failed,
-            };
+        let mut repetition = Repetition::default();
+        loop {
+            let mut open = self.get_for_write().await?;
+            let command = self.command(&open, call);
+            match open.execute(&command).await {
+                Ok(value) => {
+                    return Ok(Executed {
+                        value,
+                        lost: repetition.lost(),
+                        open,
+                    });
+                }
+                Err(failed) => {
+                    let is_repeatable = call.is_repeatable;
+                    self.repeat(&open, failed, &mut repetition, is_repeatable)
+                        .await?;
+                }
+            }
         }
-        let value = self.finish(done).await?;
-        Ok(Executed { value, open })
     }
 
     /// Waits until the replicas that are connected have the result of an execution, and of those before it. It keeps
@@ -130,15 +225,24 @@ impl Connection {
     pub(super) async fn confirm(&self, executed: &Executed) -> Result<(), Error> {
         // Redis waits for the writes of one connection.
         let mut open = executed.open.clone();
-        let info = self.finish(open.send(&replication()).await).await?;
+        let info = match open.send(&replication()).await {
+            Ok(info) => info,
+            Err(failed) => {
+                let error = self.failed(&open, failed.error).await;
+                return self.confirm_without_replicas(executed, error).await;
+            }
+        };
         let replicas = ServerInfo::read(info)?.replicas();
         if replicas == 0 {
             return Ok(());
         }
         let mut wait = redis::cmd("WAIT");
         wait.arg(replicas).arg(REPLICATION_TIMEOUT);
-        let confirmed = open.send(&wait).await;
-        match self.finish(confirmed).await? {
+        let confirmed = match open.send(&wait).await {
+            Ok(confirmed) => confirmed,
+            Err(failed) => return Err(self.failed(&open, failed.error).await),
+        };
+        match confirmed {
             Value::Int(count) if u64::try_from(count).is_ok_and(|count| count >= replicas) => {
                 Ok(())
             }
@@ -152,46 +256,93 @@ impl Connection {
         }
     }
 
-    /// Executes a command.
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Error> {
+    /// Confirms an execution whose connection has ended since, if the same server process has no replicas. Another
+    /// connection does not wait for the writes of the first one.
+    async fn confirm_without_replicas(
+        &self,
+        executed: &Executed,
+        error: Error,
+    ) -> Result<(), Error> {
         let mut open = self.get().await?;
-        self.finish(open.send(command).await).await
+        let info = open.send(&replication()).await;
+        match info.map(ServerInfo::read) {
+            Ok(Ok(info)) if open.run_id == executed.open.run_id && info.replicas() == 0 => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    /// Executes a command that reads.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Error> {
+        let mut repetition = Repetition::default();
+        loop {
+            let mut open = self.get().await?;
+            match open.send(command).await {
+                Ok(value) => return Ok(value),
+                Err(failed) => self.repeat(&open, failed, &mut repetition, true).await?,
+            }
+        }
     }
 
     /// Executes `TIME` and a command in one round trip, on a primary.
     pub(super) async fn read(&self, command: &Cmd) -> Result<Read, Error> {
-        let mut open = self.get().await?;
-        let mut pipeline = redis::pipe();
-        pipeline.cmd("TIME").add_command(command.clone());
-        pipeline.add_command(replication());
-        let sent = open.connection.send_packed_commands(&pipeline, 0, 3);
-        let replies = open.liveness.watch(sent).await;
-        let mut replies = match replies {
-            Ok(replies) => replies.into_iter(),
-            Err(error) => return Err(self.failed(error).await),
-        };
-        let mut next = || replies.next().unwrap_or(Value::Nil).extract_error();
-        let (time, reply, info) = (next(), next(), next());
-        let time = self.finish(time).await?;
-        // A node of a cluster that is a replica says in its reply which one is the primary.
-        let reply = self.finish(reply).await?;
-        let info = ServerInfo::read(self.finish(info).await?)?;
-        if let Err(error) = info.check_role(&self.name) {
-            *self.current.lock().await = None;
-            return Err(error);
+        let mut repetition = Repetition::default();
+        loop {
+            let mut open = self.get().await?;
+            let [time, reply, info] = match open.read(command).await {
+                Ok(replies) => replies,
+                Err(failed) => {
+                    self.repeat(&open, failed, &mut repetition, true).await?;
+                    continue;
+                }
+            };
+            let time = self.finish(&open, time).await?;
+            // A node of a cluster that is a replica says in its reply which one is the primary.
+            let reply = self.finish(&open, reply).await?;
+            let info = ServerInfo::read(self.finish(&open, info).await?)?;
+            if let Err(error) = info.check_role(&self.name) {
+                self.discard(&open).await;
+                return Err(error);
+            }
+            return Ok(Read {
+                time,
+                reply,
+                identity: info.identity(&open.run_id),
+            });
         }
-        Ok(Read {
-            time,
-            reply,
-            identity: info.identity(&open.run_id),
-        })
+    }
+
+    /// Returns the connection. Waits a little for a server that was there until now.
+    async fn get_for_write(&self) -> Result<Open, Error> {
+        let may_be_back_soon =
+            self.last_process.lock().is_some() && !self.has_failed.load(Ordering::Relaxed);
+        let mut open = self.get().await;
+        for pause in REOPEN_PAUSES {
+            match &open {
+                // One that reads its file into memory is busy.
+                Err(error)
+                    if may_be_back_soon
+                        && matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Busy) => {}
+                _ => break,
+            }
+            tokio::time::sleep(pause).await;
+            open = self.get().await;
+        }
+        open
     }
 
     async fn get(&self) -> Result<Open, Error> {
         let mut current = self.current.lock().await;
+        let opened = self.open(&mut current).await;
+        self.has_failed.store(opened.is_err(), Ordering::Relaxed);
+        opened
+    }
+
+    /// Returns the current connection if it can be used, or opens another one.
+    async fn open(&self, current: &mut Option<Current>) -> Result<Open, Error> {
         if let Some(known) = current
             .as_mut()
             .filter(|known| !known.open.liveness.is_silent())
+            && !known.open.has_ended()
             && self.is_primary(known).await?
         {
             return Ok(known.open.clone());
@@ -245,6 +396,16 @@ impl Connection {
         info.check_mode(location, is_cluster)?;
         info.check_role(location)?;
         info.check_eviction(location)?;
+        if server.is_durable {
+            let settings = send(AppendFile::question()).await;
+            let settings = settings.map_err(|error| match error.kind {
+                ErrorKind::Denied | ErrorKind::Unsupported => {
+                    append_file::unknown(location, &error)
+                }
+                _ => error,
+            });
+            AppendFile::read(settings?)?.check(location)?;
+        }
         // A cluster has one database, and the layout of each record in the record.
         if !is_cluster {
             if server.database != 0 {
@@ -253,10 +414,8 @@ impl Connection {
                 send(select).await?;
             }
             let mut layout = redis::cmd("GET");
-            layout.arg("cachalot:layout");
-            if record::count(send(layout).await?)? > record::VERSION.into() {
-                return Err(too_new(location));
-            }
+            layout.arg(record::LAYOUT);
+            record::check_layout(send(layout).await?, location)?;
         }
         Ok(Open {
             connection,
@@ -276,7 +435,10 @@ impl Connection {
             true => command.arg(1).arg(&call.shard.prefix),
             false => command.arg(0),
         };
-        command.arg(&*open.run_id);
+        command.arg(match self.server.is_durable {
+            true => format!("{} durable", open.run_id),
+            false => open.run_id.to_string(),
+        });
         let birth = call.birth.map(|birth| birth.to_string());
         command.arg(birth.unwrap_or_default());
         for argument in &call.arguments {
@@ -285,22 +447,40 @@ impl Connection {
         command
     }
 
-    /// Converts the result of a command.
-    async fn finish(&self, done: Result<Value, RedisError>) -> Result<Value, Error> {
-        match done.and_then(Value::extract_error) {
+    /// Converts the reply to a command.
+    async fn finish(&self, open: &Open, reply: Result<Value, RedisError>) -> Result<Value, Error> {
+        match reply {
             Ok(value) => Ok(value),
-            Err(error) => Err(self.failed(error).await),
+            Err(error) => Err(self.failed(open, error).await),
         }
+    }
+
+    /// Returns if a command that has failed is to be sent again, and its error if not.
+    async fn repeat(
+        &self,
+        open: &Open,
+        failed: Failed,
+        repetition: &mut Repetition,
+        is_repeatable: bool,
+    ) -> Result<(), Error> {
+        let error = self.failed(open, failed.error).await;
+        repetition.after(error, failed.progress, is_repeatable)
     }
 
     /// Converts an error of a command. A failed connection, and one to a server that has become a replica or does not have
     /// a shard any more, is not used again.
-    async fn failed(&self, error: RedisError) -> Error {
+    async fn failed(&self, open: &Open, error: RedisError) -> Error {
         let is_demoted = matches!(error.code(), Some("READONLY" | "MOVED"));
         if error.is_unrecoverable_error() || error.is_timeout() || is_demoted {
-            *self.current.lock().await = None;
+            self.discard(open).await;
         }
         self.failure(error)
+    }
+
+    /// Keeps further calls from using a connection; one that was opened since is used.
+    async fn discard(&self, open: &Open) {
+        let mut current = self.current.lock().await;
+        current.take_if(|current| current.open.is(open));
     }
 
     fn failure(&self, error: RedisError) -> Error {
@@ -310,6 +490,9 @@ impl Connection {
 
 /// Converts an error of a server.
 pub(super) fn failure(location: &str, error: RedisError) -> Error {
+    if error.code() == Some(record::TOO_NEW) {
+        return too_new(location);
+    }
     let kind = match error.code() {
         Some("NOAUTH" | "WRONGPASS" | "NOPERM") => ErrorKind::Denied,
         Some("OOM") => ErrorKind::Full,
@@ -328,8 +511,20 @@ pub(super) fn failure(location: &str, error: RedisError) -> Error {
         ErrorKind::Full => format!("no memory left on {location} ({error})"),
         _ => format!("{location} failed: {error}"),
     };
-    Error::new(kind, message).with_source(error)
+    let remedy = match error.code() {
+        Some("NOPERM") => Some(
+            "give the user the rights that docs/backends.md lists (ACL SETUSER NAME ~cachalot:* +@read +@write …)",
+        ),
+        Some(_) => None,
+        None => trust_remedy(&error.to_string()),
+    };
+    let failed = Error::new(kind, message).with_source(error);
+    match remedy {
+        Some(remedy) => failed.with_remedy(remedy),
+        None => failed,
+    }
 }
+
 /// Returns the host and the port of the node that has the slot of a key if the node that was asked has not, and has done
 /// nothing.
 pub(super) fn redirection(error: &Error) -> Option<(String, u16)> {
@@ -340,18 +535,12 @@ pub(super) fn redirection(error: &Error) -> Option<(String, u16)> {
     Some((host.to_owned(), port.parse().ok()?))
 }
 
-async fn load(open: &mut Open) -> Result<Value, RedisError> {
+fn load() -> Cmd {
     let mut load = redis::cmd("SCRIPT");
     load.arg("LOAD").arg(SCRIPT);
-    open.send(&load).await
+    load
 }
 
-fn is_without_script(done: &Result<Value, RedisError>) -> bool {
-    let is_missing =
-        |error: &RedisError| error.kind() == RedisErrorKind::Server(ServerErrorKind::NoScript);
-    match done {
-        Err(error) => is_missing(error),
-        Ok(Value::ServerError(error)) => error.kind() == Some(ServerErrorKind::NoScript),
-        Ok(_) => false,
-    }
+fn is_without_script(error: &RedisError) -> bool {
+    error.kind() == RedisErrorKind::Server(ServerErrorKind::NoScript)
 }

@@ -9,8 +9,9 @@ use futures_util::future::{select_ok, try_join_all};
 use redis::{Cmd, ConnectionAddr, RedisError, Value};
 use tokio::sync::Mutex;
 
+use super::append_file::AppendFile;
 use super::call::Call;
-use super::connection::{Connection, LastProcess, Read, failure, redirection};
+use super::connection::{Connection, Executed, LastProcess, Read, failure, redirection};
 use super::record::{array, damaged, integer, text};
 use super::server::{Server, Topology, connect};
 use super::server_info::ServerInfo;
@@ -86,12 +87,12 @@ impl Nodes {
     }
 
     /// Executes the script on the node that has its shard.
-    pub(super) async fn run(&self, call: &Call) -> Result<Value, Error> {
+    pub(super) async fn run(&self, call: &Call) -> Result<Executed, Error> {
         let mut is_repeated = false;
         loop {
             let node = self.node(&call.shard).await?;
             match node.connection.run(call).await {
-                Ok(executed) => return Ok(executed.value),
+                Ok(executed) => return Ok(executed),
                 Err(error) => self.repeat(error, &mut is_repeated).await?,
             }
         }
@@ -149,7 +150,10 @@ impl Nodes {
         let mut findings = Vec::new();
         for node in nodes {
             let info = node.connection.send(&redis::cmd("INFO")).await?;
-            for mut finding in ServerInfo::read(info)?.findings() {
+            // Users need no right to read the settings.
+            let settings = node.connection.send(&AppendFile::question()).await.ok();
+            let settings = settings.and_then(|settings| AppendFile::read(settings).ok());
+            for mut finding in ServerInfo::read(info)?.findings(settings.as_ref()) {
                 if let Some(address) = &node.address {
                     finding.state = format!("{address}: {}", finding.state);
                 }

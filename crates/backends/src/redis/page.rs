@@ -27,7 +27,7 @@ impl Row {
         let by_id = self.id.cmp(&other.id);
         let expiry = |row: &Row| row.record.expires.unwrap_or(i64::MAX);
         let ordering = match order {
-            Order::Key => Ordering::Equal,
+            Order::Key | Order::Any => Ordering::Equal,
             Order::Newest => by_id.reverse(),
             Order::LeastRecentlyUsed => self.used.total_cmp(&other.used).then(by_id),
             Order::Expiry => expiry(self).cmp(&expiry(other)).then(by_id),

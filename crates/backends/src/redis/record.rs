@@ -1,11 +1,26 @@
 //! Conversion of values to arguments, and of replies to results. The layout of a record is described in `store.lua`.
 
 use bytes::{BufMut as _, Bytes};
+use cachalot_store::implementation::too_new;
 use cachalot_store::{Error, ErrorKind, Label, Millis, Record};
 use redis::Value;
 
 /// The version of the layout.
 pub(super) const VERSION: u8 = 1;
+
+/// The key of the version of the layout, not in a cluster.
+pub(super) const LAYOUT: &str = "cachalot:layout";
+
+/// The code of the error of a script that finds a newer layout.
+pub(super) const TOO_NEW: &str = "TOONEW";
+
+/// Fails if a version of the layout, or none, is that of a newer version of Cachalot.
+pub(super) fn check_layout(version: Value, location: &str) -> Result<(), Error> {
+    match count(version)? > VERSION.into() {
+        true => Err(too_new(location)),
+        false => Ok(()),
+    }
+}
 
 /// Error for data that Cachalot did not write.
 pub(super) fn damaged(what: &str) -> Error {

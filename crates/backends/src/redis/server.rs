@@ -42,6 +42,8 @@ pub struct Server {
     pub(super) topology: Topology,
     pub(super) database: i64,
     pub(super) location: String,
+    /// True if the operator says that the server has all acknowledged writes when it starts again.
+    pub(super) is_durable: bool,
 }
 
 impl Server {
@@ -51,7 +53,8 @@ impl Server {
     /// - `redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT`
     /// - `redis-sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/PRIMARY/NUMBER`
     ///
-    /// `rediss`, `rediss-cluster` and `rediss-sentinel` are the same with TLS.
+    /// `rediss`, `rediss-cluster` and `rediss-sentinel` are the same with TLS. The parameter `durable=true` declares that
+    /// the server has all acknowledged writes when it starts again.
     ///
     /// # Errors
     /// A message without the password.
@@ -123,7 +126,16 @@ impl Server {
             topology,
             database,
             location: url.location().to_owned(),
+            is_durable: has_parameter(url.text(), "durable=true"),
         })
+    }
+
+    /// Declares that the server has all acknowledged writes when it starts again, if the URL does not. Each connection
+    /// checks the settings that this needs.
+    #[must_use]
+    pub fn durable(mut self, is_durable: bool) -> Self {
+        self.is_durable |= is_durable;
+        self
     }
 
     /// The URL without the password and the parameters.
@@ -176,6 +188,12 @@ fn parts(url: &str) -> (&str, &str, &str) {
         &authority[hosts..],
         path.trim_matches('/'),
     )
+}
+
+/// True if a URL has a parameter with this name and value.
+fn has_parameter(url: &str, parameter: &str) -> bool {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    query.split(['&', '#']).any(|pair| pair == parameter)
 }
 
 /// Returns a URL for each of several hosts.
@@ -254,6 +272,14 @@ mod tests {
             assert_eq!(server.topology, topology, "{url}");
             assert_eq!(server.database, database, "{url}");
             assert!(!server.location().contains(":p@"), "{}", server.location());
+        }
+        for (url, is_durable) in [
+            ("redis://a/0?durable=true", true),
+            ("redis-cluster://a,b?durable=true", true),
+            ("unix:/x?db=1&durable=true", true),
+            ("redis://a/0?durable=false", false),
+        ] {
+            assert_eq!(server(url).unwrap().is_durable, is_durable, "{url}");
         }
         for url in [
             "redis-sentinel://a,b",

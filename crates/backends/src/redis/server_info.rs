@@ -3,6 +3,7 @@
 use cachalot_store::{Error, ErrorKind, Finding};
 use redis::{Cmd, Value};
 
+use super::append_file::AppendFile;
 use super::record::text;
 
 /// Returns the command for the part of `INFO` that has the role and the replication ID.
@@ -58,7 +59,7 @@ impl ServerInfo {
     }
 
     /// The version, and the settings that matter for what a store can promise.
-    pub(super) fn findings(&self) -> Vec<Finding> {
+    pub(super) fn findings(&self, append_file: Option<&AppendFile>) -> Vec<Finding> {
         let field = |name| self.field(name).unwrap_or("unknown");
         let version = match self.field("valkey_version") {
             Some(version) => format!("Valkey {version}"),
@@ -79,10 +80,14 @@ impl ServerInfo {
                 ),
             ),
         };
+        let keeps_all = append_file.map(AppendFile::keeps_all);
         let persistence = match (
             self.field("aof_enabled"),
             self.field("rdb_last_bgsave_status"),
         ) {
+            (Some("1"), _) if keeps_all == Some(true) => {
+                Finding::good("persistence", "append-only file, written before each reply")
+            }
             (Some("1"), _) => Finding::good("persistence", "append-only file"),
             (_, Some("err")) => Finding::degraded(
                 "persistence",
@@ -102,6 +107,22 @@ impl ServerInfo {
             memory,
             persistence,
             Finding::good("replicas", self.replicas().to_string()),
+            match (self.field("aof_enabled"), keeps_all) {
+                (Some("1"), Some(true)) => {
+                    Finding::good("budgets", "a restart of the server loses nothing")
+                }
+                (Some("1"), None) => Finding::degraded(
+                    "budgets",
+                    "whether a restart loses the last ones is unknown",
+                    "give the user the right +config|get, so that appendfsync can be read",
+                ),
+                _ => Finding::degraded(
+                    "budgets",
+                    "a restart may lose what was counted last",
+                    "set appendonly to yes and appendfsync to always: after a loss, only what the running gateways know of \
+                     is counted again",
+                ),
+            },
         ]
     }
 
@@ -141,8 +162,9 @@ impl ServerInfo {
         if policy.starts_with("allkeys-") {
             return Err(unsupported(format!(
                 "{location} evicts any key when its memory is full (maxmemory-policy {policy}), also the counters by \
-                 which outdated entries are recognized: set maxmemory-policy to noeviction or to volatile-ttl"
-            )));
+                 which outdated entries are recognized"
+            ))
+            .with_remedy("set maxmemory-policy to noeviction or to volatile-ttl"));
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
--- The operations of a store. ARGV: the `run_id` of the server process, the birth of the space that this client has used
+-- The operations of a store. ARGV: the `run_id` of the server process, followed by ` durable` if the operator says that it
+-- has all acknowledged writes when it starts again, the birth of the space that this client has used
 -- (nothing if it has not used it), the name of an operation, the milliseconds to add to the server's time (tests shift
 -- it), the prefix P of a space, and the operation's arguments. Returns the birth of the space, and the result. A script is
 -- atomic. In a cluster, KEYS has the prefix of the shard of a space, which is P.
 --
 -- A server that starts again or becomes the primary may have lost writes: increments of counters, ends of leases, erases.
 -- A server that was emptied has lost all. So a space has incarnations. With a new one, whose number is the server's time,
--- all counters change, leases end, and the caller ignores entries of earlier incarnations. Invariants:
+-- all counters change, leases end, and the caller ignores entries of earlier incarnations. The counters of the gateway
+-- are sums of money and not epochs: they stay as they are, and begin at 0. Invariants:
 --
 --   1. Only a primary answers: each call reads the role together with the data.
 --   2. The identity of a server (`run_id` and `master_replid`, which a server changes when it starts, when it becomes the
@@ -16,6 +18,16 @@
 --      each later one is a time after the birth. A client that has used the space sends the birth that it knows. If that
 --      is another one, the counters that it has read are of a space that was emptied. They differ from those of a later
 --      incarnation than 0, and the script begins one if there is none.
+--
+--   5. A durable server keeps its incarnation when it starts again, and when its first replica connects: it has lost
+--      nothing. A replica that has taken over may have. It has another identity, too, and is recognized by either of
+--        - `master_replid2`, the replication ID of its former primary, until it starts again, or has had no replica for
+--          an hour (repl-backlog-ttl);
+--        - the mark P..'m', which only copies have: each write of a primary sends it to the replicas, and neither keeps
+--          it nor writes it to its own append-only file. A new incarnation removes it.
+--      A copy that was made since the last write, and has received none, has no mark. If it takes over after writes that
+--      it lacks, and starts again before any call, nothing tells it from its primary. The same is true of a backup that
+--      takes the place of the data set: an operator who does that must not declare the server durable.
 --
 -- Together: a count or a lease that a client has read before writes were lost is not current in its next call, also if
 -- other clients, which knew nothing of the space, have used it in between.
@@ -30,8 +42,10 @@
 --   P..'l:'..key   a lease: fence, until (milliseconds), current (1 or 0), incarnation, labels
 --   P..'ln'        keys of current leases, by name; P..'lu': the same, by `until`
 --   P..'s'         the last number of the sequence of writes; P..'z': the number of records, and their bytes
---   cachalot:layout: the version of this layout, not in a cluster
+--   cachalot:layout, in a cluster P..'v': the version of this layout. A process that knows earlier layouts only does
+--   nothing: its writes would not be those of this layout
 --   P..'i'         the incarnation, a space, and the identity of the server; P..'ib': the birth, in microseconds
+--   P..'m'         the mark of a copy
 
 local HOUR = 3600000
 local END = '\0\0'
@@ -42,7 +56,16 @@ local replication = redis.call('INFO', 'replication')
 if string.match(replication, 'role:(%a+)') ~= 'master' then
     return redis.error_reply('READONLY this server is a replica')
 end
-local identity = ARGV[1] .. ':' .. (string.match(replication, 'master_replid:([^\r\n]*)') or '')
+
+-- The version of the layout; `record.rs` has the same.
+local LAYOUT = 1
+local layout_key = #KEYS == 0 and 'cachalot:layout' or ARGV[5] .. 'v'
+if tonumber(redis.call('GET', layout_key) or '0') > LAYOUT then
+    return redis.error_reply('TOONEW written by a newer version of Cachalot')
+end
+
+local run, durable = string.match(ARGV[1], '^(%S*)(.*)$')
+local identity = run .. ':' .. (string.match(replication, 'master_replid:([^\r\n]*)') or '')
 
 local clock = redis.call('TIME')
 local shift = tonumber(ARGV[4])
@@ -68,6 +91,25 @@ local function allow_without_memory(P)
     redis.call('ZREM', P .. 'ln', '')
 end
 
+-- True if the server is durable, and is not known to be a former replica.
+local function has_lost_nothing(P)
+    return durable == ' durable'
+        and string.match(replication, 'master_replid2:0+[\r\n]') ~= nil
+        and redis.call('EXISTS', P .. 'm') == 0
+end
+
+-- Marks the copies that replicas have.
+local function mark_copies(P)
+    if string.match(replication, 'connected_slaves:0[\r\n]') then
+        return
+    end
+    redis.set_repl(redis.REPL_REPLICA)
+    redis.pcall('SET', P .. 'm', 1)
+    redis.set_repl(redis.REPL_NONE)
+    redis.call('DEL', P .. 'm')
+    redis.set_repl(redis.REPL_ALL)
+end
+
 -- True if a text is before another one in the order of their bytes, in which sets are. That of Lua's operators depends on
 -- the locale of the server.
 local function is_before(one, other)
@@ -78,6 +120,11 @@ local function is_before(one, other)
         end
     end
     return #one < #other
+end
+
+-- True if the counters of a space are sums, which no incarnation changes.
+local function has_sums(P)
+    return P == 'cachalot:{gateway}:' or P == 'cachalot:{other}:gateway:'
 end
 
 local incarnations = {}
@@ -92,13 +139,14 @@ local function incarnation_of(P)
     local birth = redis.call('GET', P .. 'ib')
     local incarnation = tonumber(number or '0')
     local is_other_birth = P == ARGV[5] and ARGV[2] ~= '' and ARGV[2] ~= birth
-    local is_over = last and last ~= identity or is_other_birth and incarnation == 0
+    local is_over = last and last ~= identity and not has_lost_nothing(P) or is_other_birth and incarnation == 0
     if last ~= identity or is_over or not birth then
         -- Lookups work on a full server.
         allow_without_memory(P)
         if is_over then
             incarnation = math.max(incarnation + 1, now)
-            for _, name in ipairs(redis.call('ZRANGE', P .. 'cn', 0, -1)) do
+            local epochs = has_sums(P) and {} or redis.call('ZRANGE', P .. 'cn', 0, -1)
+            for _, name in ipairs(epochs) do
                 -- The largest count stays.
                 redis.pcall('INCR', P .. 'c:' .. name)
                 if is_less(redis.call('GET', P .. 'c:' .. name), digits(incarnation)) then
@@ -106,13 +154,12 @@ local function incarnation_of(P)
                 end
             end
         end
+        redis.call('DEL', P .. 'm')
         redis.call('SET', P .. 'i', digits(incarnation) .. ' ' .. identity)
         if not last or not birth then
             redis.call('SET', P .. 'ib', digits(microseconds))
         end
-        if #KEYS == 0 then
-            redis.call('SET', 'cachalot:layout', 1)
-        end
+        redis.call('SET', layout_key, LAYOUT)
     end
     incarnations[P] = incarnation
     return incarnation
@@ -234,9 +281,13 @@ local function delete(P, record)
     redis.call('DEL', P .. 'r:' .. record.key)
 end
 
--- Returns the value of a counter; that of one which was never raised is the incarnation.
+-- Returns the value of a counter that was never raised.
+local function first_count(P)
+    return has_sums(P) and '0' or digits(incarnation_of(P))
+end
+
 local function counter(P, name)
-    return redis.call('GET', P .. 'c:' .. name) or digits(incarnation_of(P))
+    return redis.call('GET', P .. 'c:' .. name) or first_count(P)
 end
 
 local function set_counter(P, name, value)
@@ -436,7 +487,12 @@ local function sort_in_order(P, records, order)
     end
 end
 
--- Returns the records of a page, without their values.
+-- Text from which `escaped` was made.
+local function unescaped(text)
+    return (string.gsub(text, '%z\1', '\0'))
+end
+
+-- Returns the records of a page, without their values. In the order `any` an index is read no further than necessary.
 local function select(P, filter)
     local records = {}
     if filter.limit == 0 then
@@ -457,6 +513,7 @@ local function select(P, filter)
     local function take_from_order(member)
         return take(string.sub(member, 17))
     end
+    local has_order = filter.order ~= 'any'
     local leading = filter.criteria[1]
     for _, criterion in ipairs(filter.criteria) do
         if criterion.kind == 'is' then
@@ -466,11 +523,11 @@ local function select(P, filter)
     end
     local name = leading and label_prefix(leading.name, leading.prefix)
     if not leading and filter.expired_before then
-        if filter.order ~= 'expiry' then
+        if has_order and filter.order ~= 'expiry' then
             most = math.huge
         end
         scan_scores_below(P .. 'x', filter.expired_before, take_from_order)
-    elseif not leading and filter.order == 'key' then
+    elseif not leading and (filter.order == 'key' or not has_order) then
         local low, high = bounds(filter.prefix, filter.after)
         scan_names(P .. 'k', low, high, take)
     elseif not leading and filter.order == 'newest' then
@@ -483,7 +540,7 @@ local function select(P, filter)
         if filter.prefix ~= '' and (not filter.after or is_before(filter.after, filter.prefix)) then
             low = '[' .. name .. filter.prefix
         end
-        if filter.order ~= 'key' then
+        if has_order and filter.order ~= 'key' then
             most = math.huge
         end
         scan_names(P .. 'b', low, '[' .. name .. filter.prefix .. '\255', function(member)
@@ -491,16 +548,21 @@ local function select(P, filter)
         end)
     else
         local seen = {}
-        most = math.huge
+        if has_order then
+            most = math.huge
+        end
         scan_names(P .. 'b', '[' .. name, '[' .. name .. '\255', function(member)
-            -- The key is what follows the second end mark.
+            -- The value follows the first end mark, the key the second one.
             local _, after_name = string.find(member, END, 1, true)
-            local _, after_value = string.find(member, END, after_name + 1, true)
+            local value_end, after_value = string.find(member, END, after_name + 1, true)
             local key = string.sub(member, after_value + 1)
-            if not seen[key] then
-                seen[key] = true
-                take(key)
+            -- A pattern is compared with what the index has, before the record is read.
+            if seen[key] or leading.kind == 'glob'
+                and not matches_glob(leading.text, unescaped(string.sub(member, after_name + 1, value_end - 1))) then
+                return false
             end
+            seen[key] = true
+            return take(key)
         end)
     end
     if most == math.huge then
@@ -680,7 +742,7 @@ function operations.add()
     for i = 6, #ARGV, 3 do
         local name, least = ARGV[i], ARGV[i + 2]
         redis.call('ZADD', P .. 'cn', 0, name)
-        redis.call('SET', P .. 'c:' .. name, digits(incarnation_of(P)), 'NX')
+        redis.call('SET', P .. 'c:' .. name, first_count(P), 'NX')
         if type(redis.pcall('INCRBY', P .. 'c:' .. name, ARGV[i + 1])) == 'table' then
             redis.call('SET', P .. 'c:' .. name, '9223372036854775807')
         end
@@ -750,5 +812,11 @@ function operations.amend()
     return record.revision + 1
 end
 
+local WRITES = { add = true, amend = true, erase = true, put = true, put_all = true, raise_to = true, reserve = true }
+
 incarnation_of(ARGV[5])
-return { redis.call('GET', ARGV[5] .. 'ib'), operations[ARGV[3]]() }
+local result = operations[ARGV[3]]()
+if WRITES[ARGV[3]] then
+    mark_copies(ARGV[5])
+end
+return { redis.call('GET', ARGV[5] .. 'ib'), result }

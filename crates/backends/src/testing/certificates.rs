@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 /// A certificate for 127.0.0.1, its key, and the authority that signed it, as PEM files.
 #[derive(Debug)]
 pub struct Certificates {
-    /// The certificate of the authority, which nobody trusts by default.
+    /// The certificate of the authority, which is not trusted by default.
     pub authority: PathBuf,
     /// The server's certificate.
     pub certificate: PathBuf,

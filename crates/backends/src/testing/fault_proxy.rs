@@ -16,12 +16,16 @@ pub enum Fault {
     Refuse,
     /// Forwards nothing on any connection that exists then or is made, as long as this lasts.
     Hang,
+    /// Forwards nothing on the connections that are made as long as this lasts; those that exist work.
+    HangNew,
     /// Never forwards anything again on the connections that exist; new ones work.
     Abandon,
     /// Forwards it after a delay.
     Delay(Duration),
     /// Ends the connection after so many bytes of a reply.
     Cut(usize),
+    /// Ends the connection in place of the next reply, and becomes [`Fault::None`].
+    LoseNextReply,
     /// Ends the connection in place of the reply to the next HTTP request with this method, and becomes
     /// [`Fault::None`].
     LoseReply(&'static str),
@@ -40,13 +44,39 @@ struct Shared {
     /// The port of the server for new connections.
     server: AtomicU16,
     fault: Mutex<Fault>,
+    clients: Mutex<Vec<TcpStream>>,
     /// Bytes of replies that were forwarded.
     replied: AtomicUsize,
+    /// Connections that were not accepted.
+    refused: AtomicUsize,
+    /// Replies that followed a request.
+    round_trips: AtomicUsize,
+}
+
+/// State of one connection.
+#[derive(Debug, Default)]
+struct Connection {
+    /// True if the reply to the last request is to be lost.
+    is_lost: AtomicBool,
+    /// True from a request to the first data of its reply.
+    is_asked: AtomicBool,
+    /// True if the connection was made under [`Fault::HangNew`].
+    is_new: bool,
 }
 
 impl Shared {
     fn fault(&self) -> Fault {
         *self.fault.lock().unwrap()
+    }
+
+    /// Returns true if the next reply is to be lost.
+    fn loses_next_reply(&self) -> bool {
+        let mut fault = self.fault.lock().unwrap();
+        let loses = *fault == Fault::LoseNextReply;
+        if loses {
+            *fault = Fault::None;
+        }
+        loses
     }
 
     /// Returns true if the reply to this request is to be lost.
@@ -74,7 +104,10 @@ impl FaultProxy {
         let shared = Arc::new(Shared {
             server: AtomicU16::new(server),
             fault: Mutex::new(Fault::None),
+            clients: Mutex::default(),
             replied: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            round_trips: AtomicUsize::new(0),
         });
         let proxy = Self {
             port,
@@ -84,6 +117,7 @@ impl FaultProxy {
             for client in listener.incoming() {
                 let client = client.unwrap();
                 if shared.fault() == Fault::Refuse {
+                    shared.refused.fetch_add(1, Ordering::Relaxed);
                     continue;
                 }
                 let Ok(server) =
@@ -95,11 +129,16 @@ impl FaultProxy {
                     stream.set_nodelay(true).unwrap();
                 }
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let is_lost = Arc::new(AtomicBool::new(false));
-                let (lost, known) = (Arc::clone(&is_lost), Arc::clone(&shared));
-                thread::spawn(move || forward(from, to, &known, &lost));
+                let known = client.try_clone().unwrap();
+                shared.clients.lock().unwrap().push(known);
+                let connection = Arc::new(Connection {
+                    is_new: shared.fault() == Fault::HangNew,
+                    ..Connection::default()
+                });
+                let (own, known) = (Arc::clone(&connection), Arc::clone(&shared));
+                thread::spawn(move || forward(from, to, &known, &own));
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || reply(server, client, &shared, &is_lost));
+                thread::spawn(move || reply(server, client, &shared, &connection));
             }
         });
         proxy
@@ -122,10 +161,33 @@ impl FaultProxy {
         }
     }
 
+    /// Ends all connections that exist; new ones work.
+    ///
+    /// # Panics
+    /// If a thread of the proxy has panicked.
+    pub fn end_connections(&self) {
+        for connection in self.shared.clients.lock().unwrap().drain(..) {
+            // It may have ended before.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
     /// The number of bytes of replies that were forwarded.
     #[must_use]
     pub fn replied(&self) -> usize {
         self.shared.replied.load(Ordering::Relaxed)
+    }
+
+    /// The number of connections that were refused.
+    #[must_use]
+    pub fn refused(&self) -> usize {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+
+    /// The number of replies that followed a request, on all connections.
+    #[must_use]
+    pub fn round_trips(&self) -> usize {
+        self.shared.round_trips.load(Ordering::Relaxed)
     }
 
     /// The port on the loopback interface.
@@ -141,13 +203,14 @@ impl FaultProxy {
     }
 }
 
-/// Forwards requests; ends with the connection. Sets `is_lost` if the reply to the last one is to be lost.
-fn forward(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_lost: &AtomicBool) {
+/// Forwards requests; ends with the connection.
+fn forward(mut from: TcpStream, mut to: TcpStream, shared: &Shared, connection: &Connection) {
     let mut buffer = [0; 16 << 10];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
         if shared.loses_reply_to(&buffer[..read]) {
-            is_lost.store(true, Ordering::Relaxed);
+            connection.is_lost.store(true, Ordering::Relaxed);
         }
+        connection.is_asked.store(true, Ordering::Relaxed);
         if to.write_all(&buffer[..read]).is_err() {
             break;
         }
@@ -157,7 +220,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_lost: &At
 }
 
 /// Forwards replies; ends with the connection.
-fn reply(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_lost: &AtomicBool) {
+fn reply(mut from: TcpStream, mut to: TcpStream, shared: &Shared, connection: &Connection) {
     let mut buffer = [0; 16 << 10];
     let timeout = Some(Duration::from_millis(20));
     from.set_read_timeout(timeout).unwrap();
@@ -175,14 +238,19 @@ fn reply(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_lost: &Atom
             Err(error) if is_idle(&error) => 0,
             Err(_) => break,
         };
-        while shared.fault() == Fault::Hang {
+        let hangs = |fault| fault == Fault::Hang || connection.is_new && fault == Fault::HangNew;
+        while hangs(shared.fault()) {
             thread::sleep(Duration::from_millis(5));
+        }
+        if read > 0 && connection.is_asked.swap(false, Ordering::Relaxed) {
+            shared.round_trips.fetch_add(1, Ordering::Relaxed);
         }
         let now = shared.fault();
         is_abandoned |= now == Fault::Abandon;
         let forwarded = match now {
             Fault::Refuse => break,
-            _ if read > 0 && is_lost.load(Ordering::Relaxed) => break,
+            _ if read > 0 && connection.is_lost.load(Ordering::Relaxed) => break,
+            _ if read > 0 && shared.loses_next_reply() => break,
             Fault::Cut(bytes) if read > 0 => bytes.min(read),
             Fault::Delay(delay) if read > 0 => {
                 thread::sleep(delay);

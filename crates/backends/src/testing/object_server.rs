@@ -42,7 +42,12 @@ impl ObjectServer {
         let start = || {
             let program = std::env::var("CACHALOT_TEST_MOTO");
             let program = program.unwrap_or_else(|_| "moto_server".to_owned());
-            let script = r#"exec "$2" -H 127.0.0.1 -p "$1""#;
+            // Python executes `sitecustomize.py` when it starts.
+            let script = concat!(
+                "cat >sitecustomize.py <<'END'\n",
+                include_str!("moto_fixture.py"),
+                "\nEND\nPYTHONPATH=. exec \"$2\" -H 127.0.0.1 -p \"$1\""
+            );
             Self::start(Protocol::S3, script, &program, "pip install 'moto[server]'")
         };
         SERVER.get_or_init(start).as_ref()

@@ -24,11 +24,17 @@ impl PgBouncer {
     pub fn shared() -> Option<&'static Self> {
         static POOLER: OnceLock<Option<PgBouncer>> = OnceLock::new();
         POOLER
-            .get_or_init(|| Self::start(PostgresServer::shared()?))
+            .get_or_init(|| Self::start(PostgresServer::shared()?.port()))
             .as_ref()
     }
 
-    fn start(server: &PostgresServer) -> Option<Self> {
+    /// Starts a pooler in front of the server at a port of the loopback interface; `None`, with a notice, on a machine
+    /// without it.
+    ///
+    /// # Panics
+    /// If the pooler does not start.
+    #[must_use]
+    pub fn start(server: u16) -> Option<Self> {
         if Command::new("pgbouncer").arg("--version").output().is_err() {
             eprintln!("skipped: there is no PgBouncer (Debian: apt-get install pgbouncer)");
             return None;
@@ -39,7 +45,7 @@ impl PgBouncer {
             if [ "$(id -u)" = 0 ]; then
                 chown postgres . && as="setpriv --reuid postgres --regid postgres --clear-groups"
             fi
-            for number in $(seq 0 999); do echo "\"p$number\" \"$3\""; done >users
+            for user in cachalot $(seq -f p%.0f 0 999); do echo "\"$user\" \"$3\""; done >users
             cat >ini <<END
 [databases]
 * = host=127.0.0.1 port=$2
@@ -51,11 +57,19 @@ auth_type = scram-sha-256
 auth_file = users
 pool_mode = transaction
 default_pool_size = 3
+; By default, it waits 15 s after a login that fails, as it does while the test ends connections.
+server_login_retry = 1
 END
             exec $as pgbouncer ini"#;
-        let process = ServerProcess::start(script, &[&server.port().to_string(), PASSWORD]);
+        let process = ServerProcess::start(script, &[&server.to_string(), PASSWORD]);
         process.wait_until(|port| TcpStream::connect(("127.0.0.1", port)).is_ok());
         Some(Self { process })
+    }
+
+    /// The port on the loopback interface.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.process.port()
     }
 
     /// Returns the URL, with the password, of a new user with an empty schema of its own.
@@ -74,7 +88,7 @@ END
                 ),
             ]);
         }
-        let port = self.process.port();
+        let port = self.port();
         format!("postgres://{user}:{PASSWORD}@127.0.0.1:{port}/postgres")
     }
 }

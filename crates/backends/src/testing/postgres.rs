@@ -9,6 +9,9 @@ use super::PASSWORD;
 use super::certificates::Certificates;
 use super::server_process::ServerProcess;
 
+/// Connections of clients other than the one that asks.
+const CLIENTS: &str = "pid <> pg_backend_pid() AND backend_type = 'client backend'";
+
 /// A running Postgres server.
 #[derive(Debug)]
 pub struct PostgresServer {
@@ -95,6 +98,62 @@ impl PostgresServer {
         standby
     }
 
+    /// Makes a standby the primary server.
+    ///
+    /// # Panics
+    /// If it does not become one.
+    pub fn promote(&self) {
+        assert_eq!(self.query("SELECT pg_promote()"), "t");
+    }
+
+    /// Ends the connections of all clients.
+    ///
+    /// # Panics
+    /// If they cannot be ended.
+    pub fn end_connections(&self) {
+        let _ = self.query(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {CLIENTS}"
+        ));
+    }
+
+    /// Ends the connections of a user.
+    ///
+    /// # Panics
+    /// If they cannot be ended.
+    pub fn end_connections_of(&self, user: &str) {
+        let _ = self.query(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {CLIENTS} AND usename = '{user}'"
+        ));
+    }
+
+    /// The number of clients.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    #[must_use]
+    pub fn clients(&self) -> u64 {
+        let clients = self.query(&format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE {CLIENTS}"
+        ));
+        clients.parse().unwrap()
+    }
+
+    /// Executes a statement, and returns its rows as text.
+    ///
+    /// # Panics
+    /// If the statement fails.
+    #[must_use]
+    pub fn query(&self, statement: &str) -> String {
+        let output = self.command(&["-At", "-c", statement]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Ends the server as a crash does.
+    pub fn stop(&mut self) {
+        self.process.stop("QUIT");
+    }
+
     /// Ends the server as a crash does, and starts it again.
     ///
     /// # Panics
@@ -147,15 +206,18 @@ impl PostgresServer {
     }
 
     pub(super) fn psql(&self, arguments: &[&str]) {
-        let done = Command::new("psql")
+        assert!(self.command(arguments).status().unwrap().success());
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("psql");
+        command
             .args(["-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"])
             .args(["-U", "cachalot", "-d", "postgres"])
             .args(["-p", &self.process.port().to_string()])
             .args(arguments)
-            .env("PGPASSWORD", PASSWORD)
-            .status()
-            .unwrap();
-        assert!(done.success());
+            .env("PGPASSWORD", PASSWORD);
+        command
     }
 }
 

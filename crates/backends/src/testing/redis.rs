@@ -158,6 +158,26 @@ impl RedisServer {
         Self::execute_at(self.port(), command)
     }
 
+    /// Ends the connections of all clients.
+    pub fn end_connections(&self) {
+        self.execute(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    }
+
+    /// The number of clients.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    #[must_use]
+    pub fn clients(&self) -> u64 {
+        let clients = self.execute(&["CLIENT", "LIST", "TYPE", "normal"]);
+        // One of them asks.
+        clients
+            .lines()
+            .filter(|line| line.starts_with("id="))
+            .count() as u64
+            - 1
+    }
+
     /// Executes a command on the server at a port.
     pub(super) fn execute_at(port: u16, command: &[&str]) -> String {
         let done = Command::new("redis-cli")

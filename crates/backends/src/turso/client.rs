@@ -103,14 +103,14 @@ impl Server {
         for table in ["records", "counters", "leases"] {
             let delete = Statement::new(format!("DELETE FROM cachalot_{table}"));
             // The first test finds no tables.
-            let _ = self.execute(&[delete]).await;
+            let _ = self.execute(&[&delete]).await;
         }
         Ok(())
     }
 
     /// Executes statements in one transaction, which a replica passes to the primary server. Repeats it if it has not
     /// begun because of others.
-    pub(super) async fn execute(&self, statements: &[Statement]) -> Result<Outcome, Error> {
+    pub(super) async fn execute(&self, statements: &[&Statement]) -> Result<Outcome, Error> {
         let _turn = self.turn.lock().await;
         for _ in 0..MOST_REPETITIONS {
             match self.execute_once(statements).await {
@@ -122,7 +122,7 @@ impl Server {
         self.execute_once(statements).await
     }
 
-    async fn execute_once(&self, statements: &[Statement]) -> Result<Outcome, Error> {
+    async fn execute_once(&self, statements: &[&Statement]) -> Result<Outcome, Error> {
         let ok = |step: usize| json!({"type": "ok", "step": step});
         let step = |statement: &Statement, condition: Value| json!({"stmt": statement.to_json(), "condition": condition});
         let begin = Statement::new("BEGIN IMMEDIATE");

@@ -178,7 +178,7 @@ pub(super) fn page(
         None => {
             let index = match filter.order {
                 _ if filter.expired_before.is_some() => "INDEXED BY cachalot_records_expires",
-                Order::Key => "INDEXED BY cachalot_records_key",
+                Order::Key | Order::Any => "INDEXED BY cachalot_records_key",
                 Order::LeastRecentlyUsed => "INDEXED BY cachalot_records_used",
                 Order::Expiry | Order::Newest => "",
             };
@@ -206,7 +206,8 @@ pub(super) fn page(
         statement = statement.and(&format!(" AND r.expires < {moment}"), &[]);
     }
     let order = match filter.order {
-        Order::Key => "r.key",
+        // The two statements of an erase select the same records.
+        Order::Key | Order::Any => "r.key",
         Order::Newest => "r.id DESC",
         Order::LeastRecentlyUsed => "r.used, r.id",
         Order::Expiry => "r.expires IS NULL, r.expires, r.id",

@@ -8,10 +8,12 @@ use bytes::Bytes;
 use cachalot_backends::testing::{Fault, FaultProxy, ObjectServer};
 use cachalot_backends::{OpenOptions, open};
 use cachalot_core::{Clock, Millis, SystemClock};
-use cachalot_storage::{HttpClient, HttpOptions, Storage, StorageOptions};
+use cachalot_storage::{HttpClient, HttpOptions, Storage, StorageOptions, VersionRead};
 use cachalot_store::conformance::Subject;
+use cachalot_store::conformance::layouts::ChangeLayout;
 use cachalot_store::{
-    ErrorKind, PageRequest, PutAllResult, PutCondition, PutResult, RecordFilter, Store, counter,
+    ErrorKind, PageRequest, PutAllResult, PutCondition, PutResult, RecordFilter, Store, StoreReply,
+    counter,
 };
 
 use crate::objects::through;
@@ -68,6 +70,45 @@ fn proxied(proxy: &FaultProxy, server: &ObjectServer, url: &str) -> (Arc<dyn Sto
     (open(&parse(url), &options).unwrap(), clock)
 }
 
+/// The object of a store.
+struct Object {
+    storage: Storage,
+    url: String,
+}
+
+impl ChangeLayout for Object {
+    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
+        /// The place of `user_version` in the file of a database.
+        const USER_VERSION: std::ops::Range<usize> = 60..64;
+        StoreReply::later(async move {
+            let read = self.storage.read_version(&self.url, None, 64 << 20).await;
+            let VersionRead::Found(bytes, version) = read.unwrap() else {
+                panic!("no object");
+            };
+            let mut bytes = bytes.to_vec();
+            let number = u32::from_be_bytes(bytes[USER_VERSION].try_into().unwrap());
+            let number = match is_newer {
+                true => number + 1,
+                false => number - 1,
+            };
+            bytes[USER_VERSION].copy_from_slice(&number.to_be_bytes());
+            let written = self
+                .storage
+                .write_version(&self.url, bytes.into(), Some(&version));
+            assert!(written.await.unwrap().is_some());
+            Ok(())
+        })
+    }
+}
+
+fn storage(server: &ObjectServer) -> Storage {
+    Storage::new(StorageOptions {
+        directory: std::path::PathBuf::new(),
+        environment: server.environment(),
+        http: HttpClient::new(HttpOptions::default()).unwrap(),
+    })
+}
+
 fn fresh(server: Option<&'static ObjectServer>) -> Option<Subject> {
     let server = server?;
     let url = server.fresh_url();
@@ -79,6 +120,10 @@ fn fresh(server: Option<&'static ObjectServer>) -> Option<Subject> {
             let by = i64::try_from(by.as_millis()).unwrap();
             shift.fetch_add(by, Ordering::Relaxed);
         }),
+        layout: Some(Arc::new(Object {
+            storage: storage(server),
+            url: url.clone(),
+        })),
         keep: None,
     })
 }
@@ -164,11 +209,7 @@ fn bucket_that_is_missing_or_no_database_is_reported() {
 
         // Another program's object is not replaced.
         let url = server.fresh_url();
-        let storage = Storage::new(StorageOptions {
-            directory: std::path::PathBuf::new(),
-            environment: server.environment(),
-            http: HttpClient::new(HttpOptions::default()).unwrap(),
-        });
+        let storage = storage(server);
         let junk = || Bytes::from_static(&[b'j'; 5000]);
         let written = storage.write_version(&url, junk(), None).await;
         assert!(written.unwrap().is_some());

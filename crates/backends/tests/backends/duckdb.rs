@@ -57,6 +57,7 @@ fn subject_at(url: &str, environment: BTreeMap<String, String>) -> Subject {
             let by = i64::try_from(by.as_millis()).unwrap();
             shift.fetch_add(by, Ordering::Relaxed);
         }),
+        layout: None,
         keep: None,
     }
 }

@@ -24,14 +24,18 @@ mod bucket;
 #[cfg(feature = "duckdb")]
 mod duckdb;
 mod encrypted;
+mod ended_connections;
 mod faults;
 mod firestore;
 mod followed;
+mod hammer;
 mod objects;
 mod pooler;
 mod postgres;
+mod postgres_failover;
 mod redis;
 mod redis_cluster;
+mod redis_durable;
 mod redis_losses;
 mod redis_sentinel;
 mod turso;
@@ -41,6 +45,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use cachalot_backends::StoreUrl;
 use cachalot_store::conformance::Subject;
+use cachalot_store::conformance::layouts::ChangeLayout;
 use cachalot_store::{Label, Record, Store};
 
 fn parse(url: &str) -> StoreUrl {
@@ -48,11 +53,12 @@ fn parse(url: &str) -> StoreUrl {
 }
 
 /// Two stores on one empty database, like those of two processes. `open` opens one whose time is shifted.
-fn subject<S: Store + 'static>(open: impl Fn(Arc<AtomicI64>) -> S) -> Subject {
+fn subject<S: Store + ChangeLayout + 'static>(open: impl Fn(Arc<AtomicI64>) -> S) -> Subject {
     let shift = Arc::new(AtomicI64::new(0));
     Subject {
         store: Arc::new(open(Arc::clone(&shift))),
         second: Some(Arc::new(open(Arc::clone(&shift)))),
+        layout: Some(Arc::new(open(Arc::clone(&shift)))),
         pass: Box::new(move |by| {
             let by = i64::try_from(by.as_millis()).unwrap();
             shift.fetch_add(by, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cachalot_core::Millis;
-use cachalot_store::sqlite::files_of;
+use cachalot_store::sqlite::{files_of, is_full};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, params_from_iter};
 
@@ -68,16 +68,11 @@ pub(super) fn erase(
         if dry_run {
             return count_calls(connection, &unerased, &parameters);
         }
-        change(
-            connection,
-            &format!(
-                "UPDATE calls SET key = '', handle = NULL, scope = '', run = '', session = NULL,
-                    reason = NULL, not_stored = NULL, failure = NULL,
-                    input = NULL, input_digest = NULL
-                 WHERE {unerased}"
-            ),
-            &parameters,
-        )
+        let erase =
+            "UPDATE calls SET key = '', handle = NULL, scope = '', run = '', session = NULL,
+                reason = NULL, not_stored = NULL, failure = NULL, unpriced = NULL,
+                input = NULL, input_digest = NULL";
+        change(path, connection, erase, &unerased, &parameters)
     };
     let erased = erase(connection).map_err(|error| LedgerError::new(path, error))?;
     if !dry_run {
@@ -105,8 +100,7 @@ pub(super) fn prune(
         if dry_run {
             return count_calls(connection, &sql, &parameters);
         }
-        let delete = format!("DELETE FROM calls WHERE {sql}");
-        change(connection, &delete, &parameters)
+        change(path, connection, "DELETE FROM calls", &sql, &parameters)
     };
     let before = size();
     let calls = prune(connection).map_err(|error| LedgerError::new(path, error))?;
@@ -130,8 +124,47 @@ fn count_calls(connection: &Connection, which: &str, parameters: &[Sql]) -> rusq
     )
 }
 
-/// Runs a statement that deletes content, and records that the files have to be rebuilt.
+/// Number of calls that are changed at once if the disk is full.
+const CALLS_ON_A_FULL_DISK: u32 = 8;
+
+/// Runs a statement that deletes content of calls. A transaction takes space until the log is moved into the database:
+/// on a full disk, few calls are changed at once.
 fn change(
+    path: &Path,
+    connection: &mut Connection,
+    statement: &str,
+    which: &str,
+    parameters: &[Sql],
+) -> rusqlite::Result<u64> {
+    match change_at_once(
+        connection,
+        &format!("{statement} WHERE {which}"),
+        parameters,
+    ) {
+        Err(error) if is_full(path, &error) => {}
+        changed => return changed,
+    }
+    let part = format!(
+        "{statement} WHERE id IN (SELECT id FROM calls WHERE {which} LIMIT {CALLS_ON_A_FULL_DISK})"
+    );
+    let mut all = 0;
+    loop {
+        empty_log(connection)?;
+        let changed = change_at_once(connection, &part, parameters)?;
+        if changed == 0 {
+            return Ok(all);
+        }
+        all += changed;
+    }
+}
+
+/// Moves the log into the database, and frees its space; true if another process uses it.
+fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+}
+
+/// Runs a statement that deletes content, and records that the files have to be rebuilt.
+fn change_at_once(
     connection: &mut Connection,
     statement: &str,
     parameters: &[Sql],
@@ -163,11 +196,11 @@ fn compact(path: &Path, connection: &Connection) -> Result<(), LedgerError> {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
                 return Ok(false);
             }
+            // The content is overwritten. The next erasure rebuilds the file.
+            Err(error) if is_full(path, &error) => return empty_log(connection).map(|it| !it),
             rebuilt => rebuilt?,
         }
-        let is_blocked: bool =
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-        if is_blocked {
+        if empty_log(connection)? {
             return Ok(false);
         }
         connection.execute("DELETE FROM counters WHERE name = ?1", [UNCOMPACTED])?;

@@ -66,6 +66,7 @@ impl From<Payment<'_>> for PendingRow {
             reason: reason.map(|reason| secret_set.redact(&reason).into_owned()),
             not_stored: None,
             failure: None,
+            unpriced: None,
             failed: false,
             paid,
             saved,

@@ -224,6 +224,7 @@ fn read_row(row: &Row<'_>) -> Result<LedgerRow> {
         reason: row.get("reason")?,
         not_stored: row.get("not_stored")?,
         failure: row.get("failure")?,
+        unpriced: row.get("unpriced")?,
         failed,
         paid: spend(row, paid_calls, "paid")?,
         saved: spend(row, saved_calls, "saved")?,

@@ -90,6 +90,9 @@ pub struct LedgerRow {
     pub not_stored: Option<String>,
     /// The reason why the work failed.
     pub failure: Option<String>,
+    /// The reason why its cost, or a part of it, is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unpriced: Option<String>,
     /// Set if the call gave no answer and cost nothing but time: it counts as failed, not as paid.
     pub failed: bool,
     /// Set if the content of the row was erased: key, handle, scope, session, input and reasons.

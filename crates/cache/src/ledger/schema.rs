@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::error::LedgerError;
 
 /// The layout's version; a file of a newer one is refused.
-const SCHEMA_VERSION: i64 = 3;
+const SCHEMA_VERSION: i64 = 4;
 /// Maximum time that a statement waits for another process that holds the file's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same maximum for the writer thread.
@@ -26,7 +26,7 @@ const SCHEMA: &str = "
         paid_cost INTEGER NOT NULL DEFAULT 0, paid_unpriced INTEGER NOT NULL DEFAULT 0,
         saved_input INTEGER NOT NULL DEFAULT 0, saved_output INTEGER NOT NULL DEFAULT 0,
         saved_cost INTEGER NOT NULL DEFAULT 0, saved_unpriced INTEGER NOT NULL DEFAULT 0,
-        session TEXT, failed INTEGER NOT NULL DEFAULT 0);
+        session TEXT, failed INTEGER NOT NULL DEFAULT 0, unpriced TEXT);
     CREATE INDEX IF NOT EXISTS calls_by_key ON calls(key, id);
     CREATE INDEX IF NOT EXISTS calls_by_handle ON calls(handle, id);
     CREATE INDEX IF NOT EXISTS calls_by_name ON calls(name, scope, id);
@@ -46,7 +46,7 @@ const SCHEMA: &str = "
         PRIMARY KEY (kind, name)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS counters (
         name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-    PRAGMA user_version = 3;";
+    PRAGMA user_version = 4;";
 
 /// The parts of a spend except calls and time, as columns of both tables; money in picodollars.
 const CHARGES: [&str; 8] = [
@@ -168,6 +168,9 @@ fn migrate(connection: &Connection) -> rusqlite::Result<()> {
     }
     if version == 1 || version == 2 {
         connection.execute_batch(MIGRATION_2_TO_3)?;
+    }
+    if (1..=3).contains(&version) {
+        connection.execute_batch("ALTER TABLE calls ADD COLUMN unpriced TEXT")?;
     }
     connection.execute_batch(SCHEMA)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cachalot_cache::{EntryFilter, EraseReport, LabelCriterion, Policy, Reason, Scope};
 use cachalot_store::{Label, LabelMatch, PageRequest, Record, ReserveResult, Store, space};
 
-use crate::faulty_store::FaultyStore;
+use crate::faulty_store::{FaultyStore, StoreBehavior};
 use crate::test_engine::{
     EngineBuilder, Question, TestEngine, clock, fleet, in_process, product, settle_down, sqlite,
     tagged, test_engine, testers,
@@ -217,6 +217,54 @@ async fn erase_has_no_limit_of_entries() {
             1_203
         );
         assert_eq!(left(&here).await, 1);
+    }
+}
+
+/// Each step of the erase takes longer than half a run, so that each run is overtaken by several.
+#[tokio::test(start_paused = true)]
+async fn misses_are_stored_and_hits_found_during_an_erase_of_many() {
+    for criterion in [tag("many"), glob("many*"), glob("*y")] {
+        let clock = clock();
+        let faulty_store = Arc::new(FaultyStore::over(in_process(&clock)));
+        let here = EngineBuilder::over(faulty_store.clone(), &clock).make();
+        for number in 0..1_000 {
+            here.ask(&Question::number(number), &tagged(&["many"]), "")
+                .await;
+        }
+        here.ask(&Question::number(1_000), &tagged(&["few"]), "known")
+            .await;
+        faulty_store.now(|operation| match operation {
+            StoreOperation::Erase => StoreBehavior::Slow(Duration::from_millis(20)),
+            _ => StoreBehavior::Slow(Duration::from_millis(1)),
+        });
+        let erasing = {
+            let (cache, which) = (here.cache.clone(), by(criterion));
+            tokio::spawn(async move { cache.erase(&which, false).await.unwrap() })
+        };
+        let (mut stored, mut refused) = (0, Vec::new());
+        let mut number = 2_000;
+        while !erasing.is_finished() {
+            number += 1;
+            let ticket = here
+                .lead(&Question::number(number), &tagged(&["many"]))
+                .await;
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            match ticket.finish(product("new")).await.stored {
+                Ok(_) => stored += 1,
+                Err(reason) => refused.push(reason),
+            }
+            let known = here
+                .ask(&Question::number(1_000), &Policy::default(), "")
+                .await;
+            assert_eq!(known.text(), "known");
+        }
+        // The runs during which the erase began and ended.
+        assert!(refused.len() <= 2, "{refused:?}");
+        assert!(stored > 5, "{stored}");
+        let erased = erasing.await.unwrap();
+        assert!(erased.entries.len() >= 1_000);
+        // What was stored before the end of the erase is gone.
+        assert!(left(&here).await <= 2);
     }
 }
 
@@ -637,6 +685,37 @@ async fn each_visits_every_match_once() {
         .await
         .unwrap();
     assert_eq!(count, 550);
+}
+
+/// A listing of many entries is printed page by page: the caller has the first entries before the others are read.
+#[tokio::test]
+async fn try_each_stops_reading_at_the_first_error() {
+    #[derive(Debug, PartialEq)]
+    struct Enough;
+    impl From<cachalot_store::Error> for Enough {
+        fn from(error: cachalot_store::Error) -> Self {
+            panic!("{error}")
+        }
+    }
+    let clock = clock();
+    let faulty_store = Arc::new(FaultyStore::over(in_process(&clock)));
+    let here = EngineBuilder::over(faulty_store.clone(), &clock).make();
+    for number in 0..1_203 {
+        here.ask(&Question::number(number), &Policy::default(), "")
+            .await;
+    }
+    let mut pages = Vec::new();
+    let all = EntryFilter::default();
+    let listed = here.cache.try_each(&all, |_| {
+        pages.push(faulty_store.count(StoreOperation::Find));
+        match pages.len() {
+            700 => Err(Enough),
+            _ => Ok(()),
+        }
+    });
+    assert_eq!(listed.await, Err(Enough));
+    assert_eq!((pages[0], pages[499], pages[699]), (1, 1, 2));
+    assert_eq!(faulty_store.count(StoreOperation::Find), 2);
 }
 
 #[tokio::test]

@@ -163,10 +163,13 @@ async fn lookup_and_store_have_separate_timeouts() {
     // Its reservation is given back by and by.
     tokio::time::sleep(Duration::from_secs(5)).await;
     faulty_store.now(|_| StoreBehavior::Pass);
+    // It is asked in the background, and used again; the reservation of the call that was given up lapses.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    here.after(Duration::from_secs(120));
     here.ask(&Question::number(2), &patient, "x").await;
     faulty_store.now(|_| StoreBehavior::Slow(Duration::from_millis(2_600)));
     let reported = here.ask(&Question::number(1), &patient, "x").await;
-    assert!(reported.settled.stored.is_ok());
+    assert!(reported.settled.stored.is_ok(), "{reported:?}");
     assert_eq!(
         here.ask(&Question::number(1), &patient, "").await.status,
         CacheStatus::Hit
@@ -382,4 +385,89 @@ async fn close_does_not_wait_for_a_hanging_store() {
         "{:?}",
         began.elapsed()
     );
+}
+
+/// A store on a server: it answers later, and has no stamps.
+fn on_server(answer: StoreBehavior) -> (TestEngine, Arc<FaultyStore>) {
+    let clock = clock();
+    let faulty_store = Arc::new(FaultyStore::over(in_process(&clock)).without_stamps());
+    faulty_store.now(move |_| answer);
+    (
+        EngineBuilder::over(faulty_store.clone(), &clock).make(),
+        faulty_store,
+    )
+}
+
+/// The answer of a server nearby.
+const ANSWER: StoreBehavior = StoreBehavior::Slow(Duration::from_millis(1));
+
+#[tokio::test(start_paused = true)]
+async fn store_is_used_again_soon_after_an_outage_of_any_length() {
+    for fault in [StoreBehavior::Unreachable, StoreBehavior::Hang] {
+        for minutes in [1, 60] {
+            let (here, faulty_store) = on_server(ANSWER);
+            let known = Question::number(1);
+            here.ask(&known, &Policy::default(), "x").await;
+            faulty_store.now(move |_| fault);
+            for _ in 0..minutes * 6 {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                right(&here, 1, &Policy::default(), "x").await;
+            }
+            let asked = faulty_store.count(StoreOperation::GetOrReserve);
+            assert!(asked < 20, "{fault:?}: every call asks the store: {asked}");
+            faulty_store.now(|_| ANSWER);
+            let began = tokio::time::Instant::now();
+            let hit = |status: &CacheStatus| *status == CacheStatus::Hit;
+            while !hit(&here.ask(&known, &Policy::default(), "x").await.status) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            let took = began.elapsed();
+            assert!(took <= Duration::from_secs(3), "{fault:?}: {took:?}");
+        }
+    }
+}
+
+/// A server that answers, but later than calls wait, is not asked by each of them.
+#[tokio::test(start_paused = true)]
+async fn store_that_is_too_slow_counts_as_unavailable() {
+    let (here, faulty_store) = on_server(StoreBehavior::Slow(Duration::from_millis(900)));
+    let mut waited = 0;
+    for number in 0..30 {
+        let took = right(&here, 1, &in_mode(CacheMode::ReadOnly), "x").await;
+        waited += usize::from(took > Duration::from_millis(200));
+        assert!(number < 3 || waited <= 4, "{number}: {waited}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    faulty_store.now(|_| ANSWER);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    right(&here, 1, &Policy::default(), "x").await;
+    right(&here, 1, &Policy::default(), "x").await;
+    let hit = here.ask(&Question::number(1), &Policy::default(), "").await;
+    assert_eq!(hit.status, CacheStatus::Hit);
+}
+
+/// Writes that wait for a lock do not keep known answers from being found.
+#[tokio::test(start_paused = true)]
+async fn timeouts_of_writes_do_not_stop_reads() {
+    let (here, faulty_store) = on_server(ANSWER);
+    let known = Question::number(1);
+    here.ask(&known, &Policy::default(), "x").await;
+    faulty_store.now(|operation| match operation {
+        StoreOperation::Put | StoreOperation::Touch => StoreBehavior::Hang,
+        _ => ANSWER,
+    });
+    let mut waited = 0;
+    for number in 2..40 {
+        let took = right(&here, number, &Policy::default(), "y").await;
+        waited += usize::from(took > Duration::from_millis(100));
+        let hit = here.ask(&known, &Policy::default(), "").await;
+        assert_eq!(hit.status, CacheStatus::Hit);
+    }
+    assert!(waited <= 4, "every run waits for its write: {waited}");
+    faulty_store.now(|_| ANSWER);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let stored = here
+        .ask(&Question::number(1_000), &Policy::default(), "y")
+        .await;
+    assert!(stored.settled.stored.is_ok());
 }

@@ -15,6 +15,8 @@ pub(crate) enum StoreBehavior {
     Fail,
     /// Answers with an error.
     Refuse,
+    /// Cannot be reached.
+    Unreachable,
     Hang,
     Slow(Duration),
     /// Runs the operation at once, and answers late.
@@ -146,6 +148,10 @@ impl Interceptor for FaultyStore {
                 ErrorKind::Full,
                 format!("no room for {operation:?}"),
             ))),
+            StoreBehavior::Unreachable => StoreReply::later(async move {
+                let refused = format!("no connection for {operation:?}");
+                Err(Error::new(ErrorKind::Unavailable, refused))
+            }),
             StoreBehavior::Hang => StoreReply::later(std::future::pending()),
             StoreBehavior::Late(by) => StoreReply::later(async move {
                 let answer = pass().settle().await;

@@ -42,7 +42,7 @@ async fn follow(here: &TestEngine, question: &Question, policy: &Policy) -> Outc
 async fn lead(here: &TestEngine, question: &Question, policy: &Policy) -> Ticket {
     let leading = here.lead(question, policy);
     // It does not wait for the lease of another run.
-    tokio::time::timeout(Duration::from_secs(10), leading)
+    tokio::time::timeout(Duration::from_secs(60), leading)
         .await
         .unwrap()
 }

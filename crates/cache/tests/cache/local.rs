@@ -69,10 +69,10 @@ impl Machines {
             .make()
     }
 
-    /// Ends the pauses in which the server is not asked, too.
+    /// Waits until the store is used again, and for the pause after which copies are sent.
     async fn mend(&self) {
         self.way.now(|_| StoreBehavior::Pass);
-        tokio::time::advance(Duration::from_secs(31)).await;
+        tokio::time::sleep(Duration::from_secs(31)).await;
     }
 
     /// Waits until copies are written and sent.
@@ -201,6 +201,30 @@ async fn copy_made_during_an_erasure_does_not_answer() {
     machines.cut();
     let report = machines.here.ask(&question, &lasting(), "two").await;
     assert_eq!(report.text(), "two");
+}
+
+/// Also after an outage that was long.
+#[tokio::test(start_paused = true)]
+async fn copies_stop_answering_when_the_server_answers() {
+    let machines = Machines::new();
+    let question = Question::number(1);
+    machines.here.ask(&question, &lasting(), "one").await;
+    machines.settle().await;
+    machines.way.now(|_| StoreBehavior::Unreachable);
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let report = machines.here.ask(&question, &lasting(), "two").await;
+        assert_eq!((is_local_hit(&report), report.text()), (true, "one"));
+    }
+    machines
+        .way
+        .now(|_| StoreBehavior::Slow(Duration::from_millis(1)));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let report = machines.here.ask(&question, &lasting(), "two").await;
+    assert_eq!(
+        (report.status, report.body.unwrap()),
+        (CacheStatus::Hit, "one".into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -488,7 +512,7 @@ async fn copies_of_another_state_of_the_server_do_not_answer() {
     let report = here.ask(&other, &lasting(), "three").await;
     assert_eq!((is_local_hit(&report), report.text()), (true, "other"));
     way.now(|_| StoreBehavior::Pass);
-    tokio::time::advance(Duration::from_secs(31)).await;
+    tokio::time::sleep(Duration::from_secs(31)).await;
     here.ask(&other, &lasting(), "three").await;
     here.cache.close().await;
     let there = EngineBuilder::over(restored, &clock).make();

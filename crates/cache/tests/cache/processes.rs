@@ -78,9 +78,9 @@ async fn wait_for(path: &Path) {
 fn patient() -> Policy {
     Policy {
         join: SingleFlight::AllProcesses {
-            wait: Duration::from_secs(30),
+            wait: Duration::from_secs(60),
         },
-        lookup_timeout: Duration::from_secs(10),
+        lookup_timeout: Duration::from_secs(60),
         ..Policy::default()
     }
 }
@@ -281,7 +281,7 @@ async fn run_of_a_killed_process_is_taken_over() {
     assert!(!asking.is_finished(), "somebody else is at work");
     child.kill().unwrap();
     child.wait().unwrap();
-    let reported = tokio::time::timeout(Duration::from_secs(10), asking)
+    let reported = tokio::time::timeout(Duration::from_secs(60), asking)
         .await
         .unwrap()
         .unwrap();

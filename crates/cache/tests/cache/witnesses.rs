@@ -694,7 +694,7 @@ async fn file_replaced_by_a_pipe_is_checked_without_blocking() {
             .unwrap()
             .success()
     );
-    let reported = tokio::time::timeout(Duration::from_secs(5), place.ask(|_| "a pipe".into()))
+    let reported = tokio::time::timeout(Duration::from_secs(60), place.ask(|_| "a pipe".into()))
         .await
         .unwrap();
     changed(&reported, "a pipe");
@@ -760,7 +760,7 @@ async fn concurrent_calls_after_a_file_change_run_once() {
             tokio::spawn(async move {
                 let work = |ticket: cachalot_cache::Ticket| async move {
                     let text = content(ticket.witness(), &path);
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    tokio::time::sleep(Duration::from_millis(300)).await;
                     ticket.finish(product(&text)).await;
                 };
                 reported(here.through(&question, &Policy::default(), work).await).await
@@ -844,13 +844,13 @@ fn witness_records_thousands_of_files_quickly() {
     let home = tempfile::tempdir().unwrap();
     let witness = Witness::default();
     let began = std::time::Instant::now();
-    for number in 0..9_000 {
+    for number in 0..30_000 {
         witness.observe(Observation::Existence(
             &home.path().join(number.to_string()),
         ));
     }
-    // Comparing each with each would take many seconds.
-    assert!(began.elapsed() < std::time::Duration::from_secs(5));
+    // Comparing each with each would take minutes.
+    assert!(began.elapsed() < std::time::Duration::from_secs(60));
 }
 
 #[cfg(unix)]

@@ -378,17 +378,10 @@ async fn announced_write_blocks_before_the_store_is_updated() {
 async fn epochs_of_many_domains_are_raised_in_one_call() {
     let clock = clock();
     let memory = Arc::new(FaultyStore::over(in_process(&clock)));
-    memory.now(|op| match op {
-        StoreOperation::Raise => StoreBehavior::Slow(Duration::from_millis(20)),
-        _ => StoreBehavior::Pass,
-    });
     let here = EngineBuilder::over(memory.clone(), &clock).make();
     let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let began = std::time::Instant::now();
     write(&here.cache, &names).await;
-    // One after the other they would take four seconds.
-    assert!(began.elapsed() < Duration::from_secs(2));
     // One request on each side of the write.
     assert_eq!(memory.count(StoreOperation::Raise), 2);
     memory.now(|_| StoreBehavior::Pass);

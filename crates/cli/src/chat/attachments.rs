@@ -1,12 +1,12 @@
 //! Images that a message of the user names: found in the text, read and attached.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use cachalot_agent::Chat;
 
 use super::show::Show;
+use crate::regular_file::open_regular;
 use crate::render;
 use crate::render::visible::on_one_line;
 use crate::wiring::ProcessEnvironment;
@@ -105,12 +105,8 @@ fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
         ErrorKind::NotFound | ErrorKind::NotADirectory => ReadError::Missing,
         _ => ReadError::Other(format!("it cannot be read: {error}")),
     };
-    // Opening a pipe would wait for its writer.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(ReadError::Other("it is no file".to_owned()));
-    }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = open_regular(path).map_err(failed)?;
     let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
     match read.map_err(failed)? as u64 > MAX_FILE_BYTES {
         true => Err(ReadError::Other(format!(

@@ -1,5 +1,6 @@
 //! Output of commands as lines: folded when a command has ended, the last lines while it runs.
 
+use cachalot_core::text::{grouped, is_omission};
 use cachalot_tools::LiveOutput;
 
 use crate::render::visible::visible;
@@ -31,7 +32,12 @@ pub(super) fn folded(text: &str) -> Vec<String> {
     let (first, rest) = lines.split_at(MAX_FOLDED_LINES);
     let (middle, last) = rest.split_at(rest.len() - MAX_FOLDED_LINES);
     let mut folded = shown(first);
-    folded.push(format!("    … {} more lines", middle.len()));
+    let left_out = middle.iter().filter(|line| is_omission(line)).count();
+    let given = grouped((middle.len() - left_out) as u64);
+    folded.push(match left_out {
+        0 => format!("    … {given} more lines"),
+        _ => format!("    … {given} more lines, and others that were left out of the result"),
+    });
     folded.extend(shown(last));
     folded
 }
@@ -96,5 +102,26 @@ mod tests {
         let folded = folded(&(text.join("\n") + "\n12\n"));
         assert_eq!(folded[4..7], ["    5", "    … 2 more lines", "    8"]);
         assert_eq!(folded.len(), 11);
+    }
+
+    #[test]
+    fn what_was_left_out_is_not_counted_as_shown() {
+        let lines = |from: u32, to: u32| -> String {
+            (from..=to).map(|line| format!("{line}\n")).collect()
+        };
+        for notice in [
+            "[… 99 bytes left out: narrow the command down …]",
+            "[this result was cut: the tool gave 9 lines]",
+        ] {
+            let folded = folded(&format!("{}{notice}\n{}", lines(1, 5), lines(3_000, 4_007)));
+            assert_eq!(
+                folded[4..7],
+                [
+                    "    5",
+                    "    … 1,003 more lines, and others that were left out of the result",
+                    "    4003",
+                ]
+            );
+        }
     }
 }

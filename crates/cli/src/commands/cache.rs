@@ -1,6 +1,7 @@
 //! `cachalot cache …`.
 
 mod copy;
+mod encrypt;
 mod list;
 mod stats;
 
@@ -10,7 +11,7 @@ use std::path::Path;
 
 use cachalot_cache::{
     Cache, CacheBounds, CassetteError, EntryFilter, EntryInfo, HANDLE_LABEL, Key, LabelCriterion,
-    Scope, StoredEntry,
+    Scope, StoredEntry, is_cassette,
 };
 use cachalot_core::Problem;
 use cachalot_core::clock::iso8601;
@@ -23,8 +24,9 @@ use crate::arguments::{CacheCommand, EntrySelection, ReportArguments, StoreArgum
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::output_file::OutputFile;
+use crate::regular_file::open_regular;
 use crate::render;
-use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, digest_key};
+use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn};
 
 /// Dependencies of all `cache` commands.
 pub(crate) struct Inspection<'a> {
@@ -110,9 +112,17 @@ impl Inspection<'_> {
                         "cache copy: both are the same store",
                     )));
                 }
-                let from = self.opening(&from).for_reading()?;
+                let from = EngineOptions {
+                    reads_plain: true,
+                    ..self.opening(&from)
+                };
+                let from = from.for_reading()?;
                 let to = self.opening(&to).open()?;
                 copy::copy(from.as_ref(), to.as_ref(), *json).await
+            }
+            CacheCommand::Encrypt(report) => {
+                let home = self.home(&report.place)?;
+                encrypt::encrypt(&self.opening(&home), report.json).await
             }
             CacheCommand::Export {
                 file,
@@ -211,10 +221,11 @@ impl Inspection<'_> {
         let home = self.home(&report.place)?;
         let cache = self.opening(&home).for_inspection()?.cache;
         let key = match with_key {
-            true => Some(digest_key(&home.digest_key, &self.warn)?),
+            true => Some(home.digest_key.load(self.warn.as_ref())?),
             false => None,
         };
         let mut output_file = OutputFile::new(file, &home)?;
+        check_overwritten(file)?;
         let is_stdout = output_file.is_stdout();
         let exported = cache.export(&mut output_file, key.as_ref()).await;
         let exported = exported.map_err(not_exported)?;
@@ -261,19 +272,40 @@ impl Inspection<'_> {
     }
 }
 
+/// Refuses to overwrite a file that is no cassette: it was named by mistake. An empty file and what is no regular
+/// file (a pipe, a device) are written to.
+fn check_overwritten(file: &Path) -> Result<()> {
+    if !std::fs::metadata(file).is_ok_and(|there| there.is_file() && there.len() > 0) {
+        return Ok(());
+    }
+    let opened = open_regular(file);
+    if opened
+        .and_then(|mut there| is_cassette(&mut there))
+        .is_ok_and(|is| is)
+    {
+        return Ok(());
+    }
+    let what = format!("`{}` exists and is no cassette", file.display());
+    let problem = Problem::new("no-cassette", what);
+    Err(CommandError::usage(
+        problem.help("write to another file, or remove this one first"),
+    ))
+}
+
 /// Stores the digest key of a cassette. A different key in the home is an error.
 fn store_digest_key(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) -> Result<()> {
-    if home.digest_key.exists() {
-        let own = digest_key(&home.digest_key, warn)?;
+    let path = &home.digest_key.path;
+    if path.exists() {
+        let own = home.digest_key.load(warn.as_ref())?;
         if own.expose() == key.expose() {
             return Ok(());
         }
         return Err(CommandError::failed(format!(
             "the entries are imported, but {} holds another digest key than the cassette: entries with secrets will not be found; import into a separate store with --db",
-            home.digest_key.display()
+            path.display()
         )));
     }
-    key.store(&home.digest_key).map_err(CommandError::failed)
+    key.store(path).map_err(CommandError::failed)
 }
 
 /// Converts an error of an export. The reader of the cassette may be gone.

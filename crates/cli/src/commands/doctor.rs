@@ -1,17 +1,23 @@
 //! `cachalot doctor`: whether the store works, how fast it is, and what it cannot do.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cachalot_backends::StoreUrl;
-use cachalot_core::Clock;
+use cachalot_backends::encrypted::{Encryption, SECRETS, SECRETS_FILE, State};
+use cachalot_core::{Clock, Problem};
 use cachalot_store::{
     Error, ErrorKind, Finding, Label, LabelMatch, PageRequest, PutResult, Record, RecordFilter,
     ReserveResult, Store, space,
 };
 use serde::Serialize;
+use tokio::time::timeout;
 
-use crate::arguments::ReportArguments;
+use crate::arguments::Doctor;
 use crate::command_error::{CommandError, Result};
+use crate::digest_key;
+use crate::encrypted_records::{self, Counts};
 use crate::home::Home;
 use crate::render;
 use crate::render::table::{Column, headline, table};
@@ -21,6 +27,9 @@ use crate::wiring::{EngineOptions, ProcessEnvironment, Warn, run_id};
 /// Maximum time of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Maximum time of all checks of a file.
+const FILE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Number of lookups that are timed.
 const LOOKUPS: usize = 100;
 
@@ -29,6 +38,15 @@ const DEFAULT_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Difference between the clocks that is reported, in milliseconds.
 const CLOCK_DIFFERENCE: i64 = 60_000;
+
+/// Maximum time in which records are counted: less than [`FILE_TIMEOUT`], which all checks share.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// The topic of the digest key.
+const DIGEST_KEY: &str = "digest key";
+
+/// The topic of the secrets of records.
+const ENCRYPTION: &str = "encryption";
 
 /// The space of test records.
 const SPACE: &str = "doctor";
@@ -101,34 +119,48 @@ impl Report {
         self.checks.push(Check {
             topic: topic.to_owned(),
             status: Status::Failed,
-            state: error.to_string(),
+            state: error.message.clone(),
             remedy: remedy(error, url),
         });
+    }
+
+    fn failed(&self) -> Vec<&Check> {
+        let checks = self.checks.iter();
+        checks.filter(|it| it.status == Status::Failed).collect()
     }
 }
 
 pub(crate) async fn doctor(
-    arguments: &ReportArguments,
+    arguments: &Doctor,
     process_environment: &ProcessEnvironment,
     warn: Warn,
 ) -> Result<()> {
+    if let Some(file) = &arguments.new_digest_key {
+        return new_digest_key(&process_environment.directory.join(file));
+    }
+    let (must_adopt, arguments) = (arguments.adopt_digest_key, &arguments.report);
     let home = process_environment.home(arguments.place.db.as_deref(), None)?;
     let mut report = Report {
         store: home.location(),
         checks: Vec::new(),
     };
+    if must_adopt && !home.digest_key.is_named() && home.url.is_some() {
+        // The setting of an agent file is not read here.
+        let problem = Problem::new("no-digest-key", "--adopt-digest-key: no key is named");
+        return Err(CommandError::usage(problem.help(format!(
+            "set {} to the file of `{}`",
+            digest_key::VARIABLE,
+            digest_key::SETTING
+        ))));
+    }
+    let mut usable_key = Ok(());
     if home.url.is_none() && !home.database.exists() {
         report.add(Finding::good(
             "store",
             "does not exist yet; the first run creates it",
         ));
     } else {
-        let opening = EngineOptions::new(process_environment, &home, "doctor", warn);
-        let clock = process_environment.clock.as_ref();
-        match opening.open() {
-            Ok(store) => check_store(store.as_ref(), clock, &home, &mut report).await,
-            Err(error) => report.fail("store", &error, home.url.as_ref()),
-        }
+        (report.checks, usable_key) = checks(process_environment, &home, must_adopt, warn).await?;
     }
     report.add(Finding::good("ledger", home.ledger.display().to_string()));
     if arguments.json {
@@ -136,12 +168,108 @@ pub(crate) async fn doctor(
     } else {
         render::out(&as_text(&report))?;
     }
-    match report.checks.iter().any(|it| it.status == Status::Failed) {
-        true => Err(CommandError::failed(format!(
-            "the store {} does not work: runs go on without it",
+    usable_key?;
+    if must_adopt && !is_adopted(&report) {
+        return Err(CommandError::failed(format!(
+            "the digest key was not made that of {}: it is once all checks succeed on a store that exists",
             report.store
-        ))),
-        false => Ok(()),
+        )));
+    }
+    let failed = report.failed();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let store = &report.store;
+    Err(CommandError::failed(
+        match failed.iter().all(|it| it.topic == ENCRYPTION) {
+            true => format!("records of {store} cannot be decrypted"),
+            false => format!("the store {store} does not work: runs go on without it"),
+        },
+    ))
+}
+
+/// True if the digest key of this machine was compared with that of the store, and is the same now.
+fn is_adopted(report: &Report) -> bool {
+    let mut checks = report.checks.iter();
+    checks.any(|it| it.topic == DIGEST_KEY && it.status == Status::Ok)
+}
+
+/// Opens and checks the store, on a thread of its own: SQLite works on the thread of its caller, and in a damaged or
+/// hostile file it may work without end. The second result is an error if the digest key cannot be used.
+async fn checks(
+    process_environment: &ProcessEnvironment,
+    home: &Home,
+    must_adopt: bool,
+    warn: Warn,
+) -> Result<(Vec<Check>, Result<()>)> {
+    let (send, receive) = tokio::sync::oneshot::channel();
+    let (process_environment, owned) = (process_environment.clone(), home.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let check = move || {
+        let mut report = Report {
+            store: owned.location(),
+            checks: Vec::new(),
+        };
+        let checking = open_and_check(&process_environment, &owned, must_adopt, &warn, &mut report);
+        let checked = runtime.block_on(checking);
+        // The receiver may have given up.
+        let _ = send.send(checked.map(|usable_key| (report.checks, usable_key)));
+    };
+    std::thread::spawn(check);
+    // Calls to a server have timeouts of their own.
+    let checked = match home.url {
+        Some(_) => Ok(receive.await),
+        None => timeout(FILE_TIMEOUT, receive).await,
+    };
+    let (state, remedy) = match checked {
+        Ok(Ok(checked)) => return checked,
+        Ok(Err(_)) => ("the checks ended without a result".to_owned(), None),
+        Err(_) => (
+            format!("the checks did not end within {} seconds", FILE_TIMEOUT.as_secs()),
+            Some("the file is damaged, or Cachalot did not make it: set it aside, or choose another file with --db".to_owned()),
+        ),
+    };
+    let failed = Check {
+        topic: "store".to_owned(),
+        status: Status::Failed,
+        state,
+        remedy,
+    };
+    Ok((vec![failed], Ok(())))
+}
+
+/// Returns an error within if the digest key cannot be used.
+async fn open_and_check(
+    process_environment: &ProcessEnvironment,
+    home: &Home,
+    must_adopt: bool,
+    warn: &Warn,
+    report: &mut Report,
+) -> Result<Result<()>> {
+    let opening = EngineOptions {
+        // These records are counted below.
+        reads_plain: true,
+        ..EngineOptions::new(process_environment, home, "doctor", Warn::clone(warn))
+    };
+    let encryption = opening.encryption()?;
+    let opened = opening.open_unencrypted().and_then(|store| {
+        let encrypted = opening.encrypted(Arc::clone(&store));
+        let encrypted = encrypted.map_err(|error| Error::new(ErrorKind::Unsupported, error));
+        Ok((store, encrypted?))
+    });
+    match opened {
+        Ok((stored, store)) => {
+            let clock = process_environment.clock.as_ref();
+            check_store(store.as_ref(), clock, home, report).await;
+            check_encryption(stored.as_ref(), encryption.as_ref(), report).await;
+            Ok(check_digest_key(store.as_ref(), home, warn, must_adopt, report).await)
+        }
+        Err(error) => {
+            report.fail("store", &error, home.url.as_ref());
+            Ok(Ok(()))
+        }
     }
 }
 
@@ -167,6 +295,131 @@ async fn check_store(store: &dyn Store, clock: &dyn Clock, home: &Home, report: 
         Err(error) => report.fail("write", &error, url),
     }
     promises(store).into_iter().for_each(|it| report.add(it));
+}
+
+/// Counts the records by the secrets that they are encrypted with.
+async fn check_encryption(store: &dyn Store, encryption: Option<&Encryption>, report: &mut Report) {
+    if !report.failed().is_empty() {
+        return;
+    }
+    let mut counts = Counts::new();
+    let counting = encrypted_records::count(store, encryption, &mut counts);
+    let is_complete = match timeout(COUNT_TIMEOUT, counting).await {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => return report.fail(ENCRYPTION, &error, None),
+        Err(_) => false,
+    };
+    let [current, old, unknown, plain] = [State::Current, State::Old, State::Unknown, State::Plain]
+        .map(|state| counts.get(&state).copied().unwrap_or(0));
+    if encryption.is_none() && unknown == 0 {
+        return;
+    }
+    let records = |number| render::count(number, "record", "records");
+    let mut states = Vec::new();
+    let mut remedies = Vec::new();
+    if encryption.is_some() {
+        states.push(format!(
+            "{} with the secret that is given",
+            records(current)
+        ));
+    }
+    if unknown > 0 {
+        let (state, remedy) = match encryption {
+            None => (
+                "encrypted, and no secret is set",
+                format!("set {SECRETS} or {SECRETS_FILE} to the secret of the store"),
+            ),
+            Some(_) => (
+                "with a secret that is not given",
+                format!("add the missing secret to {SECRETS} or {SECRETS_FILE}"),
+            ),
+        };
+        states.push(format!("{} {state}", records(unknown)));
+        remedies.push(remedy);
+    }
+    if old > 0 {
+        states.push(format!("{} still with an old secret", records(old)));
+        remedies.push(
+            "`cachalot cache encrypt` encrypts all records with the first secret; remove the old one then".to_owned(),
+        );
+    }
+    if plain > 0 && encryption.is_some() {
+        states.push(format!("{} not encrypted", records(plain)));
+        remedies.push("`cachalot cache encrypt` encrypts them".to_owned());
+    }
+    if !is_complete {
+        states.push("others were not counted in time".to_owned());
+    }
+    report.checks.push(Check {
+        topic: ENCRYPTION.to_owned(),
+        status: match remedies.is_empty() {
+            _ if unknown > 0 => Status::Failed,
+            true => Status::Ok,
+            false => Status::Degraded,
+        },
+        state: states.join("; "),
+        remedy: (!remedies.is_empty()).then(|| remedies.join("; ")),
+    });
+}
+
+/// Writes a new key for several machines, and says how they get it.
+fn new_digest_key(file: &Path) -> Result<()> {
+    digest_key::write_new(file)?;
+    render::err(&format!(
+        "{} has a new digest key: copy it to all machines that share the store (mode 600), and name it by {} or {}",
+        file.display(),
+        digest_key::VARIABLE,
+        digest_key::SETTING
+    ));
+    Ok(())
+}
+
+/// Compares the digest key of this machine with that of the store, or makes it that of the store.
+///
+/// # Errors
+/// The file of the key cannot be used.
+async fn check_digest_key(
+    store: &dyn Store,
+    home: &Home,
+    warn: &Warn,
+    must_adopt: bool,
+    report: &mut Report,
+) -> Result<()> {
+    if !report.failed().is_empty() {
+        return Ok(());
+    }
+    let file = &home.digest_key;
+    if !must_adopt && !file.is_named() && !file.path.exists() {
+        let state = format!("{} does not exist yet", file.path.display());
+        report.add(Finding::good(
+            DIGEST_KEY,
+            format!("{state}; the first run makes it"),
+        ));
+        return Ok(());
+    }
+    let key = match file.load(warn.as_ref()) {
+        Ok(key) => key,
+        Err(fault) => {
+            let state = Error::new(ErrorKind::Unsupported, fault.to_string());
+            report.fail(DIGEST_KEY, &state, None);
+            return Err(fault);
+        }
+    };
+    let compared = async {
+        if must_adopt {
+            digest_key::adopt(store, file, &key).await?;
+        }
+        digest_key::compare(store, file, &key).await
+    };
+    match timeout(CALL_TIMEOUT, compared).await {
+        Ok(Ok(compared)) => report.add(compared.finding(file)),
+        Ok(Err(error)) => report.fail(DIGEST_KEY, &error, home.url.as_ref()),
+        Err(_) => {
+            let error = Error::new(ErrorKind::TimedOut, "the store does not answer");
+            report.fail(DIGEST_KEY, &error, home.url.as_ref());
+        }
+    }
+    Ok(())
 }
 
 /// Times lookups, and compares the clocks by the fastest of them.
@@ -308,6 +561,9 @@ fn promises(store: &dyn Store) -> [Finding; 4] {
 }
 
 fn remedy(error: &Error, url: Option<&StoreUrl>) -> Option<String> {
+    if let Some(remedy) = error.remedy {
+        return Some(remedy.to_owned());
+    }
     let remedy = match error.kind {
         ErrorKind::Unavailable | ErrorKind::TimedOut if url.is_some() => {
             "check that the server runs, and that its address, port and TLS settings are right"

@@ -12,6 +12,7 @@ use cachalot_hooks::dialect::parse_input;
 use cachalot_hooks::{AgentLookup, AgentView, Builtins, Event, HookEntry, Hooks, Input};
 use cachalot_model::{Model, ModelConfiguration};
 use cachalot_store::in_process::InProcessStore;
+use cachalot_tools::cached::WriteNotifier;
 
 use crate::agent_file::AgentFile;
 use crate::arguments::{HookFlags, HooksCommand, HooksTest};
@@ -193,6 +194,8 @@ fn answers(
         secret_set: Arc::clone(secret_set),
         mode: CacheMode::On,
         warn: Arc::clone(warn),
+        announced: Vec::new(),
+        write_notifier: WriteNotifier::new(),
     }
 }
 

@@ -1,8 +1,10 @@
 //! `cachalot models`: the catalog of models, with the user's own file over it.
 
+use std::collections::BTreeMap;
+
 use cachalot_core::suggest::nearest;
-use cachalot_core::{Cost, Problem};
-use cachalot_model::{Capabilities, Catalog, CatalogEntry, Price, Rates};
+use cachalot_core::{Clock as _, Cost, Millis, Problem, SystemClock};
+use cachalot_model::{Capabilities, Catalog, CatalogEntry, Price, PriceChange, Rates, date};
 use serde_json::{Value, json};
 
 use crate::arguments::ModelList;
@@ -36,14 +38,16 @@ pub(crate) fn models(
         Some(name) => named(&catalog, &providers, name)?,
         None => all(&catalog, &providers),
     };
+    let now = SystemClock.now();
     if arguments.json {
-        return render::json(&entries.iter().map(to_json).collect::<Vec<_>>());
+        let models: Vec<Value> = entries.iter().map(|entry| to_json(entry, now)).collect();
+        return render::json(&models);
     }
     if arguments.name.is_some() {
-        let shown: Vec<String> = entries.iter().map(details).collect();
+        let shown: Vec<String> = entries.iter().map(|entry| details(entry, now)).collect();
         return render::out(&shown.join("\n"));
     }
-    render::out(&list(&entries))
+    render::out(&list(&entries, now))
 }
 
 fn known_provider<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a str> {
@@ -112,10 +116,10 @@ fn unknown((code, what): (&'static str, &str), name: &str, known: Vec<&str>) -> 
 }
 
 /// Formats one table per provider: name, prices and context window.
-fn list(entries: &[Entry<'_>]) -> String {
+fn list(entries: &[Entry<'_>], now: Millis) -> String {
     let mut text = String::new();
     for of_provider in entries.chunk_by(|one, other| one.provider == other.provider) {
-        text += &format!("\n{}", provider_table(of_provider));
+        text += &format!("\n{}", provider_table(of_provider, now));
     }
     let providers = entries.chunk_by(|one, other| one.provider == other.provider);
     let sentence = format!(
@@ -123,10 +127,21 @@ fn list(entries: &[Entry<'_>]) -> String {
         render::count(entries.len() as u64, "model", "models"),
         render::count(providers.count() as u64, "provider", "providers"),
     );
+    let changing = entries.iter().filter_map(|entry| {
+        let from = next_change(entry.listed.price.as_ref()?, now)?.from;
+        Some((date::format(from), entry.name))
+    });
+    let mut changes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (day, name) in changing {
+        changes.entry(day).or_default().push(name);
+    }
+    for (day, names) in changes {
+        text += &format!("\nOther prices from {day}\n  {}\n", names.join("\n  "));
+    }
     headline(&sentence) + &text + "\n`cachalot models NAME` shows all that is known of a model.\n"
 }
 
-fn provider_table(entries: &[Entry<'_>]) -> String {
+fn provider_table(entries: &[Entry<'_>], now: Millis) -> String {
     let columns = [
         Column::whole(entries[0].provider.to_owned()),
         Column::number("input"),
@@ -136,10 +151,9 @@ fn provider_table(entries: &[Entry<'_>]) -> String {
     let rows: Vec<Vec<String>> = entries
         .iter()
         .map(|entry| {
-            let rates = entry.listed.price.as_ref().map(|price| &price.rates);
-            let price = |rate: fn(&Rates) -> u64| {
-                rates.map_or_else(|| "?".to_owned(), |rates| dollars(rate(rates)))
-            };
+            let rates = entry.listed.price.as_ref().map(|price| price.at(now).0);
+            let price =
+                |rate: Rate| rates.map_or_else(|| "?".to_owned(), |rates| dollars(rate(&rates)));
             let context = entry.listed.limits.context;
             vec![
                 format!("  {}", entry.name),
@@ -153,7 +167,7 @@ fn provider_table(entries: &[Entry<'_>]) -> String {
 }
 
 /// Formats the catalog's data of a model; `unknown` for missing data.
-fn details(entry: &Entry<'_>) -> String {
+fn details(entry: &Entry<'_>, now: Millis) -> String {
     let CatalogEntry {
         price,
         limits,
@@ -211,9 +225,10 @@ fn details(entry: &Entry<'_>) -> String {
         .into_iter()
         .map(|(name, value)| vec![format!("  {name}"), value])
         .collect();
-    let prices = price
-        .as_ref()
-        .map_or_else(|| "  prices: unknown\n".to_owned(), prices);
+    let prices = price.as_ref().map_or_else(
+        || "  prices: unknown\n".to_owned(),
+        |price| prices(price, now),
+    );
     format!(
         "{}/{}\n{}\n{prices}",
         entry.provider,
@@ -222,38 +237,57 @@ fn details(entry: &Entry<'_>) -> String {
     )
 }
 
-/// Formats the price table: one column per tier.
-fn prices(price: &Price) -> String {
-    let rates = price.rates;
-    let above = price.above.as_ref();
-    let mut columns = vec![
-        Column::whole("  per million tokens"),
-        Column::number("price"),
-    ];
-    columns.extend(
-        above.map(|(tokens, _)| Column::number(format!("above {} tokens in", grouped(*tokens)))),
-    );
-    let rows: Vec<Vec<String>> = rate_names(&rates)
+/// Formats the price table: one column per length of the input, and those of the next change.
+fn prices(price: &Price, now: Millis) -> String {
+    let change = next_change(price, now);
+    let later = change.map(|change| (change.rates, change.above));
+    let mut columns = vec![Column::whole("  per million tokens")];
+    let mut tiers: Vec<Rates> = Vec::new();
+    let from = change.map(|change| format!("from {}", date::format(change.from)));
+    let shown = [(None, Some(price.at(now))), (from, later)];
+    for (from, rates) in shown {
+        let Some((rates, above)) = rates else {
+            continue;
+        };
+        let above = above.map(|(tokens, rates)| {
+            let name = format!("above {} tokens in", grouped(tokens));
+            let name = from
+                .iter()
+                .fold(name, |name, from| format!("{name}, {from}"));
+            (name, rates)
+        });
+        let first = (from.clone().unwrap_or_else(|| "price".to_owned()), rates);
+        for (name, rates) in std::iter::once(first).chain(above) {
+            columns.push(Column::number(name));
+            tiers.push(rates);
+        }
+    }
+    let rows: Vec<Vec<String>> = rate_names(&tiers)
         .into_iter()
         .map(|(name, rate)| {
-            let mut row = vec![format!("  {name}"), dollars(rate(&rates))];
-            row.extend(above.map(|(_, rates)| dollars(rate(rates))));
-            row
+            let shown = tiers.iter().map(|rates| dollars(rate(rates)));
+            std::iter::once(format!("  {name}")).chain(shown).collect()
         })
         .collect();
     table(&columns, &rows)
 }
 
+/// Returns the next announced change of a price.
+fn next_change(price: &Price, now: Millis) -> Option<&PriceChange> {
+    price.changes.iter().find(|change| change.from > now)
+}
+
 type Rate = fn(&Rates) -> u64;
 
-/// Returns the rates of a price; cache writes are one rate if both durations cost the same.
-fn rate_names(rates: &Rates) -> Vec<(&'static str, Rate)> {
+/// Returns the rates of prices; cache writes are one rate if both durations always cost the same.
+fn rate_names(prices: &[Rates]) -> Vec<(&'static str, Rate)> {
     let mut names: Vec<(&str, Rate)> = vec![
         ("input", |rates| rates.input),
         ("output", |rates| rates.output),
         ("cache read", |rates| rates.cache_read),
     ];
-    if rates.cache_write_5m == rates.cache_write_1h {
+    let is_same = |rates: &Rates| rates.cache_write_5m == rates.cache_write_1h;
+    if prices.iter().all(is_same) {
         names.push(("cache write", |rates| rates.cache_write_5m));
     } else {
         names.push(("cache write, 5 min", |rates| rates.cache_write_5m));
@@ -262,7 +296,7 @@ fn rate_names(rates: &Rates) -> Vec<(&'static str, Rate)> {
     names
 }
 
-fn to_json(entry: &Entry<'_>) -> Value {
+fn to_json(entry: &Entry<'_>, now: Millis) -> Value {
     let CatalogEntry {
         price,
         limits,
@@ -282,15 +316,28 @@ fn to_json(entry: &Entry<'_>) -> Value {
         "minimum_cacheable": limits.minimum_cacheable,
         "images": limits.images,
         "price": price.as_ref().map(|price| {
-            let mut json = rates_json(&price.rates);
-            json["above"] = price.above.as_ref().map_or(Value::Null, |(tokens, rates)| {
-                let mut above = rates_json(rates);
-                above["tokens"] = (*tokens).into();
-                above
+            let (rates, above) = price.at(now);
+            let mut json = price_json(rates, above);
+            let changes = price.changes.iter().filter(|change| change.from > now);
+            let changes = changes.map(|change| {
+                let mut json = price_json(change.rates, change.above);
+                json["from"] = date::format(change.from).into();
+                json
             });
+            json["changes"] = changes.collect();
             json
         }),
     })
+}
+
+fn price_json(rates: Rates, above: Option<(u64, Rates)>) -> Value {
+    let mut json = rates_json(&rates);
+    json["above"] = above.map_or(Value::Null, |(tokens, rates)| {
+        let mut above = rates_json(&rates);
+        above["tokens"] = tokens.into();
+        above
+    });
+    json
 }
 
 /// Returns rates in dollars per million tokens.

@@ -238,7 +238,10 @@ async fn wire(
 ) -> Result<(Arc<Runtime>, Workbench)> {
     let settings = &agent.settings;
     let configured = settings.memory.path.as_deref().map(Path::new);
-    let home = process_environment.home(arguments.place.db.as_deref(), configured)?;
+    let digest_key = settings.memory.digest_key_file.as_deref();
+    let home = process_environment
+        .home(arguments.place.db.as_deref(), configured)?
+        .with_digest_key_file(digest_key, &process_environment.directory);
     let run = run_id();
     let reporter: Arc<dyn Reporter> = progress.clone();
     let warn: Warn = Arc::new(move |message| {
@@ -257,6 +260,7 @@ async fn wire(
         limits: settings.ledger,
         secrets: !secrets.is_empty(),
         staleness: settings.memory.staleness,
+        durable: settings.memory.durable,
         local: settings.memory.local,
         ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
     };

@@ -22,7 +22,7 @@ use crate::models;
 use crate::render::style::Style;
 use crate::render::visible::on_one_line;
 use crate::render::{self, local_time};
-use crate::wiring::{EngineOptions, ProcessEnvironment, Warn, digest_key, run_id};
+use crate::wiring::{EngineOptions, ProcessEnvironment, Warn, run_id};
 
 /// The address to listen on, if neither the command line nor a file names one.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4114);
@@ -52,13 +52,16 @@ pub(crate) async fn serve(
     };
     let address = arguments.listen.or(config.listen).unwrap_or(LISTEN);
     let home = process_environment.home(arguments.place.db.as_deref(), None)?;
-    let tenant_key = digest_key(&home.digest_key, &warn)?;
+    // The gateway does not start without it. The engine loads it again, and warns about its permissions.
+    let tenant_key = home.digest_key.load(&|_: &str| {})?;
     let run = run_id();
     let opening = EngineOptions {
         secrets: true,
         ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
     };
     let engine = opening.for_run().await?;
+    // Reports that other machines have another key.
+    let tenant_key = engine.secret_set.key().cloned().unwrap_or(tenant_key);
     let total = Arc::new(Mutex::new(Total::default()));
     let observe = observer(arguments, &total, Arc::clone(&process_environment.clock));
     let mut interrupts = Interrupts::listen()?;

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Domain};
 use cachalot_core::SecretSet;
 use cachalot_hooks::builtin::cache_response::{
     AnswerStorage, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
 };
 use cachalot_store::flat_json::{FlatJsonFile, LOCK_TIMEOUT};
 use cachalot_store::in_process::InProcessStore;
+use cachalot_tools::cached::{EngineLifetime, EngineRegistration, WriteNotifier};
 
 use crate::wiring::{ProcessEnvironment, Warn};
 
@@ -24,21 +25,26 @@ pub(crate) struct ResponseStores {
     /// Cache mode that the command line sets.
     pub(crate) mode: CacheMode,
     pub(crate) warn: Warn,
+    /// The domains of changes that the MCP servers of the agents announce.
+    pub(crate) announced: Vec<Domain>,
+    /// Notifies the engines of these changes.
+    pub(crate) write_notifier: WriteNotifier,
 }
 
 impl ResponseStores {
     /// Returns a function that opens stores. All in-process stores share one engine.
     pub(crate) fn opener(self) -> StoreOpener {
-        let in_process: OnceLock<Cache> = OnceLock::new();
+        let in_process: OnceLock<(Cache, EngineRegistration)> = OnceLock::new();
         Arc::new(move |settings| {
             let cache = match settings.storage {
                 AnswerStorage::Memory => self.cache.clone(),
-                AnswerStorage::Process => in_process.get_or_init(|| self.in_process()).clone(),
+                AnswerStorage::Process => in_process.get_or_init(|| self.in_process()).0.clone(),
             };
             Ok(ResponseStore {
                 cache,
                 mode: self.mode,
                 user: self.process_environment.user(),
+                announced: self.announced.clone(),
                 flat: self.flat(settings)?,
             })
         })
@@ -46,9 +52,9 @@ impl ResponseStores {
 
     /// Creates an engine whose entries end with the process. Its calls are recorded in the same ledger as all
     /// others.
-    fn in_process(&self) -> Cache {
+    fn in_process(&self) -> (Cache, EngineRegistration) {
         let clock = &self.process_environment.clock;
-        Cache::exact(CacheOptions {
+        let engine = Cache::exact(CacheOptions {
             local: None,
             store: Some(Arc::new(InProcessStore::new(Arc::clone(clock)))),
             ledger: self.cache.ledger().clone(),
@@ -56,7 +62,10 @@ impl ResponseStores {
             secret_set: Arc::clone(&self.secret_set),
             bounds: CacheBounds::default(),
             warn: Arc::clone(&self.warn),
-        })
+        });
+        // The names of domains are those of persistent engines.
+        let registration = (self.write_notifier).register(&engine, EngineLifetime::Persistent);
+        (engine, registration)
     }
 
     /// Opens the flat file of a section, if it names one. The path is relative to the file that contains the

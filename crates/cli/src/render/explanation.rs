@@ -160,6 +160,7 @@ fn details(call: &LedgerRow, verbose: bool) -> Vec<(&'static str, String)> {
         ("why", &call.reason),
         ("not kept", &call.not_stored),
         ("failed", &call.failure),
+        ("not priced", &call.unpriced),
     ];
     for (name, text) in optional {
         rows.extend(text.as_ref().map(|text| (name, text.clone())));

@@ -24,7 +24,8 @@ impl<'e> Recommendation<'e> {
             Scheme::Planned(PrefixLifetime::Auto) | Scheme::Automatic => 1,
             Scheme::Planned(PrefixLifetime::FiveMinutes) => 2,
             Scheme::Planned(PrefixLifetime::OneHour) => 3,
-            Scheme::Without => 4,
+            Scheme::Planned(PrefixLifetime::TwelveHours) => 4,
+            Scheme::Without => 5,
         };
         Some(Self {
             cheapest: comparable().min_by_key(|it| (it.cost.picodollars, rank(it)))?,

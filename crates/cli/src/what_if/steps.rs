@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cachalot_core::{Digest, Millis};
 use cachalot_model::marker_rules::MarkerStyle;
-use cachalot_model::wire::Rendered;
+use cachalot_model::wire::{Rendered, for_format};
 use cachalot_model::{Block, Format, MarkerRules, Message, Role, ToolResult};
 use cachalot_prefix::log::LoggedRequest;
 use cachalot_prompt::{Level, Namespace, Node, Prompt, Session, normal};
@@ -103,13 +103,16 @@ fn piece(node: &Node, format: Format, marker_rules: &MarkerRules) -> Rendered {
         Ok(value) if rendered.mark_at.is_none() => value,
         _ => return rendered,
     };
-    match (format, value) {
-        (Format::Messages, Value::String(text)) => block(&text),
+    let rules = for_format(format).request_rules();
+    match value {
+        Value::String(text) if rules.has_system_blocks => block(&text),
         // Only models that accept markers are sent content parts.
-        (Format::Chat, Value::Object(message)) if takes_parts(&message, marker_rules) => {
+        Value::Object(message)
+            if rules.reads_list_as_string && takes_parts(&message, marker_rules) =>
+        {
             message_of_text(message).unwrap_or_else(as_it_is)
         }
-        (Format::Responses, Value::String(text)) => {
+        Value::String(text) if rules.text_blocks.is_some() => {
             let role = match node.level {
                 Level::Message => "user",
                 Level::Tool | Level::System => "developer",

@@ -53,7 +53,7 @@ fn reads(previous: &LoggedRequest, next: &LoggedRequest) -> Option<bool> {
             time: MarkerTime::FiveMinutes,
         });
         let body = asking.body(&Plan::from_marks(marks));
-        let format = api(step.format);
+        let format = api(step.format)?;
         let charged = accountant.account(format, &body, at, step.settings);
         charged.ok()
     };

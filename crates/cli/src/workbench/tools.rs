@@ -6,13 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{AgentDefinition, Error, ErrorKind, Team, Toolboxes};
+use cachalot_cache::Domain;
 use cachalot_core::Problem;
 use cachalot_mcp::settings::{
-    BuiltInDependencies, ToolsetSettings, assemble, read_servers, read_toolsets,
+    BuiltInDependencies, ToolsetKind, ToolsetSettings, assemble, read_servers, read_toolsets,
 };
 use cachalot_model::ToolDefinition;
 use cachalot_tools::builtin::SessionState;
-use cachalot_tools::cached::{CachedTools, CachedToolsOptions};
+use cachalot_tools::cached::{CachedTools, CachedToolsOptions, EngineLifetime};
 use cachalot_tools::{
     BatchContext, PreparedCall, Registry, Tool, ToolCall, ToolCallResult, Toolbox,
 };
@@ -25,6 +26,8 @@ use crate::wiring::Warn;
 /// The tools of a session. Keeps the state of the session while agents with other tools take it over.
 struct SessionToolbox {
     tools: Arc<CachedTools>,
+    /// Texts of the MCP servers.
+    instructions: Vec<String>,
     _state: Arc<SessionState>,
 }
 
@@ -34,8 +37,16 @@ impl Toolbox for SessionToolbox {
         self.tools.definitions()
     }
 
+    fn writing_tools(&self) -> Vec<String> {
+        self.tools.writing_tools()
+    }
+
     fn prepare(&self, call: ToolCall) -> PreparedCall {
         self.tools.prepare(call)
+    }
+
+    fn instructions(&self) -> Vec<String> {
+        self.instructions.clone()
     }
 
     async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {
@@ -142,6 +153,7 @@ impl Toolboxes for ChatToolboxes {
         );
         Ok(Arc::new(SessionToolbox {
             tools: session_tools,
+            instructions: assembled.server_instructions,
             _state: state,
         }))
     }
@@ -169,6 +181,31 @@ impl Workbench {
     fn tools_of_session(&self, session: &str) -> Option<Arc<CachedTools>> {
         let known = self.0.session_tools.lock();
         known.get(session)?.tools.upgrade()
+    }
+
+    /// Returns the domains of the changes that the MCP servers of a team announce.
+    pub(super) fn announced_domains(&self, team: &Team) -> Vec<Domain> {
+        let environment = &self.0.context.environment;
+        // The loader of the file has reported the problems.
+        let problems = &mut Vec::new();
+        let of_file = team.mcps.as_ref();
+        let of_file = of_file.map(|node| read_servers(node, environment, problems));
+        let mut servers: Vec<_> = of_file.unwrap_or_default().into_values().collect();
+        for agent in &team.agents {
+            let toolsets = toolsets(team, agent, environment, problems).toolsets;
+            servers.extend(
+                toolsets
+                    .into_iter()
+                    .filter_map(|toolset| match toolset.kind {
+                        ToolsetKind::Mcp(definition) => Some(*definition),
+                        _ => None,
+                    }),
+            );
+        }
+        let domains = servers.iter().map(|server| server.settings.domains());
+        let domains = domains.reduce(|all, more| all.and(more));
+        let domains = domains.map(|all| all.for_engine(EngineLifetime::Persistent));
+        domains.unwrap_or_default()
     }
 
     /// Records that a session belongs to a fork.

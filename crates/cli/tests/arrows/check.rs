@@ -23,7 +23,8 @@ pub(super) const TABLE: &[CrateRule] = &[
     crate_rule("store", &["core"]),
     crate_rule("backends", &["core", "storage", "store"]),
     crate_rule("cache", &["core", "storage", "store"]),
-    crate_rule("model", &["core", "storage"]),
+    crate_rule("wire", &["core", "accounting"]),
+    crate_rule("model", &["core", "storage", "accounting", "wire"]),
     crate_rule("simulator", &["core", "accounting"]),
     crate_rule("prompt", &["core", "store", "model"]),
     crate_rule("prefix", &["core", "model", "accounting", "prompt"]),
@@ -75,7 +76,10 @@ pub(super) const TABLE: &[CrateRule] = &[
             "agent",
         ],
     ),
-    crate_rule("gateway", &["core", "store", "cache", "model", "prefix"]),
+    crate_rule(
+        "gateway",
+        &["core", "accounting", "store", "cache", "model", "prefix"],
+    ),
     crate_rule(
         "cli",
         &[

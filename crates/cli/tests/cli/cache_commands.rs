@@ -51,6 +51,36 @@ fn entries_are_listed_read_and_erased() {
     home.run(&["cache", "get", handle]).fails(1);
 }
 
+/// The reader of a long list leaves: the command ends without a message, before the list does.
+#[cfg(unix)]
+#[test]
+fn list_as_json_ends_with_its_reader() {
+    use std::io::Read as _;
+    use std::process::Stdio;
+    let home = Home::new();
+    home.write(
+        "many.yaml",
+        "name: many\nnodes:\n  - name: each\n    type: dynamic_parallel\n    items: \"{{ range(600) }}\"\n    \
+         action:\n      uses: cache.wrap\n      with:\n        action: json.stringify\n        args: {data: {item: \
+         \"{{ state.item }}\"}}\n    fan_in: collect\n  - name: collect\n    fan_in: true\n",
+    );
+    home.run(&["run", "many.yaml", "-q"]).ok();
+    let listed = home.run(&["cache", "ls", "--json"]).ok();
+    assert_eq!(listed.json().as_array().unwrap().len(), 600);
+    assert!(listed.stdout.starts_with("[\n  {\n    \""), "{listed}");
+    assert!(listed.stdout.ends_with("\n  }\n]\n"), "{listed}");
+    let mut command = home.command(&["cache", "ls", "--json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    let mut beginning = [0; 2];
+    let mut stdout = running.stdout.take().unwrap();
+    stdout.read_exact(&mut beginning).unwrap();
+    assert_eq!(&beginning, b"[\n");
+    drop(stdout);
+    let ended: CommandOutput = running.wait_with_output().unwrap().into();
+    assert!(ended.fails(141).stderr.is_empty());
+}
+
 #[test]
 fn cache_commands_accept_the_key_as_written_in_the_file() {
     let home = Home::new();

@@ -67,4 +67,13 @@ fn import_refuses_invalid_cassettes_with_the_line() {
     let newer = home.run(&["cache", "import", "newer.jsonl"]).fails(1);
     assert!(newer.stderr.contains("99"), "{newer}");
     home.run(&["cache", "import", "missing.jsonl"]).fails(1);
+    // A line without end.
+    #[cfg(target_os = "linux")]
+    {
+        let endless = home.run(&["cache", "import", "/dev/zero"]).fails(1);
+        assert!(
+            endless.stderr.contains("line 1: not a cassette"),
+            "{endless}"
+        );
+    }
 }

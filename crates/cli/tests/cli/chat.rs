@@ -257,6 +257,68 @@ fn yes_does_not_allow_writes_of_protected_files() {
         assert_eq!(now, *file);
         assert!(!home.join(".git").exists());
     }
+    // A hook of the user adds the file to the prompt.
+    home.write(
+        "prompts.yaml",
+        "hooks:\n  turn_start:\n    - {type: builtin, command: add_prompt_files, args: [MORE.txt]}\n",
+    );
+    home.write("MORE.txt", "Be kind.");
+    home.write("agent.yaml", SHELL);
+    let arguments = ["agent.yaml", "--yes", "--hooks", "prompts.yaml"];
+    let command = "run echo x >> MORE.txt";
+    let refused = home.ask(&provider, &arguments, command).ok();
+    assert!(
+        refused.stderr.contains("`--yes` does not allow that"),
+        "{refused}"
+    );
+    let instructed = SHELL.replace(
+        "instruction: ",
+        "add_prompt_files: [RULES.txt]\n    instruction_file: role.md # ",
+    );
+    home.write("role.md", "You help.");
+    home.write("RULES.txt", "Be brief.");
+    for command in [
+        "run echo x > AGENTS.md",
+        "run mkdir -p sub && echo x > sub/CLAUDE.md",
+        "run mkdir -p skills/a && echo x > skills/a/SKILL.md",
+        "run echo x > skills/a.txt",
+        "run echo x >> role.md",
+        "run echo x >> RULES.txt",
+    ] {
+        home.write("agent.yaml", &instructed);
+        let refused = home.ask(&provider, &["agent.yaml", "--yes"], command).ok();
+        assert!(
+            refused.stderr.contains("`--yes` does not allow that"),
+            "{command}: {refused}"
+        );
+    }
+    home.write("me/RULES.txt", "Be brief.");
+    for variable in ["HOME", "USERPROFILE"] {
+        let in_home = |command: &mut std::process::Command| {
+            command.env_remove("HOME").env(variable, home.join("me"));
+        };
+        let command = b"run echo x >> me/RULES.txt";
+        let refused = home
+            .ask_with(&provider, &["agent.yaml", "--yes"], command, in_home)
+            .ok();
+        assert!(
+            refused.stderr.contains("`--yes` does not allow that"),
+            "{variable}: {refused}"
+        );
+    }
+    for file in ["AGENTS.md", "sub", "skills"] {
+        assert!(!home.join(file).exists(), "{file}");
+    }
+    for (command, file) in [
+        ("echo x > AGENTS.md", "AGENTS.md"),
+        ("mkdir skills; echo x > skills/a.txt", "skills/a.txt"),
+    ] {
+        let rules = format!("permissions: {{allow: ['shell:command={command}']}}\n");
+        home.write("agent.yaml", format!("{SHELL}{rules}"));
+        home.ask(&provider, &["agent.yaml"], &format!("run {command}"))
+            .ok();
+        assert!(home.join(file).exists(), "{file}");
+    }
     let named = "permissions: {allow: ['shell:command=echo x > .mcp.json']}\n";
     home.write("agent.yaml", format!("{SHELL}{named}"));
     home.ask(&provider, &["agent.yaml"], "run echo x > .mcp.json")

@@ -102,4 +102,9 @@ fn doctor_checks_a_file() {
     );
     let broken = home.run(&["doctor", "--db", "broken.db"]).fails(1);
     assert!(broken.stdout.contains("failed"), "{broken}");
+    let hostile = rusqlite::Connection::open(home.database()).unwrap();
+    hostile.execute_batch("CREATE TRIGGER t AFTER INSERT ON records BEGIN INSERT INTO labels WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT 'a', 'b', 'c', x FROM c; END").unwrap();
+    drop(hostile);
+    let hostile = home.run(&["doctor"]).fails(1);
+    assert!(hostile.stdout.contains("has the trigger `t`"), "{hostile}");
 }

@@ -106,12 +106,13 @@ fn export_to_a_socket_or_directory_fails() {
 #[test]
 fn export_follows_and_keeps_symbolic_links() {
     let home = home();
-    home.write("elsewhere/there.jsonl", "before");
+    let cassette = "{\"cachalot_cassette\":1,\"created\":\"\"}\n";
     symlink("elsewhere/there.jsonl", home.join("to-there")).unwrap();
     symlink("elsewhere/new.jsonl", home.join("to-new")).unwrap();
     symlink("to-new", home.join("to-link")).unwrap();
     symlink("circle", home.join("circle")).unwrap();
     for (command, part) in COMMANDS {
+        home.write("elsewhere/there.jsonl", cassette);
         for (link, target) in [("to-there", "there.jsonl"), ("to-link", "new.jsonl")] {
             export(&home, command, Path::new(link)).ok();
             let link = fs::symlink_metadata(home.join(link)).unwrap();
@@ -178,10 +179,42 @@ fn export_over_files_of_the_store_is_refused() {
             assert!(!is_export, "{}", file.display());
         }
         // What only begins with the same name is anybody's.
-        export(&home, command, &folder.join("cachalot.db.jsonl")).ok();
+        let other = folder.join("cachalot.db.jsonl");
+        export(&home, command, &other).ok();
+        fs::remove_file(other).unwrap();
     }
     assert_eq!(fs::read(&beside[8]).unwrap(), key);
     assert_eq!(home.run(&["sessions", "export"]).ok().stdout, before);
     home.run(&["cache", "stats"]).ok();
     assert_eq!(leftovers(folder), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn export_keeps_existing_files_that_are_no_cassettes() {
+    let home = home();
+    let command = &["cache", "export"];
+    for (name, text) in [
+        ("notes.txt", "remember".to_owned()),
+        ("agent.yaml", MARKING.to_owned()),
+        ("data.json", "{\"a\": 1}\n".to_owned()),
+        (
+            "long.jsonl",
+            format!(
+                "{{\"x\": \"{}\", \"cachalot_cassette\": 1}}",
+                "y".repeat(10_000)
+            ),
+        ),
+    ] {
+        home.write(name, &text);
+        let ran = export(&home, command, Path::new(name)).fails(2);
+        assert!(ran.stderr.contains("exists and is no cassette"), "{ran}");
+        assert_eq!(fs::read_to_string(home.join(name)).unwrap(), text);
+    }
+    for text in ["", "{\"cachalot_cassette\":99}\n{}\n"] {
+        home.write("tape.jsonl", text);
+        export(&home, command, Path::new("tape.jsonl")).ok();
+        let written = fs::read_to_string(home.join("tape.jsonl")).unwrap();
+        assert!(written.contains("\"kind\""), "{written}");
+        export(&home, command, Path::new("tape.jsonl")).ok();
+    }
 }

@@ -1,5 +1,5 @@
-//! Processes that are killed, and a server that is restarted in between: no wrong answer, and nothing lost that was
-//! acknowledged. `CACHALOT_TEST_HAMMER_RESTARTS` sets how often each server is restarted (2).
+//! Processes that are killed, and a server that is restarted in between: no wrong answer, no failed run, and nothing lost
+//! that was acknowledged. `CACHALOT_TEST_HAMMER_RESTARTS` sets how often each server is restarted (2).
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -159,6 +159,8 @@ fn hammer(url: &str, restart: &mut dyn FnMut()) {
     eprintln!("{url:.8}: {counts:?}, {restarts} restarts, {keys} keys");
     assert!(counts.killed.load(Ordering::Relaxed) > 5, "{counts:?}");
     assert!(counts.hits.load(Ordering::Relaxed) > 0, "{counts:?}");
+    // A server that is away for less than 30 s costs a payment at most.
+    assert_eq!(counts.failed.load(Ordering::Relaxed), 0, "{counts:?}");
     for (key, kept) in kept.into_inner().unwrap() {
         let mut command = home.command(&["run", "look.yaml", "-q", "-i", &format!("key=k{key}")]);
         let found: CommandOutput = command.env("CACHALOT_DB", url).output().unwrap().into();

@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
+use crate::program_file;
 use crate::support::{CommandOutput, Home};
 
 /// A home with the examples of hooks.
@@ -28,7 +29,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
         if entry.path().is_dir() {
             copy(&entry.path(), &target);
         } else {
-            std::fs::copy(entry.path(), target).unwrap();
+            program_file::copy(&entry.path(), &target);
         }
     }
 }

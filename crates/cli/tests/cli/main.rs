@@ -14,6 +14,7 @@ mod default_agent;
 mod digest_key;
 mod doctor;
 mod durations;
+mod encryption;
 #[cfg(unix)]
 mod exports;
 mod faults;
@@ -52,8 +53,11 @@ mod review;
 mod run;
 mod secrets;
 mod serve;
+mod server_faults;
 mod sessions;
 mod sessions_tree;
+#[cfg(unix)]
+mod shared_cases;
 mod simulate;
 mod spend;
 mod store_links;
@@ -73,6 +77,9 @@ mod why;
 
 #[path = "../../../workflow/tests/fakes/mod.rs"]
 mod fakes;
+
+#[path = "../../../process/tests/process/program_file.rs"]
+mod program_file;
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../agent/tests/agent/bodies.rs"]

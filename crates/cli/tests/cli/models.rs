@@ -66,6 +66,31 @@ fn models_json_has_the_same_fields_and_null_for_unknown() {
 }
 
 #[test]
+fn announced_prices_are_shown_with_their_dates() {
+    let home = Home::new();
+    home.write(
+        "own.yaml",
+        "models: {lab: {whale: {input: 1, output: 2, changes: [{from: 9999-01-02, input: 3, output: 4}]}}}",
+    );
+    let run = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        let output = command.env("CACHALOT_MODELS", "own.yaml").output();
+        crate::support::CommandOutput::from(output.unwrap()).ok()
+    };
+    let one = run(&["models", "lab/whale"]);
+    assert!(one.stdout.contains("from 9999-01-02"), "{one}");
+    assert!(one.stdout.contains("$3.00"), "{one}");
+    let all = run(&["models"]);
+    let expected = "Other prices from 9999-01-02\n  whale\n";
+    assert!(all.stdout.contains(expected), "{all}");
+    let json = run(&["models", "--json", "lab/whale"]).json();
+    let change = &json[0]["price"]["changes"][0];
+    assert_eq!(change["from"], "9999-01-02");
+    assert_eq!(change["input"], 3.0);
+    assert_eq!(json[0]["price"]["input"], 1.0);
+}
+
+#[test]
 fn user_model_file_adds_and_overrides_models() {
     let home = Home::new();
     home.write(

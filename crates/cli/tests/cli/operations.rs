@@ -57,6 +57,50 @@ fn mcp_tool_hit_starts_no_server() {
 }
 
 #[test]
+fn mcp_tool_that_declares_to_write_is_never_answered_from_the_cache() {
+    let home = Home::new();
+    for hints in [
+        r#"{"readOnlyHint": False}"#,
+        r#"{"readOnlyHint": True, "destructiveHint": True}"#,
+    ] {
+        home.write(
+            "glossary.py",
+            server().replace(r#"{"readOnlyHint": True}"#, hints),
+        );
+        for _ in 0..2 {
+            let ran = flow(&home, DEFINE).ok();
+            let definition = &ran.json()["definition"];
+            assert_eq!(definition["_cache_hit"], false, "{ran}");
+            for part in [
+                "declares that its tool `define` changes things",
+                "its setting `read_only` names `define`",
+            ] {
+                assert!(ran.stderr.contains(part), "{ran}");
+            }
+        }
+    }
+}
+
+#[test]
+fn announcement_of_a_server_expires_results_of_its_tools_in_other_runs() {
+    let home = Home::new();
+    home.write("glossary.py", server());
+    let is_hit = || flow(&home, DEFINE).ok().json()["definition"]["_cache_hit"] == true;
+    assert_eq!([is_hit(), is_hit()], [false, true]);
+    let reply = "    print(json.dumps(reply), flush=True)\n";
+    let announcement = "    if request['method'] == 'tools/call':\n        print('{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}')\n";
+    let announcing = server().replace(reply, &format!("{announcement}{reply}"));
+    home.write("glossary.py", &announcing);
+    let wrapped = "uses: cache.wrap\n    with: {action: mcp.glossary.define, args: {term: epoch}}";
+    let plain = "uses: mcp.glossary.define\n    with: {term: cache}";
+    flow(&home, &DEFINE.replace(wrapped, plain)).ok();
+    // A result that is overtaken by the announcement is not stored.
+    assert_eq!([is_hit(), is_hit()], [false, false]);
+    home.write("glossary.py", server());
+    assert_eq!([is_hit(), is_hit()], [false, true]);
+}
+
+#[test]
 fn mcp_tool_arguments_are_checked_by_their_schema() {
     let home = Home::new();
     home.write("glossary.py", server());

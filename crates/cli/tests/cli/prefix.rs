@@ -313,3 +313,40 @@ fn prefix_analyze_computes_losses_from_the_usage_of_a_transcript() {
     let reported = piped(&home, &["prefix", "analyze", "--json", "-"], &log).ok();
     assert_eq!(reported.json()["logs"][0]["answers_only"], 2);
 }
+
+#[test]
+fn folder_with_transcripts_is_analyzed_as_one_log() {
+    let home = Home::new();
+    let transcripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/transcripts");
+    let folder = transcripts.join("claude-code");
+    let folder = folder.to_str().unwrap();
+    let reported = home.run(&["prefix", "analyze", "--json", folder]).ok();
+    let missing = "the message 76f7e0942250… of the recorded request is not in the file";
+    assert!(!reported.stderr.contains(missing), "{}", reported.stderr);
+    let document = reported.json();
+    let log = &document["logs"][0];
+    // Six requests of the resumed session and its fork, three of the compacted one and its fork, four of the one with a
+    // sub-agent (two without a message), and one of a session with a hook.
+    assert_eq!(log["requests"], json!(14));
+    assert_eq!(log["reconstructed"], json!(12));
+    assert_eq!(log["answers_only"], json!(2));
+    assert_eq!(log["no_requests"]["count"], json!(2));
+    let reason = log["no_requests"]["first"][0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("tool_and_subagent/"), "{reason}");
+    assert!(reason.ends_with(missing), "{reason}");
+
+    let shown = home.run(&["prefix", "analyze", folder]).ok();
+    let text = "12 requests are reconstructed from their parts in transcripts";
+    assert!(shown.stdout.contains(text), "{}", shown.stdout);
+    assert!(shown.stderr.contains(missing), "{}", shown.stderr);
+    // Codex leaves answers only: of five sessions, two of which are forks.
+    let codex = transcripts.join("codex");
+    let reported = home.run(&["prefix", "analyze", "--json", codex.to_str().unwrap()]);
+    let log = &reported.ok().json()["logs"][0];
+    assert_eq!(
+        (&log["requests"], &log["answers_only"]),
+        (&json!(10), &json!(10))
+    );
+    let empty = home.run(&["prefix", "analyze", home.path().to_str().unwrap()]);
+    assert!(empty.fails(1).stderr.contains("holds no request"));
+}

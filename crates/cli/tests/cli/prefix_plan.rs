@@ -118,6 +118,53 @@ fn requests_after_ten_minutes_need_an_hour_lifetime() {
     assert!(about(cost(&plans, "auto"), 0.3 * 3.45), "{plans:?}");
 }
 
+/// The requests of a conversation in the format `responses`, two hours apart.
+fn slow_conversation(model: &str) -> String {
+    let mut input = vec![json!({"role": "developer", "content": "s".repeat(LONG)})];
+    let requests: Vec<Value> = (0..5)
+        .map(|number: u64| {
+            input.push(json!({"role": "user", "content": format!("{number}")}));
+            let request = json!({"model": model, "prompt_cache_key": "k", "input": input});
+            input.push(json!({"role": "assistant", "content": "Yes."}));
+            json!({"at": 1_800_000_000 + number * 7_200, "request": request})
+        })
+        .collect();
+    log(&requests)
+}
+
+#[test]
+fn plan_says_where_twelve_hours_pay() {
+    let home = Home::new();
+    let plans_of = plans(&home, &slow_conversation("gpt-5.6"), &[]);
+    // Of the plain price of a request: 1.25 to write for half an hour, 2.5 for twelve hours, 0.1 to read.
+    let plain = cost(&plans_of, "without") / 5.0;
+    assert!(
+        about(cost(&plans_of, "5m"), plain * 1.25 * 5.0),
+        "{plans_of:?}"
+    );
+    assert!(
+        about(cost(&plans_of, "12h"), plain * (2.5 + 0.1 * 4.0)),
+        "{plans_of:?}"
+    );
+    // Twelve hours after two such pauses.
+    let auto = plain * (1.25 * 2.0 + 2.5 + 0.1 * 2.0);
+    assert!(about(cost(&plans_of, "auto"), auto), "{plans_of:?}");
+    let reported = home.run(&["prefix", "plan", "log.jsonl"]).ok().stdout;
+    assert!(
+        reported.contains("set `prefix: {ttl: 12h}` of the agent"),
+        "{reported}"
+    );
+    // The price of such a write is not known for every model.
+    home.write("log.jsonl", slow_conversation("gpt-5.9-unlisted"));
+    let reported = home
+        .run(&["prefix", "plan", "--json", "log.jsonl"])
+        .ok()
+        .json();
+    let plans = reported["models"][0]["plans"].as_array().unwrap();
+    let names: Vec<&Value> = plans.iter().map(|plan| &plan["plan"]).collect();
+    assert_eq!(names, ["as sent", "auto", "without"]);
+}
+
 #[test]
 fn plan_reproduces_the_published_prices_of_openai() {
     let home = Home::new();

@@ -21,7 +21,7 @@ impl Gateway {
     }
 
     /// Starts a gateway with further arguments and variables.
-    fn with(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn with(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut process = home
             .command(&arguments)
@@ -59,10 +59,15 @@ impl Gateway {
 
     /// Sends a chat request with this body.
     pub(crate) fn post(&self, credential: &str, body: &str) -> String {
+        self.post_to("/v1/chat/completions", credential, body)
+    }
+
+    /// Sends a request to a path.
+    pub(crate) fn post_to(&self, path: &str, credential: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
-            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {credential}\r\nx-cachalot-tags: trial\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {credential}\r\nx-cachalot-tags: trial\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             self.address,
             body.len()
         )

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use cachalot_core::{DigestKey, SecretSet, SystemClock};
-use cachalot_model::wire::{CHAT, Wire as _};
+use cachalot_model::wire::CHAT;
 use cachalot_model::{Format, Message};
 use cachalot_prompt::{Prompt, SessionHead, Sessions};
 use cachalot_store::sqlite::{SqliteOptions, SqliteStore};

@@ -23,6 +23,12 @@ impl CommandOutput {
             .unwrap_or_else(|error| panic!("stdout is not one JSON document: {error}\n{self}"))
     }
 
+    /// The messages without their line ends.
+    pub(crate) fn unwrapped(&self) -> String {
+        let words = self.stderr.split_whitespace().filter(|word| *word != "│");
+        words.collect::<Vec<_>>().join(" ")
+    }
+
     #[track_caller]
     pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{self}");

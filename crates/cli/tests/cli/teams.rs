@@ -204,3 +204,49 @@ fn permission_rule_for_an_unknown_tool_or_argument_is_a_problem() {
     home.write("team.yaml", GOOD.replace("[shell]", "['shell:cmd=rm *']"));
     home.run(&["validate", "team.yaml"]).ok();
 }
+
+/// A read-only agent that can reach one that writes.
+#[test]
+fn readonly_agents_that_give_work_to_writers_are_problems() {
+    let home = Home::new();
+    let file = |root: &str, others: &str| {
+        format!("agents:\n  root: {{model: openai/gpt-4o, readonly: true, {root}}}\n{others}")
+    };
+    let writer = "  writer: {model: openai/gpt-4o, toolsets: [{type: shell}]}\n";
+    let helper = "  helper: {model: openai/gpt-4o, force_handoff: writer}\n";
+    let reader = "  reader: {model: openai/gpt-4o, toolsets: [{type: filesystem, readonly: true}, {type: think}, {type: fetch}]}\n";
+    let servers =
+        "  servers: {model: openai/gpt-4o, toolsets: [{type: mcp, command: some-server}]}\n";
+    for (root, part) in [
+        (
+            "sub_agents: [writer]",
+            "gives work to `writer`, whose tool `shell`",
+        ),
+        ("sub_agents: [{name: writer, fork: true}]", "`writer`"),
+        ("handoffs: [reader, writer]", "`writer`"),
+        ("force_handoff: writer", "`writer`"),
+        (
+            "handoffs: [helper]",
+            "gives work to `writer` (through `helper`)",
+        ),
+    ] {
+        home.write("team.yaml", file(root, &[writer, helper, reader].concat()));
+        let refused = home.run(&["validate", "team.yaml"]).fails(2);
+        // Long lines are wrapped.
+        let said: Vec<&str> = refused
+            .stderr
+            .split_whitespace()
+            .filter(|it| *it != "│")
+            .collect();
+        let said = said.join(" ");
+        assert!(
+            said.contains("readonly-gives-work") && said.contains(part),
+            "{said}"
+        );
+    }
+    home.write(
+        "team.yaml",
+        file("sub_agents: [reader, servers]", &[reader, servers].concat()),
+    );
+    home.run(&["validate", "team.yaml"]).ok();
+}

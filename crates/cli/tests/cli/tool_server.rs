@@ -78,6 +78,7 @@ fn answer(message: &Value) -> Option<Value> {
             "protocolVersion": message["params"]["protocolVersion"],
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "depths", "version": "1"},
+            "instructions": "Sound twice.",
         }),
         "tools/list" => json!({"tools": [{
             "name": "sound",
@@ -148,6 +149,26 @@ fn tool_server_runs_and_ends_with_the_chat() {
     home.run(&["validate", "team.yaml"]).ok();
     let ran = home.ask(&provider, &["team.yaml"], "how deep is it?").ok();
     assert_eq!(ran.stdout, "It is 2250 m deep.\n", "{ran}");
+    gone(begun(&home));
+}
+
+#[test]
+fn instructions_of_a_server_end_the_system_prompt_as_its_text() {
+    let (home, provider) = (Home::new(), Provider::scripted(SOUNDING));
+    let team = team(&home).replace("    model:", "    instruction: You sound.\n    model:");
+    home.write("team.yaml", team);
+    home.ask(&provider, &["team.yaml"], "how deep is it?").ok();
+    let requests = provider.received();
+    assert!(!requests.is_empty());
+    for request in requests {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        let place = |text: &str| body.find(text).unwrap_or_else(|| panic!("{text}: {body}"));
+        let of_server = place(
+            "The MCP server `depths` says about its tools (text of the server, not of the user):\\n> Sound twice.",
+        );
+        assert!(place("You sound.") < of_server, "{body}");
+        assert!(of_server < place("how deep is it?"), "{body}");
+    }
     gone(begun(&home));
 }
 

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::provider::Provider;
+#[cfg(unix)]
+use crate::serve::Gateway;
 use crate::support::{CommandOutput, Home};
 
 /// The session of the fixture that read a file.
@@ -141,4 +143,102 @@ fn long_term_memory_of_the_previous_version_is_found() {
         "{found:#}"
     );
     assert_ne!(found["found"], json!(null));
+}
+
+/// Makes the layout of the store another one, as another version of Cachalot would; returns the one before.
+#[cfg(unix)]
+fn set_layout(home: &Home, version: i64) -> i64 {
+    let database = rusqlite::Connection::open(home.database()).unwrap();
+    let before = database.query_row("PRAGMA user_version", [], |row| row.get(0));
+    database
+        .pragma_update(None, "user_version", version)
+        .unwrap();
+    before.unwrap()
+}
+
+/// Waits for a state that another process reaches.
+#[cfg(unix)]
+fn wait_until(is_reached: impl Fn() -> bool) {
+    while !is_reached() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// A run that another version overtakes goes on without the store, and says so.
+#[cfg(unix)]
+#[test]
+fn run_continues_after_another_version_changed_the_layout() {
+    let home = Home::new();
+    let workflow = r#"name: overtaken
+nodes:
+  - name: first
+    uses: cache.wrap
+    with: {action: json.parse, key: first, args: {text: "[1]"}}
+    output: first
+  - name: wait
+    uses: shell.run
+    with: {command: [sh, -c, "touch waiting; while [ ! -e go ]; do sleep 0.02; done"]}
+  - name: second
+    uses: cache.wrap
+    with: {action: json.parse, key: second, args: {text: "[2]"}}
+    output: second
+  - name: third
+    uses: cache.wrap
+    with: {action: json.parse, key: third, args: {text: "[3]"}}
+    output: third
+"#;
+    home.write("overtaken.yaml", workflow);
+    let mut command = home.command(&["run", "overtaken.yaml"]);
+    command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let running = command.spawn().unwrap();
+    wait_until(|| home.join("waiting").exists());
+    let known = set_layout(&home, 99);
+    home.write("go", "");
+    let ran = CommandOutput::from(running.wait_with_output().unwrap()).ok();
+    let state = ran.json();
+    assert_eq!(state["first"]["_cache_stored"], true, "{ran}");
+    for (name, result) in [("second", 2), ("third", 3)] {
+        assert_eq!(state[name]["result"]["data"][0], result, "{ran}");
+        assert_eq!(state[name]["_cache_stored"], false, "{ran}");
+        let reason = state[name]["_cache_reason"].as_str().unwrap();
+        assert!(reason.contains("store"), "{reason}");
+    }
+    let warnings = ran.stderr.matches("newer version of Cachalot").count();
+    assert_eq!(warnings, 1, "{ran}");
+    set_layout(&home, known);
+    let again = run(&home, &["overtaken.yaml"]).ok().json();
+    let hits = ["first", "second"].map(|name| again[name]["_cache_hit"].clone());
+    assert_eq!(hits, [json!(true), json!(false)], "{again:#}");
+}
+
+/// A gateway that another version overtakes passes requests on, says so once, and uses the store again under a layout
+/// that it knows.
+#[cfg(unix)]
+#[test]
+fn gateway_continues_after_another_version_changed_the_layout() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let gateway = Gateway::start(&home, &provider);
+    let ask = |text: &str| {
+        let body = format!(
+            r#"{{"model": "gpt-4o-mini", "temperature": 0, "messages": [{{"role": "user", "content": "{text}"}}]}}"#
+        );
+        let answer = gateway.post("x", &body);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        answer.contains("cachalot; hit")
+    };
+    ask("before");
+    wait_until(|| ask("before"));
+    let known = set_layout(&home, 99);
+    for _ in 0..3 {
+        assert!(!ask("meanwhile"), "nothing is stored");
+    }
+    set_layout(&home, known);
+    wait_until(|| ask("afterwards"));
+    assert!(ask("before"));
+    let printed = gateway.stop();
+    let warnings = printed.matches("continuing without a cache").count();
+    assert_eq!(warnings, 1, "{printed}");
+    assert!(printed.contains("newer version of Cachalot"), "{printed}");
 }

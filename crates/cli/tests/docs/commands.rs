@@ -3,10 +3,10 @@
 #![cfg(unix)]
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt as _;
 
 use crate::blocks::{self, Block, Language, Marker};
 use crate::home::Home;
+use crate::program_file::make_executable;
 use crate::{transcript, yaml};
 
 /// A command, and what it must print if the document says.
@@ -88,7 +88,7 @@ fn write(block: &Block, home: &Home) {
     };
     let path = home.write(name, &text);
     if block.language == Language::Sh {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        make_executable(&path);
     }
 }
 

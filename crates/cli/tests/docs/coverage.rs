@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::blocks::{self, Language};
 use crate::files;
 use crate::home::{Home, state};
+use crate::reference_tables;
 use crate::transcript;
 
 const REFERENCE: &str = "docs/YAML_REFERENCE.md";
@@ -314,7 +315,7 @@ fn every_key_of_a_file_is_documented() {
 #[test]
 fn every_table_of_keys_equals_the_declaration() {
     let mut problems = Vec::new();
-    for table in format::reference() {
+    for table in reference_tables::reference() {
         let place = format!("{} {}", table.document, table.heading);
         let text = files::text(table.document);
         // Without sub-sections; `rows` takes the backticks at the beginning of a cell.

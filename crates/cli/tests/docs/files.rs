@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::program_file;
+
 /// The folder of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -31,7 +33,6 @@ pub(crate) fn text(path: &str) -> String {
 
 /// Copies a folder of the repository.
 pub(crate) fn copy(folder: &str, to: &Path) {
-    let from = root().join(folder);
     for path in in_folder(folder, "", true) {
         let target = to.join(
             Path::new(&path)
@@ -39,8 +40,7 @@ pub(crate) fn copy(folder: &str, to: &Path) {
                 .expect("it lies in the folder"),
         );
         std::fs::create_dir_all(target.parent().expect("it lies in a folder")).unwrap();
-        std::fs::copy(root().join(&path), &target)
-            .unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+        program_file::copy(&root().join(&path), &target);
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::files;
+use crate::program_file::make_executable;
 
 #[path = "../../../workflow/tests/fakes/mod.rs"]
 mod fakes;
@@ -124,16 +125,9 @@ impl Home {
         let program = |name: &str, text: String| {
             let path = self.directory.path().join("programs").join(name);
             std::fs::write(&path, text).unwrap();
-            #[cfg(unix)]
-            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
-                .unwrap();
+            make_executable(&path);
         };
         let binary = env!("CARGO_BIN_EXE_cachalot");
-        // A script could not be started while a process that another test forked still has it open for writing.
-        #[cfg(unix)]
-        std::os::unix::fs::symlink(binary, self.directory.path().join("programs/cachalot"))
-            .unwrap();
-        #[cfg(not(unix))]
         program("cachalot", format!("#!/bin/sh\nexec '{binary}' \"$@\"\n"));
         program(
             "cargo",

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use cachalot_core::{ManualClock, SecretSet};
 use cachalot_hooks::builtin::BuiltinDependencies;
 use cachalot_hooks::builtin::cache_response::{CacheResponse, StoreOpener};
-use cachalot_hooks::schema::{key_tables, tables};
 use cachalot_hooks::{Builtins, Dialect, Event};
 use cachalot_storage::{HttpClient, HttpOptions};
 
 use crate::blocks::{self, Block, Language, Marker};
 use crate::coverage::section;
 use crate::files;
+use crate::hook_tables::{key_tables, tables};
 
 const DOCUMENT: &str = "docs/HOOKS.md";
 

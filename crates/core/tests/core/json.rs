@@ -244,3 +244,19 @@ proptest! {
         let _ = (json::member(&text, "a"), json::elements(&text));
     }
 }
+
+#[test]
+fn values_are_counted_outside_of_strings() {
+    for (text, count) in [
+        ("1", 1),
+        (r#""a,[{\",[""#, 1),
+        ("[1,2]", 3),
+        (r#"{"a": [], "b": {"c": 1}}"#, 5),
+    ] {
+        assert_eq!(
+            cachalot_core::json::values(text.as_bytes()),
+            count,
+            "{text}"
+        );
+    }
+}

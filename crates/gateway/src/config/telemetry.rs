@@ -5,6 +5,7 @@ use cachalot_core::{Problem, Secret};
 use http::{HeaderValue, Uri};
 
 use super::{CREDENTIAL, CredentialSource};
+use crate::api::Api;
 use crate::collector::Collector;
 use crate::upstream::Upstream;
 
@@ -45,7 +46,11 @@ impl TelemetryConfig {
         let base = url.trim_end_matches('/');
         let base = base.strip_suffix(TRACES).unwrap_or(base);
         let server = Upstream::new("otlp", base).map_err(|error| error.to_string());
-        let traces = server.and_then(|it| it.uri(TRACES, None).map_err(|error| error.to_string()));
+        // Clients of a collector add the version to the base URL, as those of this API do.
+        let traces = server.and_then(|it| {
+            let traces = it.uri(Api::Anthropic, TRACES, None);
+            traces.map_err(|error| error.to_string())
+        });
         match traces {
             Ok(traces) => Some(Self {
                 traces,

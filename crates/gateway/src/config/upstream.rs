@@ -7,9 +7,9 @@ use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::DURATION;
 
 use super::{CREDENTIAL, CredentialSource};
-use crate::api::{APIS, Api, AuthHeader};
+use crate::api::{APIS, AuthHeader};
 use crate::breaker::BreakerRule;
-use crate::upstream::{BUILT_IN, Upstream};
+use crate::upstream::{AccountDefaults, BUILT_IN, Upstream};
 
 /// An upstream.
 #[derive(Debug, Clone)]
@@ -29,13 +29,23 @@ const HEADERS: [(&str, AuthHeader); 4] = [
 ];
 static HEADER_WORDS: [&str; 4] = words(&HEADERS);
 
+const TIERS: [(&str, &str); 3] = [
+    ("default", "default"),
+    ("flex", "flex"),
+    ("priority", "priority"),
+];
+static TIER_WORDS: [&str; 3] = words(&TIERS);
+
+const GEOGRAPHIES: [(&str, &str); 2] = [("global", "global"), ("us", "us")];
+static GEOGRAPHY_WORDS: [&str; 2] = words(&GEOGRAPHIES);
+
 #[rustfmt::skip]
 pub(super) static UPSTREAM: Table = Table::new(
     "an upstream",
     "A server that requests are passed on to.",
     &[&[
         key("url", Kind::Text, "The base URL that a client of the server would have. Required unless the name is `openai`, `anthropic` or `gemini`."),
-        key("api", Kind::Word(&API_WORDS), "The API that the server offers: requests with its paths go there. Default: the name if it is one of these, else `openai`."),
+        key("api", Kind::Word(&API_WORDS), "The API that the server offers: requests with its paths go there. Default: the name if it is one of these, else that of the request, or `openai` if that says nothing."),
         key("credential", Kind::Table(&CREDENTIAL), "The operator's credential, for clients with one of the `keys`. Without it, clients send their own."),
         key("header", Kind::Word(&HEADER_WORDS), "The header with the operator's credential. Default: that of the API."),
         key("models", Kind::Texts, "Models for which this upstream is preferred; `*` matches any text."),
@@ -43,7 +53,19 @@ pub(super) static UPSTREAM: Table = Table::new(
         key("timeout", DURATION, "The maximum time until an answer begins."),
         key("retries", Kind::IntegerIn(0, 10), "How often a request is repeated that fails before its answer begins.").default(Literal::Integer(0)),
         key("fallbacks", Kind::Texts, "Upstreams of the same API, with credentials of the operator, that are asked in this order if this one fails before its answer begins. Only for clients with one of the `keys`."),
+        key("stream_usage", Kind::Boolean, "Asks for the usage of streams of Chat Completions whose clients did not (`stream_options.include_usage`), and keeps it from them: without it, such streams are unpriced.").default(Literal::Boolean(false)),
+        section("account", &ACCOUNT),
         section("breaker", &BREAKER),
+    ]],
+);
+
+#[rustfmt::skip]
+static ACCOUNT: Table = Table::new(
+    "`account`",
+    "What the provider does with requests that do not say otherwise, for the most that they may cost a key with a budget.",
+    &[&[
+        key("service_tier", Kind::Word(&TIER_WORDS), "The tier of service that the project has set at OpenAI. Default: unknown, so the dearest one counts."),
+        key("inference_geo", Kind::Word(&GEOGRAPHY_WORDS), "The geography that the workspace has set at Anthropic. Default: unknown, so the dearest one counts."),
     ]],
 );
 
@@ -81,20 +103,28 @@ impl UpstreamConfig {
                 return None;
             }
         };
-        let named_api = values.choice("api", &APIS).or(Api::of_name(name));
-        let api = named_api.unwrap_or(Api::OpenAi);
-        let is_chosen = named_api.is_some() || values.node("models").is_some();
+        if let Some(api) = values.choice("api", &APIS) {
+            (upstream.api, upstream.is_api_declared) = (api, true);
+        }
+        let is_chosen = upstream.is_api_declared || values.node("models").is_some();
         let credential = match values.table("credential") {
             Some(credential) => Some(CredentialSource::from_values(credential, problems)?),
             None => None,
         };
-        upstream.api = api;
-        upstream.header = values.choice("header", &HEADERS).unwrap_or(api.header());
+        let header = values.choice("header", &HEADERS);
+        upstream.header = header.unwrap_or(upstream.api.header());
         upstream.models = values.texts("models").unwrap_or_default();
         upstream.weight = values.integer("weight").unwrap_or(is_chosen.into());
         upstream.timeout = values.duration("timeout");
         upstream.retries = values.integer("retries").unwrap_or(0);
         upstream.fallbacks = values.texts("fallbacks").unwrap_or_default();
+        upstream.stream_usage = values.boolean("stream_usage").unwrap_or(false);
+        if let Some(account) = values.table("account") {
+            upstream.account = AccountDefaults {
+                service_tier: account.choice("service_tier", &TIERS),
+                inference_geo: account.choice("inference_geo", &GEOGRAPHIES),
+            };
+        }
         upstream.breaker_rule = values.table("breaker").map(|breaker| BreakerRule {
             failures: breaker.integer("failures").unwrap_or(5),
             pause: breaker.duration("pause").unwrap_or(PAUSE),

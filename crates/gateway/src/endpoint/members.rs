@@ -1,44 +1,57 @@
 //! Searches for members of a body, at any depth.
 
+use cachalot_model::wire::SharedMembers;
+use cachalot_model::wire::shared_members::{normalized, signs};
 use serde_json::Value;
 
 use super::Endpoint;
 
-/// Members with data of the client's own tools and with schemas, whose names mean nothing to the provider.
-const OF_CLIENT: [&str; 12] = [
-    "args",
-    "arguments",
-    "guidedjson",
-    "inputexamples",
-    "inputschema",
-    "metadata",
-    "outputschema",
-    "parameters",
-    "parametersjsonschema",
-    "responsejsonschema",
-    "responseschema",
-    "schema",
-];
+/// A member with the bytes of a file, or with the text of a source whose type is `text`.
+const DATA: &str = "data";
 
-/// Returns true for a member with data of the client: arguments and results of its tools, labels, a schema.
-pub(super) fn is_client_data(endpoint: Endpoint, name: &str) -> bool {
-    let of_endpoint = match endpoint {
-        Endpoint::Messages | Endpoint::CountTokens => name == "input",
-        Endpoint::Gemini => matches!(name, "labels" | "response"),
-        _ => false,
-    };
-    of_endpoint || OF_CLIENT.contains(&normalized(name).as_str())
+/// Returns a function that is true for a member with data of the client, whose names mean nothing to the provider:
+/// arguments and results of its tools, labels, a schema.
+pub(super) fn client_data(endpoint: Endpoint) -> impl Fn(&str) -> bool {
+    let shared = &SharedMembers::built_in().client_data;
+    let of_endpoint = endpoint
+        .members()
+        .map_or(&[][..], |it| it.client_data.as_slice());
+    move |name: &str| {
+        of_endpoint.iter().any(|known| known == name)
+            || shared.iter().any(|known| signs(name).eq(known.chars()))
+    }
 }
 
-/// Returns a name in small letters without `_` and `-`: servers accept several spellings.
-pub(super) fn normalized(name: &str) -> String {
-    let signs = name.chars().filter(|sign| !matches!(sign, '_' | '-'));
-    signs.map(|sign| sign.to_ascii_lowercase()).collect()
+/// Returns the URLs in a member of an input, with their schemes. URLs in texts are read only.
+pub(super) fn urls<'a>(name: &str, value: &'a Value) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let name = normalized(name);
+    let is_text = name == DATA || SharedMembers::built_in().texts.contains(&name);
+    let data = value.get(DATA);
+    let data = data.filter(|_| value.get("type").and_then(Value::as_str) != Some("text"));
+    let values = (!is_text).then_some(value).into_iter().chain(data);
+    let texts = values.flat_map(items_of).filter_map(Value::as_str);
+    let is_of_url = name.ends_with("url") || name.ends_with("uri") || name == "image";
+    texts.filter_map(move |text| {
+        // Servers ignore control signs before a URL, and line breaks within it (WHATWG).
+        let text = text.trim_start_matches(|sign: char| sign <= ' ' || sign.is_whitespace());
+        let (scheme, _) = text.split_once("://")?;
+        let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.\t\r\n".contains(&byte);
+        let is_scheme = is_of_url || scheme.bytes().all(is_of_scheme);
+        (is_scheme && !scheme.is_empty() && !scheme.starts_with("data:")).then_some((scheme, text))
+    })
+}
+
+/// Returns the items of a list; servers read one item in place of a list.
+pub(super) fn items_of(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(items) => items.as_slice(),
+        item => std::slice::from_ref(item),
+    }
 }
 
 /// Returns what `find` finds first among the members of all objects in the tree. Members for which `is_skipped` is true
 /// are not searched.
-pub(super) fn find_member<T>(
+pub(crate) fn find_member<T>(
     value: &Value,
     is_skipped: &impl Fn(&str) -> bool,
     find: &impl Fn(&str, &Value) -> Option<T>,
@@ -62,15 +75,4 @@ pub(super) fn find_in<'a, T>(
         true => None,
         false => find(name, value).or_else(|| find_member(value, is_skipped, find)),
     })
-}
-
-/// Returns true if any member of an object in the tree, at any depth, satisfies the condition. Members named in
-/// `skipped` are not searched: they contain data of the client's tools.
-pub(crate) fn any_member(
-    value: &Value,
-    skipped: &[&str],
-    is_found: &impl Fn(&str, &Value) -> bool,
-) -> bool {
-    let find = |name: &str, value: &Value| is_found(name, value).then_some(());
-    find_member(value, &|name| skipped.contains(&name), &find).is_some()
 }

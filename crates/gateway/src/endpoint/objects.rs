@@ -1,173 +1,147 @@
 //! References of a request to objects at the provider, such as files and earlier answers. With a credential of the
 //! operator, they may belong to another client.
 
+use cachalot_model::wire::SharedMembers;
+use cachalot_model::wire::shared_members::normalized;
 use serde_json::Value;
 
-use super::members::{find_member, is_client_data, normalized};
-use super::{Endpoint, is_set, responses};
-
-/// Members of a request that refer to objects, normalized.
-const OF_REQUEST: [&str; 3] = ["conversation", "prompt", "thread"];
-
-/// Members at any depth that refer to objects, normalized.
-const ANYWHERE: [&str; 32] = [
-    "agentid",
-    "agentreference",
-    "assistantid",
-    "cachedcontent",
-    "connectionid",
-    "container",
-    "containerid",
-    "conversationid",
-    "corpus",
-    "datasources",
-    "documentlibrary",
-    "fileid",
-    "fileids",
-    "filesearchstorenames",
-    "libraryids",
-    "previousinteractionid",
-    "previousresponseid",
-    "projectconnectionid",
-    "promptid",
-    "ragcorpora",
-    "ragresources",
-    "ragstorename",
-    "ragstorenames",
-    "retrieval",
-    "semanticretriever",
-    "skillid",
-    "skills",
-    "threadid",
-    "vectorstoreid",
-    "vectorstoreids",
-    "vertexaisearch",
-    "vertexragstore",
-];
+use super::judging::{inputs, unknown_role};
+use super::members::{client_data, find_in, find_member, items_of, urls};
+use super::{Endpoint, is_set};
 
 impl Endpoint {
     /// Returns the name of a member that refers to an object at the provider.
     pub(crate) fn object_reference(self, body: &Value) -> Option<String> {
         let members = body.as_object()?;
+        let shared = SharedMembers::built_in();
+        // A preset of OpenRouter, with its prompt and its plugins, is part of the account.
+        let model = members.get("model").and_then(Value::as_str);
+        if model.is_some_and(|model| model.contains("@preset/")) {
+            return Some("model".to_owned());
+        }
         let is_of_request = |name: &&String| {
-            OF_REQUEST.contains(&normalized(name).as_str()) && is_set(members, name)
+            shared.request_objects.contains(&normalized(name)) && is_set(members, name)
         };
         if let Some(name) = members.keys().find(is_of_request) {
             return Some(name.clone());
         }
-        let items = members.get("input").and_then(Value::as_array);
-        let is_bare = |items: &Vec<Value>| items.iter().any(responses::names_object);
-        if self == Self::Responses && items.is_some_and(is_bare) {
-            return Some("input".to_owned());
+        if let Some(table) = self.members() {
+            if unknown_role(table, members).is_some() {
+                return Some("role".to_owned());
+            }
+            let is_bare = |item: &Value| !table.is_whole(item);
+            let has_bare = |(_, value): &(_, &Value)| {
+                !value.is_string() && items_of(value).iter().any(is_bare)
+            };
+            let mut lists = inputs(table, members).filter(|_| !table.items.is_empty());
+            if let Some((name, _)) = lists.find(has_bare) {
+                return Some(name.clone());
+            }
+            let of_server = |name: &str, value: &Value| {
+                let mut schemes = urls(name, value).map(|(scheme, _)| scheme);
+                let is_of_server =
+                    schemes.any(|it| !OF_THE_WEB.iter().any(|web| it.eq_ignore_ascii_case(web)));
+                (is_of_server || is_file(value)).then(|| name.to_owned())
+            };
+            let found = find_in(inputs(table, members), &client_data(self), &of_server);
+            if found.is_some() {
+                return found;
+            }
         }
-        let is_skipped = |name: &str| is_client_data(self, name);
-        find_member(body, &is_skipped, &|name, value| {
-            refers(name, value).then(|| name.to_owned())
+        find_member(body, &client_data(self), &|name, value| {
+            refers(shared, name, value).then(|| name.to_owned())
         })
     }
 }
 
+/// Schemes of URLs that are the same for all accounts.
+const OF_THE_WEB: [&str; 2] = ["http", "https"];
+
+/// Returns true for a text that stands for a file at the provider (Qwen-Long).
+fn is_file(value: &Value) -> bool {
+    value
+        .as_str()
+        .is_some_and(|text| text.starts_with("fileid://"))
+}
+
 /// Returns true for a member that refers to an object.
-fn refers(name: &str, value: &Value) -> bool {
+fn refers(shared: &SharedMembers, name: &str, value: &Value) -> bool {
     match normalized(name).as_str() {
         "audio" => value.get("id").is_some_and(|id| !id.is_null()),
+        "document" => value
+            .as_object()
+            .is_some_and(|it| it.len() == 1 && is_set(it, "id")),
         "type" => matches!(value.as_str(), Some("item_reference" | "agent_reference")),
         // A file of the client's own is on a server of the web.
         "fileuri" => value
             .as_str()
             .is_none_or(|uri| !uri.starts_with("https://") || uri.contains("files/")),
-        name => ANYWHERE.contains(&name) && !value.is_null(),
+        name => shared.objects.contains(name) && !value.is_null(),
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    /// Requests that name an object at the provider: the endpoint and the body.
+    const REFERENCES: &str = r#"
+chat {"messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]}
+responses {"input": [{"content": [{"type": "input_file", "file_id": "file-1"}]}]}
+messages {"messages": [{"content": [{"type": "document", "source": {"type": "file", "file_id": "file_1"}}]}]}
+chat {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]}
+chat {"data_sources": [{"type": "azure_search"}]}
+chat {"tools": [{"type": "document_library", "library_ids": ["l"]}]}
+chat {"agent_id": "a"}
+chat {"model": "openai/gpt-5.5@preset/team"}
+chat {"preset": "team"}
+responses {"input": [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": ""}]}
+chat {"previousResponseId": "r"}
+chat {"assistant_id": "a"}
+responses {"agent_reference": {"name": "a"}}
+responses {"input": [{"type": "function_call", "id": "fc_1"}]}
+responses {"input": [{"type": "apply_patch_call", "id": "x", "status": null}]}
+gemini {"cachedcontent": "cachedContents/1"}
+gemini {"semanticRetriever": {"source": "corpora/1"}}
+gemini {"previousInteractionId": "i"}
+gemini {"tools": [{"fileSearch": {"retrievalResources": [{"ragStoreName": "r"}]}}]}
+gemini {"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {}, "parts": [{"fileData": {"fileUri": "files/x", "mimeType": "application/pdf"}}]}}]}]}
+gemini {"contents": [{"parts": [{"functionResponse": {"parts": [{"fileData": {"fileUri": "gs://bucket/x"}}]}}]}]}
+chat {"messages": [{"role": "cache", "content": "tag=kb"}]}
+chat {"messages": [{"role": "system", "content": "fileid://file-1"}]}
+chat {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "ms://f1"}}]}]}
+chat {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "s3://bucket/x"}]}]}
+chat {"messages": [{"role": "user", "content": [{"type": "document", "document": {"id": "doc_1"}}]}]}
+"#;
+
+    /// Requests that name none.
+    const OTHERS: &str = r#"
+chat {"messages": [{"role": "user", "content": [{"type": "text", "text": "file_id"}]}]}
+chat {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}]}]}
+chat {"messages": [{"role": "user", "content": "s3://bucket/x"}]}
+chat {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "HTTPS://a.example/b.png"}}]}]}
+messages {"messages": [{"role": "user", "content": [{"type": "search_result", "source": "kb://doc/1", "title": "s3://b/x", "content": []}]}]}
+responses {"input": [{"type": "local_shell_call", "call_id": "c", "action": {"type": "exec", "command": ["psql", "postgres://u@h/d"], "env": {"DB": "postgres://h"}}}]}
+responses {"input": [{"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"}]}
+messages {"messages": [{"role": "user", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"file_id": "f", "skills": 1}}]}]}
+gemini {"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {"file_id": "f"}}}]}]}
+gemini {"contents": [{"parts": [{"functionCall": {"name": "f", "args": {"file_id": "f"}}}]}]}
+"#;
 
     #[test]
     fn references_are_found_in_all_spellings_and_places() {
-        let message = |part: Value| json!({"messages": [{"role": "user", "content": [part]}]});
-        for (endpoint, body) in [
-            (
-                Endpoint::Chat,
-                message(json!({"type": "file", "file": {"file_id": "file-1"}})),
-            ),
-            (
-                Endpoint::Chat,
-                json!({"data_sources": [{"type": "azure_search"}]}),
-            ),
-            (
-                Endpoint::Chat,
-                json!({"tools": [{"type": "document_library", "library_ids": ["l"]}]}),
-            ),
-            (Endpoint::Chat, json!({"agent_id": "a"})),
-            (Endpoint::Chat, json!({"previousResponseId": "r"})),
-            (Endpoint::Chat, json!({"assistant_id": "a"})),
-            (
-                Endpoint::Responses,
-                json!({"agent_reference": {"name": "a"}}),
-            ),
-            (
-                Endpoint::Responses,
-                json!({"input": [{"type": "function_call", "id": "fc_1"}]}),
-            ),
-            (
-                Endpoint::Responses,
-                json!({"input": [{"type": "apply_patch_call", "id": "x", "status": null}]}),
-            ),
-            (
-                Endpoint::Gemini,
-                json!({"cachedcontent": "cachedContents/1"}),
-            ),
-            (
-                Endpoint::Gemini,
-                json!({"semanticRetriever": {"source": "corpora/1"}}),
-            ),
-            (Endpoint::Gemini, json!({"previousInteractionId": "i"})),
-            (
-                Endpoint::Gemini,
-                json!({"tools": [{"fileSearch": {"retrievalResources": [{"ragStoreName": "r"}]}}]}),
-            ),
-            (
-                Endpoint::Gemini,
-                json!({"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {}, "parts": [
-                {"fileData": {"fileUri": "files/x", "mimeType": "application/pdf"}}]}}]}]}),
-            ),
-            (
-                Endpoint::Gemini,
-                json!({"contents": [{"parts": [{"functionResponse": {"parts": [
-                {"fileData": {"fileUri": "gs://bucket/x"}}]}}]}]}),
-            ),
-        ] {
-            assert!(endpoint.object_reference(&body).is_some(), "{body}");
+        let is_found = |line: &str| {
+            let (name, body) = line.split_once(' ').unwrap();
+            let body = serde_json::from_str(body).unwrap();
+            let endpoint = Endpoint::of_name(name).unwrap();
+            endpoint.object_reference(&body).is_some()
+        };
+        for line in REFERENCES.trim().lines() {
+            assert!(is_found(line), "{line}");
         }
-        for (endpoint, body) in [
-            (
-                Endpoint::Chat,
-                message(json!({"type": "text", "text": "file_id"})),
-            ),
-            (
-                Endpoint::Responses,
-                json!({"input": [{"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"}]}),
-            ),
-            (
-                Endpoint::Messages,
-                message(
-                    json!({"type": "tool_use", "id": "t", "name": "f", "input": {"file_id": "f", "skills": 1}}),
-                ),
-            ),
-            (
-                Endpoint::Gemini,
-                json!({"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {"file_id": "f"}}}]}]}),
-            ),
-            (
-                Endpoint::Gemini,
-                json!({"contents": [{"parts": [{"functionCall": {"name": "f", "args": {"file_id": "f"}}}]}]}),
-            ),
-        ] {
-            assert_eq!(endpoint.object_reference(&body), None, "{body}");
+        for line in OTHERS.trim().lines() {
+            assert!(!is_found(line), "{line}");
         }
     }
 }

@@ -131,10 +131,7 @@ pub(super) fn method(method: &Method) -> &'static str {
 /// Returns the name of the operation: a well-known one of the conventions if there is one.
 pub(super) fn operation(endpoint: Endpoint) -> Option<&'static str> {
     match endpoint {
-        Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => Some("chat"),
-        Endpoint::Gemini => Some("generate_content"),
-        Endpoint::Embeddings => Some("embeddings"),
-        Endpoint::CountTokens => Some("count_tokens"),
+        Endpoint::Api(_, api) => Some(api.convention.as_str()),
         Endpoint::Models | Endpoint::Other => None,
     }
 }

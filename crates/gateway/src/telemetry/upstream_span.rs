@@ -76,7 +76,7 @@ impl UpstreamSpan {
     }
 
     /// Ends the span of a request whose answer was read to its end.
-    pub(crate) fn finish(&self, report: &AnswerReport, charged: Spend) {
+    pub(crate) fn finish(&self, report: &AnswerReport, charged: Spend, unpriced: Option<&str>) {
         self.end("", |attributes| {
             attributes.text(
                 "gen_ai.response.model",
@@ -84,6 +84,9 @@ impl UpstreamSpan {
             );
             if let Some(stop) = &report.stop {
                 attributes.texts("gen_ai.response.finish_reasons", &[finish_reason(stop)]);
+            }
+            if let Some(reason) = unpriced {
+                attributes.text("cachalot.unpriced", reason);
             }
             let Some(usage) = &report.usage else { return };
             attributes.integer("gen_ai.usage.input_tokens", usage.total_input());
@@ -100,7 +103,7 @@ impl UpstreamSpan {
                     attributes.integer(name, tokens);
                 }
             }
-            if charged.cost.unpriced == 0 {
+            if unpriced.is_none() {
                 attributes.number("cachalot.paid_dollars", charged.cost.dollars());
             }
         });

@@ -48,9 +48,9 @@ async fn ask(setup: &Setup, text: &str, tag: &'static str) -> Answer {
         .bearer_auth("cachalot-one")
         .header("x-cachalot-tags", tag);
     let request = request.header("content-type", "application/json");
-    let answer = read(request.body(chat(text).to_string())).await;
-    tokio::time::sleep(std::time::Duration::from_millis(60)).await;
-    answer
+    setup
+        .settled(read(request.body(chat(text).to_string())).await)
+        .await
 }
 
 #[tokio::test]

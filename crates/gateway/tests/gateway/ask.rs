@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 
-use crate::support::{Answer, Setup, read};
+use crate::support::{Answer, Setup, read, until};
 
 /// A request.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ impl Ask {
 
     /// A request with a JSON body.
     pub(crate) fn new(target: &str, body: impl ToString) -> Self {
-        Self::anonymous(target, body).with("authorization", "Bearer one")
+        Self::anonymous(target, body).with("authorization", "Bearer sk-one")
     }
 
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
@@ -90,7 +90,7 @@ impl Ask {
     /// The same without the gateway.
     pub(crate) async fn receive_from(&self, setup: &Setup, address: SocketAddr) -> Arrived {
         let request = self.request_to(setup, address);
-        let sent = request.timeout(Duration::from_secs(20)).send().await;
+        let sent = request.timeout(Duration::from_secs(120)).send().await;
         let Ok(mut response) = sent else {
             return Arrived {
                 status: 0,
@@ -125,13 +125,7 @@ impl Ask {
 
     /// Waits until the gateway has an answer to the request; the end of a run comes after the end of its response.
     pub(crate) async fn stored(&self, setup: &Setup) {
-        for _ in 0..500 {
-            if self.is_stored(setup).await {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        panic!("not stored: {self:?}");
+        until(async || self.is_stored(setup).await).await;
     }
 
     /// The request as bytes of HTTP/1.1, with the headers that the client of the other methods adds.

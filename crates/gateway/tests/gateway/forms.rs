@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Setup, chat, messages, read, streamed};
+use crate::support::{Answer, Setup, chat, messages, read, streamed, until};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -166,4 +166,66 @@ async fn samples_of_a_run_are_counted_in_both_forms() {
     );
     assert_eq!(setup.ask(second, &stream).await.source(), "hit");
     assert_eq!(setup.ask(second, &whole).await.source(), "hit");
+}
+
+/// The text of a stream of Chat Completions, and the number of its chunks with a usage.
+fn said(answer: &Answer) -> (String, usize) {
+    let events = events(answer);
+    let texts = events.iter().filter_map(|event| {
+        let text = event.pointer("/choices/0/delta/content")?.as_str()?;
+        Some(text.to_owned())
+    });
+    let usages = events.iter().filter(|event| event["usage"].is_object());
+    (texts.collect(), usages.count())
+}
+
+/// The newest payment in the ledger: the reason why it is unpriced, and whether it is.
+async fn payment(setup: &Setup) -> (Option<String>, bool) {
+    let ledger = setup.cache.ledger();
+    let paid = async || {
+        ledger.flush().await;
+        let rows = ledger.recent(1).unwrap_or_default();
+        rows.first().is_some_and(|row| !row.paid.is_free())
+    };
+    until(paid).await;
+    let row = ledger.recent(1).unwrap().remove(0);
+    (row.unpriced, row.paid.cost.unpriced > 0)
+}
+
+#[tokio::test]
+async fn usage_of_a_stream_is_asked_for_and_kept_from_the_client() {
+    let sampled = |body: &Value| {
+        let mut body = body.clone();
+        body.as_object_mut().unwrap().remove("temperature");
+        body
+    };
+    let stream = streamed(chat("hello"));
+    for body in [stream.clone(), sampled(&stream)] {
+        let plain = Setup::new().await;
+        let expected = said(&plain.ask(CHAT, &body).await);
+        let (reason, is_unpriced) = payment(&plain).await;
+        assert!(is_unpriced);
+        let reason = reason.unwrap();
+        assert!(
+            reason.contains("`stream_options.include_usage`"),
+            "{reason}"
+        );
+
+        let file = "upstreams: {openai: {url: '{url}', stream_usage: true}}";
+        let setup = Setup::configured(file).await;
+        let answer = setup.ask(CHAT, &body).await;
+        assert_eq!(said(&answer), expected, "{}", answer.body);
+        assert!(
+            answer.body.trim_end().ends_with("data: [DONE]"),
+            "{}",
+            answer.body
+        );
+        assert_eq!(payment(&setup).await, (None, false));
+        let sent = setup.simulator.received()[0].json();
+        assert_eq!(sent["stream_options"]["include_usage"], true, "{sent}");
+        // A client that asks for it gets it.
+        let mut asking = body.clone();
+        asking["stream_options"] = json!({"include_usage": true});
+        assert_eq!(said(&setup.ask(CHAT, &asking).await).1, 1);
+    }
 }

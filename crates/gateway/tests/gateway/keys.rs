@@ -1,19 +1,20 @@
 //! Keys of the gateway: what a client with one reaches, and what it costs the operator.
 
-use std::time::Duration;
-
 use cachalot_core::Digest;
 use reqwest::header::HeaderValue;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Setup, chat, messages, read, settings, streamed};
+use crate::ask::Ask;
+use crate::fake_upstream::{self, FakeUpstream, Step, answer, media};
+use crate::formats::Api;
+use crate::support::{Answer, Setup, chat, messages, read, settings, streamed, until};
 
 /// A configuration with the keys `cachalot-one` and `cachalot-two`, the first with these further members.
 fn file(first: &str) -> String {
     let digest = |key: &str| Digest::sha256(key.as_bytes()).to_hex();
     format!(
         "upstreams:
-  openai: {{url: '{{url}}', credential: {{env: SECRET}}}}
+  openai: {{url: '{{url}}', credential: {{env: SECRET}}, account: {{service_tier: default}}}}
   anthropic: {{url: '{{url}}', credential: {{env: SECRET}}}}
   gemini: {{url: '{{url}}', credential: {{env: SECRET}}}}
   own: {{url: '{{url}}'}}
@@ -119,6 +120,8 @@ async fn only_keys_reach_an_upstream_with_a_credential() {
         status("sk-own", "/u/openai/v1/chat/completions", chat("hello")).await,
         401
     );
+    // Nothing says which API this is, and all of them need a key.
+    assert_eq!(status("token", "/v1/files", json!({})).await, 401);
 }
 
 #[tokio::test]
@@ -177,6 +180,14 @@ async fn keys_reach_neither_unpriced_endpoints_nor_objects_of_others() {
             json!({"model": "gpt-4o-mini", "input": "x", "tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}]}),
         ),
         (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": "x", "tools": [{"type": "mcp", "server_label": "x", "tunnel_id": "t_1"}]}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": "x", "tools": [{"type": "mcp", "server_label": "x", "connector_id": "c_1"}]}),
+        ),
+        (
             CHAT,
             json!({"model": "gpt-4o-mini", "messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]}),
         ),
@@ -227,7 +238,7 @@ async fn answers_are_shared_in_a_configured_scope_only() {
     let team = Some(("x-cachalot-scope", "team"));
     let source = async |key: &str, scope| {
         let answer = ask(&setup, key, CHAT, &chat("hello"), scope).await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        let answer = setup.settled(answer).await;
         (answer.status, answer.source())
     };
     assert_eq!(source("cachalot-one", None).await, (200, "miss"));
@@ -320,6 +331,12 @@ async fn budgets_refuse_what_may_cost_more_than_is_left() {
     let answer = ask(&setup, "cachalot-one", CHAT, &body, None).await;
     assert_eq!(answer.status, 429, "{}", answer.body);
     assert_eq!(answer.json()["error"]["code"], "budget_used_up");
+    let message = answer.json()["error"]["message"].to_string();
+    assert!(message.contains("may cost up to $0.0"), "{message}");
+    assert!(
+        message.contains("of the key's budget for this day is left"),
+        "{message}"
+    );
     assert_eq!(answer.headers["x-should-retry"], "false");
     let wait: u64 = answer.headers["retry-after"]
         .to_str()
@@ -408,7 +425,7 @@ async fn a_client_with_changing_credentials_is_known_by_its_key() {
     let path = "/u/own/v1/chat/completions";
     let own = async |credential: &str, header| {
         let answer = ask(&setup, credential, path, &chat("hello"), header).await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        let answer = setup.settled(answer).await;
         (answer.status, answer.source())
     };
     let named = Some(("x-cachalot-key", "cachalot-one"));
@@ -624,7 +641,7 @@ async fn a_usage_with_missing_parts_counts_with_the_maximum() {
         let address = answering(status, answer).await;
         let digest = Digest::sha256(b"cachalot-one").to_hex();
         let setup = Setup::configured(&format!(
-            "upstreams: {{openai: {{url: 'http://{address}', credential: {{env: SECRET}}}}}}
+            "upstreams: {{openai: {{url: 'http://{address}', credential: {{env: SECRET}}, account: {{service_tier: default}}}}}}
 keys: {{one: {{digest: {digest}, budget: {{day: 0.0015}}}}}}"
         ))
         .await;
@@ -691,7 +708,7 @@ async fn what_an_upstream_may_have_charged_for_stays_reserved() {
     });
     let digest = Digest::sha256(b"cachalot-one").to_hex();
     let setup = Setup::configured(&format!(
-        "upstreams: {{openai: {{url: 'http://{address}', credential: {{env: SECRET}}, retries: 3}}}}
+        "upstreams: {{openai: {{url: 'http://{address}', credential: {{env: SECRET}}, retries: 3, account: {{service_tier: default}}}}}}
 keys: {{one: {{digest: {digest}, budget: {{day: 0.0015}}}}}}"
     ))
     .await;
@@ -728,4 +745,129 @@ async fn a_body_that_cannot_be_judged_is_refused() {
         assert!(matches!(answer.status, 400 | 403), "{}", answer.body);
     }
     assert_eq!(setup.paid(), 0);
+}
+
+#[tokio::test]
+async fn a_key_with_a_budget_embeds_and_pays_for_the_tier_of_the_account() {
+    let embed = json!({"model": "text-embedding-3-small", "input": "hello"});
+    let upstream = FakeUpstream::start(|request| {
+        let body = match request.line.contains("embeddings") {
+            true => json!({"object": "list", "model": "text-embedding-3-small",
+                "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}],
+                "usage": {"prompt_tokens": 1, "total_tokens": 1}}),
+            false => {
+                json!({"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-5.5", "service_tier": "priority",
+                "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100}})
+            }
+        };
+        answer("200 OK", media(false), &body.to_string())
+    });
+    let upstream = upstream.await;
+    let url = format!("http://{}", upstream.address);
+    let setup = Setup::configured(&file("budget: {day: 5}").replace("{url}", &url)).await;
+    let spent = async || {
+        setup.cache.ledger().flush().await;
+        let rows = setup.cache.ledger().recent(1).unwrap();
+        rows.first().map(|row| row.paid.cost.picodollars)
+    };
+    let answer = ask(&setup, "cachalot-one", "/v1/embeddings", &embed, None).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    until(async || spent().await == Some(20_000)).await;
+    let mut body = chat("hello");
+    body["model"] = json!("gpt-5.5");
+    body["max_tokens"] = json!(100);
+    let answer = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    // 1,000 tokens at 5 dollars and 100 at 30 dollars per million, times 2.5.
+    until(async || spent().await == Some(20_000_000_000)).await;
+}
+
+/// What a response shows of the operator's account does not depend on the place that it comes from.
+#[tokio::test]
+async fn clients_with_keys_get_no_headers_of_the_operators_account() {
+    const OF_ACCOUNT: [&str; 8] = [
+        "anthropic-organization-id",
+        "anthropic-ratelimit-requests-remaining",
+        "cf-ray",
+        "openai-organization",
+        "openai-processing-ms",
+        "openai-project",
+        "set-cookie",
+        "x-ratelimit-remaining-tokens",
+    ];
+    let upstream = FakeUpstream::start(|received| {
+        let text = String::from_utf8_lossy(&received.body).into_owned();
+        let (status, is_streamed) = match text.contains("fail") {
+            true => ("429 Too Many Requests", false),
+            false => ("200 OK", received.json()["stream"] == true),
+        };
+        let mut lines: Vec<String> = OF_ACCOUNT
+            .iter()
+            .map(|it| format!("{it}: a=1\r\n"))
+            .collect();
+        lines.push("request-id: r\r\nretry-after: 7\r\nx-should-retry: true\r\n".to_owned());
+        let head = fake_upstream::head(status, fake_upstream::media(is_streamed), &lines.concat());
+        let body = Api::Chat.answer("answer", is_streamed);
+        vec![Step::Send(format!("{head}{body}").into_bytes())]
+    })
+    .await;
+    let setup = Setup::configured(&format!(
+        "upstreams:
+  openai: {{url: 'http://{0}', credential: {{env: SECRET}}}}
+  own: {{url: 'http://{0}', api: openai, weight: 0}}
+keys: {{one: {{digest: {1}}}}}
+",
+        upstream.address,
+        Digest::sha256(b"cachalot-one").to_hex()
+    ))
+    .await;
+    let mut sampled = chat("sampled");
+    sampled["temperature"] = json!(1);
+    let of_account = |answer: &Answer| {
+        let names = OF_ACCOUNT
+            .iter()
+            .filter(|it| answer.headers.contains_key(**it));
+        names.copied().collect::<Vec<_>>()
+    };
+    let none: [&str; 0] = [];
+    for (body, status, source) in [
+        (chat("hello"), 200, "miss"),
+        (chat("hello"), 200, "hit"),
+        (streamed(chat("streamed")), 200, "miss"),
+        (sampled, 200, "bypass"),
+        (
+            json!({"model": "m", "store": true, "messages": []}),
+            200,
+            "bypass",
+        ),
+        (chat("fail"), 429, "miss"),
+        (
+            json!({"model": "fail", "store": true, "messages": []}),
+            429,
+            "bypass",
+        ),
+    ] {
+        let answer = ask(&setup, "cachalot-one", CHAT, &body, None).await;
+        assert_eq!((answer.status, answer.source()), (status, source), "{body}");
+        assert_eq!(of_account(&answer), none, "{body}");
+        assert_eq!(answer.headers["request-id"], "r", "{body}");
+        assert_eq!(
+            answer.headers.contains_key("retry-after"),
+            source != "hit",
+            "{body}"
+        );
+        let own = format!("/u/own{CHAT}");
+        let own = ask(&setup, "sk-own", &own, &body, None).await;
+        let expected = if own.source() == "hit" {
+            &none[..]
+        } else {
+            &OF_ACCOUNT
+        };
+        assert_eq!(of_account(&own), expected, "{body} {}", own.source());
+        if source == "miss" && status == 200 {
+            let stored = Ask::anonymous(CHAT, &body).with("authorization", "Bearer cachalot-one");
+            stored.stored(&setup).await;
+        }
+    }
 }

@@ -223,7 +223,7 @@ async fn ask(client: &reqwest::Client, url: &str, body: &str) -> Option<(String,
         .post(format!("{url}/v1/chat/completions"))
         .header("authorization", "Bearer one")
         .header("content-type", "application/json")
-        .timeout(Duration::from_secs(20))
+        .timeout(Duration::from_secs(120))
         .body(body.to_owned());
     let response = request.send().await.ok()?;
     assert_eq!(response.status(), 200);

@@ -6,7 +6,7 @@ use cachalot_cache::LedgerRow;
 use cachalot_core::Digest;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Setup, read};
+use crate::support::{Answer, Setup, read, until};
 
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
@@ -68,22 +68,16 @@ async fn ask(setup: &Setup, client: &str, path: &str, body: &Value) -> Answer {
 
 /// The lines of the statistics about prefixes.
 async fn statistics(setup: &Setup) -> Vec<String> {
-    let url = format!("{}/metrics", setup.gateway.url());
-    let text = read(setup.client.get(url)).await.body;
+    let text = setup.metrics().await;
     let lines = text.lines().filter(|it| it.starts_with("cachalot_prefix_"));
     lines.map(str::to_owned).collect()
 }
 
 /// Waits for a break in the statistics.
 async fn wait_for_break(setup: &Setup) -> Vec<String> {
-    for _ in 0..400 {
-        let lines = statistics(setup).await;
-        if lines.iter().any(|it| it.contains("prefix_breaks_total{")) {
-            return lines;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("no break: {:?}", statistics(setup).await)
+    let is_break = |line: &String| line.contains("prefix_breaks_total{");
+    until(async || statistics(setup).await.iter().any(is_break)).await;
+    statistics(setup).await
 }
 
 /// Stops the gateway, which analyzes the last requests first; returns the breaks in the ledger.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
-use cachalot_core::{Clock, DigestKey, SecretSet, SystemClock};
+use cachalot_core::{Clock, DigestKey, Millis, SecretSet, SystemClock};
 use cachalot_gateway::{
     Config, Gateway, GatewayOptions, Limits, RequestReport, RunningGateway, Settings, Upstream,
 };
@@ -27,11 +27,28 @@ pub(crate) struct Setup {
     pub(crate) simulator: RunningSimulator,
     pub(crate) cache: Cache,
     pub(crate) client: reqwest::Client,
+    pub(crate) clock: Arc<AdvancedClock>,
     pub(crate) reports: Arc<Mutex<Vec<RequestReport>>>,
     pub(crate) warnings: Arc<Mutex<Vec<String>>>,
     /// Number of misses with an answer.
     runs: AtomicU64,
     _folder: tempfile::TempDir,
+}
+
+/// The clock of the machine, which a test advances instead of waiting.
+#[derive(Debug, Default)]
+pub(crate) struct AdvancedClock(AtomicI64);
+
+impl AdvancedClock {
+    pub(crate) fn advance(&self, by: Duration) {
+        self.0.fetch_add(by.as_millis() as i64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for AdvancedClock {
+    fn now(&self) -> Millis {
+        SystemClock.now() + self.0.load(Ordering::SeqCst)
+    }
 }
 
 /// A response that was read to its end.
@@ -130,6 +147,12 @@ impl Setup {
         Self::start(simulator, Settings::new(upstreams.to_vec()), limits).await
     }
 
+    /// A gateway with these upstreams, as of the command line.
+    pub(crate) async fn with_upstreams(upstreams: Vec<Upstream>) -> Self {
+        let simulator = Simulator::start(SimulatorOptions::default()).await.unwrap();
+        Self::start(simulator, Settings::new(upstreams), Limits::default()).await
+    }
+
     async fn start(simulator: RunningSimulator, settings: Settings, limits: Limits) -> Self {
         let proxies = Matcher::builder().build();
         Self::start_behind(simulator, settings, limits, proxies).await
@@ -142,7 +165,8 @@ impl Setup {
         proxies: Matcher,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let advanced = Arc::new(AdvancedClock::default());
+        let clock: Arc<dyn Clock> = advanced.clone();
         let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([3; 32])));
         let warn = Arc::new(|message: &str| panic!("warning: {message}"));
         let ledger = folder.path().join("ledger");
@@ -184,6 +208,7 @@ impl Setup {
             simulator,
             cache,
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            clock: advanced,
             reports,
             warnings,
             runs: AtomicU64::new(0),
@@ -208,30 +233,56 @@ impl Setup {
     }
 
     pub(crate) async fn ask(&self, path: &str, body: &Value) -> Answer {
-        let answer = read(self.post(path, body)).await;
+        self.settled(read(self.post(path, body)).await).await
+    }
+
+    /// Waits until the run that gave an answer has ended: its row is written after its answer is stored.
+    pub(crate) async fn settled(&self, answer: Answer) -> Answer {
         if answer.source() == "miss" && answer.status == 200 {
-            self.settled().await;
+            let runs = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
+            until(async || self.misses().await >= runs).await;
         }
         answer
     }
 
-    /// Waits until a run has ended: its row is written after its answer is stored.
-    async fn settled(&self) {
-        let runs = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
-        for _ in 0..200 {
-            self.cache.ledger().flush().await;
-            let totals = self.cache.ledger().totals().unwrap_or_default();
-            let ended: u64 = totals.iter().map(|(.., total)| total.misses).sum();
-            if ended >= runs {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    /// The statistics for Prometheus.
+    pub(crate) async fn metrics(&self) -> String {
+        let url = format!("{}/metrics", self.gateway.url());
+        read(self.client.get(url)).await.body
+    }
+
+    /// The number of misses in the ledger.
+    async fn misses(&self) -> u64 {
+        self.cache.ledger().flush().await;
+        let totals = self.cache.ledger().totals().unwrap_or_default();
+        totals.iter().map(|(.., total)| total.misses).sum()
     }
 
     /// The number of requests that the simulator has received.
     pub(crate) fn paid(&self) -> usize {
         self.simulator.received().len()
+    }
+}
+
+/// Waits until `holds`, for at most a minute.
+pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..30_000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("it did not come to hold within a minute");
+}
+
+/// Sends a request, and leaves before the answer, once the upstream has the request. `received` returns the number of
+/// requests that the upstream has received.
+pub(crate) async fn leave(request: reqwest::RequestBuilder, received: impl Fn() -> usize) {
+    let before = received();
+    tokio::select! {
+        biased;
+        () = until(async || received() > before) => {}
+        answer = request.send() => panic!("answered: {answer:?}"),
     }
 }
 
@@ -252,7 +303,7 @@ pub(crate) fn tls() -> rustls::ClientConfig {
 /// Sends a request and reads the response to its end.
 pub(crate) async fn read(request: reqwest::RequestBuilder) -> Answer {
     let response = request
-        .timeout(Duration::from_secs(20))
+        .timeout(Duration::from_secs(120))
         .send()
         .await
         .unwrap();

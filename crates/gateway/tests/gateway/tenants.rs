@@ -12,9 +12,14 @@ use tokio::sync::watch;
 use crate::ask::Ask;
 use crate::fake_upstream::{FakeUpstream, Step, answer, media};
 use crate::formats::Api;
-use crate::support::{Answer, Setup};
+use crate::support::{Answer, Setup, leave};
 
-const CHAT: &str = "/v1/chat/completions";
+/// The API that takes most kinds of credentials.
+const API: Api = Api::Gemini;
+
+fn path() -> &'static str {
+    API.path(false)
+}
 
 /// Credentials: parameters of the URL, and headers.
 type Tenant = (&'static str, &'static [(&'static str, &'static str)]);
@@ -25,11 +30,11 @@ const TENANTS: [Tenant; 22] = [
     ("", &[("authorization", "Bearer two")]),
     ("", &[("authorization", "bearer one")]),
     ("", &[("authorization", "Bearer  one")]),
-    ("", &[("x-api-key", "one")]),
-    ("", &[("x-api-key", "two")]),
-    ("", &[("x-api-key", "Bearer one")]),
-    ("", &[("api-key", "one")]),
     ("", &[("x-goog-api-key", "one")]),
+    ("", &[("x-goog-api-key", "two")]),
+    ("", &[("x-goog-api-key", "Bearer one")]),
+    ("", &[("authorization", "Basic one")]),
+    ("", &[("authorization", "Bearer one"), ("cookie", "one")]),
     ("", &[("cookie", "one")]),
     ("", &[("cookie", "two")]),
     ("", &[("cookie", "one"), ("cookie", "two")]),
@@ -39,9 +44,9 @@ const TENANTS: [Tenant; 22] = [
     ("?key=two", &[]),
     ("?access_token=one", &[]),
     ("?k%65y=one", &[]),
-    ("?key=one", &[("x-api-key", "one")]),
-    ("", &[("x-api-key", "one"), ("api-key", "two")]),
-    ("", &[("x-api-key", "two"), ("api-key", "one")]),
+    ("?key=one", &[("x-goog-api-key", "one")]),
+    ("", &[("x-goog-api-key", "one"), ("authorization", "two")]),
+    ("", &[("x-goog-api-key", "two"), ("authorization", "one")]),
 ];
 
 /// Headers that direct the cache.
@@ -68,11 +73,15 @@ const CONTROLS: [&[(&str, &str)]; 16] = [
 ];
 
 fn ask(tenant: &Tenant, text: &str) -> Ask {
-    let ask = Ask::anonymous(CHAT, Api::Chat.request(text, false));
-    as_tenant(ask, CHAT, tenant)
+    let ask = Ask::anonymous(path(), API.request(text, false));
+    as_tenant(ask, path(), tenant)
 }
 
 fn as_tenant(ask: Ask, path: &str, (query, headers): &Tenant) -> Ask {
+    let query = match path.contains('?') {
+        true => query.replace('?', "&"),
+        false => (*query).to_owned(),
+    };
     with(ask.target(&format!("{path}{query}")), headers)
 }
 
@@ -102,7 +111,8 @@ fn visible(answer: &Answer, text: &str) -> (u16, Vec<(String, String)>, String) 
 async fn repeating_upstream() -> FakeUpstream {
     FakeUpstream::start(|request| {
         let body = request.json();
-        let text = body["messages"][0]["content"].as_str().unwrap_or_default();
+        let text = body["contents"][0]["parts"][0]["text"].as_str();
+        let text = text.unwrap_or_default();
         let mut credentials: Vec<String> = request
             .headers
             .iter()
@@ -111,12 +121,7 @@ async fn repeating_upstream() -> FakeUpstream {
             .collect();
         credentials.push(request.line.clone());
         let text = format!("{text} for {credentials:?}");
-        let is_streamed = body["stream"] == true;
-        answer(
-            "200 OK",
-            media(is_streamed),
-            &Api::Chat.answer(&text, is_streamed),
-        )
+        answer("200 OK", media(false), &API.answer(&text, false))
     })
     .await
 }
@@ -168,8 +173,8 @@ async fn no_request_joins_a_run_of_another_tenant() {
     let (open, opened) = watch::channel(false);
     let upstream = FakeUpstream::start(move |request| {
         let text = format!("answer {}", request.number);
-        let is_streamed = request.json()["stream"] == true;
-        let body = Api::Chat.answer(&text, is_streamed);
+        let is_streamed = request.line.contains(":streamGenerateContent");
+        let body = API.answer(&text, is_streamed);
         let mut steps = vec![Step::Until(opened.clone())];
         steps.extend(answer("200 OK", media(is_streamed), &body));
         steps
@@ -182,8 +187,9 @@ async fn no_request_joins_a_run_of_another_tenant() {
         let asks = TENANTS.iter().map(|tenant| {
             // An answer in the other form would be converted.
             let text = if is_streamed { "streamed" } else { "whole" };
-            let ask = Ask::anonymous(CHAT, Api::Chat.request(text, is_streamed));
-            as_tenant(ask, CHAT, tenant)
+            let path = API.path(is_streamed);
+            let ask = Ask::anonymous(path, API.request(text, is_streamed));
+            as_tenant(ask, path, tenant)
         });
         let asks: Vec<Ask> = asks.collect();
         let asking = futures_util::future::join_all(asks.iter().map(|ask| ask.send(&setup)));
@@ -199,7 +205,7 @@ async fn no_request_joins_a_run_of_another_tenant() {
             .iter()
             .map(|answer| {
                 assert_eq!(answer.source(), "miss", "{}", answer.cache_status());
-                Api::Chat.text(is_streamed, &answer.body)
+                API.text(is_streamed, &answer.body)
             })
             .collect();
         texts.sort();
@@ -212,7 +218,7 @@ async fn no_request_joins_a_run_of_another_tenant() {
 #[tokio::test]
 async fn directives_of_a_tenant_have_no_effect_on_entries_of_others() {
     let upstream = FakeUpstream::start(|request| {
-        let body = Api::Chat.answer(&format!("answer {}", request.number), false);
+        let body = API.answer(&format!("answer {}", request.number), false);
         answer("200 OK", media(false), &body)
     })
     .await;
@@ -239,22 +245,21 @@ async fn directives_of_a_tenant_have_no_effect_on_entries_of_others() {
 #[tokio::test]
 async fn samples_of_a_tenant_are_its_own() {
     let upstream = FakeUpstream::start(|request| {
-        let body = Api::Chat.answer(&format!("answer {}", request.number), false);
+        let body = API.answer(&format!("answer {}", request.number), false);
         let mut steps = vec![Step::Pause(Duration::from_millis(30))];
         steps.extend(answer("200 OK", media(false), &body));
         steps
     })
     .await;
     let setup = Setup::in_front_of(upstream.address, Limits::default()).await;
-    let sampled = r#"{"model": "m", "messages": [{"role": "user", "content": "x"}]}"#;
+    let sampled = r#"{"contents": [{"role": "user", "parts": [{"text": "x"}]}]}"#;
     for run in ["/p/one", "/p/two/r/1", ""] {
         for (at, tenant) in TENANTS.iter().enumerate() {
-            let path = format!("{run}{CHAT}");
+            let path = format!("{run}{}", path());
             let ask = as_tenant(Ask::anonymous(&path, sampled), &path, tenant);
             let before = upstream.count();
             // The client leaves: its answer waits for its retry, and for no other tenant.
-            let impatient = ask.request(&setup).timeout(Duration::from_millis(10));
-            assert!(impatient.send().await.is_err());
+            leave(ask.request(&setup), || upstream.count()).await;
             let next = &TENANTS[(at + 1) % TENANTS.len()];
             let other = as_tenant(Ask::anonymous(&path, sampled), &path, next);
             let got = other.send(&setup).await;
@@ -286,8 +291,9 @@ async fn credentials_of_the_connection_only_are_still_credentials() {
     let upstream = repeating_upstream().await;
     let setup = Setup::in_front_of(upstream.address, Limits::default()).await;
     let ask = |value: &str| {
-        let ask = Ask::anonymous(CHAT, Api::Chat.request("x", false));
-        ask.with("connection", "x-api-key").with("x-api-key", value)
+        let ask = Ask::anonymous(path(), API.request("x", false));
+        let ask = ask.with("connection", "x-goog-api-key");
+        ask.with("x-goog-api-key", value)
     };
     let first = ask("one").send(&setup).await;
     assert_eq!(first.source(), "miss");

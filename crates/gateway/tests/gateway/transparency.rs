@@ -66,7 +66,7 @@ async fn answers_equal_those_of_the_upstream() {
             "/v1/chat/completions",
             json!({"model": "gpt-4o-mini", "messages": [], "nonsense": 1}),
         ),
-        ("/v1/unknown", json!({})),
+        ("/v1/chat/unknown", json!({})),
     ] {
         let direct = format!("{}{path}", setup.simulator.url());
         let request = setup

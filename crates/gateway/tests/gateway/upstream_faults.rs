@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::ask::{Arrived, Ask};
 use crate::fake_upstream::{FakeUpstream, Step, answer, chunked, head, media};
 use crate::formats::{APIS, Api};
-use crate::support::Setup;
+use crate::support::{Setup, until};
 
 /// An upstream that plays the answers of a list: the text of a request is the number of its answer.
 async fn with_answers(answers: Vec<Vec<Step>>) -> (FakeUpstream, Setup) {
@@ -644,13 +644,7 @@ async fn endless_streams_end() {
         assert!(response.chunk().await.unwrap().is_some());
         assert_eq!(upstream.open(), 1);
         drop(response);
-        for _ in 0..1000 {
-            if upstream.open() == 0 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        assert_eq!(upstream.open(), 0);
+        until(async || upstream.open() == 0).await;
         assert!(upstream.sent() - before < most);
     }
 }

@@ -6,11 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use cachalot_core::Digest;
+use cachalot_gateway::Upstream;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::support::{Answer, Setup, chat, read};
+use crate::ask::Ask;
+use crate::fake_upstream::{self, FakeUpstream};
+use crate::formats::Api;
+use crate::support::{Answer, Setup, chat, read, until};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -133,28 +137,43 @@ async fn a_fallback_answers_clients_with_a_key_under_its_own_name() {
     assert_eq!(names, ["other", "other", "other", "openai"]);
 }
 
+/// Returns the code of the error with which a request is answered.
+async fn code(setup: &Setup) -> Value {
+    ask(setup, "own", &chat("hello")).await.json()["error"]["code"].clone()
+}
+
 #[tokio::test]
 async fn an_unreachable_upstream_is_left_out_for_a_while() {
     // Held without listening, so that no other test gets the port.
     let closed = tokio::net::TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = closed.local_addr().unwrap();
-    let file = format!(
-        "upstreams: {{openai: {{url: 'http://{address}', breaker: {{failures: 2, pause: 300ms}}}}}}"
-    );
-    let setup = Setup::configured(&file).await;
-    let code = async || ask(&setup, "own", &chat("hello")).await.json()["error"]["code"].clone();
-    assert_eq!(code().await, "upstream_unreachable");
-    assert_eq!(code().await, "upstream_unreachable");
+    let paused_for = async |pause: &str| {
+        let file = format!(
+            "upstreams: {{openai: {{url: 'http://{address}', breaker: {{failures: 2, pause: {pause}}}}}}}"
+        );
+        let setup = Setup::configured(&file).await;
+        for _ in 0..2 {
+            assert_eq!(code(&setup).await, "upstream_unreachable");
+        }
+        setup
+    };
+    let setup = paused_for("1h").await;
     let paused = ask(&setup, "own", &chat("hello")).await;
     assert_eq!(
         (paused.status, &paused.json()["error"]["code"]),
         (503, &json!("upstream_paused"))
     );
-    assert_eq!(paused.headers["retry-after"], "1");
-    tokio::time::sleep(Duration::from_millis(350)).await;
-    assert_eq!(code().await, "upstream_unreachable", "one request tries");
-    assert_eq!(code().await, "upstream_paused");
+    let seconds: u32 = paused.headers["retry-after"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((3_000..=3_600).contains(&seconds), "{seconds}");
+    assert_eq!(code(&setup).await, "upstream_paused");
+    // After the pause, a request tries again.
+    let setup = paused_for("200ms").await;
+    until(async || code(&setup).await == "upstream_unreachable").await;
 }
 
 #[tokio::test]
@@ -166,7 +185,7 @@ async fn a_timeout_of_an_upstream_is_its_own() {
     let start = Instant::now();
     let answer = ask(&setup, "own", &chat("hello")).await;
     assert_eq!(answer.status, 504);
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(60));
 }
 
 #[tokio::test]
@@ -193,12 +212,12 @@ async fn an_expired_answer_takes_the_place_of_an_error() {
     let (address, asked) = server(&[(200, ""), (503, ""), (503, ""), (503, ""), (200, "")]).await;
     let file = format!(
         "upstreams: {{openai: {{url: 'http://{address}'}}}}
-cache: {{max_ttl: 50ms, stale_if_error: 1h}}"
+cache: {{max_ttl: 1s, stale_if_error: 1h}}"
     );
     let setup = Setup::configured(&file).await;
     let first = ask(&setup, "own", &chat("hello")).await;
     assert_eq!(first.status, 200);
-    tokio::time::sleep(Duration::from_millis(120)).await;
+    setup.clock.advance(Duration::from_secs(1));
     let stale = ask(&setup, "own", &chat("hello")).await;
     assert_eq!(
         (stale.status, &stale.body),
@@ -235,12 +254,12 @@ async fn an_expired_answer_is_served_while_a_new_one_is_received() {
     let (address, asked) = server(&[]).await;
     let file = format!(
         "upstreams: {{openai: {{url: 'http://{address}'}}}}
-cache: {{max_ttl: 200ms, stale_while_revalidate: 1h}}"
+cache: {{max_ttl: 1m, stale_while_revalidate: 1h}}"
     );
     let setup = Setup::configured(&file).await;
     let first = ask(&setup, "own", &chat("hello")).await;
     assert_eq!(first.status, 200);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    setup.clock.advance(Duration::from_secs(61));
     let stale = ask(&setup, "own", &chat("hello")).await;
     assert_eq!(stale.body, first.body);
     assert!(
@@ -248,7 +267,7 @@ cache: {{max_ttl: 200ms, stale_while_revalidate: 1h}}"
         "{}",
         stale.cache_status()
     );
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until(async || ask(&setup, "own", &chat("hello")).await.body != first.body).await;
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     let refreshed = ask(&setup, "own", &chat("hello")).await;
     assert_eq!(refreshed.source(), "hit");
@@ -296,4 +315,127 @@ async fn a_proxy_of_the_environment_is_asked_for_a_tunnel() {
         .bearer_auth("own")
         .header("content-type", "application/json");
     assert_eq!(read(near.body(chat("hello").to_string())).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_further_server_of_the_command_line_is_asked_by_its_name_only() {
+    let (usual, usual_asked) = server(&[]).await;
+    let (further, further_asked) = server(&[]).await;
+    let upstreams = [
+        format!("openai=http://{usual}/v1"),
+        format!("further=http://{further}/v1"),
+    ];
+    let upstreams = upstreams.iter().map(|it| Upstream::parse(it).unwrap());
+    let setup = Setup::with_upstreams(upstreams.collect()).await;
+    let asked = || [&usual_asked, &further_asked].map(|it| it.load(Ordering::SeqCst));
+    for number in 0..16 {
+        let answer = ask(&setup, "sk-own", &chat(&format!("text {number}"))).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    let passed = Ask::new("/v1/audio/speech", "{}").send(&setup).await;
+    assert_eq!((passed.status, asked()), (200, [17, 0]));
+    let named = Ask::new(&format!("/u/further{CHAT}"), chat("named"));
+    assert_eq!((named.send(&setup).await.status, asked()), (200, [17, 1]));
+}
+
+#[tokio::test]
+async fn a_server_without_name_pattern_and_api_gets_no_traffic() {
+    let (further, asked) = server(&[]).await;
+    let url = format!("http://{further}");
+    for file in [
+        format!("upstreams: {{further: {{url: '{url}'}}}}"),
+        format!("upstreams: {{further: {{url: '{url}', models: ['llama*']}}}}"),
+        format!("upstreams: {{openai: {{url: '{url}', weight: 0}}}}"),
+    ] {
+        let setup = Setup::configured(&file).await;
+        for path in [CHAT, "/v1/audio/speech"] {
+            let answer = Ask::new(path, chat("hello")).send(&setup).await;
+            let code = &answer.json()["error"]["code"];
+            assert_eq!(
+                (answer.status, code),
+                (404, &json!("unknown_upstream")),
+                "{file}"
+            );
+            assert!(answer.body.contains("/u/NAME/"), "{}", answer.body);
+        }
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    // An API of its own, or a share that the operator gives, is enough.
+    for options in [
+        "api: openai, models: ['llama*']",
+        "weight: 1",
+        "models: ['gpt*']",
+    ] {
+        let file = format!("upstreams: {{further: {{url: '{url}', {options}}}}}");
+        let setup = Setup::configured(&file).await;
+        assert_eq!(
+            ask(&setup, "sk-own", &chat("hello")).await.status,
+            200,
+            "{options}"
+        );
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+}
+
+/// The base URL of an upstream is the one that a client of the server would have, for clients with and without `/v1`.
+#[tokio::test]
+async fn base_urls_are_used_as_they_are() {
+    for (base, root) in [
+        ("", "/v1"),
+        ("/v1", "/v1"),
+        ("/api/paas/v4", "/api/paas/v4"),
+        ("/v1beta/openai", "/v1beta/openai"),
+        ("/backend-api/codex", "/backend-api/codex"),
+    ] {
+        let upstream = FakeUpstream::start(|received| {
+            let api = match received.line.contains("/responses") {
+                true => Api::Responses,
+                false => Api::Chat,
+            };
+            let body = api.answer(&format!("answer {}", received.number), false);
+            fake_upstream::answer("200 OK", fake_upstream::media(false), &body)
+        })
+        .await;
+        let url = format!("http://{}{base}", upstream.address);
+        let upstreams = ["openai", "further"].map(|name| Upstream::new(name, &url).unwrap());
+        let setup = Setup::with_upstreams(upstreams.to_vec()).await;
+        for api in [Api::Chat, Api::Responses] {
+            let (path, body) = (api.path(false), api.request("hello", false));
+            let without_version = path.strip_prefix("/v1").unwrap();
+            let first = Ask::new(path, &body);
+            let answer = first.send(&setup).await;
+            assert_eq!((answer.status, answer.source()), (200, "miss"), "{base}");
+            first.stored(&setup).await;
+            let line = format!("POST {root}{without_version}");
+            assert_eq!(upstream.received().last().unwrap().line, line);
+            for named in [
+                format!("/u/openai{path}"),
+                format!("/u/further{path}"),
+                format!("/u/further{without_version}"),
+                format!("/p/coder/u/further{without_version}"),
+            ] {
+                let again = Ask::new(&named, &body).send(&setup).await;
+                let is_of_agent = named.starts_with("/p/");
+                let expected = if is_of_agent { "miss" } else { "hit" };
+                assert_eq!(
+                    again.source(),
+                    expected,
+                    "{base} {named} {}",
+                    again.cache_status()
+                );
+                assert_eq!(
+                    upstream.received().last().unwrap().line,
+                    line,
+                    "{base} {named}"
+                );
+            }
+        }
+        assert_eq!(upstream.count(), 4, "{base}");
+        let models = Ask::new("/u/further/models", "").method(reqwest::Method::GET);
+        models.send(&setup).await;
+        assert_eq!(
+            upstream.received().last().unwrap().line,
+            format!("GET {root}/models")
+        );
+    }
 }

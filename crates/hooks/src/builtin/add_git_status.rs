@@ -180,42 +180,10 @@ impl SimpleBuiltin for AddGitStatus {
 
 #[cfg(all(test, unix))]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-    use std::time::Instant;
+#[path = "../../../process/tests/process/program_file.rs"]
+mod program_file;
 
-    use super::*;
-
-    #[tokio::test]
-    async fn hanging_git_is_killed() {
-        let directory = tempfile::tempdir().unwrap();
-        let git = directory.path().join("git");
-        std::fs::write(&git, "#!/bin/sh\necho $$ > pid\nexec /bin/sleep 60\n").unwrap();
-        std::fs::set_permissions(&git, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let path = directory.path().display().to_string();
-        let builtin = AddGitStatus {
-            environment: Arc::new(BTreeMap::from([("PATH".to_owned(), path)])),
-            limit: Duration::from_millis(300),
-        };
-        let input = Input {
-            event: Event::TurnStart,
-            cwd: directory.path().to_owned(),
-            ..Input::default()
-        };
-        let before = Instant::now();
-        let fault = builtin.handle(&input).await.unwrap_err();
-        assert!(fault.message.contains("took longer than 300ms"), "{fault}");
-        assert!(before.elapsed() < Duration::from_secs(10));
-        let pid = std::fs::read_to_string(directory.path().join("pid")).unwrap_or_default();
-        let Ok(pid) = pid.trim().parse() else {
-            // On a loaded machine, git is killed before it writes its pid.
-            return;
-        };
-        let pid = rustix::process::Pid::from_raw(pid).unwrap();
-        // The process disappears once the runtime has reaped it.
-        while rustix::process::test_kill_process(pid).is_ok() {
-            assert!(before.elapsed() < Duration::from_secs(10));
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-}
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used)]
+#[path = "../../tests/unit/builtin/add_git_status.rs"]
+mod tests;

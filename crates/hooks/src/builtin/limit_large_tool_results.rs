@@ -45,12 +45,10 @@ impl LimitLargeToolResults {
             return Output::default();
         }
         let stored = self.store(input, &call.name, &response.text).await;
-        let warning = stored.as_ref().err().map(|error| {
-            format!(
-                "the whole result of `{}` could not be kept: {error}",
-                call.name
-            )
-        });
+        let warning = stored
+            .as_ref()
+            .err()
+            .map(|error| format!("the result of `{}` could not be kept: {error}", call.name));
         let kept = if reads_a_file(call) {
             KeptPart::Beginning
         } else {
@@ -149,7 +147,7 @@ fn sanitize_file_name(tool: &str) -> String {
 #[async_trait]
 impl SimpleBuiltin for LimitLargeToolResults {
     const NAME: &'static str = "limit_large_tool_results";
-    const ABOUT: &'static str = "Cuts results of tools that have more than 2,000 lines or 50 KiB: the model gets the end (of files that it reads, the beginning) and the path of a temporary file with the whole text, which is removed when the session ends. All agents have it. Results of our own `read_file`, which come page by page, are left alone.";
+    const ABOUT: &'static str = "Cuts results of tools that have more than 2,000 lines or 50 KiB: the model gets the first five lines and the end (of files that it reads, the beginning) and the path of a temporary file with what the tool gave, which is removed when the session ends. If the tool left out a part itself, the notice says so. All agents have it. Results of our own `read_file`, which come page by page, are left alone.";
     const EVENTS: &'static [Event] = &[Event::ToolResponseTransform, Event::SessionEnd];
 
     fn is_enabled_by_default(&self, _: &dyn AgentView) -> bool {

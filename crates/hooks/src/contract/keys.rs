@@ -1,5 +1,8 @@
 //! The keys of hook input and hook output.
 
+use cachalot_core::text::word_list;
+
+use super::kinds::{key, text};
 use super::{Key, Kind};
 
 /// An output in `hook_specific_output`.
@@ -48,69 +51,33 @@ impl SpecificOutput {
     /// The keys in `hook_specific_output`: the main key first, then its companions or aliases.
     #[must_use]
     pub fn keys(self) -> &'static [Key] {
-        match self {
-            Self::AdditionalContext => &[Key {
-                name: "additional_context",
-                kind: Kind::Text,
-                about: "For the model: goes into the newest message before it is sent for the first time.",
-            }],
-            Self::InstructionContext => &[Key {
-                name: "instruction_context",
-                kind: Kind::List,
-                about: "For the model, behind that: instructions under names, `{label, content}`, which are sent again when they have changed (`changed_content`) or do not hold any more (`removed`, `removed_content`).",
-            }],
-            Self::PermissionDecision => &[
-                Key {
-                    name: "permission_decision",
-                    kind: Kind::OneOf(&["allow", "ask", "deny"]),
-                    about: "The decision about the call. Of several, the strongest applies: `deny`, then `ask`.",
-                },
-                Key {
-                    name: "permission_decision_reason",
-                    kind: Kind::Text,
-                    about: "Why.",
-                },
-            ],
-            Self::UpdatedInput => &[Key {
-                name: "updated_input",
-                kind: Kind::Mapping,
-                about: "Arguments in place of those of the same name; others stay.",
-            }],
-            Self::UpdatedMessages => &[Key {
-                name: "updated_messages",
-                kind: Kind::List,
-                about: "All messages of the input, with the last `unsent` of them rewritten; an empty list rewrites nothing.",
-            }],
-            Self::UpdatedToolResponse => &[Key {
-                name: "updated_tool_response",
-                kind: Kind::Text,
-                about: "A result in place of the tool's; may be empty.",
-            }],
-            Self::Summary => &[Key {
-                name: "summary",
-                kind: Kind::Text,
-                about: "A summary in place of the model's. The first counts.",
-            }],
-            Self::SyntheticResponse => &[
-                Key {
-                    name: "synthetic_response",
-                    kind: Kind::Synthetic,
-                    about: "An answer in place of the model's. The first counts, unless something was denied.",
-                },
-                Key {
-                    name: "llm_response",
-                    kind: Kind::Synthetic,
-                    about: "Another name of `synthetic_response`.",
-                },
-            ],
-            Self::Metadata => &[Key {
-                name: "metadata",
-                kind: Kind::Texts,
-                about: "Names and values that travel with the verdict; of two with one name, the later.",
-            }],
+        let row = SPECIFIC_KEYS.iter().find(|(output, _)| *output == self);
+        match row {
+            Some((_, keys)) => keys,
+            None => &[],
         }
     }
 }
+
+/// The keys of each output in `hook_specific_output`.
+#[rustfmt::skip]
+static SPECIFIC_KEYS: [(SpecificOutput, &[Key]); 9] = [
+    (SpecificOutput::AdditionalContext, &[text("additional_context", "For the model: goes into the newest message before it is sent for the first time.")]),
+    (SpecificOutput::InstructionContext, &[key("instruction_context", Kind::List, "For the model, behind that: instructions under names, `{label, content}`, which are sent again when they have changed (`changed_content`) or do not hold any more (`removed`, `removed_content`).")]),
+    (SpecificOutput::PermissionDecision, &[
+        key("permission_decision", Kind::OneOf(&["allow", "ask", "deny"]), "The decision about the call. Of several, the strongest applies: `deny`, then `ask`."),
+        text("permission_decision_reason", "Why."),
+    ]),
+    (SpecificOutput::UpdatedInput, &[key("updated_input", Kind::Mapping, "Arguments in place of those of the same name; others stay.")]),
+    (SpecificOutput::UpdatedMessages, &[key("updated_messages", Kind::List, "All messages of the input, with the last `unsent` of them rewritten; an empty list rewrites nothing.")]),
+    (SpecificOutput::UpdatedToolResponse, &[text("updated_tool_response", "A result in place of the tool's; may be empty.")]),
+    (SpecificOutput::Summary, &[text("summary", "A summary in place of the model's. The first counts.")]),
+    (SpecificOutput::SyntheticResponse, &[
+        key("synthetic_response", Kind::Synthetic, "An answer in place of the model's. The first counts, unless something was denied."),
+        key("llm_response", Kind::Synthetic, "Another name of `synthetic_response`."),
+    ]),
+    (SpecificOutput::Metadata, &[key("metadata", Kind::Texts, "Names and values that travel with the verdict; of two with one name, the later.")]),
+];
 
 /// A group of input fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,18 +119,10 @@ pub enum Field {
 
 impl Field {
     /// The keys that all events have: session, agent and turn.
-    pub const COMMON: &'static [&'static str] = &[
-        "session_id",
-        "cwd",
-        "hook_event_name",
-        "transcript_path",
-        "permission_mode",
-        "agent_name",
-        "model_id",
-        "turn_id",
-        "iteration",
-        "last_user_message",
-    ];
+    pub const COMMON: &'static [&'static str] = &word_list::<10>(
+        "session_id cwd hook_event_name transcript_path permission_mode agent_name model_id \
+         turn_id iteration last_user_message",
+    );
 
     /// The keys of the group.
     #[must_use]

@@ -36,30 +36,13 @@ pub enum Kind {
     Synthetic,
 }
 
-impl Kind {
-    /// A short description for tables.
-    #[must_use]
-    pub fn word(self) -> String {
-        let word = match self {
-            Self::Text => "text",
-            Self::OneOf(texts) => return format!("`{}`", texts.join("`, `")),
-            Self::Flag => "true or false",
-            Self::Whole => "whole number",
-            Self::Number => "number",
-            Self::Mapping => "mapping",
-            Self::Texts => "mapping of texts",
-            Self::List => "list of mappings",
-            Self::Synthetic => "mapping: `content`, `provenance`, `metadata`, `saved`",
-        };
-        word.to_owned()
-    }
-}
-
-const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
+/// Declares a key.
+pub(super) const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
     Key { name, kind, about }
 }
 
-const fn text(name: &'static str, about: &'static str) -> Key {
+/// Declares a key with a text.
+pub(super) const fn text(name: &'static str, about: &'static str) -> Key {
     key(name, Kind::Text, about)
 }
 
@@ -73,108 +56,47 @@ const fn whole(name: &'static str, about: &'static str) -> Key {
 
 /// Every key of the input: those of [`super::Field::COMMON`], then those of each [`super::Field`]. Empty
 /// values are left out of the input.
+#[rustfmt::skip]
 pub static INPUT_KEYS: &[Key] = &[
     text("session_id", "The session."),
     text("cwd", "The directory that tools work in."),
     text("hook_event_name", "The event."),
-    text(
-        "transcript_path",
-        "A file with the conversation, for handlers of other dialects; empty for our own.",
-    ),
-    key(
-        "permission_mode",
-        Kind::OneOf(PermissionMode::NAMES),
-        "The approval mode.",
-    ),
+    text("transcript_path", "A file with the conversation, for handlers of other dialects; empty for our own."),
+    key("permission_mode", Kind::OneOf(PermissionMode::NAMES), "The approval mode."),
     text("agent_name", "The agent at work."),
     text("model_id", "Its model: `provider/model`."),
     text("turn_id", "The turn: apart from all others."),
     whole("iteration", "Which model call of the turn, from 1."),
-    text(
-        "last_user_message",
-        "The last message of the user, as typed.",
-    ),
-    text(
-        "source",
-        "Why: `startup`, `resume`, `clear`, `compact` of a session; `manual`, `auto` of a compaction.",
-    ),
+    text("last_user_message", "The last message of the user, as typed."),
+    text("source", "Why: `startup`, `resume`, `clear`, `compact` of a session; `manual`, `auto` of a compaction."),
     text("prompt", "The message of the user, as typed."),
-    flag(
-        "fresh",
-        "True if the user requests a new answer, bypassing the response cache.",
-    ),
-    flag(
-        "implicit",
-        "True for a task from another agent, false for a message of the user.",
-    ),
-    text(
-        "prefix",
-        "A digest of what stands before it in the conversation, tools and system text included.",
-    ),
-    key(
-        "messages",
-        Kind::List,
-        "The conversation, with what is about to be sent.",
-    ),
-    whole(
-        "unsent",
-        "The number of messages at the end that were not sent before: only these can be rewritten.",
-    ),
-    key(
-        "usage",
-        Kind::Mapping,
-        "Tokens: `input_tokens`, `output_tokens`, `cached_input_tokens`, `cached_write_tokens`, `reasoning_tokens`.",
-    ),
-    key(
-        "cost",
-        Kind::Number,
-        "US dollars; absent if the price is not known.",
-    ),
+    flag("fresh", "True if the user requests a new answer, bypassing the response cache."),
+    flag("implicit", "True for a task from another agent, false for a message of the user."),
+    text("prefix", "A digest of what stands before it in the conversation, tools and system text included."),
+    key("messages", Kind::List, "The conversation, with what is about to be sent."),
+    whole("unsent", "The number of messages at the end that were not sent before: only these can be rewritten."),
+    key("usage", Kind::Mapping, "Tokens: `input_tokens`, `output_tokens`, `cached_input_tokens`, `cached_write_tokens`, `reasoning_tokens`."),
+    key("cost", Kind::Number, "US dollars; absent if the price is not known."),
     text("finish_reason", "Why the model ended."),
     text("tool_name", "The tool."),
     text("tool_use_id", "The provider's name for the call."),
     text("tool_category", "The source of the tool: `builtin`, `mcp`."),
-    flag(
-        "tool_read_only",
-        "True if the call is known to be read-only.",
-    ),
+    flag("tool_read_only", "True if the call is known to be read-only."),
     key("tool_input", Kind::Mapping, "The arguments."),
     text("tool_response", "The result of the tool."),
     flag("tool_error", "True if it failed."),
-    text(
-        "stop_response",
-        "The model's last text, whole; after a model call the text of that answer.",
-    ),
+    text("stop_response", "The model's last text, whole; after a model call the text of that answer."),
     flag("synthetic", "True if a hook answered instead of the model."),
-    flag(
-        "stop_hook_active",
-        "True if the turn continues because a stop hook requested it; a hook must not request it forever.",
-    ),
-    key(
-        "turn_tool_calls",
-        Kind::List,
-        "The calls of tools in the turn: `name`, `read_only`, `error`.",
-    ),
+    flag("stop_hook_active", "True if the turn continues because a stop hook requested it; a hook must not request it forever."),
+    key("turn_tool_calls", Kind::List, "The calls of tools in the turn: `name`, `read_only`, `error`."),
     text("reason", "Why it ended."),
     text("from_agent", "The agent that pauses."),
     text("to_agent", "The agent that continues."),
-    text(
-        "agent_switch_kind",
-        "`transfer_task`, `transfer_task_return`, `handoff`, or `user` for a switch by the user.",
-    ),
-    text(
-        "parent_session_id",
-        "The session that gave the task of this one.",
-    ),
+    text("agent_switch_kind", "`transfer_task`, `transfer_task_return`, `handoff`, or `user` for a switch by the user."),
+    text("parent_session_id", "The session that gave the task of this one."),
     whole("input_tokens", "Tokens of the history."),
-    whole(
-        "output_tokens",
-        "Tokens of the answer that made it too long.",
-    ),
-    whole(
-        "context_limit",
-        "The size of the model's context window in tokens; 0 if unknown.",
-    ),
+    whole("output_tokens", "Tokens of the answer that made it too long."),
+    whole("context_limit", "The size of the model's context window in tokens; 0 if unknown."),
     text("compaction_reason", "`threshold`, `overflow`, `manual`."),
     text("summary", "The summary."),
     whole("max_iterations", "The limit that was reached."),
@@ -185,42 +107,17 @@ pub static INPUT_KEYS: &[Key] = &[
 ];
 
 /// The output keys that all events have.
+#[rustfmt::skip]
 pub static OUTPUT_KEYS: &[Key] = &[
     flag("continue", "`false` blocks."),
     text("stop_reason", "Why, with `continue: false`."),
-    flag(
-        "suppress_output",
-        "Without effect; strict hooks must not set it.",
-    ),
+    flag("suppress_output", "Without effect; strict hooks must not set it."),
     text("system_message", "For the user."),
-    key(
-        "decision",
-        Kind::OneOf(&["block", "deny"]),
-        "Both block. To grant a call, set `permission_decision: allow`.",
-    ),
+    key("decision", Kind::OneOf(&["block", "deny"]), "Both block. To grant a call, set `permission_decision: allow`."),
     text("reason", "Why, with `decision: block`."),
-    key(
-        "hook_specific_output",
-        Kind::Mapping,
-        "Output that only some events support.",
-    ),
+    key("hook_specific_output", Kind::Mapping, "Output that only some events support."),
 ];
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use crate::contract::{CONTRACTS, Field};
-
-    #[test]
-    fn every_input_key_has_exactly_one_kind() {
-        let mut told: Vec<&str> = Field::COMMON.to_vec();
-        let fields = CONTRACTS.iter().flat_map(|contract| contract.fields);
-        told.extend(fields.flat_map(|field| field.keys()));
-        let told: BTreeSet<&str> = told.into_iter().collect();
-        let known: BTreeSet<&str> = INPUT_KEYS.iter().map(|key| key.name).collect();
-        assert_eq!(told, known);
-        assert_eq!(INPUT_KEYS.len(), known.len());
-    }
-}
+#[path = "../../tests/unit/contract/kinds.rs"]
+mod tests;

@@ -19,23 +19,12 @@ use crate::{Dialect, Event, go_template};
 const TYPES: [&str; 4] = ["command", "builtin", "model", "http"];
 
 /// Handler types of other runtimes, and their replacements.
+#[rustfmt::skip]
 const FOREIGN_TYPES: [(&str, &str); 4] = [
-    (
-        "evaluator",
-        "write `{type: model, model: MODEL, prompt: \"QUESTION {{ input | tojson }}\", schema: guard_decision}` in its place, with the model and the question of the evaluator",
-    ),
-    (
-        "prompt",
-        "with `dialect: claude` it runs; a hook of type `model` judges, too",
-    ),
-    (
-        "agent",
-        "with `dialect: claude` it is asked; a hook of type `model` judges, too",
-    ),
-    (
-        "mcp_tool",
-        "hooks have no connection to servers of tools: let a `command` ask the server",
-    ),
+    ("evaluator", "write `{type: model, model: MODEL, prompt: \"QUESTION {{ input | tojson }}\", schema: guard_decision}` in its place, with the model and the question of the evaluator"),
+    ("prompt", "with `dialect: claude` it runs; a hook of type `model` judges, too"),
+    ("agent", "with `dialect: claude` it is asked; a hook of type `model` judges, too"),
+    ("mcp_tool", "hooks have no connection to servers of tools: let a `command` ask the server"),
 ];
 
 /// Parses a hook; `None` if there is nothing to run, for a reason that was reported.
@@ -217,14 +206,10 @@ fn builtin(context: &mut ParserContext<'_>, values: Values<'_>, event: Event) ->
     };
     if !builtin.events().contains(&event) {
         let events: Vec<&str> = builtin.events().iter().map(|event| event.name()).collect();
-        context.problems.push(
-            Problem::new(
-                "wrong-event",
-                format!("the builtin `{name}` makes no sense for `{event}`"),
-            )
-            .at(&place)
-            .help(format!("it is for {}", events.join(", "))),
-        );
+        let message = format!("the builtin `{name}` makes no sense for `{event}`");
+        let help = format!("it is for {}", events.join(", "));
+        let problem = Problem::new("wrong-event", message).at(&place);
+        context.problems.push(problem.help(help));
     }
     if let Err(why) = builtin.check_arguments(&arguments) {
         let problem = Problem::new("bad-arguments", format!("the builtin `{name}`: {why}"));

@@ -38,14 +38,9 @@ pub(super) fn supports_prompt(
 ) -> bool {
     let is_supported = PROMPT_EVENTS.contains(&event);
     if !is_supported {
-        context.unsupported(
-            Problem::new(
-                "unsupported-handler",
-                format!("hooks of type `{kind}` do not run at `{event}`"),
-            )
-            .at(&node.head())
-            .help("let a `command` do it"),
-        );
+        let message = format!("hooks of type `{kind}` do not run at `{event}`");
+        let problem = Problem::new("unsupported-handler", message).at(&node.head());
+        context.unsupported(problem.help("let a `command` do it"));
     }
     is_supported
 }
@@ -58,14 +53,11 @@ pub(super) fn prompt(
 ) -> Option<(Action, Duration)> {
     let is_agent = kind == "agent";
     if is_agent {
-        context.warnings.push(
-            Problem::new(
-                "without-tools",
-                "hooks of type `agent` are one question to a model here: it has no tools and judges by the hook's input",
-            )
-            .at(&values.mapping().head())
-            .help("let a `command` look at files and run tests"),
-        );
+        let message = "hooks of type `agent` are one question to a model here: it has no tools and judges by the hook's input";
+        let problem = Problem::new("without-tools", message).at(&values.mapping().head());
+        context
+            .warnings
+            .push(problem.help("let a `command` look at files and run tests"));
     }
     let action = Action::Prompt {
         model: values
@@ -99,26 +91,17 @@ pub(super) fn options(
     };
     let place = values.place("if");
     if !event.contract().tool_matched {
-        context.unsupported(
-            Problem::new(
-                "unsupported-option",
-                format!("`if` at `{event}`, where no tool is called: the hook never runs"),
-            )
-            .at(&place)
-            .help("leave `if` out"),
-        );
+        let message = format!("`if` at `{event}`, where no tool is called: the hook never runs");
+        let problem = Problem::new("unsupported-option", message).at(&place);
+        context.unsupported(problem.help("leave `if` out"));
         return None;
     }
     definition.condition = Condition::parse(written);
     if definition.condition.is_none() {
-        context.problems.push(
-            Problem::new(
-                "bad-condition",
-                format!("`{written}` is no permission rule"),
-            )
-            .at(&place)
-            .help("write a tool, or a tool and what it is called with: `Bash(git *)`"),
-        );
+        let message = format!("`{written}` is no permission rule");
+        let help = "write a tool, or a tool and what it is called with: `Bash(git *)`";
+        let problem = Problem::new("bad-condition", message).at(&place);
+        context.problems.push(problem.help(help));
     }
     Some(definition)
 }
@@ -189,22 +172,5 @@ pub(super) fn with_variables(value: &str, allowed: &[&str]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::with_variables;
-
-    #[test]
-    fn omitted_variables_do_not_form_new_references() {
-        for written in [
-            "${env.${Y}SECRET}",
-            "$${Y}{env.SECRET}",
-            "${e${Y}nv.SECRET}",
-            "${SECRET}",
-            "$SECRET",
-        ] {
-            let value = with_variables(written, &["TOKEN"]);
-            assert!(!value.contains("${"), "{written} became {value}");
-        }
-        let value = with_variables("Bearer $TOKEN, ${TOKEN}, 5 $", &["TOKEN"]);
-        assert_eq!(value, "Bearer ${env.TOKEN}, ${env.TOKEN}, 5 $");
-    }
-}
+#[path = "../../tests/unit/definition/claude.rs"]
+mod tests;

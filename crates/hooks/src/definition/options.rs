@@ -54,14 +54,9 @@ pub(super) fn on_error(
 ) -> Option<OnError> {
     let chosen = values.choice("on_error", &ON_ERROR)?;
     if chosen == OnError::Block && event.contract().blocks != BlockEffect::Refusal {
-        problems.push(
-            Problem::new(
-                "nothing-to-block",
-                format!("`on_error: block` on `{event}`, where nothing can be blocked"),
-            )
-            .at(&values.place("on_error"))
-            .help("write `warn` or `ignore`"),
-        );
+        let message = format!("`on_error: block` on `{event}`, where nothing can be blocked");
+        let problem = Problem::new("nothing-to-block", message).at(&values.place("on_error"));
+        problems.push(problem.help("write `warn` or `ignore`"));
     }
     Some(chosen)
 }

@@ -44,19 +44,13 @@ impl ParserContext<'_> {
                 let keys = keys.filter(|parameter| parameter.is_documented());
                 let known: Vec<&str> = keys.map(|parameter| parameter.name).collect();
                 let name = tables.first().map_or("", |table| table.name);
-                self.problems.push(
-                    Problem::new("unknown-key", format!("unknown key `{key}` in {name}"))
-                        .at(&entry.key_place)
-                        .help(did_you_mean(key, &known)),
-                );
+                let problem = Problem::new("unknown-key", format!("unknown key `{key}` in {name}"))
+                    .at(&entry.key_place);
+                self.problems.push(problem.help(did_you_mean(key, &known)));
             } else if entry.value.as_boolean() != Some(false) && !entry.value.is_null() {
-                self.warnings.push(
-                    Problem::new(
-                        "unsupported-option",
-                        format!("`{key}` is not honoured: {}", ignored(key)),
-                    )
-                    .at(&entry.key_place),
-                );
+                let message = format!("`{key}` is not honoured: {}", ignored(key));
+                self.warnings
+                    .push(Problem::new("unsupported-option", message).at(&entry.key_place));
             }
         }
     }

@@ -7,10 +7,9 @@ use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Problem, SourceSpan};
 
-use super::action;
 use super::parser_context::ParserContext;
 use super::tables::{GROUP, TOOL_GROUP};
-use super::{Definition, HookEntry, OnError};
+use super::{Definition, HookEntry, OnError, action};
 use crate::builtin::Builtins;
 use crate::dialect::{Dialect, NamedEvent, UnsupportedEvent};
 use crate::{Event, Matcher};
@@ -169,12 +168,10 @@ impl<'a> HooksParser<'a> {
             "" => "leave it out",
             nearest => nearest,
         };
-        let problem = Problem::new(
-            "unsupported-event",
-            format!("`{name}` never happens here, {what}"),
-        )
-        .at(place)
-        .help(nearest);
+        let message = format!("`{name}` never happens here, {what}");
+        let problem = Problem::new("unsupported-event", message)
+            .at(place)
+            .help(nearest);
         match event.guards {
             true => self.context.problems.push(problem),
             false => self.context.warnings.push(problem),
@@ -248,20 +245,27 @@ impl<'a> HooksParser<'a> {
             return None;
         };
         let matcher = dialect.matcher(written);
+        if let Some((rule, tool)) = dialect.rule_in_matcher(written) {
+            let help = match dialect.vocabulary().options_of_claude {
+                true => format!("write `matcher: {tool}`, and `if: \"{rule}\"` in the hook"),
+                false => format!("write `{tool}`, and let the hook look at the arguments"),
+            };
+            let message = format!(
+                "`{rule}` matches no tool: a matcher is about names of tools, not about arguments"
+            );
+            let problem = Problem::warning("void-matcher", message).at(&node.place);
+            self.context.warnings.push(problem.help(help));
+        }
         if let Err(error) = &matcher {
             let error = error.to_string();
             let why = error.lines().last().unwrap_or_default().trim();
-            self.context.problems.push(
-                Problem::new(
-                    "bad-matcher",
-                    format!(
-                        "`{written}` is no regular expression: {}",
-                        why.strip_prefix("error: ").unwrap_or(why)
-                    ),
-                )
-                .at(&node.place)
-                .help("write names of tools with `|` between them, or `*` for all"),
+            let message = format!(
+                "`{written}` is no regular expression: {}",
+                why.strip_prefix("error: ").unwrap_or(why)
             );
+            let help = "write names of tools with `|` between them, or `*` for all";
+            let problem = Problem::new("bad-matcher", message).at(&node.place);
+            self.context.problems.push(problem.help(help));
         }
         matcher.ok()
     }

@@ -14,13 +14,18 @@ use crate::Dialect;
 
 const HOOK: &str = "a hook";
 
-const DIALECT: Parameter = key(
-    "dialect",
-    Kind::Custom(&Custom::shape(
-        || json!({ "enum": Dialect::ALL.map(Dialect::name) }),
-    )),
-    "The format of input and output: a dialect; by default that of the group, the section or the file.",
-);
+/// The tables of a group for tool events: its further keys, and those of all groups.
+pub static GROUP_TABLES: [&Table; 2] = [&TOOL_GROUP, &GROUP];
+
+/// The tables of the keys that hooks of all types have.
+pub static HOOK_TABLES: [&Table; 2] = [&TYPED, &SHARED];
+
+/// The types of our own hooks, with the tables of their keys.
+#[rustfmt::skip]
+pub static HOOK_TYPES: [(&str, &Table); 4] = [("command", &COMMAND), ("builtin", &BUILTIN), ("http", &HTTP), ("model", &MODEL)];
+
+#[rustfmt::skip]
+const DIALECT: Parameter = key("dialect", Kind::Custom(&Custom::shape(|| json!({ "enum": Dialect::ALL.map(Dialect::name) }))), "The format of input and output: a dialect; by default that of the group, the section or the file.");
 
 const SEQUENTIAL: &str = "sequential";
 
@@ -38,14 +43,13 @@ pub(crate) static TOOL_GROUP: Table = Table::new("a group of hooks", "", &[&[
     key("preempt_yolo", Kind::Boolean, "Accepted for compatibility with docker-agent, without effect: hooks run independent of permissions."),
 ]]).open();
 
+#[rustfmt::skip]
 pub(crate) static TYPED: Table = Table::new(
     HOOK,
     "",
-    &[&[required(
-        "type",
-        Kind::Text,
-        "The type: `command`, `builtin`, `http` or `model`.",
-    )]],
+    &[&[
+        required("type", Kind::Text, "The type: `command`, `builtin`, `http` or `model`."),
+    ]],
 )
 .open();
 
@@ -159,11 +163,9 @@ fn check_text(entry: &MapEntry, problems: &mut Vec<Problem>) {
     Kind::Text.check(entry, problems);
     let key = &entry.key;
     if is_blank(entry) {
-        problems.push(
-            Problem::new("missing-key", format!("`{key}` is blank"))
-                .at(&entry.value.place)
-                .help(format!("write a value for `{key}`")),
-        );
+        let problem =
+            Problem::new("missing-key", format!("`{key}` is blank")).at(&entry.value.place);
+        problems.push(problem.help(format!("write a value for `{key}`")));
     }
 }
 
@@ -181,11 +183,8 @@ const URL: Kind = Kind::Custom(&Custom {
             && !is_blank(entry)
         {
             let message = format!("`{url}` is no address of a web server");
-            problems.push(
-                Problem::new("bad-value", message)
-                    .at(&entry.value.place)
-                    .help("write `https://` and the name of the server before it"),
-            );
+            let problem = Problem::new("bad-value", message).at(&entry.value.place);
+            problems.push(problem.help("write `https://` and the name of the server before it"));
         }
     },
 });

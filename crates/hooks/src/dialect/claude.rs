@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::docker_agent;
 use super::handler_call::HandlerCall;
-use super::tools;
-use super::transcript;
 use super::vocabulary::{
     Argument, Form, NamedEvent, Tool, Vocabulary, argument, filtered_event, named_event, tool,
     unsupported_event,
 };
+use super::{docker_agent, tools, transcript};
 use crate::Dialect;
 use crate::contract::Event;
 use crate::input::{Input, ToolUse};
@@ -86,7 +84,7 @@ pub(super) const fn events(post_tool_use: NamedEvent) -> [NamedEvent; COUNT] {
     ]
 }
 
-const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
+pub(super) const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
 
 static TOOLS: [Tool; TOOLS_COUNT] = tools(tool("apply_patch", &["apply_patch"], &[]));
 
@@ -118,7 +116,7 @@ const SHELL: &[Argument] = &[
 
 const BACKGROUND: &[Argument] = &[argument("cmd", "command", Form::Line)];
 
-const EDIT: &[Argument] = &[
+pub(super) const EDIT: &[Argument] = &[
     FILE,
     argument("old_text", "old_string", Form::Same),
     argument("new_text", "new_string", Form::Same),

@@ -3,14 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::handler_call::HandlerCall;
-use super::messages;
-use super::tools;
 use super::vocabulary::{
-    DEFAULT_TIMEOUT, Form, UnsupportedEvent, Vocabulary, argument, guarding, named_event, tool,
+    Argument, DEFAULT_TIMEOUT, Form, UnsupportedEvent, Vocabulary, argument, guarding, named_event,
+    tool,
 };
+use super::{messages, tools};
 use crate::Dialect;
-use crate::contract::Event;
-use crate::contract::Field;
+use crate::contract::{Event, Field};
 use crate::input::{Answer, Input};
 use cachalot_core::Cost;
 use cachalot_model::{StopReason, Usage};
@@ -26,22 +25,11 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     ],
     unsupported: &UNSUPPORTED,
     tools: &[
-        tool(
-            "shell",
-            &[],
-            &[
-                argument("command", "cmd", Form::Line),
-                argument("working_directory", "cwd", Form::Same),
-            ],
-        ),
+        tool("shell", &[], SHELL),
         // A guard of the shell guards commands in the background, too.
         tool("run_background_job", &["shell"], &[]),
         tool("list_dir", &["list_directory"], &[]),
-        tool(
-            "grep",
-            &["search_files_content"],
-            &[argument("pattern", "query", Form::Same)],
-        ),
+        tool("grep", &["search_files_content"], GREP),
         tool("web_fetch", &["fetch"], &[]),
     ],
     comment_keys: &[],
@@ -58,49 +46,25 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     ],
 };
 
+const SHELL: &[Argument] = &[
+    argument("command", "cmd", Form::Line),
+    argument("working_directory", "cwd", Form::Same),
+];
+
+const GREP: &[Argument] = &[argument("pattern", "query", Form::Same)];
+
 /// Events that this runtime does not fire. Guards of something that does not exist here are only a
 /// warning.
+#[rustfmt::skip]
 static UNSUPPORTED: [UnsupportedEvent; 8] = [
-    UnsupportedEvent {
-        name: "user_steering_messages_submit",
-        nearest: "messages cannot be added to a running turn here: `user_prompt_submit` receives every message of the user",
-        guards: false,
-    },
-    UnsupportedEvent {
-        name: "user_followup_submit",
-        nearest: "the user's next message begins a turn here: use `user_prompt_submit`",
-        guards: false,
-    },
-    UnsupportedEvent {
-        name: "after_agent_complete",
-        nearest: "`stop` receives the answer but cannot forbid it",
-        guards: true,
-    },
-    UnsupportedEvent {
-        name: "on_session_resume",
-        nearest: "a turn cannot get more model calls here: `on_max_iterations` runs when none are left",
-        guards: false,
-    },
-    UnsupportedEvent {
-        name: "on_tool_approval_decision",
-        nearest: "`permission_request` runs before the user is asked, `post_tool_use` after each call",
-        guards: false,
-    },
-    UnsupportedEvent {
-        name: "worktree_create",
-        nearest: "no worktrees are created here: `session_start` runs when a session begins",
-        guards: false,
-    },
-    UnsupportedEvent {
-        name: "skill_content_guard",
-        nearest: "skills are read with the tool `skill_view` here: `tool_guard` can forbid that, and `tool_response_transform` rewrite what it gives",
-        guards: true,
-    },
-    UnsupportedEvent {
-        name: "prompt_file_guard",
-        nearest: "instead of `add_prompt_files`, a command at `turn_start` can look at a file before it prints it",
-        guards: true,
-    },
+    UnsupportedEvent { name: "user_steering_messages_submit", nearest: "messages cannot be added to a running turn here: `user_prompt_submit` receives every message of the user", guards: false },
+    UnsupportedEvent { name: "user_followup_submit", nearest: "the user's next message begins a turn here: use `user_prompt_submit`", guards: false },
+    UnsupportedEvent { name: "after_agent_complete", nearest: "`stop` receives the answer but cannot forbid it", guards: true },
+    UnsupportedEvent { name: "on_session_resume", nearest: "a turn cannot get more model calls here: `on_max_iterations` runs when none are left", guards: false },
+    UnsupportedEvent { name: "on_tool_approval_decision", nearest: "`permission_request` runs before the user is asked, `post_tool_use` after each call", guards: false },
+    UnsupportedEvent { name: "worktree_create", nearest: "no worktrees are created here: `session_start` runs when a session begins", guards: false },
+    UnsupportedEvent { name: "skill_content_guard", nearest: "skills are read with the tool `skill_view` here: `tool_guard` can forbid that, and `tool_response_transform` rewrite what it gives", guards: true },
+    UnsupportedEvent { name: "prompt_file_guard", nearest: "instead of `add_prompt_files`, a command at `turn_start` can look at a file before it prints it", guards: true },
 ];
 
 /// The input of its handlers: all fields of the event; empty values are left out.

@@ -4,11 +4,9 @@ use cachalot_core::text::truncate;
 use serde_json::Value;
 
 use super::handler_call::HandlerCall;
-use super::output;
 use super::output_object::OutputObject;
 use super::repeated::Document;
-use super::{Dialect, HandlerResponse};
-use super::{extra_text, strict};
+use super::{Dialect, HandlerResponse, extra_text, output, strict};
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output, append_line};
@@ -23,10 +21,16 @@ pub(super) fn read(
     input: &Input,
     ended: &HandlerResponse,
 ) -> Result<Output, Fault> {
-    match ended.code {
-        0 => read_answer(dialect, call, input, &ended.stdout),
-        2 => Ok(read_block(dialect, call.event, ended)),
-        code => Err(Fault::new(match error_text(&ended.stderr) {
+    match (ended.code, ended.stdout_cut_at) {
+        // The rest may deny, regardless of the part that was read.
+        (0, Some(limit)) => Err(Fault::of_cut_output(format!(
+            "it wrote more than {} MiB to stdout; reduce its output",
+            limit >> 20
+        ))),
+        (0, None) => read_answer(dialect, call, input, &ended.stdout),
+        // The exit code decides, however long the reason is.
+        (2, _) => Ok(read_block(dialect, call.event, ended)),
+        (code, _) => Err(Fault::new(match error_text(&ended.stderr) {
             Some(error_text) => format!("it ended with exit code {code}: {error_text}"),
             None => format!("it ended with exit code {code}"),
         })),
@@ -57,7 +61,8 @@ fn read_answer(
     let said = said.trim_ascii();
     match said.first() {
         None => Ok(Output::default()),
-        Some(b'{') => parse_output(dialect, call, input, said).map_err(Fault::new),
+        Some(b'{') => parse_output(dialect, call, input, said)
+            .map_err(|message| unreadable(call.event, said, message)),
         Some(_) if call.strict_output => {
             Err(Fault::new("strict output: its output is not a JSON object"))
         }
@@ -67,11 +72,24 @@ fn read_answer(
                 append_line(&mut output.system_message, &extra_text::warning(before));
                 Ok(output)
             }
-            None if extra_text::is_mangled(dialect, call.event, said) => Err(Fault::new(
-                "its output looks like a decision but is not JSON: write exactly one JSON object",
+            None if extra_text::is_mangled(dialect, call.event, said) => Err(unreadable(
+                call.event,
+                said,
+                "its output looks like a decision but is not JSON: write exactly one JSON object"
+                    .to_owned(),
             )),
             None => Ok(read_plain_text(dialect, call.event, said)),
         },
+    }
+}
+
+/// The fault of an output that cannot be read. It may deny if a denial can be recognized in it: other
+/// parsers of JSON accept deeper nesting, lone surrogates and invalid UTF-8, all of which a guard may
+/// quote from the call that it denies.
+fn unreadable(event: Event, said: &[u8], message: String) -> Fault {
+    Fault {
+        may_deny: extra_text::names_denial(event, said),
+        ..Fault::new(message)
     }
 }
 

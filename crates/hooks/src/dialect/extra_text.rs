@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 
-use super::Dialect;
 use super::output_object::{OutputObject, snake};
-use super::strict;
+use super::{Dialect, strict};
 use crate::Event;
 use crate::contract::{BlockEffect, SpecificOutput};
 
@@ -48,18 +47,36 @@ pub(super) fn warning(before: &str) -> String {
     format!("a hook printed more than its JSON, which was left out: {shown}")
 }
 
+/// True if a text that is no output contains a denial: a key of a decision before a word that denies.
+pub(super) fn names_denial(event: Event, said: &[u8]) -> bool {
+    /// Values of [`DECISIONS`] that deny, and `behavior` within a `decision`.
+    const DENIALS: [&str; 3] = ["\"deny\"", "\"block\"", "false"];
+    let text = String::from_utf8_lossy(said);
+    let denies = |key: &&str| {
+        let values = text.split(*key).skip(1).map(str::trim_start);
+        let values = values.filter_map(|rest| rest.strip_prefix(':'));
+        values
+            .map(str::trim_start)
+            .any(|value| DENIALS.iter().any(|denial| value.starts_with(denial)))
+    };
+    decides(event) && DECISIONS.iter().chain([&"\"behavior\""]).any(denies)
+}
+
+/// True if an output can decide something at the event.
+fn decides(event: Event) -> bool {
+    let contract = event.contract();
+    contract.blocks != BlockEffect::Nothing || contract.honours(SpecificOutput::PermissionDecision)
+}
+
 /// True if a text looks like a decision that cannot be parsed: a guard must not be ignored. Where plain
 /// text is context, only text at the start of a line counts, because the text may mention decisions.
 pub(super) fn is_mangled(dialect: Dialect, event: Event, said: &[u8]) -> bool {
-    let contract = event.contract();
-    let decides = contract.blocks != BlockEffect::Nothing
-        || contract.honours(SpecificOutput::PermissionDecision);
     let text = String::from_utf8_lossy(said);
     let is_context = dialect.vocabulary().plain_context.contains(&event);
     let mut begins = text.match_indices('{').map(|(at, _)| at);
     let begin =
         begins.find(|at| !is_context || text[..*at].trim_end_matches([' ', '\t']).ends_with('\n'));
-    let Some(begin) = begin.filter(|_| decides) else {
+    let Some(begin) = begin.filter(|_| decides(event)) else {
         return false;
     };
     let has = |key: &&str| {

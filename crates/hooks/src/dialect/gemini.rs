@@ -4,15 +4,13 @@ use cachalot_core::clock::iso8601;
 use cachalot_model::{Role, StopReason};
 use serde_json::{Value, json};
 
-use super::claude::prompt;
-use super::docker_agent;
+use super::claude::{EDIT, FILE, prompt};
 use super::handler_call::HandlerCall;
-use super::tools;
-use super::transcript;
 use super::vocabulary::{
     Argument, DEFAULT_TIMEOUT, Form, NamedEvent, Tool, Vocabulary, argument, named_event, tool,
     unsupported_event,
 };
+use super::{docker_agent, tools, transcript};
 use crate::Dialect;
 use crate::contract::Event;
 use crate::input::Input;
@@ -43,45 +41,19 @@ static EVENTS: [NamedEvent; 10] = [
     named_event("PreCompress", Event::PreCompact),
 ];
 
-const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
 const DIRECTORY: Argument = argument("path", "dir_path", Form::Same);
 
+#[rustfmt::skip]
 static TOOLS: [Tool; 10] = [
-    tool(
-        "shell",
-        &["run_shell_command"],
-        &[
-            argument("command", "command", Form::Line),
-            argument("working_directory", "dir_path", Form::Same),
-        ],
-    ),
+    tool("shell", &["run_shell_command"], &[argument("command", "command", Form::Line), argument("working_directory", "dir_path", Form::Same)]),
     // A guard of the shell guards commands in the background, too.
-    tool(
-        "run_background_job",
-        &["run_shell_command"],
-        &[
-            argument("cmd", "command", Form::Line),
-            argument("cwd", "dir_path", Form::Same),
-        ],
-    ),
+    tool("run_background_job", &["run_shell_command"], &[argument("cmd", "command", Form::Line), argument("cwd", "dir_path", Form::Same)]),
     tool("read_file", &["read_file"], &[FILE]),
     tool("write_file", &["write_file"], &[FILE]),
-    tool(
-        "edit_file",
-        &["replace"],
-        &[
-            FILE,
-            argument("old_text", "old_string", Form::Same),
-            argument("new_text", "new_string", Form::Same),
-        ],
-    ),
+    tool("edit_file", &["replace"], EDIT),
     tool("apply_patch", &["apply_patch"], &[]),
     tool("glob", &["glob"], &[DIRECTORY]),
-    tool(
-        "grep",
-        &["search_file_content", "grep_search"],
-        &[DIRECTORY, argument("glob", "include", Form::Same)],
-    ),
+    tool("grep", &["search_file_content", "grep_search"], &[DIRECTORY, argument("glob", "include", Form::Same)]),
     tool("list_dir", &["list_directory"], &[DIRECTORY]),
     tool("web_fetch", &["web_fetch"], &[]),
 ];

@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use cachalot_model::{Block, Image, ImageSource, Message, Role, ToolResult, ToolUse};
+use cachalot_model::wire::openai::written::{content_block, tool_call};
+use cachalot_model::{Block, ImageSource, Message, Role, ToolResult};
 use serde_json::{Map, Value, json};
 
 use crate::input::Input;
@@ -275,48 +276,18 @@ fn blocks(piece: &Map<String, Value>) -> Result<Vec<Block>, String> {
 }
 
 fn block(part: &Value) -> Result<Block, String> {
-    if let Some(text) = part["text"].as_str() {
-        return Ok(Block::text(text));
-    }
-    let url = &part["image_url"];
-    let url = url.as_str().or(url["url"].as_str());
-    let url = url.ok_or("a part of a message is neither `text` nor `image_url`")?;
-    let inline = url
-        .strip_prefix("data:")
-        .and_then(|data| data.split_once(";base64,"));
-    let source = match inline {
-        Some((media_type, base64)) => ImageSource::Inline {
-            media_type: media_type.to_owned(),
-            base64: base64.to_owned(),
-        },
-        None => ImageSource::Url(url.to_owned()),
-    };
-    Ok(Block::Image(Image {
-        source,
-        extra: Map::new(),
-    }))
+    let block = content_block(part);
+    block.ok_or_else(|| "a part of a message is neither `text` nor `image_url`".to_owned())
 }
 
 fn calls(piece: &Map<String, Value>) -> Result<Vec<Block>, String> {
     let calls = piece.get("tool_calls").and_then(Value::as_array);
     let call = |call: &Value| {
-        let function = &call["function"];
-        let texts = (
-            call["id"].as_str(),
-            function["name"].as_str(),
-            &function["arguments"],
-        );
-        let (Some(id), Some(name), Value::String(arguments)) = texts else {
-            return Err(
-                "a call of a tool needs `id`, `function.name` and `function.arguments`, which are text",
-            );
-        };
-        Ok(Block::ToolUse(ToolUse {
-            id: id.to_owned(),
-            name: name.to_owned(),
-            arguments: arguments.clone(),
-            extra: Map::new(),
-        }))
+        let is_text = call["function"]["arguments"].is_string();
+        let read = tool_call(call).filter(|_| is_text);
+        read.map(Block::ToolUse).ok_or(
+            "a call of a tool needs `id`, `function.name` and `function.arguments`, which are text",
+        )
     };
     let calls: Result<Vec<Block>, &str> = calls.into_iter().flatten().map(call).collect();
     calls.map_err(str::to_owned)

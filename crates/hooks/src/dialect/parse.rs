@@ -25,11 +25,8 @@ use crate::{Dialect, Event};
 /// It is no JSON object, is for another event, or has an unknown key or a value of the wrong type.
 pub fn parse_input(event: Event, json: &str) -> Result<Input, Problem> {
     let value: Value = serde_json::from_str(json).map_err(|error| {
-        Problem::new(
-            "json-syntax",
-            format!("the input is no valid JSON: {error}"),
-        )
-        .help("write the hook's input as one JSON object")
+        let message = format!("the input is no valid JSON: {error}");
+        Problem::new("json-syntax", message).help("write the hook's input as one JSON object")
     })?;
     let Value::Object(map) = value else {
         return Err(
@@ -54,11 +51,8 @@ impl InputParser<'_> {
         let keys: Vec<&str> = Field::COMMON.iter().chain(of_event).copied().collect();
         let mut unknown = self.map.keys().filter(|key| !keys.contains(&key.as_str()));
         if let Some(key) = unknown.next() {
-            return Err(Problem::new(
-                "unknown-key",
-                format!("the input of `{}` has no `{key}`", self.event),
-            )
-            .help(did_you_mean(key, &keys)));
+            let message = format!("the input of `{}` has no `{key}`", self.event);
+            return Err(Problem::new("unknown-key", message).help(did_you_mean(key, &keys)));
         }
         let name = self.text("hook_event_name")?.unwrap_or_default();
         let is_other = Dialect::ALL.into_iter().all(|dialect| {

@@ -1,5 +1,7 @@
 //! Strict output: an output that the event ignores is a failure.
 
+use cachalot_core::text::word_list;
+
 use super::Dialect;
 use super::handler_call::HandlerCall;
 use super::output_object::{OutputObject, snake};
@@ -7,14 +9,8 @@ use crate::Event;
 use crate::contract::SpecificOutput;
 
 /// The top-level keys of an output.
-const KEYS: [&str; 6] = [
-    "continue",
-    "stop_reason",
-    "system_message",
-    "decision",
-    "reason",
-    "hook_specific_output",
-];
+const KEYS: [&str; 6] =
+    word_list("continue stop_reason system_message decision reason hook_specific_output");
 
 /// True for a key of an output or of `hook_specific_output`.
 pub(super) fn is_key(key: &str) -> bool {

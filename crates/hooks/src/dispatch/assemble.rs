@@ -95,11 +95,9 @@ fn check(entry: &HookEntry) -> Result<(), Problem> {
         return Ok(());
     }
     let title = entry.definition.title();
-    let problem = Problem::new(
-        "nothing-to-block",
-        format!("`{title}`: `on_error: block`, but nothing can be blocked at `{event}`"),
-    )
-    .help(format!("`warn` or `ignore`, or one of {}", blocking()));
+    let message = format!("`{title}`: `on_error: block`, but nothing can be blocked at `{event}`");
+    let problem = Problem::new("nothing-to-block", message)
+        .help(format!("`warn` or `ignore`, or one of {}", blocking()));
     Err(match &entry.place {
         Some(place) => problem.at(place),
         None => problem,

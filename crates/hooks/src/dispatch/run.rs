@@ -106,15 +106,18 @@ async fn call_with_timeout(
     // An `async` block, so that a panic in the synchronous part of `handle` is caught as well.
     let handling = async { handler.handle(input).await };
     // Handlers stay in use after a panic and are responsible for their own state.
-    match timeout(limit, AssertUnwindSafe(handling).catch_unwind()).await {
+    let handling = AssertUnwindSafe(handling).catch_unwind();
+    let ended = match handler.applies_timeout() {
+        true => Ok(handling.await),
+        false => timeout(limit, handling).await,
+    };
+    match ended {
         Ok(Ok(said)) => said,
         Ok(Err(panic)) => Err(Fault::new(format!(
             "it panicked: {}",
             panic_message(&*panic)
         ))),
-        Err(_) => Err(Fault::new(format!(
-            "no answer within {limit:?}; a longer `timeout` gives it more time"
-        ))),
+        Err(_) => Err(Fault::timed_out(limit)),
     }
 }
 

@@ -242,8 +242,8 @@ impl VerdictBuilder {
         }
         let what = hook_message(entry, "failed", &fault.message);
         // A failure that becomes the reason of a denial is not reported twice.
-        let is_said =
-            denies(self.contract, entry, fails_open) && self.decide(entry, Decision::Deny, &what);
+        let is_said = denies(self.contract, entry, fails_open, fault)
+            && self.decide(entry, Decision::Deny, &what);
         if !is_said && entry.definition.on_error != Some(OnError::Ignore) {
             self.add_message(Some(&what));
         }
@@ -257,12 +257,13 @@ impl VerdictBuilder {
 }
 
 /// True if a failure denies. A guard that fails has not approved the operation. Scripts of other
-/// runtimes are written on the assumption that a failure does not deny. `on_error: block` always denies.
-fn denies(contract: &Contract, entry: &HookEntry, fails_open: bool) -> bool {
+/// runtimes are written on the assumption that a failure does not deny, except that an output of which a
+/// part is missing may be a denial. `on_error: block` always denies.
+fn denies(contract: &Contract, entry: &HookEntry, fails_open: bool, fault: &Fault) -> bool {
     match (contract.failure, entry.definition.on_error) {
         (_, Some(OnError::Block)) => true,
-        (FailureEffect::Denial, _) => !entry.dialect.fails_open(),
-        (FailureEffect::DenialByDefault, None) => !fails_open,
+        (FailureEffect::Denial, _) => fault.may_deny || !entry.dialect.fails_open(),
+        (FailureEffect::DenialByDefault, None) => fault.may_deny || !fails_open,
         (FailureEffect::DenialByDefault, Some(OnError::Warn | OnError::Ignore))
         | (FailureEffect::Warning, _) => false,
     }

@@ -164,7 +164,11 @@ pub(super) fn combine(
             Err(fault) => {
                 allows_all = false;
                 all.spent += fault.spent;
-                failed.get_or_insert(fault);
+                // A failure that may be a denial must not be hidden by one that is none.
+                match &failed {
+                    Some(known) if known.may_deny || !fault.may_deny => {}
+                    _ => failed = Some(fault),
+                }
             }
         }
     }

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
+use cachalot_process::Stream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::expand::{self, Spelling};
 use super::process::ShellCommand;
-use super::{Handler, HandlerContext};
+use super::{Handler, HandlerContext, within};
 use crate::definition::{Background, HookEntry};
 use crate::dependencies::HookDependencies;
 use crate::dialect::{FirstLine, HandlerResponse};
@@ -63,6 +65,19 @@ pub(super) fn create(
 #[async_trait]
 impl Handler for CommandHandler {
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let running = self.start(input, Arc::clone(&has_begun));
+        within(self.entry.definition.timeout, &has_begun, running).await
+    }
+
+    fn applies_timeout(&self) -> bool {
+        true
+    }
+}
+
+impl CommandHandler {
+    /// Runs the command. Sets `has_begun` when it writes something.
+    async fn start(&self, input: &Input, has_begun: Arc<AtomicBool>) -> Result<Output, Fault> {
         let environment = self.environment(input)?;
         let job = ShellCommand {
             line: self.line.clone(),
@@ -71,30 +86,31 @@ impl Handler for CommandHandler {
             input: self.entry.dialect.write(&self.entry, input)?,
         };
         match self.entry.dialect.may_move_to_background() {
-            true => self.run_maybe_in_background(job, input).await,
+            true => self.run_maybe_in_background(job, input, has_begun).await,
             false => {
-                let ended = job.run().await?;
+                let see = |_, _: &[u8]| has_begun.store(true, Ordering::Relaxed);
+                let ended = job.run_observed(see).await?;
                 self.entry.dialect.read(&self.entry, input, &ended)
             }
         }
     }
-}
 
-impl CommandHandler {
     /// Runs a command and waits for it, unless its first line moves it to the background. Its later
     /// output is then delivered when the next turn of the session starts.
     async fn run_maybe_in_background(
         &self,
         job: ShellCommand,
         input: &Input,
+        has_begun: Arc<AtomicBool>,
     ) -> Result<Output, Fault> {
         let (tell, told) = oneshot::channel();
         let mut tell = Some(tell);
-        let mut running = Box::pin(job.run_observed(move |stdout| {
-            if tell.is_none() {
+        let mut running = Box::pin(job.run_observed(move |stream, output| {
+            has_begun.store(true, Ordering::Relaxed);
+            if tell.is_none() || stream == Stream::Stderr {
                 return;
             }
-            match FirstLine::parse(stdout) {
+            match FirstLine::parse(output) {
                 FirstLine::Incomplete => {}
                 FirstLine::Other => tell = None,
                 FirstLine::MovedToBackground { limit } => {

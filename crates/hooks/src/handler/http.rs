@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
@@ -12,7 +13,7 @@ use cachalot_storage::{HttpClient, Method, Response, StatusCode, Url, masked};
 use futures_util::TryStreamExt as _;
 
 use super::expand::{self, Spelling};
-use super::{Handler, MAX_OUTPUT_BYTES};
+use super::{Handler, MAX_OUTPUT_BYTES, within};
 use crate::definition::HookEntry;
 use crate::dependencies::HookDependencies;
 use crate::dialect::HandlerResponse;
@@ -72,6 +73,19 @@ fn check(url: &str) -> Result<(), Problem> {
 #[async_trait]
 impl Handler for HttpHandler {
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
+        let has_begun = AtomicBool::new(false);
+        let asking = self.ask(input, &has_begun);
+        within(self.entry.definition.timeout, &has_begun, asking).await
+    }
+
+    fn applies_timeout(&self) -> bool {
+        true
+    }
+}
+
+impl HttpHandler {
+    /// Sends the input and reads the response. Sets `has_begun` when a response has begun that may deny.
+    async fn ask(&self, input: &Input, has_begun: &AtomicBool) -> Result<Output, Fault> {
         let (headers, secrets) = self.headers()?;
         let told = self.entry.dialect.write(&self.entry, input)?;
         let request = self
@@ -82,24 +96,26 @@ impl Handler for HttpHandler {
             .http
             .send(request.headers(headers).body(told))
             .await
-            .map_err(|error| Fault::new(error.message))?;
+            .map_err(|error| Fault {
+                // A server that refuses a large request may close the connection before it has answered.
+                may_deny: error.is_broken_exchange(),
+                ..Fault::new(error.message)
+            })?;
         let status = response.status();
         if !status.is_success() {
             return Err(self.refused(status, response, &secrets).await);
         }
+        has_begun.store(true, Ordering::Relaxed);
         let body = cachalot_storage::body(response, MAX_OUTPUT_BYTES as u64)
             .await
-            .map_err(|error| Fault::new(error.message))?;
+            .map_err(|error| Fault::of_cut_output(error.message))?;
         let ended = HandlerResponse {
-            code: 0,
             stdout: body.into(),
-            stderr: Vec::new(),
+            ..HandlerResponse::default()
         };
         self.entry.dialect.read(&self.entry, input, &ended)
     }
-}
 
-impl HttpHandler {
     /// Returns the headers to send, and the values of the variables in them.
     fn headers(&self) -> Result<(HeaderMap, Vec<&str>), Fault> {
         let mut secrets = Vec::new();
@@ -127,10 +143,15 @@ impl HttpHandler {
     async fn refused(&self, status: StatusCode, response: Response, secrets: &[&str]) -> Fault {
         let excerpt = excerpt(response, secrets).await;
         let shown = masked(&self.url);
-        Fault::new(match excerpt.is_empty() {
+        let message = match excerpt.is_empty() {
             true => format!("`{shown}` answered {status}"),
             false => format!("`{shown}` answered {status}: {excerpt}"),
-        })
+        };
+        Fault {
+            // A guard that does not accept the size of a call has not judged it.
+            may_deny: status == StatusCode::PAYLOAD_TOO_LARGE,
+            ..Fault::new(message)
+        }
     }
 }
 

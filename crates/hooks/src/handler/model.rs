@@ -167,11 +167,11 @@ impl ModelQuestion {
     ) -> Result<Output, Fault> {
         let began = Instant::now();
         let (model, reply) = self.ask_with_fallbacks(model).await?;
-        let usage = reply.usage.unwrap_or_default();
+        let charge = model.charge(&reply, model.parameters());
         let spent = Spend {
-            input_tokens: usage.total_input(),
-            output_tokens: usage.output,
-            cost: model.cost_of(&reply),
+            input_tokens: charge.usage.total_input(),
+            output_tokens: charge.usage.output,
+            cost: charge.cost(),
             ..Spend::for_call(began.elapsed())
         };
         match check_complete(&reply).and_then(|()| read(&reply.message.text())) {
@@ -182,7 +182,11 @@ impl ModelQuestion {
 
     /// Asks a model, then its fallbacks after retryable errors, until one answers.
     async fn ask_with_fallbacks(self, model: &Model) -> Result<(&Model, Reply), Fault> {
-        let failed = |error: Error| Fault::new(error.to_string());
+        let failed = |error: Error| Fault {
+            // The answer broke off, or the call is too long to be judged.
+            may_deny: matches!(error.kind, ErrorKind::CutOff | ErrorKind::TooLong),
+            ..Fault::new(error.to_string())
+        };
         let mut error = match self.ask(model).await {
             Ok(reply) => return Ok((model, reply)),
             Err(error) if !error.retryable() => return Err(failed(error)),
@@ -216,7 +220,7 @@ impl ModelQuestion {
 /// Returns an error if the answer is truncated or a refusal.
 fn check_complete(reply: &Reply) -> Result<(), Fault> {
     match &reply.stop {
-        StopReason::Length => Err(Fault::new(
+        StopReason::Length => Err(Fault::of_cut_output(
             "the model's answer was cut off at the limit of its tokens: raise `max_tokens`",
         )),
         StopReason::Refusal => Err(Fault::new("the model refused to answer")),

@@ -12,6 +12,10 @@ use super::MAX_OUTPUT_BYTES;
 use crate::dialect::HandlerResponse;
 use crate::output::Fault;
 
+/// The number of bytes of an output at which a command is killed. Up to there, what exceeds
+/// [`MAX_OUTPUT_BYTES`] is discarded, so that the command ends with its own exit code.
+const MAX_DISCARDED_BYTES: usize = 64 << 20;
+
 /// Exit codes of a shell that cannot run the command.
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
@@ -29,19 +33,20 @@ pub(super) struct ShellCommand {
 
 impl ShellCommand {
     /// Runs the command to its end. Kills the whole process group if the future is dropped or the output
-    /// is too large. Background processes are treated as [`Lingering::Kill`] says.
+    /// is far too large. Background processes are treated as [`Lingering::Kill`] says. Of each output,
+    /// [`MAX_OUTPUT_BYTES`] bytes are returned.
     ///
     /// # Errors
-    /// The command cannot be started, does not exist, prints more than [`MAX_OUTPUT_BYTES`] bytes, or is ended by
-    /// a signal.
+    /// The command cannot be started, does not exist, prints more than [`MAX_DISCARDED_BYTES`] bytes, or
+    /// is ended by a signal.
     pub(super) async fn run(self) -> Result<HandlerResponse, Fault> {
-        self.run_observed(|_| {}).await
+        self.run_observed(|_, _| {}).await
     }
 
-    /// Like [`ShellCommand::run`], and calls `see` with the complete stdout so far whenever it has grown.
+    /// Like [`ShellCommand::run`], and calls `see` with the bounded output so far whenever there is more.
     pub(super) async fn run_observed(
         self,
-        mut see: impl FnMut(&[u8]) + Send,
+        mut see: impl FnMut(Stream, &[u8]) + Send,
     ) -> Result<HandlerResponse, Fault> {
         let mut command = shell_command(&self.line);
         command
@@ -52,26 +57,39 @@ impl ShellCommand {
             command,
             input: Some(self.input),
             streams: Streams::Separate,
-            output_limit: Some(MAX_OUTPUT_BYTES),
+            output_limit: Some(MAX_DISCARDED_BYTES),
             // The dispatcher drops the future on timeout.
             timeout: None,
             lingering: Lingering::Kill,
         };
         let mut output = Output::default();
+        let mut is_stdout_cut = false;
         let sink = |stream, bytes: &[u8]| {
-            output.push(stream, bytes);
-            if stream == Stream::Stdout {
-                see(&output.stdout);
+            let known = match stream {
+                Stream::Stdout => output.stdout.len(),
+                Stream::Stderr => output.stderr.len(),
+            };
+            let kept = bytes.len().min(MAX_OUTPUT_BYTES - known);
+            is_stdout_cut |= stream == Stream::Stdout && kept < bytes.len();
+            output.push(stream, &bytes[..kept]);
+            match stream {
+                Stream::Stdout => see(stream, &output.stdout),
+                Stream::Stderr => see(stream, &output.stderr),
             }
         };
         let status = run.run(sink).await.map_err(fault)?.status;
         let code = status.code().ok_or_else(|| {
             let how = describe_status(status);
-            Fault::new(format!("it crashed or was killed: {how}"))
+            Fault {
+                // No exit code decides, and more of the output might have followed.
+                may_deny: !(output.stdout.is_empty() && output.stderr.is_empty()),
+                ..Fault::new(format!("it crashed or was killed: {how}"))
+            }
         })?;
         let ended = HandlerResponse {
             code,
             stdout: output.stdout,
+            stdout_cut_at: is_stdout_cut.then_some(MAX_OUTPUT_BYTES),
             stderr: output.stderr,
         };
         check_exit_code(&ended)?;
@@ -80,16 +98,21 @@ impl ShellCommand {
 }
 
 fn fault(error: Error) -> Fault {
+    if let Error::TooMuchOutput { stream, limit } = error {
+        return Fault::of_cut_output(format!(
+            "it wrote more than {} MiB to {stream} and was killed; reduce its output",
+            limit >> 20
+        ));
+    }
+    if let Error::Pipe(_) = error {
+        return Fault::of_cut_output(error.to_string());
+    }
     Fault::new(match error {
         Error::Start(StartError::NoDirectory(directory)) => format!(
             "the directory `{}` that it is to run in does not exist",
             directory.display()
         ),
         Error::Start(StartError::NoProgram(_)) => "there is no shell to run it".to_owned(),
-        Error::TooMuchOutput { stream, limit } => format!(
-            "it wrote more than {} MiB to {stream} and was killed; reduce its output",
-            limit >> 20
-        ),
         error => error.to_string(),
     })
 }

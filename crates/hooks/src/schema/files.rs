@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{DRAFT, sentence};
 use crate::contract::BlockEffect;
 use crate::definition::tables::{
-    BUILTIN, CLAUDE, CLAUDE_COMMAND, COMMAND, FOREIGN_HTTP, GROUP, HTTP, MODEL, PROMPT, REMARKS,
-    SHARED, TOOL_GROUP,
+    CLAUDE, CLAUDE_COMMAND, FOREIGN_HTTP, GROUP, HOOK_TYPES, PROMPT, REMARKS, SHARED, TOOL_GROUP,
 };
 use crate::{Dialect, Event};
 
@@ -138,13 +137,7 @@ fn handler(kind: &str, table: &Table, further: &[&Table]) -> Value {
 
 /// The schema of a hook, for an event that can or cannot be blocked.
 fn hook(may_block: bool) -> Value {
-    let types = [
-        ("command", &COMMAND),
-        ("builtin", &BUILTIN),
-        ("http", &HTTP),
-        ("model", &MODEL),
-    ];
-    let types = types.map(|(kind, table)| {
+    let types = HOOK_TYPES.map(|(kind, table)| {
         let mut hook = handler(kind, table, &[]);
         if !may_block {
             hook["properties"]["on_error"]["enum"] = json!(["warn", "ignore"]);

@@ -96,7 +96,7 @@ fn hook(line: &str, options: Value) -> Value {
 
 /// Tries until it holds.
 async fn until(what: impl AsyncFn() -> bool) {
-    for _ in 0..1_000 {
+    for _ in 0..6_000 {
         if what().await {
             return;
         }

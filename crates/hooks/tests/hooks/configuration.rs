@@ -234,6 +234,59 @@ fn invalid_matcher_is_a_problem() {
 }
 
 #[test]
+fn matcher_that_is_written_like_a_rule_is_a_warning() {
+    for (dialect, event, written, rule, help) in [
+        (
+            "claude",
+            "PreToolUse",
+            "Bash(rm *)",
+            "Bash(rm *)",
+            "if: \"Bash(rm *)\"",
+        ),
+        (
+            "claude",
+            "PreToolUse",
+            "Write|Bash(git push:*)",
+            "Bash(git push:*)",
+            "`matcher: Bash`",
+        ),
+        (
+            "codex",
+            "PreToolUse",
+            "Bash(rm *)",
+            "Bash(rm *)",
+            "write `Bash`",
+        ),
+        (
+            "docker-agent",
+            "pre_tool_use",
+            "shell(rm *)",
+            "shell(rm *)",
+            "write `shell`",
+        ),
+    ] {
+        let text = format!(
+            "dialect: {dialect}\n{event}:\n  - matcher: '{written}'\n    hooks: [{{type: command, command: a}}]"
+        );
+        let node = tree::parse("a.yaml", &text).unwrap();
+        let mut problems = Vec::new();
+        let read =
+            cachalot_hooks::definition::read(&node, "a.yaml", &Builtins::default(), &mut problems);
+        assert_eq!(problems, []);
+        let [warning] = read.warnings.as_slice() else {
+            panic!("{written}: {:?}", read.warnings);
+        };
+        assert_eq!(warning.code, "void-matcher");
+        let said = warning.to_string();
+        assert!(
+            said.contains(&format!("`{rule}` matches no tool")) && said.contains(help),
+            "{said}"
+        );
+        assert_eq!(read.entries.len(), 1);
+    }
+}
+
+#[test]
 fn an_unknown_event_is_reported_with_the_nearest_name() {
     let (code, line, message) = problem("\npre_tool_uses:\n  - {type: command, command: a}");
     assert_eq!((code, line), ("unknown-event", 2));

@@ -47,6 +47,7 @@ pub(crate) fn ended(code: i32, stdout: &str, stderr: &str) -> HandlerResponse {
         code,
         stdout: stdout.into(),
         stderr: stderr.into(),
+        ..HandlerResponse::default()
     }
 }
 

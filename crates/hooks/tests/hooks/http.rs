@@ -170,7 +170,7 @@ async fn unresponsive_server_is_a_fault_after_the_timeout() {
     entry.definition.timeout = Duration::from_millis(100);
     let verdict = HandlerFixture::new().verdict(entry, Input::default()).await;
     assert!(verdict.denial().is_some());
-    assert!(verdict.reports[0].elapsed < Duration::from_secs(20));
+    assert!(verdict.reports[0].elapsed < Duration::from_secs(60));
 }
 
 #[tokio::test]

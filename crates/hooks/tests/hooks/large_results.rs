@@ -70,9 +70,10 @@ async fn end_is_kept_and_the_full_result_is_saved_privately() {
     let whole = lines(3_000);
     let verdict = hooks.fire(answered("shell", &whole)).await;
     let text = verdict.updated_tool_response.unwrap();
-    let (notice, rest) = text.split_once('\n').unwrap();
+    let shown = text.strip_prefix(&*lines(5)).unwrap();
+    let (notice, rest) = shown.split_once('\n').unwrap();
     assert!(notice.contains("3000 lines and"), "{notice}");
-    assert!(rest.starts_with("line 1011\n") && rest.ends_with("line 3000\n"));
+    assert!(rest.starts_with("line 1016\n") && rest.ends_with("line 3000\n"));
     assert!(text.lines().count() <= 2_000 && text.len() <= LIMIT);
     let path = reported(&text);
     assert!(path.starts_with(place.path()), "{}", path.display());
@@ -84,6 +85,19 @@ async fn end_is_kept_and_the_full_result_is_saved_privately() {
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(path.parent().unwrap()), 0o700);
     }
+}
+
+/// A tool that itself gives the beginning and the end of a longer output.
+#[tokio::test]
+async fn what_the_tool_left_out_is_not_said_to_be_in_the_file() {
+    let place = place();
+    let omission = "[… 14900000 bytes left out: narrow the command down]";
+    let given = format!("{}{omission}\n{}", lines(2_500), lines(2_500));
+    let verdict = fire(place.path(), answered("shell", &given)).await;
+    let text = verdict.updated_tool_response.unwrap();
+    let notice = text.lines().find(|line| line.starts_with("[this")).unwrap();
+    assert!(notice.contains(omission), "{notice}");
+    assert!(!notice.contains("all of it"), "{notice}");
 }
 
 #[tokio::test]

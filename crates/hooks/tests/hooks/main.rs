@@ -7,6 +7,7 @@ mod aggregation;
 mod claude;
 mod configuration;
 mod contracts;
+mod cut_output;
 mod dedup;
 mod dialects;
 mod docker_agent;
@@ -24,6 +25,8 @@ mod model;
 mod odd_handlers;
 mod pipeline;
 mod process;
+#[path = "../../../process/tests/process/program_file.rs"]
+mod program_file;
 mod redaction;
 mod response_cache;
 mod response_cache_fixture;

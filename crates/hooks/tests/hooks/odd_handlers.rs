@@ -110,8 +110,13 @@ async fn crashing_handler_is_a_fault() {
 
 #[tokio::test]
 async fn handler_with_endless_output_is_killed() {
-    on_every_event("yes", TIMEOUT, ToFault("1 MiB to stdout")).await;
-    on_every_event("yes >&2", TIMEOUT, ToFault("1 MiB to stderr")).await;
+    on_every_event("yes", TIMEOUT, ToFault("64 MiB to stdout and was killed")).await;
+    on_every_event(
+        "yes >&2",
+        TIMEOUT,
+        ToFault("64 MiB to stderr and was killed"),
+    )
+    .await;
     let slowly = "while :; do echo again; sleep 0.02; done";
     on_every_event(slowly, Duration::from_millis(200), ToFault("within")).await;
 }
@@ -161,7 +166,12 @@ async fn background_processes_of_a_handler_are_killed() {
         ToNothing,
     )
     .await;
-    on_every_event("yes >&2 &\nsleep 1000", TIMEOUT, ToFault("1 MiB to stderr")).await;
+    on_every_event(
+        "yes >&2 &\nsleep 1000",
+        TIMEOUT,
+        ToFault("64 MiB to stderr and was killed"),
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -229,7 +229,7 @@ async fn cancelled_turn_kills_the_process_group() {
     let started = async {
         while std::fs::read_to_string(&file).map_or(0, |text| text.len()) == 0 {
             assert!(
-                begun.elapsed() < Duration::from_secs(20),
+                begun.elapsed() < Duration::from_secs(120),
                 "it does not begin"
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -269,6 +269,6 @@ async fn descendant_with_open_outputs_does_not_delay_the_verdict() {
         .await;
     let decision = verdict.decision.map(|(decision, _)| decision);
     assert_eq!(decision, Some(Decision::Ask));
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < Duration::from_secs(120));
     until_gone(&[handler_fixture.read("group").trim().to_owned()]).await;
 }

@@ -8,14 +8,14 @@ mod turns;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cachalot_cache::{CacheMode, CallKind, CallStatus, EntryFilter};
+use cachalot_cache::{CacheMode, CallKind, CallStatus, Domain, EntryFilter};
 use cachalot_core::{Clock as _, Spend, Witnesses};
 use cachalot_hooks::{Builtin as _, Event, Input};
 use cachalot_model::StopReason;
 use serde_json::json;
 
 use crate::response_cache_fixture::{
-    FixtureBuilder, Turn, TurnResult, WORTH, fixture, fixture_builder,
+    FixtureBuilder, SERVER, Turn, TurnResult, WORTH, fixture, fixture_builder,
 };
 
 pub(crate) const ON: &str = "{enabled: true}";
@@ -145,6 +145,30 @@ async fn tool_without_witnesses_requires_a_ttl() {
     fixture.after(10 * MINUTE);
     assert!(!fixture.ask(turn(), "none").await.is_replay());
     assert_eq!(fixture.row().await.reason.as_deref(), Some("expired"));
+}
+
+#[tokio::test]
+async fn announced_changes_of_servers_expire_answers_with_a_ttl() {
+    for (section, expires) in [("{enabled: true, ttl: 10m}", true), (ON, false)] {
+        let fixture = fixture(section);
+        let announce = async || {
+            let announced = fixture.cache.write_guard(&[Domain::new(SERVER)]).await;
+            announced.finish().await.unwrap();
+        };
+        let turn = || Turn::saying("what is new?");
+        assert!(fixture.keeps(turn(), "nothing").await);
+        announce().await;
+        assert_eq!(fixture.ask(turn(), "much").await.is_replay(), !expires);
+        assert!(fixture.ask(turn(), "more").await.is_replay());
+        // During a turn.
+        let turn = || Turn::saying("what is old?");
+        let during = fixture.numbered(turn());
+        fixture.begin(&during).await;
+        announce().await;
+        fixture.stop(&during, "much").await;
+        fixture.end(&during).await;
+        assert_eq!(fixture.ask(turn(), "more").await.is_replay(), !expires);
+    }
 }
 
 #[tokio::test]

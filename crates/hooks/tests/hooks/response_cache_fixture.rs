@@ -15,7 +15,7 @@ use cachalot_hooks::input::{Answer, Prompt, TurnCall};
 use cachalot_hooks::{AgentLookup, AgentView, Builtin as _, Event, Input, Output, Synthetic};
 use cachalot_model::{Model, OutputFormat, StopReason};
 
-pub(crate) use fixture_builder::{FixtureBuilder, fixture, fixture_builder, knowing};
+pub(crate) use fixture_builder::{FixtureBuilder, SERVER, fixture, fixture_builder, knowing};
 
 /// The worth of every turn.
 pub(crate) const WORTH: Spend = Spend {

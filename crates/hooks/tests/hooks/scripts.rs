@@ -55,6 +55,7 @@ fn run(entry: &HookEntry, input: &Input, project: &str) -> Result<Output, Fault>
         code: done.status.code().unwrap_or(-1),
         stdout: done.stdout,
         stderr: done.stderr,
+        ..HandlerResponse::default()
     };
     entry.dialect.read(entry, &input, &ended)
 }

@@ -1,5 +1,6 @@
 //! Creates tools from settings.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -63,8 +64,8 @@ struct PoolState {
 /// The tools, resources and prompts that a server listed.
 struct Listed {
     server: McpServer,
-    /// The value of [`McpServer::changes`] before it was asked.
-    version: u64,
+    /// The lists, in a form for comparisons.
+    fingerprint: BTreeSet<String>,
     tools: Arc<[ListedTool]>,
 }
 
@@ -138,15 +139,24 @@ impl McpServerPool {
         Err(McpError::new(server.name(), message))
     }
 
-    /// Returns everything that a server lists; asks it only if its lists changed since they were requested.
+    /// Returns everything that a server lists; asks it only if it announced a change since it was asked. Unchanged
+    /// lists have the same tools as before.
     async fn listed(&self, server: &McpServer) -> Result<Arc<[ListedTool]>, McpError> {
-        let version = *server.changes().borrow();
         let is_same = |listed: &Listed| listed.server.settings() == server.settings();
-        let known = |listed: &&Listed| is_same(listed) && listed.version == version;
-        if let Some(listed) = self.0.listings.lock().iter().find(known) {
-            return Ok(Arc::clone(&listed.tools));
+        let known = |holds: &dyn Fn(&Listed) -> bool| {
+            let listings = self.0.listings.lock();
+            let mut listed = listings.iter().filter(|listed| is_same(listed));
+            let found = listed.find(|listed| holds(listed));
+            found.map(|listed| Arc::clone(&listed.tools))
+        };
+        if let Some(tools) = known(&|listed| server.still_lists(&listed.fingerprint)) {
+            return Ok(tools);
         }
         let listing = server.list().await?;
+        let fingerprint = listing.fingerprint();
+        if let Some(tools) = known(&|listed| listed.fingerprint == fingerprint) {
+            return Ok(tools);
+        }
         let mut names = Vec::new();
         let tools = self.name(listing, |known_as, _| {
             names.push(known_as.iter().map(|&name| name.to_owned()).collect());
@@ -161,7 +171,7 @@ impl McpServerPool {
         listings.retain(|listed| !is_same(listed));
         listings.push(Listed {
             server: server.clone(),
-            version,
+            fingerprint,
             tools: Arc::clone(&tools),
         });
         Ok(tools)
@@ -186,6 +196,9 @@ pub struct AgentTools {
     pub servers: Vec<McpServer>,
     /// Instructions for the agent about its toolsets, in the order of the file.
     pub instructions: Vec<String>,
+    /// Texts of the servers about their tools, by the name of the server: only of those whose tools the agent
+    /// has.
+    pub server_instructions: Vec<String>,
 }
 
 /// The selection of a server's tools by one toolset.
@@ -277,10 +290,12 @@ pub async fn assemble(
         }
     }
     servers.sort_by(|a, b| a.name().cmp(b.name()));
-    tools.extend(tools_of_servers(&servers, &taken, dependencies).await?);
+    let of_servers = tools_of_servers(&servers, &taken, dependencies).await?;
+    tools.extend(of_servers.tools);
     Ok(AgentTools {
         tools,
         servers,
+        server_instructions: of_servers.instructions,
         instructions: settings
             .toolsets
             .iter()
@@ -308,6 +323,19 @@ pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
     names.sort_unstable();
     names.dedup();
     Some(names)
+}
+
+/// Returns the names of the tools in these toolsets that are not read-only, as far as they are known without
+/// MCP servers and actions.
+#[must_use]
+pub fn writing_tools(settings: &ToolsetSettings) -> Vec<String> {
+    let dependencies = BuiltInDependencies::default();
+    let toolsets = settings.toolsets.iter();
+    let tools = toolsets.filter_map(|toolset| built_in(toolset, &dependencies).ok());
+    let writing = tools.flatten().filter(|tool| !tool.metadata().read_only);
+    writing
+        .map(|tool| tool.metadata().name.to_string())
+        .collect()
 }
 
 /// Returns the tools of the file in these toolsets (commands, requests, addresses), which permission rules may
@@ -410,12 +438,19 @@ fn built_in(
     Ok(tools)
 }
 
+/// The selected tools of servers, and the texts of these servers.
+#[derive(Default)]
+struct ServerTools {
+    tools: Vec<Arc<dyn Tool>>,
+    instructions: Vec<String>,
+}
+
 /// Returns the selected tools of the servers: requested concurrently, named in the order of the servers' names.
 async fn tools_of_servers(
     servers: &[McpServer],
     taken: &[ServerSelection],
     dependencies: &ToolDependencies,
-) -> Result<Vec<Arc<dyn Tool>>, AssembleError> {
+) -> Result<ServerTools, AssembleError> {
     let reporter = &dependencies.mcp.reporter;
     let listed = join_all(servers.iter().map(async |server| {
         reporter.server_starting(server.name());
@@ -424,11 +459,12 @@ async fn tools_of_servers(
         listed
     }))
     .await;
-    let mut tools = Vec::new();
+    let mut of_servers = ServerTools::default();
     for (server, listed) in servers.iter().zip(listed) {
         let taken = taken.iter().filter(|taken| taken.server == server.name());
         match listed {
             Ok(listing) => {
+                let instructions = listing.instructions();
                 let selected = dependencies.servers.name(listing, |known_as, metadata| {
                     let mut taken = taken.clone();
                     taken.any(|taken| taken.selects(known_as, metadata))
@@ -436,8 +472,10 @@ async fn tools_of_servers(
                 if selected.is_empty() {
                     let is_read_only = taken.clone().any(|taken| taken.read_only);
                     reporter.warning(&no_match_warning(server.name(), is_read_only));
+                } else {
+                    of_servers.instructions.extend(instructions);
                 }
-                tools.extend(selected);
+                of_servers.tools.extend(selected);
             }
             Err(error) => {
                 let error = docker_server::with_equivalent(error, server.settings());
@@ -448,7 +486,7 @@ async fn tools_of_servers(
             }
         }
     }
-    Ok(tools)
+    Ok(of_servers)
 }
 
 fn no_match_warning(server: &str, is_read_only: bool) -> String {

@@ -47,6 +47,23 @@ async fn tools_are_called() {
 }
 
 #[tokio::test]
+async fn numbers_of_structured_content_keep_their_spelling() {
+    let fixture = Fixture::new();
+    let tool_fixture = fixture.tool_fixture(&[fixture.program("plain")]).await;
+    for structured in [
+        r#"{"n":1180591620717411303424,"m":9007199254740993,"f":1.10}"#,
+        "12345678901234567890123",
+        r#"["12345678901234567890123",-12345678901234567890123,1e400]"#,
+    ] {
+        let text = format!(r#"{{"content":[],"structuredContent":{structured}}}"#);
+        let shown = tool_fixture
+            .done("mcp_test_json", json!({ "text": text }))
+            .await;
+        assert_eq!(shown, structured);
+    }
+}
+
+#[tokio::test]
 async fn server_program_receives_its_environment_and_directory() {
     let fixture = Fixture::new();
     let tool_fixture = fixture.tool_fixture(&[fixture.program("plain")]).await;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
@@ -22,6 +23,8 @@ use super::server::{Server, ServerBehavior};
 pub(crate) struct HttpServer {
     pub(crate) port: u16,
     pub(crate) got: Arc<Mutex<Vec<Value>>>,
+    /// Set when it wants other credentials.
+    pub(crate) challenges: Arc<AtomicBool>,
     serving: JoinHandle<()>,
 }
 
@@ -29,7 +32,11 @@ pub(crate) struct HttpServer {
 struct Served {
     server: Arc<Mutex<Server>>,
     got: Arc<Mutex<Vec<Value>>>,
+    challenges: Arc<AtomicBool>,
 }
+
+/// Its challenge.
+const CHALLENGE: &str = r#"Bearer error="invalid_token", resource_metadata="https://auth.example/.well-known/oauth-protected-resource""#;
 
 /// The key that it wants.
 pub(crate) const KEY: &str = "open-sesame-key";
@@ -41,7 +48,9 @@ impl HttpServer {
         let served = Served {
             server: Arc::new(Mutex::new(Server::new(ServerBehavior::default()))),
             got: Arc::clone(&got),
+            challenges: Arc::default(),
         };
+        let challenges = Arc::clone(&served.challenges);
         let routes = Router::new()
             .route("/mcp", post(receive))
             .with_state(served);
@@ -52,7 +61,12 @@ impl HttpServer {
         let serving = tokio::spawn(async move {
             axum::serve(listener, routes).await.unwrap();
         });
-        Self { port, got, serving }
+        Self {
+            port,
+            got,
+            challenges,
+            serving,
+        }
     }
 
     pub(crate) fn settings(&self, name: &str, key: &str) -> McpSettings {
@@ -83,6 +97,10 @@ impl HttpServer {
 async fn receive(State(served): State<Served>, headers: HeaderMap, body: Bytes) -> Response {
     if headers.get("x-key").is_none_or(|key| key != KEY) {
         return (StatusCode::UNAUTHORIZED, "who are you?").into_response();
+    }
+    if served.challenges.load(Ordering::SeqCst) {
+        let challenge = [(WWW_AUTHENTICATE, CHALLENGE)];
+        return (StatusCode::UNAUTHORIZED, challenge).into_response();
     }
     let message: Value = serde_json::from_slice(&body).unwrap();
     served.got.lock().unwrap().push(message.clone());

@@ -1,5 +1,6 @@
 //! Servers behind streamable HTTP.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
@@ -45,6 +46,25 @@ async fn wrong_credentials_and_urls_are_reported_with_a_remedy() {
         warning.contains("cannot be reached") && warning.contains("check its address"),
         "{warning}"
     );
+}
+
+#[tokio::test]
+async fn a_challenge_names_the_setting_and_the_metadata() {
+    let (fixture, http_server) = (Fixture::new(), HttpServer::open(0).await);
+    let settings = http_server.settings("test", KEY);
+    let tool_fixture = fixture.tool_fixture(std::slice::from_ref(&settings)).await;
+    http_server.challenges.store(true, Ordering::SeqCst);
+    let remedy = "wants credentials (HTTP 401, Bearer, invalid_token): give a valid token in `headers` of the server in the agent file, `Authorization: \"Bearer …\"`; there is no sign-in here; https://auth.example/.well-known/oauth-protected-resource names the server that issues tokens";
+    // In the middle of a session.
+    let shown = tool_fixture
+        .fails("mcp_test_echo", json!({ "text": "x" }))
+        .await;
+    assert_eq!(shown, format!("the MCP server `test` {remedy}"));
+    // At the start of one.
+    let fixture = Fixture::new();
+    fixture.assemble(&[settings]).await;
+    let warning = fixture.warnings().pop().unwrap();
+    assert!(warning.contains(remedy), "{warning}");
 }
 
 #[tokio::test]

@@ -2,6 +2,10 @@
 //! The client of MCP servers, against servers of our own: programs, and one behind HTTP.
 
 mod behaviour;
+#[allow(dead_code)]
+#[path = "../../../tools/tests/tools/cached/cache_fixture.rs"]
+mod cache_fixture;
+mod caching;
 mod docker_agent;
 mod http_server;
 mod http_transport;
@@ -102,6 +106,7 @@ impl Fixture {
                 environment: Arc::new(environment),
                 secret_set: Arc::new(SecretSet::with_key(DigestKey::new([5; 32]))),
                 reporter: reported.clone(),
+                write_notifier: Default::default(),
             },
             built_in: Default::default(),
             servers: McpServerPool::new(),

@@ -133,6 +133,7 @@ async fn logs_of_a_server_are_reported() {
     assert_eq!(tool_fixture.done("mcp_test_note", json!({})).await, "noted");
     for line in [
         "test: [info] the [secret] swims",
+        "test: [info] 12345678901234567890123",
         "test: no message of the protocol: plain words",
     ] {
         until(line, || {

@@ -28,6 +28,9 @@ pub(crate) struct Server {
     subscription: Option<Value>,
 }
 
+/// Its instructions.
+pub(crate) const INSTRUCTIONS: &str = "Look before you change; the word is swordfish.";
+
 /// The page size of its lists.
 const PAGE: usize = 3;
 
@@ -51,11 +54,12 @@ impl Server {
             }
             "initialize" => json!({
                 "protocolVersion": "2025-11-25", "capabilities": capabilities(),
-                "serverInfo": { "name": "test", "version": "1" },
+                "serverInfo": { "name": "test", "version": "1" }, "instructions": INSTRUCTIONS,
             }),
             "server/discover" if self.behavior.modern => json!({
                 "resultType": "complete", "supportedVersions": ["2026-07-28"],
                 "capabilities": capabilities(), "ttlMs": 0, "cacheScope": "private",
+                "instructions": INSTRUCTIONS,
             }),
             "subscriptions/listen" if self.behavior.modern => {
                 self.subscription = Some(id.clone());
@@ -95,7 +99,8 @@ impl Server {
             "resources/templates/list" => page("resourceTemplates", templates(), params),
             "prompts/list" => page("prompts", prompts(), params),
             "tools/call" => return self.call(id, params),
-            "resources/read" => self.read(params),
+            "resources/read" => return self.read(id, params),
+            "resources/subscribe" => json!({}),
             "prompts/get" => json!({ "messages": [
                 { "role": "user", "content": { "type": "text", "text": format!("Review {}", params["arguments"]["code"]) } },
                 { "role": "assistant", "content": { "type": "text", "text": "Gladly." } },
@@ -110,6 +115,15 @@ impl Server {
         let arguments = &params["arguments"];
         let text = |text: String| json!({ "content": [{ "type": "text", "text": text }] });
         let result = match params["name"].as_str().unwrap_or_default() {
+            "json" => return vec![raw_answer(id, arguments["text"].as_str().unwrap())],
+            "announce" => {
+                let messages = arguments["text"].as_str().unwrap();
+                let mut messages: Vec<Value> = serde_json::from_str(messages).unwrap();
+                let answer =
+                    json!({ "jsonrpc": "2.0", "id": id, "result": text("announced".to_owned()) });
+                messages.push(answer);
+                return messages;
+            }
             "echo" => text(arguments["text"].as_str().unwrap_or_default().to_owned()),
             "add" => {
                 json!({ "structuredContent": { "sum": arguments["a"].as_i64().unwrap_or(0) + arguments["b"].as_i64().unwrap_or(0) } })
@@ -144,7 +158,9 @@ impl Server {
                 });
                 let answer =
                     json!({ "jsonrpc": "2.0", "id": id, "result": text("noted".to_owned()) });
-                return vec![note, json!("plain words"), answer];
+                // Written as it is: a value in memory would not keep the digits.
+                let number = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":12345678901234567890123}}"#;
+                return vec![note, json!(number), json!("plain words"), answer];
             }
             "hologram" => {
                 json!({ "content": [{ "type": "hologram" }, { "type": "text", "text": "flat" }] })
@@ -173,11 +189,17 @@ impl Server {
         vec![json!({ "jsonrpc": "2.0", "id": id, "result": result })]
     }
 
-    fn read(&mut self, params: &Value) -> Value {
+    fn read(&mut self, id: &Value, params: &Value) -> Vec<Value> {
         let uri = params["uri"].as_str().unwrap_or_default();
         self.reads += 1;
+        if let Some(result) = uri.strip_prefix("test://json/") {
+            let result = percent_encoding::percent_decode_str(result);
+            let result = result.decode_utf8().unwrap();
+            let result = result.replace("@N", &self.reads.to_string());
+            return vec![raw_answer(id, &result)];
+        }
         let contents = json!([{ "uri": uri, "text": format!("{uri}, read {}", self.reads) }]);
-        match uri {
+        let result = match uri {
             "test://mine" => {
                 json!({ "contents": contents, "ttlMs": 60_000, "cacheScope": "private" })
             }
@@ -185,8 +207,31 @@ impl Server {
                 json!({ "contents": contents, "ttlMs": 1_500, "cacheScope": "public" })
             }
             _ => json!({ "contents": contents }),
+        };
+        let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
+        match uri.starts_with("test://racing/") {
+            true => vec![updated(uri), answer],
+            false => vec![answer],
         }
     }
+}
+
+/// The announcement that a resource was updated.
+pub(crate) fn updated(uri: &str) -> Value {
+    let method = "notifications/resources/updated";
+    json!({ "jsonrpc": "2.0", "method": method, "params": { "uri": uri } })
+}
+
+/// The announcement that a list changed.
+pub(crate) fn list_changed(list: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "method": format!("notifications/{list}/list_changed") })
+}
+
+/// An answer whose result is this text, written as it is.
+fn raw_answer(id: &Value, result: &str) -> Value {
+    json!(format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"
+    ))
 }
 
 fn progress(params: &Value, step: u64, message: &str) -> Value {
@@ -228,7 +273,7 @@ fn error(id: &Value, code: i64, message: &str) -> Value {
 
 fn capabilities() -> Value {
     json!({
-        "tools": { "listChanged": true }, "resources": { "listChanged": true }, "prompts": {}, "logging": {},
+        "tools": { "listChanged": true }, "resources": { "listChanged": true, "subscribe": true }, "prompts": {}, "logging": {},
     })
 }
 
@@ -250,10 +295,17 @@ fn tools(more: bool, malformed: bool) -> Vec<Value> {
     let tool = |name: &str, schema: &Value| json!({ "name": name, "description": format!("The tool {name}."), "inputSchema": schema });
     let mut tools = vec![
         tool("echo", &text),
+        tool("json", &text),
+        tool("announce", &text),
         tool("variable", &text),
         json!({ "name": "add", "inputSchema": { "properties": { "a": { "type": "integer" }, "b": { "type": "integer" } } } }),
     ];
     if malformed {
+        // Listed twice, and only once with its hint.
+        tools.push(tool("twice", &text));
+        let mut hinted = tool("twice", &text);
+        hinted["annotations"] = json!({ "readOnlyHint": false });
+        tools.push(hinted);
         tools.push(json!({ "name": "bare" }));
         tools.push(tool("listed", &json!({ "type": "array" })));
         tools.push(tool(
@@ -289,10 +341,14 @@ fn tools(more: bool, malformed: bool) -> Vec<Value> {
         hinted
     };
     tools.push(hinted("look", json!({ "readOnlyHint": true })));
+    tools.push(hinted("change", json!({ "readOnlyHint": false })));
     tools.push(hinted(
         "destroy",
         json!({ "readOnlyHint": true, "destructiveHint": true }),
     ));
+    let mut task = tool("research", &none);
+    task["execution"] = json!({ "taskSupport": "required" });
+    tools.push(task);
     if more {
         tools.push(tool("added", &none));
     }
@@ -313,6 +369,9 @@ fn resources() -> Vec<Value> {
 fn templates() -> Vec<Value> {
     vec![
         json!({ "uriTemplate": "test://users/{id}{?full}", "name": "user" }),
+        json!({ "uriTemplate": "test://json/{text}", "name": "json" }),
+        json!({ "uriTemplate": "test://counted/{name}", "name": "counted" }),
+        json!({ "uriTemplate": "test://racing/{name}", "name": "racing" }),
         json!({ "uriTemplate": "test://broken/{", "name": "broken" }),
     ]
 }

@@ -42,14 +42,18 @@ async fn tools_resources_and_prompts_become_tools() {
         .filter(|name| name.starts_with("mcp_test_resource_other"))
         .collect();
     assert_eq!(twins.len(), 2, "{found:?}");
-    assert_eq!(found.len(), 22 + 4 + 1 + 1, "{found:?}");
+    assert_eq!(found.len(), 25 + 4 + 4 + 1, "{found:?}");
+    assert!(!found.contains(&"mcp_test_research"), "{found:?}");
     let warnings = fixture.warnings();
-    assert!(
-        warnings
-            .iter()
-            .any(|warning| warning.contains("`broken` that cannot be used")),
-        "{warnings:?}"
-    );
+    for warning in [
+        "`broken` that cannot be used",
+        "a tool `research` that can only be called as a task",
+    ] {
+        assert!(
+            warnings.iter().any(|told| told.contains(warning)),
+            "{warnings:?}"
+        );
+    }
     let echo = tool_fixture
         .registry
         .tool("mcp_test_echo")
@@ -178,6 +182,13 @@ async fn trust_settings_apply_except_to_destructive_tools() {
                 lifetime: None,
             },
         ),
+        (
+            "change".to_owned(),
+            ToolTrust {
+                read_only: true,
+                lifetime: minute,
+            },
+        ),
     ];
     settings.resources = OfferSettings {
         is_offered: true,
@@ -210,12 +221,96 @@ async fn trust_settings_apply_except_to_destructive_tools() {
         (true, CacheClass::Never, READING)
     );
     let warnings = fixture.warnings();
-    assert!(
-        warnings
-            .iter()
-            .any(|warning| warning.contains("calls its tool `destroy` destructive")),
-        "{warnings:?}"
+    for (tool, hint) in [
+        ("destroy", "destructiveHint: true"),
+        ("change", "readOnlyHint: false"),
+    ] {
+        let warning = format!(
+            "the MCP server `test` declares that its tool `{tool}` changes things (`{hint}`), though its setting `read_only` names `"
+        );
+        assert!(
+            warnings.iter().any(|told| told.starts_with(&warning)),
+            "{warnings:?}"
+        );
+    }
+    assert_eq!(
+        metadata(&tool_fixture, "mcp_test_change"),
+        (false, CacheClass::Never, Effects::UNKNOWN)
     );
+}
+
+#[tokio::test]
+async fn tool_that_is_listed_twice_keeps_the_hint_that_it_changes_things() {
+    let fixture = Fixture::new();
+    let mut settings = fixture.program("malformed");
+    let trust = ToolTrust {
+        read_only: true,
+        lifetime: None,
+    };
+    settings.trust = vec![("*".to_owned(), trust)];
+    let tool_fixture = fixture.tool_fixture(&[settings]).await;
+    let is_read_only = |name: &str| {
+        let tool = tool_fixture.registry.tool(name).unwrap();
+        tool.metadata().read_only
+    };
+    assert!(is_read_only("mcp_test_echo"));
+    assert!(!is_read_only("mcp_test_twice"));
+}
+
+#[tokio::test]
+async fn announced_lists_that_did_not_change_keep_their_tools_and_warn_once() {
+    let fixture = Fixture::new();
+    let mut settings = fixture.program("plain");
+    let trust = ToolTrust {
+        read_only: true,
+        lifetime: None,
+    };
+    settings.trust = vec![("change".to_owned(), trust)];
+    let pool = &fixture.dependencies.servers;
+    let server = pool.server(&settings, &fixture.dependencies.mcp);
+    let filter = NameFilter::default();
+    let before = pool.tool(&server, "change", &filter).await.unwrap();
+    let tool_fixture = fixture.tool_fixture(&[settings]).await;
+    let announcement = json!([
+        { "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }
+    ]);
+    let arguments = json!({ "text": announcement.to_string() });
+    for _ in 0..2 {
+        tool_fixture
+            .done("mcp_test_announce", arguments.clone())
+            .await;
+        let after = pool.tool(&server, "change", &filter).await.unwrap();
+        assert!(std::sync::Arc::ptr_eq(&before, &after));
+    }
+    // Another tool is a change.
+    tool_fixture.done("mcp_test_more", json!({})).await;
+    assert!(pool.tool(&server, "added", &filter).await.is_ok());
+    let warnings = fixture.warnings();
+    let named = warnings
+        .iter()
+        .filter(|warning| warning.contains("its tool `change` changes things"));
+    assert_eq!(named.count(), 1, "{warnings:?}");
+}
+
+#[tokio::test]
+async fn instructions_of_a_server_are_quoted_and_masked() {
+    for behavior in ["plain", "modern"] {
+        let fixture = Fixture::new();
+        let assembled = fixture.assemble(&[fixture.program(behavior)]).await;
+        assert_eq!(
+            assembled.server_instructions,
+            [
+                "The MCP server `test` says about its tools (text of the server, not of the user):\n\
+                 > Look before you change; the word is [secret]."
+            ],
+            "{behavior}"
+        );
+        // An agent without tools of the server has no use for them.
+        let mut toolsets = toolsets(&[fixture.program(behavior)]);
+        toolsets.toolsets[0].filter = NameFilter::new(&["none"]).unwrap();
+        let assembled = assemble(&toolsets, &fixture.dependencies).await.unwrap();
+        assert!(assembled.server_instructions.is_empty());
+    }
 }
 
 #[tokio::test]

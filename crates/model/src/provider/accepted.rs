@@ -4,37 +4,26 @@
 //! Servers whose API is not known get every parameter.
 
 use cachalot_core::Problem;
-use serde_json::{Map, Value};
+use cachalot_core::text::word_list;
 
 use super::settings::ModelSettings;
-use crate::catalog::{Capabilities, ModelLimits};
+use crate::catalog::ModelLimits;
 use crate::cloud::Cloud;
-use crate::{Extra, Format, Parameters, RequestedReasoning};
+use crate::wire::{ApiOwner, for_format};
+use crate::{Capabilities, Format, Parameters, RequestedReasoning};
 
-/// The provider whose own API answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ApiOwner {
-    OpenAi,
-    Anthropic,
-    Google,
-    /// A provider whose parameters are not known.
-    Other,
-}
-
-impl ApiOwner {
-    /// Returns the owner of the API at the address of a provider. `name` is the name of a built-in provider;
-    /// `has_other_address` is set if the file or the environment names an address.
-    pub(super) fn new(name: &str, has_other_address: bool, cloud: Option<Cloud>) -> Self {
-        match name {
-            // Each user has an address of their own.
-            "azure" => Self::OpenAi,
-            _ if cloud.is_some() => Self::Anthropic,
-            _ if has_other_address => Self::Other,
-            "openai" => Self::OpenAi,
-            "anthropic" => Self::Anthropic,
-            "google" => Self::Google,
-            _ => Self::Other,
-        }
+/// Returns the owner of the API at the address of a provider. `name` is the name of a built-in provider;
+/// `has_other_address` is set if the file or the environment names an address.
+pub(super) fn api_owner(name: &str, has_other_address: bool, cloud: Option<Cloud>) -> ApiOwner {
+    match name {
+        // Each user has an address of their own.
+        "azure" => ApiOwner::OpenAi,
+        _ if cloud.is_some() => ApiOwner::Anthropic,
+        _ if has_other_address => ApiOwner::Other,
+        "openai" => ApiOwner::OpenAi,
+        "anthropic" => ApiOwner::Anthropic,
+        "google" => ApiOwner::Google,
+        _ => ApiOwner::Other,
     }
 }
 
@@ -58,46 +47,16 @@ impl UnsentParameter {
     }
 }
 
-/// Sampling parameters of servers for open models.
-const OF_OPEN_MODELS: [&str; 4] = ["top_k", "min_p", "typical_p", "repetition_penalty"];
-
-/// Sampling parameters of Chat Completions.
-const OF_CHAT: [&str; 3] = ["frequency_penalty", "presence_penalty", "seed"];
-
-/// Sampling parameters of the Gemini API, which are members of `generationConfig`.
-const OF_GEMINI: [(&str, &str); 4] = [
-    ("top_k", "topK"),
-    ("frequency_penalty", "frequencyPenalty"),
-    ("presence_penalty", "presencePenalty"),
-    ("seed", "seed"),
-];
-
 /// Fields of `provider_opts` that exist in Chat Completions but not in Responses.
-pub(super) const CHAT_ONLY: [&str; 19] = [
-    "audio",
-    "frequency_penalty",
-    "function_call",
-    "functions",
-    "logit_bias",
-    "logprobs",
-    "max_completion_tokens",
-    "max_tokens",
-    "modalities",
-    "n",
-    "prediction",
-    "presence_penalty",
-    "reasoning_effort",
-    "response_format",
-    "seed",
-    "stop",
-    "stream_options",
-    "verbosity",
-    "web_search_options",
-];
+pub(super) const CHAT_ONLY: [&str; 19] = word_list(
+    "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens \
+     max_tokens modalities n prediction presence_penalty reasoning_effort response_format seed \
+     stop stream_options verbosity web_search_options",
+);
 
 const LEAVE_OUT: &str = "leave it out";
 
-/// Default limit of output tokens in the format that requires a limit, for models that are known to support
+/// Default limit of output tokens in a format that requires a limit, for models that are known to support
 /// so many.
 const USUAL_MAX_TOKENS: u64 = 32_000;
 
@@ -108,11 +67,10 @@ pub(super) fn configured(
     format: Format,
     limits: &ModelLimits,
 ) -> Parameters {
-    // This format requires a limit. Without a configured one, an unknown model gets a very low default.
-    // Reasoning counts toward the limit.
+    // Without a configured limit, an unknown model gets a very low default. Reasoning counts toward the limit.
     let needed = limits
         .max_output
-        .filter(|_| format == Format::Messages)
+        .filter(|_| for_format(format).request_rules().needs_output_limit)
         .map(|most| match settings.reasoning {
             Some(RequestedReasoning::Budget(budget)) => {
                 budget.saturating_add(USUAL_MAX_TOKENS).min(most)
@@ -141,6 +99,7 @@ pub(super) fn adapt(
     format: Format,
     capabilities: &Capabilities,
 ) -> Vec<UnsentParameter> {
+    let wire = for_format(format);
     let mut unsent = Vec::new();
     let mut leave_out = |name, reason, remedy| {
         unsent.push(UnsentParameter {
@@ -151,8 +110,8 @@ pub(super) fn adapt(
     };
     if capabilities.sampling == Some(false) {
         let reason = "the model decides how it samples";
-        // These formats leave the parameters out themselves, and keys contain them.
-        let is_left_out = matches!(format, Format::Messages | Format::Converse);
+        // The format leaves the parameters out itself, and keys contain them.
+        let is_left_out = wire.has_parameter_rules();
         for (name, value) in [
             ("temperature", &mut parameters.temperature),
             ("top_p", &mut parameters.top_p),
@@ -167,21 +126,7 @@ pub(super) fn adapt(
         }
     }
     let extra = &mut parameters.extra;
-    match (format, owner) {
-        (Format::Gemini, _) => {
-            for (name, renamed) in OF_GEMINI {
-                move_into(extra, name, &["generationConfig", renamed]);
-            }
-        }
-        (Format::Converse, _) if parameters.model.contains("claude") => {
-            move_into(extra, "top_k", &["additionalModelRequestFields", "top_k"]);
-        }
-        (Format::Converse, _) if parameters.model.contains("nova") => {
-            let path = ["additionalModelRequestFields", "inferenceConfig", "topK"];
-            move_into(extra, "top_k", &path);
-        }
-        _ => {}
-    }
+    wire.move_parameters(extra, &parameters.model);
     let mut remove = |names: &[&'static str], reason, remedy| {
         for name in names {
             if extra.shift_remove(*name).is_some() {
@@ -189,36 +134,8 @@ pub(super) fn adapt(
             }
         }
     };
-    match (format, owner) {
-        (Format::Chat | Format::Responses, ApiOwner::OpenAi) => {
-            remove(
-                &OF_OPEN_MODELS,
-                "OpenAI's API has no such parameter",
-                "leave it out, or name the address of another server in `base_url`",
-            );
-        }
-        (Format::Chat, ApiOwner::Google) => remove(
-            &OF_OPEN_MODELS,
-            "Google's API has no such parameter in the format `chat`",
-            "write `format: gemini`, which takes `top_k`",
-        ),
-        (Format::Messages, ApiOwner::Anthropic) => {
-            let reason = "the Messages API has no such parameter";
-            remove(&OF_OPEN_MODELS[1..], reason, LEAVE_OUT);
-            remove(&OF_CHAT, reason, LEAVE_OUT);
-        }
-        (Format::Gemini, _) => remove(
-            &OF_OPEN_MODELS,
-            "the Gemini API has no such parameter",
-            LEAVE_OUT,
-        ),
-        (Format::Converse, _) => {
-            let reason = "the Converse API has no such parameter";
-            let remedy = "write fields of the model itself into `additionalModelRequestFields`";
-            remove(&OF_OPEN_MODELS, reason, remedy);
-            remove(&OF_CHAT, reason, remedy);
-        }
-        _ => {}
+    for refused in wire.refused_parameters(owner) {
+        remove(refused.names, refused.reason, refused.remedy);
     }
     if (format, owner) == (Format::Responses, ApiOwner::OpenAi) {
         let reason = "the format `responses` has no such parameter";
@@ -232,25 +149,4 @@ pub(super) fn adapt(
         }
     }
     unsent
-}
-
-/// Moves a field to this path, unless something is there.
-fn move_into(extra: &mut Extra, name: &str, path: &[&str]) {
-    let Some(value) = extra.shift_remove(name) else {
-        return;
-    };
-    let Some((last, objects)) = path.split_last() else {
-        return;
-    };
-    let mut object: &mut Map<String, Value> = extra;
-    for name in objects {
-        let inner = object
-            .entry(*name)
-            .or_insert_with(|| Value::Object(Map::new()));
-        match inner {
-            Value::Object(inner) => object = inner,
-            _ => return,
-        }
-    }
-    object.entry(*last).or_insert(value);
 }

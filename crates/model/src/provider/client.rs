@@ -19,10 +19,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use cachalot_storage::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use cachalot_storage::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use cachalot_storage::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::header;
 use super::key::ProviderKey;
 use super::resolved_model::ResolvedModel;
 use super::retry_pause;
@@ -144,9 +145,16 @@ async fn request(
         headers.insert(model.key_header.clone(), value);
     }
     for header in &model.headers {
-        if let Some(value) = header.header_value() {
+        let newest = match header.is_usual_version && model.has_versions_of_anthropic() {
+            true => header::newest_version(&body),
+            false => None,
+        };
+        if let Some(value) = newest.or_else(|| header.header_value()) {
             headers.append(header.name.clone(), value);
         }
+    }
+    if model.cloud.is_none() {
+        add_betas(&mut headers, &model.wire.betas(&body));
     }
     let url = match mode {
         DeliveryMode::Stream => &model.stream_url,
@@ -164,6 +172,23 @@ async fn request(
         .request(Method::POST, url.as_str())
         .map_err(|error| Error::new(ErrorKind::Configuration, error.message))?;
     Ok(request.headers(headers).body(body))
+}
+
+/// Adds values to the header `anthropic-beta`, after those that are configured.
+fn add_betas(headers: &mut HeaderMap, betas: &[&str]) {
+    if betas.is_empty() {
+        return;
+    }
+    let name = HeaderName::from_static("anthropic-beta");
+    let configured = headers.get_all(&name).iter();
+    let configured: Vec<&str> = configured.filter_map(|value| value.to_str().ok()).collect();
+    let is_missing = |beta: &&&str| !configured.iter().any(|value| value.contains(**beta));
+    let missing = betas.iter().filter(is_missing).copied();
+    let all: Vec<&str> = configured.iter().copied().chain(missing).collect();
+    let all = all.join(",");
+    if let Ok(value) = HeaderValue::from_str(&all) {
+        headers.insert(name, value);
+    }
 }
 
 /// Reads the error that the provider answered with.

@@ -41,20 +41,15 @@ impl ModelConfiguration {
                 {
                     let names: Vec<&str> = known.names().collect();
                     let message = format!("there is no provider `{extends}`");
-                    problems.push(
-                        Problem::new("bad-value", message)
-                            .at(&values.place("provider"))
-                            .help(did_you_mean(extends, &names)),
-                    );
+                    let problem = Problem::new("bad-value", message).at(&values.place("provider"));
+                    problems.push(problem.help(did_you_mean(extends, &names)));
                 }
                 let has_address = settings.base_url.is_some()
                     || settings.extends.is_some()
                     || values.node("base_url").is_some();
                 if known.provider(&entry.key).is_none() && !has_address {
-                    let problem = Problem::new(
-                        "missing-key",
-                        format!("the address of the provider `{}` is unknown", entry.key),
-                    );
+                    let message = format!("the address of the provider `{}` is unknown", entry.key);
+                    let problem = Problem::new("missing-key", message);
                     let names: Vec<&str> = known.names().collect();
                     problems.push(problem.at(&entry.key_place).help(format!(
                         "add `base_url: …`, or name one that comes with Cachalot: {}",
@@ -146,11 +141,9 @@ impl ModelConfiguration {
                     sentence(&did_you_mean(provider, &self.provider_names(known)))
                 ),
             };
-            problems.push(
-                Problem::new("bad-value", format!("there is no provider `{provider}`"))
-                    .at(&values.place("provider"))
-                    .help(help),
-            );
+            let problem = Problem::new("bad-value", format!("there is no provider `{provider}`"))
+                .at(&values.place("provider"));
+            problems.push(problem.help(help));
         }
         Some(settings)
     }

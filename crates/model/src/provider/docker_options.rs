@@ -1,6 +1,7 @@
 //! Options under `provider_opts` that docker-agent reads itself and does not send.
 
 use cachalot_core::spec::Values;
+use cachalot_core::text::word_list;
 use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, Secret};
 
@@ -31,14 +32,8 @@ const WITHOUT_EFFECT: [(&str, &[&str]); 6] = [
 ];
 
 /// Options of Amazon Bedrock without effect.
-const OF_BEDROCK: [&str; 6] = [
-    "region",
-    "profile",
-    "role_arn",
-    "role_session_name",
-    "external_id",
-    "endpoint_url",
-];
+const OF_BEDROCK: [&str; 6] =
+    word_list("region profile role_arn role_session_name external_id endpoint_url");
 const BEDROCK_REMEDY: &str = "set AWS_REGION, AWS_PROFILE or AWS_ENDPOINT_URL_BEDROCK_RUNTIME in the environment, or `base_url`";
 
 /// Reads `provider_opts`. `read_header` parses a header.

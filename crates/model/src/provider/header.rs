@@ -9,8 +9,23 @@ use crate::Format;
 use crate::cloud::Cloud;
 use crate::error::Error;
 
-/// The version of the Messages API whose rules the wire format follows.
+/// The version of the Messages API that every server with this format knows, and that identities contain: answers do
+/// not depend on the version, which only decides which requests are refused.
 const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
+
+/// The newest version of Anthropic's own API.
+const NEWEST_VERSION: &str = "2026-10-21";
+
+/// The members and types, one of which is in every request that [`NEWEST_VERSION`] refuses and the earlier one does not:
+/// sampling parameters, citations on text of the user, documents in messages of the model.
+/// <https://platform.claude.com/docs/en/api/migration-2026-10-21>
+const REFUSED_BY_NEWEST: [&[u8]; 5] = [
+    b"\"temperature\"",
+    b"\"top_p\"",
+    b"\"top_k\"",
+    b"\"citations\"",
+    b"\"document\"",
+];
 
 /// Headers whose values are public; every other value may be a secret.
 const PUBLIC_HEADERS: [&str; 8] = [
@@ -29,6 +44,8 @@ const PUBLIC_HEADERS: [&str; 8] = [
 pub(crate) struct Header {
     pub(crate) name: HeaderName,
     pub(crate) value: Secret<String>,
+    /// True for the version of the API if none is configured.
+    pub(crate) is_usual_version: bool,
 }
 
 impl Header {
@@ -56,6 +73,7 @@ pub(super) fn headers(
         let header = HeaderName::try_from(name.as_str()).map(|name| Header {
             name,
             value: value.clone(),
+            is_usual_version: false,
         });
         match header {
             Ok(header) if header.header_value().is_some() => headers.push(header),
@@ -73,7 +91,15 @@ pub(super) fn headers(
         headers.push(Header {
             name: HeaderName::from_static(name),
             value: Secret::new(value.to_owned()),
+            is_usual_version: true,
         });
     }
     Ok(headers)
+}
+
+/// Returns the newest version of Anthropic's API, if it accepts a body that the earlier version accepts.
+pub(crate) fn newest_version(body: &[u8]) -> Option<HeaderValue> {
+    let mut refused = REFUSED_BY_NEWEST.iter();
+    let is_refused = refused.any(|member| memchr::memmem::find(body, member).is_some());
+    (!is_refused).then(|| HeaderValue::from_static(NEWEST_VERSION))
 }

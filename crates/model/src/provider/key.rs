@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use cachalot_core::secret::mask_credentials;
 use cachalot_core::{Secret, SecretSet};
-use cachalot_storage::header::{AUTHORIZATION, HeaderName};
+use cachalot_storage::header::HeaderName;
 
 use super::ProviderAddress;
 use super::settings::ModelSettings;
 use crate::provider_table::BuiltInProvider;
+use crate::wire::for_format;
 use crate::{Format, address};
 
 /// Key of requests to a provider.
@@ -130,11 +131,7 @@ pub(super) fn header(
     known: &BuiltInProvider,
     format: Format,
 ) -> HeaderName {
-    let usual = match format {
-        Format::Messages => HeaderName::from_static("x-api-key"),
-        Format::Gemini => HeaderName::from_static("x-goog-api-key"),
-        Format::Chat | Format::Responses | Format::Converse => AUTHORIZATION,
-    };
+    let usual = HeaderName::from_static(for_format(format).key_header());
     settings
         .key_header
         .as_ref()
@@ -144,38 +141,5 @@ pub(super) fn header(
 }
 
 #[cfg(test)]
-mod tests {
-    use cachalot_core::DigestKey;
-
-    use super::*;
-
-    #[test]
-    fn keys_are_learned_as_secrets_and_placeholders_are_not() {
-        for (text, key) in [
-            ("sk-proj-4f9aQ2", Some("sk-proj-4f9aQ2")),
-            ("Bearer sk-proj-4f9aQ2", Some("sk-proj-4f9aQ2")),
-            (" sk-proj-4f9aQ2\n", Some("sk-proj-4f9aQ2")),
-            (
-                "QWxhZGRpbkpvcHBlblNlc2FtZQ",
-                Some("QWxhZGRpbkpvcHBlblNlc2FtZQ"),
-            ),
-            ("", None),
-            ("x", None),
-            ("sk-1234", None),
-            ("12345678", None),
-            ("simulated", None),
-            ("not-needed", None),
-            ("sk-no-key-required", None),
-        ] {
-            let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
-            register_secrets(text, &secret_set);
-            let shown = secret_set
-                .redact("sk-proj-4f9aQ2 QWxhZGRpbkpvcHBlblNlc2FtZQ")
-                .into_owned();
-            match key {
-                Some(key) => assert!(!shown.contains(key), "{text}: {shown}"),
-                None => assert!(secret_set.is_empty(), "{text}"),
-            }
-        }
-    }
-}
+#[path = "../../tests/unit/provider/key.rs"]
+mod tests;

@@ -12,13 +12,17 @@ use super::client;
 use super::key::{self, ProviderKey};
 use super::resolved_model::ResolvedModel;
 use super::server_tools;
-use crate::address;
-use crate::catalog::{Capabilities, ModelLimits, Price};
-use crate::comparison::ComparisonParameter;
+use crate::Price;
+use crate::catalog::ModelLimits;
 use crate::error::{Error, ErrorKind};
 use crate::routing::RequestRates;
-use crate::wire::{FormatWire, Wire};
+use crate::wire::{FormatWire, Wire, for_format, requested_terms};
+use crate::{AcceptedToolChanges, Capabilities, Charge, ComparisonParameter};
 use crate::{Delta, Format, MarkerRules, MediaLimits, Parameters, Reply, Usage};
+use crate::{Terms, Unpriced, price};
+
+/// The parameter by which a provider changes a conversation before it reads it.
+const CONTEXT_MANAGEMENT: &str = "context_management";
 
 /// A resolved model that can be called. Cheap to clone; clones share connections.
 #[derive(Clone)]
@@ -70,7 +74,7 @@ impl Model {
     /// Returns the wire format of the model, with cache markers if the provider accepts them.
     #[must_use]
     pub fn wire(&self) -> &dyn Wire {
-        &self.shared.wire
+        &*self.shared.wire
     }
 
     /// Returns the wire format of the keys, if it differs from the format of the requests: `format` is not
@@ -141,8 +145,7 @@ impl Model {
     fn in_format(&self, format: Format) -> Self {
         let shared = &self.shared;
         let provider = &shared.catalog_provider;
-        let path = crate::wire::for_format(format).path();
-        let url = address::endpoint(&shared.base, format, path);
+        let url = for_format(format).url(&shared.base, self.name(), false);
         let mut parameters = shared.parameters.clone();
         accepted::adapt(
             &mut parameters,
@@ -150,6 +153,9 @@ impl Model {
             format,
             &shared.capabilities,
         );
+        if for_format(format).compaction(None).is_none() {
+            parameters.extra.shift_remove(CONTEXT_MANAGEMENT);
+        }
         let marker_rules = MarkerRules::find(provider, self.name(), format);
         self.with_state(ResolvedModel {
             parameters,
@@ -170,6 +176,57 @@ impl Model {
         let model = &*self.shared;
         let found = ComparisonParameter::find(&model.provider, model.format, model.marker_rules);
         found.filter(|_| model.is_direct)
+    }
+
+    /// Returns the same model, whose provider summarizes conversations that fill more than this part of the context
+    /// window; a `context_management` of the user stays. `None` if the provider has no such parameter in this format, or
+    /// the address is neither its own nor this machine.
+    #[must_use]
+    pub fn compacting_above(&self, part: f64) -> Option<Self> {
+        let model = &*self.shared;
+        let is_known = ["anthropic", "openai"].contains(&model.catalog_provider.as_str());
+        if !is_known || !model.is_direct || model.cloud.is_some() {
+            return None;
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of a number of tokens, which a float can count"
+        )]
+        let tokens = |window: u64| (window as f64 * part.clamp(0.0, 1.0)) as u64;
+        let value = self.wire().compaction(model.limits.context.map(tokens))?;
+        let mut parameters = model.parameters.clone();
+        let extra = &mut parameters.extra;
+        extra.entry(CONTEXT_MANAGEMENT).or_insert(value);
+        Some(self.with_parameters(parameters))
+    }
+
+    /// Returns true if requests let the provider summarize the conversation.
+    #[must_use]
+    pub fn is_compacting(&self) -> bool {
+        // The types of these entries begin so in both formats.
+        let value = self.parameters().extra.get(CONTEXT_MANAGEMENT);
+        value.is_some_and(|value| value.to_string().contains(r#""type":"compact"#))
+    }
+
+    /// Returns the changes of tools that the model accepts within a conversation; `None` if it accepts none, or if the
+    /// address is neither the provider's own nor this machine.
+    #[must_use]
+    pub fn tool_changes(&self) -> Option<AcceptedToolChanges> {
+        let found = self.wire().tool_changes(self.provider(), self.name());
+        found.filter(|_| self.shared.is_direct)
+    }
+
+    /// Returns true if the model is known to accept another effort within a conversation, and the address is the
+    /// provider's own or this machine.
+    #[must_use]
+    pub fn accepts_effort_changes(&self) -> bool {
+        let model = &*self.shared;
+        model.is_direct
+            && self
+                .wire()
+                .accepts_effort_changes(&model.provider, self.name())
     }
 
     /// Returns the provider's rules for cache markers.
@@ -282,28 +339,77 @@ impl Model {
     /// Returns the savings by the provider's prompt cache: the cost of the answer with no input read from
     /// the cache, less its actual cost.
     #[must_use]
-    pub fn saved_cost(&self, usage: &Usage) -> Cost {
+    pub fn saved_cost(&self, reply: &Reply) -> Cost {
+        let Some(usage) = reply.usage else {
+            return Cost::default();
+        };
         let unread = Usage {
             uncached_input: usage.uncached_input.saturating_add(usage.cache_read),
             cache_read: 0,
-            ..*usage
+            ..usage
         };
-        let (whole, paid) = (self.cost(&unread), self.cost(usage));
-        Cost::from_picodollars(whole.picodollars.saturating_sub(paid.picodollars))
+        let terms = self.terms(reply, self.parameters());
+        let [whole, paid] = [unread, usage].map(|usage| self.price_of(&usage, &terms));
+        match (whole, paid) {
+            (Ok(whole), Ok(paid)) => {
+                Cost::from_picodollars(whole.picodollars.saturating_sub(paid.picodollars))
+            }
+            _ => Cost::default(),
+        }
     }
 
-    /// Returns the cost of an answer; [`Cost::UNPRICED`], never 0, if the price is unknown.
+    /// Returns the cost of tokens at the standard terms; [`Cost::UNPRICED`], never 0, if the price is unknown.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Cost {
-        let price = self.price();
-        price.map_or(Cost::UNPRICED, |price| price.cost(usage))
+        let terms = self.own_terms();
+        self.price_of(usage, &terms).unwrap_or(Cost::UNPRICED)
     }
 
-    /// Like [`Model::cost`] for a reply; unpriced if it reports no usage.
+    /// Like [`Model::charge`]; the cost alone, unpriced if a part of it is not known.
     #[must_use]
     pub fn cost_of(&self, reply: &Reply) -> Cost {
-        let usage = reply.usage.as_ref();
-        usage.map_or(Cost::UNPRICED, |usage| self.cost(usage))
+        self.charge(reply, self.parameters()).cost()
+    }
+
+    /// Returns the tokens and the price of an answer to a request with these parameters: by the tier, geography and
+    /// speed of the answer, or of the request if the answer names none.
+    #[must_use]
+    pub fn charge(&self, reply: &Reply, sent: &Parameters) -> Charge {
+        let terms = self.terms(reply, sent);
+        let at = self.shared.clock.now();
+        let usages = self.wire().usages(reply);
+        Charge::new(&usages, &terms, at, |other| match other {
+            None => (self.name(), self.price()),
+            Some(name) => (name, self.listed_price(name)),
+        })
+    }
+
+    fn terms(&self, reply: &Reply, sent: &Parameters) -> Terms {
+        let of_answer = self.wire().terms(reply);
+        of_answer
+            .or(requested_terms(&sent.extra))
+            .or(self.own_terms())
+    }
+
+    /// Returns the terms of every answer at this address.
+    fn own_terms(&self) -> Terms {
+        Terms {
+            host: self.shared.priced_host.clone(),
+            ..Terms::default()
+        }
+    }
+
+    fn price_of(&self, usage: &Usage, terms: &Terms) -> Result<Cost, Unpriced> {
+        let at = self.shared.clock.now();
+        price(usage, self.name(), self.price(), at, terms)
+    }
+
+    /// Returns the price of another model of the same provider.
+    fn listed_price(&self, name: &str) -> Option<&Price> {
+        let catalog = &self.shared.catalog;
+        let listed = catalog.find(&self.shared.catalog_provider, name);
+        let listed = listed.or_else(|| catalog.find_by_name(name))?;
+        listed.price.as_ref()
     }
 
     /// Returns the part of the configuration that changes answers, for keys: the provider, the base URL,

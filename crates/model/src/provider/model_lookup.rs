@@ -2,13 +2,15 @@
 
 use cachalot_core::suggest::nearest;
 
-use super::accepted::{ApiOwner, CHAT_ONLY};
+use super::accepted::CHAT_ONLY;
 use super::configuration;
 use super::settings::ModelSettings;
-use crate::catalog::{CatalogEntry, Thinking};
+use crate::Thinking;
+use crate::catalog::CatalogEntry;
 use crate::error::Error;
 use crate::provider_table::BuiltInProvider;
-use crate::wire::openai;
+use crate::wire::ApiOwner;
+use crate::wire::{for_format, openai};
 use crate::{Format, RequestedReasoning};
 
 /// The provider whose models are called in the Responses format if they support it.
@@ -91,17 +93,17 @@ impl ModelLookup {
             return Ok(());
         };
         let thinking = self.listed.capabilities.thinking;
+        let wire = for_format(format);
         let asked = match &self.settings.reasoning {
             None => return Ok(()),
             Some(RequestedReasoning::Effort(effort)) => effort.as_str(),
-            // Sent as an effort in formats without budgets.
-            Some(RequestedReasoning::Budget(budget)) => match format {
-                Format::Chat | Format::Responses => openai::effort(*budget),
-                _ => return Ok(()),
-            },
+            Some(RequestedReasoning::Budget(budget)) if wire.sends_budget_as_effort() => {
+                openai::effort(*budget)
+            }
+            Some(RequestedReasoning::Budget(_)) => return Ok(()),
         };
         let mut allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
-        if matches!(format, Format::Messages | Format::Converse) {
+        if wire.has_parameter_rules() {
             // Sent as a budget.
             if allowed.is_empty() && thinking.is_some_and(Thinking::accepts_budget) {
                 allowed.extend(["low", "medium", "high"]);

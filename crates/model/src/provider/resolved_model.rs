@@ -9,19 +9,18 @@ use cachalot_storage::header::HeaderName;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::accepted::ApiOwner;
 use super::configuration;
 use super::credentials::Credentials;
 use super::header::Header;
 use super::key::{self, ProviderKey};
 use super::retry_pause::RetryPauses;
 use super::settings::Timeouts;
-use crate::catalog::{Capabilities, ModelLimits, Price};
+use crate::catalog::{Catalog, ModelLimits};
 use crate::cloud::Cloud;
 use crate::error::Error;
 use crate::routing::RequestRates;
-use crate::wire::FormatWire;
-use crate::{Format, MarkerRules, MediaLimits, Parameters};
+use crate::wire::{ApiOwner, FormatWire};
+use crate::{Capabilities, Format, MarkerRules, MediaLimits, Parameters, Price, address};
 
 /// State of a resolved model.
 #[derive(Clone)]
@@ -45,6 +44,8 @@ pub(crate) struct ResolvedModel {
     pub(crate) keyed_format: Format,
     /// True if `format` is configured.
     pub(crate) is_format_fixed: bool,
+    /// Prices of all models: another one than the model may have answered.
+    pub(crate) catalog: Catalog,
     /// Name of the provider under which the catalog lists the model.
     pub(crate) catalog_provider: String,
     /// The provider whose own API answers.
@@ -62,6 +63,8 @@ pub(crate) struct ResolvedModel {
     /// Limits of the provider on images and texts.
     pub(crate) media: &'static MediaLimits,
     pub(crate) price: Option<Price>,
+    /// The host of the API, which may change the listed price; `None` if `cost` is configured.
+    pub(crate) priced_host: Option<String>,
     pub(crate) time: TimeLimits,
     pub(crate) retries: u32,
     /// Set when an attempt that exceeded `timeouts.total` is retried although it may be charged: only if
@@ -112,6 +115,13 @@ impl ResolvedModel {
         self.headers
             .iter()
             .any(|header| header.name == self.key_header)
+    }
+
+    /// Returns true if the server knows all versions of Anthropic's API: Anthropic's own server, or one on this machine,
+    /// which passes them on or does not judge them.
+    pub(crate) fn has_versions_of_anthropic(&self) -> bool {
+        let is_local = self.catalog_provider == "anthropic" && address::is_loopback(&self.base);
+        self.cloud.is_none() && (self.api_owner == ApiOwner::Anthropic || is_local)
     }
 
     /// Registers the key of the requests as a secret in `secret_set`.

@@ -3,6 +3,7 @@
 //! The client cannot see or refuse such a call before it is made. Providers keep adding options of this
 //! kind, so the list contains the options that are known to run nothing; every other option may run tools.
 
+use cachalot_core::text::word_list;
 use serde_json::Value;
 
 use crate::Extra;
@@ -11,58 +12,22 @@ use crate::Extra;
 /// Messages, and of servers that are compatible with one of these formats.
 const OPTIONS_WITHOUT_TOOLS: &[&[&str]] = &[
     // Sampling.
-    &[
-        "allowed_token_ids",
-        "bad_words",
-        "early_stopping",
-        "ignore_eos",
-        "logit_bias",
-        "logprobs",
-        "samplers",
-        "spaces_between_special_tokens",
-        "skip_special_tokens",
-        "stop",
-        "stop_sequences",
-        "stop_token_ids",
-        "use_beam_search",
-    ],
+    &word_list::<13>(
+        "allowed_token_ids bad_words early_stopping ignore_eos logit_bias logprobs samplers \
+         spaces_between_special_tokens skip_special_tokens stop stop_sequences stop_token_ids \
+         use_beam_search",
+    ),
     // Form of the answer.
-    &[
-        "audio",
-        "echo",
-        "format",
-        "grammar",
-        "guided_choice",
-        "guided_decoding_backend",
-        "guided_grammar",
-        "guided_json",
-        "guided_regex",
-        "json_schema",
-        "modalities",
-        "moderation",
-        "output_config",
-        "prediction",
-        "response_format",
-        "stream",
-        "stream_options",
-        "structured_outputs",
-        "text",
-        "verbosity",
-    ],
+    &word_list::<20>(
+        "audio echo format grammar guided_choice guided_decoding_backend guided_grammar \
+         guided_json guided_regex json_schema modalities moderation output_config prediction \
+         response_format stream stream_options structured_outputs text verbosity",
+    ),
     // Reasoning.
-    &[
-        "chat_template_kwargs",
-        "enable_thinking",
-        "include_reasoning",
-        "reasoning",
-        "reasoning_effort",
-        "reasoning_format",
-        "reasoning_split",
-        "return_reasoning",
-        "think",
-        "thinking",
-        "thinking_config",
-    ],
+    &word_list::<11>(
+        "chat_template_kwargs enable_thinking include_reasoning reasoning reasoning_effort \
+         reasoning_format reasoning_split return_reasoning think thinking thinking_config",
+    ),
     // Tools that the client runs, and the choice among them.
     &[
         "function_call",
@@ -71,49 +36,17 @@ const OPTIONS_WITHOUT_TOOLS: &[&[&str]] = &[
         "tool_choice",
     ],
     // Prompt cache, length of the conversation, state that the provider keeps.
-    &[
-        "background",
-        "cache_control",
-        "cache_prompt",
-        "compaction",
-        "context_management",
-        "conversation",
-        "include",
-        "keep_alive",
-        "previous_response_id",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "store",
-        "thread",
-        "transforms",
-        "truncation",
-    ],
+    &word_list::<16>(
+        "background cache_control cache_prompt compaction context_management conversation \
+         include keep_alive previous_response_id prompt_cache_key prompt_cache_options \
+         prompt_cache_retention store thread transforms truncation",
+    ),
     // Routing, accounting, diagnosis.
-    &[
-        "anthropic_beta",
-        "betas",
-        "billing_policy",
-        "diagnostics",
-        "fallback_credit_token",
-        "fallbacks",
-        "inference_geo",
-        "metadata",
-        "model",
-        "models",
-        "options",
-        "provider",
-        "route",
-        "safety_identifier",
-        "safety_settings",
-        "service_tier",
-        "speed",
-        "trace",
-        "usage",
-        "user",
-        "user_profile_id",
-        "workspace_id",
-    ],
+    &word_list::<22>(
+        "anthropic_beta betas billing_policy diagnostics fallback_credit_token fallbacks \
+         inference_geo metadata model models options provider route safety_identifier \
+         safety_settings service_tier speed trace usage user user_profile_id workspace_id",
+    ),
 ];
 
 /// The suffix by which OpenRouter searches the web for a model.
@@ -157,51 +90,5 @@ fn names_online(value: &Value) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn options_that_may_run_tools_are_recognized() {
-        for (name, value) in [
-            ("mcp_servers", json!([{"type": "url", "url": "https://a"}])),
-            ("web_search_options", json!({})),
-            ("container", json!({"skills": []})),
-            ("container", json!("container_1")),
-            (
-                "tools",
-                json!([{"type": "web_search_20260318", "name": "web_search"}]),
-            ),
-            (
-                "tools",
-                json!([{"type": "code_interpreter", "container": "auto"}]),
-            ),
-            ("prompt", json!({"id": "pmpt_1"})),
-            ("plugins", json!([{"id": "web"}])),
-            ("search_parameters", json!({"mode": "on"})),
-            ("enable_search", json!(true)),
-            ("extra_body", json!({"google": {}})),
-            ("data_sources", json!([{"type": "azure_search"}])),
-            ("something_new", json!("auto")),
-            ("models", json!(["a", "b:online"])),
-        ] {
-            assert!(may_run_tools(name, &value), "{name}: {value}");
-        }
-        for (name, value) in [
-            ("seed", json!(1)),
-            ("repetition_penalty", json!(1.1)),
-            ("user", json!("ada")),
-            ("metadata", json!({"a": "b"})),
-            ("store", json!(true)),
-            ("include", json!(["reasoning.encrypted_content"])),
-            ("thinking", json!({"type": "adaptive"})),
-            ("mcp_servers", json!([])),
-            ("web_search_options", json!(null)),
-            ("enable_search", json!(false)),
-            ("models", json!(["a", "b"])),
-        ] {
-            assert!(!may_run_tools(name, &value), "{name}: {value}");
-        }
-    }
-}
+#[path = "../../tests/unit/provider/server_tools.rs"]
+mod tests;

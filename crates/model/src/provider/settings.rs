@@ -13,11 +13,9 @@ use cachalot_storage::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::docker_options;
-use crate::address;
-use crate::catalog::Price;
-use crate::catalog::price::PRICE_KEYS;
 use crate::duration::DURATION;
-use crate::{Extra, Format, OutputFormat, RequestedReasoning};
+use crate::{Extra, Format, OutputFormat, Price, RequestedReasoning, address};
+use cachalot_accounting::PRICE_KEYS;
 
 /// Settings of one model or provider as written; no defaults are filled in.
 #[derive(Clone, Default, PartialEq)]
@@ -35,7 +33,7 @@ pub struct ModelSettings {
     pub key_header: Option<String>,
     /// `headers`: additional headers of every request.
     pub headers: Vec<(String, Secret<String>)>,
-    /// `format`: `chat`, `responses`, `messages`, `gemini` or `converse`.
+    /// `format`: `chat`, `responses`, `messages`, `gemini`, `interactions` or `converse`.
     pub format: Option<Format>,
     /// `temperature`.
     pub temperature: Option<f64>,
@@ -278,7 +276,7 @@ impl fmt::Debug for ModelSettings {
     }
 }
 
-const FORMAT_WORDS: [&str; 5] = words(&Format::NAMES);
+const FORMAT_WORDS: [&str; 6] = words(&Format::NAMES);
 
 const MODEL_DOC: &str = "The model's name, as the provider knows it.";
 #[rustfmt::skip]
@@ -294,6 +292,7 @@ pub const MODEL_KEYS: &[Parameter] = &[
 ];
 
 /// The keys of an entry of `models`.
+#[rustfmt::skip]
 pub static MODEL: Table = Table::new(
     "a model",
     "A model.",
@@ -302,16 +301,8 @@ pub static MODEL: Table = Table::new(
             PROVIDER_NAME,
             key("model", Kind::Text, MODEL_DOC),
             FALLBACKS,
-            key(
-                "first_available",
-                Kind::Texts,
-                "Models of which the first one with a key answers, in place of `model`.",
-            ),
-            key(
-                "compaction_threshold",
-                Kind::NumberIn(0.0, 1.0),
-                "Precedes `compaction_threshold` of agents with this model.",
-            ),
+            key("first_available", Kind::Texts, "Models of which the first one with a key answers, in place of `model`."),
+            key("compaction_threshold", Kind::NumberIn(0.0, 1.0), "Precedes `compaction_threshold` of agents with this model."),
         ],
         PROVIDER_KEYS,
         MODEL_KEYS_OF_OTHERS,
@@ -326,7 +317,7 @@ const MODEL_KEYS_OF_OTHERS: &[Parameter] = &[
     no_effect("capabilities", "pictures are sent, unless the catalog says that the model takes none; see `strip_unsupported_modalities` of agents"),
     no_effect("routing", "the model of this entry answers every message; give other agents the other models, and name them in `handoffs` or `sub_agents`"),
     no_effect("title_model", "the title of a session is the beginning of its first message"),
-    no_effect("compaction_model", "the agent's own model summarizes: it has the conversation in the provider's cache"),
+    no_effect("compaction_model", "the agent's own model summarizes, which has the conversation in the provider's cache; `compaction: {model: …}` of an agent names another one"),
 ];
 
 /// Keys of models and providers in docker-agent that change nothing here.
@@ -346,15 +337,14 @@ const API_TYPES: [(&str, Format); 2] = [
 const API_TYPE_WORDS: [&str; 2] = words(&API_TYPES);
 
 /// The keys of an entry of `providers`.
+#[rustfmt::skip]
 pub static PROVIDER: Table = Table::new(
     "a provider",
     "A provider.",
     &[
-        &[key(
-            "provider",
-            Kind::Text,
-            "The provider whose address, key and format it has, where it sets none of its own.",
-        )],
+        &[
+            key("provider", Kind::Text, "The provider whose address, key and format it has, where it sets none of its own."),
+        ],
         PROVIDER_KEYS,
         KEYS_OF_OTHERS,
     ],
@@ -367,7 +357,7 @@ pub const PROVIDER_KEYS: &[Parameter] = &[
     key("token_key", Kind::Custom(&TOKEN_KEY), "The environment variable that holds the key."),
     key("key_header", Kind::Custom(&KEY_HEADER), "The header that carries the key."),
     key("headers", Kind::Custom(&HEADERS), "Additional headers of every request."),
-    key("format", Kind::Word(&FORMAT_WORDS), "The format of requests: `chat`, `responses`, `messages`, `gemini` or `converse`."),
+    key("format", Kind::Word(&FORMAT_WORDS), "The format of requests: `chat`, `responses`, `messages`, `gemini`, `interactions` or `converse`."),
     key("api_type", Kind::Word(&API_TYPE_WORDS), "The same as `format`: `openai_chatcompletions` is `chat`, `openai_responses` is `responses`."),
     key("temperature", Kind::NumberIn(0.0, 10.0), "The sampling temperature."),
     key("top_p", Kind::NumberIn(0.0, 1.0), "The limit of nucleus sampling."),
@@ -567,11 +557,8 @@ fn read_reasoning(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Req
         },
         (Some(_), Some(budget)) => {
             let what = "`reasoning_effort` and `thinking_budget` exclude each other";
-            problems.push(
-                Problem::new("bad-value", what)
-                    .at(&budget.place)
-                    .help("keep one of them"),
-            );
+            let problem = Problem::new("bad-value", what).at(&budget.place);
+            problems.push(problem.help("keep one of them"));
             None
         }
         (None, None) => None,

@@ -3,7 +3,7 @@
 mod budgets;
 
 use cachalot_core::Cost;
-use cachalot_model::{Catalog, Models, Price, Rates, Usage};
+use cachalot_model::{Catalog, Models, Price, Rates, Terms, Usage};
 use proptest::prelude::*;
 
 use crate::client::{Server, ask, configured, model, model_dependencies, says};
@@ -12,6 +12,12 @@ const MILLION: u64 = 1_000_000;
 
 fn price(provider: &str, model: &str) -> Option<Price> {
     Catalog::built_in().find(provider, model)?.price.clone()
+}
+
+/// The standard cost of an answer.
+fn cost(price: &Price, usage: &Usage) -> Cost {
+    let cost = cachalot_model::price(usage, "", Some(price), 0, &Terms::default());
+    cost.unwrap()
 }
 
 fn dollars(cost: Cost) -> f64 {
@@ -39,7 +45,7 @@ fn built_in_prices_equal_the_published_prices() {
         ("google", "gemini-2.5-pro", 2.5 + 0.25 + 15.0),
     ] {
         assert_eq!(
-            dollars(price(provider, model).unwrap().cost(&usage)),
+            dollars(cost(&price(provider, model).unwrap(), &usage)),
             expected,
             "{model}"
         );
@@ -50,20 +56,21 @@ fn built_in_prices_equal_the_published_prices() {
         cache_write_other: MILLION,
         ..Usage::default()
     };
-    let cost = price("anthropic", "claude-sonnet-5").unwrap().cost(&writes);
-    assert_eq!(dollars(cost), 2.5 + 4.0 + 2.5);
+    let sonnet = price("anthropic", "claude-sonnet-5").unwrap();
+    assert_eq!(dollars(cost(&sonnet, &writes)), 2.5 + 4.0 + 2.5);
 }
 
 #[test]
 fn long_context_price_applies_to_the_whole_request() {
     let price = price("anthropic", "claude-haiku-5-5").unwrap();
     let cost = |uncached_input, cache_read| {
-        price.cost(&Usage {
+        let usage = Usage {
             uncached_input,
             cache_read,
             output: 1_000,
             ..Usage::default()
-        })
+        };
+        cost(&price, &usage)
     };
     assert_eq!(
         cost(60_000, 40_000).picodollars,
@@ -372,6 +379,148 @@ fn image_support_is_known_and_extended_by_a_user_file() {
     assert_eq!(&wrong[place.start..place.start + place.len], "no");
 }
 
+/// 2026-11-28 and the day after the price of a model changes.
+const TODAY: i64 = 1_795_824_000_000;
+const DECEMBER: i64 = 1_796_083_200_000;
+
+#[test]
+fn every_model_with_a_price_is_priced() {
+    let catalog = Catalog::built_in();
+    let usage = Usage::from_counts(1_000, 100);
+    let mut count = 0;
+    for provider in catalog.providers() {
+        for model in catalog.models(provider) {
+            let listed = catalog.find(provider, model).unwrap();
+            let terms = Terms::default();
+            for at in [0, TODAY, 2 * TODAY] {
+                let cost = cachalot_model::price(&usage, model, listed.price.as_ref(), at, &terms);
+                let cost = cost.unwrap_or_else(|error| panic!("{provider}/{model}: {error}"));
+                assert!(cost.picodollars > 0, "{provider}/{model}");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 300, "{count}");
+}
+
+#[test]
+fn announced_prices_apply_from_their_dates() {
+    let cost = |provider: &str, model: &str, at| {
+        let listed = price(provider, model);
+        let usage = Usage {
+            uncached_input: MILLION,
+            cache_read: MILLION,
+            output: MILLION,
+            ..Usage::default()
+        };
+        let cost = cachalot_model::price(&usage, model, listed.as_ref(), at, &Terms::default());
+        dollars(cost.unwrap())
+    };
+    for model in ["gemini-4-argon", "gemini-4-carbon"] {
+        assert_eq!(cost("google", model, TODAY), 12.1, "{model}");
+        assert_eq!(cost("google", model, DECEMBER - 1), 12.1, "{model}");
+        assert_eq!(cost("google", model, DECEMBER), 24.2, "{model}");
+    }
+    let january = DECEMBER + 31 * 86_400_000;
+    for model in ["gemini-3.6-flash", "gemini-3.7-flash", "gemini-3.8-flash"] {
+        assert_eq!(cost("google", model, january - 1), 4.575, "{model}");
+        assert_eq!(cost("google", model, january), 9.15, "{model}");
+    }
+    assert_eq!(cost("anthropic", "claude-fable-5-2", TODAY), 48.2);
+}
+
+#[test]
+fn later_prices_of_a_file_are_read_in_their_order() {
+    let file = "models:
+  lab:
+    whale: {input: 1, output: 2, changes: [{from: 2026-12-01, input: 2, output: 4, cache_read: 1}, {from: '2027-01-01', input: 3, output: 6, above: {tokens: 10, input: 4, output: 8}}]}
+";
+    let catalog = Catalog::built_in().with_text("own.yaml", file).unwrap();
+    let price = catalog.find("lab", "whale").unwrap().price.clone().unwrap();
+    let rates = |at| price.at(at).0;
+    assert_eq!(
+        (rates(TODAY).input, rates(TODAY).cache_read),
+        (MILLION, MILLION)
+    );
+    assert_eq!(
+        (rates(DECEMBER).input, rates(DECEMBER).cache_read),
+        (2 * MILLION, MILLION)
+    );
+    let later = DECEMBER + 31 * 86_400_000;
+    assert_eq!(price.at(later).0.input, 3 * MILLION);
+    assert_eq!(price.at(later).1.unwrap().1.output, 8 * MILLION);
+    for (keys, code) in [
+        (
+            "changes: [{from: 2026-12-01, input: 1, output: 1}]",
+            "missing-key",
+        ),
+        (
+            "input: 1, output: 1, changes: [{from: 2026-12-01, input: 1}]",
+            "missing-key",
+        ),
+        (
+            "input: 1, output: 1, changes: [{from: 2026-12-01}]",
+            "missing-key",
+        ),
+        (
+            "input: 1, output: 1, changes: [{input: 1, output: 1}]",
+            "missing-key",
+        ),
+        (
+            "input: 1, output: 1, changes: [{from: tomorrow, input: 1, output: 1}]",
+            "bad-value",
+        ),
+        ("input: 1, output: 1, changes: {}", "wrong-type"),
+        (
+            "input: 1, output: 1, changes: [{from: 2026-12-01, input: 1, output: 1}, {from: 2026-11-01, input: 1, output: 1}]",
+            "bad-value",
+        ),
+    ] {
+        let text = format!("models: {{lab: {{x: {{{keys}}}}}}}");
+        let problems = Catalog::empty().with_text("own.yaml", &text).unwrap_err();
+        assert!(
+            problems.iter().any(|problem| problem.code == code),
+            "{keys}: {problems:?}"
+        );
+    }
+}
+
+#[test]
+fn names_of_clients_find_the_price_of_their_platform() {
+    let catalog = Catalog::built_in();
+    let usage = Usage::from_counts(100_000, 10_000);
+    for (name, expected) in [
+        ("claude-sonnet-4-5-20250929", Some(0.45)),
+        ("claude-sonnet-4-5-20250929[1m]", Some(0.45)),
+        (
+            "global.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            Some(0.45),
+        ),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", Some(0.495)),
+        (
+            "bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            Some(0.495),
+        ),
+        (
+            "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            Some(0.495),
+        ),
+        ("claude-sonnet-4-5@20250929", Some(0.45)),
+        ("vertex/claude-sonnet-4-5@20250929", Some(0.45)),
+        ("anthropic/claude-sonnet-4.5", Some(0.45)),
+        ("claude-opus-5-5", Some(0.6)),
+        ("claude-sonnet-9", None),
+        ("xx.anthropic.claude-sonnet-4-5-20250929-v1:0", None),
+        ("claude-sonnet-9@20270101", None),
+        ("claude-sonnet-4-5[", None),
+    ] {
+        let listed = catalog.find_by_name(name);
+        let listed = listed.and_then(|entry| entry.price.as_ref());
+        let cost = cachalot_model::price(&usage, name, listed, TODAY, &Terms::default());
+        assert_eq!(cost.ok().map(dollars), expected, "{name}");
+    }
+}
+
 #[test]
 fn built_in_prices_are_plausible() {
     let catalog = Catalog::built_in();
@@ -380,7 +529,7 @@ fn built_in_prices_are_plausible() {
         for model in catalog.models(provider) {
             count += 1;
             let listed = catalog.find(provider, model).unwrap();
-            let Price { rates, above } = listed.price.clone().unwrap();
+            let Price { rates, above, .. } = listed.price.clone().unwrap();
             let sane = |rates: Rates| {
                 assert!(rates.cache_read <= rates.input, "{model}");
                 assert!(rates.input <= rates.output, "{model}");
@@ -401,6 +550,31 @@ fn built_in_prices_are_plausible() {
         }
     }
     assert!(count > 100, "{count}");
+}
+
+#[test]
+fn embeddings_have_prices_and_are_not_listed_as_models() {
+    let built_in = Catalog::built_in();
+    let rates = |catalog: &Catalog, model: &str| {
+        let entry = catalog.find_by_name(model)?;
+        Some(entry.price.as_ref()?.rates.input)
+    };
+    for (model, rate) in [
+        ("text-embedding-3-small", 20_000),
+        ("openai/text-embedding-3-large", 130_000),
+        ("mistral-embed", 100_000),
+        ("codestral-embed-2505", 150_000),
+        ("gemini-embedding-001", 150_000),
+    ] {
+        assert_eq!(rates(&built_in, model), Some(rate), "{model}");
+    }
+    assert_eq!(rates(&built_in, "text-embedding-4"), None);
+    let mut names = built_in.models("openai");
+    assert!(!names.any(|name| name.starts_with("text-embedding")));
+    let text = "embeddings: {openai: {text-embedding-3-small: {input: 1, output: 0}}}";
+    let own = built_in.with_text("prices.yaml", text).unwrap();
+    assert_eq!(rates(&own, "text-embedding-3-small"), Some(1_000_000));
+    assert_eq!(rates(&own, "text-embedding-3-large"), Some(130_000));
 }
 
 #[test]
@@ -442,13 +616,8 @@ fn user_file_overrides_the_built_in_catalog() {
     assert_eq!(mini.price.unwrap().rates.input, 150_000);
     let whale = find("openai", "whale").price.unwrap();
     assert_eq!((whale.rates.input, whale.above.unwrap().0), (1, 10));
-    assert_eq!(
-        find("ollama", "llama3.2").price.unwrap().cost(&Usage {
-            output: 5,
-            ..Usage::default()
-        }),
-        Cost::default()
-    );
+    let free = find("ollama", "llama3.2").price.unwrap();
+    assert_eq!(cost(&free, &Usage::from_counts(0, 5)), Cost::default());
     for (text, code) in [
         ("models: {openai: {x: {input: 1}}}", "missing-key"),
         (
@@ -524,19 +693,19 @@ proptest! {
         };
         let [input, output, cache_read, cache_write_5m, cache_write_1h] = rates.map(|rate| u64::from(rate >> 8));
         let rates = Rates { input, output, cache_read, cache_write_5m, cache_write_1h };
-        let price = Price { rates, above: None };
+        let price = Price { rates, above: None, changes: Vec::new() };
         let mut sum = usage(one);
         sum += usage(other);
-        let mut costs = price.cost(&usage(one));
-        costs += price.cost(&usage(other));
-        prop_assert_eq!(price.cost(&sum), costs);
+        let mut costs = cost(&price, &usage(one));
+        costs += cost(&price, &usage(other));
+        prop_assert_eq!(cost(&price, &sum), costs);
     }
 
     /// No usage overflows.
     #[test]
     fn cost_is_never_negative(input in any::<u64>(), output in any::<u64>()) {
         let price = price("openai", "gpt-4o").unwrap();
-        let cost = price.cost(&Usage { uncached_input: input, output, ..Usage::default() });
+        let cost = cost(&price, &Usage::from_counts(input, output));
         prop_assert!(cost.picodollars >= input.min(u64::MAX / 4_000_000));
     }
 }

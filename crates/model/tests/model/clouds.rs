@@ -406,6 +406,32 @@ fn prices_depend_on_platform_and_region() {
     }
 }
 
+#[test]
+fn regional_endpoints_cost_more_unless_the_price_is_configured() {
+    let usage = Usage {
+        uncached_input: 1_000_000,
+        ..Usage::default()
+    };
+    for (region, name, cost, dollars) in [
+        ("global", "claude-opus-4-8@default", "", 5_000),
+        ("us-east5", "claude-opus-4-8@default", "", 5_500),
+        ("eu", "claude-haiku-4-5@20251001", "", 1_100),
+        ("us-east5", "claude-3-haiku@20240307", "", 250),
+        (
+            "us-east5",
+            "claude-opus-4-8@default",
+            ", cost: {input: 5.5, output: 27.5}",
+            5_500,
+        ),
+    ] {
+        let environment = [("GOOGLE_CLOUD_PROJECT", "p"), ("CLOUD_ML_REGION", region)];
+        let yaml = format!("models: {{m: {{provider: vertex, model: '{name}'{cost}}}}}");
+        let found = find(&yaml, &environment).unwrap().cost(&usage);
+        let expected = Cost::from_picodollars(dollars * 1_000_000_000);
+        assert_eq!(found, expected, "{region} {name}");
+    }
+}
+
 /// A frame with these headers, as AWS's own library writes it.
 fn frame(headers: &[(&str, &str)], payload: &Value) -> Vec<u8> {
     let mut message = FrameMessage::new(payload.to_string());

@@ -79,6 +79,8 @@ causes! {
         "Describe what the tool does; let its results carry the figures.";
     ToolRedefined "tool-redefined": "the definition of a tool changed",
         "Pin the definitions of tools when the session begins.";
+    ToolSearch "tool-search": "tools that a search had found changed, or the search was switched",
+        "Send results of a search for tools back as they came, and decide on the search when the session begins.";
     ModelSwitched "model-switched": "another model",
         "Caches belong to one model: switch where the conversation is short, or begin a new session.";
     ReasoningSetting "reasoning-setting": "the effort or budget of reasoning changed",
@@ -95,6 +97,12 @@ causes! {
         "Use one key for all requests that share a prefix.";
     CacheKeyTooLong "cache-key-too-long": "a `prompt_cache_key` of more than 64 characters",
         "Shorten the key to 64 characters, by a hash if need be: longer ones are refused.";
+    CacheOptions "cache-options": "`prompt_cache_options` changed",
+        "Keep mode and lifetime of the cache for a whole session.";
+    AccessProgram "access-program": "`access_programs` changed",
+        "Choose the access program once for a session.";
+    MessageThread "thread": "the request left a thread of the provider, or began one",
+        "Keep to one thread for a session; the provider forgets a thread after five minutes.";
     OtherParameter "parameter": "a parameter changed that the cache depends on",
         "Keep the parameters of a session; what varies belongs into the newest message.";
     Reserialized "reserialized": "the same JSON, written otherwise",
@@ -137,6 +145,8 @@ causes! {
         "Send texts as they were first sent; do not trim or wrap them again.";
     FirstMessageEdited "first-message-edited": "the first message is another one",
         "Leave the first message as it was sent; what has to be corrected goes into the newest message.";
+    MessageEffort "message-effort": "the effort that a message sets is another one",
+        "Leave the effort of messages that were sent; set another one in a new message.";
     MessageEdited "message-edited": "a message that had been sent is another one",
         "Leave messages as they were sent; what has to be corrected goes into the newest message.";
     FirstImage "first-image": "the first picture of the conversation, or its last one is gone",

@@ -1,11 +1,11 @@
 //! Detection of the likely cause of a difference, by patterns in the two pieces and their context.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use super::site::{DifferenceSite, text, value};
+use super::snippet::member;
 use super::spelling::{has_parts, is_reserialized, is_whitespace};
+use super::tool_lists::{later_tools, listed_tools, tool_name};
 use super::volatile_cause::volatile;
 use super::{LikelyCause, RequestView, messages};
 use cachalot_prompt::{Level, Node};
@@ -23,7 +23,7 @@ pub(super) fn cause(site: &DifferenceSite<'_>) -> Option<LikelyCause> {
 }
 
 /// Parameter names by the cause that a change of them is.
-const PARAMETERS: [(&[&str], LikelyCause); 7] = [
+const PARAMETERS: [(&[&str], LikelyCause); 10] = [
     (&["model"], LikelyCause::ModelSwitched),
     (
         &[
@@ -81,7 +81,47 @@ const PARAMETERS: [(&[&str], LikelyCause); 7] = [
         &["prompt_cache_key", "cache_key"],
         LikelyCause::CacheKeyChanged,
     ),
+    (&["prompt_cache_options"], LikelyCause::CacheOptions),
+    (&["access_programs"], LikelyCause::AccessProgram),
+    (&["thread"], LikelyCause::MessageThread),
 ];
+
+/// Parameters that are not documented to change what the provider reads.
+const UNREAD_PARAMETERS: [(&str, LikelyCause); 3] = [
+    ("prompt_cache_options", LikelyCause::CacheOptions),
+    ("access_programs", LikelyCause::AccessProgram),
+    ("thread", LikelyCause::MessageThread),
+];
+
+/// Returns the cause of a difference in parameters that explains a loss only if nothing else does.
+pub(super) fn unread_parameter(before: &[u8], after: &[u8]) -> Option<LikelyCause> {
+    // Bodies that are not stored have no parameters.
+    if before == b"}" || after == b"}" {
+        return None;
+    }
+    let value = |tail: &[u8], name: &str| {
+        let mut value = member(tail, name)?;
+        if let Some(options) = value.as_object_mut() {
+            // These differ from request to request.
+            options.shift_remove("comparison_response_id");
+            options.shift_remove("prewarm");
+        }
+        Some(value).filter(|value| !value.as_object().is_some_and(serde_json::Map::is_empty))
+    };
+    let is_same_thread =
+        |name: &str| name == "thread" && continues_thread(after) && continues_thread(before);
+    let changed = UNREAD_PARAMETERS
+        .iter()
+        .find(|(name, _)| !is_same_thread(name) && value(before, name) != value(after, name));
+    changed.map(|(_, cause)| *cause)
+}
+
+/// True if a request adds messages to those that the provider has in a thread.
+pub(super) fn continues_thread(tail: &[u8]) -> bool {
+    let thread = member(tail, "thread");
+    let kind = thread.as_ref().and_then(|thread| thread.get("type"));
+    kind.and_then(Value::as_str) == Some("continue")
+}
 
 /// Returns the cause of a difference in a parameter.
 pub(super) fn parameter(name: &str, next: &RequestView<'_>) -> LikelyCause {
@@ -96,19 +136,10 @@ pub(super) fn parameter(name: &str, next: &RequestView<'_>) -> LikelyCause {
 
 /// True if the routing key in a body's other members is longer than providers accept.
 pub(super) fn has_long_key(tail: &[u8]) -> bool {
-    match super::snippet::member(tail, "prompt_cache_key") {
+    match member(tail, "prompt_cache_key") {
         Some(Value::String(key)) => key.chars().count() > MAX_ROUTING_KEY_CHARS,
         _ => false,
     }
-}
-
-/// The name of a tool; tools that a provider runs are named by their type.
-fn tool_name(tool: &Value) -> &str {
-    let name = tool
-        .get("name")
-        .or_else(|| tool.get("function")?.get("name"));
-    let name = name.or_else(|| tool.get("type"));
-    name.and_then(Value::as_str).unwrap_or_default()
 }
 
 fn tools(site: &DifferenceSite<'_>) -> Option<LikelyCause> {
@@ -126,38 +157,26 @@ fn tools(site: &DifferenceSite<'_>) -> Option<LikelyCause> {
             .map(|tool| tool_name(tool).to_owned())
             .collect()
     };
-    let (names_before, names_after) = (names(&before), names(&after));
-    let (had, has): (BTreeSet<_>, BTreeSet<_>) =
-        (names_before.iter().collect(), names_after.iter().collect());
-    let of_web = |name: &&&String| {
-        ["web_search", "web_fetch"]
-            .iter()
-            .any(|web| name.starts_with(web))
-    };
-    Some(
-        if had.symmetric_difference(&has).any(|name| of_web(&name)) {
-            LikelyCause::WebTools
-        } else if had.difference(&has).next().is_some() {
-            LikelyCause::ToolRemoved
-        } else if has.difference(&had).next().is_some() {
-            LikelyCause::ToolAdded
-        } else if names_before != names_after {
-            LikelyCause::ToolsReordered
-        } else if is_reserialized(&site.value_before(), &site.value_after()) {
-            LikelyCause::Reserialized
-        } else if is_whitespace(site.text_before(), site.text_after()) {
-            LikelyCause::Whitespace
-        } else {
-            match volatile(site) {
-                Some(LikelyCause::Counter) => LikelyCause::CounterInTool,
-                Some(cause) => cause,
-                None => LikelyCause::ToolRedefined,
-            }
-        },
-    )
+    let found = listed_tools(&names(&before), &names(&after));
+    Some(if let Some(cause) = found {
+        cause
+    } else if is_reserialized(&site.value_before(), &site.value_after()) {
+        LikelyCause::Reserialized
+    } else if is_whitespace(site.text_before(), site.text_after()) {
+        LikelyCause::Whitespace
+    } else {
+        match volatile(site) {
+            Some(LikelyCause::Counter) => LikelyCause::CounterInTool,
+            Some(cause) => cause,
+            None => LikelyCause::ToolRedefined,
+        }
+    })
 }
 
 fn system(site: &DifferenceSite<'_>) -> Option<LikelyCause> {
+    if let Some(cause) = later_tools(&site.value_before(), &site.value_after()) {
+        return Some(cause);
+    }
     let is_web = |text: &str| {
         let kind = value(text);
         let kind = kind.get("type").and_then(Value::as_str).unwrap_or_default();

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::LikelyCause;
-use super::RequestView;
 use super::site::{DifferenceSite, text};
 use super::spelling::{has_parts, is_reserialized, is_whitespace};
 use super::volatile_cause::volatile;
+use super::{RequestView, tool_lists};
 use cachalot_prompt::{Level, Node};
 
 /// A difference of two messages, parsed.
@@ -17,7 +17,9 @@ struct MessagePair<'a> {
 }
 
 /// Detectors of one cause each, the most specific first; the first match wins.
-const DETECTORS: [fn(&MessagePair<'_>) -> Option<LikelyCause>; 14] = [
+const DETECTORS: [fn(&MessagePair<'_>) -> Option<LikelyCause>; 16] = [
+    later_tools,
+    effort,
     reasoning,
     images,
     reserialized,
@@ -92,6 +94,29 @@ fn count(value: &Value, types: &[&str]) -> usize {
         Value::Array(elements) => elements.iter().map(|value| count(value, types)).sum(),
         _ => 0,
     }
+}
+
+fn later_tools(pair: &MessagePair<'_>) -> Option<LikelyCause> {
+    let both = pair.site.before.is_some() && pair.site.after.is_some();
+    // A message that moved is recognized by its neighbors.
+    let is_moved = inserted(pair).or_else(|| window(pair)).is_some();
+    let found = (both && !is_moved).then(|| tool_lists::later_tools(&pair.before, &pair.after));
+    found.flatten()
+}
+
+/// Matches messages that differ in the effort that they set.
+fn effort(pair: &MessagePair<'_>) -> Option<LikelyCause> {
+    let without = |message: &Value| {
+        let mut message = message.clone();
+        let config = message.as_object_mut()?.shift_remove("output_config");
+        Some((message, config))
+    };
+    let (before, had) = without(&pair.before)?;
+    let (after, has) = without(&pair.after)?;
+    let is_update =
+        |item: &Value| item.get("type").and_then(Value::as_str) == Some("configuration_update");
+    let is_set = had != has && before == after || is_update(&before) && is_update(&after);
+    is_set.then_some(LikelyCause::MessageEffort)
 }
 
 fn reasoning(pair: &MessagePair<'_>) -> Option<LikelyCause> {

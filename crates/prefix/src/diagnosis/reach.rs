@@ -1,12 +1,14 @@
 //! Computation of the prefix that a provider can read: in bytes by its rules, in tokens by its reports.
 
 use cachalot_core::Cost;
-use cachalot_model::Usage;
 use cachalot_model::wire::MarkerTime;
+use cachalot_model::{Terms, Usage, price};
 use serde_json::Value;
 
 use super::site::DifferenceSite;
-use super::{CountedPrefix, LikelyCause, Observations, Reason, RequestView, Rules};
+use super::{
+    BreakPosition, CountedPrefix, LikelyCause, Observations, Reason, RequestView, Rules, detect,
+};
 use cachalot_prompt::Mark;
 use cachalot_prompt::{Level, Node};
 
@@ -209,7 +211,7 @@ impl ReadEstimator<'_> {
 
     /// The additional cost of `lost` tokens compared with reading them.
     pub(super) fn cost_of(&self, lost: u64) -> Option<Cost> {
-        let price = self.rules.price.as_ref().filter(|_| lost > 0)?;
+        let listed = self.rules.price.as_ref().filter(|_| lost > 0)?;
         let all = match self.observed.usage {
             Some(usage) => usage.total_input(),
             None => self.scaled(self.next.prompt.bytes()),
@@ -220,8 +222,12 @@ impl ReadEstimator<'_> {
             ..others
         };
         let paid = self.rewritten_usage(lost, others);
-        let over = |usage: &Usage| price.cost(usage).picodollars;
-        let cost = over(&paid).saturating_sub(over(&read));
+        // The standard price: the terms of the answer are not part of a diagnosis.
+        let at = self.observed.at.unwrap_or_default();
+        let model = self.rules.model.as_str();
+        let price = |usage| price(usage, model, Some(listed), at, &Terms::default()).ok();
+        let (paid, read) = (price(&paid)?, price(&read)?);
+        let cost = paid.picodollars.saturating_sub(read.picodollars);
         Some(Cost::from_picodollars(cost))
     }
 
@@ -237,13 +243,16 @@ impl ReadEstimator<'_> {
                 u64::try_from(share).unwrap_or(u64::MAX)
             };
             paid.cache_write_1h = share(usage.cache_write_1h);
+            paid.cache_write_12h = share(usage.cache_write_12h);
             paid.cache_write_other = share(usage.cache_write_other);
-            paid.cache_write_5m = written - paid.cache_write_1h - paid.cache_write_other;
+            let others = paid.cache_write_1h + paid.cache_write_12h + paid.cache_write_other;
+            paid.cache_write_5m = written - others;
             paid.uncached_input += lost - written;
             return paid;
         }
         let last = self.next.plan.marks().last();
         match last.map(|mark| mark.time) {
+            Some(MarkerTime::TwelveHours) => paid.cache_write_12h = lost,
             Some(MarkerTime::OneHour) => paid.cache_write_1h = lost,
             Some(MarkerTime::FiveMinutes) => paid.cache_write_5m = lost,
             None if self.rules.lookback.is_some() => paid.uncached_input += lost,
@@ -287,15 +296,59 @@ impl ReadEstimator<'_> {
         if expected == 0 || actual.is_none() {
             return (Reason::None, None);
         }
+        if self.respelled().is_some() {
+            return (Reason::MessagesChanged, Some(LikelyCause::StringOrParts));
+        }
         let at_once = |elapsed: std::time::Duration| elapsed.as_secs() < MAX_CONCURRENT_SECONDS;
         if self.observed.elapsed.is_some_and(at_once) {
             return (Reason::EvictedOrUnknown, Some(LikelyCause::FanOut));
         }
         let over = self.observed.elapsed.zip(self.rules.lifetime);
-        if over.is_some_and(|(elapsed, lifetime)| elapsed > lifetime) {
+        if over.is_some_and(|(elapsed, lifetime)| elapsed > lifetime) && self.has_read_long_marks()
+        {
             return (Reason::Expired, Some(LikelyCause::RetentionExpired));
         }
-        (Reason::EvictedOrUnknown, None)
+        // Providers are not known to read these, so that they explain only what nothing else does.
+        match detect::unread_parameter(self.previous.tail, self.next.tail) {
+            Some(cause) => (Reason::ParametersChanged, Some(cause)),
+            None => (Reason::EvictedOrUnknown, None),
+        }
+    }
+
+    /// Returns the first message in another spelling before which the provider has read all that is cached, and behind
+    /// which nothing. Spellings before and after that were read anyway make no difference to the provider.
+    pub(super) fn respelled(&self) -> Option<usize> {
+        let actual = self.actual().filter(|actual| *actual > 0)?;
+        let frozen = self.next.prompt.frozen().len();
+        let tokens_at = |node: u32| self.scaled(total_at(self.previous, node));
+        let ends_at = |index: &usize| {
+            let depth = u32::try_from(frozen + index).unwrap_or(u32::MAX);
+            if self.rules.lookback.is_none() {
+                let before = depth.checked_sub(1);
+                let before = before.map_or(0, |node| total_at(self.previous, node));
+                return actual >= self.enough(before) && actual < tokens_at(depth);
+            }
+            // The cached prefix with the nearest number of tokens was read.
+            let written = self.observed.written.iter();
+            let read = written.min_by_key(|node| tokens_at(**node).abs_diff(actual));
+            let before = self.observed.written.iter().filter(|node| **node < depth);
+            read.is_some() && read == before.max()
+        };
+        self.observed.respelled.iter().copied().find(ends_at)
+    }
+
+    /// Returns the place of a message.
+    pub(super) fn message(&self, index: usize) -> BreakPosition {
+        let depth = self.next.prompt.frozen().len() + index;
+        let mut nodes = self.next.prompt.backwards();
+        let before = nodes.find(|node| (node.depth as usize) < depth);
+        BreakPosition {
+            level: Level::Message.name(),
+            index,
+            offset: 0,
+            in_prefix: before.map_or(0, |node| node.total),
+            parameter: None,
+        }
     }
 
     /// True if the lifetime of the last marker is over. Each marker has its own lifetime: the prefix of a
@@ -309,8 +362,20 @@ impl ReadEstimator<'_> {
                 .is_none_or(|actual| actual >= self.enough(self.kept_bytes()))
     }
 
+    /// True if everything was read that the previous request marked for twelve hours, while that lasts.
+    fn has_read_long_marks(&self) -> bool {
+        let mut marks = self.previous.plan.marks().iter().rev();
+        let long = marks.find(|mark| mark.time == MarkerTime::TwelveHours && !self.is_over(mark));
+        let bytes = long.map_or(0, |mark| total_at(self.previous, mark.node));
+        bytes == 0
+            || self
+                .actual()
+                .is_none_or(|actual| actual >= self.enough(bytes))
+    }
+
     fn is_over(&self, mark: &Mark) -> bool {
         let keeps = match mark.time {
+            MarkerTime::TwelveHours => 43_200,
             MarkerTime::OneHour => 3_600,
             MarkerTime::FiveMinutes => 300,
         };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cachalot_accounting as accounting;
 use cachalot_model::marker_rules::MarkerStyle;
+use cachalot_model::wire::for_format;
 use cachalot_model::{Catalog, CatalogEntry, Format, MarkerRules, Model, Price};
 use serde_json::Value;
 
@@ -24,6 +25,8 @@ pub struct Rules {
     pub minimum: Option<u64>,
     /// The price of tokens.
     pub price: Option<Price>,
+    /// The name of the model, on which some prices depend; empty if it is not known.
+    pub model: String,
     /// Granularity of the reported cache reads in tokens: counts are rounded down to multiples of it.
     pub granularity: u64,
     /// The lifetime of a prefix that is not read, where requests set no markers with a lifetime of their own;
@@ -62,6 +65,7 @@ impl Rules {
 
     /// Adds the rules that providers publish for a model, beyond its markers.
     fn published(mut self, format: Format, name: &str) -> Self {
+        name.clone_into(&mut self.model);
         let at_markers = self.lookback.is_some();
         if !at_markers && PUBLISHED.openai.contains_model(name) {
             let model = PUBLISHED.openai.model(name);
@@ -71,7 +75,8 @@ impl Rules {
             };
             self.lifetime = lifetime_by_name(&model.lifetime);
         }
-        if at_markers && format == Format::Messages && name.contains("claude") {
+        let is_own = for_format(format).request_rules().provider == "anthropic";
+        if at_markers && is_own && name.contains("claude") {
             self.drops_thinking = !PUBLISHED.anthropic.model(name).keeps_thinking;
             self.images_apart = true;
         }
@@ -114,6 +119,14 @@ impl Rules {
         Self::new(marker_rules, listed)
             .published(request.format, &request.model)
             .with_request_options(&request.tail)
+    }
+}
+
+/// Returns the lifetime of a prefix that is not read, for a model of OpenAI; `None` if it is not published.
+pub(crate) fn openai_lifetime(model: &str) -> Option<Duration> {
+    match PUBLISHED.openai.contains_model(model) {
+        true => lifetime_by_name(&PUBLISHED.openai.model(model).lifetime),
+        false => Some(MAX_ASSUMED_LIFETIME),
     }
 }
 

@@ -1,20 +1,26 @@
 //! Analysis of the prefixes in a log.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::BufRead;
+use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 
-use cachalot_core::{Cost, SecretSet};
+use cachalot_core::{Cost, Millis, SecretSet};
 use cachalot_model::{Catalog, Usage};
 use serde::Serialize;
 
 use super::conversations::{Conversations, Placement};
+use super::envelope;
 use super::logged_break::LoggedBreak;
+use super::recorded::{AnsweredRequest, RecordedRequest, RecordedRequests};
 use super::thread::Thread;
 use super::threads::OpenLimits;
 use super::transcript::{Line, TranscriptLine, Transcripts};
-use super::{LogError, LogReader, LoggedRequest, Reason as LineReason};
+use super::transcript_answer::{AGENT, TranscriptAnswer, TranscriptConversation};
+use super::{LogError, LogReader, LoggedRequest, MAX_LINE_BYTES, Reason as LineReason};
 use crate::diagnosis::{LikelyCause, Reason, user_text};
+use crate::lines::{LineError, Lines};
+use crate::request::NormalForms;
+use crate::rollout::{Rollout, RolloutLine};
 use cachalot_prompt::NodeId;
 use cachalot_prompt::{PrefixTree, PrefixTreeBuilder};
 
@@ -27,6 +33,10 @@ const MAX_LISTED_LINES: usize = 20;
 /// Maximum number of different pieces that are recognized. For a longer log, the shared part is
 /// underestimated.
 const MAX_PIECES: usize = 1 << 18;
+
+/// Maximum number of records and counts of a session of Codex that are compared with each other. In a longer one, an answer
+/// that has both may count twice.
+const MAX_ROLLOUT_ANSWERS: usize = 1 << 16;
 
 /// A group of similar breaks: with the same reason and cause.
 #[derive(Debug, Clone, Serialize)]
@@ -54,13 +64,18 @@ pub struct Analysis {
     pub requests: u64,
     /// Number of requests that are known only by their answers, from a transcript.
     pub answers_only: u64,
+    /// Number of requests that were reconstructed from the parts in a transcript.
+    pub reconstructed: u64,
+    /// Number of requests that a transcript records without an answer; they are not compared.
+    pub unanswered: u64,
     /// Number of requests that were answered with an error; they are not compared.
     pub failed: u64,
     /// Number of conversations; a fork counts as a separate one.
     pub conversations: u64,
     /// Number of sessions that the log names.
     pub sessions: u64,
-    /// Number of lines without a request, and the reasons for the first of them.
+    /// Number of lines without a request, or with one that cannot be reconstructed, and the reasons for the first of
+    /// them.
     pub skipped: (u64, Vec<(u64, String)>),
     /// Number of requests with reported usage, and the sum of that usage.
     pub reported: (u64, Usage),
@@ -100,8 +115,8 @@ impl Analysis {
 /// Analyzes logs, request by request.
 ///
 /// Memory is bounded independently of the length of the log: by the open conversations ([`super::MAX_OPEN_CONVERSATIONS`],
-/// [`super::MAX_OPEN_BYTES`]), the digests of at most 262,144 pieces, and a few examples of each group of
-/// breaks.
+/// [`super::MAX_OPEN_BYTES`]), the digests of at most 262,144 pieces, 65,536 answers of a session of Codex, and a few
+/// examples of each group of breaks.
 pub struct Analyzer {
     catalog: Arc<Catalog>,
     conversations: Conversations,
@@ -110,6 +125,14 @@ pub struct Analyzer {
     tree_builder: PrefixTreeBuilder,
     names: HashSet<String>,
     transcripts: Transcripts,
+    recorded: RecordedRequests,
+    /// The session of Codex that is being read.
+    rollout: Option<Rollout>,
+    forms: NormalForms,
+    /// Number of files with one request.
+    captures: u64,
+    /// The name of the file that is read, if there are several.
+    file: Option<String>,
     breaks: BTreeMap<(Reason, Option<LikelyCause>), BreakGroup>,
     analysis: Analysis,
 }
@@ -132,9 +155,78 @@ impl Analyzer {
             tree_builder: PrefixTreeBuilder::new(secret_set),
             names: HashSet::new(),
             transcripts: Transcripts::default(),
+            recorded: RecordedRequests::default(),
+            rollout: None,
+            forms: NormalForms::default(),
+            captures: 0,
+            file: None,
             breaks: BTreeMap::new(),
             analysis: Analysis::default(),
         }
+    }
+
+    /// Registers the requests that a transcript records, before any of several files is read: a copy of an answer in
+    /// another file is not taken for an answer of its own. A file that cannot be read has no requests.
+    pub fn register(&mut self, log: impl BufRead) {
+        self.recorded.begin_registration();
+        let mut lines = Lines::new(log);
+        loop {
+            match lines.next_line() {
+                Ok(Some(line)) => {
+                    if let Some(id) = RecordedRequest::id_of(line) {
+                        self.recorded.register(&id);
+                    }
+                }
+                Err(LineError::TooLong) => {}
+                Ok(None) | Err(LineError::Unreadable(_)) => return,
+            }
+        }
+    }
+
+    /// Reads a file with one request, such as Claude Code writes for each request (`OTEL_LOG_RAW_API_BODIES=file:…`). The
+    /// time is used if the file has none.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read_capture(
+        &mut self,
+        name: &str,
+        at: Option<Millis>,
+        capture: impl Read,
+    ) -> Result<(), io::Error> {
+        let mut body = Vec::new();
+        capture
+            .take(MAX_LINE_BYTES as u64 + 1)
+            .read_to_end(&mut body)?;
+        self.captures += 1;
+        let read = match body.len() > MAX_LINE_BYTES {
+            true => Err(LineReason::TooLong),
+            false => envelope::read(&mut self.forms, &body),
+        };
+        match read {
+            Ok(logged) => self.take(LoggedRequest {
+                line: self.captures,
+                at: logged.at.or(at),
+                ..logged
+            }),
+            Err(reason) => {
+                self.file = Some(name.to_owned());
+                self.skip(self.captures, &reason.to_string());
+                self.file = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one of several files, whose name is given in the reasons of skipped lines.
+    ///
+    /// # Errors
+    /// See [`Analyzer::read`].
+    pub fn read_file(&mut self, name: &str, log: impl BufRead) -> Result<(), LogError> {
+        self.file = Some(name.to_owned());
+        let read = self.read(log);
+        self.file = None;
+        read
     }
 
     /// Reads a whole log. Counts lines that are not requests. Sorts requests within a window (32 requests, or
@@ -150,18 +242,25 @@ impl Analyzer {
                 Err(error) => match error.reason {
                     LineReason::Unreadable(_) => unreadable = Some(error),
                     LineReason::Transcript(line) => self.take_line(error.line, *line),
-                    _ => self.skip(&error),
+                    reason => self.skip(error.line, &reason.to_string()),
                 },
             }
         }
+        self.analysis.unanswered += self.recorded.end_file();
+        self.take_rollout_answers();
+        self.rollout = None;
         unreadable.map_or(Ok(()), Err)
     }
 
-    fn skip(&mut self, error: &LogError) {
+    fn skip(&mut self, line: u64, reason: &str) {
         let (count, named) = &mut self.analysis.skipped;
         *count += 1;
         if named.len() < MAX_LISTED_LINES {
-            named.push((error.line, error.reason.to_string()));
+            let reason = match &self.file {
+                Some(file) => format!("{file}: {reason}"),
+                None => reason.to_owned(),
+            };
+            named.push((line, reason));
         }
     }
 
@@ -172,6 +271,7 @@ impl Analyzer {
             return;
         }
         let (line, model) = (logged.line, logged.request.model.clone());
+        let is_reported = logged.usage.is_some();
         let Placement {
             session,
             first_line,
@@ -185,7 +285,9 @@ impl Analyzer {
         if let Some((name, prompt)) = previous.replaced {
             self.add_to_tree(&name, &prompt);
         }
-        if previous.diagnosis.is_break() {
+        // A difference by which nothing was lost, as the answer reports, is no break for a user.
+        let is_free = is_reported && previous.diagnosis.lost_tokens == 0;
+        if previous.diagnosis.is_break() && !is_free {
             self.add(LoggedBreak {
                 line,
                 previous_line: previous.line,
@@ -199,11 +301,71 @@ impl Analyzer {
 
     /// Adds the next line of a transcript.
     fn take_line(&mut self, number: u64, line: TranscriptLine) {
-        let answer = match line.0 {
-            Line::Answer(answer) => answer,
-            Line::Compaction(place) => return self.transcripts.summarize(place),
-            Line::Other => return,
+        match line.0 {
+            Line::Answer(answer) => self.take_answer(number, *answer),
+            Line::Part(part) => {
+                if let Err(reason) = self.recorded.take(number, part) {
+                    self.skip(number, &reason);
+                }
+            }
+            Line::Rollout(line) => self.take_rollout_line(number, *line),
+            Line::Compaction(place) => {
+                self.recorded.summarize(&place);
+                self.transcripts.summarize(place);
+            }
+            Line::Other => {}
+        }
+    }
+
+    fn take_rollout_line(&mut self, number: u64, line: RolloutLine) {
+        let file = self.file.as_deref().unwrap_or("rollout");
+        let rollout = self
+            .rollout
+            .get_or_insert_with(|| Rollout::new(file.into()));
+        rollout.take(number, line);
+        if rollout.len() >= MAX_ROLLOUT_ANSWERS {
+            self.take_rollout_answers();
+        }
+    }
+
+    /// Adds the answers of a session of Codex: a record and a count of the same answer may be in any order.
+    fn take_rollout_answers(&mut self) {
+        let Some(rollout) = &mut self.rollout else {
+            return;
         };
+        let session = Arc::clone(&rollout.session);
+        let (answers, summaries) = rollout.drain();
+        let place = TranscriptConversation::of_session(&session);
+        let mut summaries = summaries.into_iter().peekable();
+        for answer in answers {
+            let line = answer.line;
+            while summaries.next_if(|summary| *summary < line).is_some() {
+                self.transcripts.summarize(place.clone());
+            }
+            self.take_usage(line, TranscriptAnswer::from_rollout(&session, &answer));
+        }
+        if summaries.next().is_some() {
+            self.transcripts.summarize(place);
+        }
+    }
+
+    /// Adds an answer of Claude Code, with its request where that is recorded.
+    fn take_answer(&mut self, number: u64, mut answer: TranscriptAnswer) {
+        match self.recorded.answered(&mut answer) {
+            AnsweredRequest::Reconstructed(logged) => {
+                if self.transcripts.is_new(&answer) {
+                    self.analysis.reconstructed += 1;
+                    self.transcripts.follow(number, answer);
+                    self.take(*logged);
+                }
+            }
+            AnsweredRequest::Unknown => self.take_usage(number, answer),
+            AnsweredRequest::Elsewhere => {}
+        }
+    }
+
+    /// Adds an answer whose request is not known.
+    fn take_usage(&mut self, number: u64, answer: TranscriptAnswer) {
         if !self.transcripts.is_new(&answer) {
             return;
         }
@@ -233,7 +395,8 @@ impl Analyzer {
             ))
         });
         Analysis {
-            conversations: self.analysis.conversations + self.transcripts.count(),
+            conversations: self.analysis.conversations
+                + (self.transcripts).count(|place| self.recorded.contains(place)),
             sessions: self.names.len() as u64,
             tree: self.tree_builder.tree(),
             breaks,
@@ -261,11 +424,13 @@ impl Analyzer {
             analysis.reported.0 += 1;
             analysis.reported.1 += usage;
         }
-        if let Some(session) = &logged.session
+        let session = logged.session.as_deref();
+        let session = session.map(|name| name.split(AGENT).next().unwrap_or(name));
+        if let Some(session) = session
             && self.names.len() < MAX_PIECES
             && !self.names.contains(session)
         {
-            self.names.insert(session.clone());
+            self.names.insert(session.to_owned());
         }
     }
 

@@ -74,8 +74,8 @@ impl Conversations {
         let Some((matched, thread)) = found else {
             return self.begin(logged, turns);
         };
-        let diagnosis = self.diagnosis(thread, &logged);
         let same = common(&thread.prompt, &logged.request.compared.prompt);
+        let diagnosis = self.diagnosis(thread, &logged, same);
         let relation = Relation {
             thread,
             next: &logged,
@@ -130,11 +130,12 @@ impl Conversations {
         self.reporting_models.insert(reporting_model(logged));
     }
 
-    fn diagnosis(&self, thread: &Thread, logged: &LoggedRequest) -> Diagnosis {
+    fn diagnosis(&self, thread: &Thread, logged: &LoggedRequest, same: usize) -> Diagnosis {
         let request = &logged.request;
         let rules = Rules::of_request(request, &self.catalog);
         let elapsed = thread.at.zip(logged.at).map(|(before, now)| now - before);
         let elapsed = elapsed.and_then(|millis| u64::try_from(millis).ok());
+        let respelled = thread.respelled(logged, same);
         let observed = Observations {
             written: &thread.written,
             known: thread.counted.known(),
@@ -143,6 +144,9 @@ impl Conversations {
             verdict: thread.verdict_on(logged),
             reports_cache_reads: self.reporting_models.contains(&reporting_model(logged)),
             elapsed: elapsed.map(Duration::from_millis),
+            is_summarized: logged.is_summarized,
+            respelled: &respelled,
+            at: logged.at,
         };
         let previous = RequestView {
             prompt: &thread.prompt,

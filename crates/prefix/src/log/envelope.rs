@@ -6,8 +6,9 @@ use cachalot_model::{ComparisonParameter, wire};
 use serde_json::Value;
 
 use super::answer::Answer;
-use super::{LoggedRequest, Reason, timestamp};
+use super::{LoggedRequest, Reason};
 use crate::request::{self, NormalForms};
+use crate::timestamp;
 
 /// Maximum nesting of a body: in an envelope within an envelope.
 const MAX_DEPTH: u32 = 2;
@@ -147,6 +148,7 @@ fn read_request(
             .and_then(text_of)
             .or_else(|| metadata.and_then(session_of)),
         failed: answer.failed && reported.is_none(),
+        is_summarized: false,
         usage: reported.and_then(|usage| wire::usage(request.format, &usage)),
         answer: answer.id,
         verdict: answer.verdict.filter(|_| compared_with.is_some()),
@@ -176,10 +178,14 @@ fn moment_of(raw: &[u8]) -> Option<Millis> {
     }
 }
 
-/// Extracts the session from a user ID, in the form that some clients of Anthropic use: `user_…_session_…`.
+/// Extracts the session from a user ID, in the forms that Claude Code uses: `user_…_session_…`, or the text of an object
+/// with `session_id`.
 fn session_of(metadata: &[u8]) -> Option<String> {
     let metadata = value(metadata)?;
-    let of = |name: &str| metadata.get(name).and_then(Value::as_str);
-    let (_, session) = of("user_id")?.split_once("session_")?;
+    let user = metadata.get("user_id").and_then(Value::as_str)?;
+    if let Ok(Value::Object(user)) = serde_json::from_str(user) {
+        return user.get("session_id")?.as_str().map(str::to_owned);
+    }
+    let (_, session) = user.split_once("session_")?;
     Some(session.to_owned())
 }

@@ -41,6 +41,8 @@ pub(super) struct Thread {
     pub(super) answer: Option<String>,
     /// Fingerprints of its messages, in order.
     pub(super) fingerprints: Vec<u64>,
+    /// For each of its messages, true if the content is a string.
+    pub(super) strings: Vec<bool>,
     pub(super) lane: u64,
     /// The break that its last request showed.
     pub(super) last_break: Option<Box<Diagnosis>>,
@@ -69,6 +71,7 @@ impl Thread {
             namespace,
             tail,
             fingerprints,
+            strings,
             ..
         } = request;
         Self {
@@ -89,6 +92,7 @@ impl Thread {
             turns,
             answer,
             fingerprints,
+            strings,
             lane,
             last_break: None,
         }
@@ -120,6 +124,17 @@ impl Thread {
         next.written = self.written;
         next.counted = self.counted;
         next
+    }
+
+    /// Returns the messages that a request repeats in another spelling: a string in place of a list, or the reverse. The
+    /// first `common` pieces are the same for the provider.
+    pub(super) fn respelled(&self, logged: &LoggedRequest, common: usize) -> Vec<usize> {
+        let frozen = logged.request.compared.prompt.frozen().len();
+        let both = self.strings.iter().zip(&logged.request.strings);
+        let both = both.take(common.saturating_sub(frozen)).enumerate();
+        both.filter(|(_, (before, now))| before != now)
+            .map(|(index, _)| index)
+            .collect()
     }
 
     /// The name shown to users.

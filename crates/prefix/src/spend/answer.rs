@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cachalot_accounting::Terms;
 use cachalot_core::{Cost, Millis};
 use cachalot_model::Usage;
 
@@ -15,8 +16,27 @@ pub enum Client {
     Codex,
     /// Google's Gemini CLI.
     GeminiCli,
+    /// opencode.
+    OpenCode,
+    /// Qwen Code.
+    QwenCode,
+    /// pi.
+    Pi,
+    /// GitHub's Copilot CLI.
+    CopilotCli,
+    /// Cline's command line.
+    Cline,
+    /// Moonshot's Kimi Code.
+    KimiCode,
     /// This program.
     Cachalot,
+}
+
+impl Client {
+    /// True if its transcripts may be one JSON document each.
+    pub(super) fn writes_documents(self) -> bool {
+        matches!(self, Self::GeminiCli | Self::Cline)
+    }
 }
 
 impl fmt::Display for Client {
@@ -25,6 +45,12 @@ impl fmt::Display for Client {
             Self::ClaudeCode => "Claude Code",
             Self::Codex => "Codex",
             Self::GeminiCli => "Gemini CLI",
+            Self::OpenCode => "opencode",
+            Self::QwenCode => "Qwen Code",
+            Self::Pi => "pi",
+            Self::CopilotCli => "Copilot CLI",
+            Self::Cline => "Cline",
+            Self::KimiCode => "Kimi Code",
             Self::Cachalot => "Cachalot",
         })
     }
@@ -47,8 +73,8 @@ pub struct PaidAnswer {
     pub usage: Usage,
     /// The cost, where it is recorded; otherwise it results from the prices of the model.
     pub cost: Option<Cost>,
-    /// True if it was answered at a speed or in a service tier whose prices are not known.
-    pub is_unpriced: bool,
+    /// Members of the answer that change its price, beside the tokens.
+    pub terms: Terms,
     /// True if the transcript may lack the final count of the output.
     pub is_partial: bool,
     /// True if another copy of it, outside of sub-agents, gives the session.
@@ -58,21 +84,29 @@ pub struct PaidAnswer {
 }
 
 impl PaidAnswer {
-    /// Creates an answer of which another source knows the cost.
-    #[must_use]
-    pub fn with_cost(client: Client, usage: Usage, cost: Cost, at: Millis) -> Self {
+    /// Creates an answer whose cost results from the prices of its model.
+    pub(super) fn new(client: Client, model: Arc<str>, at: Option<Millis>, usage: Usage) -> Self {
         Self {
             client,
             project: "".into(),
             session: "".into(),
-            model: "".into(),
-            at: Some(at),
+            model,
+            at,
             usage,
-            cost: Some(cost),
-            is_unpriced: false,
+            cost: None,
+            terms: Terms::default(),
             is_partial: false,
             is_sidechain: false,
             loss: None,
+        }
+    }
+
+    /// Creates an answer of which another source knows the cost.
+    #[must_use]
+    pub fn with_cost(client: Client, usage: Usage, cost: Cost, at: Millis) -> Self {
+        Self {
+            cost: Some(cost),
+            ..Self::new(client, "".into(), Some(at), usage)
         }
     }
 }

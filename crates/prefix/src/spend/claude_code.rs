@@ -4,15 +4,20 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use cachalot_accounting::Terms;
 use cachalot_accounting::avoidable::{CacheUse, FIVE_MINUTES, ONE_HOUR};
 use cachalot_core::Millis;
 use cachalot_model::Usage;
+use cachalot_model::wire::{MESSAGES, ModelUsage, messages};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::SpendReader;
 use super::answer::{Client, Loss, LossCause, PaidAnswer};
+use super::cost_state::{CostState, SessionCosts};
 use super::totals::cache_use;
-use crate::log::timestamp;
+use crate::hash::hash;
+use crate::timestamp;
 
 /// Maximum loss in tokens that is ignored: counts of the same prefix differ slightly.
 const SLACK: u64 = 128;
@@ -28,24 +33,55 @@ const DIAGNOSES: [&str; 4] = [
     "tools_changed",
 ];
 
-/// Kinds of lines without usage.
-const KINDS: [&str; 18] = [
+/// Kinds of lines without usage. Those that begin with `api-request` are the requests themselves.
+const KINDS: [&str; 49] = [
+    "agent-color",
     "agent-name",
+    "agent-setting",
     "ai-title",
+    "api-request",
+    "api-request-blob",
+    "api-request-resumed",
+    "api-request-shape",
+    "artifact-autoreact-ledger",
+    "artifact-comment-monitor",
+    "atis-latch",
     "attachment",
     "attribution-snapshot",
+    "bridge-session",
+    "content-replacement",
+    "continued-in",
     "custom-title",
+    "data-flow-incomplete",
+    "data-flow-records",
+    "derived-from",
+    "dev-mods",
+    "ended-by-model",
+    "file-history-delta",
     "file-history-snapshot",
+    "fork-context-ref",
+    "frame-link",
+    "history-suppression",
+    "host-row",
+    "hybrid-organization",
+    "isolation-latch",
     "last-prompt",
+    "memory-mode",
     "mode",
+    "observer-ref",
     "permission-mode",
     "pr-link",
     "progress",
     "queue-operation",
+    "relocated",
+    "repl-mode",
+    "resume-head-vouch",
     "saved_hook_context",
+    "session-owner",
     "summary",
     "system",
     "tag",
+    "tools-used",
     "user",
     "worktree-state",
 ];
@@ -64,47 +100,20 @@ struct Line {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct AnswerLine {
     message: Message,
+    /// The session that sent the request, in a copy of another session's answer.
+    request_session_id: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Message {
     id: Option<String>,
     model: Option<String>,
-    usage: Option<ReportedUsage>,
+    usage: Option<Value>,
     stop_reason: Option<String>,
     diagnostics: Option<Diagnostics>,
-}
-
-#[derive(Deserialize, Default)]
-struct ReportedUsage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-    cache_creation: Option<CacheCreation>,
-    service_tier: Option<String>,
-    speed: Option<String>,
-    iterations: Option<Vec<Iteration>>,
-}
-
-#[derive(Deserialize)]
-struct CacheCreation {
-    ephemeral_5m_input_tokens: Option<u64>,
-    ephemeral_1h_input_tokens: Option<u64>,
-}
-
-/// A request within an answer. Those of the answer's own model are part of its usage.
-#[derive(Deserialize)]
-struct Iteration {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    model: Option<String>,
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -118,31 +127,108 @@ struct MissReason {
     kind: Option<String>,
 }
 
-impl ReportedUsage {
-    fn usage(&self) -> Usage {
-        let written = self.cache_creation_input_tokens.unwrap_or(0);
-        let split = self.cache_creation.as_ref();
-        let write_5m = split
-            .and_then(|it| it.ephemeral_5m_input_tokens)
-            .unwrap_or(0);
-        let write_1h = split
-            .and_then(|it| it.ephemeral_1h_input_tokens)
-            .unwrap_or(0);
-        Usage {
-            uncached_input: self.input_tokens.unwrap_or(0),
-            cache_read: self.cache_read_input_tokens.unwrap_or(0),
-            cache_write_5m: write_5m,
-            cache_write_1h: write_1h,
-            cache_write_other: written.saturating_sub(write_5m.saturating_add(write_1h)),
-            output: self.output_tokens.unwrap_or(0),
-            reasoning: 0,
+/// The counts and terms that an answer reports.
+struct Reported {
+    usage: Usage,
+    terms: Terms,
+    /// Requests within the answer that its usage does not include.
+    others: Vec<ModelUsage>,
+}
+
+impl Reported {
+    fn new(mut usage: Value, model: &str) -> Self {
+        complete(&mut usage);
+        if let Some(Value::Array(iterations)) = usage.get_mut("iterations") {
+            iterations.iter_mut().for_each(complete);
+        }
+        let answer = Map::from_iter([("usage".to_owned(), usage)]);
+        let mut terms = messages::terms(&answer);
+        // Another line of the answer may know it.
+        terms.geography = terms.geography.filter(|name| name != "not_available");
+        Self {
+            usage: MESSAGES.usage(&answer["usage"]).unwrap_or_default(),
+            terms,
+            others: messages::further_usages(&answer, model),
         }
     }
+}
 
-    fn is_unpriced(&self) -> bool {
-        let is_other =
-            |value: &Option<String>| value.as_ref().is_some_and(|value| value != "standard");
-        is_other(&self.service_tier) || is_other(&self.speed)
+/// Counts of an answer.
+const COUNTS: [&str; 4] = [
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+];
+
+/// Returns true for a count that is given and is no whole number.
+fn is_unreadable(usage: &Value, count: &str) -> bool {
+    let count = usage.get(count).filter(|count| !count.is_null());
+    count.is_some_and(|count| !count.is_u64())
+}
+
+/// Corrects the counts of an answer or of one of its iterations.
+fn complete(reported: &mut Value) {
+    if let Some(counts) = reported.as_object_mut() {
+        // Other servers leave counts out.
+        counts
+            .entry("input_tokens")
+            .or_insert_with(|| Value::from(0_u64));
+        // A copy whose counts were set to zero keeps the split of its writes.
+        let written = counts.get("cache_creation_input_tokens");
+        if written.and_then(Value::as_u64) == Some(0) {
+            counts.remove("cache_creation");
+        }
+    }
+}
+
+/// Returns the name of a model without the length of its context: `claude-opus-4-8[1m]`.
+fn without_suffix(model: &str) -> &str {
+    model.split('[').next().unwrap_or(model)
+}
+
+/// Adds what another line of the same answer says. The larger count wins, member by member: an answer grows while it is
+/// streamed, and a fork may repeat it with counts of zero.
+fn merge(answer: &mut PaidAnswer, usage: &Usage, terms: &Terms) {
+    answer.usage = larger(&answer.usage, usage);
+    let Terms {
+        tier,
+        geography,
+        speed,
+        host: _,
+        unknown,
+    } = terms;
+    for (known, new) in [
+        (&mut answer.terms.tier, tier),
+        (&mut answer.terms.geography, geography),
+        (&mut answer.terms.speed, speed),
+        (&mut answer.terms.unknown, unknown),
+    ] {
+        if new.is_some() {
+            known.clone_from(new);
+        }
+    }
+}
+
+/// Returns the larger of each count. Writes of one lifetime, or of an unknown one, are not counted twice.
+fn larger(one: &Usage, other: &Usage) -> Usage {
+    let written_5m = one.cache_write_5m.max(other.cache_write_5m);
+    let written_1h = one.cache_write_1h.max(other.cache_write_1h);
+    let written_12h = one.cache_write_12h.max(other.cache_write_12h);
+    let split = written_5m
+        .saturating_add(written_1h)
+        .saturating_add(written_12h);
+    let written = one.cache_write().max(other.cache_write());
+    Usage {
+        uncached_input: one.uncached_input.max(other.uncached_input),
+        cache_read: one.cache_read.max(other.cache_read),
+        cache_write_5m: written_5m,
+        cache_write_1h: written_1h,
+        cache_write_12h: written_12h,
+        cache_write_other: written.saturating_sub(split),
+        output: one.output.max(other.output),
+        reasoning: one.reasoning.max(other.reasoning),
+        web_searches: one.web_searches.max(other.web_searches),
     }
 }
 
@@ -172,6 +258,10 @@ pub(super) struct Transcript {
     conversations: HashMap<Option<String>, Conversation>,
     /// The ID of the answer whose lines are being read.
     current: String,
+    /// The latest time of a line.
+    latest: Option<Millis>,
+    /// The sums that the session writes of its costs.
+    pub(super) costs: SessionCosts,
 }
 
 impl Transcript {
@@ -182,6 +272,8 @@ impl Transcript {
             project: None,
             conversations: HashMap::new(),
             current: String::new(),
+            latest: None,
+            costs: SessionCosts::default(),
         }
     }
 
@@ -193,8 +285,12 @@ impl Transcript {
         if let Some(cwd) = &line.cwd {
             self.project = Some(reader.name(cwd));
         }
+        let at = line.timestamp.as_deref().and_then(timestamp::parse);
+        self.costs.goes_on(self.latest, at);
+        self.latest = self.latest.max(at);
         match line.kind.as_deref() {
-            Some("assistant") => return self.answer(&line, text, reader),
+            Some("assistant") => return self.answer(&line, at, text, reader),
+            Some("cost-state") => return self.cost_state(&line, text, reader),
             Some("system") if line.subtype.as_deref() == Some("compact_boundary") => {
                 self.conversation(&line).is_summarized = true;
             }
@@ -205,26 +301,68 @@ impl Transcript {
         true
     }
 
+    fn cost_state(&mut self, line: &Line, text: &[u8], reader: &mut SpendReader) -> bool {
+        let Some(state) = CostState::parse(text, self.latest, reader) else {
+            return false;
+        };
+        let session = reader.name(line.session_id.as_deref().unwrap_or(&self.file));
+        self.costs.add(session, self.project.clone(), state);
+        true
+    }
+
     fn conversation(&mut self, line: &Line) -> &mut Conversation {
         let agent = line.agent_id.as_deref().map(str::to_owned);
         self.conversations.entry(agent).or_default()
     }
 
-    fn answer(&mut self, line: &Line, text: &[u8], reader: &mut SpendReader) -> bool {
-        let Ok(AnswerLine { message }) = serde_json::from_slice(text) else {
+    fn answer(
+        &mut self,
+        line: &Line,
+        at: Option<Millis>,
+        text: &[u8],
+        reader: &mut SpendReader,
+    ) -> bool {
+        let Ok(AnswerLine {
+            mut message,
+            request_session_id: owner,
+        }) = serde_json::from_slice(text)
+        else {
             return false;
         };
-        let (Some(id), Some(model), Some(reported)) = (&message.id, &message.model, &message.usage)
-        else {
+        let reported = message.usage.take();
+        let (Some(model), Some(reported)) = (&message.model, reported) else {
             return true;
         };
         if model == SYNTHETIC {
             return true;
         }
-        // The name may end with the length of the context: `claude-opus-4-8[1m]`.
-        let model = reader.name(model.split('[').next().unwrap_or(model));
-        let at = line.timestamp.as_deref().and_then(timestamp::parse);
-        let session = reader.name(line.session_id.as_deref().unwrap_or(&self.file));
+        let Some(id) = &message.id else {
+            reader.unknown(Client::ClaudeCode, "an answer without an ID");
+            return true;
+        };
+        if COUNTS.iter().any(|count| is_unreadable(&reported, count)) {
+            reader.unknown(
+                Client::ClaudeCode,
+                "an answer whose usage has no whole numbers",
+            );
+            return true;
+        }
+        let model = reader.name(without_suffix(model));
+        let Reported {
+            usage,
+            terms,
+            others,
+        } = Reported::new(reported, &model);
+        let own = reader.name(line.session_id.as_deref().unwrap_or(&self.file));
+        let session = match owner.map(|owner| reader.name(&owner)) {
+            Some(owner) => {
+                if owner != own {
+                    self.costs.has_parent(&owner);
+                }
+                owner
+            }
+            None => Arc::clone(&own),
+        };
         let project = match &self.project {
             Some(project) => Arc::clone(project),
             None => reader.name(""),
@@ -238,24 +376,30 @@ impl Transcript {
             at,
             usage,
             cost: None,
-            is_unpriced: reported.is_unpriced(),
+            terms: terms.clone(),
             is_partial: false,
             is_sidechain,
             loss: None,
         };
-        let usage = reported.usage();
-        // The lines of an answer follow each other.
-        let loss = match self.current == **id {
+        // The lines of an answer follow each other. Some servers report its usage in the last one only.
+        let loss = match self.current == **id || usage == Usage::default() {
             true => None,
             false => {
                 self.current = id.to_string();
                 self.loss(line, &model, &usage, at, &message, reader)
             }
         };
-        let (answer, is_known) =
-            reader.entry(("claude", &**id), || paid(Arc::clone(&model), usage));
+        let key = hash(("claude", &**id));
+        self.costs.has_answer(key);
+        if session != own && usage == Usage::default() {
+            reader.empty_copies.insert(key);
+        }
+        let (answer, is_known) = reader.entry(key, || paid(Arc::clone(&model), usage));
+        if !is_known || answer.usage == Usage::default() {
+            answer.loss = loss;
+        }
         if is_known {
-            answer.usage.output = answer.usage.output.max(usage.output);
+            merge(answer, &usage, &terms);
             answer.at = match (answer.at, at) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
@@ -266,31 +410,21 @@ impl Transcript {
                 answer.project = Arc::clone(&project);
             }
         } else {
-            answer.loss = loss;
             // Only the lines of sub-agents may lack the final count.
             answer.is_partial = is_sidechain || line.agent_id.is_some();
         }
         if message.stop_reason.is_some() {
             answer.is_partial = false;
         }
-        for (number, iteration) in reported.iterations.iter().flatten().enumerate() {
-            let Some(advisor) = iteration.model.as_deref() else {
-                continue;
+        for (number, ModelUsage { model: by, usage }) in others.into_iter().enumerate() {
+            let model = match by {
+                Some(by) => reader.name(without_suffix(&by)),
+                None => Arc::clone(&model),
             };
-            if iteration.kind.as_deref() != Some("advisor_message") {
-                continue;
+            let (answer, is_known) = reader.entry((key, number), || paid(model, usage));
+            if is_known {
+                merge(answer, &usage, &terms);
             }
-            let advisor = reader.name(advisor);
-            let usage = ReportedUsage {
-                input_tokens: iteration.input_tokens,
-                output_tokens: iteration.output_tokens,
-                cache_read_input_tokens: iteration.cache_read_input_tokens,
-                cache_creation_input_tokens: iteration.cache_creation_input_tokens,
-                ..ReportedUsage::default()
-            };
-            let usage = usage.usage();
-            let (answer, _) = reader.entry(("advisor", &**id, number), || paid(advisor, usage));
-            answer.usage.output = answer.usage.output.max(usage.output);
         }
         true
     }

@@ -13,8 +13,11 @@ pub struct Files {
     pub unreadable: Vec<(PathBuf, io::Error)>,
 }
 
-/// Finds the files below directories that may be transcripts: `.jsonl`, `.json`, and compressed (`.jsonl.zst`) where
-/// the file itself is absent. A given file is taken with any name.
+/// Folders of the kernel, which have no transcripts. A link in `/proc` leads to the whole file system.
+const KERNEL_FOLDERS: [&str; 2] = ["/proc", "/sys"];
+
+/// Finds the files below directories that may be transcripts: `.jsonl`, `.json`, compressed (`.jsonl.zst`) where the file
+/// itself is absent, and databases of opencode (`opencode*.db`). A given file is taken with any name.
 #[must_use]
 pub fn find_files(places: &[PathBuf]) -> Files {
     let mut found = Files::default();
@@ -38,7 +41,15 @@ fn visit(path: &Path, is_given: bool, seen: &mut HashSet<PathBuf>, found: &mut F
         Err(error) if !is_given && error.kind() == io::ErrorKind::NotFound => return,
         Err(error) => return found.unreadable.push((path.to_owned(), error)),
     };
-    if place.is_dir() {
+    if KERNEL_FOLDERS
+        .iter()
+        .any(|folder| place.starts_with(folder))
+    {
+        if is_given || is_transcript(path) {
+            let error = io::Error::other("it is a file of the kernel");
+            found.unreadable.push((path.to_owned(), error));
+        }
+    } else if place.is_dir() {
         if !seen.insert(place.clone()) {
             return;
         }
@@ -55,9 +66,16 @@ fn visit(path: &Path, is_given: bool, seen: &mut HashSet<PathBuf>, found: &mut F
     }
 }
 
+/// True for the name of a database of opencode; each of its channels has one.
+#[must_use]
+pub fn is_opencode_database(name: &str) -> bool {
+    name.starts_with("opencode") && name.ends_with(".db")
+}
+
 fn is_transcript(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     [".jsonl", ".json", ".jsonl.zst"]
         .iter()
         .any(|ending| name.ends_with(ending))
+        || is_opencode_database(&name)
 }

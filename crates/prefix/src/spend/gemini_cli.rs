@@ -1,19 +1,21 @@
 //! Chats of Gemini CLI: `tmp/*/chats/**/*.json`, one document, and `*.jsonl`, one line per change.
 
-use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 
+use cachalot_accounting::Terms;
 use cachalot_model::Usage;
 use serde::Deserialize;
 
+use super::SpendReader;
 use super::answer::{Client, PaidAnswer};
-use super::{FileError, SpendReader};
-use crate::lines::{LineError, Lines};
-use crate::log::timestamp;
+use crate::timestamp;
 
-/// Maximum length of a document, in bytes.
-const MAX_DOCUMENT_BYTES: usize = 256 << 20;
+/// The requests that leave no trace.
+const ROUTER: &str = "requests to the model that routes prompts";
+
+/// The length of a UUID without hyphens.
+const UUID_LENGTH: usize = 32;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,7 +32,9 @@ struct Line {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Set {
+    session_id: Option<String>,
     messages: Option<Vec<Message>>,
 }
 
@@ -73,6 +77,8 @@ pub(super) struct Chat {
     folder: String,
     session: String,
     project: Option<String>,
+    /// True for the files of newer versions, which send each prompt to a model that chooses the model.
+    is_routed: bool,
 }
 
 impl Chat {
@@ -87,6 +93,7 @@ impl Chat {
                 .to_string_lossy()
                 .into_owned(),
             project: None,
+            is_routed: path.extension().is_some_and(|it| it == "jsonl"),
         }
     }
 
@@ -101,7 +108,13 @@ impl Chat {
         if let Some(project) = &line.project_hash {
             self.project = Some(project.to_string());
         }
-        let set = line.set.and_then(|set| set.messages);
+        let mut set = None;
+        if let Some(change) = line.set {
+            if let Some(session) = change.session_id {
+                self.session = session;
+            }
+            set = change.messages;
+        }
         for message in line.messages.iter().flatten().chain(set.iter().flatten()) {
             self.message(message, reader);
         }
@@ -116,13 +129,19 @@ impl Chat {
     }
 
     fn message(&self, message: &Message, reader: &mut SpendReader) {
-        let (Some(id), Some(tokens)) = (&message.id, &message.tokens) else {
+        let Some(tokens) = &message.tokens else {
             return;
+        };
+        let Some(id) = &message.id else {
+            return reader.unknown(Client::GeminiCli, "an answer without an ID");
         };
         let folder = match self.folder.is_empty() {
             true => self.project.as_deref().unwrap_or_default(),
             false => &self.folder,
         };
+        if self.is_routed {
+            reader.untraced.insert(Client::GeminiCli, ROUTER);
+        }
         let (project, session) = (reader.name(folder), reader.name(&self.session));
         let model = reader.name(message.model.as_deref().unwrap_or_default());
         let usage = tokens.usage();
@@ -134,49 +153,24 @@ impl Chat {
             at: message.timestamp.as_deref().and_then(timestamp::parse),
             usage,
             cost: None,
-            is_unpriced: false,
+            terms: Terms::default(),
             is_partial: false,
             is_sidechain: false,
             loss: None,
         };
+        // A chat that continues another one repeats its messages, perhaps under the ID of another session. Short IDs
+        // are not unique across sessions.
+        let session = match id.len() >= UUID_LENGTH {
+            true => "",
+            false => &self.session,
+        };
         // The last copy counts.
-        let (answer, is_known) = reader.entry(("gemini", &self.session, &**id), new);
+        let (answer, is_known) = reader.entry(("gemini", session, &**id), new);
         if is_known {
             answer.usage = usage;
-            answer.model = model;
-        }
-    }
-}
-
-/// Reads a chat that is one document over several lines.
-pub(super) fn read_document(
-    path: &Path,
-    beginning: &[u8],
-    mut lines: Lines<impl BufRead>,
-    reader: &mut SpendReader,
-) -> Result<(), FileError> {
-    let mut document = beginning.to_vec();
-    loop {
-        match lines.next_line() {
-            Ok(Some(line)) if document.len() + line.len() <= MAX_DOCUMENT_BYTES => {
-                document.extend_from_slice(line);
+            if !model.is_empty() {
+                answer.model = model;
             }
-            Ok(None) => break,
-            Ok(Some(_)) | Err(LineError::TooLong) => {
-                return Err(FileError::Malformed { first: 1, count: 1 });
-            }
-            Err(LineError::Unreadable(error)) => return Err(error.into()),
         }
-    }
-    let is_chat = serde_json::from_slice::<super::Beginning>(&document)
-        .map_err(|_| FileError::Malformed { first: 1, count: 1 })?
-        .client()
-        == Some(Client::GeminiCli);
-    if !is_chat {
-        return Err(FileError::Unknown);
-    }
-    match Chat::new(path).line(&document, reader) {
-        true => Ok(()),
-        false => Err(FileError::Malformed { first: 1, count: 1 }),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cachalot_accounting::avoidable::CacheUse;
+use cachalot_accounting::{CostByKind, price, price_by_kind};
 use cachalot_core::Cost;
 use cachalot_model::{Catalog, Price, Usage};
 
@@ -17,6 +18,17 @@ pub struct SpendTotals {
     pub usage: Usage,
     /// The cost by the prices of the catalog; counts the answers without a price.
     pub cost: Cost,
+    /// The same cost by what was paid for, where it is known.
+    pub by_kind: CostByKind,
+    /// The part of the cost that is recorded as a sum only.
+    pub unsplit: Cost,
+    /// The number of answers without a price, by reason.
+    pub unpriced: BTreeMap<String, u64>,
+    /// Tokens that were written to the provider's cache for an unreported time, counted as five minutes, and what they
+    /// would cost more if they had been written for an hour; none if it would be the same.
+    pub written_for_unknown_time: (u64, Cost),
+    /// The part of the cost that is of requests in no line.
+    pub side_requests: Cost,
     /// The number of answers whose output may be larger than recorded.
     pub partial: u64,
     /// Tokens that were written to Anthropic's cache again, by cause.
@@ -42,16 +54,50 @@ impl SpendTotals {
         self.answers += 1;
         self.usage += answer.usage;
         self.partial += u64::from(answer.is_partial);
-        let price = price(answer, catalog);
-        let cost = match (answer.cost, price) {
-            (Some(cost), _) => cost,
-            (None, Some(price)) => price.cost(&answer.usage),
-            (None, None) => Cost::UNPRICED,
+        let listed = listed(answer, catalog);
+        let (model, terms) = (&*answer.model, &answer.terms);
+        let at = answer.at.unwrap_or_default();
+        let cost_of = |usage: &Usage| price(usage, model, listed, at, terms).unwrap_or_default();
+        let by_kind = price_by_kind(&answer.usage, model, listed, at, terms);
+        let cost = match (answer.cost, &by_kind) {
+            (Some(cost), Ok(by_kind)) if by_kind.total() == cost => {
+                self.by_kind += *by_kind;
+                cost
+            }
+            (Some(cost), _) => {
+                self.unsplit += Cost::from_picodollars(cost.picodollars);
+                if cost.unpriced > 0 {
+                    self.count_unpriced(format!("`{model}` was recorded without a price"));
+                }
+                cost
+            }
+            (None, Ok(by_kind)) => {
+                self.by_kind += *by_kind;
+                by_kind.total()
+            }
+            (None, Err(reason)) => {
+                self.count_unpriced(reason.to_string());
+                Cost::UNPRICED
+            }
         };
         self.cost += cost;
-        let (Client::ClaudeCode, Some(price)) = (answer.client, price) else {
+        let written = answer.usage.cache_write_other;
+        if written > 0 && answer.cost.is_none() && by_kind.is_ok() {
+            let hour = Usage {
+                cache_write_1h: answer.usage.cache_write_1h.saturating_add(written),
+                cache_write_other: 0,
+                ..answer.usage
+            };
+            let more = cost_of(&hour).picodollars.saturating_sub(cost.picodollars);
+            if more > 0 {
+                let (tokens, sum) = &mut self.written_for_unknown_time;
+                *tokens = tokens.saturating_add(written);
+                *sum += Cost::from_picodollars(more);
+            }
+        }
+        if answer.client != Client::ClaudeCode || by_kind.is_err() {
             return;
-        };
+        }
         if let Some(loss) = &answer.loss
             && loss.cause.is_avoidable()
         {
@@ -59,7 +105,7 @@ impl SpendTotals {
             let sum = self.avoidable.entry(name(&loss.cause)).or_default();
             sum.requests += 1;
             sum.tokens = sum.tokens.saturating_add(loss.tokens);
-            let otherwise = price.cost(&read).picodollars;
+            let otherwise = cost_of(&read).picodollars;
             sum.cost += Cost::from_picodollars(cost.picodollars.saturating_sub(otherwise));
         }
         let lost_in_pause = answer.loss.as_ref().and_then(|loss| match loss.cause {
@@ -67,10 +113,38 @@ impl SpendTotals {
             _ => None,
         });
         let hour = cache_use(&answer.usage).with_one_hour(lost_in_pause);
-        let hour = price.cost(&with_use(&answer.usage, hour));
+        let hour = cost_of(&with_use(&answer.usage, hour));
         let (paid, with) = self.with_one_hour.get_or_insert_default();
         *paid += cost;
         *with += hour;
+    }
+
+    /// Adds requests that are in no line ([`Spending::side_requests`](super::Spending::side_requests)), at the price of
+    /// short ones: the length of each is not known.
+    pub fn add_side_requests(&mut self, requests: &PaidAnswer, catalog: &Catalog) {
+        self.usage += requests.usage;
+        let short = listed(requests, catalog).map(|listed| Price {
+            above: None,
+            ..listed.clone()
+        });
+        let at = requests.at.unwrap_or_default();
+        let (usage, model, terms) = (&requests.usage, &*requests.model, &requests.terms);
+        let cost = match price_by_kind(usage, model, short.as_ref(), at, terms) {
+            Ok(by_kind) => {
+                self.by_kind += by_kind;
+                by_kind.total()
+            }
+            Err(reason) => {
+                self.count_unpriced(reason.to_string());
+                Cost::UNPRICED
+            }
+        };
+        self.cost += cost;
+        self.side_requests += cost;
+    }
+
+    fn count_unpriced(&mut self, reason: String) {
+        *self.unpriced.entry(reason).or_default() += 1;
     }
 
     /// The part of the input that was read from the provider's cache; `None` without input.
@@ -90,10 +164,8 @@ impl SpendTotals {
     }
 }
 
-fn price<'c>(answer: &PaidAnswer, catalog: &'c Catalog) -> Option<&'c Price> {
-    if answer.is_unpriced {
-        return None;
-    }
+/// Returns the price of the answer's model in the catalog.
+fn listed<'c>(answer: &PaidAnswer, catalog: &'c Catalog) -> Option<&'c Price> {
     catalog.find_by_name(&answer.model)?.price.as_ref()
 }
 

@@ -12,6 +12,7 @@ use cachalot_prefix::diagnosis::{
     Diagnosis, LikelyCause, Observations, Reason, Rules, diagnose, lint, lint_text,
 };
 use cachalot_prefix::log::{Analyzer, LogReader, LoggedRequest};
+use cachalot_prefix::request::read;
 use serde_json::json;
 
 fn folder() -> PathBuf {
@@ -51,6 +52,9 @@ fn compare(previous: &LoggedRequest, next: &LoggedRequest, secret_set: &SecretSe
         verdict: None,
         reports_cache_reads: true,
         elapsed: elapsed.map(Duration::from_millis),
+        is_summarized: false,
+        respelled: &[],
+        at: next.at,
     };
     let (before, after) = (previous.request.sending(), next.request.sending());
     diagnose(&before, &after, &observed, &rules(next), secret_set)
@@ -88,6 +92,54 @@ fn every_cause_is_found_in_its_pair_of_requests() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn prefix_that_is_marked_for_twelve_hours_expires_after_them() {
+    let text = "w".repeat(40_000);
+    let request = |ttl: &str, said: &[&str]| {
+        let marker = json!({"mode": "explicit", "ttl": ttl});
+        let part = json!({"type": "input_text", "text": text, "prompt_cache_breakpoint": marker});
+        let mut input = vec![json!({"role": "developer", "content": [part]})];
+        input.extend(
+            said.iter()
+                .map(|text| json!({"role": "user", "content": text})),
+        );
+        let options = json!({"mode": "explicit"});
+        let body = json!({"model": "gpt-5.6", "prompt_cache_options": options, "input": input});
+        read(body.to_string().as_bytes()).unwrap()
+    };
+    for (ttl, hours, reason) in [
+        ("30m", 2, Reason::Expired),
+        // It must have been read, but was not.
+        ("12h", 2, Reason::EvictedOrUnknown),
+        ("12h", 13, Reason::Expired),
+    ] {
+        let (before, after) = (request(ttl, &["a"]), request(ttl, &["a", "b"]));
+        let written = |uncached_input| Usage {
+            uncached_input,
+            cache_write_12h: 10_000,
+            ..Usage::default()
+        };
+        let observed = Observations {
+            written: &[0],
+            known: &[],
+            previous: Some(written(10)),
+            usage: Some(written(20)),
+            verdict: None,
+            reports_cache_reads: true,
+            elapsed: Some(Duration::from_hours(hours)),
+            is_summarized: false,
+            respelled: &[],
+            at: None,
+        };
+        let rules = Rules::of_request(&after, &Catalog::built_in());
+        let (before, after) = (before.sending(), after.sending());
+        let found = diagnose(&before, &after, &observed, &rules, &SecretSet::empty());
+        assert_eq!(found.reason, reason, "{ttl} {hours}: {found:?}");
+        // The price of such a write is that of the model.
+        assert!(found.lost_cost.is_some(), "{found:?}");
+    }
 }
 
 #[test]

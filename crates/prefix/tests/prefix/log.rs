@@ -109,7 +109,7 @@ fn too_long_line_is_skipped() {
     assert_eq!(read.len(), 2);
     assert_eq!(
         read[0].as_ref().unwrap_err().to_string(),
-        "line 1: it is longer than 64 MiB"
+        "line 1: it is longer than 64 MiB, or has more than 1048576 JSON values"
     );
     assert_eq!(read[1].as_ref().unwrap().line, 2);
 }
@@ -223,4 +223,178 @@ fn equal_breaks_are_grouped_and_sorted_by_cost() {
     let example = &analysis.breaks[0].examples[0];
     assert_eq!(example.session, "line 1");
     assert!(example.line == example.previous_line + 1);
+}
+
+/// A request of Claude Code's shape and its answer, which read and wrote so many tokens.
+fn answered(system: &[Value], messages: &[Value], read: u64, written: u64) -> Value {
+    json!({"session": "s", "request": {"model": "claude-sonnet-4-5", "max_tokens": 9,
+            "system": system, "messages": messages},
+        "response": {"usage": {"input_tokens": 3, "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": written, "output_tokens": 9}}})
+}
+
+fn marked(text: &str) -> Value {
+    json!([{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}])
+}
+
+#[test]
+fn list_that_became_a_text_is_the_cause_of_a_loss_behind_it() {
+    let said = |role: &str, content: Value| json!({"role": role, "content": content});
+    let rules = "Read the file before it is edited. ".repeat(160);
+    let system = marked(&rules).as_array().unwrap().clone();
+    let agents = "Agents: alpha works on the parser. ".repeat(170);
+    let (question, next) = ("why ".repeat(700), "and then ".repeat(170));
+    let user = || {
+        said(
+            "user",
+            json!([{"type": "text", "text": "Be kind. ".repeat(110)}]),
+        )
+    };
+    let first = [
+        user(),
+        said("system", marked(&agents)),
+        said("user", marked(&question)),
+    ];
+    // The question became a text, too, and was read anyway.
+    let second = [
+        user(),
+        said("system", marked(&agents)),
+        said("user", json!(question)),
+        said("assistant", json!("Thus.")),
+        said("user", marked(&next)),
+    ];
+    let third = |agents: Value| {
+        [
+            user(),
+            said("system", agents),
+            said("user", json!(question)),
+            said("assistant", json!("Thus.")),
+            said("user", json!(next)),
+            said("assistant", json!("So.")),
+            said("user", marked("Go on.")),
+        ]
+    };
+    let log = |third: &[Value], read: u64| {
+        analyzed(&[
+            answered(&system, &first, 0, 4_500),
+            answered(&system, &second, 4_500, 400),
+            answered(&system, third, read, 5_000 - read),
+        ])
+    };
+    let found = log(&third(json!(agents)), 1_600);
+    let [breaks] = found.breaks.as_slice() else {
+        panic!("{:?}", found.breaks)
+    };
+    assert_eq!(
+        (breaks.reason, breaks.cause, breaks.lost_tokens),
+        (
+            Reason::MessagesChanged,
+            Some(LikelyCause::StringOrParts),
+            3_300
+        )
+    );
+    let at = breaks.examples[0].diagnosis.at.as_ref().unwrap();
+    assert_eq!((at.level, at.index), ("messages", 1));
+    // Nothing is read, or the list stays: the spelling explains nothing.
+    for unexplained in [
+        log(&third(json!(agents)), 0),
+        log(&third(marked(&agents)), 1_600),
+    ] {
+        assert_eq!(unexplained.breaks[0].reason, Reason::EvictedOrUnknown);
+        assert_eq!(unexplained.breaks[0].cause, None);
+    }
+    // Nothing is lost.
+    assert!(log(&third(json!(agents)), 4_900).breaks.is_empty());
+}
+
+#[test]
+fn differences_that_cost_nothing_are_not_listed() {
+    let message = |text: &str| json!({"role": "user", "content": marked(text)});
+    let said = |text: &str| json!({"role": "assistant", "content": text});
+    let system = |text: &str| marked(&text.repeat(500)).as_array().unwrap().clone();
+    let first = |written| answered(&system("whale "), &[message("Where?")], 0, written);
+    let next = |written| {
+        let messages = [message("Where?"), said("There."), message("When?")];
+        answered(&system("squid "), &messages, 0, written)
+    };
+    assert_eq!(analyzed(&[first(2_000), next(2_050)]).breaks.len(), 1);
+    // Nothing was cached, so that nothing is lost.
+    assert!(analyzed(&[first(0), next(0)]).breaks.is_empty());
+}
+
+#[test]
+fn compaction_is_not_blamed_on_the_billing_header() {
+    let system = |version: &str| {
+        let header = format!("x-anthropic-billing-header: cc_version=2.1.332.{version};");
+        let mut blocks = vec![json!({"type": "text", "text": header})];
+        blocks.extend(
+            marked(&"You code. ".repeat(500))
+                .as_array()
+                .unwrap()
+                .clone(),
+        );
+        blocks
+    };
+    let user = |text: &str| json!({"role": "user", "content": marked(text)});
+    let model = |text: &str| json!({"role": "assistant", "content": text});
+    let before = [
+        user("Fix the bug."),
+        model("Fixed."),
+        user("And the test?"),
+        model("Passes."),
+        user("Commit."),
+    ];
+    let summary = "This session continues from a previous conversation. Summary: all is done.";
+    let after = [user(summary)];
+    let found = analyzed(&[
+        answered(&system("9a2"), &before, 0, 9_000),
+        answered(&system("001"), &after, 1_000, 600),
+    ]);
+    let [breaks] = found.breaks.as_slice() else {
+        panic!("{:?}", found.breaks)
+    };
+    assert_eq!(
+        (breaks.reason, breaks.cause),
+        (Reason::MessagesChanged, Some(LikelyCause::Compaction))
+    );
+}
+
+#[test]
+fn tools_that_an_item_gives_are_tools() {
+    let tool = |name: &str| {
+        json!({"type": "function", "name": name, "description": "Works on files.",
+            "parameters": {"type": "object", "properties": {}}})
+    };
+    let request = |tools: &[Value], more: bool| {
+        let namespace = json!({"type": "namespace", "name": "functions", "tools": tools});
+        let mut input = vec![
+            json!({"type": "additional_tools", "role": "developer", "tools": [namespace]}),
+            json!({"type": "message", "role": "developer", "content": "You code."}),
+            json!({"type": "message", "role": "user", "content": "Fix the bug."}),
+        ];
+        if more {
+            input.extend([
+                json!({"type": "message", "role": "assistant", "content": "Fixed."}),
+                json!({"type": "message", "role": "user", "content": "And the test?"}),
+            ]);
+        }
+        json!({"session": "s", "request": {"model": "gpt-5.4", "input": input}})
+    };
+    let (grep, edit) = (tool("grep"), tool("edit"));
+    for (tools, cause) in [
+        (vec![grep.clone(), edit.clone()], LikelyCause::ToolAdded),
+        (vec![], LikelyCause::ToolRemoved),
+    ] {
+        let found = analyzed(&[
+            request(std::slice::from_ref(&grep), false),
+            request(&tools, true),
+        ]);
+        let [breaks] = found.breaks.as_slice() else {
+            panic!("{:?}", found.breaks)
+        };
+        assert_eq!(
+            (breaks.reason, breaks.cause),
+            (Reason::ToolsChanged, Some(cause))
+        );
+    }
 }

@@ -11,8 +11,12 @@ mod log;
 mod log_faults;
 mod monitor;
 mod normalization;
+mod recorded;
 mod request;
 mod spend;
+mod spend_agents;
+mod spend_claude_code;
+mod spend_codex;
 mod token_counts;
 mod transcript;
 mod verdict;
@@ -30,6 +34,7 @@ fn marks(prompt: &Prompt) -> Plan {
         lookback: 20,
         runs_count_once: true,
         one_hour: true,
+        twelve_hours: false,
         minimum: 0,
     };
     plan(prompt, &rules, &PlanContext::default()).plan

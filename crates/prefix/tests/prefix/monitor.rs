@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::{Millis, SecretSet};
-use cachalot_model::wire::Wire;
 use cachalot_model::wire::{FormatWire, MESSAGES};
 use cachalot_model::{Extra, Format, MarkerRules, Message, Parameters, Reply, StopReason, Usage};
 use cachalot_prefix::diagnosis::{self, Reason};

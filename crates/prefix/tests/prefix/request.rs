@@ -233,6 +233,27 @@ fn body() -> impl Strategy<Value = (usize, Vec<Message>, bool)> {
 }
 
 #[test]
+fn lifetime_of_a_breakpoint_is_read() {
+    for (marker, time) in [
+        (json!({"mode": "explicit"}), MarkerTime::FiveMinutes),
+        (
+            json!({"mode": "explicit", "ttl": "30m"}),
+            MarkerTime::FiveMinutes,
+        ),
+        (
+            json!({"mode": "explicit", "ttl": "12h"}),
+            MarkerTime::TwelveHours,
+        ),
+    ] {
+        let part = json!({"type": "input_text", "text": "a", "prompt_cache_breakpoint": marker});
+        let request =
+            of(&json!({"model": "gpt-5.6", "input": [{"role": "user", "content": [part]}]}));
+        let times: Vec<MarkerTime> = request.plan.marks().iter().map(|mark| mark.time).collect();
+        assert_eq!(times, [time], "{marker}");
+    }
+}
+
+#[test]
 fn fuzz_seeds_have_the_format_of_their_name() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/foreign_request");
     for (name, format) in [

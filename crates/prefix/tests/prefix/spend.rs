@@ -306,4 +306,37 @@ fn advisors_and_service_tiers_have_their_own_prices() {
     let mut totals = SpendTotals::default();
     totals.add(&spending.answers[0], &Catalog::built_in());
     assert_eq!(totals.cost, Cost::UNPRICED);
+    // The model has no fast mode.
+    let reason = "the price of the speed `fast` is not known".to_owned();
+    assert_eq!(totals.unpriced, [(reason, 1)].into());
+}
+
+#[test]
+fn counts_that_cannot_be_read_are_named() {
+    let text = r#"{"type":"assistant","sessionId":"s","uuid":"u","message":{"id":"m1","model":"claude-opus-4-8","usage":{"input_tokens":1000000.0,"output_tokens":5}}}"#;
+    let (spending, read) = read_text("s.jsonl", text);
+    read.unwrap();
+    assert!(spending.answers.is_empty());
+    let named: Vec<&str> = spending.unknown.keys().map(String::as_str).collect();
+    assert_eq!(
+        named,
+        ["Claude Code: an answer whose usage has no whole numbers"]
+    );
+}
+
+#[test]
+fn lines_with_too_many_values_are_skipped_and_named() {
+    let answer = |id: &str, more: &str| {
+        format!(
+            r#"{{"type":"assistant","sessionId":"s","uuid":"u","message":{{"id":"{id}","model":"claude-opus-4-8","usage":{{"input_tokens":1,"output_tokens":5{more}}}}}}}"#
+        )
+    };
+    let many = format!(r#","x":[{}0]"#, "0,".repeat(1 << 20));
+    let text = format!("{}\n{}\n", answer("m1", &many), answer("m2", ""));
+    let (spending, read) = read_text("s.jsonl", &text);
+    assert!(matches!(
+        read,
+        Err(FileError::Malformed { first: 1, count: 1 })
+    ));
+    assert_eq!(spending.answers.len(), 1);
 }

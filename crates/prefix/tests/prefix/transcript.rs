@@ -1,4 +1,4 @@
-//! Transcripts of Claude Code, which have answers and no requests.
+//! Transcripts of Claude Code and Codex, which have answers and no requests.
 
 use std::sync::Arc;
 
@@ -145,4 +145,203 @@ fn sub_agents_are_separate_conversations() {
     let found = analyzed(&lines(Some("a"), Some("a")));
     assert_eq!(found.conversations, 2);
     assert_eq!(found.breaks[0].examples[0].session, "s1, agent a");
+}
+
+/// Times of two answers of Codex.
+const START: &str = "2026-11-28T11:00:00.000Z";
+const SOON: &str = "2026-11-28T11:01:00.000Z";
+
+/// A line of Codex.
+fn rollout(ordinal: u64, kind: &str, payload: Value) -> Value {
+    json!({"timestamp": "2026-11-28T11:00:00.000Z", "ordinal": ordinal, "type": kind,
+        "payload": payload})
+}
+
+fn turn(ordinal: u64, model: &str, effort: &str) -> Value {
+    rollout(
+        ordinal,
+        "turn_context",
+        json!({"model": model, "effort": effort}),
+    )
+}
+
+/// An answer of Codex.
+fn record(ordinal: u64, at: &str, id: &str, input: u64, read: u64, written: u64) -> Value {
+    let usage = json!({"input_tokens": input, "cached_input_tokens": read,
+        "cache_write_input_tokens": written, "output_tokens": 40});
+    let line = rollout(
+        ordinal,
+        "token_usage_record",
+        json!({"response_id": id, "usage": usage}),
+    );
+    with(line, "/timestamp", json!(at))
+}
+
+#[test]
+fn causes_of_expensive_requests_of_codex_are_found() {
+    let meta = rollout(0, "session_meta", json!({"id": "thread-1"}));
+    let first = record(2, START, "resp_1", 30_500, 10_000, 20_000);
+    let lines = |middle: Option<Value>, at: &str| {
+        let begin = [
+            meta.clone(),
+            turn(1, "gpt-5.6-sol", "medium"),
+            first.clone(),
+        ];
+        let again = record(4, at, "resp_2", 31_000, 5_000, 25_000);
+        Vec::from_iter(begin.into_iter().chain(middle).chain([again]))
+    };
+    // 30,000 tokens were in the cache, and 5,000 were read.
+    let unknown = (Reason::EvictedOrUnknown, None, 25_000);
+    assert_eq!(only_break(&lines(None, SOON)), unknown);
+    for (middle, reason, cause) in [
+        (
+            rollout(3, "compacted", json!({"message": ""})),
+            Reason::MessagesChanged,
+            LikelyCause::Compaction,
+        ),
+        (
+            turn(3, "gpt-5.4", "medium"),
+            Reason::ModelChanged,
+            LikelyCause::ModelSwitched,
+        ),
+        (
+            turn(3, "gpt-5.6-sol", "high"),
+            Reason::ParametersChanged,
+            LikelyCause::ReasoningSetting,
+        ),
+    ] {
+        let found = only_break(&lines(Some(middle), SOON));
+        assert_eq!(found, (reason, Some(cause), 25_000));
+    }
+    // Three days later, nothing is there.
+    let found = only_break(&lines(None, "2026-12-01T11:00:00.000Z"));
+    assert_eq!(
+        found,
+        (Reason::Expired, Some(LikelyCause::RetentionExpired), 25_000)
+    );
+}
+
+#[test]
+fn copied_and_repeated_counts_of_codex_are_no_answers() {
+    let meta = json!({"id": "thread-2", "history_base": {"end_ordinal_exclusive": 5}});
+    let found = analyzed(&[
+        rollout(5, "session_meta", meta),
+        turn(1, "gpt-5.4", "medium"),
+        record(2, START, "resp_1", 30_500, 10_000, 20_000),
+        rollout(3, "compacted", json!({"message": ""})),
+        turn(6, "gpt-5.4", "medium"),
+        record(7, SOON, "resp_3", 31_000, 5_000, 25_000),
+    ]);
+    assert_eq!((found.requests, found.answers_only), (1, 1));
+    assert!(found.breaks.is_empty(), "{:?}", found.breaks);
+
+    // Older versions write totals, and repeat them.
+    let count = |total: u64, last: u64| {
+        let usage = |input: u64| json!({"input_tokens": input, "cached_input_tokens": 0});
+        rollout(
+            1,
+            "event_msg",
+            json!({"type": "token_count", "info": {
+                "total_token_usage": usage(total), "last_token_usage": usage(last)}}),
+        )
+    };
+    let found = analyzed(&[
+        rollout(0, "session_meta", json!({"id": "thread-3"})),
+        count(9_000, 9_000),
+        count(9_000, 9_000),
+        count(19_000, 10_000),
+        rollout(2, "event_msg", json!({"type": "token_count", "info": null})),
+    ]);
+    assert_eq!((found.requests, found.conversations), (2, 1));
+    assert_eq!(found.reported.1.total_input(), 19_000);
+}
+
+/// Newer versions write a record and a count for each answer.
+#[test]
+fn records_and_counts_of_codex_are_one_answer_in_any_order() {
+    let count = |total: u64, last: u64| {
+        let usage = |input: u64| json!({"input_tokens": input, "output_tokens": 40});
+        rollout(
+            1,
+            "event_msg",
+            json!({"type": "token_count", "info": {
+                "total_token_usage": usage(total), "last_token_usage": usage(last)}}),
+        )
+    };
+    let meta = rollout(0, "session_meta", json!({"id": "thread-4"}));
+    let records = [
+        record(1, START, "resp_1", 30_500, 0, 0),
+        record(2, SOON, "resp_2", 31_000, 0, 0),
+    ];
+    let counts = [count(30_500, 30_500), count(61_500, 31_000)];
+    for lines in [
+        [&records[0], &counts[0], &records[1], &counts[1]],
+        [&counts[0], &records[0], &counts[1], &records[1]],
+        [&counts[0], &records[0], &records[1], &counts[1]],
+        [&records[0], &records[1], &counts[0], &counts[1]],
+    ] {
+        let lines = [&[&meta][..], &lines[..]].concat();
+        let lines: Vec<Value> = lines.into_iter().cloned().collect();
+        let found = analyzed(&lines);
+        assert_eq!((found.requests, found.sessions), (2, 1));
+        assert_eq!(found.reported.1.total_input(), 61_500);
+    }
+    // A fork whose lines have no numbers copies within two seconds.
+    let fork = json!({"id": "thread-5", "forked_from_id": "thread-4"});
+    let copied = [
+        rollout(0, "session_meta", fork),
+        records[0].clone(),
+        records[1].clone(),
+    ];
+    let found = analyzed(&copied);
+    assert_eq!(
+        (found.requests, found.reported.1.total_input()),
+        (1, 31_000)
+    );
+}
+
+#[test]
+fn losses_of_codex_have_the_price_of_their_tier() {
+    let lost = |tier: Option<&str>| {
+        let settings =
+            json!({"type": "thread_settings_applied", "thread_settings": {"service_tier": tier}});
+        let found = analyzed(&[
+            rollout(0, "session_meta", json!({"id": "thread-6"})),
+            turn(1, "gpt-5.6-sol", "medium"),
+            rollout(1, "event_msg", settings),
+            record(2, START, "resp_1", 30_500, 10_000, 20_000),
+            record(4, SOON, "resp_2", 31_000, 5_000, 25_000),
+        ]);
+        assert_eq!(
+            (found.breaks.len(), found.breaks[0].lost_tokens),
+            (1, 25_000)
+        );
+        found.breaks[0].lost_cost
+    };
+    let standard = lost(None).picodollars;
+    assert!(standard > 0);
+    assert_eq!(lost(Some("priority")).picodollars, 2 * standard);
+    assert_eq!(
+        (
+            lost(Some("scale")).picodollars,
+            lost(Some("scale")).unpriced
+        ),
+        (0, 1)
+    );
+}
+
+#[test]
+fn real_rollout_of_codex_is_read() {
+    let session = "rollout-2026-11-28T11-09-00-01a221d8-1c4e-7811-9155-40878826df61.jsonl";
+    let log = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../cli/tests/data/transcripts/codex/tool_resume_fork_subagent_compact/sessions/2026/11/28")
+        .join(session);
+    let log = std::fs::read(log).unwrap();
+    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(SecretSet::empty()));
+    analyzer.read(log.as_slice()).unwrap();
+    let found = analyzer.finish();
+    assert_eq!((found.requests, found.answers_only), (3, 3));
+    assert_eq!((found.conversations, found.sessions), (1, 1));
+    assert_eq!(found.skipped.0, 0, "{:?}", found.skipped);
+    assert!(found.breaks.is_empty(), "{:?}", found.breaks);
 }

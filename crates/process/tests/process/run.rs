@@ -7,6 +7,7 @@ use cachalot_process::{
 };
 
 use crate::group::gone;
+use crate::program_file::make_executable;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -231,4 +232,24 @@ async fn nothing_outlives_a_run_that_waits_and_kills() {
     let (ended, stdout, _) = ran(shell(line, Lingering::WaitThenKill)).await;
     assert!(ended.unwrap().status.success());
     gone(stdout.trim()).await;
+}
+
+/// Without [`make_executable`], some of these programs are busy when they are to be run.
+#[test]
+fn new_programs_can_be_run_while_other_threads_start_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let folder = folder.path();
+            scope.spawn(move || {
+                for number in 0..25 {
+                    let program = folder.join(format!("{thread}-{number}"));
+                    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+                    make_executable(&program);
+                    let status = std::process::Command::new(&program).status();
+                    assert!(status.unwrap().success());
+                }
+            });
+        }
+    });
 }

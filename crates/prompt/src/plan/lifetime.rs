@@ -2,23 +2,26 @@
 
 use cachalot_core::spec::{Literal, ParameterKind as Kind, Table, Values, key, words};
 
-/// The requested lifetime of cached prefixes. One hour costs more to write than five minutes.
+/// The requested lifetime of cached prefixes. A longer one costs more to write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PrefixLifetime {
-    /// Five minutes after the last read.
+    /// The shortest one of the provider: five minutes after the last read, half an hour with OpenAI.
     FiveMinutes,
     /// One hour after the last read.
     OneHour,
-    /// Five minutes; but one hour for the prefix up to the end of the previous turn if the next turn
-    /// depends on a person and [`Pauses::favor_one_hour`](super::Pauses).
+    /// Twelve hours after the last read.
+    TwelveHours,
+    /// The shortest one; but one hour or twelve for the prefix up to the end of the previous turn if the next
+    /// turn depends on a person, and the [`Pauses`](super::Pauses) favor it.
     #[default]
     Auto,
 }
 
 impl PrefixLifetime {
-    const WORDS: [(&str, Self); 3] = [
+    const WORDS: [(&str, Self); 4] = [
         ("5m", Self::FiveMinutes),
         ("1h", Self::OneHour),
+        ("12h", Self::TwelveHours),
         ("auto", Self::Auto),
     ];
 }
@@ -26,7 +29,7 @@ impl PrefixLifetime {
 /// The default of `warn_above`: the cost in US dollars from which a prefix break causes a warning.
 const DEFAULT_WARN_ABOVE: f64 = 0.01;
 
-/// Settings of an agent's prefix: `prefix: {ttl: 5m|1h|auto, warn_above: DOLLARS, diagnostics:
+/// Settings of an agent's prefix: `prefix: {ttl: 5m|1h|12h|auto, warn_above: DOLLARS, diagnostics:
 /// BOOLEAN}`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PrefixSettings {
@@ -49,14 +52,14 @@ impl Default for PrefixSettings {
     }
 }
 
-const LIFETIME_WORDS: [&str; 3] = words(&PrefixLifetime::WORDS);
+const LIFETIME_WORDS: [&str; 4] = words(&PrefixLifetime::WORDS);
 
 /// The keys of `prefix` of an agent.
 pub static PREFIX: Table = Table::new(
     "`prefix`",
     "The lifetime of the prompt prefix in the provider's cache.",
     &[&[
-        key("ttl", Kind::Word(&LIFETIME_WORDS), "The lifetime after the last read: five minutes, one hour, or one hour for the part before a turn that depends on a person.").default(Literal::Text("auto")),
+        key("ttl", Kind::Word(&LIFETIME_WORDS), "The lifetime after the last read: five minutes (half an hour with OpenAI), one hour, twelve hours, or a longer one for the part before a turn that depends on a person.").default(Literal::Text("auto")),
         key("warn_above", Kind::NumberIn(0.0, f64::INFINITY), "The cost of a prefix break, in US dollars, from which the user is warned.").default(Literal::Number(DEFAULT_WARN_ABOVE)),
         key("diagnostics", Kind::Boolean, "Lets the provider compare each request with the previous one.").default(Literal::Boolean(false)),
     ]],

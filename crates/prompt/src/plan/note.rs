@@ -47,6 +47,8 @@ pub enum Note {
     MarkerDropped(Part),
     /// One hour was requested, but the provider does not support it.
     NoHour,
+    /// Twelve hours were requested, but the provider does not support it, or its price is not known.
+    NoTwelveHours,
 }
 
 impl fmt::Display for Note {
@@ -65,6 +67,10 @@ impl fmt::Display for Note {
                 f,
                 "the turn is long: a marker went where the request before ended, and {part} is left \
                  without one"
+            ),
+            Self::NoTwelveHours => f.write_str(
+                "no marked prefix is kept for twelve hours: only OpenAI's format `responses` has \
+                 such a marker, for models whose price of it is known; `ttl: 12h` is as good as `5m` here",
             ),
             Self::NoHour => f.write_str(
                 "the provider keeps no marked prefix for an hour: `ttl: 1h` is as good as `5m` here",

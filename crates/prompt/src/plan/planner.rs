@@ -4,8 +4,8 @@ use cachalot_model::wire::MarkerTime;
 use cachalot_model::{Block, Role};
 
 use super::{Mark, Note, Part, Pauses, Plan, PrefixLifetime, Rules};
+use crate::Level;
 use crate::chain::{Node, Prompt};
-use crate::level::Level;
 use crate::marker_positions::{MarkerPosition, MarkerPositions};
 
 /// The minimum number of bytes per token in model input. A part that is too short even by this ratio is
@@ -51,7 +51,7 @@ pub struct PlannedMarkers {
 ///
 /// If the end of the previous request is out of reach of their lookbacks, one more marker is placed
 /// exactly there; if that exceeds the limit, the first marker is dropped. A part that is certainly below
-/// the provider's minimum gets no marker. A one-hour marker is never placed after a five-minute marker.
+/// the provider's minimum gets no marker. A marker never requests a longer lifetime than the one before it.
 /// The last request of its kind ([`PlanContext::is_last`]) gets markers only where earlier requests have
 /// written.
 ///
@@ -65,6 +65,9 @@ pub fn plan(prompt: &Prompt, rules: &Rules, plan_context: &PlanContext) -> Plann
     if plan_context.keep == PrefixLifetime::OneHour && !rules.one_hour {
         notes.push(Note::NoHour);
     }
+    if plan_context.keep == PrefixLifetime::TwelveHours && !rules.twelve_hours {
+        notes.push(Note::NoTwelveHours);
+    }
     let is_short = |place: &MarkerPosition| place.bytes / MIN_BYTES_PER_TOKEN < rules.minimum;
     let mut marked_parts = marked_parts(prompt, rules, plan_context);
     // The longest part that is too short: the shorter ones are too short as well.
@@ -77,12 +80,12 @@ pub fn plan(prompt: &Prompt, rules: &Rules, plan_context: &PlanContext) -> Plann
     marked_parts.retain(|(_, place)| !is_short(place));
     let gave_way = marked_parts.drain(..marked_parts.len().saturating_sub(rules.most));
     notes.extend(gave_way.map(|(part, _)| Note::MarkerDropped(part)));
-    let hour = hour(prompt, rules, plan_context);
+    let long = long_part(prompt, rules, plan_context);
     let marks = marked_parts.into_iter().map(|(_, place)| Mark {
         node: place.node,
-        time: match hour.is_some_and(|last| place.node <= last) {
-            true => MarkerTime::OneHour,
-            false => MarkerTime::FiveMinutes,
+        time: match long {
+            Some((time, last)) if place.node <= last => time,
+            _ => MarkerTime::FiveMinutes,
         },
     });
     PlannedMarkers {
@@ -127,23 +130,29 @@ fn marked_parts(
     marked_parts
 }
 
-/// The last piece whose marker requests one hour.
-fn hour(prompt: &Prompt, rules: &Rules, plan_context: &PlanContext) -> Option<u32> {
-    let marker_positions = prompt.last()?.marker_positions;
-    match plan_context.keep {
-        _ if !rules.one_hour => None,
-        PrefixLifetime::FiveMinutes => None,
-        PrefixLifetime::OneHour => Some(u32::MAX),
-        PrefixLifetime::Auto
-            if plan_context.human_paced && plan_context.pauses.favor_one_hour() =>
-        {
-            marker_positions
-                .turn
-                .or(marker_positions.frozen)
-                .map(|place| place.node)
+/// The longer lifetime that markers request, and the last piece whose marker requests it.
+fn long_part(
+    prompt: &Prompt,
+    rules: &Rules,
+    plan_context: &PlanContext,
+) -> Option<(MarkerTime, u32)> {
+    let pauses = &plan_context.pauses;
+    let is_auto = plan_context.keep == PrefixLifetime::Auto && plan_context.human_paced;
+    let time = match plan_context.keep {
+        PrefixLifetime::OneHour if rules.one_hour => MarkerTime::OneHour,
+        PrefixLifetime::TwelveHours if rules.twelve_hours => MarkerTime::TwelveHours,
+        _ if is_auto && rules.one_hour && pauses.favor_one_hour() => MarkerTime::OneHour,
+        _ if is_auto && rules.twelve_hours && pauses.favor_twelve_hours() => {
+            MarkerTime::TwelveHours
         }
-        PrefixLifetime::Auto => None,
-    }
+        _ => return None,
+    };
+    let marker_positions = prompt.last()?.marker_positions;
+    let last = match is_auto {
+        true => marker_positions.turn.or(marker_positions.frozen)?.node,
+        false => u32::MAX,
+    };
+    Some((time, last))
 }
 
 /// The end of the previous request, if it is out of reach of the lookbacks from the newest message and

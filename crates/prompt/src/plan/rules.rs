@@ -16,6 +16,8 @@ pub struct Rules {
     pub runs_count_once: bool,
     /// True if markers may request one hour.
     pub one_hour: bool,
+    /// True if markers may request twelve hours, and the price of that is known.
+    pub twelve_hours: bool,
     /// The minimum number of tokens of a cached prefix.
     pub minimum: u64,
 }
@@ -24,17 +26,18 @@ impl Rules {
     /// Returns the rules of a model.
     #[must_use]
     pub fn for_model(model: &Model) -> Self {
-        Self::new(model.marker_rules(), model.limits())
+        Self::new(model.marker_rules(), model.limits(), model.name())
     }
 
-    /// Returns the rules of a provider with this marking, for a model with these limits.
+    /// Returns the rules of a provider with this marking, for a model with these limits and this name.
     #[must_use]
-    pub fn new(marker_rules: &MarkerRules, limits: &ModelLimits) -> Self {
+    pub fn new(marker_rules: &MarkerRules, limits: &ModelLimits, model: &str) -> Self {
         Self {
             most: marker_rules.max_markers.min(MAX_MARKERS),
             lookback: marker_rules.lookback,
             runs_count_once: marker_rules.runs_count_once,
             one_hour: marker_rules.one_hour,
+            twelve_hours: marker_rules.allows_twelve_hours(model),
             minimum: limits.minimum_cacheable.unwrap_or(marker_rules.minimum),
         }
     }

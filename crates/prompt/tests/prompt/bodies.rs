@@ -9,7 +9,7 @@ use cachalot_prompt::{Mark, Plan, Prompt, contiguous, prefix, segments};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::{WIRES, conversation, frozen, marks, said, small_wire::SmallWire};
+use crate::{conversation, frozen, marks, said, small_wire::SmallWire, wires};
 
 /// A test case.
 #[derive(Debug, Clone)]
@@ -113,7 +113,7 @@ fn count(body: &Value, name: &str) -> usize {
 proptest! {
     #[test]
     fn contiguous_body_equals_the_joined_segments_and_parses(case in case()) {
-        for wire in WIRES {
+        for wire in wires() {
             let (prompt, tail) = (case.prompt(wire), tail(wire, true));
             for plan in [Plan::none(), marks(&prompt), case.plan()] {
                 let segments = segments(&prompt, wire, &plan, &tail);
@@ -126,15 +126,22 @@ proptest! {
 
     #[test]
     fn body_without_markers_equals_that_of_the_wire(case in case()) {
-        for wire in WIRES {
+        for wire in wires() {
             let (prompt, pieces, tail) = (case.prompt(wire), case.pieces(wire), tail(wire, false));
             let body = contiguous(&prompt, wire, &Plan::none(), &tail);
             let layout = wire.layout();
             let value = parsed(&body);
             let sent = prompt.nodes().iter().filter(|node| !node.bytes.is_empty()).count();
             let arrays = [Some(layout.tools), layout.system, Some(layout.messages)];
-            let in_arrays: usize = arrays.into_iter().flatten().map(|member| count(&value, member.name)).sum();
+            let in_arrays: usize = arrays.into_iter().flatten().map(|member| match member.is_text {
+                true => case.system.len(),
+                false => count(&value, member.name),
+            }).sum();
             prop_assert_eq!(in_arrays, sent);
+            if let Some(member) = layout.system.filter(|member| member.is_text) {
+                let text = value.get(member.name).and_then(Value::as_str);
+                prop_assert_eq!(text.unwrap_or_default(), case.system.join("\n\n"));
+            }
             if sent > 0 {
                 prop_assert_eq!(pieces.body(wire, &tail), body);
             }
@@ -145,7 +152,7 @@ proptest! {
     /// body without.
     #[test]
     fn segments_without_markers_equal_the_unmarked_body(case in case()) {
-        for wire in WIRES {
+        for wire in wires() {
             let (prompt, tail, plan) = (case.prompt(wire), tail(wire, true), case.plan());
             let nodes = prompt.nodes();
             let carried: Vec<Bytes> = plan
@@ -170,7 +177,7 @@ proptest! {
     /// changes nothing else.
     #[test]
     fn markers_only_add_fields(case in case()) {
-        for wire in [WIRES[0], WIRES[4], WIRES[5]] {
+        for wire in [wires()[0], wires()[4], wires()[5]] {
             let (prompt, tail) = (case.prompt(wire), tail(wire, true));
             let mut with = parsed(&contiguous(&prompt, wire, &case.plan(), &tail));
             strip(&mut with);
@@ -181,7 +188,7 @@ proptest! {
     /// The law, from the bytes.
     #[test]
     fn request_is_a_prefix_of_the_next_request(case in case()) {
-        for wire in WIRES {
+        for wire in wires() {
             let before = case.prompt(wire);
             let after = append(before.clone(), wire, &case.later);
             let (first, next) = (joined(&prefix(&before, wire)), joined(&prefix(&after, wire)));
@@ -213,7 +220,7 @@ fn strip(value: &mut Value) {
 
 #[test]
 fn empty_prompt_has_a_valid_body() {
-    for wire in WIRES {
+    for wire in wires() {
         let tail = tail(wire, true);
         let body = contiguous(&Prompt::default(), wire, &Plan::none(), &tail);
         assert_eq!(count(&parsed(&body), wire.layout().messages.name), 0);
@@ -249,6 +256,24 @@ fn contiguous_body_has_the_expected_bytes() {
     assert_eq!(
         std::str::from_utf8(&body).unwrap(),
         r#"{"tools":[{"tool":"grep"},{"tool":"read_file"}],"said":[{"system":"You help."},{"system":"Today is a day."},{"role":"user","block":{"type":"text","text":"a"}}],"model":"m"}"#
+    );
+}
+
+/// The pieces of a member that is one text are written without their quotes, as paragraphs.
+#[test]
+fn system_text_may_be_one_string() {
+    let wire = &*cachalot_model::wire::INTERACTIONS;
+    let pieces = ["Be \"brief\".", "Today\nis a day."].map(|text| wire.system(text));
+    let prompt = said(&Prompt::begin(&[], &pieces), wire, Message::user("a"));
+    let body = contiguous(
+        &prompt,
+        wire,
+        &Plan::none(),
+        &Bytes::from_static(b",\"model\":\"m\"}"),
+    );
+    assert_eq!(
+        std::str::from_utf8(&body).unwrap(),
+        r#"{"system_instruction":"Be \"brief\".\n\nToday\nis a day.","input":[{"type":"user_input","content":[{"type":"text","text":"a"}]}],"model":"m"}"#
     );
 }
 

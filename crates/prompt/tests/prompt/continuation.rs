@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::{
-    WIRES, conversation, frozen, head, in_process, run, said, small_wire::SmallWire, tree,
+    conversation, frozen, head, in_process, run, said, small_wire::SmallWire, tree, wires,
 };
 
 const WIRE: SmallWire = SmallWire { apart: true };
@@ -416,11 +416,11 @@ proptest! {
     #[test]
     fn sent_prefixes_are_kept_and_stored_once(
         steps in proptest::collection::vec(step(), 1..40),
-        wire in 0..WIRES.len(),
+        wire in 0..wires().len(),
     ) {
         run(async {
             let (sessions, memory) = in_process();
-            let wire = WIRES[wire];
+            let wire = wires()[wire];
             let session = sessions.create_from(head("s0"), frozen(wire)).await.unwrap();
             let branches = vec![Branch { session, sent: Vec::new() }];
             let mut world = ModelState { wire, sessions, branches };
@@ -450,7 +450,7 @@ proptest! {
         ours in conversation::messages(3),
         theirs in conversation::messages(3),
     ) {
-        for wire in WIRES {
+        for wire in wires() {
             let build = |more: &[Message]| {
                 let all = common.iter().chain(more);
                 all.fold(frozen(wire), |prompt, message| said(&prompt, wire, message.clone()))

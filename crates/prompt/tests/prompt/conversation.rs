@@ -40,6 +40,7 @@ pub(crate) fn reasoning(format: Format, text: &str) -> Block {
             "encrypted_content": text}),
         Format::Chat => json!({"reasoning_content": text}),
         Format::Gemini => json!({"text": text, "thought": true}),
+        Format::Interactions => json!({"type": "thought", "signature": text}),
         Format::Converse => {
             json!({"reasoningContent": {"reasoningText": {"text": text, "signature": "c2ln"}}})
         }
@@ -85,7 +86,8 @@ fn format() -> impl Strategy<Value = Format> {
         Just(Format::Chat),
         Just(Format::Responses),
         Just(Format::Messages),
-        Just(Format::Converse)
+        Just(Format::Converse),
+        Just(Format::Interactions)
     ]
 }
 

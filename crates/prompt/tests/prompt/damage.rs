@@ -20,7 +20,7 @@ async fn put(memory: &dyn Store, space: &str, record: Record) {
 /// A session of two messages, and another one that shares the frozen part.
 async fn two(sessions: &Sessions) {
     for (id, text) in [("one", "a"), ("other", "b")] {
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head(id), prompt).await.unwrap();
         say(&mut session, Message::user(text)).await;
         say(&mut session, Message::assistant("same")).await;
@@ -148,7 +148,7 @@ fn missing_piece_is_an_error() {
 fn damaged_session_is_removed_with_its_pieces() {
     run(async {
         let (sessions, memory) = in_process();
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         say(&mut session, Message::user("a")).await;
         let mut record = all(&*memory, SESSIONS).await.remove(0);

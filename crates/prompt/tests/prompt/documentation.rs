@@ -43,6 +43,8 @@ fn tests_named_in_the_documentation_exist() {
         "prefix/tests",
         "model/tests",
         "model/src",
+        "wire/src",
+        "wire/tests",
     ] {
         functions(&root().join("crates").join(folder), &mut known);
     }

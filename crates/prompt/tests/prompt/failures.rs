@@ -135,7 +135,7 @@ fn failed_append_is_not_part_of_the_session() {
 async fn fails_once(opened: bool, fate: CallBehavior, at: u64, what: &str) -> bool {
     let failing = Failing::never();
     let (sessions, plain, clock, _) = doubled(failing.with(fate));
-    let prompt = frozen(&MESSAGES);
+    let prompt = frozen(&*MESSAGES);
     let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
     say(&mut session, Message::user("a")).await;
     if opened {
@@ -178,7 +178,7 @@ fn failed_restart_is_not_part_of_the_session() {
             let failing = Failing::never();
             let (sessions, plain, clock, _) = doubled(failing.with(fate));
             run(async {
-                let prompt = frozen(&MESSAGES);
+                let prompt = frozen(&*MESSAGES);
                 let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
                 say(&mut session, Message::user("a")).await;
                 let before = ids(&session.prompt);
@@ -217,7 +217,7 @@ fn cancelled_append_is_not_part_of_the_session() {
                 let secret_set = Arc::new(SecretSet::empty());
                 let sessions = Sessions::new(slow_store, clock.clone(), Arc::clone(&secret_set));
                 let plain = Sessions::new(inner, clock.clone(), secret_set);
-                let prompt = frozen(&MESSAGES);
+                let prompt = frozen(&*MESSAGES);
                 let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
                 say(&mut session, Message::user("a")).await;
                 let before = ids(&session.prompt);
@@ -261,7 +261,7 @@ fn append_is_one_store_call() {
     let counting = Failing::never();
     let (sessions, ..) = doubled(counting.with(CallBehavior::Done));
     run(async {
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         sessions.create_from(head("one"), prompt).await.unwrap();
         let mut session = sessions.open("one").await.unwrap().unwrap();
         let mut calls = Vec::new();
@@ -284,7 +284,7 @@ fn failed_cleanup_is_repeated_by_the_next_append() {
             let failing = Failing::never();
             let (sessions, plain, _, memory) = doubled(failing.with(CallBehavior::Refused));
             run(async {
-                let prompt = frozen(&MESSAGES);
+                let prompt = frozen(&*MESSAGES);
                 let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
                 say(&mut session, Message::user("a")).await;
                 say(&mut session, Message::user("b")).await;
@@ -354,7 +354,7 @@ fn sessions_of_earlier_versions_continue() {
     for change in ["append", "save", "restart", "remove"] {
         let (sessions, memory) = crate::in_process();
         run(async {
-            let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
+            let prompt = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
             for id in ["one", "fork"] {
                 let created = sessions.create_from(head(id), prompt.clone()).await;
                 drop(created.unwrap());

@@ -83,9 +83,9 @@ async fn life(
     mut choices: Choices,
     with: usize,
 ) {
-    let mut prompt = frozen(&MESSAGES);
+    let mut prompt = frozen(&*MESSAGES);
     for _ in 0..choices.below(3) {
-        prompt = said(&prompt, &MESSAGES, Message::user(TEXTS[choices.below(2)]));
+        prompt = said(&prompt, &*MESSAGES, Message::user(TEXTS[choices.below(2)]));
     }
     let Ok(mut session) = sessions.create_from(head(&id), prompt).await else {
         return;
@@ -140,8 +140,8 @@ fn story(seed: u64, mortality: usize) {
         let mut choices = Choices(seed | 1);
         // What is to be removed shares all that is written meanwhile.
         for id in ["old-1", "old-2"] {
-            let prompt = TEXTS.iter().fold(frozen(&MESSAGES), |prompt, text| {
-                said(&prompt, &MESSAGES, Message::user(*text))
+            let prompt = TEXTS.iter().fold(frozen(&*MESSAGES), |prompt, text| {
+                said(&prompt, &*MESSAGES, Message::user(*text))
             });
             let session = plain.create_from(head(id), prompt).await.unwrap();
             confirm(&confirmed, &session, session.prompt.clone());
@@ -266,7 +266,7 @@ fn piece_that_becomes_the_last_one_between_two_queries_is_not_lost() {
         });
         let clock = Arc::new(ManualClock::at(0));
         let sessions = Sessions::new(stepped.clone(), clock, Arc::new(SecretSet::empty()));
-        let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
+        let prompt = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
         let created = plain.create_from(head("removed"), prompt.clone()).await;
         drop(created.unwrap());
         let kept = plain.create_from(head("kept"), prompt.clone()).await;

@@ -34,14 +34,20 @@ use cachalot_store::in_process::InProcessStore;
 use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
 
 /// Every wire: a small one of ours with and without an array for the system, and the real ones.
-const WIRES: [&(dyn Wire + 'static); 6] = [
-    &small_wire::SmallWire { apart: true },
-    &small_wire::SmallWire { apart: false },
-    &cachalot_model::wire::CHAT,
-    &cachalot_model::wire::RESPONSES,
-    &cachalot_model::wire::MESSAGES,
-    &cachalot_model::wire::CONVERSE,
-];
+fn wires() -> [&'static dyn Wire; 7] {
+    use cachalot_model::wire::{CHAT, CONVERSE, FormatWire, INTERACTIONS, MESSAGES, RESPONSES};
+    static REAL: [FormatWire; 5] = [CHAT, RESPONSES, MESSAGES, CONVERSE, INTERACTIONS];
+    let [chat, responses, messages, converse, interactions] = &REAL;
+    [
+        &small_wire::SmallWire { apart: true },
+        &small_wire::SmallWire { apart: false },
+        &**chat,
+        &**responses,
+        &**messages,
+        &**converse,
+        &**interactions,
+    ]
+}
 
 /// Anthropic's rules, but that nothing is too short.
 const RULES: Rules = Rules {
@@ -49,6 +55,7 @@ const RULES: Rules = Rules {
     lookback: 20,
     runs_count_once: true,
     one_hour: true,
+    twelve_hours: false,
     minimum: 0,
 };
 

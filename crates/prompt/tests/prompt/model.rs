@@ -96,11 +96,11 @@ impl ModelState {
     async fn take(&mut self, sessions: &Sessions, step: Step) {
         match step {
             Step::Create(name) => {
-                self.create(sessions, NAMES[name], frozen(&MESSAGES)).await;
+                self.create(sessions, NAMES[name], frozen(&*MESSAGES)).await;
             }
             Step::Fork { of, name } => {
                 if let Some((parent, ..)) = self.open.get(of) {
-                    let fork = said(&parent.prompt, &MESSAGES, Message::user("fork"));
+                    let fork = said(&parent.prompt, &*MESSAGES, Message::user("fork"));
                     self.create(sessions, NAMES[name], fork).await;
                 }
             }
@@ -149,7 +149,7 @@ impl ModelState {
         } else {
             let old = session.prompt.clone();
             session.prompt = texts.iter().fold(old.clone(), |prompt, text| {
-                said(&prompt, &MESSAGES, Message::user(*text))
+                said(&prompt, &*MESSAGES, Message::user(*text))
             });
             let saved = session.save().await;
             if saved.is_err() {

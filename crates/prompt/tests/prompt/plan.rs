@@ -14,7 +14,7 @@ use cachalot_prompt::{
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::{RULES, WIRES, conversation, frozen, said, small_wire::SmallWire};
+use crate::{RULES, conversation, frozen, said, small_wire::SmallWire, wires};
 
 /// A first request.
 fn first() -> PlanContext {
@@ -51,14 +51,14 @@ fn rounds(mut prompt: Prompt, wire: &dyn Wire, times: usize) -> Prompt {
 #[test]
 fn every_part_of_a_prompt_ends_with_a_marker() {
     // Two tools, two texts: the first of them does not change from session to session.
-    let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
-    assert_eq!(marked(&frozen(&MESSAGES)), [2, 3]);
+    let prompt = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
+    assert_eq!(marked(&frozen(&*MESSAGES)), [2, 3]);
     assert_eq!(marked(&prompt), [2, 3, 4]);
-    let prompt = said(&prompt, &MESSAGES, Message::assistant("b"));
-    let prompt = said(&prompt, &MESSAGES, Message::user("c"));
+    let prompt = said(&prompt, &*MESSAGES, Message::assistant("b"));
+    let prompt = said(&prompt, &*MESSAGES, Message::user("c"));
     assert_eq!(marked(&prompt), [2, 3, 5, 6]);
     // What a turn says and hears does not end it.
-    let prompt = rounds(prompt, &MESSAGES, 2);
+    let prompt = rounds(prompt, &*MESSAGES, 2);
     assert_eq!(marked(&prompt), [2, 3, 5, 10]);
     assert!(marked(&Prompt::default()).is_empty());
 }
@@ -68,7 +68,7 @@ fn tool_marker_ends_the_first_or_frozen_part() {
     let tools = ["a", "b"].map(|name| MESSAGES.tool(&conversation::tool(name)));
     let one_text = Prompt::begin(&tools, &[MESSAGES.system("text")]);
     assert_eq!(marked(&one_text), [1, 2]);
-    let prompt = said(&Prompt::begin(&tools, &[]), &MESSAGES, Message::user("a"));
+    let prompt = said(&Prompt::begin(&tools, &[]), &*MESSAGES, Message::user("a"));
     assert_eq!(marked(&prompt), [1, 2]);
 }
 
@@ -79,17 +79,17 @@ fn marker_moves_to_the_previous_piece_that_can_carry_it() {
     let thought = conversation::reasoning(Format::Messages, "hm");
     let prompt = Prompt::begin(&tools, &system);
     assert_eq!(marked(&prompt), [0, 1]);
-    let prompt = said(&prompt, &MESSAGES, Message::user("a"));
+    let prompt = said(&prompt, &*MESSAGES, Message::user("a"));
     let prompt = said(
         &prompt,
-        &MESSAGES,
+        &*MESSAGES,
         Message::new(Role::Assistant, vec![thought.clone()]),
     );
     assert_eq!(marked(&prompt), [0, 1, 3]);
     // Never from the messages into the frozen part.
     let prompt = said(
         &Prompt::begin(&tools, &[]),
-        &MESSAGES,
+        &*MESSAGES,
         Message::new(Role::Assistant, vec![thought]),
     );
     assert_eq!(marked(&prompt), [0]);
@@ -97,11 +97,11 @@ fn marker_moves_to_the_previous_piece_that_can_carry_it() {
 
 /// A conversation whose first request was planned, and that has so many more rounds now.
 fn longer(times: usize) -> (Prompt, Prompt, PlannedMarkers) {
-    let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
-    let prompt = said(&prompt, &MESSAGES, Message::assistant("b"));
-    let prompt = said(&prompt, &MESSAGES, Message::user("c"));
+    let prompt = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
+    let prompt = said(&prompt, &*MESSAGES, Message::assistant("b"));
+    let prompt = said(&prompt, &*MESSAGES, Message::user("c"));
     let planned = plan(&prompt, &RULES, &first());
-    (prompt.clone(), rounds(prompt, &MESSAGES, times), planned)
+    (prompt.clone(), rounds(prompt, &*MESSAGES, times), planned)
 }
 
 #[test]
@@ -134,11 +134,11 @@ fn consecutive_calls_and_results_count_as_one_position() {
     let many = |block: fn(&str) -> Block| (0..30).map(|id| block(&id.to_string())).collect();
     let prompt = said(
         &prompt,
-        &MESSAGES,
+        &*MESSAGES,
         Message::new(Role::Assistant, many(conversation::call)),
     );
     let results = many(|id| conversation::result(id, "1"));
-    let prompt = said(&prompt, &MESSAGES, Message::new(Role::User, results));
+    let prompt = said(&prompt, &*MESSAGES, Message::new(Role::User, results));
     let planned = plan(&prompt, &RULES, &behind(&before));
     assert_eq!(nodes(&planned), [2, 3, 5, 8]);
     let each_counts = Rules {
@@ -153,16 +153,16 @@ fn consecutive_calls_and_results_count_as_one_position() {
 fn look_back_starts_at_the_previous_turn_end() {
     let (prompt, _, before) = longer(0);
     let answer = Message::new(Role::Assistant, vec![Block::text("b"); 18]);
-    let prompt = said(&prompt, &MESSAGES, answer);
-    let prompt = said(&prompt, &MESSAGES, Message::user("d"));
+    let prompt = said(&prompt, &*MESSAGES, answer);
+    let prompt = said(&prompt, &*MESSAGES, Message::user("d"));
     // 19 positions behind from the newest, but fewer from the answer.
     assert_eq!(
         nodes(&plan(&prompt, &RULES, &behind(&before))),
         [2, 3, 7, 8]
     );
     let answer = Message::new(Role::Assistant, vec![Block::text("b"); 20]);
-    let prompt = said(&longer(0).0, &MESSAGES, answer);
-    let prompt = said(&prompt, &MESSAGES, Message::user("d"));
+    let prompt = said(&longer(0).0, &*MESSAGES, answer);
+    let prompt = said(&prompt, &*MESSAGES, Message::user("d"));
     assert_eq!(
         nodes(&plan(&prompt, &RULES, &behind(&before))),
         [3, 6, 7, 8]
@@ -193,10 +193,10 @@ fn too_short_parts_get_no_marker_and_a_note() {
     }
     // One note for the longest part that is too short.
     let prompt = Prompt::begin(&[], &[piece(100), piece(300)]);
-    let long = said(&prompt, &MESSAGES, Message::user("y".repeat(2_000)));
+    let long = said(&prompt, &*MESSAGES, Message::user("y".repeat(2_000)));
     for (prompt, part, marks) in [
         (
-            &said(&prompt, &MESSAGES, Message::user("a")),
+            &said(&prompt, &*MESSAGES, Message::user("a")),
             Part::Whole,
             0,
         ),
@@ -223,8 +223,9 @@ fn minimum_of_the_catalog_overrides_the_default() {
         minimum_cacheable: Some(4_096),
         ..ModelLimits::default()
     };
-    assert_eq!(Rules::new(marker_rules, &limits).minimum, 4_096);
-    let unknown = Rules::new(marker_rules, &ModelLimits::default());
+    let model = "claude-opus-4-5";
+    assert_eq!(Rules::new(marker_rules, &limits, model).minimum, 4_096);
+    let unknown = Rules::new(marker_rules, &ModelLimits::default(), model);
     assert_eq!(
         (unknown.minimum, unknown.lookback, unknown.most),
         (512, 20, 4)
@@ -238,8 +239,8 @@ fn last_request_marks_only_written_prefixes() {
         is_last: true,
         ..behind(&before)
     };
-    let prompt = said(&sent, &MESSAGES, Message::assistant("d"));
-    let prompt = said(&prompt, &MESSAGES, Message::user("summarize"));
+    let prompt = said(&sent, &*MESSAGES, Message::assistant("d"));
+    let prompt = said(&prompt, &*MESSAGES, Message::user("summarize"));
     assert_eq!(nodes(&plan(&prompt, &RULES, &last)), [2, 3, 6]);
     // The newest message of the one before is another one here: what it wrote is not there.
     let other = sent.nodes()[..6].to_vec();
@@ -288,8 +289,8 @@ fn end_of_another_conversation_is_ignored_by_the_plan() {
 
 #[test]
 fn plan_for_providers_without_markers_is_empty() {
-    let none = Rules::new(&MarkerRules::default(), &ModelLimits::default());
-    let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
+    let none = Rules::new(&MarkerRules::default(), &ModelLimits::default(), "");
+    let prompt = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
     assert_eq!(plan(&prompt, &none, &first()), PlannedMarkers::default());
     let wire = SmallWire { apart: false };
     let tail = wire.tail(&cachalot_model::Parameters::default(), true);
@@ -317,10 +318,10 @@ fn plan_has_few_ordered_marks() {
 fn marked_wires() -> Vec<&'static dyn Wire> {
     let of = |provider, model, format| -> &'static dyn Wire {
         let rules = MarkerRules::find(provider, model, format);
-        Box::leak(Box::new(FormatWire::marked(format, rules)))
+        &**Box::leak(Box::new(FormatWire::marked(format, rules)))
     };
     vec![
-        &MESSAGES,
+        &*MESSAGES,
         of("openrouter", "anthropic/claude-opus-5", Format::Chat),
         of("litellm", "claude-opus-5", Format::Chat),
         of("openai", "gpt-5.6", Format::Chat),
@@ -343,8 +344,18 @@ fn without_markers(value: &mut Value) {
 /// The pauses of a person who has answered after ten minutes.
 fn slow() -> Pauses {
     let mut pauses = Pauses::resumed(0);
-    let asked = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
+    let asked = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
     pauses.count(&asked, 600_000);
+    pauses
+}
+
+/// The pauses of a person who has answered after two hours twice.
+fn very_slow() -> Pauses {
+    const TWO_HOURS: i64 = 7_200_000;
+    let mut pauses = Pauses::resumed(0);
+    let asked = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
+    pauses.count(&asked, TWO_HOURS);
+    pauses.count(&asked, 2 * TWO_HOURS);
     pauses
 }
 
@@ -352,15 +363,16 @@ fn plan_context() -> impl Strategy<Value = PlanContext> {
     let keep = prop_oneof![
         Just(PrefixLifetime::Auto),
         Just(PrefixLifetime::FiveMinutes),
-        Just(PrefixLifetime::OneHour)
+        Just(PrefixLifetime::OneHour),
+        Just(PrefixLifetime::TwelveHours)
     ];
     let end = proptest::option::of(0_u32..30);
-    let (human_paced, is_slow) = (any::<bool>(), any::<bool>());
-    (end, human_paced, is_slow, any::<bool>(), keep).prop_map(
-        |(previous_end, human_paced, is_slow, is_last, keep)| PlanContext {
+    let pauses = prop_oneof![Just(Pauses::default()), Just(slow()), Just(very_slow())];
+    (end, any::<bool>(), pauses, any::<bool>(), keep).prop_map(
+        |(previous_end, human_paced, pauses, is_last, keep)| PlanContext {
             previous_end,
             human_paced,
-            pauses: if is_slow { slow() } else { Pauses::default() },
+            pauses,
             is_last,
             keep,
         },
@@ -372,19 +384,22 @@ proptest! {
     fn plan_follows_the_marker_rules(
         messages in conversation::messages(12),
         plan_context in plan_context(),
-        (most, lookback, one_hour) in (0_usize..5, 1_u32..8, any::<bool>()),
+        (most, lookback) in (0_usize..5, 1_u32..8),
+        (one_hour, twelve_hours) in (any::<bool>(), any::<bool>()),
     ) {
-        let rules = Rules { most, lookback, one_hour, ..RULES };
-        for wire in marked_wires().into_iter().chain(WIRES) {
+        let rules = Rules { most, lookback, one_hour, twelve_hours, ..RULES };
+        for wire in marked_wires().into_iter().chain(wires()) {
             let prompt = messages.iter().fold(frozen(wire), |prompt, message| said(&prompt, wire, message.clone()));
             let planned = plan(&prompt, &rules, &plan_context);
             prop_assert_eq!(&planned, &plan(&prompt, &rules, &plan_context));
             let (marks, nodes) = (planned.plan.marks(), prompt.nodes());
             prop_assert!(marks.len() <= most);
             prop_assert!(marks.windows(2).all(|pair| pair[0].node < pair[1].node));
-            let hour = |mark: &Mark| mark.time == MarkerTime::OneHour;
-            prop_assert!(marks.windows(2).all(|pair| hour(&pair[0]) || !hour(&pair[1])));
-            prop_assert!(one_hour || !marks.iter().any(hour));
+            for (long, is_possible) in [(MarkerTime::OneHour, one_hour), (MarkerTime::TwelveHours, twelve_hours)] {
+                let is_long = |mark: &Mark| mark.time == long;
+                prop_assert!(marks.windows(2).all(|pair| is_long(&pair[0]) || !is_long(&pair[1])));
+                prop_assert!(is_possible || !marks.iter().any(is_long));
+            }
             for mark in marks {
                 prop_assert!(nodes[mark.node as usize].mark_at.is_some());
             }

@@ -14,7 +14,7 @@ use cachalot_prompt::{
 };
 
 use crate::conversation::{call, reasoning, result};
-use crate::{WIRES, frozen, head, ids, in_file, run, say, try_say};
+use crate::{frozen, head, ids, in_file, run, say, try_say, wires};
 
 const ROLE: &str = "PROMPT_TEST_ROLE";
 const FILE: &str = "PROMPT_TEST_FILE";
@@ -51,7 +51,7 @@ fn tell(what: impl std::fmt::Display) {
 
 fn body(prompt: &Prompt) -> Bytes {
     let tail = Bytes::from_static(b",\"model\":\"m\"}");
-    contiguous(prompt, &MESSAGES, &crate::marks(prompt), &tail)
+    contiguous(prompt, &*MESSAGES, &crate::marks(prompt), &tail)
 }
 
 /// The life of a child; as a test of its own, nothing.
@@ -66,7 +66,7 @@ fn child() {
             "resume" => resume(&path).await,
             "talk" => talk(&path).await,
             "share" => share(&path).await,
-            wire => turns(&path, WIRES[wire.parse::<usize>().unwrap()]).await,
+            wire => turns(&path, wires()[wire.parse::<usize>().unwrap()]).await,
         }
     });
 }
@@ -82,7 +82,7 @@ async fn resume(path: &Path) {
 async fn talk(path: &Path) {
     let sessions = in_file(path);
     let of = head("one");
-    let mut session = sessions.create_from(of, frozen(&MESSAGES)).await.unwrap();
+    let mut session = sessions.create_from(of, frozen(&*MESSAGES)).await.unwrap();
     for number in 0.. {
         say(&mut session, Message::user(format!("message {number}"))).await;
         tell(number);
@@ -155,7 +155,7 @@ async fn turn(session: &mut Session, wire: &dyn Wire, question: &str) {
 #[test]
 fn request_sent_before_a_kill_is_a_prefix_of_the_next() {
     let home = tempfile::tempdir().unwrap();
-    for (number, wire) in WIRES.into_iter().enumerate() {
+    for (number, wire) in wires().into_iter().enumerate() {
         let path = home.path().join(format!("{number}.db"));
         let mut child = start(&number.to_string(), &path);
         let reported: Vec<String> = said(&mut child).take(2).collect();
@@ -188,7 +188,7 @@ fn resumed_process_sends_the_identical_prefix() {
     let path = home.path().join("memory.db");
     run(async {
         let sessions = in_file(&path);
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         say(&mut session, Message::user("\u{1F433} \"quoted\" \u{0}")).await;
         say(&mut session, Message::new(Role::Assistant, vec![call("a")])).await;
@@ -248,7 +248,7 @@ fn processes_with_one_session_do_not_interleave() {
     let path = home.path().join("memory.db");
     run(async {
         let sessions = in_file(&path);
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         sessions.create_from(head("one"), prompt).await.unwrap();
         let mut children: Vec<Child> = (0..3).map(|_| start("share", &path)).collect();
         for child in &mut children {

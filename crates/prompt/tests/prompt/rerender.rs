@@ -1,7 +1,7 @@
 //! A conversation that goes on in another format, with another model, or with other tools.
 
 use cachalot_model::wire::{CHAT, MESSAGES, Rendered, Wire};
-use cachalot_model::{Block, Format, Message, Role};
+use cachalot_model::{Block, Format, Message, Role, SettingChanges};
 use cachalot_prompt::{BreakCause, ErrorKind, Level, Session, Target};
 
 use crate::conversation::{call, reasoning, result, tool};
@@ -35,12 +35,12 @@ async fn talk(session: &mut Session) {
 fn rerender_to_another_format_and_back_restores_the_pieces() {
     run(async {
         let (sessions, memory) = in_process();
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         talk(&mut session).await;
         let before = session.prompt.clone();
 
-        let (tools, system) = rendered(&CHAT);
+        let (tools, system) = rendered(&*CHAT);
         let target = Target {
             provider: "openai",
             model: "gpt",
@@ -48,7 +48,7 @@ fn rerender_to_another_format_and_back_restores_the_pieces() {
             tools: &tools,
             system: &system,
         };
-        let broken = session.rerender(&CHAT, target).await.unwrap().unwrap();
+        let broken = session.rerender(&*CHAT, target).await.unwrap().unwrap();
         assert_eq!((broken.level, broken.index), (Level::Tool, 0));
         let (from, to) = (Format::Messages, Format::Chat);
         assert_eq!(broken.cause, BreakCause::Rerendered { from, to });
@@ -68,7 +68,7 @@ fn rerender_to_another_format_and_back_restores_the_pieces() {
         // What only the old rendering needed is gone.
         assert_eq!(model::pieces(&*memory).await, again.prompt.len());
 
-        let (tools, system) = rendered(&MESSAGES);
+        let (tools, system) = rendered(&*MESSAGES);
         let target = Target {
             provider: "anthropic",
             model: "claude",
@@ -76,7 +76,7 @@ fn rerender_to_another_format_and_back_restores_the_pieces() {
             tools: &tools,
             system: &system,
         };
-        again.rerender(&MESSAGES, target).await.unwrap().unwrap();
+        again.rerender(&*MESSAGES, target).await.unwrap().unwrap();
         assert_eq!(ids(&again.prompt), ids(&before));
         // The first one is not the current one any more.
         let error = session.save().await.unwrap_err();
@@ -88,10 +88,10 @@ fn rerender_to_another_format_and_back_restores_the_pieces() {
 fn rerender_with_other_tools_replaces_the_prefix() {
     run(async {
         let (sessions, _) = in_process();
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         talk(&mut session).await;
-        let (tools, system) = rendered(&MESSAGES);
+        let (tools, system) = rendered(&*MESSAGES);
         let before = session.prompt.tip();
         let same = Target {
             provider: "provider",
@@ -100,7 +100,7 @@ fn rerender_with_other_tools_replaces_the_prefix() {
             tools: &tools,
             system: &system,
         };
-        assert_eq!(session.rerender(&MESSAGES, same).await.unwrap(), None);
+        assert_eq!(session.rerender(&*MESSAGES, same).await.unwrap(), None);
         assert_eq!(session.prompt.tip(), before);
 
         let late = [&tools[..], &[MESSAGES.tool(&tool("late"))]].concat();
@@ -108,7 +108,7 @@ fn rerender_with_other_tools_replaces_the_prefix() {
             tools: &late,
             ..same
         };
-        let broken = session.rerender(&MESSAGES, more).await.unwrap().unwrap();
+        let broken = session.rerender(&*MESSAGES, more).await.unwrap().unwrap();
         assert_eq!((broken.level, broken.index), (Level::Tool, 2));
         assert_eq!(broken.cause, BreakCause::Inserted);
         // Another model of the same provider has none of it cached.
@@ -117,7 +117,7 @@ fn rerender_with_other_tools_replaces_the_prefix() {
             tools: &late,
             ..same
         };
-        let broken = session.rerender(&MESSAGES, other).await.unwrap().unwrap();
+        let broken = session.rerender(&*MESSAGES, other).await.unwrap().unwrap();
         assert_eq!((broken.level, broken.index), (Level::Tool, 0));
         assert!(broken.to_string().contains("another provider or model"));
         say(&mut session, Message::user("on")).await;
@@ -129,7 +129,7 @@ fn rerender_with_other_tools_replaces_the_prefix() {
 fn rerender_keeps_the_pieces_of_forks() {
     run(async {
         let (sessions, _) = in_process();
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         talk(&mut session).await;
         let fork = session.prompt.clone();
@@ -137,7 +137,7 @@ fn rerender_keeps_the_pieces_of_forks() {
             .create_from(head("fork"), fork.clone())
             .await
             .unwrap();
-        let (tools, system) = rendered(&CHAT);
+        let (tools, system) = rendered(&*CHAT);
         let target = Target {
             provider: "openai",
             model: "gpt",
@@ -145,9 +145,46 @@ fn rerender_keeps_the_pieces_of_forks() {
             tools: &tools,
             system: &system,
         };
-        session.rerender(&CHAT, target).await.unwrap();
+        session.rerender(&*CHAT, target).await.unwrap();
         let again = sessions.open("fork").await.unwrap().unwrap();
         assert_eq!(ids(&again.prompt), ids(&fork));
+    });
+}
+
+#[test]
+fn rerendered_messages_change_no_tools() {
+    run(async {
+        let (sessions, _) = in_process();
+        let prompt = frozen(&*MESSAGES);
+        let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
+        let changes = SettingChanges {
+            added: vec![tool("late")],
+            removed: vec!["grep".to_owned()],
+            effort: None,
+        };
+        let mut message = Message::user("?");
+        changes.note(&mut message);
+        say(&mut session, message).await;
+        // Tools, system text, the message and its changes.
+        assert_eq!(session.prompt.len(), 2 + 2 + 2);
+        let opened = sessions.open("one").await.unwrap().unwrap();
+        assert_eq!(ids(&opened.prompt), ids(&session.prompt));
+        let stored = &opened.prompt.messages()[0];
+        assert_eq!(SettingChanges::noted(stored), Some(changes));
+
+        // The target has all tools.
+        let tools = [MESSAGES.tool(&tool("late"))];
+        let target = Target {
+            provider: "provider",
+            model: "model",
+            base_url: None,
+            tools: &tools,
+            system: &[],
+        };
+        let broken = session.rerender(&*MESSAGES, target).await.unwrap();
+        assert_eq!(broken.unwrap().level, Level::Tool);
+        assert_eq!(session.prompt.len(), 1 + 1);
+        assert_eq!(*session.prompt.messages()[0], Message::user("?"));
     });
 }
 
@@ -155,7 +192,7 @@ fn rerender_keeps_the_pieces_of_forks() {
 fn inexpressible_content_stops_rerendering() {
     run(async {
         let (sessions, _) = in_process();
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         let odd = Block::Other {
             format: Format::Messages,

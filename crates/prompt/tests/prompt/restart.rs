@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use cachalot_model::Message;
-use cachalot_model::wire::{MESSAGES, Rendered, Wire};
+use cachalot_model::wire::{MESSAGES, Rendered};
 use cachalot_prompt::{ErrorKind, Prompt};
 use serde_json::{Map, Value, json};
 
-use crate::{WIRES, frozen, head, ids, in_process, run, said, say};
+use crate::{frozen, head, ids, in_process, run, said, say, wires};
 
 fn notes(text: &str) -> Map<String, Value> {
     Map::from_iter([("summary".to_owned(), json!(text))])
@@ -20,7 +20,7 @@ fn rendered(message: Message) -> (Arc<Message>, Vec<Rendered>) {
 
 #[test]
 fn restart_keeps_tools_and_system_text_byte_for_byte() {
-    for wire in WIRES {
+    for wire in wires() {
         let begun = frozen(wire);
         let longer = said(&begun, wire, Message::user("a"));
         let longer = said(&longer, wire, Message::assistant("b"));
@@ -37,7 +37,7 @@ fn restart_keeps_tools_and_system_text_byte_for_byte() {
 
 #[test]
 fn restart_of_a_session_is_durable() {
-    for begun in [frozen(&MESSAGES), Prompt::default()] {
+    for begun in [frozen(&*MESSAGES), Prompt::default()] {
         run(async {
             let (sessions, _) = in_process();
             let mut session = sessions
@@ -69,7 +69,7 @@ fn restart_of_a_session_is_durable() {
 fn replace_unsent_keeps_sent_messages() {
     run(async {
         let (sessions, _) = in_process();
-        let begun = frozen(&MESSAGES);
+        let begun = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head("one"), begun).await.unwrap();
         say(&mut session, Message::user("a")).await;
         say(&mut session, Message::assistant("b")).await;

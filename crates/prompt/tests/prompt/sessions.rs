@@ -92,7 +92,7 @@ fn head_and_totals_of_a_session_are_kept() {
         of.base_url = Some("http://localhost:1".to_owned());
         of.notes
             .insert("cwd".to_owned(), serde_json::json!({"a": [1.5]}));
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(of, prompt).await.unwrap();
         let usage = Usage {
             uncached_input: 3,
@@ -135,7 +135,7 @@ fn list_filters_and_orders_sessions() {
             of.agent = ["root", "helper"][number % 2].to_owned();
             of.workspace = (number % 3 == 0).then(|| "/w".to_owned());
             of.parent = (number == 7).then(|| "s-000".to_owned());
-            sessions.create_from(of, frozen(&MESSAGES)).await.unwrap();
+            sessions.create_from(of, frozen(&*MESSAGES)).await.unwrap();
         }
         let all = sessions.list(&SessionFilter::default()).await.unwrap();
         assert_eq!(all.len(), 600);
@@ -143,8 +143,8 @@ fn list_filters_and_orders_sessions() {
         assert!(all.windows(2).all(|pair| pair[0].saved >= pair[1].saved));
         let first = all[0].state.as_ref().unwrap();
         assert_eq!((first.messages, first.pieces), (0, 4));
-        assert_eq!(first.prompt, frozen(&MESSAGES).tip());
-        assert_eq!(first.bytes, frozen(&MESSAGES).bytes());
+        assert_eq!(first.prompt, frozen(&*MESSAGES).tip());
+        assert_eq!(first.bytes, frozen(&*MESSAGES).bytes());
         let some = SessionFilter {
             agent: Some("helper"),
             workspace: Some("/w"),
@@ -176,13 +176,13 @@ fn list_filters_and_orders_sessions() {
 fn removing_a_session_keeps_shared_pieces() {
     run(async {
         let (sessions, memory) = in_process();
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut one = sessions.create_from(head("one"), prompt).await.unwrap();
         say(&mut one, Message::user("a")).await;
         say(&mut one, Message::assistant("b")).await;
         // One that was made by itself shares as much as a fork does.
         let mut same = sessions
-            .create_from(head("same"), frozen(&MESSAGES))
+            .create_from(head("same"), frozen(&*MESSAGES))
             .await
             .unwrap();
         say(&mut same, Message::user("a")).await;
@@ -212,7 +212,7 @@ fn removing_a_session_keeps_shared_pieces() {
 fn number_of_records_of_a_session_is_bounded() {
     run(async {
         let (sessions, memory) = in_process();
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         for number in 0..300 {
             if number % 70 == 69 {
@@ -244,7 +244,7 @@ fn pieces_of_different_messages_with_equal_bytes_are_distinct() {
         let thoughtful = Message::new(role, vec![thought, text]);
         let mut tips = Vec::new();
         for (id, message) in [("plain", &plain), ("thoughtful", &thoughtful)] {
-            let prompt = frozen(&MESSAGES);
+            let prompt = frozen(&*MESSAGES);
             let mut session = sessions.create_from(head(id), prompt).await.unwrap();
             say(&mut session, message.clone()).await;
             tips.push(session.prompt.tip());
@@ -263,7 +263,7 @@ fn pieces_of_different_messages_with_equal_bytes_are_distinct() {
 fn second_writer_gets_a_conflict() {
     run(async {
         let (sessions, memory) = in_process();
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut one = sessions.create_from(head("one"), prompt).await.unwrap();
         let mut two = sessions.open("one").await.unwrap().unwrap();
         say(&mut one, Message::user("a")).await;
@@ -292,7 +292,7 @@ fn second_writer_gets_a_conflict() {
 fn removed_session_is_not_restored_by_a_save() {
     run(async {
         let (sessions, memory) = in_process();
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut one = sessions
             .create_from(head("one"), prompt.clone())
             .await
@@ -312,21 +312,21 @@ fn removed_session_is_not_restored_by_a_save() {
 fn save_refuses_anything_but_an_append() {
     run(async {
         let (sessions, _) = in_process();
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         say(&mut session, Message::user("a")).await;
         let kept = session.prompt.clone();
         for other in [
             Prompt::default(),
-            frozen(&MESSAGES),
-            said(&frozen(&MESSAGES), &MESSAGES, Message::user("b")),
+            frozen(&*MESSAGES),
+            said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("b")),
         ] {
             session.prompt = other;
             let error = session.save().await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::NotAnExtension);
         }
-        session.prompt = said(&kept, &MESSAGES, Message::assistant("b"));
-        session.prompt = said(&session.prompt, &MESSAGES, Message::user("c"));
+        session.prompt = said(&kept, &*MESSAGES, Message::assistant("b"));
+        session.prompt = said(&session.prompt, &*MESSAGES, Message::user("c"));
         session.save().await.unwrap();
         let again = sessions.open("one").await.unwrap().unwrap();
         assert_eq!(again.prompt.messages().len(), 3);
@@ -341,7 +341,7 @@ fn sessions_with_known_secrets_are_flagged() {
         let clock = Arc::new(ManualClock::at(0));
         let memory = Arc::new(InProcessStore::new(clock.clone()));
         let sessions = Sessions::new(memory, clock, secret_set);
-        let prompt = frozen(&MESSAGES);
+        let prompt = frozen(&*MESSAGES);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         say(&mut session, Message::user("harmless")).await;
         assert!(!session.holds_secrets());
@@ -363,7 +363,7 @@ fn large_messages_are_stored() {
     run(async {
         let text = "large \"text\" \n".repeat(400_000);
         let mut session = in_file(&path)
-            .create_from(head("one"), frozen(&MESSAGES))
+            .create_from(head("one"), frozen(&*MESSAGES))
             .await
             .unwrap();
         say(&mut session, Message::user(&*text)).await;
@@ -396,7 +396,7 @@ fn session_futures_are_send() {
         tools: &[],
         system: &[],
     };
-    moves(&session.rerender(&MESSAGES, target));
+    moves(&session.rerender(&*MESSAGES, target));
 }
 
 proptest! {
@@ -405,7 +405,7 @@ proptest! {
     /// Whatever was said in whatever format comes back byte for byte, with its messages.
     #[test]
     fn resumed_session_has_equal_bytes_and_messages(messages in conversation::messages(10)) {
-        for wire in crate::WIRES {
+        for wire in crate::wires() {
             run(async {
                 let (sessions, _) = in_process();
                 let mut session = sessions.create_from(head("one"), frozen(wire)).await.unwrap();

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use cachalot_model::error::{Error, ErrorKind};
 use cachalot_model::wire::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
-use cachalot_model::{Block, Format, Message, Parameters, Reply, ToolDefinition};
+use cachalot_model::{Block, Format, Message, Parameters, Reply, ToolDefinition, Usage};
+use cachalot_storage::Url;
 use serde_json::{Value, json};
 
 /// A format with a piece for each block of a message.
@@ -27,8 +28,8 @@ impl Wire for SmallWire {
         Format::Chat
     }
 
-    fn path(&self) -> &'static str {
-        "/small"
+    fn url(&self, base: &Url, _model: &str, _streams: bool) -> Url {
+        base.clone()
     }
 
     fn layout(&self) -> Layout {
@@ -67,6 +68,7 @@ impl Wire for SmallWire {
         self.apart.then(|| match time {
             MarkerTime::FiveMinutes => Bytes::from_static(b",\"mark\":5"),
             MarkerTime::OneHour => Bytes::from_static(b",\"mark\":60"),
+            MarkerTime::TwelveHours => Bytes::from_static(b",\"mark\":720"),
         })
     }
 
@@ -79,5 +81,13 @@ impl Wire for SmallWire {
 
     fn reader(&self) -> Box<dyn StreamReader> {
         unreachable!("the small wire is never answered")
+    }
+
+    fn usage(&self, _reported: &Value) -> Option<Usage> {
+        None
+    }
+
+    fn usage_members(&self) -> &'static [&'static str] {
+        &[]
     }
 }

@@ -19,7 +19,7 @@ use crate::{frozen, head, ids, in_process, run, said, say};
 
 fn talk(prompt: &Prompt, texts: &[&str]) -> Prompt {
     texts.iter().fold(prompt.clone(), |prompt, text| {
-        said(&prompt, &MESSAGES, Message::user(*text))
+        said(&prompt, &*MESSAGES, Message::user(*text))
     })
 }
 
@@ -117,7 +117,7 @@ fn forest(prompts: &[(String, Prompt)]) -> PrefixTree {
 
 #[test]
 fn prompts_become_runs_with_texts_and_sizes() {
-    let begun = frozen(&MESSAGES);
+    let begun = frozen(&*MESSAGES);
     let long = "  one two\n three four five six seven eight nine ten eleven twelve thirteen";
     let first = talk(&begun, &[long, "b", "c", "d"]);
     let inner = talk(&begun, &[long]);
@@ -170,7 +170,7 @@ fn prompts_become_runs_with_texts_and_sizes() {
 
 #[test]
 fn prompts_with_different_beginnings_have_separate_roots() {
-    let one = talk(&frozen(&MESSAGES), &["a"]);
+    let one = talk(&frozen(&*MESSAGES), &["a"]);
     let other = talk(&Prompt::default(), &["a"]);
     let tree = forest(&[("one".into(), one), ("other".into(), other)]);
     assert_eq!(tree.runs.len(), 2);
@@ -206,7 +206,7 @@ fn stored_sessions_become_the_same_tree() {
     run(async {
         let (sessions, _) = in_process();
         let mut main = sessions
-            .create_from(head("b"), frozen(&MESSAGES))
+            .create_from(head("b"), frozen(&*MESSAGES))
             .await
             .unwrap();
         say(&mut main, Message::user("a question")).await;
@@ -253,7 +253,7 @@ fn every_piece_is_read_once_from_the_store() {
     });
     let sessions = Sessions::new(Arc::new(memory), clock, Arc::new(SecretSet::empty()));
     run(async {
-        let begun = talk(&frozen(&MESSAGES), &["a"; 50]);
+        let begun = talk(&frozen(&*MESSAGES), &["a"; 50]);
         for fork in 0..20 {
             let prompt = talk(&begun, &[&fork.to_string()]);
             sessions
@@ -285,7 +285,7 @@ fn damaged_sessions_are_listed_and_do_not_affect_others() {
         let mut prompts = Vec::new();
         for (id, text) in [("one", "a"), ("other", "b")] {
             let mut session = sessions
-                .create_from(head(id), frozen(&MESSAGES))
+                .create_from(head(id), frozen(&*MESSAGES))
                 .await
                 .unwrap();
             say(&mut session, Message::user(text)).await;
@@ -346,7 +346,7 @@ fn secrets_in_the_texts_of_a_run_are_masked() {
         format!("{} {key}", "word ".repeat(10)),
         "log in with hunter2hunter2 please".to_owned(),
     ] {
-        forest.insert("one", &talk(&frozen(&MESSAGES), &[&text]));
+        forest.insert("one", &talk(&frozen(&*MESSAGES), &[&text]));
     }
     let words: Vec<String> = forest
         .tree()

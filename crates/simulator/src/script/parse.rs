@@ -12,7 +12,9 @@ use serde_json::json;
 use super::template::{BUILT_IN_PLACEHOLDERS, fill, fill_value};
 use super::{Pace, ReplyPlan, Rule, Script};
 use crate::accounting::Pattern;
-use crate::reply::{Fault, FaultKind, ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
+use crate::reply::{
+    Fault, FaultKind, ScriptedCall, ScriptedCompaction, ScriptedReply, ScriptedStop, ScriptedUsage,
+};
 
 pub(super) fn script(file_name: &str, text: &str) -> Result<Script, Vec<Problem>> {
     let node = tree::parse(file_name, text)?;
@@ -200,17 +202,53 @@ fn check_placeholder(
 }
 
 fn usage(mut section: Section<'_>, problems: &mut Vec<Problem>) -> ScriptedUsage {
+    let compaction = section.section("compaction", "`compaction`", problems);
+    let compaction = compaction.map(|section| compaction_usage(section, problems));
+    let service_tier = word(&mut section, "service_tier", &TIERS, problems);
+    let inference_geo = word(&mut section, "inference_geo", &["global", "us"], problems);
+    let speed = word(&mut section, "speed", &["fast", "standard"], problems);
     let mut count = |key| section.integer(key, 0..=u64::MAX, problems);
     let usage = ScriptedUsage {
         input: count("input"),
         cache_read: count("cache_read"),
         cache_write: count("cache_write"),
         cache_write_1h: count("cache_write_1h"),
+        cache_write_12h: count("cache_write_12h"),
         output: count("output"),
         reasoning: count("reasoning"),
+        web_searches: count("web_searches"),
+        service_tier,
+        inference_geo,
+        speed,
+        compaction,
     };
     section.finish(problems);
     usage
+}
+
+/// Tiers of all providers.
+const TIERS: [&str; 9] = [
+    "batch",
+    "default",
+    "deferred",
+    "flex",
+    "priority",
+    "reserved",
+    "scale",
+    "standard",
+    "ultrafast",
+];
+
+fn compaction_usage(mut section: Section<'_>, problems: &mut Vec<Problem>) -> ScriptedCompaction {
+    let mut count = |key| section.integer(key, 0..=u64::MAX, problems).unwrap_or(0);
+    let compaction = ScriptedCompaction {
+        input: count("input"),
+        cache_read: count("cache_read"),
+        cache_write: count("cache_write"),
+        output: count("output"),
+    };
+    section.finish(problems);
+    compaction
 }
 
 fn fault(node: &Node, problems: &mut Vec<Problem>) -> Option<Fault> {

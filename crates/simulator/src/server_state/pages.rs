@@ -70,6 +70,29 @@ pub(super) fn delete_response(
     }
 }
 
+/// Returns the id in the path of a stored interaction. Official clients use either version.
+pub(super) fn interaction_id(path: &str) -> Option<&str> {
+    let prefixes = ["/v1beta/interactions/", "/v1/interactions/"];
+    prefixes.iter().find_map(|prefix| path.strip_prefix(prefix))
+}
+
+/// A stored interaction, or an empty object after its deletion.
+pub(super) fn stored_interaction(
+    server: &ServerState,
+    context: &RequestContext,
+    method: &Method,
+    id: &str,
+) -> Result<Value, ApiError> {
+    server.authorize(context)?;
+    let mut state = server.state();
+    if method == Method::DELETE {
+        state.interactions.forget(context.namespace, id)?;
+        return Ok(json!({}));
+    }
+    let found = state.interactions.interaction(context.namespace, id);
+    found.cloned()
+}
+
 /// The page at `/`: the endpoints.
 pub(super) fn welcome_page() -> Value {
     json!({
@@ -77,12 +100,16 @@ pub(super) fn welcome_page() -> Value {
         "endpoints": [
             "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/messages",
             "POST /v1/messages/count_tokens", "GET /v1/responses/ID", "DELETE /v1/responses/ID",
+            "POST /v1/responses/compact", "POST /v1/responses/input_tokens", "POST /v1/embeddings",
             "GET /v1/models", "GET /v1/models/NAME",
             "POST /openai/deployments/NAME/chat/completions", "POST /openai/responses",
             "POST /openai/v1/chat/completions", "POST /openai/v1/responses",
             "POST /v1beta/models/NAME:generateContent",
             "POST /v1beta/models/NAME:streamGenerateContent",
-            "POST /v1beta/models/NAME:countTokens",
+            "POST /v1beta/models/NAME:countTokens", "POST /v1beta/models/NAME:embedContent",
+            "POST /v1beta/models/NAME:batchEmbedContents",
+            "POST /v1beta/interactions", "GET /v1beta/interactions/ID",
+            "DELETE /v1beta/interactions/ID",
             "POST /v1beta/cachedContents", "GET /v1beta/cachedContents",
             "GET /v1beta/cachedContents/ID", "PATCH /v1beta/cachedContents/ID",
             "DELETE /v1beta/cachedContents/ID",

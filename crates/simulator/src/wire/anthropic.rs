@@ -8,17 +8,20 @@ mod prompt;
 mod role;
 mod settings;
 mod threads;
+mod version;
 mod write;
 
 use serde_json::{Value, json};
 
 use super::{
-    ApiError, Object, Prompt, Request, Thinking, ValidationContext, is_true, refuse, text_of,
+    ApiError, Object, Prompt, Request, Thinking, ValidationContext, is_true, present, refuse,
+    text_of,
 };
 use crate::dialogue::{Choice, Dialogue, OfferedTool};
 use crate::facts;
 
 pub(crate) use threads::{ThreadTurn, Threads};
+pub(super) use version::{LATEST_VERSION, check_latest_version};
 
 /// Prefix of the id of an answer.
 pub(crate) const ID_PREFIX: &str = "msg_";
@@ -29,6 +32,14 @@ pub(crate) struct ResponseParameters {
     pub(super) model: String,
     /// True if nothing is generated: the request only fills the cache.
     pub(super) is_prewarming: bool,
+    /// True if the provider may compact the conversation before it answers.
+    pub(super) may_compact: bool,
+    /// True if the answer is a compaction of the conversation.
+    pub(super) is_compacting: bool,
+    /// Region that the request asks for.
+    pub(super) inference_geo: Option<String>,
+    /// Speed that the request asks for.
+    pub(super) speed: Option<String>,
     /// True if thinking is signed but not shown.
     pub(super) hides_thinking: bool,
     pub(super) thinks: bool,
@@ -51,12 +62,15 @@ pub(crate) fn read(
     validation: &ValidationContext<'_>,
     purpose: Purpose,
 ) -> Result<Request, ApiError> {
-    if !validation.headers.contains_key("anthropic-version") {
+    let Some(version) = validation.headers.get("anthropic-version") else {
         return refuse("anthropic-version: header is required");
-    }
+    };
     let Some(request) = body.as_object() else {
         return refuse("The request body is not a valid JSON object");
     };
+    if version == LATEST_VERSION {
+        check_latest_version(request)?;
+    }
     let whole_request = threads::whole_request(request, validation)?;
     let (whole_request, turn) = whole_request
         .map(|whole_request| (whole_request.request, whole_request.turn))
@@ -72,7 +86,8 @@ pub(crate) fn read(
     if let (Purpose::Answer, true, Some(facts)) = (purpose, validation.by_model, &facts) {
         by_model::check(request, model, facts)?;
     }
-    let tools = tools(request)?;
+    let mut tools = tools(request)?;
+    tool_changes(request, &mut tools)?;
     let system = message::system(request)?;
     let messages = message::read(request, rules, !tools.is_empty())?;
     let thinking = settings::thinking(request, limit, &messages, facts.as_ref())?;
@@ -87,6 +102,7 @@ pub(crate) fn read(
     Ok(Request {
         dialogue,
         prompt: Prompt::Anthropic(prompt),
+        long_writes: 0,
         limit: limit.filter(|limit| *limit > 0),
         stop_sequences: settings::stop_sequences(request)?,
         is_streamed: is_true(request, "stream"),
@@ -98,6 +114,11 @@ pub(crate) fn read(
         response_parameters: super::ResponseParameters::Messages(ResponseParameters {
             model: model.to_owned(),
             is_prewarming: limit == Some(0),
+            may_compact: present(request, "context_management")
+                .is_some_and(|management| management.to_string().contains("\"compact_")),
+            is_compacting: present(request, "compaction").is_some(),
+            inference_geo: named(request, "inference_geo"),
+            speed: named(request, "speed"),
             hides_thinking: thinking.is_hidden,
             thinks: thinking.is_on,
             turn,
@@ -148,6 +169,10 @@ fn diagnostics(request: &Object) -> Option<Option<String>> {
     Some(previous.and_then(Value::as_str).map(str::to_owned))
 }
 
+fn named(request: &Object, key: &str) -> Option<String> {
+    request.get(key)?.as_str().map(str::to_owned)
+}
+
 /// Returns the list at `key`; empty if it is missing.
 fn list<'a>(request: &'a Object, key: &str) -> Result<&'a [Value], ApiError> {
     match request.get(key) {
@@ -181,6 +206,33 @@ fn tools(request: &Object) -> Result<Vec<OfferedTool>, ApiError> {
         return refuse("tools: Tool names must be unique.");
     }
     Ok(tools)
+}
+
+/// Applies the tool changes of system messages: tools that they define are offered, others are removed. A
+/// tool that is added by its name is one of `tools`.
+fn tool_changes(request: &Object, tools: &mut Vec<OfferedTool>) -> Result<(), ApiError> {
+    for (at, message) in list(request, "messages")?.iter().enumerate() {
+        for (index, block) in super::items(message.get("content")).enumerate() {
+            let tool = block.get("tool").and_then(Value::as_object);
+            let (Some(tool), Some(kind)) = (tool, block.get("type").and_then(Value::as_str)) else {
+                continue;
+            };
+            let definition = tool.get("definition").and_then(Value::as_object);
+            match (kind, definition) {
+                ("tool_addition", Some(definition)) if is_custom(definition) => {
+                    let at = format!("messages.{at}.content.{index}.tool_addition.tool.definition");
+                    let added = custom_tool(&at, definition)?;
+                    tools.retain(|tool| tool.name != added.name);
+                    tools.push(added);
+                }
+                ("tool_removal", None) if text_of(tool, "type") == "tool_reference" => {
+                    tools.retain(|offered| offered.name != text_of(tool, "name"));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 fn custom_tool(at: &str, fields: &Object) -> Result<OfferedTool, ApiError> {
@@ -261,7 +313,7 @@ fn choice(request: &Object, tools: &[OfferedTool], is_thinking: bool) -> Result<
         Some(Value::Object(fields)) => fields,
         Some(_) => return no_dictionary("tool_choice"),
     };
-    if list(request, "tools")?.is_empty() {
+    if tools.is_empty() && list(request, "tools")?.is_empty() {
         return refuse("tool_choice: tool_choice may only be specified while providing tools.");
     }
     let choice = match text_of(choice, "type") {

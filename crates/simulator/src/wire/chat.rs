@@ -17,6 +17,8 @@ use crate::dialogue::{Dialogue, OfferedTool};
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseParameters {
     pub(super) model: String,
+    /// Tier of the answer.
+    pub(super) tier: &'static str,
     pub(super) has_usage_chunk: bool,
     pub(super) charges_writes: bool,
     /// Number of requested choices.
@@ -35,10 +37,11 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     let choices = choices(request)?;
     let cache = openai::cache_parameters(request, rules)?;
     let tools = tools(request)?;
-    let choice = openai::choice(request, &tools, |fields| {
+    let has_tools = !openai::list(request, "tools")?.is_empty();
+    let choice = openai::choice(request, has_tools, &tools, |fields| {
         fields.get("function")?.get("name")?.as_str()
     })?;
-    if request.contains_key("parallel_tool_calls") && openai::list(request, "tools")?.is_empty() {
+    if request.contains_key("parallel_tool_calls") && !has_tools {
         let message = "'parallel_tool_calls' is only allowed when 'tools' are specified.";
         return Err(ApiError::invalid(message).param("parallel_tool_calls"));
     }
@@ -53,25 +56,27 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     let settings = openai::settings(request, &settings, schema.as_ref());
     let parts: Vec<Part> = messages.into_iter().map(|message| message.part).collect();
     let tools = openai::list(request, "tools")?;
-    let prompt = if gateway::is_anthropic_model(model) {
+    let (prompt, long_writes) = if gateway::is_anthropic_model(model) {
         let messages = openai::list(request, "messages")?;
         gateway::check_markers(tools, messages)?;
         let prompt = gateway::prompt(validation, model, settings, tools, messages, parts);
-        Prompt::Anthropic(prompt)
+        (Prompt::Anthropic(prompt), 0)
     } else {
-        Prompt::OpenAi(openai::prompt(
-            validation, model, cache, settings, tools, parts,
-        ))
+        let (prompt, long_writes) =
+            openai::prompt(validation, model, cache, settings, tools, parts);
+        (Prompt::OpenAi(prompt), long_writes)
     };
     Ok(Request {
         dialogue,
         prompt,
+        long_writes,
         limit,
         stop_sequences,
         is_streamed,
         thinking: Thinking::IfScripted,
         response_parameters: super::ResponseParameters::Chat(ResponseParameters {
             model: model.to_owned(),
+            tier: openai::answered_tier(request),
             has_usage_chunk: has_usage_chunk(request),
             charges_writes: rules.caching == crate::accounting::Caching::Exact
                 || gateway::is_anthropic_model(model),

@@ -25,6 +25,8 @@ pub(crate) struct ResponseParameters {
     is_claude: bool,
     /// True if reasoning is signed but not shown.
     hides_thinking: bool,
+    /// Tier that the request asks for.
+    tier: Option<String>,
 }
 
 const NO_USER_MESSAGE: &str = "A conversation must start with a user message. Try again with a conversation that starts with a user message.";
@@ -93,6 +95,10 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     read.response_parameters = super::ResponseParameters::Converse(ResponseParameters {
         is_claude: anthropic_model.is_some(),
         hides_thinking,
+        tier: request
+            .get("serviceTier")
+            .and_then(|tier| tier.get("type")?.as_str())
+            .map(str::to_owned),
     });
     Ok(read)
 }

@@ -15,6 +15,7 @@ use crate::accounting::openai::{Block, End, Mode};
 use crate::dialogue::{Choice, Dialogue, OfferedTool};
 
 pub(crate) use cached::CachedContents;
+pub(super) use content::signature;
 
 /// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
@@ -22,12 +23,15 @@ pub(crate) struct ResponseParameters {
     pub(super) model: String,
     /// Number of tokens of the cached content that the request names.
     pub(crate) cached: u64,
+    /// Tier that the request asks for.
+    pub(super) tier: Option<String>,
 }
 
 /// Members of a request; `model` and `stream` are taken from the path.
-const MEMBERS: [&str; 13] = [
+const MEMBERS: [&str; 14] = [
     "cachedContent",
     "contents",
+    "continuationToken",
     "generationConfig",
     "generateContentRequest",
     "labels",
@@ -41,7 +45,8 @@ const MEMBERS: [&str; 13] = [
     "tools",
 ];
 
-const GENERATION_MEMBERS: [&str; 22] = [
+const GENERATION_MEMBERS: [&str; 23] = [
+    "audioTranscriptionConfig",
     "candidateCount",
     "enableEnhancedCivicAnswers",
     "frequencyPenalty",
@@ -170,6 +175,7 @@ fn read_whole(
             mode: Mode::Implicit,
             lifetime: None,
         }),
+        long_writes: 0,
         limit: config.get("maxOutputTokens").and_then(Value::as_u64),
         stop_sequences: stop_sequences(config),
         is_streamed: is_true(request, "stream"),
@@ -177,6 +183,10 @@ fn read_whole(
         response_parameters: super::ResponseParameters::Gemini(ResponseParameters {
             model: model.to_owned(),
             cached,
+            tier: request
+                .get("serviceTier")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
         }),
     })
 }

@@ -30,6 +30,10 @@ static BETA_MESSAGES: CompiledSchema =
 
 static CONVERSE: CompiledSchema =
     LazyLock::new(|| compiled(include_str!("../../data/schemas/converse.json")));
+static EMBEDDINGS: CompiledSchema =
+    LazyLock::new(|| compiled(include_str!("../../data/schemas/embeddings.json")));
+static INTERACTIONS: CompiledSchema =
+    LazyLock::new(|| compiled(include_str!("../../data/schemas/interactions.json")));
 
 fn compiled(schema: &str) -> Option<Validator> {
     let schema: Value = serde_json::from_str(schema).ok()?;
@@ -65,6 +69,7 @@ pub(super) fn check(format: Format, body: &Value, is_beta: bool) -> Result<(), A
         Format::Messages => valid(&MESSAGES, format, body),
         // There is no official schema; the parser refuses unknown fields.
         Format::Gemini => Ok(()),
+        Format::Interactions => valid(&INTERACTIONS, format, body),
         Format::Converse => {
             let mut body = body.clone();
             // Fields that are taken from the path.
@@ -74,6 +79,11 @@ pub(super) fn check(format: Format, body: &Value, is_beta: bool) -> Result<(), A
             valid(&CONVERSE, format, &body)
         }
     }
+}
+
+/// Refuses a body of OpenAI's embeddings that does not match their schema.
+pub(crate) fn check_embeddings(body: &Value) -> Result<(), ApiError> {
+    valid(&EMBEDDINGS, Format::Chat, body)
 }
 
 fn valid(schema: &CompiledSchema, format: Format, body: &Value) -> Result<(), ApiError> {
@@ -163,6 +173,10 @@ fn refusal(format: Format, error: &ValidationError<'_>) -> ApiError {
         (Format::Converse, _) => ApiError::invalid(format!(
             "1 validation error detected: Value at '{at}' failed to satisfy constraint: {error}"
         )),
+        (Format::Interactions, Kind::AdditionalProperties { .. }) => ApiError::invalid(format!(
+            "Invalid JSON payload received. Unknown name \"{at}\": Cannot find field."
+        )),
+        (Format::Interactions, _) => ApiError::invalid(format!("Invalid value at '{at}': {error}")),
         (_, Kind::AdditionalProperties { .. }) => {
             let message = format!("Unknown parameter: '{at}'.");
             openai::refusal(at, "unknown_parameter", message)
@@ -240,7 +254,15 @@ mod tests {
 
     #[test]
     fn every_schema_compiles() {
-        for schema in [&CHAT, &RESPONSES, &MESSAGES, &BETA_MESSAGES, &CONVERSE] {
+        for schema in [
+            &CHAT,
+            &RESPONSES,
+            &MESSAGES,
+            &BETA_MESSAGES,
+            &CONVERSE,
+            &EMBEDDINGS,
+            &INTERACTIONS,
+        ] {
             assert!(schema.is_some());
         }
         assert!(compiled("{").is_none());

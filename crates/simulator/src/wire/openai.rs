@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::check::{self, StrictnessViolation, ViolationKind};
 use super::{
-    ApiError, Object, ValidationContext, content, is_true, other_fields, present, refuse, text_of,
+    ApiError, Object, ValidationContext, content, is_true, other_fields, plain, present, refuse,
+    text_of,
 };
 use crate::accounting::openai::{Block, End, Mode, Prompt};
 use crate::accounting::{Caching, Content, OpenAiModel};
@@ -227,15 +228,17 @@ fn describe_violation(why: &StrictnessViolation) -> String {
     }
 }
 
-/// Parses `tool_choice`. `name_in` returns the name of a named function.
+/// Parses `tool_choice`. `has_tools` is true if the request offers tools of any kind, `tools` are its
+/// functions; `name_in` returns the name of a named function.
 pub(super) fn choice(
     request: &Object,
+    has_tools: bool,
     tools: &[OfferedTool],
     name_in: impl Fn(&Object) -> Option<&str>,
 ) -> Result<Choice, ApiError> {
     let choice = match request.get("tool_choice") {
         None | Some(Value::Null) => return Ok(Choice::Auto),
-        Some(_) if tools.is_empty() && list(request, "tools")?.is_empty() => {
+        Some(_) if !has_tools => {
             let message = "'tool_choice' is only allowed when 'tools' are specified.";
             return Err(ApiError::invalid(message).param("tool_choice"));
         }
@@ -319,7 +322,7 @@ impl CacheParameters {
         };
         self.lifetime = match options.get("ttl").and_then(Value::as_str) {
             None => None,
-            Some(ttl @ ("30m" | "12h")) => Some(ttl.to_owned()),
+            Some(ttl @ ("30m" | LONG_LIFETIME)) => Some(ttl.to_owned()),
             Some(other) => {
                 let supported = "'30m' and '12h'";
                 return Err(wrong_value(format!("{param}.ttl"), other, supported));
@@ -337,6 +340,17 @@ pub(super) fn is_marked(param: &str, part: &Object, model: &OpenAiModel) -> Resu
     let param = format!("{param}.prompt_cache_breakpoint");
     if model.caching != Caching::Exact {
         return Err(not_before_breakpoints(param));
+    }
+    if let Some(other) = marker
+        .get("ttl")
+        .filter(|ttl| **ttl != "30m" && **ttl != LONG_LIFETIME)
+    {
+        let found = plain(other);
+        return Err(wrong_value(
+            format!("{param}.ttl"),
+            &found,
+            "'30m' and '12h'",
+        ));
     }
     match marker.get("mode").and_then(Value::as_str) {
         Some("explicit") => Ok(true),
@@ -358,9 +372,24 @@ pub(super) enum Speaker {
 pub(super) struct Part {
     pub(super) speaker: Speaker,
     pub(super) blocks: Vec<Block>,
+    /// Index of the last block whose breakpoint asks for twelve hours.
+    pub(super) long: Option<usize>,
 }
 
-/// Assembles the prompt on which caching depends.
+/// The lifetime of cache writes beside the usual one.
+const LONG_LIFETIME: &str = "12h";
+
+/// Returns the index of the last part with a breakpoint that asks for twelve hours.
+pub(super) fn last_long_breakpoint(content: Option<&Value>) -> Option<usize> {
+    let parts = content.and_then(Value::as_array)?;
+    parts.iter().rposition(|part| {
+        let marker = part.get("prompt_cache_breakpoint");
+        marker.and_then(|marker| marker.get("ttl")) == Some(&json!(LONG_LIFETIME))
+    })
+}
+
+/// Assembles the prompt on which caching depends, and returns the number of tokens at its beginning whose
+/// writes last twelve hours. The cache keeps all writes of a request as long as the longest.
 pub(super) fn prompt(
     validation: &ValidationContext<'_>,
     model: &str,
@@ -368,7 +397,7 @@ pub(super) fn prompt(
     settings: Content,
     tools: &[Value],
     mut parts: Vec<Part>,
-) -> Prompt {
+) -> (Prompt, u64) {
     let beginning = parts
         .iter()
         .take_while(|part| part.speaker == Speaker::Developer)
@@ -387,17 +416,45 @@ pub(super) fn prompt(
             last.end = Some(end);
         }
     }
-    let tools = tools.iter().map(|tool| block(tool_content(tool)));
-    Prompt {
+    let mut blocks: Vec<Block> = tools.iter().map(tool_content).map(block).collect();
+    let mut long = None;
+    for part in parts {
+        long = part.long.map(|at| blocks.len() + at).or(long);
+        blocks.extend(part.blocks);
+    }
+    let is_long = |lifetime: &Option<String>| lifetime.as_deref() == Some(LONG_LIFETIME);
+    let long_writes = match long {
+        _ if is_long(&cache.lifetime) => u64::MAX,
+        Some(last) => {
+            let contents = blocks.iter().take(last + 1).map(|block| &block.content);
+            settings.tokens() + contents.map(Content::tokens).sum::<u64>()
+        }
+        None => 0,
+    };
+    let prompt = Prompt {
         namespace: validation.namespace,
         model: model.to_owned(),
         cache_key: cache.key,
         settings,
-        blocks: tools
-            .chain(parts.into_iter().flat_map(|part| part.blocks))
-            .collect(),
+        blocks,
         mode: cache.mode,
-        lifetime: cache.lifetime,
+        lifetime: match long {
+            Some(_) => Some(LONG_LIFETIME.to_owned()),
+            None => cache.lifetime,
+        },
+    };
+    (prompt, long_writes)
+}
+
+/// Returns the tier that an answer reports: `fast` is an older name of `priority`, and a project's setting,
+/// which applies to `auto`, is the default here.
+pub(super) fn answered_tier(request: &Object) -> &'static str {
+    match text_of(request, "service_tier") {
+        "flex" => "flex",
+        "priority" | "fast" => "priority",
+        "scale" => "scale",
+        "ultrafast" => "ultrafast",
+        _ => "default",
     }
 }
 

@@ -1,9 +1,13 @@
 //! OpenAI Responses.
 
+mod compaction;
 mod events;
 mod item;
 mod items;
+mod tools;
 mod write;
+
+use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
@@ -12,9 +16,10 @@ use super::{
     ApiError, Object, Prompt, Request, Thinking, ValidationContext, is_true, present, text_of,
 };
 use crate::accounting::Caching;
-use crate::dialogue::{Dialogue, OfferedTool};
+use crate::dialogue::{Choice, Dialogue};
 use crate::facts;
 
+pub(crate) use compaction::{compacted, equivalent_request, is_compaction, is_count};
 pub(super) use events::error_event;
 pub(crate) use items::StoredItems;
 
@@ -30,6 +35,16 @@ pub(crate) struct ResponseParameters {
     pub(super) has_summary: bool,
     pub(super) charges_writes: bool,
     pub(super) is_stored: bool,
+    /// Tier of the answer.
+    pub(super) tier: &'static str,
+    /// True if nothing is generated: the request only fills the cache.
+    pub(super) is_prewarming: bool,
+    /// True if the provider may compact the conversation before it answers.
+    pub(super) may_compact: bool,
+    /// The user's messages, if the answer is a compaction of the conversation.
+    pub(crate) compacts: Option<Vec<Value>>,
+    /// Namespace by function.
+    pub(super) namespaces: HashMap<String, String>,
     /// The response that the request continues.
     pub(super) previous: Option<String>,
     /// The items of the request itself.
@@ -61,10 +76,6 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     let limit = limit(request)?;
     let included = included(request)?;
     let cache = openai::cache_parameters(request, rules)?;
-    let tools = tools(request)?;
-    let choice = openai::choice(request, &tools, |fields| {
-        (text_of(fields, "type") == "function").then(|| text_of(fields, "name"))
-    })?;
     let schema = schema(request)?;
     let known = validation.items.in_namespace(validation.namespace);
     let previous = "previous_response_id";
@@ -74,10 +85,26 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
         Some(id) => known.history(id).ok_or_else(|| previous_not_found(id))?,
     };
     let input = item::given(request, known, previous.is_some())?;
+    let conversation = || history.iter().chain(&input);
+    let tools = tools::read(request, conversation())?;
+    let choice = choice(request, &tools)?;
     let items = item::read(&history, &input, rules, known)?;
 
+    let compacts = input
+        .last()
+        .is_some_and(|last| last.get("type") == Some(&json!("compaction_trigger")));
+    let compacts = compacts.then(|| {
+        let messages = conversation().enumerate();
+        let messages = messages
+            .filter_map(|(at, item)| compaction::user_message(item, format!("msg_user_{at}")));
+        messages.collect::<Vec<Value>>()
+    });
+    let is_prewarming = request
+        .get("prompt_cache_options")
+        .and_then(|options| options.get("prewarm"))
+        == Some(&Value::Bool(true));
     let said = items.iter().filter_map(|item| item.dialogue_item.clone());
-    let dialogue = Dialogue::new(model, tools, choice, schema.clone(), said);
+    let dialogue = Dialogue::new(model, tools.functions, choice, schema.clone(), said);
     let settings = [
         "parallel_tool_calls",
         "reasoning",
@@ -88,14 +115,15 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     let mut parts: Vec<Part> = instructions(request)?.into_iter().collect();
     parts.extend(items.into_iter().filter_map(|item| item.part));
     let offered = openai::list(request, "tools")?;
-    let prompt = openai::prompt(validation, model, cache, settings, offered, parts);
+    let (prompt, long_writes) = openai::prompt(validation, model, cache, settings, offered, parts);
     let summary = request
         .get("reasoning")
         .and_then(|reasoning| reasoning.get("summary"));
     Ok(Request {
         dialogue,
         prompt: Prompt::OpenAi(prompt),
-        limit,
+        long_writes,
+        limit: if is_prewarming { Some(0) } else { limit },
         stop_sequences: Vec::new(),
         is_streamed: is_true(request, "stream"),
         thinking: if openai::reasons(model, rules) {
@@ -109,6 +137,13 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
             has_summary: summary.is_some_and(|summary| !summary.is_null()),
             charges_writes: rules.caching == Caching::Exact,
             is_stored: request.get("store") != Some(&Value::Bool(false)),
+            tier: openai::answered_tier(request),
+            is_prewarming,
+            may_compact: request
+                .get("context_management")
+                .is_some_and(|management| management.to_string().contains("\"compaction\"")),
+            compacts,
+            namespaces: tools.namespaces,
             previous: previous.map(str::to_owned),
             input,
             comparison: comparison(request),
@@ -171,19 +206,15 @@ fn included(request: &Object) -> Result<Vec<&str>, ApiError> {
     Ok(included)
 }
 
-fn tools(request: &Object) -> Result<Vec<OfferedTool>, ApiError> {
-    let mut tools = Vec::new();
-    for (at, tool) in openai::list(request, "tools")?.iter().enumerate() {
-        let fields = openai::object(format!("tools[{at}]"), tool)?;
-        match text_of(fields, "type") {
-            "function" => tools.push(openai::tool(&format!("tools[{at}]"), fields)?),
-            "" => return Err(openai::missing(format!("tools[{at}].type"))),
-            // Hosted and custom tools: the simulator does not use them.
-            _ => {}
-        }
+/// Parses `tool_choice`. Unlike Chat Completions, Responses takes `auto` and `none` without tools.
+fn choice(request: &Object, tools: &tools::Tools) -> Result<Choice, ApiError> {
+    match text_of(request, "tool_choice") {
+        "auto" => Ok(Choice::Auto),
+        "none" => Ok(Choice::None),
+        _ => openai::choice(request, tools.has_any, &tools.functions, |fields| {
+            (text_of(fields, "type") == "function").then(|| text_of(fields, "name"))
+        }),
     }
-    openai::distinct_tools(&tools)?;
-    Ok(tools)
 }
 
 /// Returns the schema that `text.format` requires.
@@ -247,6 +278,7 @@ fn instructions(request: &Object) -> Result<Option<Part>, ApiError> {
     Ok(text.map(|text| Part {
         speaker: Speaker::Developer,
         blocks: vec![openai::text_block("developer", text)],
+        long: None,
     }))
 }
 
@@ -275,6 +307,9 @@ fn repeated(request: &Object) -> Value {
     });
     if request.contains_key("prompt_cache_options") {
         repeated["prompt_cache_options"] = json!({"mode": "implicit", "ttl": "30m"});
+    }
+    if request.contains_key("access_programs") {
+        repeated["access_programs"] = json!({});
     }
     for (key, value) in repeated.as_object_mut().into_iter().flatten() {
         match (value, present(request, key)) {

@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::{ApiError, Format, bedrock, refuse};
+use super::{ApiError, Format, anthropic, bedrock, refuse, responses};
 
 /// The API that a path selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,10 +56,15 @@ impl Route {
         }
         match path {
             "/v1/chat/completions" | "/v1beta/openai/chat/completions" => Some(own(Format::Chat)),
-            "/v1/responses" => Some(own(Format::Responses)),
+            "/v1/responses" | "/v1/responses/compact" | "/v1/responses/input_tokens" => {
+                Some(own(Format::Responses))
+            }
+            "/v1beta/interactions" | "/v1/interactions" => Some(own(Format::Interactions)),
             "/v1/messages" | "/v1/messages/count_tokens" => Some(own(Format::Messages)),
             "/openai/v1/chat/completions" => Some(azure(Format::Chat, false)),
-            "/openai/v1/responses" => Some(azure(Format::Responses, false)),
+            "/openai/v1/responses"
+            | "/openai/v1/responses/compact"
+            | "/openai/v1/responses/input_tokens" => Some(azure(Format::Responses, false)),
             "/openai/responses" => Some(azure(Format::Responses, true)),
             _ => Self::parse_gemini_path(path).or_else(|| Self::parse_vertex_path(path)),
         }
@@ -136,7 +141,9 @@ impl Route {
 
     /// Returns true if the path only counts tokens.
     pub(crate) fn counts_tokens(path: &str) -> bool {
-        path == "/v1/messages/count_tokens" || path.ends_with(":countTokens")
+        path == "/v1/messages/count_tokens"
+            || path.ends_with(":countTokens")
+            || responses::is_count(path)
     }
 
     /// Checks the query.
@@ -180,8 +187,11 @@ impl Route {
                 return refuse("stream: Extra inputs are not permitted");
             }
             match body.shift_remove("anthropic_version") {
-                // Official clients send the second value from 2026-10 on.
-                Some(named) if named == version || named == "2026-10-21" => {}
+                Some(named) if named == version => {}
+                // Official clients send it from 2026-10 on.
+                Some(named) if named == anthropic::LATEST_VERSION => {
+                    anthropic::check_latest_version(body)?;
+                }
                 Some(_) => {
                     let message = format!("anthropic_version: Input should be '{version}'");
                     return refuse(message);
@@ -242,6 +252,10 @@ mod tests {
                 Some((Format::Gemini, Some("gemini-2.5-pro"))),
             ),
             ("/v1beta/models/gemini-2.5-pro:embedContent", None),
+            ("/v1/responses/compact", Some((Format::Responses, None))),
+            ("/v1beta/interactions", Some((Format::Interactions, None))),
+            ("/v1/interactions", Some((Format::Interactions, None))),
+            ("/v1beta/interactions/1", None),
             (
                 "/model/amazon.nova-pro-v1%3A0/converse-stream",
                 Some((Format::Converse, Some("amazon.nova-pro-v1:0"))),

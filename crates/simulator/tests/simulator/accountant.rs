@@ -65,6 +65,7 @@ async fn accountant_charges_equal_the_reported_usage() {
             read: tokens("/cache_read_input_tokens"),
             written: tokens("/cache_creation/ephemeral_5m_input_tokens"),
             written_1h: tokens("/cache_creation/ephemeral_1h_input_tokens"),
+            written_12h: 0,
         };
         assert_eq!(accounted, reported, "turns {turns}, {ttl}");
         assert!(accounted.read + accounted.written + accounted.written_1h > 1_024);

@@ -66,7 +66,7 @@ async fn dropping_the_simulator_closes_connections() {
     drop(running);
     assert!(stream.next().await.unwrap().is_err());
     let mut refused = false;
-    for _ in 0..100 {
+    for _ in 0..6_000 {
         refused = client().get(&url).send().await.is_err();
         if refused {
             break;

@@ -6,16 +6,21 @@ mod azure;
 mod built_in;
 mod by_model;
 mod chat;
+mod clients;
 mod clouds;
+mod compaction;
 mod converse;
 mod diagnostics;
+mod embeddings;
 mod faults;
 mod gateway;
 mod gemini;
+mod interactions;
 mod lifecycle;
 mod messages;
 mod official;
 mod refused_requests;
+mod reported;
 mod responses;
 mod scripts;
 mod usage;
@@ -218,11 +223,11 @@ pub(crate) fn said(path: &str, answer: &Value) -> String {
 
 /// Waits until `is_so`, for at most ten seconds.
 pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..1_000 {
+    for _ in 0..6_000 {
         if is_so() {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    panic!("it did not come about within ten seconds");
+    panic!("it did not come about within a minute");
 }

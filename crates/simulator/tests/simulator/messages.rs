@@ -394,7 +394,7 @@ rules:
 #[tokio::test]
 async fn thread_accepts_one_request_at_a_time() {
     let slow = ScriptedReply::text("Late.").with_fault(cachalot_simulator::Fault::slow(
-        std::time::Duration::from_millis(400),
+        std::time::Duration::from_millis(1_500),
         std::time::Duration::ZERO,
     ));
     let failed = ScriptedReply::error(529);

@@ -286,6 +286,21 @@ async fn proxy_receives_the_checked_address() {
     );
     take();
 
+    // Without an exception for names and addresses, and with one for all.
+    for all in ["*", "x.example, *"] {
+        let exempt = HttpClient::new(HttpOptions {
+            environment: environment(&[
+                ("HTTP_PROXY", &format!("http://{proxy}")),
+                ("no_proxy", all),
+            ]),
+            allow: vec!["127.0.0.1".to_owned()],
+            ..HttpOptions::default()
+        });
+        let url = format!("http://127.0.0.1:{port}/abc");
+        assert_eq!(fetch(&exempt.unwrap(), &url).await.unwrap(), "abc");
+        assert_eq!(take(), [""; 0]);
+    }
+
     // A name that leads to a private address is refused before the proxy hears of it.
     let plain = HttpClient::new(HttpOptions {
         environment: environment(&[("HTTP_PROXY", &format!("http://{proxy}"))]),

@@ -274,7 +274,7 @@ async fn silent_server_times_out() {
             .read(&format!("http://{server}/"), 10)
             .await
             .unwrap_err();
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(60));
         assert_eq!(
             (error.kind, error.is_retryable()),
             (ErrorKind::Unavailable, true),
@@ -377,12 +377,13 @@ async fn http_client_sends_and_validates_urls() {
 #[test]
 fn http_client_is_created_lazily() {
     let start = Instant::now();
-    for _ in 0..100 {
+    // A client that is made reads the machine's certificates: milliseconds each.
+    for _ in 0..10_000 {
         let storage = plain();
         let _ = storage.http().guarded();
     }
     assert!(
-        start.elapsed() < Duration::from_millis(100),
+        start.elapsed() < Duration::from_secs(10),
         "{:?}",
         start.elapsed()
     );
@@ -417,6 +418,10 @@ async fn proxies_are_read_from_the_passed_environment() {
     assert_eq!(proxied, "proxied http://x.invalid/");
     let exempt = through(&[("http_proxy", &address), ("NO_PROXY", "127.0.0.1")]);
     assert_eq!(exempt.read(&uri, 1_000).await.unwrap(), "abc");
+    for all in ["*", "x.example, *"] {
+        let exempt = through(&[("http_proxy", &address), ("NO_PROXY", all)]);
+        assert_eq!(exempt.read(&uri, 1_000).await.unwrap(), "abc", "{all}");
+    }
     let wrong = through(&[("HTTP_PROXY", "socks5://me:hunter2@h:1")]);
     let error = wrong.read(&uri, 1_000).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid);

@@ -1,4 +1,4 @@
-//! Checks of [`Store::put_all`].
+//! Checks of [`Store::put_all`] and [`Store::put_new`].
 
 use std::time::Duration;
 
@@ -31,6 +31,11 @@ async fn put_all(
             None
         }
     }
+}
+
+async fn supports_batches(store: &dyn Store) -> bool {
+    let stored = put_all(store, None, &[(OTHER_SPACE, record("probe"))]).await;
+    stored.is_some()
 }
 
 /// Records of several spaces are stored together, found by their labels and counted; their stamps change.
@@ -100,6 +105,78 @@ pub async fn nothing_is_stored_if_the_condition_does_not_hold(subject: Subject) 
     let stored = put_all(store, None, &[(OTHER_SPACE, record("b"))]).await;
     assert_eq!(stored, Some(PutAllResult::Stored));
     assert_eq!(get(store, SPACE, "head").await, None);
+}
+
+/// Records whose keys have no record are stored, the others stay as they are; labels, expiry and usage are counted.
+pub async fn new_records_are_stored_and_others_stay(subject: Subject) {
+    let (store, other) = (&*subject.store, &**subject.other());
+    if !supports_batches(store).await {
+        return;
+    }
+    put(store, SPACE, with_value("k:007", "old")).await;
+    let new = |index: usize| Record {
+        labels: vec![
+            Label::new("tag", "new"),
+            Label::new("tag", "new"),
+            Label::new("handle", format!("handle {index}")),
+        ],
+        ..expiring(&format!("k:{index:03}"), index as i64)
+    };
+    let mut records: Vec<Record> = (0..100).map(new).collect();
+    records.push(record("k:plain"));
+    let stored = store.put_new(SPACE, records).settle().await.unwrap();
+    let expected: Vec<bool> = (0..101).map(|index| index != 7).collect();
+    assert_eq!(stored, expected);
+    let old = get(other, SPACE, "k:007").await.unwrap();
+    assert_eq!((&old.value[..], old.revision), (&b"old"[..], 1));
+    let one = get(other, SPACE, "k:042").await.unwrap();
+    assert_eq!((one.expires, one.revision), (Some(42), 1));
+    assert_eq!(one.labels.len(), 2);
+    let labels = [is("tag", "new")];
+    assert_eq!(keys(other, SPACE, having(&labels)).await.len(), 99);
+    let labels = [is("handle", "handle 42")];
+    assert_eq!(keys(other, SPACE, having(&labels)).await, ["k:042"]);
+    let usage = other.usage(SPACE).settle().await.unwrap();
+    assert_eq!(usage.records, 101);
+    let again = store.put_new(SPACE, vec![new(1), new(200)]).settle().await;
+    assert_eq!(again.unwrap(), [false, true]);
+    assert_eq!(
+        store.put_new(SPACE, vec![]).settle().await.unwrap(),
+        [false; 0]
+    );
+}
+
+/// A key that another caller has reserved is left to it; a lapsed lease is revoked.
+pub async fn new_records_respect_leases(subject: Subject) {
+    let (store, other) = (&*subject.store, &**subject.other());
+    if !store.about().reservations || !supports_batches(store).await {
+        return;
+    }
+    let held = lease(other, "a", HOLD).await;
+    let both = || vec![record("a"), record("b")];
+    let stored = store.put_new(SPACE, both()).settle().await.unwrap();
+    assert_eq!(stored, [false, true]);
+    subject.pass(HOLD * 2);
+    let stored = store.put_new(SPACE, both()).settle().await.unwrap();
+    assert_eq!(stored, [true, false]);
+    assert!(!other.renew(&held, HOLD).settle().await.unwrap());
+}
+
+/// Several callers store the same new records in different orders: each is stored by one of them.
+pub async fn each_new_record_is_stored_by_one_of_many(subject: Subject) {
+    if !supports_batches(&*subject.store).await {
+        return;
+    }
+    let stored = concurrently(&subject, 4, |store, task| async move {
+        let mut records: Vec<Record> = (0..40).map(|index| record(&format!("k:{index}"))).collect();
+        records.rotate_left(task * 10);
+        if task % 2 == 1 {
+            records.reverse();
+        }
+        let stored = store.put_new(SPACE, records).settle().await.unwrap();
+        stored.into_iter().filter(|is_stored| *is_stored).count()
+    });
+    assert_eq!(stored.await.into_iter().sum::<usize>(), 40);
 }
 
 /// A lease on the key of the condition prevents the write; a lapsed one is revoked by it.

@@ -1,6 +1,6 @@
 //! One space: records with an index for each kind of query, counters, reservations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -344,7 +344,7 @@ impl Space {
         let narrowed = filter.expired_before.is_some() || !filter.labels.is_empty();
         if !narrowed {
             return match filter.order {
-                Order::Key => Box::new(self.in_key_order(filter.prefix, after)),
+                Order::Key | Order::Any => Box::new(self.in_key_order(filter.prefix, after)),
                 Order::Newest => Box::new(self.look_up(self.by_age.values().rev()).filter(matches)),
                 Order::LeastRecentlyUsed => {
                     Box::new(self.look_up(self.by_use.values()).filter(matches))
@@ -369,8 +369,15 @@ impl Space {
             let keys = keys.take_while(|key| key.starts_with(filter.prefix));
             return Box::new(self.look_up(keys).filter(matches));
         }
+        if filter.order == Order::Any {
+            // A record may have several labels that meet the criterion of the index.
+            let mut seen = HashSet::new();
+            let found = self.narrow(filter).filter(matches);
+            return Box::new(found.filter(move |(_, stored)| seen.insert(stored.sequence)));
+        }
         let mut get: Vec<(&Key, &StoredRecord)> = self.narrow(filter).filter(matches).collect();
         match filter.order {
+            Order::Any => {}
             Order::Key => get.sort_by(|one, other| one.0.cmp(other.0)),
             Order::Newest => get.sort_by_key(|(_, stored)| std::cmp::Reverse(stored.sequence)),
             Order::LeastRecentlyUsed => {

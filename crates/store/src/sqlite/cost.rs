@@ -132,6 +132,7 @@ fn cost_of_a_page_is_independent_of_the_number_of_records() {
         Order::Newest,
         Order::LeastRecentlyUsed,
         Order::Expiry,
+        Order::Any,
     ] {
         questions.extend([
             RecordFilter {

@@ -25,6 +25,9 @@ impl Context {
 
     pub(super) fn failure(&self, error: rusqlite::Error) -> Error {
         let location = self.location();
+        if let Some(newer) = newer_layout_of(&error) {
+            return self.too_new(newer);
+        }
         let kind = match kind(&error) {
             ErrorKind::Unavailable | ErrorKind::Denied if may_be_full(&error) && self.is_full() => {
                 ErrorKind::Full
@@ -48,6 +51,18 @@ impl Context {
             _ => format!("the database {location} failed: {error}"),
         };
         Error::new(kind, message).with_source(error)
+    }
+
+    /// The error of a file of a newer version of Cachalot.
+    pub(super) fn too_new(&self, NewerLayout { version, known }: &NewerLayout) -> Error {
+        Error::new(
+            ErrorKind::TooNew,
+            format!(
+                "the database {} was written by a newer version of Cachalot (layout {version}; this version knows up to \
+                 {known}): update Cachalot, or choose another file",
+                self.location()
+            ),
+        )
     }
 
     fn is_full(&self) -> bool {
@@ -134,6 +149,28 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
 /// The error of a lock held by another connection, which leads to a retry.
 pub(super) fn locked() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None)
+}
+
+/// A layout of a newer version of Cachalot.
+#[derive(Debug, thiserror::Error)]
+#[error("layout {version}, and {known} is the newest that is known")]
+pub(super) struct NewerLayout {
+    pub(super) version: i64,
+    pub(super) known: i64,
+}
+
+impl From<NewerLayout> for rusqlite::Error {
+    /// The error of a file whose layout a newer version has changed while it was open.
+    fn from(newer: NewerLayout) -> Self {
+        Self::ToSqlConversionFailure(Box::new(newer))
+    }
+}
+
+fn newer_layout_of(error: &rusqlite::Error) -> Option<&NewerLayout> {
+    match error {
+        E::ToSqlConversionFailure(cause) => cause.downcast_ref(),
+        _ => None,
+    }
 }
 
 /// The error for stored data that cannot be decoded.

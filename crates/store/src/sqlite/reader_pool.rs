@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -16,12 +17,18 @@ use super::schema;
 /// afterwards.
 const MAX_IDLE_CONNECTIONS: usize = 16;
 
+/// The time after which a read checks the version of the layout, in milliseconds. Each write checks it.
+const LAYOUT_CHECK_INTERVAL: u64 = 1_000;
+
 #[derive(Debug)]
 pub(super) struct ReaderPool {
     path: PathBuf,
     context: Context,
     timeout: Duration,
     idle: Mutex<Vec<Connection>>,
+    created: Instant,
+    /// The time of the last check that found a known layout, in milliseconds since the creation.
+    layout_checked: AtomicU64,
 }
 
 impl ReaderPool {
@@ -37,6 +44,8 @@ impl ReaderPool {
             context,
             timeout,
             idle: Mutex::new(vec![first]),
+            created: Instant::now(),
+            layout_checked: AtomicU64::new(0),
         }
     }
 
@@ -98,12 +107,25 @@ impl ReaderPool {
                 connection
             }
         };
-        let answer = read(&connection);
+        let answer = self
+            .check_layout(&connection)
+            .and_then(|()| read(&connection));
         // A connection that failed may have an open transaction.
         if answer.is_ok() && connection.is_autocommit() {
             self.push(connection);
         }
         answer
+    }
+
+    /// Fails if a newer version has changed the layout. Checks it now and then, and with each read after a failure.
+    fn check_layout(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let checked = self.layout_checked.load(Ordering::Relaxed);
+        if now.saturating_sub(checked) >= LAYOUT_CHECK_INTERVAL {
+            schema::check_version(connection)?;
+            self.layout_checked.store(now, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     fn pop(&self) -> Option<Connection> {

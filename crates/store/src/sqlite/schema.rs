@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::{Error, ErrorKind};
 
-use super::failure::{Context, is_busy};
+use super::failure::{Context, NewerLayout, is_busy};
 
 /// `CACH`: the application ID by which `file` and Cachalot recognize the database.
 const APPLICATION_ID: i32 = 0x4341_4348;
@@ -16,6 +16,9 @@ const APPLICATION_ID: i32 = 0x4341_4348;
 /// The migrations from an empty file to the current layout; the database's `user_version` is the number of
 /// completed ones. New ones are only ever added at the end.
 const MIGRATIONS: [&str; 3] = [MIGRATION_1, MIGRATION_2, MIGRATION_3];
+
+/// The number of the current layout.
+pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// The tables are rowid tables with separate indexes: large values in a clustered table slow down every
 /// lookup. `records_newest` ends, like every index, in the rowid, which grows with every write.
@@ -119,6 +122,29 @@ pub(super) fn open(path: &Path, context: &Context, timeout: Duration) -> Result<
     Ok(connection)
 }
 
+/// Fails if a newer version has changed the layout since the file was opened. A write checks it in its transaction, so
+/// that an older version never writes into a newer layout.
+pub(super) fn check_version(connection: &Connection) -> rusqlite::Result<()> {
+    let mut read = connection.prepare_cached("PRAGMA user_version")?;
+    match read.query_row([], |row| row.get(0))? {
+        version if version > VERSION => Err(newer(version).into()),
+        _ => Ok(()),
+    }
+}
+
+fn newer(version: i64) -> NewerLayout {
+    NewerLayout {
+        version,
+        known: VERSION,
+    }
+}
+
+/// Makes the layout a newer one, or that of this version.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn set_newer(connection: &Connection, is_newer: bool) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "user_version", VERSION + i64::from(is_newer))
+}
+
 /// Returns once every write transaction that was open has ended.
 pub(super) fn pass_write_lock(connection: &Connection, timeout: Duration) -> rusqlite::Result<()> {
     connection.busy_timeout(timeout)?;
@@ -166,9 +192,31 @@ fn migrate(connection: &mut Connection, context: &Context) -> Result<(), OpenErr
         transaction.execute_batch(step)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// Refuses a database with views or triggers, or with a virtual table in place of a table: the layout has none of
+/// them, and a statement on one can run without end.
+fn check_objects(connection: &Connection, context: &Context) -> Result<(), OpenError> {
+    const FOREIGN: &str = "
+SELECT type || ' `' || name || '`' FROM sqlite_schema
+WHERE type NOT IN ('table', 'index')
+    OR (name IN ('records', 'labels', 'counters', 'spaces') AND (type != 'table' OR sql LIKE 'CREATE VIRTUAL%'))
+LIMIT 1";
+    let foreign = connection.query_row(FOREIGN, [], |row| row.get::<_, String>(0));
+    let foreign = match foreign {
+        Err(rusqlite::Error::QueryReturnedNoRows) => return Ok(()),
+        found => found?,
+    };
+    let location = context.location();
+    Err(OpenError::Refused(Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "the database {location} has the {foreign}, which Cachalot does not create: set it aside to begin anew"
+        ),
+    )))
 }
 
 /// Returns the number of completed migrations; an error if the file is not usable by this version.
@@ -176,17 +224,11 @@ fn applied_migrations(connection: &Connection, context: &Context) -> Result<usiz
     let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let location = context.location();
-    if application == APPLICATION_ID && version > MIGRATIONS.len() as i64 {
-        return Err(OpenError::Refused(Error::new(
-            ErrorKind::TooNew,
-            format!(
-                "the database {location} was written by a newer version of Cachalot (layout {version}; this version \
-                 knows up to {}): update Cachalot, or choose another file",
-                MIGRATIONS.len()
-            ),
-        )));
+    if application == APPLICATION_ID && version > VERSION {
+        return Err(OpenError::Refused(context.too_new(&newer(version))));
     }
     if application == APPLICATION_ID {
+        check_objects(connection, context)?;
         return Ok(usize::try_from(version).unwrap_or(0));
     }
     let tables: i64 =

@@ -5,6 +5,8 @@
 //! statistics cannot mislead the planner. Criteria that the leading index does not serve are checked row by
 //! row, on the labels in the row itself.
 
+use std::collections::HashSet;
+
 use rusqlite::Connection;
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{ToSql, params_from_iter};
@@ -46,7 +48,7 @@ fn leading_index<'a>(filter: &RecordFilter<'a>) -> LeadingIndex<'a> {
         LeadingIndex::Labels { name, prefix }
     });
     exact.or(and_prefix).unwrap_or(match filter.order {
-        Order::Key => LeadingIndex::Key,
+        Order::Key | Order::Any => LeadingIndex::Key,
         _ if !filter.prefix.is_empty() => LeadingIndex::Key,
         Order::Newest => LeadingIndex::Age,
         Order::LeastRecentlyUsed => LeadingIndex::Use,
@@ -57,7 +59,8 @@ fn leading_index<'a>(filter: &RecordFilter<'a>) -> LeadingIndex<'a> {
 /// True if reading ends when the page is full, because the leading index has the requested order.
 pub(super) fn stops_early(filter: &RecordFilter<'_>) -> bool {
     match (leading_index(filter), filter.order) {
-        (LeadingIndex::Key | LeadingIndex::Label { .. }, Order::Key)
+        (LeadingIndex::Key | LeadingIndex::Label { .. }, Order::Key | Order::Any)
+        | (LeadingIndex::Expired(_), Order::Any)
         | (LeadingIndex::Age | LeadingIndex::Use, _)
         | (LeadingIndex::Expired(_), Order::Expiry) => filter.labels.len() <= 1,
         _ => false,
@@ -110,6 +113,7 @@ pub(super) fn statement<'a>(
     };
     statement.text.push_str(match leading_index {
         LeadingIndex::Label { .. } => "SELECT r.id, r.key, r.labels FROM labels l CROSS JOIN records r INDEXED BY records_key ON r.space = l.space AND r.key = l.key WHERE ",
+        LeadingIndex::Labels { .. } if filter.order == Order::Any => "SELECT r.id, r.key, r.labels FROM (SELECT space, key FROM labels WHERE ",
         LeadingIndex::Labels { .. } => "SELECT r.id, r.key, r.labels FROM (SELECT DISTINCT space, key FROM labels WHERE ",
         LeadingIndex::Expired(_) | LeadingIndex::Expiry if !never_expiring => "SELECT id, key, labels FROM records r INDEXED BY records_expires WHERE ",
         LeadingIndex::Use => "SELECT id, key, labels FROM records r INDEXED BY records_used WHERE ",
@@ -152,6 +156,7 @@ pub(super) fn statement<'a>(
     statement
         .text
         .push_str(match (filter.order, leading_index) {
+            (Order::Any, _) => "",
             (Order::Key, LeadingIndex::Label { .. }) => " ORDER BY l.key",
             (Order::Key, _) => " ORDER BY r.key",
             (Order::Newest, _) => " ORDER BY r.id DESC",
@@ -205,8 +210,13 @@ fn run(
     let mut rows = prepared.query(params_from_iter(
         statement.values.iter().map(|value| value as &dyn ToSql),
     ))?;
+    // A record may have several labels in the range of the index.
+    let mut seen = HashSet::new();
     while matched.len() < limit {
         let Some(row) = rows.next()? else { break };
+        if filter.order == Order::Any && !seen.insert(row.get::<_, i64>(0)?) {
+            continue;
+        }
         let matches = filter.labels.is_empty() || {
             let labels = labels::decode(row.get_ref(2)?.as_blob()?)?;
             request::matches_all(filter.labels, &labels)

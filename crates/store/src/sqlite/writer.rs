@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, TryLockError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
@@ -31,6 +31,9 @@ use super::write::WriteTransaction;
 use super::{INLINE_VALUE, SqliteOptions};
 
 use self::connection::WriteConnection;
+
+/// Maximum pause between two steps of returning free pages.
+const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 /// Maximum number of requests in a transaction.
 const MAX_JOBS_PER_TRANSACTION: usize = 256;
@@ -223,6 +226,13 @@ impl Writer {
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 
+    /// Gives the space of the log and of some free pages back to a file system that is full.
+    pub(super) fn free_space(&self) {
+        if let Ok(connection) = self.shared.connection.lock() {
+            connection.free_space();
+        }
+    }
+
     /// Executes the queue unless another caller does.
     fn run_queue(&self) {
         match self.shared.connection.try_lock() {
@@ -378,12 +388,17 @@ impl WriterState {
     /// moved and no reader in it, which may never happen under uninterrupted load. If the log has become too
     /// long, the writers therefore wait, and the readers in it are waited for.
     fn checkpoint(&self) {
-        // The connection is free between two steps.
-        while self
-            .connection
-            .lock()
-            .is_ok_and(|connection| connection.shrink())
-        {}
+        // The connection and the lock of the database are free between two steps, for as long as a step takes: other
+        // processes get the lock only if they ask for it while it is free.
+        loop {
+            let began = Instant::now();
+            let connection = self.connection.lock();
+            let is_shrunk = connection.is_ok_and(|connection| connection.shrink());
+            if !is_shrunk || !self.queue().waiting.is_empty() {
+                break;
+            }
+            std::thread::sleep(began.elapsed().min(MAX_PAUSE));
+        }
         let Ok(checkpointer) = self
             .connection
             .lock()

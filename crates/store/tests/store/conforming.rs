@@ -19,8 +19,9 @@ fn sqlite() -> Subject {
     let path = directory.path().join("memory.db");
     let first = Arc::new(open_at(&path, &clock));
     let second = Arc::new(open_at(&path, &clock));
-    Subject::new(first, clock)
+    Subject::new(first.clone(), clock)
         .with_second(second)
+        .with_layout(first)
         .keeping(directory)
 }
 

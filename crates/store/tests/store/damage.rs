@@ -258,3 +258,39 @@ fn set_aside_never_overwrites() {
         "nothing to set aside, nothing made"
     );
 }
+
+/// A view or a trigger can work without end.
+#[test]
+fn database_with_foreign_objects_is_refused() {
+    const ENDLESS: &str = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)";
+    for (change, part) in [
+        (
+            format!(
+                "DROP TABLE records; CREATE VIEW records AS {ENDLESS} SELECT x AS id, 'cache' AS space, 'k' AS key, 1 AS revision, 1 AS updated, 1 AS used, NULL AS expires, x'' AS labels, x'' AS value FROM c WHERE x < 0"
+            ),
+            "view `records`",
+        ),
+        (
+            format!(
+                "CREATE TRIGGER t AFTER INSERT ON records BEGIN INSERT INTO labels {ENDLESS} SELECT 'a', 'b', 'c', x FROM c; END"
+            ),
+            "trigger `t`",
+        ),
+        ("CREATE VIEW v AS SELECT 1".to_owned(), "view `v`"),
+        (
+            "DROP TABLE counters; CREATE VIRTUAL TABLE counters USING fts5(space, name, value)"
+                .to_owned(),
+            "table `counters`",
+        ),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = database(directory.path());
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(&change)
+            .unwrap();
+        let error = open(&path).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}

@@ -327,7 +327,7 @@ fn open_file_shrinks_after_a_large_erase() {
         if size < 5_000_000 {
             break;
         }
-        assert!(began.elapsed().as_secs() < 20, "{size}");
+        assert!(began.elapsed().as_secs() < 120, "{size}");
     }
 }
 

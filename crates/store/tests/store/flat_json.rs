@@ -316,7 +316,7 @@ fn held_lock_blocks_a_store_for_a_bounded_time_only() {
         error.message
     );
     assert!(ticks > 5, "{ticks} ticks");
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < Duration::from_secs(60));
     lock.unlock().unwrap();
     store(&memory, "q2", "a").unwrap();
     assert_eq!(questions(&path), ["before", "q", "q2"]);

@@ -300,8 +300,15 @@ fn unchanged_stamp_implies_an_unchanged_record() {
         let mut child = KilledProcess(start("replace", &path, 0));
         let mut lines = said(child.0.stdout.take().unwrap());
         lines.next().unwrap();
-        let until = std::time::Instant::now() + Duration::from_micros(40_000 + 1_313 * round);
-        while std::time::Instant::now() < until {
+        let begun = std::time::Instant::now();
+        let least = Duration::from_micros(40_000 + 1_313 * round);
+        // On a busy machine, the other process needs longer to write as often.
+        let has_seen = |count: u64| count > 2 * (round + 1);
+        while begun.elapsed() < least || !has_seen(compared) || !has_seen(moved) {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "compared {compared} times, moved {moved} times"
+            );
             let before = memory.stamp("cache", "shared");
             let now = value();
             let after = memory.stamp("cache", "shared");
@@ -325,10 +332,6 @@ fn unchanged_stamp_implies_an_unchanged_record() {
         run(memory.add("cache", &[("another", 1)]).settle()).unwrap();
         assert!(memory.stamp("cache", "shared").is_some());
     }
-    assert!(
-        compared > 10 && moved > 10,
-        "compared {compared} times, moved {moved} times"
-    );
 }
 
 fn run_now(memory: &dyn Store) -> bytes::Bytes {

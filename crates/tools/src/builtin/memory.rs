@@ -9,8 +9,8 @@ use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
 use cachalot_store::user_record::{UserRecord, has_key, metadata_label};
 use cachalot_store::{
-    Label, LabelMatch, Order, PageRequest, PutResult, Record, RecordFilter, Store, StoreReply,
-    space,
+    Error, Label, LabelMatch, Order, PageRequest, PutResult, Record, RecordFilter, Store,
+    StoreReply, space,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
@@ -160,7 +160,7 @@ async fn store_value(
     if context.secret_set.occurs_in(&record.value) || context.secret_set.occurs_in(key.as_bytes()) {
         return Err("this holds a secret, and nothing that is stored may: leave it out".to_owned());
     }
-    match await_store(store.put(space::USER, record, None, &[])).await? {
+    match await_store(|| store.put(space::USER, record.clone(), None, &[])).await? {
         PutResult::Stored { revision } => {
             Ok(json!({ "stored": true, "key": key, "replaced": revision > 1 }))
         }
@@ -179,7 +179,9 @@ async fn forget(store: &Arc<dyn Store>, arguments: &MemoryArguments) -> Result<V
         labels: &exactly,
         ..RecordFilter::default()
     };
-    let erased = await_store(store.erase(space::USER, &filter, PageRequest::keys(1))).await?;
+    // Not repeated: the second call would not find what the first one has erased.
+    let erased = store.erase(space::USER, &filter, PageRequest::keys(1));
+    let erased = erased.within(STORE_TIMEOUT).await.map_err(failure)?;
     Ok(json!({ "forgotten": !erased.records.is_empty(), "key": key }))
 }
 
@@ -255,7 +257,7 @@ async fn search_text(
             store.about().name
         )
     })?;
-    let found = await_store(recall.search(query, labels, limit)).await?;
+    let found = await_store(|| recall.search(query, labels, limit)).await?;
     Ok(found.into_iter().map(|found| found.record).collect())
 }
 
@@ -269,16 +271,21 @@ async fn list_newest(
         order: Order::Newest,
         ..RecordFilter::default()
     };
-    let batch = await_store(store.find(space::USER, &filter, PageRequest::first(limit))).await?;
+    let find = || store.find(space::USER, &filter, PageRequest::first(limit));
+    let batch = await_store(find).await?;
     Ok(batch.records)
 }
 
-async fn await_store<T: Send>(answer: StoreReply<'_, T>) -> Result<T, String> {
-    answer.within(STORE_TIMEOUT).await.map_err(|error| {
-        let remedy = match error.is_retryable() {
-            true => "; try again later",
-            false => "",
-        };
-        format!("the store failed: {error}{remedy}")
-    })
+/// Makes a call that can be repeated, so that the restart of a server is not a failure.
+async fn await_store<'a, T: Send + 'a>(call: impl Fn() -> StoreReply<'a, T>) -> Result<T, String> {
+    let answer = StoreReply::repeat(STORE_TIMEOUT, call).await;
+    answer.map_err(failure)
+}
+
+fn failure(error: Error) -> String {
+    let remedy = match error.is_retryable() {
+        true => "; try again later",
+        false => "",
+    };
+    format!("the store failed: {error}{remedy}")
 }

@@ -27,6 +27,7 @@ use crate::workspace::Workspace;
 use cachalot_operation::{
     CacheClass, Failure, OperationMetadata, Tool, ToolContext, ToolOutput, TypedTool,
 };
+pub use locations::workspace_directories;
 use locations::{SKILL_FILE, Skill, find, roots, touched};
 use manage::SkillManage;
 

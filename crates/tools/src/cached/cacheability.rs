@@ -71,7 +71,7 @@ impl Cacheability {
         }
     }
 
-    /// The domains that a call with these effects joins.
+    /// The domains that a call with these effects joins, besides those of announced changes.
     pub(super) fn domains(self, effects: &Effects, context: &ToolContext) -> Domains {
         match self {
             Self::Immutable { .. } => Domains::NONE,
@@ -87,6 +87,9 @@ impl Cacheability {
         witness: &Witness,
     ) -> Result<(), Reason> {
         let declined = |why: &str| Err(Reason::Declined(why.to_owned()));
+        if let Some(why) = &output.not_storable {
+            return declined(why);
+        }
         match self {
             Self::Never(why) => declined(why),
             Self::IfStated if output.lifetime.is_none() => declined(bypass::NEVER),

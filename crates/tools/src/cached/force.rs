@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_operation::ResourceAccess;
+use cachalot_operation::domains::Domains;
 use serde_json::{Map, Value, json};
 
 use cachalot_operation::{
@@ -79,6 +80,14 @@ impl Operation for ForceArgumentTool {
     ) -> Result<Value, Failure> {
         self.tool
             .implicit_inputs(&without_force(arguments), context)
+    }
+
+    fn announced_reads(&self, arguments: &Arguments) -> Domains {
+        self.tool.announced_reads(&without_force(arguments))
+    }
+
+    fn on_hit(&self, arguments: &Arguments) {
+        self.tool.on_hit(&without_force(arguments));
     }
 
     fn concurrency_safe(&self, arguments: &Arguments) -> bool {

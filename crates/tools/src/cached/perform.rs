@@ -22,6 +22,7 @@ use crate::registry::{expires, lifetime, refuse, result_witnesses, run_guarded};
 use crate::toolbox::{
     BatchContext, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
 };
+use cachalot_operation::domains::Domains;
 use cachalot_operation::{Arguments, ToolContext, ToolOutput};
 
 /// The version of inputs and stored results: when it is raised, older results are never found.
@@ -119,6 +120,7 @@ impl CachedTools {
             tools: self,
             profile,
             effects: &effects,
+            announced_reads: profile.tool.announced_reads(&arguments),
             session: &session,
             input: input(profile, &arguments, &implicit, context),
             unkeyed,
@@ -156,6 +158,8 @@ struct CachedCall<'a> {
     tools: &'a CachedTools,
     profile: &'a ToolProfile,
     effects: &'a Effects,
+    /// The domains of announced changes that expire the result.
+    announced_reads: Domains,
     session: &'a Arc<SessionCache>,
     input: Canonical,
     /// The reason why the inputs of the call are unknown, so that it has no key.
@@ -217,6 +221,7 @@ impl CachedCall<'_> {
             max_bytes: shared.options.settings.max_bytes,
             domains: cacheability
                 .domains(self.effects, self.context)
+                .and(self.announced_reads.clone())
                 .for_engine(self.session.engine_lifetime),
             ..self.accounting_policy()
         }
@@ -268,7 +273,10 @@ impl CachedCall<'_> {
                         continue;
                     }
                     match stored_result::read(&outcome.body).await {
-                        Ok(output) => return self.served(output, &outcome).await,
+                        Ok(output) => {
+                            self.profile.tool.on_hit(&arguments);
+                            return self.served(output, &outcome).await;
+                        }
                         Err(failure) if policy.mode == CacheMode::Frozen => {
                             let why = format!("frozen: its entry cannot be read: {failure}");
                             let output = ToolOutput::error(why.clone());

@@ -181,7 +181,7 @@ pub(crate) fn text(output: &ToolOutput) -> String {
 pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
-        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -139,6 +139,24 @@ impl<'a> ArgumentChecker<'a> {
         self
     }
 
+    /// Checks the keys of a mapping with `read`, whose error is a phrase that follows the name of the argument.
+    pub(crate) fn keys(
+        mut self,
+        name: &str,
+        help: &str,
+        read: impl Fn(&str) -> Option<String>,
+    ) -> Self {
+        let entries = self.argument(name).and_then(Node::as_map);
+        for entry in entries.unwrap_or_default() {
+            let key = entry.key.as_str();
+            if let Some(what) = Some(key).filter(|key| is_literal(key)).and_then(&read) {
+                let problem = Problem::new(codes::BAD_VALUE, format!("`{name}` {what}"));
+                self.problems.push(problem.at(&entry.key_place).help(help));
+            }
+        }
+        self
+    }
+
     /// Requires at least one of these arguments.
     pub(crate) fn at_least_one_of(mut self, names: &[&str], help: &str) -> Self {
         let is_present = |name: &&&str| self.argument(name).is_some_and(|node| !node.is_null());

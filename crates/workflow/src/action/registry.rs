@@ -77,11 +77,8 @@ impl Registry {
 
     /// Returns the problem of a name that no action has.
     pub(crate) fn unknown(&self, name: &str) -> Problem {
-        Problem::new(
-            codes::UNKNOWN_ACTION,
-            format!("there is no action `{name}`"),
-        )
-        .help(self.help_for(name))
+        let message = format!("there is no action `{name}`");
+        Problem::new(codes::UNKNOWN_ACTION, message).help(self.help_for(name))
     }
 
     /// Returns all names, sorted.

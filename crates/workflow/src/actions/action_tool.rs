@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_cache::Observation;
+use cachalot_core::text::word_list;
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use cachalot_operation::permissions::ToolSignature;
 use cachalot_operation::workspace::PathError;
@@ -16,23 +17,11 @@ use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime, o
 
 /// Actions that send nothing to another machine unless an argument is a URL. All others are treated like a
 /// request: the user approves them, unless a rule does.
-const LOCAL: [&str; 15] = [
-    "csv.parse",
-    "document.text",
-    "file.glob",
-    "file.read",
-    "file.write",
-    "json.parse",
-    "json.stringify",
-    "json.transform",
-    "ltm.delete",
-    "ltm.retrieve",
-    "ltm.search",
-    "ltm.store",
-    "memory.retrieve",
-    "memory.store",
-    "schema.merge",
-];
+const LOCAL: [&str; 15] = word_list(
+    "csv.parse document.text file.glob file.read file.write json.parse json.stringify \
+     json.transform ltm.delete ltm.retrieve ltm.search ltm.store memory.retrieve memory.store \
+     schema.merge",
+);
 
 /// An action that a model may call. Paths are confined to the workspace of the agent, hosts to those that
 /// the settings of the file allow.

@@ -12,12 +12,12 @@ use cachalot_core::{Effects, SecretSet, tree};
 use cachalot_model::{Budget, Meter};
 use serde_json::{Value, json};
 
-use super::action_tool;
 use super::arguments::{CheckedArguments, declared_by, required, text};
-use super::model_error;
+use super::{action_tool, model_error};
 use crate::report::{self, Reporter, current_node};
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Planned, Runtime, spending};
 
+#[rustfmt::skip]
 static RUN: OperationMetadata = OperationMetadata::declared(
     "agent.run",
     &["actions.agent_run"],
@@ -26,14 +26,8 @@ static RUN: OperationMetadata = OperationMetadata::declared(
           The result has `text`, `stop_reason`, `model_calls`, `tool_calls`, `usage` and `cost`.",
     &[
         required(text("input", "The task of the agent.")),
-        text(
-            "agent",
-            "The agent's name in `agents`; the entry (`root`, or the first) by default.",
-        ),
-        text(
-            "file",
-            "Another agent file (relative to the run's directory); this one by default.",
-        ),
+        text("agent", "The agent's name in `agents`; the entry (`root`, or the first) by default."),
+        text("file", "Another agent file (relative to the run's directory); this one by default."),
     ],
 );
 
@@ -67,6 +61,8 @@ impl Operation for Run {
             model: _,
             model_settings: _,
             instruction,
+            // Their text is part of the instruction.
+            instruction_files: _,
             context,
             max_iterations,
             // Irrelevant without tools and delegation: the agent does not loop, and no other agent reads
@@ -74,6 +70,7 @@ impl Operation for Run {
             max_repetitions: _,
             description: _,
             toolsets: _,
+            read_only: _,
             sub_agents: _,
             handoffs: _,
             force_handoff: _,
@@ -82,6 +79,8 @@ impl Operation for Run {
             commands: _,
             // A single turn is not compacted.
             compaction_threshold: _,
+            // Summaries by the provider are a parameter of the model.
+            compaction: _,
             recall: _,
             // Affects the cost, not the answer.
             prefix: _,

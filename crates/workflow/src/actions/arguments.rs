@@ -84,10 +84,16 @@ pub(super) const fn required(parameter: Parameter) -> Parameter {
 /// Implements the items of [`Operation`](crate::Operation) that all actions with a static declaration share.
 macro_rules! declared_by {
     ($about:ident) => {
+        declared_by!(@self $about);
+    };
+    ($self:ident.$field:tt) => {
+        declared_by!(@$self $self.$field);
+    };
+    (@$self:ident $about:expr) => {
         type Context = crate::Runtime;
         type Output = Result<Value, Failure>;
 
-        fn metadata(&self) -> &OperationMetadata {
+        fn metadata(&$self) -> &OperationMetadata {
             &$about
         }
     };

@@ -6,9 +6,8 @@ use cachalot_core::{Problem, SourceSpan};
 use cachalot_operation::arguments::duplicate_argument;
 use serde_json::Value;
 
-use crate::codes;
 use crate::template::is_literal;
-use crate::{OperationMetadata, Parameter, ParameterKind, Parameters};
+use crate::{OperationMetadata, Parameter, ParameterKind, Parameters, codes};
 
 /// Returns the problems of `arguments` as arguments of the action: unknown arguments, missing required
 /// arguments, and literals of the wrong kind. Values of templates are unknown at load time; they are
@@ -51,11 +50,9 @@ pub(crate) fn check_arguments(
             .iter()
             .any(|earlier| parameter.has_name(&earlier.key))
         {
-            problems.push(
-                Problem::new(codes::CONFLICTING_KEYS, duplicate_argument(parameter))
-                    .at(&entry.key_place)
-                    .help("take one of them out"),
-            );
+            let problem = Problem::new(codes::CONFLICTING_KEYS, duplicate_argument(parameter))
+                .at(&entry.key_place);
+            problems.push(problem.help("take one of them out"));
         }
     }
     let is_given = |parameter: &Parameter| {
@@ -127,12 +124,10 @@ fn kind_of(schema: &Value) -> ParameterKind {
 }
 
 fn missing(about: &OperationMetadata, name: &str, doc: &str, place: &SourceSpan) -> Problem {
-    Problem::new(
-        codes::MISSING_KEY,
-        format!("`{}` needs `{name}`", about.name),
-    )
-    .at(place)
-    .help(format!("add `{name}: …`: {}", doc.trim_end_matches('.')))
+    let message = format!("`{}` needs `{name}`", about.name);
+    Problem::new(codes::MISSING_KEY, message)
+        .at(place)
+        .help(format!("add `{name}: …`: {}", doc.trim_end_matches('.')))
 }
 
 fn names(about: &OperationMetadata) -> Vec<&'static str> {
@@ -141,12 +136,10 @@ fn names(about: &OperationMetadata) -> Vec<&'static str> {
 }
 
 fn unknown(about: &OperationMetadata, entry: &MapEntry, known: &[&str]) -> Problem {
-    Problem::new(
-        codes::UNKNOWN_KEY,
-        format!("`{}` has no parameter `{}`", about.name, entry.key),
-    )
-    .at(&entry.key_place)
-    .help(did_you_mean(&entry.key, known))
+    let message = format!("`{}` has no parameter `{}`", about.name, entry.key);
+    Problem::new(codes::UNKNOWN_KEY, message)
+        .at(&entry.key_place)
+        .help(did_you_mean(&entry.key, known))
 }
 
 fn wrong_kind(

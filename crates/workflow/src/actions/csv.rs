@@ -15,25 +15,16 @@ use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, 
 /// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
+#[rustfmt::skip]
 static PARSE: OperationMetadata = OperationMetadata::declared(
-"csv.parse",
-&["actions.csv_parse"],
-"Reads comma-separated values; all fields are text.",
-&[
+    "csv.parse",
+    &["actions.csv_parse"],
+    "Reads comma-separated values; all fields are text.",
+    &[
         text("text", "The text to parse; this or `path` must be given."),
-        text(
-            "path",
-            "The file to read, or a URI; this or `text` must be given.",
-        ),
-        text(
-            "delimiter",
-            "The separator of fields, one ASCII character; `,` by default.",
-        ),
-        boolean(
-            "header",
-            "True if the first row names the fields, so that rows become mappings (default). Otherwise rows are lists.",
-        )
-        .with_aliases(&["has_header"]),
+        text("path", "The file to read, or a URI; this or `text` must be given."),
+        text("delimiter", "The separator of fields, one ASCII character; `,` by default."),
+        boolean("header", "True if the first row names the fields, so that rows become mappings (default). Otherwise rows are lists.").with_aliases(&["has_header"]),
     ],
 )
 .read_only();

@@ -3,11 +3,14 @@
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
+use cachalot_storage::is_connection_header;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Url};
 use serde_json::Value;
 
-use super::arguments::{CheckedArguments, any, duration, list, object, required, text};
+use super::arguments::{
+    CheckedArguments, any, declared_by, duration, list, object, required, text,
+};
 use super::http_response::{self, HttpRequest, TIMEOUT};
 use super::order;
 use crate::action::argument_checker::ArgumentChecker;
@@ -16,19 +19,14 @@ use crate::{
 };
 
 const URL: Parameter = required(text("url", "The URL; `http` or `https`."));
-const PARAMS: Parameter = object(
-    "params",
-    "Fields of the query, added to those of the URL; a list repeats its field, null leaves it out.",
-);
-const HEADERS: Parameter = object("headers", "Headers of the request; null leaves one out.");
-const ALLOWED_HOSTS: Parameter = list(
-    "allowed_hosts",
-    "The only hosts that are requested, redirects included: names (`*.example.com` for those below one), addresses, networks; written out. By default those that the file, the environment or `--input` names, and public hosts that these redirect to.",
-);
-const TIMEOUT_PARAMETER: Parameter = duration(
-    "timeout",
-    "The maximum time from connecting to the last byte; `30s` by default.",
-);
+#[rustfmt::skip]
+const PARAMS: Parameter = object("params", "Fields of the query, added to those of the URL; a list repeats its field, null leaves it out.");
+#[rustfmt::skip]
+const HEADERS: Parameter = object("headers", "Headers of the request; null leaves one out. Those of the connection and the framing are refused: `Host`, `Content-Length`, `Transfer-Encoding`, `Connection`, `Keep-Alive`, `TE`, `Trailer`, `Upgrade`, `Expect`, `HTTP2-Settings`, `Alt-Used`, `Proxy-*`.");
+#[rustfmt::skip]
+const ALLOWED_HOSTS: Parameter = list("allowed_hosts", "The only hosts that are requested, redirects included: names (`*.example.com` for those below one), addresses, networks; written out. By default those that the file, the environment or `--input` names, and public hosts that these redirect to.");
+#[rustfmt::skip]
+const TIMEOUT_PARAMETER: Parameter = duration("timeout", "The maximum time from connecting to the last byte; `30s` by default.");
 
 static GET: OperationMetadata = OperationMetadata::declared(
     "http.get",
@@ -80,12 +78,7 @@ impl Request {
 
 #[async_trait]
 impl Operation for Request {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        self.about
-    }
+    declared_by!(self.about);
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         Ok(order::implicit_input(arguments, self.ordered))
@@ -100,6 +93,10 @@ impl Operation for Request {
 impl Action for Request {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
         let checker = ArgumentChecker::new(self.about, with).hosts("allowed_hosts");
+        let checker = checker.keys("headers", "leave it out", |key| {
+            let name = HeaderName::try_from(key).ok()?;
+            is_connection_header(&name).then(|| refused(key))
+        });
         match self.method == Method::POST {
             true => checker.at_most_one_of(&["json", "body", "form"], "give one of them"),
             false => checker,
@@ -148,6 +145,13 @@ fn fields(given: &CheckedArguments<'_>, name: &str) -> Result<Vec<(String, Strin
     Ok(fields)
 }
 
+/// The reason why a header is refused; follows the name of the argument.
+fn refused(name: &str) -> String {
+    format!(
+        "holds `{name}`, which belongs to the connection or the framing; only the client sets it"
+    )
+}
+
 fn with_headers(
     given: &CheckedArguments<'_>,
     request: RequestBuilder,
@@ -163,6 +167,9 @@ fn with_headers(
                 format_args!("holds `{key}`, which is no name of a header"),
             )
         })?;
+        if is_connection_header(&name) {
+            return Err(given.wrong("headers", refused(key)));
+        }
         let mut value = HeaderValue::try_from(text).map_err(|_| {
             given.wrong(
                 "headers",

@@ -9,8 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::arguments::{CheckedArguments, excerpt};
-use crate::exact_json;
-use crate::{Failure, Runtime, destination};
+use crate::{Failure, Runtime, destination, exact_json};
 
 /// The default timeout of a request, from connecting to the last byte.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -60,13 +59,11 @@ pub(super) fn web_url(
         )
     })?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(given.wrong(
-            name,
-            format_args!(
-                "has the scheme `{}`: expected http or https (`file.read` reads other URIs)",
-                url.scheme()
-            ),
-        ));
+        let what = format_args!(
+            "has the scheme `{}`: expected http or https (`file.read` reads other URIs)",
+            url.scheme()
+        );
+        return Err(given.wrong(name, what));
     }
     Ok(url)
 }
@@ -186,13 +183,11 @@ impl Requester<'_> {
         }
         let (body, is_complete) = self.read(response, MAX_BODY_BYTES).await?;
         if !is_complete {
-            return Err(self.given.failure(
-                "too_large",
-                format_args!(
-                    "the response of {} is larger than {MAX_BODY_BYTES} bytes",
-                    self.from
-                ),
-            ));
+            let what = format_args!(
+                "the response of {} is larger than {MAX_BODY_BYTES} bytes",
+                self.from
+            );
+            return Err(self.given.failure("too_large", what));
         }
         Ok((headers, body))
     }

@@ -14,20 +14,15 @@ use crate::action::argument_checker::ArgumentChecker;
 use crate::exact_json;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
+#[rustfmt::skip]
 static PARSE: OperationMetadata = OperationMetadata::declared(
-"json.parse",
-&["actions.json_parse"],
-"Reads JSON text. Whole numbers beyond 64 bits become text of their digits.",
-&[
+    "json.parse",
+    &["actions.json_parse"],
+    "Reads JSON text. Whole numbers beyond 64 bits become text of their digits.",
+    &[
         required(text("text", "The text to parse.")),
-        boolean(
-            "strict",
-            "Fail if the text is not JSON; true by default. Otherwise `default` replaces invalid text; without `default`, comments and trailing commas are accepted.",
-        ),
-        any(
-            "default",
-            "With `strict: false`, the data where the text is no JSON; null is as good as none.",
-        ),
+        boolean("strict", "Fail if the text is not JSON; true by default. Otherwise `default` replaces invalid text; without `default`, comments and trailing commas are accepted."),
+        any("default", "With `strict: false`, the data where the text is no JSON; null is as good as none."),
     ],
 )
 .read_only();
@@ -43,21 +38,15 @@ static TRANSFORM: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
+#[rustfmt::skip]
 static STRINGIFY: OperationMetadata = OperationMetadata::declared(
     "json.stringify",
     &["actions.json_stringify"],
     "Writes data as JSON text.",
     &[
         required(any("data", "The data to format.")),
-        count(
-            "indent",
-            (0, 16),
-            "By how many spaces to indent, up to 16; on one line by default.",
-        ),
-        boolean(
-            "sort_keys",
-            "Sort the keys of all mappings; false by default.",
-        ),
+        count("indent", (0, 16), "By how many spaces to indent, up to 16; on one line by default."),
+        boolean("sort_keys", "Sort the keys of all mappings; false by default."),
     ],
 )
 .read_only();

@@ -25,43 +25,21 @@ const MAX_BYTES: u64 = 256 << 20;
 
 const DEFAULT_BASE: &str = "https://api.cloud.llamaindex.ai";
 
+#[rustfmt::skip]
 static EXTRACT: OperationMetadata = OperationMetadata::declared(
-"llamaextract.extract",
-&["actions.llamaextract_extract"],
-"Extracts structured data from a document with LlamaCloud: uploads it, runs an extraction, waits for the result. \
+    "llamaextract.extract",
+    &["actions.llamaextract_extract"],
+    "Extracts structured data from a document with LlamaCloud: uploads it, runs an extraction, waits for the result. \
           The key comes from `settings.llamaextract.api_key` or `LLAMA_CLOUD_API_KEY`.",
-&[
-        required(text(
-            "file",
-            "The document: a path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
-        )),
-        text(
-            "agent_name",
-            "The extraction agent, by its name; this, `agent_id` or `schema` must be given.",
-        ),
+    &[
+        required(text("file", "The document: a path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.")),
+        text("agent_name", "The extraction agent, by its name; this, `agent_id` or `schema` must be given."),
         text("agent_id", "The extraction agent, by its id."),
-        object(
-            "schema",
-            "The JSON Schema of what to extract: without an agent, or in place of the agent's own.",
-        ),
-        duration(
-            "timeout",
-            "The maximum time from uploading to the result; `5m` by default.",
-        ),
-        duration(
-            "poll_interval",
-            "The time between two looks at the job; `2s` by default.",
-        )
-        .with_aliases(&["polling_interval"]),
-        text(
-            "mode",
-            "How thorough an extraction by `schema` is: `FAST`, `BALANCED`, `PREMIUM`, `MULTIMODAL`, in any case; the service's default otherwise. An agent has its own.",
-        ),
-        boolean(
-            "use_rest",
-            "Taken, and without effect: the REST API is always used.",
-        )
-        .unkeyed(),
+        object("schema", "The JSON Schema of what to extract: without an agent, or in place of the agent's own."),
+        duration("timeout", "The maximum time from uploading to the result; `5m` by default."),
+        duration("poll_interval", "The time between two looks at the job; `2s` by default.").with_aliases(&["polling_interval"]),
+        text("mode", "How thorough an extraction by `schema` is: `FAST`, `BALANCED`, `PREMIUM`, `MULTIMODAL`, in any case; the service's default otherwise. An agent has its own."),
+        boolean("use_rest", "Taken, and without effect: the REST API is always used.").unkeyed(),
     ],
 )
 .read_only();
@@ -198,15 +176,13 @@ async fn extract(
     let job = client.wait_for_end(job, interval).await?;
     let status = json!(job.status);
     if !matches!(job.status, Status::Success | Status::PartialSuccess) {
-        return Err(given.failure(
-            "extraction_failed",
-            format_args!(
-                "the job {} ended as {}: {}",
-                job.id,
-                status.as_str().unwrap_or_default(),
-                client.redacted(job.error.as_deref().unwrap_or("no reason was given"))
-            ),
-        ));
+        let what = format_args!(
+            "the job {} ended as {}: {}",
+            job.id,
+            status.as_str().unwrap_or_default(),
+            client.redacted(job.error.as_deref().unwrap_or("no reason was given"))
+        );
+        return Err(given.failure("extraction_failed", what));
     }
     let result = client.result(&job.id).await?;
     let mut answer = json!({

@@ -13,7 +13,9 @@ use cachalot_cache::Witness;
 use program_call::ProgramCall;
 use serde_json::Value;
 
-use super::arguments::{any, concatenated, count, duration, integer, list, number, object, text};
+use super::arguments::{
+    any, concatenated, count, declared_by, duration, integer, list, number, object, text,
+};
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, Planned, Runtime, spending,
 };
@@ -23,86 +25,33 @@ pub(super) use program_call::unknown_program;
 use provider_call::ProviderCall;
 
 /// Parameters of the question itself.
+#[rustfmt::skip]
 const QUESTION_PARAMETERS: [Parameter; 6] = [
-    list(
-        "messages",
-        "The conversation: mappings with `role` (`system`, `developer`, `user`, `assistant`, `tool`) and `content` (text, or parts as of OpenAI's chat).",
-    ),
-    text(
-        "prompt",
-        "One message of the user, instead of `messages` or after them.",
-    ),
+    list("messages", "The conversation: mappings with `role` (`system`, `developer`, `user`, `assistant`, `tool`) and `content` (text, or parts as of OpenAI's chat)."),
+    text("prompt", "One message of the user, instead of `messages` or after them."),
     text("system", "The system prompt."),
-    object(
-        "response_format",
-        "The JSON Schema of the answer, or OpenAI's `{type: json_schema, json_schema: {name, schema, strict}}`; the parsed answer is then `data`.",
-    ),
-    list(
-        "tools",
-        "Tools that the model may ask for, as of OpenAI's chat; the calls are in `tool_calls`, nothing is run.",
-    ),
-    any(
-        "tool_choice",
-        "`auto`, `none`, `required`, or the name of a tool.",
-    ),
+    object("response_format", "The JSON Schema of the answer, or OpenAI's `{type: json_schema, json_schema: {name, schema, strict}}`; the parsed answer is then `data`."),
+    list("tools", "Tools that the model may ask for, as of OpenAI's chat; the calls are in `tool_calls`, nothing is run."),
+    any("tool_choice", "`auto`, `none`, `required`, or the name of a tool."),
 ];
 
 /// Parameters of the model, for all actions that ask one.
+#[rustfmt::skip]
 pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
-    text(
-        "model",
-        "The model: a key of `models`, `provider/model`, or a model's own name; `settings.llm.model` by default.",
-    ),
-    text(
-        "provider",
-        "The provider, unless the model's name contains it.",
-    ),
-    text(
-        "shell_provider",
-        "With `provider: shell`: the program that answers, of `settings.llm.shell_providers` or one that is known (`claude`, `codex`, `cursor`, `gemini`, `opencode`, `qwen`).",
-    ),
-    text(
-        "base_url",
-        "The provider's address. Its key then comes from `token_key` alone.",
-    )
-    .with_aliases(&["api_base"]),
-    text(
-        "token_key",
-        "The environment variable that holds the provider's key.",
-    ),
+    text("model", "The model: a key of `models`, `provider/model`, or a model's own name; `settings.llm.model` by default."),
+    text("provider", "The provider, unless the model's name contains it."),
+    text("shell_provider", "With `provider: shell`: the program that answers, of `settings.llm.shell_providers` or one that is known (`claude`, `codex`, `cursor`, `gemini`, `opencode`, `qwen`)."),
+    text("base_url", "The provider's address. Its key then comes from `token_key` alone.").with_aliases(&["api_base"]),
+    text("token_key", "The environment variable that holds the provider's key."),
     number("temperature", "Sampling temperature."),
-    integer(
-        "max_tokens",
-        "The maximum number of tokens of the answer, reasoning included.",
-    ),
+    integer("max_tokens", "The maximum number of tokens of the answer, reasoning included."),
     number("top_p", "Nucleus sampling."),
-    any(
-        "stop",
-        "Text, or a list of texts, at which the answer ends.",
-    ),
-    text(
-        "reasoning_effort",
-        "The reasoning effort, as its provider calls it: `low`, `medium`, `high`.",
-    ),
-    object(
-        "provider_opts",
-        "Further fields of the request, sent as they are.",
-    ),
-    list(
-        "fallbacks",
-        "Models to ask in this order when the model is overloaded, limits, fails or cannot be reached, and nothing of its answer was shown.",
-    ),
-    duration(
-        "timeout",
-        "The maximum time of one try, from connecting to the end of the answer; with `provider: shell`, after which the program and what it started are killed. In no key.",
-    )
-    .unkeyed(),
-    count(
-        "max_retries",
-        (0, 10),
-        "The maximum number of retries of transient errors, 0 to 10, including timeouts; 2 by default, and then not after a timeout. Not part of the cache key.",
-    )
-    .unkeyed(),
+    any("stop", "Text, or a list of texts, at which the answer ends."),
+    text("reasoning_effort", "The reasoning effort, as its provider calls it: `low`, `medium`, `high`."),
+    object("provider_opts", "Further fields of the request, sent as they are."),
+    list("fallbacks", "Models to ask in this order when the model is overloaded, limits, fails or cannot be reached, and nothing of its answer was shown."),
+    duration("timeout", "The maximum time of one try, from connecting to the end of the answer; with `provider: shell`, after which the program and what it started are killed. In no key.").unkeyed(),
+    count("max_retries", (0, 10), "The maximum number of retries of transient errors, 0 to 10, including timeouts; 2 by default, and then not after a timeout. Not part of the cache key.").unkeyed(),
 ];
 
 const PARAMETERS: &[Parameter] = &concatenated::<20>(&QUESTION_PARAMETERS, &MODEL_PARAMETERS);
@@ -144,12 +93,7 @@ impl LlmAction {
 
 #[async_trait]
 impl Operation for LlmAction {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        self.about
-    }
+    declared_by!(self.about);
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         inputs(self.about, arguments, runtime)

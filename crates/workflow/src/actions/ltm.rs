@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use cachalot_cache::Domain;
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_store::user_record::{UserRecord, has_key};
-use cachalot_store::{ErrorKind, PageRequest, PutResult, RecordFilter, Store, StoreReply, space};
+use cachalot_store::{
+    Error, ErrorKind, PageRequest, PutResult, RecordFilter, Store, StoreReply, space,
+};
 use cachalot_tools::builtin::MEMORY_RESOURCE;
 use serde_json::{Value, json};
 
@@ -27,6 +29,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const KEY: Parameter = required(text("key", "The key; a number is taken as its text."));
 
+#[rustfmt::skip]
 static STORE: OperationMetadata = OperationMetadata::declared(
     "ltm.store",
     &["actions.ltm_store"],
@@ -34,24 +37,19 @@ static STORE: OperationMetadata = OperationMetadata::declared(
     &[
         KEY,
         required(any("value", "The value to store; any JSON data.")),
-        object(
-            "metadata",
-            "Kept with the value; its text, numbers, booleans and nulls can be searched by.",
-        ),
+        object("metadata", "Kept with the value; its text, numbers, booleans and nulls can be searched by."),
     ],
 )
 .with_cache_class(CacheClass::EffectOnly);
 
+#[rustfmt::skip]
 static RETRIEVE: OperationMetadata = OperationMetadata::declared(
     "ltm.retrieve",
     &["actions.ltm_retrieve"],
     "The value that is remembered under a key.",
     &[
         KEY,
-        any(
-            "default",
-            "The value if nothing is remembered; null by default.",
-        ),
+        any("default", "The value if nothing is remembered; null by default."),
     ],
 )
 .read_only();
@@ -85,14 +83,15 @@ impl Operation for StoreAction {
         if runtime.secret_set.occurs_in(&record.value)
             || runtime.secret_set.occurs_in(key.as_bytes())
         {
-            return Err(given.failure(
-                "secret_refused",
-                "what is to be remembered holds a secret of this run, and nothing that is stored may: leave it out",
-            ));
+            let what = "what is to be remembered holds a secret of this run, and nothing that is stored may: leave it out";
+            return Err(given.failure("secret_refused", what));
         }
         let store = store(&given, runtime)?;
         // A future, so that the write starts only after the announcement: a store may answer at once.
-        let put = async { await_reply(&given, store.put(space::USER, record, None, &[])).await };
+        let put = async {
+            let put = || store.put(space::USER, record.clone(), None, &[]);
+            await_reply(&given, put).await
+        };
         match run_change(runtime, put).await? {
             PutResult::Stored { revision } => {
                 Ok(json!({ "success": true, "stored": true, "key": key, "created": revision == 1 }))
@@ -120,7 +119,7 @@ impl Operation for Retrieve {
         let given = CheckedArguments::new(&RETRIEVE, &arguments);
         let key = given.required_text("key")?;
         let store = store(&given, runtime)?;
-        let found = await_reply(&given, store.get(space::USER, key, &[])).await?;
+        let found = await_reply(&given, || store.get(space::USER, key, &[])).await?;
         let now = runtime.clock.now();
         match found
             .record
@@ -175,12 +174,11 @@ impl Operation for Delete {
             labels: &exactly,
             ..RecordFilter::default()
         };
+        // Not repeated: the second call would not find what the first one has erased.
         let erase = async {
-            await_reply(
-                &given,
-                store.erase(space::USER, &filter, PageRequest::keys(1)),
-            )
-            .await
+            let erased = store.erase(space::USER, &filter, PageRequest::keys(1));
+            let erased = erased.within(STORE_TIMEOUT).await;
+            erased.map_err(|error| failure(&given, error))
         };
         let erased = run_change(runtime, erase).await?;
         Ok(json!({ "success": true, "deleted": !erased.records.is_empty(), "key": key }))
@@ -219,20 +217,24 @@ fn store<'a>(
     store.map_err(|why| given.failure("configuration_error", why))
 }
 
-async fn await_reply<T: Send>(
+/// Makes a call that can be repeated, so that the restart of a server does not end a run.
+async fn await_reply<'a, T: Send + 'a>(
     given: &CheckedArguments<'_>,
-    answer: StoreReply<'_, T>,
+    call: impl Fn() -> StoreReply<'a, T>,
 ) -> Result<T, Failure> {
-    answer.within(STORE_TIMEOUT).await.map_err(|error| {
-        let kind = match error.kind {
-            ErrorKind::Unavailable => "connection_error",
-            ErrorKind::Busy => "lock_timeout",
-            ErrorKind::TimedOut => "timeout",
-            _ => "storage_error",
-        };
-        Failure {
-            retryable: error.is_retryable(),
-            ..given.failure(kind, error)
-        }
-    })
+    let answer = StoreReply::repeat(STORE_TIMEOUT, call).await;
+    answer.map_err(|error| failure(given, error))
+}
+
+fn failure(given: &CheckedArguments<'_>, error: Error) -> Failure {
+    let kind = match error.kind {
+        ErrorKind::Unavailable => "connection_error",
+        ErrorKind::Busy => "lock_timeout",
+        ErrorKind::TimedOut => "timeout",
+        _ => "storage_error",
+    };
+    Failure {
+        retryable: error.is_retryable(),
+        ..given.failure(kind, error)
+    }
 }

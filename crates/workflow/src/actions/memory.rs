@@ -16,14 +16,13 @@ use crate::{
 
 const KEY: Parameter = required(text("key", "The key. A number counts as its text."));
 
-const NAMESPACE: Parameter = text(
-    "namespace",
-    "Keys of different namespaces are different; `default` by default.",
-);
+#[rustfmt::skip]
+const NAMESPACE: Parameter = text("namespace", "Keys of different namespaces are different; `default` by default.");
 
 /// The namespace of a call that names none.
 const DEFAULT_NAMESPACE: &str = "default";
 
+#[rustfmt::skip]
 static STORE: OperationMetadata = OperationMetadata::declared(
     "memory.store",
     &["actions.memory_store"],
@@ -31,25 +30,20 @@ static STORE: OperationMetadata = OperationMetadata::declared(
     &[
         KEY,
         required(any("value", "The value; any JSON data.")),
-        duration(
-            "ttl",
-            "The time after which the value expires, such as `1h`; it does not by default.",
-        ),
+        duration("ttl", "The time after which the value expires, such as `1h`; it does not by default."),
         NAMESPACE,
     ],
 )
 .with_cache_class(CacheClass::EffectOnly);
 
+#[rustfmt::skip]
 static RETRIEVE: OperationMetadata = OperationMetadata::declared(
     "memory.retrieve",
     &["actions.memory_retrieve"],
     "Returns the value that the run has stored under a key.",
     &[
         KEY,
-        any(
-            "default",
-            "The value if nothing is stored, or it has expired; null by default.",
-        ),
+        any("default", "The value if nothing is stored, or it has expired; null by default."),
         NAMESPACE,
     ],
 )
@@ -58,20 +52,14 @@ static RETRIEVE: OperationMetadata = OperationMetadata::declared(
     "reads the memory of the run, which is in no cache key",
 ));
 
+#[rustfmt::skip]
 static SUMMARIZE: OperationMetadata = OperationMetadata::declared(
-"memory.summarize",
-&["actions.memory_summarize"],
-"Summarizes a conversation in the state with a model, if it is too long. The result has `summary`, `original_count`, `token_estimate`, and `usage` and `cost` of the model.",
-&[
-        required(text(
-            "messages_key",
-            "The field of the state with the conversation: a list of texts, or of mappings with `role` and `content`.",
-        )),
-        count(
-            "max_tokens",
-            (1, 1_000_000),
-            "The length of the summary in tokens of about 4 characters, 1 to 1000000; 1000 by default. A conversation that is not longer is returned as it is.",
-        ),
+    "memory.summarize",
+    &["actions.memory_summarize"],
+    "Summarizes a conversation in the state with a model, if it is too long. The result has `summary`, `original_count`, `token_estimate`, and `usage` and `cost` of the model.",
+    &[
+        required(text("messages_key", "The field of the state with the conversation: a list of texts, or of mappings with `role` and `content`.")),
+        count("max_tokens", (1, 1_000_000), "The length of the summary in tokens of about 4 characters, 1 to 1000000; 1000 by default. A conversation that is not longer is returned as it is."),
         text("model", "The model; `settings.llm.model` by default."),
     ],
 )

@@ -1,8 +1,6 @@
-//! The order of mappings, where it changes a result.
-//!
-//! Cache keys sort mappings, so two mappings that differ only in their order have the same key. An action
-//! that serializes mappings produces different text for the two.
+//! The order of mappings as an input of an action that writes them out.
 
+use cachalot_core::canonical::key_order;
 use serde_json::{Map, Value};
 
 use crate::Arguments;
@@ -19,38 +17,4 @@ pub(super) fn implicit_input(arguments: &Arguments, names: &[&str]) -> Value {
         return Value::Null;
     }
     serde_json::json!({ "order": orders })
-}
-
-/// Returns the order of all mappings in a value; null if they are sorted. Together with the sorted value
-/// it determines the value as written.
-pub(super) fn key_order(value: &Value) -> Value {
-    let entry = |(place, order): (Value, Value)| {
-        (!order.is_null()).then(|| Value::from(vec![place, order]))
-    };
-    let children: Vec<Value> = match value {
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .map(|(place, item)| (place.into(), key_order(item)))
-            .filter_map(entry)
-            .collect(),
-        Value::Object(fields) => {
-            let mut children: Vec<Value> = fields
-                .iter()
-                .map(|(name, field)| (name.as_str().into(), key_order(field)))
-                .filter_map(entry)
-                .collect();
-            if !fields.keys().is_sorted() {
-                let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-                children.insert(0, names.into());
-            }
-            children
-        }
-        _ => return Value::Null,
-    };
-    if children.is_empty() {
-        Value::Null
-    } else {
-        children.into()
-    }
 }

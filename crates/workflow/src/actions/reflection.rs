@@ -14,31 +14,17 @@ use crate::{
     Runtime,
 };
 
+#[rustfmt::skip]
 pub(crate) static LOOP: OperationMetadata = OperationMetadata::declared(
-"reflection.loop",
-&["actions.reflection_loop"],
-"Generates something, evaluates it, and lets it be corrected until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
-&[
-        required(object(
-            "generator",
-            "Makes the output: `action` with its arguments (beside it, or in `with`), or `run` with inline code and its `language`.",
-        )),
-        required(object(
-            "evaluator",
-            "Judges the output: `type: schema` with a JSON Schema, `type: llm` with a `prompt`, or `type: custom` with `run`.",
-        )),
-        object(
-            "corrector",
-            "Runs between two rounds, as `generator`; a mapping that it gives is seen by the next round.",
-        ),
-        integer(
-            "max_iterations",
-            "The most rounds, up to 1000; 3 by default.",
-        ),
-        text(
-            "on_failure",
-            "The result when no round was valid: `return_best` (default), `return_last` or `raise`.",
-        ),
+    "reflection.loop",
+    &["actions.reflection_loop"],
+    "Generates something, evaluates it, and lets it be corrected until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
+    &[
+        required(object("generator", "Makes the output: `action` with its arguments (beside it, or in `with`), or `run` with inline code and its `language`.")),
+        required(object("evaluator", "Judges the output: `type: schema` with a JSON Schema, `type: llm` with a `prompt`, or `type: custom` with `run`.")),
+        object("corrector", "Runs between two rounds, as `generator`; a mapping that it gives is seen by the next round."),
+        integer("max_iterations", "The most rounds, up to 1000; 3 by default."),
+        text("on_failure", "The result when no round was valid: `return_best` (default), `return_last` or `raise`."),
     ],
 )
 .with_cache_class(CacheClass::EffectOnly);
@@ -46,32 +32,17 @@ pub(crate) static LOOP: OperationMetadata = OperationMetadata::declared(
 /// The values of `retry_delay`.
 pub(crate) const RETRY_DELAY: Range = Range::ANY;
 
+#[rustfmt::skip]
 pub(crate) static RETRY: OperationMetadata = OperationMetadata::declared(
-"retry.loop",
-&["actions.retry_loop"],
-"Calls an action that validates something, and runs a node that corrects it until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
-&[
-        required(text(
-            "validate",
-            "The action; its result has `valid`, and `errors` if that is false.",
-        )),
-        object(
-            "validate_args",
-            "Its arguments, rendered anew in each round.",
-        ),
-        required(text(
-            "correct",
-            "The node that runs after a round that was not valid. It sees `state._retry_errors` and `state._retry_count`.",
-        )),
-        integer(
-            "max_retries",
-            "How often it is corrected, up to 1000; 1 by default.",
-        ),
-        Parameter::optional(
-            "retry_delay",
-            ParameterKind::Duration(RETRY_DELAY),
-            "The pause between a correction and the next round, such as `2s`; none by default.",
-        ),
+    "retry.loop",
+    &["actions.retry_loop"],
+    "Calls an action that validates something, and runs a node that corrects it until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
+    &[
+        required(text("validate", "The action; its result has `valid`, and `errors` if that is false.")),
+        object("validate_args", "Its arguments, rendered anew in each round."),
+        required(text("correct", "The node that runs after a round that was not valid. It sees `state._retry_errors` and `state._retry_count`.")),
+        integer("max_retries", "How often it is corrected, up to 1000; 1 by default."),
+        Parameter::optional("retry_delay", ParameterKind::Duration(RETRY_DELAY), "The pause between a correction and the next round, such as `2s`; none by default."),
     ],
 )
 .with_cache_class(CacheClass::EffectOnly);
@@ -260,12 +231,7 @@ pub(super) struct LoopAction(pub(super) &'static OperationMetadata);
 
 #[async_trait]
 impl Operation for LoopAction {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        self.0
-    }
+    declared_by!(self.0);
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         Err(CheckedArguments::new(self.0, &arguments)

@@ -11,23 +11,15 @@ use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 /// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
+#[rustfmt::skip]
 static MERGE: OperationMetadata = OperationMetadata::declared(
-"schema.merge",
-&["actions.schema_merge"],
-"Merges JSON Schemas in their order: mappings are merged, anything else is replaced by the later.",
-&[
-        required(list(
-            "schemas",
-            "A list of `{path: FILE}` (a local file of JSON or YAML) and `{inline: SCHEMA}`.",
-        )),
-        boolean(
-            "validate",
-            "Fail if the result is not a JSON Schema (draft 2020-12); false by default.",
-        ),
-        text(
-            "output_key",
-            "The field of the result that holds the schema; `merged_schema` by default.",
-        ),
+    "schema.merge",
+    &["actions.schema_merge"],
+    "Merges JSON Schemas in their order: mappings are merged, anything else is replaced by the later.",
+    &[
+        required(list("schemas", "A list of `{path: FILE}` (a local file of JSON or YAML) and `{inline: SCHEMA}`.")),
+        boolean("validate", "Fail if the result is not a JSON Schema (draft 2020-12); false by default."),
+        text("output_key", "The field of the result that holds the schema; `merged_schema` by default."),
     ],
 )
 .read_only();
@@ -65,10 +57,8 @@ impl Operation for Merge {
         }
         if is_validated && let Err(error) = jsonschema::draft202012::meta::validate(&merged) {
             let place = error.instance_path();
-            return Err(given.failure(
-                "validation_error",
-                format_args!("the merged schema is no JSON Schema: {error} (at `{place}`)"),
-            ));
+            let what = format_args!("the merged schema is no JSON Schema: {error} (at `{place}`)");
+            return Err(given.failure("validation_error", what));
         }
         let mut result = Map::from_iter([("success".to_owned(), true.into())]);
         result.insert(key.to_owned(), merged);
@@ -98,12 +88,10 @@ async fn schema(
         return Ok(inline.clone());
     }
     let Some(path) = written.get("path").and_then(Value::as_str) else {
-        return Err(given.wrong(
-            "schemas",
-            format_args!(
-                "has an item {index} that is neither `{{path: FILE}}` nor `{{inline: SCHEMA}}`"
-            ),
-        ));
+        let what = format_args!(
+            "has an item {index} that is neither `{{path: FILE}}` nor `{{inline: SCHEMA}}`"
+        );
+        return Err(given.wrong("schemas", what));
     };
     location::local_path(given, runtime, "schemas", path)?;
     let bytes = location::read(given, runtime, path, MAX_BYTES).await?;

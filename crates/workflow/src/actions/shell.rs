@@ -19,37 +19,19 @@ use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
 pub(super) use job::{Ended, Job};
 
+#[rustfmt::skip]
 static RUN: OperationMetadata = OperationMetadata::declared(
     "shell.run",
     &["actions.shell_run"],
     "Runs a program and waits for it; no shell is involved.",
     &[
-        required(list(
-            "command",
-            "The program and its arguments, each a text of its own.",
-        )),
-        duration(
-            "timeout",
-            "The time after which it and what it started are killed; `60s` by default.",
-        ),
-        count(
-            "output_limit",
-            (1, 1 << 30),
-            "Bytes that it may write to each of stdout and stderr; 1048576 by default.",
-        ),
-        text(
-            "directory",
-            "The working directory; the run's directory by default.",
-        ),
-        any(
-            "environment",
-            "A list of names of environment variables to pass on, or a mapping of names to values; beside these it gets PATH, HOME, LANG, LC_* and TMPDIR only.",
-        ),
+        required(list("command", "The program and its arguments, each a text of its own.")),
+        duration("timeout", "The time after which it and what it started are killed; `60s` by default."),
+        count("output_limit", (1, 1 << 30), "Bytes that it may write to each of stdout and stderr; 1048576 by default."),
+        text("directory", "The working directory; the run's directory by default."),
+        any("environment", "A list of names of environment variables to pass on, or a mapping of names to values; beside these it gets PATH, HOME, LANG, LC_* and TMPDIR only."),
         text("stdin", "The text on stdin; none by default."),
-        boolean(
-            "check",
-            "Fail the node if the exit code is not 0; true by default.",
-        ),
+        boolean("check", "Fail the node if the exit code is not 0; true by default."),
     ],
 );
 
@@ -177,10 +159,8 @@ fn names(given: &CheckedArguments<'_>) -> Result<Vec<String>, Failure> {
         match name.as_str() {
             Some(name) if is_name(name) => names.push(name.to_owned()),
             _ => {
-                return Err(given.wrong(
-                    "environment",
-                    "holds what is no name of an environment variable",
-                ));
+                let what = "holds what is no name of an environment variable";
+                return Err(given.wrong("environment", what));
             }
         }
     }
@@ -220,19 +200,15 @@ fn environment(
             for (name, value) in fields {
                 match given.scalar("environment", value)? {
                     _ if !is_name(name) => {
-                        return Err(given.wrong(
-                            "environment",
-                            format_args!(
-                                "holds `{}`, which is no name of an environment variable",
-                                excerpt(name)
-                            ),
-                        ));
+                        let what = format_args!(
+                            "holds `{}`, which is no name of an environment variable",
+                            excerpt(name)
+                        );
+                        return Err(given.wrong("environment", what));
                     }
                     Some(value) if value.contains('\0') => {
-                        return Err(given.wrong(
-                            "environment",
-                            format_args!("gives `{name}` a value with a NUL character"),
-                        ));
+                        let what = format_args!("gives `{name}` a value with a NUL character");
+                        return Err(given.wrong("environment", what));
                     }
                     Some(value) => {
                         variables.insert(name.clone(), value);
@@ -244,10 +220,8 @@ fn environment(
             }
         }
         Some(_) => {
-            return Err(given.wrong(
-                "environment",
-                "is neither a list of names nor a mapping of names to values",
-            ));
+            let what = "is neither a list of names nor a mapping of names to values";
+            return Err(given.wrong("environment", what));
         }
     }
     Ok(variables)

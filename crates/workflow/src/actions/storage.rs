@@ -9,20 +9,14 @@ use super::arguments::{CheckedArguments, declared_by, required, text, word};
 use super::location;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime, destination};
 
+#[rustfmt::skip]
 static HASH: OperationMetadata = OperationMetadata::declared(
-"storage.hash",
-&["actions.storage_hash"],
-"Hashes the content of a file, or of anything else that a URI names, while streaming it.",
-&[
-        required(text(
-            "path",
-            "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
-        )),
-        word(
-            "algorithm",
-            &Algorithm::NAMES,
-            "`sha256` (the default), `md5`, or `blake2b` (512 bits).",
-        ),
+    "storage.hash",
+    &["actions.storage_hash"],
+    "Hashes the content of a file, or of anything else that a URI names, while streaming it.",
+    &[
+        required(text("path", "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.")),
+        word("algorithm", &Algorithm::NAMES, "`sha256` (the default), `md5`, or `blake2b` (512 bits)."),
     ],
 )
 .read_only();

@@ -25,6 +25,7 @@ use cachalot_tools::builtin::{MemoryTool, Shell, WebFetch, files, skills};
 use cachalot_tools::registry::run_guarded;
 use serde_json::{Value, json};
 
+use super::arguments::declared_by;
 use crate::action::registry::{MCP_PREFIX, TOOL_PREFIX, is_tool_name};
 use crate::template::is_literal;
 use crate::{
@@ -134,12 +135,7 @@ impl ToolStep {
 
 #[async_trait]
 impl Operation for ToolStep {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
-    }
+    declared_by!(self.metadata);
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         match self.call.context(runtime, &Witness::default()) {
@@ -240,7 +236,8 @@ impl McpStep {
                     .into(),
                 // The server declares the parameters when it is connected.
                 parameters: json!({ "type": "object" }).into(),
-                version: 1,
+                // 2: of version 1, results of tools that declare `readOnlyHint: false` may be stored.
+                version: 2,
                 origin: Origin::Mcp(settings.name.clone()),
                 read_only: trust.read_only,
                 exclusive: false,
@@ -267,6 +264,7 @@ impl McpStep {
                 environment,
                 secret_set: Arc::clone(&runtime.secret_set),
                 reporter: Arc::clone(&runtime.tools.reporter),
+                write_notifier: runtime.tools.write_notifier.clone(),
             },
         );
         Ok(ToolCall {
@@ -281,12 +279,7 @@ impl McpStep {
 
 #[async_trait]
 impl Operation for McpStep {
-    type Context = Runtime;
-    type Output = Result<Value, Failure>;
-
-    fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
-    }
+    declared_by!(self.metadata);
 
     /// The reads of a server are unknown: they may include the directory of the run.
     fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
@@ -315,8 +308,12 @@ impl Operation for McpStep {
 
 #[async_trait]
 impl Action for McpStep {
+    /// The tool of the step is not known before the server is connected, so any announcement of the server
+    /// expires the result.
     fn domains(&self, _arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
-        joined(&EffectTargets::Unknown, runtime)
+        joined_domains(&EffectTargets::Unknown, &runtime.directory)
+            .and(self.server.settings.domains())
+            .for_engine(EngineLifetime::Persistent)
     }
 
     async fn run_without_alternatives(
@@ -327,11 +324,17 @@ impl Action for McpStep {
     ) -> Result<Value, Failure> {
         let call = self.connect(runtime).await?;
         let metadata = call.tool.metadata();
-        if self.metadata.read_only && !metadata.read_only {
-            spending::decline_storing("the MCP server calls the tool destructive");
-        }
         let arguments = metadata.check(arguments)?;
-        call.run(arguments, runtime, witness).await
+        if !self.metadata.read_only || metadata.read_only {
+            return call.run(arguments, runtime, witness).await;
+        }
+        spending::decline_storing("the MCP server declares that the tool changes things");
+        // The step was not announced as a write, because the file declares that it only reads.
+        let notifier = &runtime.tools.write_notifier;
+        let run = call.run(arguments, runtime, witness);
+        notifier
+            .announce(&EffectTargets::Unknown, &runtime.directory, run)
+            .await
     }
 }
 
@@ -376,6 +379,9 @@ impl ToolCall {
         }
         if let Some(lifetime) = output.lifetime {
             spending::limit_lifetime(lifetime);
+        }
+        if let Some(why) = &output.not_storable {
+            spending::decline_storing(why.as_str());
         }
         let unwitnessed = self.tool.metadata().cache_class == CacheClass::Validated
             && effects.reads.include_files()

@@ -18,33 +18,17 @@ pub(crate) use schema::{SCHEMA as EXTRACTION_SCHEMA, Schema};
 /// is not valid.
 pub(crate) const UNREADABLE: &str = "unreadable_extraction";
 
+#[rustfmt::skip]
 pub(crate) static EXTRACTION: OperationMetadata = OperationMetadata::declared(
-"validate.extraction",
-&["actions.validate_extraction"],
-"Checks extracted entities and relationships against an extraction schema. The result has `valid` and `errors`.",
-&[
-        any(
-            "entities",
-            "The entities, a list of mappings; `state.entities` if it is left out.",
-        ),
-        any(
-            "relationships",
-            "The relationships, a list of mappings; `state.relationships` if it is left out.",
-        ),
-        object(
-            "schema",
-            "The extraction schema; `extraction_schema` of the file if it is left out.",
-        ),
-        any(
-            "source_text",
-            "Accepted, and without effect: only questions to a model would use it.",
-        )
-        .unkeyed(),
-        any(
-            "agent_name",
-            "Accepted, and without effect: only a log would contain it.",
-        )
-        .unkeyed(),
+    "validate.extraction",
+    &["actions.validate_extraction"],
+    "Checks extracted entities and relationships against an extraction schema. The result has `valid` and `errors`.",
+    &[
+        any("entities", "The entities, a list of mappings; `state.entities` if it is left out."),
+        any("relationships", "The relationships, a list of mappings; `state.relationships` if it is left out."),
+        object("schema", "The extraction schema; `extraction_schema` of the file if it is left out."),
+        any("source_text", "Accepted, and without effect: only questions to a model would use it.").unkeyed(),
+        any("agent_name", "Accepted, and without effect: only a log would contain it.").unkeyed(),
     ],
 )
 .read_only();

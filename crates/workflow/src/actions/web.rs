@@ -10,30 +10,17 @@ use super::http_response::{self, HttpRequest, TIMEOUT};
 use super::run_settings::{setting, trim_base_url, variable};
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
+#[rustfmt::skip]
 static SEARCH: OperationMetadata = OperationMetadata::declared(
     "web.search",
     &["actions.web_search"],
     "Searches the web through a SearXNG instance.",
     &[
         required(text("query", "The query, in the syntax of the instance.")),
-        count(
-            "limit",
-            (1, 100),
-            "At most so many results, from 1 to 100; 10 by default.",
-        )
-        .with_aliases(&["num_results"]),
-        text(
-            "language",
-            "A language code such as `en` or `pt-BR`; the instance's default otherwise.",
-        ),
-        text(
-            "base_url",
-            "The instance; `settings.web.search.base_url` or `SEARXNG_BASE_URL` otherwise.",
-        ),
-        duration(
-            "timeout",
-            "The maximum time of the request; `30s` by default.",
-        ),
+        count("limit", (1, 100), "At most so many results, from 1 to 100; 10 by default.").with_aliases(&["num_results"]),
+        text("language", "A language code such as `en` or `pt-BR`; the instance's default otherwise."),
+        text("base_url", "The instance; `settings.web.search.base_url` or `SEARXNG_BASE_URL` otherwise."),
+        duration("timeout", "The maximum time of the request; `30s` by default."),
     ],
 )
 .read_only();

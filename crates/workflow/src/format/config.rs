@@ -19,13 +19,7 @@ pub(super) static CONFIG: Table = Table::new(
         key("raise_exceptions", Kind::Boolean, "Without effect: a node that fails ends the run."),
         INTERRUPT_BEFORE,
         key("interrupt", Kind::Custom(&HIDDEN), ""),
-        key(
-            "interrupt_after",
-            Kind::Custom(&Custom::shape(
-                || json!({ "type": ["array", "null"], "maxItems": 0 }),
-            )),
-            "Without effect.",
-        ),
+        key("interrupt_after", Kind::Custom(&Custom::shape(|| json!({ "type": ["array", "null"], "maxItems": 0 }))), "Without effect."),
         key("checkpoint", Kind::Custom(&HIDDEN), ""),
         key("checkpoint_dir", Kind::Text, "Without effect: no checkpoints are written."),
         key("max_execution_time", Kind::Number, "Without effect."),
@@ -35,13 +29,8 @@ pub(super) static CONFIG: Table = Table::new(
 );
 
 /// `interrupt_before` of a file and of `config`.
-pub(super) const INTERRUPT_BEFORE: Parameter = key(
-    "interrupt_before",
-    Kind::Custom(&Custom::shape(
-        || json!({ "type": ["array", "null"], "items": { "type": "string" } }),
-    )),
-    "Nodes that run only if `cachalot run --approve NODE` approves them.",
-);
+#[rustfmt::skip]
+pub(super) const INTERRUPT_BEFORE: Parameter = key("interrupt_before", Kind::Custom(&Custom::shape(|| json!({ "type": ["array", "null"], "items": { "type": "string" } }))), "Nodes that run only if `cachalot run --approve NODE` approves them.");
 
 pub(super) static HIDDEN: Custom = Custom::hidden();
 
@@ -58,14 +47,10 @@ pub(super) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Ve
     if checkpoint.is_some_and(|path| !path.is_empty())
         && let Some(node) = config.node("checkpoint")
     {
-        problems.push(
-            Problem::new(
-                codes::UNSUPPORTED,
-                "`checkpoint`: a run does not continue from a checkpoint",
-            )
-            .at(&node.place)
-            .help("take it out to run from the start; give a state with `--input`"),
-        );
+        let message = "`checkpoint`: a run does not continue from a checkpoint";
+        let problem = Problem::new(codes::UNSUPPORTED, message).at(&node.place);
+        problems
+            .push(problem.help("take it out to run from the start; give a state with `--input`"));
     }
     CONFIG.finish(config, problems);
     approvals

@@ -10,19 +10,7 @@ use crate::codes;
 /// A node whose rules all have conditions can end the run, because possibly none of them holds. Parallel
 /// branches are assumed to end at the node where they meet.
 pub(super) fn problems(start: &Flow, nodes: &[Node]) -> Vec<Problem> {
-    let mut leaves = vec![false; nodes.len()];
-    loop {
-        let mut changes = false;
-        for index in 0..nodes.len() {
-            if !leaves[index] && may_leave(&nodes[index], &leaves) {
-                leaves[index] = true;
-                changes = true;
-            }
-        }
-        if !changes {
-            break;
-        }
-    }
+    let leaves = leaving(nodes);
     let mut seen = vec![false; nodes.len()];
     let mut problems = Vec::new();
     for index in reached(start, nodes) {
@@ -50,26 +38,43 @@ fn problem(nodes: &[Node], cycle: &[usize]) -> Problem {
         .map(|node| format!("`{}`", nodes[*node].name))
         .collect();
     let first = cycle.iter().min().copied().unwrap_or_default();
-    Problem::new(
-        codes::ENDLESS_CYCLE,
-        format!("the run never leaves these nodes: {}", names.join(" → ")),
-    )
+    let message = format!("the run never leaves these nodes: {}", names.join(" → "));
+    Problem::new(codes::ENDLESS_CYCLE, message)
     .at(&nodes[first].place)
     .help("let one of them lead out: `goto: [{if: …, to: …}, {to: __end__}]`; or repeat the steps in a `while_loop`")
 }
 
-fn may_leave(node: &Node, leaves: &[bool]) -> bool {
-    let ends = match &node.flow {
+/// Returns for each node whether a run can end from there. Each connection is followed once, backwards.
+fn leaving(nodes: &[Node]) -> Vec<bool> {
+    let mut predecessors = vec![Vec::new(); nodes.len()];
+    for (index, node) in nodes.iter().enumerate() {
+        let next = successors(&node.flow).into_iter();
+        for next in next.chain(node.on_error.fallback) {
+            predecessors[next].push(index);
+        }
+    }
+    let mut ahead: Vec<usize> = (0..nodes.len())
+        .filter(|index| may_end(&nodes[*index]))
+        .collect();
+    let mut leaves = vec![false; nodes.len()];
+    while let Some(index) = ahead.pop() {
+        if !std::mem::replace(&mut leaves[index], true) {
+            ahead.append(&mut predecessors[index]);
+        }
+    }
+    leaves
+}
+
+/// True for a node after which a run may end.
+fn may_end(node: &Node) -> bool {
+    match &node.flow {
         Flow::To(target) => *target == Target::End,
         Flow::Rules(rules) => {
             rules.iter().all(|rule| rule.condition.is_some())
                 || rules.iter().any(|rule| rule.to == Target::End)
         }
         Flow::Parallel { .. } => false,
-    };
-    let to_leaving = |next: &usize| leaves[*next];
-    ends || successors(&node.flow).iter().any(to_leaving)
-        || node.on_error.fallback.iter().any(to_leaving)
+    }
 }
 
 /// Returns the nodes that a flow leads to.

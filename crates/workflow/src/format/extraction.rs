@@ -11,17 +11,10 @@ use crate::codes;
 use crate::codes::no_effect_warning;
 
 /// Sections and arguments that would need another service, with the reason.
+#[rustfmt::skip]
 const REFUSED: [(&str, &str, &str); 2] = [
-    (
-        "validation_constraints",
-        "constraints",
-        "its rules are Prolog, which is not here: check the result in a block of code, and take it out",
-    ),
-    (
-        "semantic_probes",
-        "probes",
-        "it would ask a model about every item: ask with `llm.call`, and take it out",
-    ),
+    ("validation_constraints", "constraints", "its rules are Prolog, which is not here: check the result in a block of code, and take it out"),
+    ("semantic_probes", "probes", "it would ask a model about every item: ask with `llm.call`, and take it out"),
 ];
 
 /// Help text for a log of failed validations.
@@ -53,12 +46,10 @@ pub(super) fn read_sections<'a>(
 }
 
 fn refused(entry: &MapEntry, what: &str, reason: &str) -> Problem {
-    Problem::new(
-        codes::UNSUPPORTED_SECTION,
-        format!("`{}` in {what} is not supported", entry.key),
-    )
-    .at(&entry.key_place)
-    .help(reason)
+    let message = format!("`{}` in {what} is not supported", entry.key);
+    Problem::new(codes::UNSUPPORTED_SECTION, message)
+        .at(&entry.key_place)
+        .help(reason)
 }
 
 /// True for null, and for lists, mappings and texts without content. The reference implementation takes

@@ -14,8 +14,9 @@ use super::settings::SETTINGS;
 use crate::actions::validate::EXTRACTION_SCHEMA;
 use crate::codes;
 
+/// The keys of an agent file.
 #[rustfmt::skip]
-pub(super) static FILE: Table = Table::new(
+pub static FILE: Table = Table::new(
     "an agent file",
     "",
     &[
@@ -35,13 +36,7 @@ pub(super) static FILE: Table = Table::new(
             required("nodes", NODES, "The nodes."),
             key("edges", EDGES, "What comes after what, where that is not the order of the file."),
             key("models", MODELS, "Models by the names that they have in this file."),
-            key(
-                "providers",
-                Kind::Custom(&Custom::shape(|| {
-                    each(&json!({ "$ref": "#/$defs/provider" }))
-                })),
-                "Providers of your own, or more about those that are known.",
-            ),
+            key("providers", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/provider" })))), "Providers of your own, or more about those that are known."),
             key("agents", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/agent" })))), "Agents by name."),
             key("budget", Kind::Custom(&Custom::shape(|| BUDGET.schema(false))), "The maximum that a run may spend on models: `max_cost`, `max_tokens`, `max_time`."),
             key("permissions", Kind::Custom(&Custom::shape(|| PERMISSIONS.schema(false))), "The tools that agents may call, as rules `TOOL` or `TOOL:ARGUMENT=PATTERN`."),

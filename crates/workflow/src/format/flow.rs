@@ -27,31 +27,11 @@ pub(super) static EDGE: Table = Table::new(
         required("from", NODE_NAME, "A node, or `__start__`."),
         required("to", NODE_NAME, "A node, or `__end__`."),
         key("when", CONDITION, "The condition; beside `condition`, what it must be."),
-        key(
-            "condition",
-            Kind::Custom(&Custom::shape(
-                || json!({ "anyOf": [CONDITION.schema(false), EXPRESSION.schema(false)] }),
-            )),
-            "The same as `when`.",
-        ),
+        key("condition", Kind::Custom(&Custom::shape(|| json!({ "anyOf": [CONDITION.schema(false), EXPRESSION.schema(false)] }))), "The same as `when`."),
         key("parallel", Kind::Boolean, "Begins a branch beside others."),
-        key(
-            "type",
-            Kind::Custom(&Custom {
-                schema: Some(|| json!({ "enum": ["parallel", "normal"] })),
-                check: check_type,
-            }),
-            "`parallel` is the same as `parallel: true`.",
-        ),
+        key("type", Kind::Custom(&Custom { schema: Some(|| json!({ "enum": ["parallel", "normal"] })), check: check_type }), "`parallel` is the same as `parallel: true`."),
         key("fan_in", NODE_NAME, "The node where the branches meet."),
-        key(
-            "parallel_strategy",
-            Kind::Custom(&Custom {
-                schema: Some(|| json!({ "const": "thread" })),
-                check: check_strategy,
-            }),
-            "`thread`, the only strategy.",
-        ),
+        key("parallel_strategy", Kind::Custom(&Custom { schema: Some(|| json!({ "const": "thread" })), check: check_strategy }), "`thread`, the only strategy."),
         no_effect("stream_mode", "no data goes from node to node but the state"),
     ]],
 );
@@ -94,11 +74,9 @@ fn check_type(entry: &MapEntry, problems: &mut Vec<Problem>) {
 
 fn check_strategy(entry: &MapEntry, problems: &mut Vec<Problem>) {
     if entry.value.as_text() != Some("thread") {
-        problems.push(
-            Problem::warning(codes::NO_EFFECT, "there is only one way to run branches")
-                .at(&entry.value.place)
-                .help("branches run at the same time in one process"),
-        );
+        let problem = Problem::warning(codes::NO_EFFECT, "there is only one way to run branches")
+            .at(&entry.value.place);
+        problems.push(problem.help("branches run at the same time in one process"));
     }
 }
 
@@ -215,14 +193,10 @@ impl NodeReader<'_> {
             items.iter().filter_map(|item| self.rule(item)).collect();
         let shadow = rules.iter().position(|(rule, _)| rule.condition.is_none());
         if let Some((_, place)) = shadow.and_then(|shadow| rules.get(shadow + 1)) {
-            self.problems.push(
-                Problem::new(
-                    codes::UNREACHABLE,
-                    "this rule is never reached: the one before it has no `if`",
-                )
-                .at(place)
-                .help("put the rule without `if` last"),
-            );
+            let message = "this rule is never reached: the one before it has no `if`";
+            let problem = Problem::new(codes::UNREACHABLE, message).at(place);
+            self.problems
+                .push(problem.help("put the rule without `if` last"));
         }
         rules.into_iter().map(|(rule, _)| rule).collect()
     }
@@ -288,14 +262,10 @@ impl NodeReader<'_> {
             None | Some((_, Some(true))) => Some(condition),
             Some((_, Some(false))) => Some(condition.negated()),
             Some((when, None)) => {
-                self.problems.push(
-                    Problem::new(
-                        codes::BAD_VALUE,
-                        "`when` beside `condition` is `true` or `false`",
-                    )
-                    .at(&when.place)
-                    .help("keep one of the two conditions, or join them with `and`"),
-                );
+                let message = "`when` beside `condition` is `true` or `false`";
+                let problem = Problem::new(codes::BAD_VALUE, message).at(&when.place);
+                self.problems
+                    .push(problem.help("keep one of the two conditions, or join them with `and`"));
                 Some(condition)
             }
         }
@@ -312,14 +282,10 @@ impl NodeReader<'_> {
         let (conditional, mut always): (Vec<Edge>, Vec<Edge>) =
             edges.into_iter().partition(|edge| edge.condition.is_some());
         for edge in always.iter().skip(1) {
-            self.problems.push(
-                Problem::warning(
-                    codes::UNREACHABLE,
-                    "this edge is never taken: another one from the same node always is",
-                )
-                .at(&edge.place)
-                .help("give one of them a condition (`when: …`), or both `parallel: true`"),
-            );
+            let message = "this edge is never taken: another one from the same node always is";
+            let help = "give one of them a condition (`when: …`), or both `parallel: true`";
+            let problem = Problem::warning(codes::UNREACHABLE, message).at(&edge.place);
+            self.problems.push(problem.help(help));
         }
         always.truncate(1);
         let rules = conditional.into_iter().chain(always);
@@ -364,11 +330,10 @@ impl NodeReader<'_> {
             );
         }
         let Some(fan_in) = fan_in_node else {
-            self.problems.push(
-                Problem::new(codes::FAN_IN_UNDEFINED, "the branches that begin here do not meet at one node")
-                    .at(&place)
-                    .help("add `fan_in: NODE` to each of these edges, or mark the node at which they meet with `fan_in: true`"),
-            );
+            let message = "the branches that begin here do not meet at one node";
+            let problem = Problem::new(codes::FAN_IN_UNDEFINED, message).at(&place);
+            let help = "add `fan_in: NODE` to each of these edges, or mark the node at which they meet with `fan_in: true`";
+            self.problems.push(problem.help(help));
             return Flow::To(Target::End);
         };
         Flow::Parallel { branches, fan_in }

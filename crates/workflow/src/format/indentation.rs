@@ -63,21 +63,16 @@ fn report_indentation(
             .for_each(|at| drop(problems.remove(at)));
     }
     problems.retain(|problem| !is_unknown(problem, inner));
-    problems.push(
-        Problem::new(
-            codes::UNKNOWN_KEY,
-            format!(
-                "`{}` is indented too far: it is read as a part of `{}`",
-                inner.key, outer.key
-            ),
-        )
-        .at(&inner.key_place)
-        .help(format!(
-            "indent it by {} spaces, like `{}`",
-            outer.key_place.column.saturating_sub(1),
-            outer.key
-        )),
+    let message = format!(
+        "`{}` is indented too far: it is read as a part of `{}`",
+        inner.key, outer.key
     );
+    let problem = Problem::new(codes::UNKNOWN_KEY, message).at(&inner.key_place);
+    problems.push(problem.help(format!(
+        "indent it by {} spaces, like `{}`",
+        outer.key_place.column.saturating_sub(1),
+        outer.key
+    )));
 }
 
 fn is_unknown(problem: &Problem, entry: &MapEntry) -> bool {

@@ -1,11 +1,13 @@
 //! `interrupt`, `interrupt_before` and `interrupt_after`: nodes at which the reference implementation waits
 //! for a person. A run never waits: its approvals are given before it begins.
 
+use std::collections::{HashMap, HashSet};
+
 use cachalot_core::tree::{MapEntry, Node, NodeKind, Section};
 use cachalot_core::{Problem, SourceSpan};
 
 use super::agent::{Agent, Approval};
-use super::undefined_node;
+use super::{MAX_SUGGESTIONS, undefined_node};
 use crate::codes;
 use crate::codes::no_effect_warning;
 
@@ -46,11 +48,8 @@ pub(super) fn read_list(
     without_effect(section, what, problems);
     if let Some(entry) = entry(section, "interrupt").filter(|entry| !is_after(entry)) {
         let message = format!("`interrupt` in {what} names no node");
-        problems.push(
-            Problem::new(codes::UNSUPPORTED, message)
-                .at(&entry.key_place)
-                .help("write `interrupt_before: [NODE]`"),
-        );
+        let problem = Problem::new(codes::UNSUPPORTED, message).at(&entry.key_place);
+        problems.push(problem.help("write `interrupt_before: [NODE]`"));
     }
     let Some(entry) = entry(section, "interrupt_before") else {
         return Vec::new();
@@ -80,16 +79,23 @@ pub(super) fn resolve(
     problems: &mut Vec<Problem>,
 ) -> Vec<Approval> {
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
+    let distinct: HashSet<&str> = known.iter().copied().collect();
+    let mut by_node = HashMap::new();
     for approval in &approvals {
-        if !names.contains(&approval.node) {
+        by_node.entry(approval.node.as_str()).or_insert(approval);
+        if !distinct.contains(approval.node.as_str()) {
             let (code, by) = (codes::APPROVAL_UNDEFINED, "`interrupt_before`");
-            let problem = undefined_node(code, by, &approval.node, &known, None);
+            let suggested: &[&str] = match problems.len() < MAX_SUGGESTIONS {
+                true => &known,
+                false => &[],
+            };
+            let problem = undefined_node(code, by, &approval.node, suggested, None);
             problems.push(problem.at(&approval.place));
         }
     }
     known
         .iter()
-        .filter_map(|name| approvals.iter().find(|approval| approval.node == **name))
+        .filter_map(|name| by_node.get(name).copied())
         .cloned()
         .collect()
 }

@@ -23,14 +23,7 @@ pub(super) static LLM: Table = Table::new(
         &[
             key("shell_provider", Kind::Text, "The program that `provider: shell` names."),
             SHELL_PROVIDERS,
-            key(
-                "api_key",
-                Kind::Custom(&Custom {
-                    schema: None,
-                    check: refuse_key,
-                }),
-                "",
-            ),
+            key("api_key", Kind::Custom(&Custom { schema: None, check: refuse_key }), ""),
             no_effect("default_model", MODEL),
             no_effect("default_provider", MODEL),
             no_effect("deployment", "the name of a deployment is written as `model`"),

@@ -133,9 +133,9 @@ pub(super) const MODES: [(&str, ErrorMode); 3] = [
 ];
 const MODE_WORDS: [&str; 3] = words(&MODES);
 
-/// The handling of a failure. Its defaults are those of [`OnError`](super::agent::OnError).
+/// The keys of `on_error`: the handling of a failure.
 #[rustfmt::skip]
-pub(super) static ON_ERROR: Table = Table::new(
+pub static ON_ERROR: Table = Table::new(
     "`on_error`",
     "The handling of a failure.",
     &[&[

@@ -1,15 +1,16 @@
 //! Reads nodes and steps: their names, the destination of their results, and their error handling.
 
+use std::collections::HashMap;
+
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, NodeKind, Section};
 use serde_json::{Map, Value};
 
 use super::agent::{Approval, ErrorMode, Node, OnError, Output, Target, Work};
-use super::interrupts;
 use super::language::Language;
 use super::node_keys::{self, MODES, ON_ERROR, WORK_KEYS};
 use super::outer_file::OuterFile;
-use super::{LoadContext, undefined_node};
+use super::{LoadContext, MAX_SUGGESTIONS, interrupts, undefined_node};
 use crate::template::{Condition, Prepared, TemplateUse, Templates};
 use crate::{Registry, codes};
 
@@ -25,6 +26,8 @@ pub(super) struct NodeReader<'a> {
     pub(super) templates: &'a Templates,
     /// The names of the nodes, in order.
     pub(super) names: &'a [String],
+    /// The number of each name.
+    pub(super) indexes: HashMap<&'a str, usize>,
     /// `variables` of the file.
     pub(super) variables: &'a Map<String, Value>,
     /// `extraction_schema` of the file, if a node uses it.
@@ -229,10 +232,13 @@ impl NodeReader<'_> {
         if with_end && name == END {
             return Some(Target::End);
         }
-        if let Some(index) = self.names.iter().position(|known| known == name) {
-            return Some(Target::Node(index));
+        if let Some(index) = self.indexes.get(name) {
+            return Some(Target::Node(*index));
         }
-        let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let known: Vec<&str> = match self.problems.len() < MAX_SUGGESTIONS {
+            true => self.names.iter().map(String::as_str).collect(),
+            false => Vec::new(),
+        };
         let problem = undefined_node(code, what, name, &known, with_end.then_some(END));
         self.problems.push(problem.at(&node.place));
         None

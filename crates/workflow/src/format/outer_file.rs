@@ -107,37 +107,13 @@ fn own_entries(settings: Option<&Node>) -> Option<&[MapEntry]> {
 }
 
 fn differs(entry: &MapEntry, key: &str, outer: &str) -> Problem {
-    Problem::new(
-        codes::SUBGRAPH_DIFFERS,
-        format!("`{key}` holds for a whole run, and differs from that of {outer}"),
-    )
-    .at(&entry.key_place)
-    .help(format!("take it out here, or write the same into {outer}"))
+    let message = format!("`{key}` holds for a whole run, and differs from that of {outer}");
+    Problem::new(codes::SUBGRAPH_DIFFERS, message)
+        .at(&entry.key_place)
+        .help(format!("take it out here, or write the same into {outer}"))
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::RUN_WIDE_KEYS;
-
-    /// Settings that apply to the nodes of one file.
-    const OF_FILE: [&str; 6] = [
-        "name",
-        "llm",
-        "shell_providers",
-        "web",
-        "llamaextract",
-        "parallel",
-    ];
-
-    #[test]
-    fn every_setting_is_run_wide_or_per_file() {
-        let schema = crate::format::schema(&crate::actions::builtin());
-        let settings = schema["properties"]["settings"]["properties"].as_object();
-        let mut known: Vec<&str> = settings.unwrap().keys().map(String::as_str).collect();
-        let mut sorted = [&RUN_WIDE_KEYS[..], &OF_FILE].concat();
-        known.sort_unstable();
-        sorted.sort_unstable();
-        assert_eq!(known, sorted);
-    }
-}
+#[path = "../../tests/unit/format/outer_file.rs"]
+mod tests;

@@ -126,14 +126,10 @@ impl NodeReader<'_> {
                 self.block(node, run, name, language)
             }
             _ => {
-                self.problems.push(
-                    Problem::new(
-                        codes::CONFLICTING_WORK,
-                        format!("the {name} has not exactly one of `action` and `run`"),
-                    )
-                    .at(&node.head())
-                    .help("give it an action with its arguments, or inline code"),
-                );
+                let message = format!("the {name} has not exactly one of `action` and `run`");
+                let problem = Problem::new(codes::CONFLICTING_WORK, message).at(&node.head());
+                self.problems
+                    .push(problem.help("give it an action with its arguments, or inline code"));
                 None
             }
         }
@@ -204,10 +200,8 @@ impl NodeReader<'_> {
                     .map(Evaluator::Code)
             }
             other => {
-                let problem = Problem::new(
-                    codes::BAD_VALUE,
-                    format!("there is no type of evaluator `{other}`"),
-                );
+                let message = format!("there is no type of evaluator `{other}`");
+                let problem = Problem::new(codes::BAD_VALUE, message);
                 let place = section.node("type").map_or(&node.place, |it| &it.place);
                 self.problems
                     .push(problem.at(place).help(did_you_mean(other, &TYPES)));

@@ -2,13 +2,10 @@
 //! checks in editors. It describes shapes. [`super::load`] checks the rest: node names, templates, and the
 //! actions' own checks.
 
-use cachalot_agent::definition::{AGENT, REVIEW};
-use cachalot_core::spec::{Row, Table, arguments_schema};
-use cachalot_mcp::settings::{
-    BACKGROUND_JOBS, FETCH, FILESYSTEM, SERVER, SHELL, TODO, TOOLSET, toolset_schema,
-};
-use cachalot_model::{BUDGET, MODEL, PROVIDER};
-use cachalot_tools::cached::TOOL_CACHE;
+use cachalot_agent::definition::AGENT;
+use cachalot_core::spec::{Table, arguments_schema};
+use cachalot_mcp::settings::{SERVER, toolset_schema};
+use cachalot_model::{MODEL, PROVIDER};
 use serde_json::{Map, Value, json};
 
 use super::config::CONFIG;
@@ -16,7 +13,6 @@ use super::file_keys::FILE;
 use super::flow::RULE;
 use super::llm_settings::LLM;
 use super::node_keys::{NODE, ON_ERROR, STEP};
-use super::settings::SETTINGS;
 use crate::{OperationMetadata, Registry};
 
 /// Returns the JSON Schema (2020-12) of agent files that may use the actions of `registry`.
@@ -27,62 +23,6 @@ pub fn schema(registry: &Registry) -> Value {
     schema["title"] = "Cachalot agent file".into();
     schema["$defs"] = definitions(registry);
     schema
-}
-
-/// The declared keys that a section of the documentation lists.
-pub struct ReferenceTable {
-    /// The document.
-    pub document: &'static str,
-    /// The heading of the section.
-    pub heading: &'static str,
-    /// The rows.
-    pub rows: Vec<Row>,
-    /// Set when the section also lists keys of hook builtins.
-    pub open: bool,
-}
-
-/// Returns the tables of keys in the documentation.
-#[must_use]
-pub fn reference() -> Vec<ReferenceTable> {
-    let yaml = "docs/YAML_REFERENCE.md";
-    let table = |document, heading, rows| ReferenceTable {
-        document,
-        heading,
-        rows,
-        open: false,
-    };
-    let agents = "docs/agents.md";
-    let tools = "docs/tools.md";
-    let of_type = |table: &Table| {
-        let mut rows = table.rows("", false);
-        rows.retain(|row| TOOLSET.parameter(&row.key).is_none());
-        rows
-    };
-    let providers = "docs/providers.md";
-    vec![
-        table(yaml, "## The file", FILE.rows("", false)),
-        table(yaml, "## Settings", SETTINGS.rows("settings.", true)),
-        table(yaml, "### `on_error`", ON_ERROR.rows("", true)),
-        table(providers, "## Settings of a model", MODEL.rows("", false)),
-        table(providers, "## Budgets", BUDGET.rows("", false)),
-        ReferenceTable {
-            open: true,
-            ..table(agents, "## Keys", AGENT.rows("", false))
-        },
-        table(tools, "## Toolsets", TOOLSET.rows("", false)),
-        table(tools, "### The type `filesystem`", of_type(&FILESYSTEM)),
-        table(tools, "### The type `shell`", of_type(&SHELL)),
-        table(tools, "### The type `fetch`", of_type(&FETCH)),
-        table(tools, "### The type `todo`", of_type(&TODO)),
-        table(
-            tools,
-            "### The type `background_jobs`",
-            of_type(&BACKGROUND_JOBS),
-        ),
-        table(tools, "## MCP servers", SERVER.rows("", false)),
-        table(tools, "## Tool result cache", TOOL_CACHE.rows("", false)),
-        table(agents, "## Background review", REVIEW.rows("", false)),
-    ]
 }
 
 fn definitions(registry: &Registry) -> Value {

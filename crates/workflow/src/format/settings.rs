@@ -7,6 +7,7 @@ use cachalot_core::duration::Range;
 use cachalot_core::spec::{
     Custom, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, section, unsupported,
 };
+use cachalot_core::text::word_list;
 use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::{AGE, ModelSettings};
@@ -55,8 +56,12 @@ pub struct MemorySettings {
     pub place: Option<SourceSpan>,
     /// `staleness`: for how long an entry may be served after another process changed it.
     pub staleness: Duration,
+    /// `durable`: a Redis server has all acknowledged writes when it starts again.
+    pub durable: bool,
     /// `local`: keeps copies of cached answers on this machine for times when the server does not answer.
     pub local: bool,
+    /// `digest_key_file`: the file of the key under which secrets are digested.
+    pub digest_key_file: Option<String>,
     /// The place of a step that searches long-term memory by text, which not every backend can.
     pub text_search: Option<SourceSpan>,
 }
@@ -109,7 +114,7 @@ const MILLISECONDS: Kind = Kind::IntegerIn(1, 3_600_000);
 
 /// The keys of `settings`. Environment variables have been expanded before they are read.
 #[rustfmt::skip]
-pub(super) static SETTINGS: Table = Table::new(
+pub static SETTINGS: Table = Table::new(
     "`settings`",
     "Settings; `${NAME}` and `${NAME:-default}` stand for environment variables.",
     &[
@@ -154,7 +159,9 @@ const LTM_KEYS: &[Parameter] = &[
     key("ltm_blob_uri", Kind::Text, "The same as `settings.ltm.url`."),
     key("ltm_auth_token", Kind::Text, "The token for a Turso database; written as `${VARIABLE}`."),
     key("staleness", Kind::Duration(STALENESS), "For how long a cached answer may be served after another machine has changed or erased it, such as `2s`; 0 by default: every hit asks the server. For Postgres and a single Redis server."),
+    key("durable", Kind::Boolean, "Says that a Redis server loses nothing when it starts again, so that cached answers survive that; its settings are checked. False by default."),
     key("local", Kind::Boolean, "Keeps copies of cached answers on this machine: they answer while the server does not, within their time to live; answers of that time are sent later. For stores on a server; false by default."),
+    key("digest_key_file", Kind::Text, "The file of the key under which secrets are digested before they enter a cache key, relative to the directory in which `cachalot` runs. Machines that share a store share calls with secrets only if they have the same key. `CACHALOT_DIGEST_KEY_FILE` wins over it."),
     no_effect("ltm_collection", "write the collection in `url: firestore://PROJECT/COLLECTION`"),
     no_effect("ltm_lock_backend", "writes to a bucket are conditional, and need no lock"),
     no_effect("ltm_lock_ttl", "writes to a bucket are conditional, and need no lock"),
@@ -237,14 +244,7 @@ static PARALLEL: Table = Table::new(
     "Concurrent branches.",
     &[&[
         key("max_workers", Kind::IntegerIn(1, 10_000), "How many branches run at a time where a node does not set it; 16 by default."),
-        key(
-            "strategy",
-            Kind::Custom(&Custom {
-                schema: Some(|| json!({ "const": "thread" })),
-                check: check_strategy,
-            }),
-            "`thread`, the only strategy.",
-        ),
+        key("strategy", Kind::Custom(&Custom { schema: Some(|| json!({ "const": "thread" })), check: check_strategy }), "`thread`, the only strategy."),
         no_effect("streams", "no data goes from node to node but the state"),
         no_effect("remote", ONE_WAY),
     ]],
@@ -264,17 +264,13 @@ static WEB_SEARCH: Table = Table::new(
     &[&[key("base_url", Kind::Text, "The SearXNG instance of `web.search`.")]],
 );
 
+#[rustfmt::skip]
 static HTTP: Table = Table::new(
     "`settings.http`",
     "Requests of actions.",
-    &[&[key(
-        "allowed_hosts",
-        Kind::Custom(&Custom {
-            schema: Some(|| Kind::Texts.schema(false)),
-            check: check_hosts,
-        }),
-        "The only hosts that actions request, redirects included: names (`*.example.com` for those below one), addresses, networks.",
-    )]],
+    &[&[
+        key("allowed_hosts", Kind::Custom(&Custom { schema: Some(|| Kind::Texts.schema(false)), check: check_hosts }), "The only hosts that actions request, redirects included: names (`*.example.com` for those below one), addresses, networks."),
+    ]],
 );
 
 static LLAMAEXTRACT: Table = Table::new(
@@ -402,14 +398,8 @@ fn check_strategy(entry: &MapEntry, problems: &mut Vec<Problem>) {
 }
 
 /// Backends of long-term memory that the reference implementation supports and this runtime does not.
-pub const UNSUPPORTED_BACKENDS: [&str; 6] = [
-    "duckdb",
-    "ducklake",
-    "d1",
-    "litestream",
-    "sqlalchemy",
-    "hierarchical",
-];
+pub const UNSUPPORTED_BACKENDS: [&str; 6] =
+    word_list("duckdb ducklake d1 litestream sqlalchemy hierarchical");
 
 fn is_unsupported_backend(backend: Option<&Node>) -> bool {
     let name = backend.and_then(Node::as_text);
@@ -457,11 +447,9 @@ fn check_shell_providers(values: Values<'_>, problems: &mut Vec<Problem>) {
             && !arguments.iter().any(|it| it.contains("{input_file}"))
         {
             let message = "`stdin_mode: file`, and no argument holds the path";
-            problems.push(
-                Problem::new(codes::BAD_VALUE, message)
-                    .at(&program.place("stdin_mode"))
-                    .help("put `{input_file}` where the program takes the path of its input"),
-            );
+            let help = "put `{input_file}` where the program takes the path of its input";
+            let problem = Problem::new(codes::BAD_VALUE, message).at(&program.place("stdin_mode"));
+            problems.push(problem.help(help));
         }
     }
 }
@@ -478,7 +466,9 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
     if let Some(ltm) = ltm {
         memory.backend = ltm.string("backend");
         memory.staleness = ltm.duration("staleness").unwrap_or_default();
+        memory.durable = ltm.boolean("durable").unwrap_or_default();
         memory.local = ltm.boolean("local").unwrap_or_default();
+        memory.digest_key_file = ltm.string("digest_key_file");
         memory.place = memory.backend.as_ref().map(|_| ltm.place("backend"));
     }
     let of_ltm = ltm.into_iter().flat_map(|ltm| {
@@ -504,10 +494,8 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
 }
 
 fn duplicate_key(key: &str, place: &SourceSpan) -> Problem {
-    Problem::new(
-        codes::BAD_VALUE,
-        format!("`{key}` names a second place of the store"),
-    )
+    let message = format!("`{key}` names a second place of the store");
+    Problem::new(codes::BAD_VALUE, message)
     .at(place)
     .help("keep one of `ltm.path`, `ltm.ltm_path`, `ltm_path`, `ltm.url`, `ltm.ltm_url` and `ltm.ltm_blob_uri`")
 }

@@ -149,14 +149,10 @@ impl NodeReader<'_> {
             .collect();
         entries.sort_by_key(|way| way.key_place.start);
         if let [first, second, ..] = entries.as_slice() {
-            self.problems.push(
-                Problem::new(
-                    codes::CONFLICTING_WORK,
-                    format!("`{}` and `{}` in one node", first.key, second.key),
-                )
-                .at(&second.key_place)
-                .help("a node does one thing: make two nodes, or use `steps`"),
-            );
+            let message = format!("`{}` and `{}` in one node", first.key, second.key);
+            let problem = Problem::new(codes::CONFLICTING_WORK, message).at(&second.key_place);
+            self.problems
+                .push(problem.help("a node does one thing: make two nodes, or use `steps`"));
         }
         if entries.is_empty() && section.has("action") {
             return self.action_without_uses(section);
@@ -191,11 +187,8 @@ impl NodeReader<'_> {
                 None => "to run an action, write `uses: NAME`".to_owned(),
             };
             let message = "`action` in a node has no effect: this node does nothing";
-            self.problems.push(
-                Problem::warning(codes::NO_EFFECT, message)
-                    .at(&entry.key_place)
-                    .help(help),
-            );
+            let problem = Problem::warning(codes::NO_EFFECT, message).at(&entry.key_place);
+            self.problems.push(problem.help(help));
         }
         self.claim_all(section)
     }
@@ -260,14 +253,11 @@ impl NodeReader<'_> {
         };
         let line = script.first_line.saturating_add(line - 1);
         let place = self.templates.line(&node.place, line);
-        self.problems.push(
-            Problem::warning(
-                codes::TEMPLATE_IN_CODE,
-                format!("`{template}` in code is not rendered"),
-            )
-            .at(&place.unwrap_or_else(|| node.place.clone()))
-            .help("read the value in Python: `state[\"x\"]`, `variables[\"x\"]`; secrets are for the arguments of actions"),
-        );
+        let message = format!("`{template}` in code is not rendered");
+        let problem = Problem::warning(codes::TEMPLATE_IN_CODE, message)
+            .at(&place.unwrap_or_else(|| node.place.clone()));
+        let help = "read the value in Python: `state[\"x\"]`, `variables[\"x\"]`; secrets are for the arguments of actions";
+        self.problems.push(problem.help(help));
     }
 
     /// Returns a block with the constants of the file. Reports code that the block's runner would refuse,
@@ -306,11 +296,9 @@ impl NodeReader<'_> {
             Some((message, help)) => (message, help),
             None => (failure.message.as_str(), "correct the block"),
         };
-        self.problems.push(
-            Problem::new(code, message)
-                .at(&line.unwrap_or_else(|| written.place.clone()))
-                .help(help),
-        );
+        let problem =
+            Problem::new(code, message).at(&line.unwrap_or_else(|| written.place.clone()));
+        self.problems.push(problem.help(help));
     }
 
     /// Reads `run: {type: lua, code}`, or `run: {type: expression, value, output_key}` for the value of
@@ -469,11 +457,9 @@ impl NodeReader<'_> {
             } else {
                 "a fan-out whose branches do more than one thing"
             };
-            self.problems.push(
-                Problem::new(codes::CONFLICTING_WORK, message)
-                    .at(&place)
-                    .help("give it exactly one of `action`, `steps`, `run`, `uses` and `subgraph`"),
-            );
+            let help = "give it exactly one of `action`, `steps`, `run`, `uses` and `subgraph`";
+            let problem = Problem::new(codes::CONFLICTING_WORK, message).at(&place);
+            self.problems.push(problem.help(help));
         }
         let does = |work| Node::new("", &place, work);
         if let Some(file) = subgraph {

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Map, Value, json};
 
 use super::node::NodeOutcome;

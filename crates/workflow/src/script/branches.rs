@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use cachalot_core::text::word_list;
 use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
 use ruff_text_size::{Ranged, TextRange};
@@ -20,23 +21,10 @@ use super::edits::{Edit, apply};
 pub(super) const RESULTS: &str = "parallel_results";
 
 /// Attributes of a result.
-const ATTRIBUTES: [&str; 15] = [
-    "branch",
-    "index",
-    "success",
-    "state",
-    "result",
-    "error",
-    "error_type",
-    "traceback",
-    "timeout",
-    "timing_ms",
-    "retry_count",
-    "circuit_state",
-    "attempt_errors",
-    "exit_code",
-    "to_dict",
-];
+const ATTRIBUTES: [&str; 15] = word_list(
+    "branch index success state result error error_type traceback timeout timing_ms retry_count \
+     circuit_state attempt_errors exit_code to_dict",
+);
 
 /// Text in front of a block that mentions the results, after the common prelude.
 ///

@@ -3,6 +3,7 @@
 //! The program of such a block also returns the state, which costs time in proportion to its size. The
 //! check has no false negatives: a block that changes its state is never classified as one that does not.
 
+use cachalot_core::text::word_list;
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprContext, Operator, Stmt};
 
@@ -10,30 +11,11 @@ use ruff_python_ast::{Expr, ExprContext, Operator, Stmt};
 const STATE_NAMES: [&str; 2] = ["state", "parallel_results"];
 
 /// Methods that mutate the object that they are called on.
-const METHODS: [&str; 22] = [
-    "add",
-    "append",
-    "appendleft",
-    "clear",
-    "difference_update",
-    "discard",
-    "extend",
-    "extendleft",
-    "insert",
-    "intersection_update",
-    "move_to_end",
-    "pop",
-    "popitem",
-    "popleft",
-    "remove",
-    "reverse",
-    "rotate",
-    "setdefault",
-    "sort",
-    "subtract",
-    "symmetric_difference_update",
-    "update",
-];
+const METHODS: [&str; 22] = word_list(
+    "add append appendleft clear difference_update discard extend extendleft insert \
+     intersection_update move_to_end pop popitem popleft remove reverse rotate setdefault sort \
+     subtract symmetric_difference_update update",
+);
 
 /// Built-ins that access attributes by name, or execute text.
 const BUILTINS: [&str; 7] = [
@@ -41,33 +23,11 @@ const BUILTINS: [&str; 7] = [
 ];
 
 /// Modules whose functions never mutate their arguments.
-const PURE: [&str; 25] = [
-    "__future__",
-    "base64",
-    "binascii",
-    "calendar",
-    "collections",
-    "copy",
-    "csv",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "enum",
-    "fractions",
-    "functools",
-    "hashlib",
-    "html",
-    "itertools",
-    "json",
-    "math",
-    "re",
-    "statistics",
-    "string",
-    "textwrap",
-    "time",
-    "typing",
-    "uuid",
-];
+const PURE: [&str; 25] = word_list(
+    "__future__ base64 binascii calendar collections copy csv dataclasses datetime decimal enum \
+     fractions functools hashlib html itertools json math re statistics string textwrap time \
+     typing uuid",
+);
 
 /// True if the block may change its state.
 pub(super) fn may_change_state(suite: &[Stmt]) -> bool {
@@ -134,44 +94,5 @@ impl<'a> Visitor<'a> for Search {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
-mod tests {
-    use super::*;
-    use crate::script::block::parse;
-
-    #[test]
-    fn writes_to_state_are_detected() {
-        for source in [
-            "state['a'] = 1",
-            "del state['a']",
-            "state['a'] += 1",
-            "state.update(a=1)",
-            "d = state['d']\nd['a'] = 1",
-            "d = state['d']\nd += state['e']",
-            "d = state['d']\nd *= 2",
-            "f = state['d'].append\nf(1)",
-            "def f(s):\n  s.pop('a')\nf(state)",
-            "for state['a'] in [1]: pass",
-            "a, state['b'] = 1, 2",
-            "getattr(state, 'po' + 'p')('a')",
-            "dict.__setitem__(state, 'a', 1)",
-            "import random\nrandom.shuffle(state['d'])",
-            "from heapq import heappush\nheappush(state['d'], 1)",
-            "parallel_results[0]['state'].clear()",
-        ] {
-            assert!(may_change_state(parse(source).unwrap().suite()), "{source}");
-        }
-        for source in [
-            "return {'a': state['a'] + 1}",
-            "n = 0\nfor x in state['xs']:\n  n += 1\nreturn {'n': n}",
-            "import json, re\nreturn json.loads(state.get('a', '{}'))",
-            "out = []\nout.append(1)",
-            "return sorted(state)",
-            "t = ''\nt += f'{state}'",
-        ] {
-            assert!(
-                !may_change_state(parse(source).unwrap().suite()),
-                "{source}"
-            );
-        }
-    }
-}
+#[path = "../../tests/unit/script/changes.rs"]
+mod tests;

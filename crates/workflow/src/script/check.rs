@@ -1,7 +1,6 @@
 //! Checks a block without running it.
 
-use std::io;
-use std::thread;
+use std::{io, thread};
 
 use ruff_python_ast::Stmt;
 

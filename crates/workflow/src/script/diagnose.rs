@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use cachalot_core::text::word_list;
 use monty_types::{ExcType, MontyException};
 
 use super::block::{BlockError, MAX_BYTES, Program};
@@ -177,6 +178,12 @@ fn quoted(message: &str) -> Option<&str> {
     message.split('\'').nth(1)
 }
 
+/// Types of modules, whose methods are not listed here.
+const OTHER_TYPES: [&str; 14] = word_list(
+    "range function generator HASH Match Pattern Random RegexFlag UUID struct_time map zip filter \
+     enumerate",
+);
+
 /// Returns a method or a part of a module that Python has and the interpreter lacks.
 fn attribute(message: &str) -> Option<String> {
     let mut quoted = message.split('\'').skip(1).step_by(2);
@@ -188,25 +195,7 @@ fn attribute(message: &str) -> Option<String> {
         return Some(format!("`{name}` of this module"));
     }
     let internal = name.starts_with("__") && name.ends_with("__");
-    // Types of modules, whose methods are not listed here.
-    let foreign = owner.contains('.')
-        || [
-            "range",
-            "function",
-            "generator",
-            "HASH",
-            "Match",
-            "Pattern",
-            "Random",
-            "RegexFlag",
-            "UUID",
-            "struct_time",
-            "map",
-            "zip",
-            "filter",
-            "enumerate",
-        ]
-        .contains(&owner);
+    let foreign = owner.contains('.') || OTHER_TYPES.contains(&owner);
     let known = |(kind, names): &(&str, &str)| {
         *kind == owner && names.split(' ').any(|known| known == name)
     };

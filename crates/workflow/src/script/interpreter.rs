@@ -15,12 +15,11 @@ use monty_types::{
 use serde_json::{Map, Value};
 
 use super::block::{BlockError, Program};
-use super::diagnose;
 use super::output_buffer::OutputBuffer;
 use super::programs::{Compiled, ProgramCache};
 use super::unsupported::NO_ACCESS;
 use super::wire::ReceivedRequest;
-use super::{Changes, ScriptFailure, ScriptResult, convert, host, whitespace};
+use super::{Changes, ScriptFailure, ScriptResult, convert, diagnose, host, whitespace};
 
 /// Runs a block to its end. A `memory_limit` of 0 means no limit.
 ///
@@ -271,17 +270,5 @@ impl PrintWriterCallback for OutputBuffer {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_across_leap_days_and_the_epoch() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(-1), (1969, 12, 31));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(11_017), (2000, 3, 1));
-        assert_eq!(civil(20_513), (2026, 3, 1));
-        assert_eq!(civil(i64::MIN), (1, 1, 1));
-        assert_eq!(civil(i64::MAX), (9999, 12, 31));
-    }
-}
+#[path = "../../tests/unit/script/interpreter.rs"]
+mod tests;

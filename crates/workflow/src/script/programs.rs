@@ -6,9 +6,8 @@ use std::rc::Rc;
 use monty::MontyRun;
 use monty_types::{AssertMessageAnnotations, CompileOptions, MontyException};
 
-use super::ScriptFailure;
 use super::block::{self, Program};
-use super::diagnose;
+use super::{ScriptFailure, diagnose};
 
 /// The maximum number of programs that a worker keeps.
 const MAX_PROGRAMS: usize = 32;

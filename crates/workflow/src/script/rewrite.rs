@@ -21,10 +21,8 @@ use ruff_python_ast::{
 use ruff_text_size::Ranged;
 
 use super::edits::{Edit, apply};
-use super::nans;
-use super::shims;
 use super::unsupported::Unsupported;
-use super::whitespace;
+use super::{nans, shims, whitespace};
 use bindings::Bindings;
 use operators::is_plain;
 

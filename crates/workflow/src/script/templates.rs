@@ -1,21 +1,13 @@
 //! Templates in a block, which other runtimes would render and which are plain text here.
 
+use cachalot_core::text::word_list;
 use ruff_python_ast::token::TokenKind;
 use ruff_text_size::Ranged;
 
 use super::block;
 
 /// Names with which an expression in a template begins.
-const NAMES: [&str; 8] = [
-    "state",
-    "variables",
-    "secrets",
-    "settings",
-    "env",
-    "data",
-    "checkpoint",
-    "result",
-];
+const NAMES: [&str; 8] = word_list("state variables secrets settings env data checkpoint result");
 
 /// Keywords with which a statement in a template begins.
 const STATEMENTS: [&str; 12] = [
@@ -105,38 +97,5 @@ fn apart(source: &str) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn templates_are_distinguished_from_python() {
-        let first = |source: &'static str| first(source, |name| name == "limit");
-        for (source, expected) in [
-            ("x = '{{ state.x }}'", Some(("{{ state.x }}", 1))),
-            ("y = 1\nx = {{ state.x }}", Some(("{{ state.x }}", 2))),
-            ("x = \"{{- state['x'] }}\"", Some(("{{- state['x'] }}", 1))),
-            (
-                "{% if state.x %}\nx = 1\n{% endif %}",
-                Some(("{% if state.x %}", 1)),
-            ),
-            (
-                "x = {{ variables.n | default(3) }}",
-                Some(("{{ variables.n | default(3) }}", 1)),
-            ),
-            ("k = '{{ secrets.KEY }}'", Some(("{{ secrets.KEY }}", 1))),
-            ("x = '${limit}'", Some(("${limit}", 1))),
-            ("x = '${other}'", None),
-            ("x = f'{{ state.x }}'", None),
-            ("x = f'''\n{{ {state['x']} }}'''", None),
-            ("# {{ state.x }}\nx = 1", None),
-            ("x = '{{}} {}'.format(1)", None),
-            ("x = '{{name}}'", None),
-            ("x = {'a': {'b': 1}}", None),
-            ("x = '{%s}' % 1", None),
-            ("x = '{%if}' % {'if}': 1}", None),
-            ("x = '{{ state.x'", None),
-        ] {
-            assert_eq!(first(source), expected, "{source}");
-        }
-    }
-}
+#[path = "../../tests/unit/script/templates.rs"]
+mod tests;

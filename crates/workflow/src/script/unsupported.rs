@@ -1,5 +1,6 @@
 //! Constructs that the embedded interpreter does not support, under the names that Python users know.
 
+use cachalot_core::text::word_list;
 use ruff_python_ast::visitor::{Visitor, walk_comprehension, walk_expr, walk_stmt};
 use ruff_python_ast::{Comprehension, Expr, Number, Operator, Stmt, StmtClassDef};
 use ruff_text_size::Ranged;
@@ -13,40 +14,16 @@ pub(super) const NO_ACCESS: &str = "inline code has no access to";
 pub(super) const WORKAROUND: &str = "`language: python3` on the step or `settings.python.runner: python3` runs it in your own Python";
 
 /// Modules that the embedded interpreter has, although not every function of each.
-const MODULES: [&str; 17] = [
-    "__future__",
-    "asyncio",
-    "base64",
-    "binascii",
-    "collections",
-    "dataclasses",
-    "datetime",
-    "functools",
-    "itertools",
-    "json",
-    "math",
-    "os",
-    "pathlib",
-    "re",
-    "sys",
-    "typing",
-    "unicodedata",
-];
+const MODULES: [&str; 17] = word_list(
+    "__future__ asyncio base64 binascii collections dataclasses datetime functools itertools \
+     json math os pathlib re sys typing unicodedata",
+);
 
 /// Special methods that the interpreter calls; it ignores all others.
-const METHODS: [&str; 11] = [
-    "__init__",
-    "__repr__",
-    "__str__",
-    "__eq__",
-    "__hash__",
-    "__contains__",
-    "__iter__",
-    "__next__",
-    "__index__",
-    "__enter__",
-    "__exit__",
-];
+const METHODS: [&str; 11] = word_list(
+    "__init__ __repr__ __str__ __eq__ __hash__ __contains__ __iter__ __next__ __index__ \
+     __enter__ __exit__",
+);
 
 /// An unsupported construct, with a short replacement if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]

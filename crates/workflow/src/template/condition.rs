@@ -83,28 +83,21 @@ impl Templates {
             }
         };
         if let Some((at, comparison)) = self.intended_comparison(text) {
-            problems.push(
-                Problem::new(
-                    codes::BAD_TEMPLATE,
-                    "`=` does not compare: a condition assigns nothing",
-                )
-                .at(&self.place_of(&node.place, text, at..at + 1))
-                .help(format!("write `==`: `{comparison}`")),
-            );
+            let problem = Problem::new(
+                codes::BAD_TEMPLATE,
+                "`=` does not compare: a condition assigns nothing",
+            )
+            .at(&self.place_of(&node.place, text, at..at + 1));
+            problems.push(problem.help(format!("write `==`: `{comparison}`")));
             return Condition::always(false);
         }
         let has_code = super::scan::template(text).has_code;
         let template = match self.lone_expression(text) {
             Some(expression) => self.expression(expression, &node.place, usage, problems),
             None if has_code && !text.contains("{%") && self.is_well_formed(text) => {
-                problems.push(
-                    Problem::new(
-                        codes::BAD_VALUE,
-                        "a condition that is text around templates would always hold",
-                    )
-                    .at(&node.place)
-                    .help("write all of it as one expression: `state.count > 3`"),
-                );
+                let message = "a condition that is text around templates would always hold";
+                let problem = Problem::new(codes::BAD_VALUE, message).at(&node.place);
+                problems.push(problem.help("write all of it as one expression: `state.count > 3`"));
                 return Condition::always(false);
             }
             None if has_code => match self.template(text, &node.place, usage, problems) {

@@ -11,6 +11,7 @@ use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, ValueKind};
 use serde_json::{Map, Number, Value as Json};
 
+use super::bounds;
 use super::step::Step;
 
 /// The maximum nesting depth of a result.
@@ -165,8 +166,9 @@ pub(crate) fn printed(json: &Json) -> String {
 ///
 /// # Errors
 /// Returned for a value that JSON cannot hold: bytes, integers beyond 64 bits, NaN and infinities, functions,
-/// keys that are mappings or lists, two keys with the same text, nesting deeper than 128.
+/// keys that are mappings or lists, two keys with the same text, nesting deeper than 128, more than 64 MiB.
 pub(super) fn to_json(value: &Value) -> Result<Json, String> {
+    bounds::check(value).map_err(|error| error.detail().unwrap_or_default().to_owned())?;
     settle(value, MAX_DEPTH)
 }
 

@@ -1,114 +1,33 @@
 //! Configuration of the template engine for agent files.
 
 use cachalot_core::json::{is_beyond_64_bits, numbers};
+use cachalot_core::text::word_list;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
 use serde_json::Value as Json;
 
-use super::convert;
 use super::scope::{STORAGE_HASHER, StorageHasher};
+use super::{bounds, convert};
 use crate::exact_json;
 
 /// The maximum number of steps of a template.
 pub(super) const FUEL: u64 = 10_000_000;
 
 /// The available filters, for the schema, the reference documentation and suggestions.
-pub const FILTERS: &[&str] = &[
-    "abs",
-    "attr",
-    "batch",
-    "bool",
-    "capitalize",
-    "chain",
-    "count",
-    "d",
-    "default",
-    "dictsort",
-    "e",
-    "escape",
-    "first",
-    "float",
-    "format",
-    "fromjson",
-    "groupby",
-    "indent",
-    "int",
-    "items",
-    "join",
-    "json",
-    "last",
-    "length",
-    "lines",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "min",
-    "pprint",
-    "reject",
-    "rejectattr",
-    "replace",
-    "reverse",
-    "round",
-    "safe",
-    "select",
-    "selectattr",
-    "sha256",
-    "slice",
-    "sort",
-    "split",
-    "storage_hash",
-    "string",
-    "sum",
-    "title",
-    "tojson",
-    "trim",
-    "unique",
-    "upper",
-    "urlencode",
-    "zip",
-];
+pub const FILTERS: &[&str] = &word_list::<53>(
+    "abs attr batch bool capitalize chain count d default dictsort e escape first float format \
+     fromjson groupby indent int items join json last length lines list lower map max min pprint \
+     reject rejectattr replace reverse round safe select selectattr sha256 slice sort split \
+     storage_hash string sum title tojson trim unique upper urlencode zip",
+);
 
 /// The available tests (`is …`).
-pub const TESTS: &[&str] = &[
-    "boolean",
-    "defined",
-    "divisibleby",
-    "endingwith",
-    "eq",
-    "equalto",
-    "escaped",
-    "even",
-    "false",
-    "filter",
-    "float",
-    "ge",
-    "greaterthan",
-    "gt",
-    "in",
-    "int",
-    "integer",
-    "iterable",
-    "le",
-    "lessthan",
-    "lower",
-    "lt",
-    "mapping",
-    "ne",
-    "none",
-    "number",
-    "odd",
-    "safe",
-    "sameas",
-    "sequence",
-    "startingwith",
-    "string",
-    "test",
-    "true",
-    "undefined",
-    "upper",
-];
+pub const TESTS: &[&str] = &word_list::<36>(
+    "boolean defined divisibleby endingwith eq equalto escaped even false filter float ge \
+     greaterthan gt in int integer iterable le lessthan lower lt mapping ne none number odd safe \
+     sameas sequence startingwith string test true undefined upper",
+);
 
 /// Creates an engine. In a strict engine, an undefined value is false where a truth value is needed and an
 /// error in any other use. In a lenient engine, it also compares unequal to every value, is empty to
@@ -117,7 +36,6 @@ pub(super) fn environment(undefined: UndefinedBehavior) -> Environment<'static> 
     let mut environment = Environment::new();
     environment.set_undefined_behavior(undefined);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.set_fuel(Some(FUEL));
     // Debug mode makes errors name the undefined expression and its position.
     environment.set_debug(true);
@@ -131,6 +49,7 @@ pub(super) fn environment(undefined: UndefinedBehavior) -> Environment<'static> 
     environment.add_filter("fromjson", fromjson);
     environment.add_filter("tojson", tojson);
     environment.add_filter("json", tojson);
+    bounds::install(&mut environment);
     environment
 }
 

@@ -192,14 +192,10 @@ impl Templates {
             return self.tree(node, TemplateUse::ARGUMENTS, problems);
         };
         if template.waits() {
-            problems.push(
-                Problem::new(
-                    codes::UNSUPPORTED,
-                    "`storage_hash` does not work here: the content of the file would be in no cache key",
-                )
-                .at(&node.place)
-                .help("hash the file with `storage.hash` before, and use its result"),
-            );
+            let message = "`storage_hash` does not work here: the content of the file would be in no cache key";
+            let help = "hash the file with `storage.hash` before, and use its result";
+            let problem = Problem::new(codes::UNSUPPORTED, message).at(&node.place);
+            problems.push(problem.help(help));
         }
         Tree::Late(Late {
             source: node.as_text().unwrap_or_default().to_owned(),
@@ -397,11 +393,9 @@ impl Templates {
             for range in ranges {
                 let name = &source[range.clone()];
                 if !known.contains(&name) {
-                    problems.push(
-                        Problem::new(code, format!("there is no {kind} `{name}`"))
-                            .at(&at(range))
-                            .help(did_you_mean(name, known)),
-                    );
+                    let problem =
+                        Problem::new(code, format!("there is no {kind} `{name}`")).at(&at(range));
+                    problems.push(problem.help(did_you_mean(name, known)));
                 }
             }
         }
@@ -447,11 +441,9 @@ impl Templates {
                 known.join(", ")
             ),
         };
-        problems.push(
-            Problem::new(codes::UNKNOWN_NAME, format!("there is no `{name}` here"))
-                .at(&self.place_of(&template.place, source, range))
-                .help(help),
-        );
+        let problem = Problem::new(codes::UNKNOWN_NAME, format!("there is no `{name}` here"))
+            .at(&self.place_of(&template.place, source, range));
+        problems.push(problem.help(help));
     }
 }
 

@@ -7,7 +7,7 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json, json};
 
 use super::prepared::{Late, Prepared, Template, Tree};
-use super::{Scope, TemplateFailure, Templates, convert, engine, scan, undefined};
+use super::{Scope, TemplateFailure, Templates, bounds, convert, engine, scan, undefined};
 use crate::exact_json;
 
 impl Templates {
@@ -152,15 +152,31 @@ impl Templates {
         scope: &Scope,
     ) -> Result<Value, TemplateFailure> {
         let source = template.source.as_str();
-        let evaluated = match template.is_expression {
-            true => environment
-                .compile_expression(source)
-                .and_then(|compiled| compiled.eval(scope.root())),
-            false => environment
-                .render_str(source, scope.root())
-                .map(Value::from),
-        };
-        evaluated.map_err(|error| self.failure(template, &error, Some(scope)))
+        if template.is_expression {
+            let compiled = environment.compile_expression(source);
+            let evaluated = compiled.and_then(|compiled| compiled.eval(scope.root()));
+            return evaluated.map_err(|error| self.failure(template, &error, Some(scope)));
+        }
+        let (checked, inserted) = scan::with_checked_operands(source, bounds::OPERAND);
+        let compiled = environment.template_from_str(&checked);
+        let rendered = compiled.and_then(|compiled| render_bounded(&compiled, scope));
+        rendered.map(Value::from).map_err(|error| {
+            // The place is that in the source without the checks.
+            let original = |at: usize| {
+                let (mut original, mut before) = (at, 0);
+                for (insertion, text) in &inserted {
+                    let begin = insertion + before;
+                    if at > begin {
+                        original = insertion + (at - begin).saturating_sub(text.len());
+                    }
+                    before += text.len();
+                }
+                original
+            };
+            let range = error.range();
+            let range = range.map(|range| original(range.start)..original(range.end));
+            self.failure_at(template, &error, range, Some(scope))
+        })
     }
 
     /// Converts an error of the engine. With `scope`, the message about an undefined value lists what is there.
@@ -170,7 +186,19 @@ impl Templates {
         error: &Error,
         scope: Option<&Scope>,
     ) -> TemplateFailure {
-        let place = match undefined_in(&template.source, error).or_else(|| error.range()) {
+        self.failure_at(template, error, error.range(), scope)
+    }
+
+    /// Like [`Templates::failure`], for an error in this range of the source.
+    fn failure_at(
+        &self,
+        template: &Template,
+        error: &Error,
+        range: Option<Range<usize>>,
+        scope: Option<&Scope>,
+    ) -> TemplateFailure {
+        let undefined = undefined_in(&template.source, error, range.as_ref());
+        let place = match undefined.or(range) {
             Some(range) => self.place_of(&template.place, &template.source, range),
             None => template.place.clone(),
         };
@@ -178,6 +206,40 @@ impl Templates {
             message: message(error, scope),
             place,
         }
+    }
+}
+
+/// Renders a template into a text of bounded size.
+fn render_bounded(template: &minijinja::Template<'_, '_>, scope: &Scope) -> Result<String, Error> {
+    let mut text = BoundedText::default();
+    let rendered = template.render_captured_to(scope.root(), &mut text);
+    if text.is_full {
+        return Err(bounds::too_large_text());
+    }
+    rendered?;
+    String::from_utf8(text.bytes)
+        .map_err(|_| Error::new(ErrorKind::InvalidOperation, "the text is not UTF-8"))
+}
+
+/// The text that a template writes, up to the maximum size.
+#[derive(Default)]
+struct BoundedText {
+    bytes: Vec<u8>,
+    is_full: bool,
+}
+
+impl std::io::Write for BoundedText {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.bytes.len() + bytes.len() > bounds::MAX_PRINTED_BYTES {
+            self.is_full = true;
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -206,9 +268,9 @@ fn message(error: &Error, scope: Option<&Scope>) -> String {
 }
 
 /// Returns the range of the expression that the error reports as undefined.
-fn undefined_in(source: &str, error: &Error) -> Option<Range<usize>> {
+fn undefined_in(source: &str, error: &Error, range: Option<&Range<usize>>) -> Option<Range<usize>> {
     let expression = undefined::undefined_expression(error)?;
-    let until = error.range().map_or(source.len(), |range| range.end);
+    let until = range.map_or(source.len(), |range| range.end);
     let at = source.get(..until)?.rfind(expression)?;
     Some(at..at + expression.len())
 }

@@ -59,6 +59,93 @@ pub(super) fn template(source: &str) -> Scan {
     scan
 }
 
+/// A text that is inserted into a source, and the offset in the source.
+pub(super) type Insertion = (usize, String);
+
+/// Returns the source with `check` inserted behind each left operand of `~`, `+` and `*` and behind each value of a
+/// variable, and the insertions in their order. Only statements carry a value from one expression to the next, so a
+/// source without them is returned unchanged.
+pub(super) fn with_checked_operands(source: &str, check: &str) -> (String, Vec<Insertion>) {
+    /// Words after which `+` is a sign.
+    const KEYWORDS: [&str; 8] = ["in", "not", "and", "or", "if", "else", "elif", "is"];
+    let mut insertions: Vec<Insertion> = Vec::new();
+    let mut at = 0;
+    while let Some(opening) = next_opening(source, at).filter(|_| source.contains("{%")) {
+        let kind = source.as_bytes()[opening + 1];
+        if kind == b'#' {
+            at = end_of_comment(source, opening);
+            continue;
+        }
+        let closing = if kind == b'{' { b'}' } else { b'%' };
+        let (tokens, end) = tokens(source, opening + 2, Some(closing));
+        let is_raw = kind == b'%' && names(source, &tokens).next() == Some("raw");
+        at = if is_raw { end_of_raw(source, end) } else { end };
+        let operands = tokens.windows(2).filter_map(|pair| {
+            let [(left, place), (Token::Symbol(b'~' | b'+' | b'*'), _)] = pair else {
+                return None;
+            };
+            let is_operand = match left {
+                Token::Constant | Token::Symbol(b')' | b']' | b'}') => true,
+                Token::Name => !KEYWORDS.contains(&&source[place.clone()]),
+                Token::Symbol(_) => false,
+            };
+            is_operand.then(|| (place.end, check.to_owned()))
+        });
+        insertions.extend(operands);
+        let is_closed = source[..end].ends_with("%}");
+        if let Some(value) = assigned(source, &tokens, end - 2).filter(|_| is_closed) {
+            insertions.push((value.start, "(".to_owned()));
+            insertions.push((value.end, format!("){check}")));
+        }
+    }
+    // The order of insertions at the same place is kept.
+    insertions.sort_by_key(|(at, _)| *at);
+    let mut checked = String::with_capacity(source.len());
+    let mut from = 0;
+    for (at, inserted) in &insertions {
+        checked.push_str(&source[from..*at]);
+        checked.push_str(inserted);
+        from = *at;
+    }
+    checked.push_str(&source[from..]);
+    (checked, insertions)
+}
+
+/// Returns the range of the value in `set … = value`, which ends before `closing`. `None` if the statement is
+/// another one, or the value is only a constant or a part of another value.
+fn assigned(source: &str, tokens: &Tokens, closing: usize) -> Option<Range<usize>> {
+    let (statement, rest) = tokens.split_first()?;
+    if &source[statement.1.clone()] != "set" {
+        return None;
+    }
+    let mut depth = 0_usize;
+    let sign = rest.iter().position(|(token, _)| {
+        match token {
+            Token::Symbol(b'(' | b'[' | b'{') => depth += 1,
+            Token::Symbol(b')' | b']' | b'}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && *token == Token::Symbol(b'=')
+    })?;
+    let mut value = &rest[sign + 1..];
+    // `-%}` and `+%}` trim or keep white space.
+    if let Some(((Token::Symbol(b'-' | b'+'), place), before)) = value.split_last()
+        && place.end == closing
+    {
+        value = before;
+    }
+    let ((first, start), (_, end)) = (value.first()?, value.last()?);
+    let is_list = *first == Token::Symbol(b'[');
+    let is_plain = |(token, _): &(Token, Range<usize>)| {
+        matches!(
+            token,
+            Token::Name | Token::Constant | Token::Symbol(b'.' | b'[' | b']')
+        )
+    };
+    let is_copy = !is_list && value.iter().all(is_plain);
+    (!is_copy).then_some(start.start..end.end)
+}
+
 /// Returns the offsets at which the host of a URL may end: one per range of literal text, after its first
 /// `/`, `?` or `#` that is not part of `://`.
 pub(super) fn host_boundaries(source: &str) -> Vec<usize> {
@@ -243,70 +330,5 @@ fn end_of_word(bytes: &[u8], start: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(source: &str, places: &[Range<usize>]) -> Vec<String> {
-        places
-            .iter()
-            .map(|place| source[place.clone()].to_owned())
-            .collect()
-    }
-
-    #[test]
-    fn filters_and_tests_are_found_outside_of_strings_comments_and_raw_text() {
-        let source = "a | b {{ x | upper | d('|no') }} {# | no #}{% if y is not defined %}{% endif %}\
-                      {% raw %}{{ z | no }}{% endraw %}{% filter lower %}{% endfilter %}{{ {'a': {'b': 1}} | tojson }}";
-        let scan = template(source);
-        assert_eq!(
-            words(source, &scan.filters),
-            ["upper", "d", "lower", "tojson"]
-        );
-        assert_eq!(words(source, &scan.tests), ["defined"]);
-    }
-
-    #[test]
-    fn literals_are_split_from_expressions() {
-        let source = "a{{ x }}b{% if y %}c{% endif %}";
-        assert_eq!(words(source, &template(source).literals), ["a", "b", "c"]);
-        let source = "{% raw %}${x}{% endraw %}d";
-        assert_eq!(words(source, &template(source).literals), ["d"]);
-        assert!(!template("plain } }} %}").has_code);
-    }
-
-    #[test]
-    fn inserting_a_secret_does_not_count_as_deriving() {
-        assert!(
-            !template("Bearer {{ secrets.A }} {{ state.secrets | upper }}").derives_from_secrets
-        );
-        assert!(!expression(" secrets.A ").derives_from_secrets);
-        for source in [
-            "{{ secrets.A | upper }}",
-            "{{ secrets['A'] }}",
-            "{% if secrets.A %}x{% endif %}",
-            "{{ f(secrets.A) }}",
-        ] {
-            assert!(template(source).derives_from_secrets, "{source}");
-        }
-    }
-
-    #[test]
-    fn unterminated_templates_do_not_panic() {
-        for source in [
-            "{{",
-            "{{ 'a",
-            "{{ a \\",
-            "{%",
-            "{#",
-            "{% raw %}",
-            "{{ \u{e9}",
-            "{",
-            "{{ }",
-            "{{ is",
-            "{{ x |",
-        ] {
-            let _ = template(source);
-            let _ = expression(source);
-        }
-    }
-}
+#[path = "../../tests/unit/template/scan.rs"]
+mod tests;

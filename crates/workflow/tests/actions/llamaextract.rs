@@ -266,7 +266,7 @@ async fn unknown_statuses_count_as_running() {
         .fails("llamaextract.extract", invoice(json!({"timeout": 0.3})))
         .await;
     assert_eq!((failure.kind, failure.retryable), ("timeout", true));
-    assert!(begun.elapsed() < Duration::from_secs(5) && cloud.looks() > 2);
+    assert!(begun.elapsed() < Duration::from_secs(60) && cloud.looks() > 2);
 }
 
 #[tokio::test]

@@ -156,3 +156,21 @@ fn exactly_one_of_exclusive_arguments_is_required() {
         assert!(problems(action, fine).is_empty(), "{action} {fine}");
     }
 }
+
+#[test]
+fn headers_of_the_connection_are_problems() {
+    for action in ["http.get", "http.post"] {
+        let with = "url: u\nheaders:\n  accept: x\n  Host: internal";
+        assert_eq!(refused(action, with), ("bad-value", 4, 3));
+        let with = "url: u\nheaders: {'{{ x }}': y, Authorization: z}";
+        assert!(problems(action, with).is_empty());
+        // The description names what is refused.
+        let registry = builtin();
+        let about = registry.get(action).unwrap().metadata();
+        let described = about.parameter("headers").unwrap().doc.to_lowercase();
+        for name in cachalot_storage::CONNECTION_HEADERS {
+            assert!(described.contains(&format!("`{name}`")), "{name}");
+        }
+        assert!(described.contains("`proxy-*`"));
+    }
+}

@@ -4,6 +4,8 @@
 #[path = "../fakes/mod.rs"]
 mod fakes;
 mod fixture;
+#[path = "../../../process/tests/process/program_file.rs"]
+mod program_file;
 
 mod agent;
 mod csv;

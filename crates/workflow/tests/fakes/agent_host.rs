@@ -120,6 +120,7 @@ impl Toolboxes for TestAgentHost {
                 environment: Arc::clone(&self.context.environment),
                 secret_set: Arc::clone(&self.context.secret_set),
                 reporter: Arc::new(SilentReporter),
+                write_notifier: Default::default(),
             },
             built_in: Default::default(),
             servers: McpServerPool::new(),

@@ -47,7 +47,7 @@ fn endless_loop_is_stopped_and_the_next_block_works() {
             let started = Instant::now();
             let failure = failing(&runner, source).await;
             assert_eq!(failure.kind, "script_timeout", "{source}: {failure}");
-            assert!(started.elapsed() < Duration::from_secs(8), "{source}");
+            assert!(started.elapsed() < Duration::from_secs(60), "{source}");
             assert_eq!(
                 alone(&runner, "return 'next'").await.unwrap().returned,
                 json!("next")
@@ -387,7 +387,7 @@ fn worker_ends_when_its_input_closes_even_in_a_block() {
     assert_eq!(line, "ready\n");
     let block = json!({
         "number": 1, "source": "while True: pass", "first_line": 1, "state": {}, "variables": {},
-        "time_limit_ms": 60_000, "most_printed": 10, "now": 0,
+        "time_limit_ms": 600_000, "most_printed": 10, "now": 0,
     });
     writeln!(input, "{block}").unwrap();
     std::thread::sleep(Duration::from_millis(200));
@@ -395,7 +395,7 @@ fn worker_ends_when_its_input_closes_even_in_a_block() {
     let started = Instant::now();
     drop(input);
     assert!(child.wait().unwrap().success());
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(60));
 }
 
 fn worker_without_a_greeting_exits() {

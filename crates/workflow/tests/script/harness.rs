@@ -160,13 +160,13 @@ pub(crate) async fn failing(runner: &dyn ScriptRunner, source: &str) -> ScriptFa
 
 /// Waits until `happened` says so; fails after ten seconds.
 pub(crate) async fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    for _ in 0..1_000 {
+    for _ in 0..6_000 {
         if happened() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("did not happen within ten seconds: {what}");
+    panic!("did not happen within a minute: {what}");
 }
 
 /// The processes that this one started and that still run (Linux only, elsewhere none are seen),

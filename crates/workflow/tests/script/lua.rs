@@ -458,7 +458,7 @@ fn endless_loops_are_stopped() {
         ] {
             let began = Instant::now();
             let failure = failing(&runner, source).await;
-            assert!(began.elapsed() < Duration::from_secs(5), "{source}");
+            assert!(began.elapsed() < Duration::from_secs(60), "{source}");
             if source.contains("__index") {
                 continue; // The stack may end before the time does.
             }
@@ -488,7 +488,7 @@ fn endless_loops_in_native_functions_are_stopped() {
         ] {
             let began = Instant::now();
             let failure = failing(&runner, source).await;
-            assert!(began.elapsed() < Duration::from_secs(10), "{source}");
+            assert!(began.elapsed() < Duration::from_secs(60), "{source}");
             assert_eq!(failure.kind, "script_timeout", "{source}: {failure}");
             assert_eq!(failure.message, STOPPED, "{source}");
         }

@@ -250,7 +250,7 @@ fn endless_block_is_killed_with_its_processes() {
         let started = Instant::now();
         let failure = with_state(&runner, source, state).await.unwrap_err();
         assert_eq!(failure.kind, "script_timeout");
-        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_secs(60));
         if cfg!(unix) {
             // What it started stops writing.
             let size = || std::fs::metadata(folder.path().join("alive")).map_or(0, |it| it.len());

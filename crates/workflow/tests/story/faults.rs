@@ -1,10 +1,11 @@
 //! A memory that fails, hangs or is not there changes no result.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cachalot_core::ManualClock;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::faulty_store::{FaultyStore, StoreFault};
 use crate::fixture::{Fixture, START, Setup, is_hit, text};
@@ -78,7 +79,7 @@ async fn store_that_fails_at_one_operation_changes_no_result() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn hanging_store_delays_a_call_by_its_timeouts_at_most() {
     let (fixture, _, _) = with_faulty_store(|_| StoreFault::Hangs);
     for _ in 0..2 {
@@ -91,7 +92,7 @@ async fn hanging_store_delays_a_call_by_its_timeouts_at_most() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn store_that_hangs_at_one_operation_delays_a_call_once() {
     for hanging in StoreOperation::ALL {
         let (fixture, _, _) = with_faulty_store(move |asked| {
@@ -108,7 +109,7 @@ async fn store_that_hangs_at_one_operation_delays_a_call_once() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn store_timeouts_are_configurable() {
     let store = FaultyStore::by(Arc::new(ManualClock::at(START)), |_| StoreFault::Hangs);
     let settings = json!({"cache": {"patience_ms": 30, "store_timeout_ms": 30}});

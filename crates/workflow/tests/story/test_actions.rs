@@ -9,6 +9,7 @@ use cachalot_workflow::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Runtime,
 };
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 
 const fn any(name: &'static str) -> Parameter {
     Parameter::optional(name, ParameterKind::Any, "Anything.")
@@ -34,6 +35,8 @@ pub(crate) struct TestAction {
     answer: Arc<Answer>,
     implied: Arc<Implied>,
     takes: Duration,
+    /// Number of runs that wait for each other.
+    together: Arc<Barrier>,
     runs: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<Arguments>>>,
 }
@@ -52,6 +55,7 @@ impl TestAction {
             answer: Arc::new(|run, given| Ok(json!({"run": run, "given": given}))),
             implied: Arc::new(|_, _| Ok(Value::Null)),
             takes: Duration::ZERO,
+            together: Arc::new(Barrier::new(1)),
             runs: Arc::default(),
             seen: Arc::default(),
         }
@@ -94,6 +98,14 @@ impl TestAction {
         }
     }
 
+    /// Each run waits until `runs` are in progress.
+    pub(crate) fn together(self, runs: usize) -> Self {
+        Self {
+            together: Arc::new(Barrier::new(runs)),
+            ..self
+        }
+    }
+
     pub(crate) fn implies(
         self,
         implied: impl Fn(&Arguments, &Runtime) -> Result<Value, Failure> + Send + Sync + 'static,
@@ -131,6 +143,7 @@ impl Operation for TestAction {
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         let run = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
         self.seen.lock().unwrap().push(arguments.clone());
+        self.together.wait().await;
         if !self.takes.is_zero() {
             tokio::time::sleep(self.takes).await;
         }

@@ -95,7 +95,7 @@ async fn ltm_store_invalidates_entries_that_read_long_term_memory() {
 
 #[tokio::test]
 async fn nested_wrap_is_paid_once() {
-    let took = Duration::from_millis(200);
+    let took = Duration::from_secs(1);
     let fixture = Fixture::with(TestAction::new().takes(took));
     let inner = json!({"action": "test.act", "args": {"x": 1}});
     fixture
@@ -104,5 +104,5 @@ async fn nested_wrap_is_paid_once() {
     fixture.runtime.cache.ledger().flush().await;
     let totals = fixture.runtime.cache.ledger().totals().unwrap();
     let paid: Duration = totals.iter().map(|(_, _, totals)| totals.paid.time).sum();
-    assert!(paid >= took && paid < took * 3 / 2, "{paid:?}");
+    assert!(paid >= took && paid < took * 2, "{paid:?}");
 }

@@ -865,3 +865,51 @@ fn unsupported_store_is_a_warning_if_unused() {
         }
     }
 }
+
+/// Sizes at which work that grows with the square of the number of nodes would take minutes.
+#[test]
+fn files_with_many_nodes_are_checked_in_linear_time() {
+    const NODES: usize = 20_000;
+    let nodes = |node: &dyn Fn(usize) -> String| {
+        let nodes: Vec<String> = (0..NODES)
+            .map(|index| format!("- {{{}}}\n", node(index)))
+            .collect();
+        format!("nodes:\n{}", nodes.concat())
+    };
+    let edges = |edge: &dyn Fn(usize) -> String| {
+        let edges: Vec<String> = (0..NODES - 1)
+            .map(|index| format!("- {{{}}}\n", edge(index)))
+            .collect();
+        format!("edges:\n{}", edges.concat())
+    };
+    let named = nodes(&|index| format!("name: n{index}"));
+    assert!(load(&named).is_ok());
+    let chain = edges(&|index| format!("from: n{index}, to: n{}", index + 1));
+    assert!(load(&format!("{named}{chain}")).is_ok());
+    let rules = nodes(&|index| match index + 1 {
+        NODES => format!("name: n{index}"),
+        next => format!(
+            "name: n{index}, goto: n{next}, on_error: {{fallback: n{}}}",
+            NODES - 1
+        ),
+    });
+    assert!(load(&rules).is_ok());
+    let endless = nodes(&|index| format!("name: n{index}, goto: n{}", (index + 1) % NODES));
+    assert!(
+        load(&endless)
+            .unwrap_err()
+            .contains("never leaves these nodes")
+    );
+    let approved = nodes(&|index| format!("name: n{index}, interrupt_before: true"));
+    assert_eq!(load(&approved).unwrap().unapproved().count(), NODES);
+    let same = nodes(&|_| "name: n".to_owned());
+    assert_eq!(load(&same).unwrap_err().lines().count(), NODES - 1);
+    let unknown = edges(&|index| format!("from: n{index}, to: m{index}"));
+    assert_eq!(
+        load(&format!("{named}{unknown}"))
+            .unwrap_err()
+            .lines()
+            .count(),
+        NODES - 1
+    );
+}

@@ -215,7 +215,7 @@ async fn time_budget_ends_a_call_in_progress() {
             failure.message.contains("(`max_time`) is used up"),
             "{failure}"
         );
-        assert!(began.elapsed() < Duration::from_secs(20));
+        assert!(began.elapsed() < Duration::from_secs(60));
         left(&provider).await;
     }
 }
@@ -229,7 +229,7 @@ async fn left(provider: &Provider) {
         .all(|request| request.disconnected)
     {
         assert!(
-            began.elapsed() < Duration::from_secs(20),
+            began.elapsed() < Duration::from_secs(60),
             "{:?}",
             provider.received()
         );

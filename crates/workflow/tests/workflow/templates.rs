@@ -255,6 +255,82 @@ fn template_error_has_its_place_and_not_the_text() {
     );
 }
 
+/// Each multiplies a text or a list more often than any machine has memory for. The sizes are those of few long
+/// texts: an unoptimized engine takes seconds to visit a million elements or matches.
+#[test]
+fn template_that_would_take_too_much_memory_is_an_error() {
+    let many = |start: &str, step: &str| {
+        format!(
+            "{{% set ns = namespace(x={start}) %}}{{% for i in range(60) %}}{{% set ns.x = {step} %}}{{% endfor %}}{{{{ ns.x }}}}"
+        )
+    };
+    for template in [
+        many("'a'", "ns.x ~ ns.x"),
+        many("'a'", "ns.x + ns.x"),
+        many("['a' * 1000000]", "[ns.x, ns.x]"),
+        many("['a' * 1000000]", "ns.x + ns.x"),
+        "{% set x = (range(10000) | list) * 300 %}".to_owned(),
+        many("'a' * 1000", "ns.x.replace('a' * 1000, 'a' * 1000000)"),
+        many("'a'", "[ns.x, ns.x] | join"),
+        many("'a'", "[1, 2, 3] | join(ns.x)"),
+        many("'a'", "'%s%s' | format(ns.x, ns.x)"),
+        "{% macro d(n, x) %}{% if n %}{{ d(n - 1, x ~ x) }}{% else %}{{ x }}{% endif %}{% endmacro %}{{ d(60, 'a') }}".to_owned(),
+        "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}{% endfor %}".to_owned(),
+        "{% set a = 'a' * 60000000 %}{% set x %}{{ a }}{{ a }}{{ [a] }}{% endset %}".to_owned(),
+        format!("{{% for a in range(90000) %}}{}{{% endfor %}}", "a".repeat(9_000)),
+        format!("{{{{ 'aa' {} }}}}", "| replace('a', 'a' * 10000)".repeat(60)),
+        many("'a'", "'{0}{0}'.format(ns.x)"),
+        "{{ 'a\n' | indent(2000000000) }}".to_owned(),
+        "{{ [1] | batch(2000000000, 'x') | list | length }}".to_owned(),
+        "{{ [1] | slice(2000000000) | list | length }}".to_owned(),
+        "{{ '{:>20000000000}'.format(1) }}".to_owned(),
+        "{{ '{:>18446744073709551615}'.format(1) }}".to_owned(),
+        "{{ '{:}>99999999999999999999999}'.format(1) }}".to_owned(),
+        "{{ '{[a}]:.2000000000f}'.format(a=1) }}".to_owned(),
+        "{{ '%20000000000d' | format(1) }}".to_owned(),
+        "{{ '%%%(a)-2000000000d' | format({'a': 1}) }}".to_owned(),
+        format!("{{{{ '{}'.format(1) }}}}", "{0:>1000000}".repeat(100)),
+        format!(
+            "{{{{ '{}'.format('a' * 60000000{}) }}}}",
+            "{0}".repeat(100),
+            ", 1".repeat(100)
+        ),
+        "{% set ns = namespace(x=[]) %}{% for i in range(200) %}{% set ns.x = [ns.x, 'a' * 100000000] %}{% endfor %}".to_owned(),
+        "{% set ns = namespace(x=[]) %}{% for i in range(200) %}{% set ns.x = ns.x + ['a' * 1000000] %}{% endfor %}".to_owned(),
+        "{% set ns = namespace(x='a' * 60000000) %}{% set ns.x = (ns.x ~ ns.x) * 1 %}".to_owned(),
+    ] {
+        fails(&template, "the template ");
+    }
+    // The place of an error is that in the file.
+    let text = "{% if true %}{{ state.name ~ '-' ~ state.name ~ state.gone }}{% endif %}";
+    let column = "value: \"".len() + text.find("state.gone").unwrap() + 1;
+    fails(text, &format!("agent.yaml:1:{column}:"));
+    renders(
+        "{% for a in [1] %}{{ 'a' ~ a ~ [a] ~ (1.5 + 2) }}{% endfor %}",
+        json!("a1[1]3.5"),
+    );
+    for (text, expected) in [
+        (
+            "{{ '{:>10}|20000000 %'.format('a') }}",
+            "         a|20000000 %",
+        ),
+        (
+            "{{ '{:}<3} 20000000 {{20000000}}'.format(1) }}",
+            "1}} 20000000 {20000000}",
+        ),
+        (
+            "{{ '%s 20000000 %5.1f%%' | format('a', 1.25) }}",
+            "a 20000000   1.2%",
+        ),
+        (
+            "{% set a = [1] * 2 %}{% set b, c = (a, 3 * 4) %}{{ b | join }}{{ c }}",
+            "1112",
+        ),
+    ] {
+        renders(text, json!(expected));
+    }
+}
+
 fn problems(text: &str, usage: TemplateUse) -> Vec<Problem> {
     let file = format!("value: {text}\n");
     let tree = tree::parse("agent.yaml", &file).unwrap();

@@ -153,6 +153,7 @@ impl Space {
             .collect();
         match filter.order {
             Order::Key => found.retain(|stored| behind(&stored.record.key)),
+            Order::Any => {}
             Order::Newest => found.sort_by_key(|stored| std::cmp::Reverse(stored.store)),
             Order::LeastRecentlyUsed => found.sort_by_key(|stored| (stored.used, stored.store)),
             // What never expires comes last.

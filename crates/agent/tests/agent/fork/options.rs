@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cachalot_agent::Inherit;
 use cachalot_core::{Cost, Digest};
-use cachalot_model::{Catalog, Usage};
+use cachalot_model::{Catalog, Terms, Usage, price};
 use cachalot_simulator::accounting::Rules;
 use cachalot_simulator::{Accountant, Format, ReceivedRequest, ScriptedReply};
 use serde_json::{Value, json};
@@ -71,9 +71,9 @@ impl Provider {
     /// The cost of the sent requests.
     fn cost(&self, usage: Usage) -> Cost {
         let catalog = Catalog::built_in();
-        let price = catalog.find(self.name, self.model).unwrap().price.clone();
+        let listed = catalog.find(self.name, self.model).unwrap().price.as_ref();
         let sent = Usage { output: 0, ..usage };
-        price.unwrap().cost(&sent)
+        price(&sent, self.model, listed, NOW, &Terms::default()).unwrap()
     }
 }
 

@@ -87,12 +87,15 @@ pub(super) async fn whole_name(cache: &Cache, given: &str) -> Result<Option<Stri
     resolve("keys", given, found.into_iter().take(most).collect())
 }
 
+/// Prints a JSON array of all entries, page by page.
 pub(super) async fn print_json(cache: &Cache, filter: &EntryFilter) -> Result<()> {
-    let mut entries: Vec<Value> = Vec::new();
-    cache
-        .each(filter, |entry_info| entries.push(described(&entry_info)))
-        .await?;
-    render::json(&entries)
+    render::json_array(
+        async |print: &mut (dyn FnMut(Value) -> Result<()> + Send)| {
+            let listed = cache.try_each(filter, |entry_info| print(described(&entry_info)));
+            listed.await
+        },
+    )
+    .await
 }
 
 /// Prints a line per entry.

@@ -12,7 +12,7 @@ use crate::command_error::{CommandError, Result};
 const PAGE: u32 = 1_000;
 
 /// The columns: those of the call, and those of [`Spend`] for what was paid and what was saved; with their types in SQL.
-pub(super) const COLUMNS: [(&str, &str); 22] = [
+pub(super) const COLUMNS: [(&str, &str); 23] = [
     ("id", "BIGINT"),
     ("time", "TIMESTAMP"),
     ("run", "VARCHAR"),
@@ -35,6 +35,7 @@ pub(super) const COLUMNS: [(&str, &str); 22] = [
     ("saved_input_tokens", "BIGINT"),
     ("saved_output_tokens", "BIGINT"),
     ("saved_dollars", "DECIMAL(24, 12)"),
+    ("unpriced", "VARCHAR"),
 ];
 
 /// Writes all calls, the oldest first; returns their number.
@@ -76,6 +77,7 @@ fn fields(call: &LedgerRow) -> Vec<String> {
     ];
     fields.extend(spend(&call.paid));
     fields.extend(spend(&call.saved));
+    fields.push(text(&call.unpriced));
     fields
 }
 

@@ -5,9 +5,10 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_core::{Cost, SecretSet};
+use cachalot_core::{Cost, Millis, SecretSet};
 use cachalot_model::Catalog;
 use cachalot_prefix::log::{Analysis, Analyzer, BreakGroup, LoggedBreak, LoggedRequest};
+use cachalot_prefix::spend::find_files;
 use cachalot_prompt::SessionFilter;
 use serde_json::{Value, json};
 
@@ -16,6 +17,7 @@ use crate::chat::sum::dollars;
 use crate::command_error::{CommandError, Result};
 use crate::commands::sessions::{self, tree};
 use crate::models::catalog;
+use crate::regular_file::open_regular;
 use crate::render;
 use crate::render::table::{Column, headline, table};
 use crate::render::visible::on_one_line;
@@ -88,6 +90,9 @@ async fn read(
     let name = on_one_line(&file.to_string_lossy());
     let failed = |error: &dyn std::fmt::Display| CommandError::failed(format!("{name}: {error}"));
     let path = process_environment.directory.join(file);
+    if path.is_dir() {
+        return read_directory(&name, &path, analyzer, warn);
+    }
     let mut log = File::open(&path).map_err(|error| failed(&error))?;
     let beginning = beginning(&mut log).map_err(|error| failed(&error))?;
     if beginning.starts_with(SQLITE) {
@@ -95,6 +100,98 @@ async fn read(
         return Ok(analyzer.finish());
     }
     read_log(&name, &beginning, log, analyzer)
+}
+
+/// Analyzes the transcripts below a directory together: a copy of an answer in another file counts once.
+fn read_directory(
+    name: &str,
+    directory: &Path,
+    mut analyzer: Analyzer,
+    warn: &Warn,
+) -> Result<Analysis> {
+    let found = find_files(&[directory.to_owned()]);
+    for (path, error) in &found.unreadable {
+        warn(&format!(
+            "{}: {error}",
+            on_one_line(&path.to_string_lossy())
+        ));
+    }
+    let (compressed, others): (Vec<_>, Vec<_>) = found
+        .paths
+        .into_iter()
+        .partition(|path| has_extension(path, "zst"));
+    if let Some(first) = compressed.first() {
+        warn(&format!(
+            "{name}: {} not read; try `zstd -d {}`",
+            render::count(
+                compressed.len() as u64,
+                "compressed file is",
+                "compressed files are"
+            ),
+            on_one_line(&first.to_string_lossy()),
+        ));
+    }
+    let files = others.iter().filter(|path| has_extension(path, "jsonl"));
+    let files: Vec<_> = files.collect();
+    let captures = others.iter().filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".request.json")
+    });
+    let captures = captures.map(|path| (modified(path), path));
+    let mut captures: Vec<_> = captures.collect();
+    captures.sort();
+    let open = |path: &Path| {
+        let file = open_regular(path)?;
+        Ok::<_, std::io::Error>(BufReader::with_capacity(1 << 20, file))
+    };
+    for path in &files {
+        // A file that cannot be opened is named below.
+        if let Ok(log) = open(path) {
+            analyzer.register(log);
+        }
+    }
+    let root = directory.canonicalize();
+    let root = root.as_deref().unwrap_or(directory);
+    let shown = |path: &Path| {
+        let path = path.strip_prefix(root).unwrap_or(path);
+        on_one_line(&path.to_string_lossy())
+    };
+    for (at, path) in captures {
+        let shown = shown(path);
+        let read = open(path).and_then(|capture| analyzer.read_capture(&shown, at, capture));
+        if let Err(defect) = read {
+            warn(&format!("{shown}: {defect}"));
+        }
+    }
+    for path in &files {
+        let shown = shown(path);
+        let read = open(path).map_err(|error| error.to_string());
+        let read = read.and_then(|log| {
+            let read = analyzer.read_file(&shown, log);
+            read.map_err(|error| error.to_string())
+        });
+        if let Err(defect) = read {
+            warn(&format!("{shown}: {defect}"));
+        }
+    }
+    let analysis = analyzer.finish();
+    match analysis.requests {
+        0 => Err(CommandError::failed(format!(
+            "{name} holds no request: no `.jsonl` file below it is a log or a transcript, and no `.request.json` file a captured request"
+        ))),
+        _ => Ok(analysis),
+    }
+}
+
+/// Returns the time when a file was written, in milliseconds since 1970.
+fn modified(path: &Path) -> Option<Millis> {
+    let at = path.metadata().ok()?.modified().ok()?;
+    let since = at.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Millis::try_from(since.as_millis()).ok()
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|other| other == extension)
 }
 
 /// Analyzes a log whose beginning was already read.
@@ -198,6 +295,14 @@ fn text(name: &str, analysis: &Analysis) -> String {
         text += &format!(
             "\n{answers} known from the answers only: their usage shows what was lost, not where"
         );
+    }
+    if analysis.reconstructed > 0 {
+        let requests = render::count(analysis.reconstructed, "request is", "requests are");
+        text += &format!("\n{requests} reconstructed from their parts in transcripts");
+    }
+    if analysis.unanswered > 0 {
+        let requests = render::count(analysis.unanswered, "request is", "requests are");
+        text += &format!("\n{requests} recorded without an answer, and compared with none");
     }
     let has_requests = analysis.answers_only < analysis.requests;
     if has_requests {
@@ -325,6 +430,7 @@ fn document(name: &str, analysis: &Analysis) -> Value {
     json!({
         "file": name, "requests": analysis.requests, "failed": analysis.failed,
         "answers_only": analysis.answers_only,
+        "reconstructed": analysis.reconstructed, "unanswered": analysis.unanswered,
         "conversations": analysis.conversations,
         "sessions": analysis.sessions, "sent_bytes": analysis.sent_bytes,
         "different_bytes": analysis.different_bytes, "dedup_ratio": analysis.dedup_ratio(),

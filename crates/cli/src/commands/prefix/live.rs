@@ -220,6 +220,7 @@ mod tests {
             reason: Some("the provider could not read\nwhat it had been sent before".to_owned()),
             not_stored: None,
             failure: None,
+            unpriced: None,
             failed: false,
             erased: false,
             paid: Spend::default(),

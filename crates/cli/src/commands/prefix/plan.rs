@@ -222,6 +222,10 @@ fn format_estimate(estimate: &Estimate) -> String {
     for column in &estimate.columns {
         text += &refused(column).unwrap_or_default();
     }
+    let unpriced = estimate.columns.iter().find_map(|it| it.unpriced.as_ref());
+    if let Some(unknown) = unpriced {
+        text += &format!("without a price: {}\n", on_one_line(&unknown.to_string()));
+    }
     text
 }
 

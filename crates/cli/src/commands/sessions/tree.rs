@@ -231,7 +231,7 @@ fn place(run: &TreeRun) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use cachalot_model::Format;
-    use cachalot_model::wire::{CHAT, Wire as _};
+    use cachalot_model::wire::CHAT;
     use cachalot_prompt::{Origin, PrefixTreeBuilder, Prompt, SessionHead, SessionTotals};
 
     use super::*;

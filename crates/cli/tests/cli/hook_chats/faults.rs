@@ -26,12 +26,12 @@ fn hanging_hook_is_killed_and_named() {
     home.write(
         ".gemini/settings.json",
         r#"{"hooks": {"BeforeModel": [{"hooks": [
-            {"name": "the slow one", "type": "command", "command": "exec sleep 30", "timeout": 200}
+            {"name": "the slow one", "type": "command", "command": "exec sleep 300", "timeout": 200}
         ]}]}}"#,
     );
     let begun = Instant::now();
     let ran = ask(&home, &provider, ".gemini/settings.json", "hello").ok();
-    assert!(begun.elapsed() < Duration::from_secs(15), "{ran}");
+    assert!(begun.elapsed() < Duration::from_secs(120), "{ran}");
     assert_eq!(ran.stdout, "I was told: hello\n");
     assert!(
         ran.stderr.contains("warning: ")
@@ -113,7 +113,7 @@ fn ctrl_c_ends_a_hook_that_hangs() {
     use std::io::Write as _;
     use std::process::Stdio;
     let (home, provider) = with_scripted_model(Home::new());
-    let hook = "echo $$ > pid.new; mv pid.new pid; exec sleep 100";
+    let hook = "echo $$ > pid.new; mv pid.new pid; exec sleep 1000";
     for event in ["--hook-pre-tool-use", "--hook-stop", "--hook-session-start"] {
         let _ = std::fs::remove_file(home.join("pid"));
         let mut command = home.command(&["chat", "agent.yaml", "--yes", event, hook]);
@@ -133,7 +133,7 @@ fn ctrl_c_ends_a_hook_that_hangs() {
         let begun = Instant::now();
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let ran: CommandOutput = child.wait_with_output().unwrap().into();
-        assert!(begun.elapsed() < Duration::from_secs(10), "{event}: {ran}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{event}: {ran}");
         let ran = ran.fails(130);
         assert!(ran.stderr.contains("interrupted"), "{event}: {ran}");
         assert_eq!(ran.stdout, "", "{event}");
@@ -158,7 +158,7 @@ fn ctrl_c_ends_a_hook_that_hangs() {
 fn ctrl_c_ends_a_hook_that_hangs_between_turns() {
     use crate::terminal::{CTRL_C, Terminal};
     let (home, provider) = with_scripted_model(Home::new());
-    let slow = "echo begun >> told; exec sleep 100";
+    let slow = "echo begun >> told; exec sleep 1000";
     let mut command = home.command(&[
         "chat",
         "agent.yaml",
@@ -173,7 +173,7 @@ fn ctrl_c_ends_a_hook_that_hangs_between_turns() {
     let hooks_begun = |count: usize| {
         let reported = || std::fs::read_to_string(home.join("told")).unwrap_or_default();
         while reported().lines().count() < count {
-            assert!(begun.elapsed() < Duration::from_secs(30));
+            assert!(begun.elapsed() < Duration::from_secs(180));
             std::thread::sleep(Duration::from_millis(5));
         }
     };
@@ -185,7 +185,7 @@ fn ctrl_c_ends_a_hook_that_hangs_between_turns() {
     hooks_begun(3);
     terminal.press(CTRL_C).see("to continue: ");
     assert_eq!(terminal.ended(), Some(0), "{}", terminal.text());
-    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(begun.elapsed() < Duration::from_secs(180));
 }
 
 #[cfg(unix)]

@@ -189,7 +189,13 @@ fn objects_encoded_by_field_have_the_bytes_of_the_whole() {
         json!({"model": "m", "auth": "Bearer hunter2", "n": 4711, "a": [{"z": 1, "b": null}]});
     let whole = json!({
         "version": 3, "args": args, "content": "c", "agent": "hunter2's", "implicit": null,
+        "items": [{"z": "hunter2", "a": {"left": 1}}, 5, {}],
     });
+    let items = [
+        json!({"z": "hunter2", "left": 47, "a": {"left": 1}}),
+        json!(5),
+        json!({"left": 1}),
+    ];
     let fields = args.as_object().unwrap();
     for secret_set in [SecretSet::empty(), secret_set(&["hunter2", "47"])] {
         let mut encoder = ObjectEncoder::sealed(&secret_set);
@@ -197,6 +203,7 @@ fn objects_encoded_by_field_have_the_bytes_of_the_whole() {
         encoder.object("args", fields.iter());
         encoder.text("content", "c");
         encoder.field("implicit", &Value::Null);
+        encoder.list("items", &items, |_| vec!["left"]);
         encoder.field("version", &json!(3));
         let expected = Canonical::sealed(&whole, &secret_set);
         let encoded = encoder.finish();

@@ -26,6 +26,11 @@ pub(super) fn policy(question: &TurnQuestion, mode: CacheMode) -> Policy {
         ttl,
         join: SingleFlight::Off,
         session: question.session.clone(),
+        // Without a time to live, no answer is stored that is built from what a server returned.
+        domains: match ttl {
+            Some(_) => question.store.announced.clone(),
+            None => Vec::new(),
+        },
         quota: is_bounded.then(|| Quota {
             name: format!("turns of {}", question.agent),
             entries: max_entries.unwrap_or(u64::MAX),

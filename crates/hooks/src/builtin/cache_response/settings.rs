@@ -176,14 +176,10 @@ fn read_path(
     let path = values.text("path").filter(|path| !path.is_empty())?;
     let place = values.place("path");
     if escapes_base(path) {
-        problems.push(
-            Problem::new(
-                "bad-value",
-                format!("`path` leads out of the directory of the file that names it: {path}"),
-            )
-            .at(&place)
-            .help("write a path below that directory, or an absolute one"),
-        );
+        let message =
+            format!("`path` leads out of the directory of the file that names it: {path}");
+        let problem = Problem::new("bad-value", message).at(&place);
+        problems.push(problem.help("write a path below that directory, or an absolute one"));
     }
     let impossible = KEYS_WITHOUT_FILE
         .into_iter()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_cache::{Cache, CacheMode};
+use cachalot_cache::{Cache, CacheMode, Domain};
 use parking_lot::Mutex;
 
 use super::settings::ResponseCacheSettings;
@@ -23,6 +23,9 @@ pub struct ResponseStore {
     pub mode: CacheMode,
     /// The user that turns are answered for; empty if unknown.
     pub user: String,
+    /// The domains of changes that MCP servers announce. They expire answers that are stored only because of
+    /// a time to live, since such an answer may be built from what a server returned.
+    pub announced: Vec<Domain>,
     /// The file of [`ResponseCacheSettings::path`]. If set, answers are stored there and the engine's store is not
     /// used.
     pub flat: Option<Arc<dyn FlatFile>>,

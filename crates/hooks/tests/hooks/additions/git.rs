@@ -5,6 +5,8 @@ use std::process::Command;
 use cachalot_hooks::{Event, Output};
 
 use super::after;
+#[cfg(unix)]
+use crate::program_file::make_executable;
 use crate::seam::Fixture;
 
 const NAME: &str = "add_git_status";
@@ -86,8 +88,6 @@ async fn long_git_status_is_truncated() {
 /// program leaves a file in the directory `ran`.
 #[cfg(unix)]
 fn hostile() -> Fixture {
-    use std::os::unix::fs::PermissionsExt as _;
-
     let fixture = repository();
     let at = |name: &str| fixture.directory.path().join(name);
     std::fs::create_dir(at("ran")).unwrap();
@@ -160,7 +160,7 @@ fn hostile() -> Fixture {
     ] {
         let path = at("hooks").join(hook);
         std::fs::write(&path, format!("#!/bin/sh\n{}\n", leaves(hook))).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        make_executable(&path);
     }
     set("core.hooksPath", &at("hooks").display().to_string());
     for key in [
@@ -248,8 +248,6 @@ async fn git_status_runs_no_command_of_the_repository_configuration() {
 #[cfg(unix)]
 #[tokio::test]
 async fn git_status_does_not_fetch_missing_objects() {
-    use std::os::unix::fs::PermissionsExt as _;
-
     let fixture = repository();
     let at = |name: &str| fixture.directory.path().join(name);
     std::fs::create_dir(at("ran")).unwrap();
@@ -277,7 +275,7 @@ async fn git_status_does_not_fetch_missing_objects() {
         at("ran/remote").display()
     );
     std::fs::write(&remote, program).unwrap();
-    std::fs::set_permissions(&remote, std::fs::Permissions::from_mode(0o755)).unwrap();
+    make_executable(&remote);
     for (key, value) in [
         ("core.repositoryFormatVersion", "1"),
         ("extensions.partialClone", "origin"),

@@ -52,7 +52,7 @@ async fn next(project: &Project, hooks: &Hooks) -> (Vec<String>, Vec<String>) {
 }
 
 async fn reported(project: &Project, hooks: &Hooks) -> (Vec<String>, Vec<String>) {
-    for _ in 0..1_000 {
+    for _ in 0..6_000 {
         let said = next(project, hooks).await;
         if said != (vec![], vec![]) {
             return said;
@@ -74,12 +74,12 @@ async fn async_hook_is_not_awaited_and_its_output_is_delivered_next_turn() {
     let line = r#"while [ ! -e go ]; do sleep 0.01; done
         echo '{"systemMessage": "tests passed", "decision": "block", "reason": "unheard", "continue": false}'"#;
     let hooks = project.hooks(&json!({
-        "PreToolUse": hook(line, json!({"async": true, "timeout": 30})),
+        "PreToolUse": hook(line, json!({"async": true, "timeout": 600})),
     }));
     assert!(hooks.handles(Event::TurnStart));
     let begun = Instant::now();
     let verdict = project.shell(&hooks, "ls").await;
-    assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits");
+    assert!(begun.elapsed() < Duration::from_secs(120), "nobody waits");
     assert_eq!((verdict.decision, verdict.messages), (None, vec![]));
     assert_eq!(next(&project, &hooks).await, (vec![], vec![]));
     project.write("go", "");
@@ -105,18 +105,18 @@ async fn an_async_hook_continues_and_its_later_line_is_delivered() {
     ] {
         let project = Project::new();
         let line = format!(
-            "echo '{{\"async\":true,\"asyncTimeout\":30000}}'
+            "echo '{{\"async\":true,\"asyncTimeout\":600000}}'
             while [ ! -e go ]; do sleep 0.01; done
             echo working; echo '{said}'"
         );
-        let hooks = project.hooks(&json!({event: hook(&line, json!({"timeout": 20}))}));
+        let hooks = project.hooks(&json!({event: hook(&line, json!({"timeout": 500}))}));
         let begun = Instant::now();
         let input = match event {
             "Stop" => project.input(Event::Stop),
             _ => project.calling(Event::PreToolUse, "shell", &json!({"command": "ls"})),
         };
         let verdict = hooks.fire(input).await;
-        assert!(begun.elapsed() < Duration::from_secs(15), "nobody waits");
+        assert!(begun.elapsed() < Duration::from_secs(120), "nobody waits");
         let (decision, continue_reason) = (verdict.decision, verdict.continue_reason);
         assert_eq!(
             (decision, continue_reason, verdict.messages),

@@ -6,6 +6,7 @@ use cachalot_hooks::{Dialect, Event};
 use serde_json::json;
 
 use super::Project;
+use crate::program_file::make_executable;
 
 const SCRIPT: &str = "#!/bin/sh\necho \"$0 $CLAUDE_PLUGIN_ROOT $*\" >&2\nexit 2\n";
 
@@ -16,11 +17,7 @@ fn plugin(folder: &str) -> Project {
         "{\"name\": \"p\"}",
     );
     let script = project.write(&format!("{folder}/scripts/guard.sh"), SCRIPT);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    make_executable(&script);
     project
 }
 

@@ -2,14 +2,21 @@
 
 use cachalot_hooks::{Event, Verdict};
 use cachalot_model::ModelSettings;
-use cachalot_simulator::{RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions};
+use cachalot_simulator::{
+    RunningSimulator, Script, ScriptedReply, ScriptedStop, Simulator, SimulatorOptions,
+};
 use serde_json::{Value, json};
 
 use super::Project;
 
 /// A project with a model `haiku`, which answers this each time.
 async fn answering(text: &str) -> (Project, RunningSimulator) {
-    let script = Script::replies(vec![ScriptedReply::text(text); 4]);
+    replying(ScriptedReply::text(text)).await
+}
+
+/// The same with a reply.
+async fn replying(reply: ScriptedReply) -> (Project, RunningSimulator) {
+    let script = Script::replies(vec![reply; 4]);
     let simulator = Simulator::start(SimulatorOptions {
         script,
         ..SimulatorOptions::default()
@@ -68,6 +75,18 @@ async fn objection_has_the_effect_of_the_event() {
 async fn prompt_hook_without_objection_decides_nothing() {
     let (verdict, _) = said(r#"{"ok": true}"#, "PreToolUse", Event::PreToolUse).await;
     assert_eq!((verdict.decision, verdict.messages), (None, vec![]));
+}
+
+/// Unlike one that cannot be parsed, which has the meaning of the original program.
+#[tokio::test]
+async fn prompt_answer_that_is_cut_off_denies() {
+    let reply = ScriptedReply::text(r#"{"ok": "#).with_stop(ScriptedStop::Length);
+    let (project, _simulator) = replying(reply).await;
+    let hooks = project.hooks(&json!({"PreToolUse": prompt("Well? $ARGUMENTS")}));
+    let input = project.calling(Event::PreToolUse, "shell", &json!({"command": "ls"}));
+    let verdict = hooks.fire(input).await;
+    let denial = verdict.denial().unwrap();
+    assert!(denial.contains("max_tokens"), "{denial}");
 }
 
 #[tokio::test]

@@ -262,6 +262,7 @@ fn invalid_output_is_a_fault() {
             code: 0,
             stdout: b"{\"system_message\": \"\xff\"}".to_vec(),
             stderr: Vec::new(),
+            ..HandlerResponse::default()
         };
         let fault = dialect
             .read(&entry(dialect, input.event), &input, &ended)
@@ -314,6 +315,7 @@ fn plain_text_is_context_only_at_events_of_the_dialect() {
         code: 0,
         stdout: b"caf\xe9".to_vec(),
         stderr: Vec::new(),
+        ..HandlerResponse::default()
     };
     let lossy = Dialect::Claude.read(&entry(Dialect::Claude, input.event), &input, &ended);
     assert_eq!(
@@ -626,7 +628,7 @@ proptest! {
         is_strict: bool,
     ) {
         let stdout = if is_noise { noise.clone() } else { output.into_bytes() };
-        let ended = HandlerResponse { code, stdout, stderr: noise };
+        let ended = HandlerResponse { code, stdout, stderr: noise, ..HandlerResponse::default() };
         for dialect in Dialect::ALL {
             for event in Event::all() {
                 let mut entry = entry(dialect, event);

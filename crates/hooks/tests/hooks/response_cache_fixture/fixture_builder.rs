@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Ledger};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Domain, Ledger};
 use cachalot_core::{Digest, DigestKey, ManualClock, Millis, SecretSet, tree};
 use cachalot_hooks::builtin::cache_response::{
     AnswerStorage, CacheResponse, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
@@ -19,6 +19,9 @@ use super::{Agent, Fixture, Team};
 
 /// Far from the epoch, and not a round number of seconds.
 const START: Millis = 1_750_000_000_123;
+
+/// The domain of the changes that the agents' MCP server announces.
+pub(crate) const SERVER: &str = "mcp:server";
 
 /// A flat file, as the command line makes one of a memory.
 pub(crate) struct File {
@@ -213,6 +216,7 @@ fn opener(
             cache,
             mode,
             user: user.clone(),
+            announced: vec![Domain::new(SERVER)],
             flat,
         })
     })

@@ -8,9 +8,8 @@ use cachalot_storage::header::CONTENT_TYPE;
 use serde::de::IgnoredAny;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::DeliveryMode;
 use super::attempt_failure::{AttemptFailure, ErrorFactory};
-use super::provider_error;
+use super::{DeliveryMode, provider_error};
 use crate::error::{Error, ErrorKind};
 use crate::wire::sse::Event;
 use crate::wire::{event_stream, sse};

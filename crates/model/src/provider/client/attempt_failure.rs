@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use cachalot_core::secret::{MASK, mask_credentials};
-use cachalot_core::text::{head, truncate};
+use cachalot_core::text::{head, truncate, word_list};
 use cachalot_storage::header::HeaderMap;
 use cachalot_storage::{ErrorKind as StorageErrorKind, Response};
 
@@ -66,14 +66,9 @@ impl<'a> ErrorFactory<'a> {
 
     /// Remembers the provider's id of the request.
     pub(super) fn answered(&mut self, response: &Response) {
-        const NAMES: [&str; 6] = [
-            "x-request-id",
-            "request-id",
-            "apim-request-id",
-            "x-amzn-requestid",
-            "x-generation-id",
-            "cf-ray",
-        ];
+        const NAMES: [&str; 6] = word_list(
+            "x-request-id request-id apim-request-id x-amzn-requestid x-generation-id cf-ray",
+        );
         self.request_id = NAMES
             .iter()
             .find_map(|name| response.headers().get(*name)?.to_str().ok())

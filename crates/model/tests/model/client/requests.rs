@@ -1,6 +1,6 @@
 //! Requests of the client.
 
-use cachalot_model::{Models, Parameters, Request};
+use cachalot_model::{Format, Models, Parameters, Request};
 
 use super::{KEY, Server, ask, body, configured, model, model_dependencies, model_with, says};
 
@@ -41,9 +41,119 @@ async fn messages_format_has_its_own_headers_and_path() {
     let asked = server.only();
     assert_eq!(asked.line, "POST /v1/messages HTTP/1.1");
     assert_eq!(asked.header("x-api-key"), Some(KEY));
-    assert_eq!(asked.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(asked.header("anthropic-version"), Some("2026-10-21"));
     assert_eq!(asked.header("authorization"), None);
     assert_eq!(asked.json()["max_tokens"], 32_000);
+    // The version is not part of the identity: it decides about no answer.
+    assert_eq!(
+        model.identity()["headers"]["anthropic-version"],
+        "2023-06-01"
+    );
+}
+
+/// The newest version is sent where nothing is refused by it, to servers that know it.
+#[tokio::test]
+async fn anthropic_version_follows_the_request_and_the_server() {
+    const OLD: &str = "2023-06-01";
+    const NEW: &str = "2026-10-21";
+    let answer = r#"{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"Deep."}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
+    for (provider, settings, expected) in [
+        ("anthropic", "", NEW),
+        ("anthropic", "temperature: 0.5", OLD),
+        ("anthropic", "top_p: 0.5", OLD),
+        ("anthropic", "provider_opts: {top_k: 5}", OLD),
+        (
+            "anthropic",
+            "headers: {anthropic-version: '2023-06-01'}",
+            OLD,
+        ),
+        ("anthropic", "headers: {anthropic-version: mine}", "mine"),
+        // Another server with this format may not know it.
+        ("deepseek", "format: messages", OLD),
+    ] {
+        let server = Server::start([super::Answer::json(200, answer)]).await;
+        let yaml = format!(
+            "models:\n  m:\n    provider: {provider}\n    model: claude-sonnet-4-5\n    base_url: {}\n    token_key: TEST_KEY\n    {settings}\n",
+            server.url()
+        );
+        let models = Models::new(model_dependencies(&[("TEST_KEY", KEY)]), configured(&yaml));
+        ask(&models.find("m").unwrap()).await.unwrap();
+        let asked = server.only();
+        assert_eq!(
+            asked.header("anthropic-version"),
+            Some(expected),
+            "{provider} {settings}"
+        );
+    }
+}
+
+/// Summaries by the provider need a value of `anthropic-beta`.
+#[tokio::test]
+async fn summaries_by_the_provider_are_asked_for_with_their_beta() {
+    let answer = r#"{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"Deep."}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
+    for (settings, part, expected) in [
+        ("", 0.9, "compact-2026-01-12"),
+        (
+            "headers: {anthropic-beta: mine}",
+            0.9,
+            "mine,compact-2026-01-12",
+        ),
+        (
+            "headers: {anthropic-beta: compact-2026-01-12}",
+            0.1,
+            "compact-2026-01-12",
+        ),
+    ] {
+        let server = Server::start([super::Answer::json(200, answer)]).await;
+        let yaml = format!(
+            "models:\n  m:\n    provider: anthropic\n    model: claude-sonnet-4-5\n    base_url: {}\n    token_key: TEST_KEY\n    {settings}\n",
+            server.url()
+        );
+        let models = Models::new(model_dependencies(&[("TEST_KEY", KEY)]), configured(&yaml));
+        let plain = models.find("m").unwrap();
+        assert!(!plain.is_compacting());
+        let model = plain.compacting_above(part).unwrap();
+        assert!(model.is_compacting());
+        assert_ne!(model.identity(), plain.identity());
+        ask(&model).await.unwrap();
+        let asked = server.only();
+        assert_eq!(asked.header("anthropic-beta"), Some(expected));
+        // 200,000 tokens; the API takes 50,000 and more.
+        let above = if part > 0.5 { 180_000 } else { 50_000 };
+        let trigger = &asked.json()["context_management"]["edits"][0]["trigger"];
+        assert_eq!(trigger["value"], above);
+    }
+}
+
+#[test]
+fn only_some_providers_summarize_within_a_request() {
+    let yaml = "models:
+  responses: {provider: openai, model: gpt-5.6}
+  chat: {provider: openai, model: gpt-5.6, format: chat}
+  elsewhere: {provider: openai, model: gpt-5.6, format: responses, base_url: 'https://models.example/v1'}
+  claude: {provider: anthropic, model: claude-opus-5}
+  cloud: {provider: bedrock, model: claude-opus-5}
+  own: {provider: openai, model: gpt-5.6, provider_opts: {context_management: [{type: compaction, compact_threshold: 9000}]}}
+";
+    let models = Models::new(
+        model_dependencies(&[("OPENAI_API_KEY", KEY)]),
+        configured(yaml),
+    );
+    let compacting = |name: &str| models.find(name).unwrap().compacting_above(0.5);
+    for name in ["chat", "elsewhere", "cloud"] {
+        assert!(compacting(name).is_none(), "{name}");
+    }
+    for name in ["responses", "claude"] {
+        assert!(compacting(name).unwrap().is_compacting(), "{name}");
+    }
+    // What the user has set stays.
+    assert!(models.find("own").unwrap().is_compacting());
+    let own = compacting("own").unwrap();
+    let threshold = &own.parameters().extra["context_management"][0]["compact_threshold"];
+    assert_eq!(threshold, 9_000);
+    // A session that continues in Chat Completions has no such parameter.
+    let chat = compacting("responses").unwrap().continuing(Format::Chat);
+    assert!(!chat.is_compacting());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 /// Nothing in these tests takes longer.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The reaction of a server to one request.
 #[derive(Debug, Clone)]
@@ -148,6 +148,7 @@ impl RecordedRequest {
             ("/chat/completions", Format::Chat),
             ("/responses", Format::Responses),
             ("/messages", Format::Messages),
+            ("/interactions", Format::Interactions),
         ];
         let Some((_, format)) = format.iter().find(|(end, _)| path.ends_with(end)) else {
             return;

@@ -433,6 +433,15 @@ fn parameters_are_sent_where_the_api_has_them() {
             vec!["min_p", "repetition_penalty", "typical_p"],
         ),
         (
+            "model: gemini-2.5-flash, format: interactions",
+            json!({ "generation_config": { "temperature": 0.5, "seed": 7 } }),
+            [
+                &of_open_models[..],
+                &["frequency_penalty", "presence_penalty"],
+            ]
+            .concat(),
+        ),
+        (
             "provider: amazon-bedrock, model: amazon.nova-pro-v1:0",
             json!({
                 "inferenceConfig": { "temperature": 0.5 },

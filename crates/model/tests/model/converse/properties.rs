@@ -5,7 +5,6 @@ use std::sync::Arc;
 use cachalot_model::wire::{MarkerTime, Pieces, Rendered};
 use cachalot_model::{
     Block, Format, Message, Parameters, Reasoning, Role, ToolDefinition, ToolResult, ToolUse,
-    prepare,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -94,7 +93,8 @@ fn rendered(steps: &[Vec<Message>]) -> Vec<Rendered> {
     let mut pieces = Vec::new();
     for step in steps {
         let mut step = step.clone();
-        prepare(Format::Converse, &before, &mut step);
+        let format = cachalot_model::wire::for_format(Format::Converse);
+        format.prepare(&before, &mut step);
         for message in step {
             pieces.extend(wire().message(&message).unwrap());
             before.push(Arc::new(message));

@@ -11,7 +11,7 @@ use cachalot_model::{
     Block, Catalog, Message, Model, ModelConfiguration, ModelDependencies, Models, Role,
     ToolDefinition, ToolResult, ToolUse, Usage,
 };
-use cachalot_prompt::{PlanContext, Prompt, Rules, contiguous, plan};
+use cachalot_prompt::{PlanContext, PrefixLifetime, Prompt, Rules, contiguous, plan};
 use cachalot_simulator::{RunningSimulator, Script, Simulator, SimulatorOptions};
 use cachalot_storage::HttpOptions;
 use proptest::prelude::*;
@@ -307,6 +307,35 @@ fn one_hour_markers_survive_a_user_pause() {
         assert!(second.cache_write_1h > 0);
         assert_eq!(third.cache_read, second.cache_read + second.cache_write_1h);
         world.is_content();
+    });
+}
+
+#[test]
+fn twelve_hour_markers_survive_a_long_pause() {
+    run(async {
+        for (keep, written, read) in [
+            (PrefixLifetime::FiveMinutes, false, false),
+            (PrefixLifetime::TwelveHours, true, true),
+            (PrefixLifetime::Auto, true, true),
+        ] {
+            let world = ModelState::new().await;
+            let mut talk = world.talk("responses", &long());
+            talk.plan_context = PlanContext {
+                human_paced: true,
+                pauses: super::very_slow(),
+                keep,
+                ..PlanContext::default()
+            };
+            talk.say(Message::user("first question"));
+            let first = talk.send().await;
+            assert_eq!(first.cache_write_12h > 0, written, "{keep:?}: {first:?}");
+            talk.say(Message::assistant("first answer"));
+            world.clock.advance(Duration::from_secs(11 * 3_600));
+            talk.say(Message::user("second question"));
+            let second = talk.send().await;
+            assert_eq!(second.cache_read > 0, read, "{keep:?}: {second:?}");
+            world.is_content();
+        }
     });
 }
 

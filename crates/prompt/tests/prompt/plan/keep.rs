@@ -4,18 +4,18 @@ use cachalot_core::Problem;
 use cachalot_core::tree;
 use cachalot_model::Message;
 use cachalot_model::wire::MESSAGES;
-use cachalot_model::wire::MarkerTime::{self, FiveMinutes, OneHour};
+use cachalot_model::wire::MarkerTime::{self, FiveMinutes, OneHour, TwelveHours};
 use cachalot_prompt::{
     Note, PREFIX, Pauses, PlanContext, PrefixLifetime, PrefixSettings, Prompt, Rules, plan,
 };
 
-use super::{rounds, slow};
+use super::{rounds, slow, very_slow};
 use crate::{RULES, frozen, said};
 
 fn conversation() -> Prompt {
-    let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
-    let prompt = said(&prompt, &MESSAGES, Message::assistant("b"));
-    rounds(said(&prompt, &MESSAGES, Message::user("c")), &MESSAGES, 1)
+    let prompt = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
+    let prompt = said(&prompt, &*MESSAGES, Message::assistant("b"));
+    rounds(said(&prompt, &*MESSAGES, Message::user("c")), &*MESSAGES, 1)
 }
 
 fn times(
@@ -53,21 +53,81 @@ fn one_hour_markers_end_at_the_previous_turn_for_human_pacing() {
     let planned = plan(&prompt, &RULES, &plan_context).plan;
     assert!(planned.marks().iter().all(|mark| mark.time == FiveMinutes));
     // In the first turn, the frozen part alone.
-    let prompt = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
+    let prompt = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
     let first = times(&prompt, &RULES, PrefixLifetime::Auto, true);
     assert_eq!(first, [OneHour, OneHour, FiveMinutes]);
 }
 
+/// OpenAI's rules.
+const OPENAI: Rules = Rules {
+    one_hour: false,
+    twelve_hours: true,
+    ..RULES
+};
+
+#[test]
+fn twelve_hour_markers_end_at_the_previous_turn_after_two_long_pauses() {
+    let prompt = conversation();
+    let planned = |rules, keep, pauses| {
+        let plan_context = PlanContext {
+            human_paced: true,
+            keep,
+            pauses,
+            ..PlanContext::default()
+        };
+        let planned = plan(&prompt, rules, &plan_context);
+        let marks = planned.plan.marks().iter();
+        (
+            marks.map(|mark| mark.time).collect::<Vec<_>>(),
+            planned.notes,
+        )
+    };
+    let auto = |rules, pauses| planned(rules, PrefixLifetime::Auto, pauses).0;
+    assert_eq!(
+        auto(&OPENAI, very_slow()),
+        [TwelveHours, TwelveHours, TwelveHours, FiveMinutes]
+    );
+    assert_eq!(auto(&OPENAI, slow()), [FiveMinutes; 4]);
+    // Anthropic keeps nothing so long.
+    assert_eq!(auto(&RULES, very_slow()), [FiveMinutes; 4]);
+    let asked = |rules| planned(rules, PrefixLifetime::TwelveHours, Pauses::default());
+    assert_eq!(asked(&OPENAI), (vec![TwelveHours; 4], Vec::new()));
+    assert_eq!(
+        asked(&RULES),
+        (vec![FiveMinutes; 4], vec![Note::NoTwelveHours])
+    );
+}
+
+#[test]
+fn pauses_favor_twelve_hours_if_the_last_two_fit_it() {
+    for (minutes, expected) in [
+        (&[][..], false),
+        (&[31], false),
+        (&[31, 720], true),
+        (&[30, 31], false),
+        (&[31, 721], false),
+        (&[6, 31, 31], true),
+        (&[31, 31, 6], false),
+    ] {
+        let favors = pauses_of(minutes).favor_twelve_hours();
+        assert_eq!(favors, expected, "{minutes:?}");
+    }
+}
+
 /// Returns whether an hour is planned for turns with these pauses in minutes.
 fn favors_an_hour(minutes: &[i64]) -> bool {
-    let question = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
+    pauses_of(minutes).favor_one_hour()
+}
+
+fn pauses_of(minutes: &[i64]) -> Pauses {
+    let question = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
     let (mut pauses, mut now) = (Pauses::default(), 0);
     pauses.count(&question, now);
     for pause in minutes {
         now += pause * 60_000;
         pauses.count(&question, now);
     }
-    pauses.favor_one_hour()
+    pauses
 }
 
 #[test]
@@ -90,11 +150,11 @@ fn pauses_favor_an_hour_if_the_last_two_or_only_one_fit_it() {
 
 #[test]
 fn tool_results_do_not_end_a_pause() {
-    let question = said(&frozen(&MESSAGES), &MESSAGES, Message::user("a"));
+    let question = said(&frozen(&*MESSAGES), &*MESSAGES, Message::user("a"));
     let mut pauses = Pauses::default();
     pauses.count(&question, 0);
     // A tool has worked for ten minutes.
-    pauses.count(&rounds(question.clone(), &MESSAGES, 1), 600_000);
+    pauses.count(&rounds(question.clone(), &*MESSAGES, 1), 600_000);
     assert!(!pauses.favor_one_hour());
 }
 
@@ -131,6 +191,7 @@ fn prefix_ttl_is_read_from_the_file() {
     for (text, expected) in [
         ("{ttl: 5m}", PrefixLifetime::FiveMinutes),
         ("{ttl: 1h}", PrefixLifetime::OneHour),
+        ("{ttl: 12h}", PrefixLifetime::TwelveHours),
         ("{ttl: auto}", PrefixLifetime::Auto),
         ("{ttl: }", PrefixLifetime::Auto),
         ("{}", PrefixLifetime::Auto),

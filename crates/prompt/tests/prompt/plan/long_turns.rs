@@ -1,7 +1,7 @@
 //! Markers while one turn goes on for long.
 
 use cachalot_model::Message;
-use cachalot_model::wire::{MESSAGES, Rendered, Wire as _};
+use cachalot_model::wire::{MESSAGES, Rendered};
 use cachalot_prompt::{Plan, Prompt, plan};
 
 use super::{behind, first, nodes, rounds};
@@ -15,7 +15,7 @@ fn begun(tools: u32, system: &[&str]) -> Prompt {
     let tools: Vec<Rendered> = (0..tools).map(tool).collect();
     let system: Vec<Rendered> = system.iter().map(|text| MESSAGES.system(text)).collect();
     let prompt = Prompt::begin(&tools, &system);
-    said(&prompt, &MESSAGES, Message::user("Go."))
+    said(&prompt, &*MESSAGES, Message::user("Go."))
 }
 
 /// Each request of a loop marks what it wrote itself, and has what the one before wrote within reach.
@@ -25,7 +25,7 @@ fn long_tool_loop_keeps_the_tool_marker_and_reads_each_request() {
     let mut planned = plan(&prompt, &RULES, &first());
     for round in 0..TOOLS {
         let before = planned.plan.end().unwrap();
-        prompt = rounds(prompt, &MESSAGES, 1);
+        prompt = rounds(prompt, &*MESSAGES, 1);
         planned = plan(&prompt, &RULES, &behind(&planned));
         let marked = nodes(&planned);
         assert!(marked.len() <= 4, "round {round}: {marked:?}");
@@ -54,7 +54,7 @@ fn markers_fall_back_to_system_text_and_messages() {
 fn markers_of_a_request_are_not_part_of_the_next() {
     let tail = MESSAGES.tail(&cachalot_model::Parameters::default(), true);
     let body = |prompt: &Prompt, plan: &Plan| {
-        let body = cachalot_prompt::contiguous(prompt, &MESSAGES, plan, &tail);
+        let body = cachalot_prompt::contiguous(prompt, &*MESSAGES, plan, &tail);
         String::from_utf8(body.to_vec()).unwrap()
     };
     let mut prompt = begun(2, &["You help."]);
@@ -63,7 +63,7 @@ fn markers_of_a_request_are_not_part_of_the_next() {
         let marked = body(&prompt, &planned.plan);
         let markers = marked.matches("cache_control").count();
         assert_eq!(markers, planned.plan.marks().len());
-        prompt = rounds(prompt, &MESSAGES, 1);
+        prompt = rounds(prompt, &*MESSAGES, 1);
         planned = plan(&prompt, &RULES, &behind(&planned));
     }
     assert!(!body(&prompt, &Plan::none()).contains("cache_control"));

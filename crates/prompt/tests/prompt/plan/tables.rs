@@ -108,7 +108,7 @@ fn anthropic_caching(
 ) {
     let ruled = rules.anthropic.model(name);
     let marker_rules = MarkerRules::find("anthropic", name, Format::Messages);
-    let planned = Rules::new(marker_rules, &limits);
+    let planned = Rules::new(marker_rules, &limits, name);
     let planned = limits.minimum_cacheable.map(|_| planned.minimum);
     for (table, minimum) in [
         ("facts", facts.minimum_cacheable),

@@ -38,6 +38,13 @@ pub(super) fn read(at: &str, role: Role, block: &Value) -> Result<Object, ApiErr
             check_keys(&inner, fields, &["type", "data"])?;
             required_at(&inner, fields, "data")?;
         }
+        "tool_addition" | "tool_removal" => {
+            check_keys(&inner, fields, &["type", "tool", "cache_control"])?;
+            let Some(tool) = fields.get("tool") else {
+                return missing(&format!("{inner}.tool"));
+            };
+            dictionary(&format!("{inner}.tool"), tool)?;
+        }
         other if UNCHECKED_BLOCKS.contains(&other) => {}
         other => {
             let expected = "'document', 'image', 'redacted_thinking', 'search_result', 'text', \
@@ -52,6 +59,7 @@ fn place(at: &str, role: Role, kind: &str) -> Result<(), ApiError> {
     let only = match kind {
         "tool_use" | "thinking" | "redacted_thinking" => Role::Assistant,
         "tool_result" | "image" | "document" => Role::User,
+        "tool_addition" | "tool_removal" => Role::System,
         _ => return Ok(()),
     };
     if role == only {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::super::{ApiError, Object, present, refuse, text_of};
-use super::message::Message;
+use super::message::{Message, SETTINGS};
 use super::{check_keys, dictionary, list, unknown_tag};
 use crate::accounting::anthropic::Ttl;
 
@@ -119,7 +119,7 @@ fn automatic<'a, 'b>(
     ttl: Ttl,
 ) -> Result<(), ApiError> {
     let can_be_marked = |candidate: &&Candidate<'_>| match text_of(candidate.fields, "type") {
-        "thinking" | "redacted_thinking" => false,
+        "thinking" | "redacted_thinking" | SETTINGS => false,
         "text" => !text_of(candidate.fields, "text").is_empty(),
         _ => true,
     };

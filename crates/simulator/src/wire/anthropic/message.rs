@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{ApiError, Object, is_true, refuse, text_of};
+use super::super::{ApiError, Object, is_true, present, refuse, text_of};
 use super::role::Role;
 use super::{block, check_keys, dictionary, list, missing};
 use crate::accounting::AnthropicModel;
@@ -60,12 +60,12 @@ pub(super) fn read(
         .enumerate()
         .map(|(at, message)| read_message(at, message, rules, at + 1 == values.len()))
         .collect::<Result<_, _>>()?;
-    if messages[0].role != Role::User {
+    if messages[0].role != Role::User && !messages[0].begins_with_compaction() {
         return refuse("messages: first message must use the \"user\" role");
     }
     system_places(&messages)?;
     check_tool_pairs(&messages)?;
-    if !has_tools && list(request, "tools")?.is_empty() {
+    if !has_tools && list(request, "tools")?.is_empty() && !changes_tools(&messages) {
         without_tools(&messages)?;
     }
     check_ending(&messages)?;
@@ -97,8 +97,17 @@ fn read_message(
         }
         None => return missing(&format!("{place}.role")),
     };
-    check_keys(&place, fields, &["role", "content", "output_config"])?;
+    let settings: &[&str] = match role {
+        Role::System => &SYSTEM_SETTINGS,
+        Role::User | Role::Assistant => &[],
+    };
+    check_keys(
+        &place,
+        fields,
+        &[&["role", "content"][..], settings].concat(),
+    )?;
     let blocks = match fields.get("content") {
+        None if settings.iter().any(|key| fields.contains_key(*key)) => Vec::new(),
         Some(Value::String(text)) if text.is_empty() => Vec::new(),
         Some(Value::String(text)) => vec![text_block(text)],
         Some(Value::Array(blocks)) => blocks
@@ -113,6 +122,7 @@ fn read_message(
         }
         None => return missing(&format!("{place}.content")),
     };
+    let blocks = with_settings(fields, settings, blocks);
     if blocks.is_empty() && !(is_last && role == Role::Assistant) {
         return refuse(format!(
             "{place}: all messages must have non-empty content except for the optional final \
@@ -120,6 +130,25 @@ fn read_message(
         ));
     }
     Ok(Message { role, blocks })
+}
+
+/// Settings of a system message: the effort of the answers after it, and its end.
+const SYSTEM_SETTINGS: [&str; 2] = ["output_config", "clear_at"];
+
+/// Type of a block that stands for the settings of a message, which are part of the prompt at its place.
+pub(super) const SETTINGS: &str = "settings";
+
+/// Adds a block with the `settings` that the message has.
+fn with_settings(message: &Object, settings: &[&str], mut blocks: Vec<Object>) -> Vec<Object> {
+    let set = settings
+        .iter()
+        .filter_map(|key| Some(((*key).to_owned(), present(message, key)?.clone())));
+    let mut set: Object = set.collect();
+    if !set.is_empty() {
+        set.insert("type".to_owned(), json!(SETTINGS));
+        blocks.insert(0, set);
+    }
+    blocks
 }
 
 /// Checks that each system message follows a user message, and is last or followed by an assistant message.
@@ -140,6 +169,13 @@ fn system_places(messages: &[Message]) -> Result<(), ApiError> {
 }
 
 impl Message {
+    /// Returns true for the compaction of the messages before, which need not be sent.
+    fn begins_with_compaction(&self) -> bool {
+        let first = self.blocks.first();
+        self.role == Role::Assistant
+            && first.is_some_and(|block| text_of(block, "type") == "compaction")
+    }
+
     /// Returns the ids, at `key`, of the blocks of this kind.
     fn blocks_of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Object> {
         let blocks = self.blocks.iter();
@@ -264,6 +300,12 @@ fn results(at: usize, message: &Message, called: &[&str]) -> Result<(), ApiError
         )),
         None => Ok(()),
     }
+}
+
+/// Returns true if the tools change within the messages.
+fn changes_tools(messages: &[Message]) -> bool {
+    let mut blocks = messages.iter().flat_map(|message| &message.blocks);
+    blocks.any(|block| matches!(text_of(block, "type"), "tool_addition" | "tool_removal"))
 }
 
 fn without_tools(messages: &[Message]) -> Result<(), ApiError> {

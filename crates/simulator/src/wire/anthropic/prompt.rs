@@ -10,7 +10,7 @@ use super::super::{
 };
 use super::is_custom;
 use super::markers::BlockPosition;
-use super::message::Message;
+use super::message::{self, Message};
 use super::role::Role;
 use crate::accounting::anthropic::{Block, Level, LookbackUnit, Prompt, Ttl};
 use crate::accounting::{AnthropicModel, Content};
@@ -242,6 +242,7 @@ fn block_content(role: &str, fields: &Object) -> Content {
             with(&["name", "input"], text, 0)
         }
         "tool_result" => tool_result(fields, with),
+        message::SETTINGS => with(&[], String::new(), 0),
         _ => {
             let text = other_fields(fields, &["cache_control"]);
             content(format!("{role}|{kind}"), text)

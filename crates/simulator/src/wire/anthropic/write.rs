@@ -5,15 +5,16 @@ use serde_json::{Value, json};
 
 use super::super::{AnswerWriter, RenderContext, event, extend};
 use super::{ID_PREFIX, ResponseParameters};
-use crate::answer::{Answer, StopReason, TokenCounts, pieces};
+use crate::answer::{Answer, InputTokens, StopReason, pieces};
 use crate::ids;
 
 impl AnswerWriter for ResponseParameters {
     fn whole(&self, context: &RenderContext<'_>) -> Value {
         let mut message = self.head(context);
-        message["content"] = Value::from(self.content(context.answer));
+        message["content"] = Value::from(self.content(context));
         extend(&mut message, &self.stop(context.answer));
-        message["usage"] = self.usage(&context.tokens, context.tokens.output);
+        message["usage"] = self.usage(context, context.tokens.output);
+        extend(&mut message["usage"], &self.charged_work(context));
         message
     }
 
@@ -21,10 +22,10 @@ impl AnswerWriter for ResponseParameters {
         let (answer, tokens) = (context.answer, &context.tokens);
         let mut begun = self.head(context);
         // The output count at this point is that of the first token.
-        begun["usage"] = self.usage(tokens, tokens.output.min(1));
+        begun["usage"] = self.usage(context, tokens.output.min(1));
         let mut events = vec![typed("message_start", json!({"message": begun}))];
         let mut arguments = answer.calls.iter().map(|call| call.arguments.as_str());
-        for (at, block) in self.content(answer).iter().enumerate() {
+        for (at, block) in self.content(context).iter().enumerate() {
             let raw = match block["type"].as_str() {
                 Some("tool_use") => arguments.next(),
                 _ => None,
@@ -34,10 +35,11 @@ impl AnswerWriter for ResponseParameters {
                 events.insert(2, typed("ping", json!({})));
             }
         }
-        let mut last = self.usage(tokens, tokens.output);
+        let mut last = self.usage(context, tokens.output);
         if let Some(fields) = last.as_object_mut() {
-            fields.retain(|key, _| key != "cache_creation" && key != "service_tier");
+            fields.retain(|key, _| !ONLY_AT_START.contains(&key.as_str()));
         }
+        extend(&mut last, &self.charged_work(context));
         let delta = json!({"delta": self.stop(answer), "usage": last});
         events.push(typed("message_delta", delta));
         events.push(typed("message_stop", json!({})));
@@ -65,6 +67,7 @@ impl ResponseParameters {
     fn stop(&self, answer: &Answer) -> Value {
         let (reason, sequence) = match &answer.stop {
             _ if self.is_prewarming => ("max_tokens", None),
+            StopReason::End if self.is_compacting => ("compaction", None),
             StopReason::End => ("end_turn", None),
             StopReason::ToolCalls => ("tool_use", None),
             StopReason::Length => ("max_tokens", None),
@@ -75,11 +78,18 @@ impl ResponseParameters {
     }
 
     /// Returns the blocks of the answer.
-    pub(crate) fn content(&self, answer: &Answer) -> Vec<Value> {
+    pub(crate) fn content(&self, context: &RenderContext<'_>) -> Vec<Value> {
+        let answer = context.answer;
         if self.is_prewarming {
             return Vec::new();
         }
+        if self.is_compacting {
+            return vec![compaction(answer.text.as_deref().unwrap_or_default())];
+        }
         let mut blocks = Vec::new();
+        if self.may_compact && context.scripted.compaction.is_some() {
+            blocks.push(compaction("A summary of the conversation."));
+        }
         if let Some(shown) = answer.shown_reasoning(self.hides_thinking) {
             blocks.push(json!({
                 "type": "thinking",
@@ -101,24 +111,77 @@ impl ResponseParameters {
         blocks
     }
 
-    fn usage(&self, tokens: &TokenCounts, output: u64) -> Value {
-        let mut usage = json!({
-            "input_tokens": tokens.input.uncached,
-            "cache_creation_input_tokens": tokens.input.written + tokens.input.written_1h,
-            "cache_read_input_tokens": tokens.input.read,
-            "cache_creation": {
-                "ephemeral_5m_input_tokens": tokens.input.written,
-                "ephemeral_1h_input_tokens": tokens.input.written_1h,
-            },
-            "output_tokens": output,
-            "service_tier": "standard",
-        });
+    fn usage(&self, context: &RenderContext<'_>, output: u64) -> Value {
+        let (tokens, scripted) = (&context.tokens, &context.scripted);
+        let mut usage = counts(&tokens.input, output);
+        usage["service_tier"] = json!(scripted.service_tier.unwrap_or("standard"));
+        let reported = [
+            ("inference_geo", scripted.inference_geo, &self.inference_geo),
+            ("speed", scripted.speed, &self.speed),
+        ];
+        for (key, scripted, asked) in reported {
+            if let Some(value) = scripted.or(asked.as_deref()) {
+                usage[key] = json!(value);
+            }
+        }
         if self.thinks {
             let thinking = tokens.reasoning.min(output);
             usage["output_tokens_details"] = json!({"thinking_tokens": thinking});
         }
         usage
     }
+
+    /// Returns the members of the final usage that count work beside the answer.
+    fn charged_work(&self, context: &RenderContext<'_>) -> Value {
+        let scripted = &context.scripted;
+        let mut usage = json!({});
+        if let Some(searches) = scripted.web_searches {
+            usage["server_tool_use"] =
+                json!({"web_search_requests": searches, "web_fetch_requests": 0});
+        }
+        if let Some(compaction) = &scripted.compaction {
+            let input = InputTokens {
+                uncached: compaction.input,
+                read: compaction.cache_read,
+                written: compaction.cache_write,
+                ..InputTokens::default()
+            };
+            let mut compacting = counts(&input, compaction.output);
+            compacting["type"] = json!("compaction");
+            let mut answering = counts(&context.tokens.input, context.tokens.output);
+            answering["type"] = json!("message");
+            answering["model"] = json!(self.model);
+            usage["iterations"] = json!([compacting, answering]);
+        }
+        usage
+    }
+}
+
+/// Renders a compaction of the conversation.
+fn compaction(summary: &str) -> Value {
+    json!({
+        "type": "compaction",
+        "content": summary,
+        "encrypted_content": null,
+        "signature": ids::signature(summary),
+    })
+}
+
+/// Members of the usage that only the first event of a stream has.
+const ONLY_AT_START: [&str; 4] = ["cache_creation", "inference_geo", "service_tier", "speed"];
+
+/// Renders the counts of a request or of one iteration of it.
+fn counts(input: &InputTokens, output: u64) -> Value {
+    json!({
+        "input_tokens": input.uncached,
+        "cache_creation_input_tokens": input.written + input.written_1h,
+        "cache_read_input_tokens": input.read,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": input.written,
+            "ephemeral_1h_input_tokens": input.written_1h,
+        },
+        "output_tokens": output,
+    })
 }
 
 /// Renders an event, whose data begins with its name.
@@ -139,6 +202,10 @@ fn content_block(events: &mut Vec<Bytes>, at: usize, block: &Value, raw: Option<
                 deltas.push(json!({"type": "thinking_delta", "thinking": piece}));
             }
             deltas.push(json!({"type": "signature_delta", "signature": block["signature"]}));
+        }
+        Some("compaction") => {
+            let summary = begun["content"].take();
+            deltas.push(json!({"type": "compaction_delta", "content": summary}));
         }
         Some("text") => {
             begun["text"] = json!("");

@@ -61,6 +61,7 @@ fn read_message(at: usize, message: &Value, rules: &OpenAiModel) -> Result<Messa
         ("tool", _) => return Err(openai::missing(format!("{param}.tool_call_id"))),
         _ => None,
     };
+    let mut long = openai::last_long_breakpoint(fields.get("content"));
     let mut blocks = content_blocks(&param, role, fields, calls.is_empty(), rules)?;
     let texts: Vec<String> = blocks
         .iter()
@@ -70,12 +71,14 @@ fn read_message(at: usize, message: &Value, rules: &OpenAiModel) -> Result<Messa
     blocks.extend(calls.iter().map(call_block));
     if let Some(reasoning) = fields.get("reasoning_content").and_then(Value::as_str) {
         blocks.insert(0, openai::text_block("assistant|reasoning", reasoning));
+        long = long.map(|at| at + 1);
     }
     Ok(Message {
         dialogue_item: dialogue_item(role, texts, &calls, answers.as_deref()),
         part: Part {
             speaker: super::speaker(role),
             blocks,
+            long,
         },
         calls: calls.into_iter().map(|call| call.id).collect(),
         answers,

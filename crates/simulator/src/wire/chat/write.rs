@@ -76,14 +76,14 @@ impl ResponseParameters {
             "object": object,
             "created": context.now / 1_000,
             "model": self.model,
-            "service_tier": "default",
+            "service_tier": context.scripted.service_tier.unwrap_or(self.tier),
             "system_fingerprint": "fp_simulator",
         })
     }
 
     fn usage(&self, tokens: &TokenCounts) -> Value {
         let mut prompt = json!({"cached_tokens": tokens.input.read, "audio_tokens": 0});
-        let written = tokens.input.written + tokens.input.written_1h;
+        let written = tokens.input.total() - tokens.input.read - tokens.input.uncached;
         if self.charges_writes || written > 0 {
             prompt["cache_write_tokens"] = Value::from(written);
         }

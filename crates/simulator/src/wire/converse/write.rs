@@ -10,12 +10,14 @@ use crate::wire::{AnswerWriter, RenderContext, event};
 
 impl AnswerWriter for ResponseParameters {
     fn whole(&self, context: &RenderContext<'_>) -> Value {
-        json!({
+        let mut answer = json!({
             "output": {"message": {"role": "assistant", "content": self.content(context.answer)}},
             "stopReason": stop_reason(&context.answer.stop),
             "usage": usage(&context.tokens),
             "metrics": {"latencyMs": 1},
-        })
+        });
+        self.add_tier(&mut answer, context);
+        answer
     }
 
     fn events(&self, context: &RenderContext<'_>) -> Vec<Bytes> {
@@ -55,7 +57,8 @@ impl AnswerWriter for ResponseParameters {
             block(Some(start), deltas.collect());
         }
         let stop = json!({"stopReason": stop_reason(&answer.stop)});
-        let metadata = json!({"usage": usage(&context.tokens), "metrics": {"latencyMs": 1}});
+        let mut metadata = json!({"usage": usage(&context.tokens), "metrics": {"latencyMs": 1}});
+        self.add_tier(&mut metadata, context);
         events.extend([("messageStop", stop), ("metadata", metadata)]);
         let events = events.into_iter().map(|(name, mut data)| {
             // Padding hides the length of an event.
@@ -67,6 +70,12 @@ impl AnswerWriter for ResponseParameters {
 }
 
 impl ResponseParameters {
+    fn add_tier(&self, to: &mut Value, context: &RenderContext<'_>) {
+        if let Some(tier) = context.scripted.service_tier.or(self.tier.as_deref()) {
+            to["serviceTier"] = json!({"type": tier});
+        }
+    }
+
     fn content(&self, answer: &Answer) -> Vec<Value> {
         let mut blocks = Vec::new();
         if let Some(reasoning) = answer.shown_reasoning(self.hides_thinking) {

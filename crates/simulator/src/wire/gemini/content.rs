@@ -31,7 +31,13 @@ const DATA_FIELDS: [&str; 9] = [
 ];
 
 /// Fields that a part may have in addition.
-const ADDITIONAL_FIELDS: [&str; 5] = [
+const ADDITIONAL_FIELDS: [&str; 11] = [
+    "audioMetadata",
+    "audioTranscription",
+    "documentMetadata",
+    "mediaProcessing",
+    "speechMetadata",
+    "spreadsheetMetadata",
     "thought",
     "thoughtSignature",
     "videoMetadata",
@@ -48,7 +54,7 @@ pub(super) struct Contents {
 
 /// Returns the signature of a function call or a text; it can be verified without state. It is valid
 /// base64, which a client does not change by decoding and encoding it.
-pub(super) fn signature(of: &Value) -> String {
+pub(in crate::wire) fn signature(of: &Value) -> String {
     let digest = Canonical::value(of).digest();
     Digest::sha256_of_parts(&[b"gemini", digest.as_bytes()]).to_hex()
 }

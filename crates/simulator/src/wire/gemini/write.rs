@@ -41,10 +41,19 @@ impl ResponseParameters {
                 StopReason::Refusal => "SAFETY",
             };
             candidate["finishReason"] = finish.into();
+            if let Some(searches) = context.scripted.web_searches {
+                let queries = (1..=searches).map(|number| format!("query {number}"));
+                let queries: Vec<String> = queries.collect();
+                candidate["groundingMetadata"] = json!({"webSearchQueries": queries});
+            }
+        }
+        let mut usage = usage(&context.tokens, is_last);
+        if let Some(tier) = context.scripted.service_tier.or(self.tier.as_deref()) {
+            usage["serviceTier"] = tier.into();
         }
         json!({
             "candidates": [candidate],
-            "usageMetadata": usage(&context.tokens, is_last),
+            "usageMetadata": usage,
             "modelVersion": self.model,
             "responseId": context.ids.answer("resp-"),
         })

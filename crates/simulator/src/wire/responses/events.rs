@@ -26,7 +26,8 @@ pub(super) fn events_of_response(response: &Value) -> Vec<Bytes> {
         match item["type"].as_str() {
             Some("reasoning") => events.reasoning(at, item),
             Some("message") => events.message(at, item),
-            _ => events.call(at, item),
+            Some("function_call") => events.call(at, item),
+            _ => events.added(at, item, &json!({})),
         }
         let done = json!({"output_index": at, "item": item});
         events.push("response.output_item.done", &[&done]);

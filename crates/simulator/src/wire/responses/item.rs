@@ -30,7 +30,9 @@ enum Kind {
 }
 
 /// Types of items that are accepted unchecked.
-const UNCHECKED_TYPES: [&str; 22] = [
+const UNCHECKED_TYPES: [&str; 24] = [
+    "program",
+    "program_output",
     "file_search_call",
     "web_search_call",
     "computer_call",
@@ -54,6 +56,9 @@ const UNCHECKED_TYPES: [&str; 22] = [
     "mcp_call",
     "compaction_trigger",
 ];
+
+/// Fields of an item that are not part of the prompt.
+const VARYING: [&str; 2] = ["id", "internal_chat_message_metadata_passthrough"];
 
 /// Returns the items of the request; references are replaced by the items that they name. `continues` is
 /// true if the request continues a stored response.
@@ -137,8 +142,12 @@ fn read_item(
         other if UNCHECKED_TYPES.contains(&other) => Ok(Item {
             dialogue_item: None,
             part: Some(Part {
-                speaker: Speaker::Model,
-                blocks: vec![block(other, fields, item.to_string())],
+                speaker: match other {
+                    "additional_tools" | "configuration_update" => Speaker::Developer,
+                    _ => Speaker::Model,
+                },
+                blocks: vec![unchecked_block(other, item)],
+                long: None,
             }),
             id: None,
             kind: Kind::Other,
@@ -155,8 +164,18 @@ fn read_item(
     }
 }
 
+/// Returns the block of an item that is accepted unchecked. Its id is not part of the prompt.
+fn unchecked_block(kind: &str, item: &Value) -> Block {
+    let mut item = item.clone();
+    if let Some(fields) = item.as_object_mut() {
+        fields.retain(|key, _| !VARYING.contains(&key.as_str()));
+    }
+    openai::block(content(kind, item.to_string()))
+}
+
 fn block(kind: &str, fields: &Object, text: String) -> Block {
-    let named = ["type", "name", "arguments", "input", "output", "status"];
+    let mut named = vec!["type", "name", "arguments", "input", "output", "status"];
+    named.extend(VARYING);
     let frame = format!("{kind}|{}", other_fields(fields, &named));
     openai::block(content(frame, text))
 }
@@ -193,12 +212,15 @@ fn message(param: &str, fields: &Object, rules: &OpenAiModel) -> Result<Item, Ap
         Speaker::Model => id(param, fields, "msg")?,
         _ => None,
     };
-    let others = other_fields(fields, &["type", "role", "content", "status"]);
+    let mut named = vec!["type", "role", "content", "status"];
+    named.extend(VARYING);
+    let others = other_fields(fields, &named);
     let frame = format!("{role}|{others}");
     let allowed: &[&str] = match speaker {
         Speaker::Model => &["output_text", "refusal"],
         _ => &["input_text", "input_image", "input_file", "input_audio"],
     };
+    let long = openai::last_long_breakpoint(fields.get("content"));
     let content = format!("{param}.content");
     let blocks = blocks(content, fields.get("content"), allowed, &frame, rules)?;
     let texts = blocks.iter().map(|block| block.content.text.clone());
@@ -211,7 +233,11 @@ fn message(param: &str, fields: &Object, rules: &OpenAiModel) -> Result<Item, Ap
     };
     Ok(Item {
         dialogue_item,
-        part: Some(Part { speaker, blocks }),
+        part: Some(Part {
+            speaker,
+            blocks,
+            long,
+        }),
         id,
         kind: Kind::Message,
     })
@@ -287,6 +313,7 @@ fn call(param: &str, kind: &str, fields: &Object) -> Result<Item, ApiError> {
         part: Some(Part {
             speaker: Speaker::Model,
             blocks: vec![block(kind, fields, format!("{name} {arguments}"))],
+            long: None,
         }),
         id,
         kind: Kind::ToolCall(call_id),
@@ -329,6 +356,7 @@ fn output(param: &str, fields: &Object, rules: &OpenAiModel) -> Result<Item, Api
         part: Some(Part {
             speaker: Speaker::Tool,
             blocks,
+            long: openai::last_long_breakpoint(fields.get("output")),
         }),
         id: None,
         kind: Kind::Output(call_id),
@@ -363,6 +391,7 @@ fn thought(param: &str, fields: &Object, known: NamespaceItems<'_>) -> Result<It
         part: Some(Part {
             speaker: Speaker::Model,
             blocks: vec![block("reasoning", fields, summary.unwrap_or_default())],
+            long: None,
         }),
         id,
         kind: Kind::Reasoning,

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use super::super::{AnswerWriter, RenderContext, extend};
 use super::{ResponseParameters, events};
 use crate::answer::{StopReason, TokenCounts};
-use crate::ids;
+use crate::ids::{self, Ids};
 
 impl AnswerWriter for ResponseParameters {
     fn whole(&self, context: &RenderContext<'_>) -> Value {
         let (status, reason) = match context.answer.stop {
+            _ if self.is_prewarming => ("completed", None),
             StopReason::Length => ("incomplete", Some("max_output_tokens")),
             StopReason::Refusal => ("incomplete", Some("content_filter")),
             _ => ("completed", None),
@@ -25,12 +26,24 @@ impl AnswerWriter for ResponseParameters {
             "completed_at": reason.is_none().then_some(created),
             "error": null,
             "incomplete_details": reason.map(|reason| json!({"reason": reason})),
-            "service_tier": "default",
             "output": self.output_items(context),
             "usage": self.usage(&context.tokens),
         });
         extend(&mut response, &self.repeated);
-        response["service_tier"] = json!("default");
+        let tier = context.scripted.service_tier.unwrap_or(self.tier);
+        response["service_tier"] = json!(tier);
+        if let Some(searches) = context.scripted.web_searches {
+            // All families of tools are reported, with zero counts.
+            response["tool_usage"] = json!({
+                "image_gen": {
+                    "input_tokens": 0,
+                    "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+                    "output_tokens": 0,
+                    "total_tokens": 0,
+                },
+                "web_search": {"num_requests": searches},
+            });
+        }
         if let Some(diagnosis) = &context.diagnosis {
             response["prompt_cache_diagnostics"] = diagnosis.clone();
         }
@@ -46,7 +59,17 @@ impl ResponseParameters {
     /// Returns the finished items of the answer.
     fn output_items(&self, context: &RenderContext<'_>) -> Vec<Value> {
         let (answer, ids) = (context.answer, context.ids);
+        if self.is_prewarming {
+            return Vec::new();
+        }
+        if self.compacts.is_some() {
+            let summary = answer.text.as_deref().unwrap_or_default();
+            return vec![compaction(ids, summary)];
+        }
         let mut items = Vec::new();
+        if self.may_compact && context.scripted.compaction.is_some() {
+            items.push(compaction(ids, "A summary of the conversation."));
+        }
         if let Some(reasoning) = &answer.reasoning {
             items.push(self.reasoning_item(reasoning, ids.part("rs_", 0)));
         }
@@ -61,14 +84,18 @@ impl ResponseParameters {
             }));
         }
         for (at, call) in answer.calls.iter().enumerate() {
-            items.push(json!({
+            let mut item = json!({
                 "id": ids.part("fc_", at),
                 "type": "function_call",
                 "status": "completed",
                 "arguments": call.arguments,
                 "call_id": call.id,
                 "name": call.name,
-            }));
+            });
+            if let Some(namespace) = self.namespaces.get(&call.name) {
+                item["namespace"] = json!(namespace);
+            }
+            items.push(item);
         }
         items
     }
@@ -88,11 +115,13 @@ impl ResponseParameters {
     fn usage(&self, tokens: &TokenCounts) -> Value {
         let mut details = json!({
             "cached_tokens": tokens.input.read,
-            "cache_write_tokens": tokens.input.written,
+            "cache_write_tokens": tokens.input.written + tokens.input.written_12h,
         });
         if self.charges_writes {
-            details["cache_write_tokens_details"] =
-                json!({"ttl_30m_tokens": tokens.input.written, "ttl_12h_tokens": 0});
+            details["cache_write_tokens_details"] = json!({
+                "ttl_30m_tokens": tokens.input.written,
+                "ttl_12h_tokens": tokens.input.written_12h,
+            });
         }
         json!({
             "input_tokens": tokens.input.total(),
@@ -102,4 +131,13 @@ impl ResponseParameters {
             "total_tokens": tokens.input.total() + tokens.output,
         })
     }
+}
+
+/// Renders a compaction of the conversation.
+fn compaction(ids: &Ids, summary: &str) -> Value {
+    json!({
+        "id": ids.part("cmp_", 0),
+        "type": "compaction",
+        "encrypted_content": ids::encrypted(summary),
+    })
 }

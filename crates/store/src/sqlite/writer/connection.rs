@@ -32,6 +32,9 @@ const WAL_PAGES_BEFORE_BLOCKING: i64 = 16_384;
 /// Maximum time that writers wait for the readers of the log. A longer read delays the restart to the next checkpoint.
 const RESTART_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Number of free pages that are returned at once if the disk is full: moving them takes space in the log.
+const PAGES_ON_A_FULL_DISK: u32 = 16;
+
 pub(super) struct WriteConnection {
     path: PathBuf,
     context: Context,
@@ -118,6 +121,7 @@ impl WriteConnection {
         if self.stamps.was_created_since(hold) {
             return Err(locked());
         }
+        schema::check_version(connection)?;
         let mut transaction = WriteTransaction::new(connection, self.clock.now());
         for queued in jobs {
             queued.job.run(&mut transaction)?;
@@ -174,6 +178,20 @@ impl WriteConnection {
     /// Returns a part of the free pages to the file system; false if there were none.
     pub(super) fn shrink(&self) -> bool {
         self.connection.as_ref().is_some_and(shrink::step)
+    }
+
+    /// Empties the log, and returns some free pages to the file system. Waits a moment for readers of the log.
+    pub(super) fn free_space(&self) {
+        let Some(connection) = &self.connection else {
+            return;
+        };
+        let empty_log = || {
+            let is_patient = connection.busy_timeout(RESTART_TIMEOUT).is_ok();
+            is_patient && checkpoint_wal(connection, "TRUNCATE").is_some()
+        };
+        if empty_log() && shrink::cut(connection, PAGES_ON_A_FULL_DISK).is_ok() {
+            empty_log();
+        }
     }
 
     /// Returns free pages to the file system, at most some tens of megabytes, and empties the log if it is

@@ -35,15 +35,19 @@ pub(super) fn step(connection: &Connection) -> bool {
             Some(Step::Rewrite) => {
                 connection.execute_batch("PRAGMA auto_vacuum=INCREMENTAL; VACUUM")?;
             }
-            Some(Step::Cut) => {
-                let mut cut = connection.prepare("PRAGMA incremental_vacuum(500)")?;
-                let mut pages = cut.query([])?;
-                while pages.next()?.is_some() {}
-            }
+            Some(Step::Cut) => cut(connection, 500)?,
         }
         Ok(true)
     };
     run().unwrap_or(false)
+}
+
+/// Cuts free pages off, if the file was created with `auto_vacuum`.
+pub(super) fn cut(connection: &Connection, most: u32) -> rusqlite::Result<()> {
+    let mut cut = connection.prepare(&format!("PRAGMA incremental_vacuum({most})"))?;
+    let mut pages = cut.query([])?;
+    while pages.next()?.is_some() {}
+    Ok(())
 }
 
 fn next(connection: &Connection) -> rusqlite::Result<Option<Step>> {

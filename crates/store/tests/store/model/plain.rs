@@ -79,7 +79,7 @@ impl Plain {
             })
             .collect();
         match question.order {
-            Order::Key => found.sort_by_key(|kept| kept.record.key.clone()),
+            Order::Key | Order::Any => found.sort_by_key(|kept| kept.record.key.clone()),
             Order::Newest => found.sort_by_key(|kept| u64::MAX - kept.stored),
             Order::LeastRecentlyUsed => found.sort_by_key(|kept| (kept.used, kept.stored)),
             Order::Expiry => {

@@ -44,6 +44,13 @@ pub(super) struct SkillRoot {
 /// Directories of skills in a workspace, in order of precedence; new skills are created in the first.
 const WORKSPACE_DIRECTORIES: [&str; 3] = [".cachalot/skills", "skills", ".claude/skills"];
 
+/// Returns the directories of skills in a workspace.
+pub fn workspace_directories(root: &Path) -> impl Iterator<Item = PathBuf> {
+    WORKSPACE_DIRECTORIES
+        .map(|folder| root.join(folder))
+        .into_iter()
+}
+
 /// Directory of skills in the user's data folder.
 const DATA_DIRECTORY: &str = "skills";
 

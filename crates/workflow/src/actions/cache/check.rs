@@ -28,57 +28,27 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 // The wrapped action announces what it writes.
 .read_only();
 
+#[rustfmt::skip]
 const PARAMETERS: &[Parameter] = &[
     required(text("action", "The action to wrap.")),
     required(object("args", "The arguments of the wrapped action.")),
     text("key", "The cache key; takes the place of any strategy."),
-    word(
-        "key_strategy",
-        &STRATEGIES,
-        "The source of the key: `args` (default), `sha256`, `file_content`, `custom`.",
-    ),
-    text(
-        "key_source",
-        "The argument whose content is keyed: required for `sha256`; for `file_content` the path, `file` by default.",
-    ),
-    boolean(
-        "key_prefix",
-        "`false`: without the agent's name, shared by all agents of this store.",
-    ),
-    word(
-        "scope",
-        &SCOPES,
-        "The sharing scope: `run`, `workspace`, `agent` (default), `user`, `global`.",
-    ),
+    word("key_strategy", &STRATEGIES, "The source of the key: `args` (default), `sha256`, `file_content`, `custom`."),
+    text("key_source", "The argument whose content is keyed: required for `sha256`; for `file_content` the path, `file` by default."),
+    boolean("key_prefix", "`false`: without the agent's name, shared by all agents of this store."),
+    word("scope", &SCOPES, "The sharing scope: `run`, `workspace`, `agent` (default), `user`, `global`."),
     any("version", "Part of the key: change it to start afresh."),
-    any(
-        "depends_on",
-        "Files and directories whose change makes the entry stale.",
-    ),
+    any("depends_on", "Files and directories whose change makes the entry stale."),
     any("tags", "Tags by which entries are invalidated."),
-    Parameter::optional(
-        "ttl",
-        ParameterKind::Duration(TTL),
-        "Time to live, such as `30s`, `1h`, `1h30m`, `60d`; `60d` by default.",
-    ),
+    Parameter::optional("ttl", ParameterKind::Duration(TTL), "Time to live, such as `30s`, `1h`, `1h30m`, `60d`; `60d` by default."),
     number("ttl_days", "Time to live in days; `ttl` wins."),
     number("ttl_hours", "Time to live in hours; wins over ttl_days."),
     number("ttl_seconds", "Time to live in seconds; wins over both."),
     boolean("skip_cache", "Runs afresh, then stores."),
     boolean("cache_enabled", "`false`: neither looks up nor stores."),
-    number(
-        "cleanup_probability",
-        "The probability that a miss erases expired entries, from 0 to 1; 0.05 by default.",
-    ),
-    integer(
-        "cleanup_limit",
-        "The maximum number of entries that it erases; 5 by default.",
-    ),
-    word(
-        "on_error",
-        &ON_ERROR,
-        "`fail` (default): a failing action fails the node. `return`: the error is returned.",
-    ),
+    number("cleanup_probability", "The probability that a miss erases expired entries, from 0 to 1; 0.05 by default."),
+    integer("cleanup_limit", "The maximum number of entries that it erases; 5 by default."),
+    word("on_error", &ON_ERROR, "`fail` (default): a failing action fails the node. `return`: the error is returned."),
 ];
 
 /// Help text for a time to live.

@@ -15,23 +15,15 @@ use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
 pub(in crate::actions) struct Get;
 
+#[rustfmt::skip]
 static ABOUT: OperationMetadata = OperationMetadata::declared(
-"cache.get",
-&["actions.cache_get"],
-"Returns the newest entry under a key among those that this run shares, expired or not, without running anything.",
-&[
-        required(text(
-            "key",
-            "The key, read exactly as `cache.wrap` reads it, or a handle.",
-        )),
-        boolean(
-            "include_metadata",
-            "Return the entry's metadata; false by default.",
-        ),
-        boolean(
-            "key_prefix",
-            "`false`: the key of an entry that is shared by all agents, without the agent's name.",
-        ),
+    "cache.get",
+    &["actions.cache_get"],
+    "Returns the newest entry under a key among those that this run shares, expired or not, without running anything.",
+    &[
+        required(text("key", "The key, read exactly as `cache.wrap` reads it, or a handle.")),
+        boolean("include_metadata", "Return the entry's metadata; false by default."),
+        boolean("key_prefix", "`false`: the key of an entry that is shared by all agents, without the agent's name."),
     ],
 )
 .read_only();

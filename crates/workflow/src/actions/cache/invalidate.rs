@@ -16,28 +16,17 @@ use crate::{Action, Arguments, CacheClass, Failure, Operation, OperationMetadata
 
 pub(in crate::actions) struct Invalidate;
 
+#[rustfmt::skip]
 static ABOUT: OperationMetadata = OperationMetadata::declared(
-"cache.invalidate",
-&["actions.cache_invalidate"],
-"Erases cached entries by key, pattern, metadata or tags; at least one of them.",
-&[
+    "cache.invalidate",
+    &["actions.cache_invalidate"],
+    "Erases cached entries by key, pattern, metadata or tags; at least one of them.",
+    &[
         text("key", "The key, read exactly as `cache.wrap` reads it."),
-        text(
-            "pattern",
-            "`*` stands for any text; matches whole handles, or, without the agent's name, this agent's own.",
-        ),
-        object(
-            "metadata_filter",
-            "Select entries of all agents by `_cache_action`, `_cache_key`, `_cache_type`.",
-        ),
-        any(
-            "tags",
-            "Select entries of all agents that have all these tags.",
-        ),
-        boolean(
-            "key_prefix",
-            "`false`: `key` is that of an entry shared by all agents, without the agent's name.",
-        ),
+        text("pattern", "`*` stands for any text; matches whole handles, or, without the agent's name, this agent's own."),
+        object("metadata_filter", "Select entries of all agents by `_cache_action`, `_cache_key`, `_cache_type`."),
+        any("tags", "Select entries of all agents that have all these tags."),
+        boolean("key_prefix", "`false`: `key` is that of an entry shared by all agents, without the agent's name."),
         boolean("dry_run", "Only reports entries that would be erased."),
     ],
 )

@@ -8,10 +8,9 @@ use cachalot_core::{SecretSet, json};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-use crate::Failure;
-use crate::Runtime;
 use crate::actions::truthiness::is_true;
 use crate::report::{self, Event, FAILED, Memoized};
+use crate::{Failure, Runtime};
 
 /// Everything in a response except the result and the handle.
 pub(super) struct Response<'a> {

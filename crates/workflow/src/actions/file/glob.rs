@@ -1,10 +1,9 @@
 //! `file.glob`.
 
-use std::fs;
-use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, io};
 
 use async_trait::async_trait;
 use cachalot_core::tree::Node;
@@ -17,19 +16,14 @@ use crate::actions::arguments::{CheckedArguments, declared_by, excerpt, required
 use crate::actions::location;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
+#[rustfmt::skip]
 static GLOB: OperationMetadata = OperationMetadata::declared(
-"file.glob",
-&["actions.file_glob"],
-"Lists the files whose paths match a pattern, sorted; links to directories are not followed.",
-&[
-        required(text(
-            "pattern",
-            "`*` and `?` stay within a name, `**` crosses directories, `{a,b}` and `[ab]` choose; names that begin with a dot match only a pattern that has such a name.",
-        )),
-        text(
-            "directory",
-            "The start directory; the run's directory by default.",
-        ),
+    "file.glob",
+    &["actions.file_glob"],
+    "Lists the files whose paths match a pattern, sorted; links to directories are not followed.",
+    &[
+        required(text("pattern", "`*` and `?` stay within a name, `**` crosses directories, `{a,b}` and `[ab]` choose; names that begin with a dot match only a pattern that has such a name.")),
+        text("directory", "The start directory; the run's directory by default."),
     ],
 )
 .read_only();

@@ -14,24 +14,15 @@ use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, 
 /// The default maximum of bytes to read.
 const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 
+#[rustfmt::skip]
 static READ: OperationMetadata = OperationMetadata::declared(
-"file.read",
-&["actions.file_read"],
-"Reads a file, or anything else that a URI names, as text.",
-&[
-        required(text(
-            "path",
-            "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
-        )),
-        text(
-            "encoding",
-            "`utf-8` (the default), `latin-1`, or `base64` for the bytes as Base64 text.",
-        ),
-        count(
-            "max_bytes",
-            (0, u64::MAX),
-            "A larger file is a failure; 67108864 by default.",
-        ),
+    "file.read",
+    &["actions.file_read"],
+    "Reads a file, or anything else that a URI names, as text.",
+    &[
+        required(text("path", "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.")),
+        text("encoding", "`utf-8` (the default), `latin-1`, or `base64` for the bytes as Base64 text."),
+        count("max_bytes", (0, u64::MAX), "A larger file is a failure; 67108864 by default."),
     ],
 )
 .read_only();

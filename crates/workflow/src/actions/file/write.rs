@@ -13,6 +13,7 @@ use crate::actions::arguments::{CheckedArguments, boolean, declared_by, required
 use crate::actions::location;
 use crate::{Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Runtime};
 
+#[rustfmt::skip]
 static WRITE: OperationMetadata = OperationMetadata::declared(
     "file.write",
     &["actions.file_write"],
@@ -20,14 +21,8 @@ static WRITE: OperationMetadata = OperationMetadata::declared(
     &[
         required(text("path", "The file, relative to the run's directory.")),
         required(text("content", "The content, written as UTF-8.")),
-        boolean(
-            "append",
-            "Append to the file instead of replacing it; false by default.",
-        ),
-        boolean(
-            "create_directories",
-            "Create missing parent directories; false by default.",
-        ),
+        boolean("append", "Append to the file instead of replacing it; false by default."),
+        boolean("create_directories", "Create missing parent directories; false by default."),
     ],
 )
 .with_cache_class(CacheClass::EffectOnly);

@@ -7,8 +7,6 @@
 
 mod functions;
 mod number;
-#[cfg(test)]
-mod tests;
 
 use std::rc::Rc;
 
@@ -131,3 +129,7 @@ fn make_exact(ast: &mut Ast) {
         };
     }
 }
+
+#[cfg(test)]
+#[path = "../../../tests/unit/actions/json/jmespath.rs"]
+mod tests;

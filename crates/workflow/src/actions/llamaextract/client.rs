@@ -127,10 +127,8 @@ impl<'a> Client<'a> {
             // Each segment is percent-encoded, so a name cannot add path segments.
             Ok(mut segments) => segments.pop_if_empty().extend(["api", "v1"]).extend(path),
             Err(()) => {
-                return Err(self.given.failure(
-                    "configuration_error",
-                    "the base URL of LlamaCloud cannot have a path",
-                ));
+                let what = "the base URL of LlamaCloud cannot have a path";
+                return Err(self.given.failure("configuration_error", what));
             }
         };
         Ok(url)

@@ -74,10 +74,8 @@ fn settings(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<ModelSett
         destination::check(given.action(), runtime, &url, None)?;
     }
     if origin::is_chosen_by_model() && given.value_of("token_key").is_some_and(|it| !it.is_null()) {
-        return Err(given.wrong(
-            "token_key",
-            "cannot be chosen by a model: it would send any variable to a provider",
-        ));
+        let what = "cannot be chosen by a model: it would send any variable to a provider";
+        return Err(given.wrong("token_key", what));
     }
     let number = |name: &str| given.value_of(name).and_then(Value::as_f64);
     let retries = given.count("max_retries")?;

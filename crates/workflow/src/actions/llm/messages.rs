@@ -1,13 +1,11 @@
 //! Converts a conversation in the format of OpenAI's chat API, as workflows write it, to our messages.
 
-use cachalot_model::{
-    Block, Extra, Image, ImageSource, Message, Role, ToolDefinition, ToolResult, ToolUse,
-};
+use cachalot_model::wire::openai::written::{content_blocks, tool_call};
+use cachalot_model::{Block, Extra, Message, Role, ToolDefinition, ToolResult};
 use serde_json::{Map, Value};
 
 use super::super::arguments::{CheckedArguments, kind_name};
 use crate::Failure;
-use crate::exact_json;
 
 /// A conversation: the system prompt, and the messages.
 #[derive(Debug, Default, PartialEq)]
@@ -127,9 +125,10 @@ fn assistant_blocks(
         content => blocks(content, wrong)?,
     };
     for call in calls {
-        said.push(tool_use(call).ok_or_else(|| {
+        let call = tool_call(call).ok_or_else(|| {
             wrong("has a tool call without `id`, `function.name` or `function.arguments`")
-        })?);
+        })?;
+        said.push(Block::ToolUse(call));
     }
     Ok(said)
 }
@@ -205,68 +204,12 @@ fn joined_text(content: &Value) -> Option<String> {
 }
 
 fn blocks(content: &Value, wrong: &dyn Fn(&str) -> Failure) -> Result<Vec<Block>, Failure> {
-    match content {
-        Value::String(text) => Ok(vec![Block::text(text)]),
-        Value::Number(number) => Ok(vec![Block::text(number.to_string())]),
-        Value::Bool(flag) => Ok(vec![Block::text(flag.to_string())]),
-        Value::Array(parts) => parts
-            .iter()
-            .map(|part| {
-                block(part).ok_or_else(|| {
-                    wrong("has a part that is neither {type: text, text} nor {type: image_url, image_url: {url}}")
-                })
-            })
-            .collect(),
-        _ => Err(wrong("has no `content`")),
-    }
-}
-
-fn block(part: &Value) -> Option<Block> {
-    let text = |name: &str| part.get(name).and_then(Value::as_str);
-    match text("type")? {
-        "text" => Some(Block::text(text("text")?)),
-        "image_url" => {
-            let image = part.get("image_url")?;
-            let url = image.as_str().or_else(|| image.get("url")?.as_str())?;
-            let mut extra = Extra::new();
-            if let Some(detail) = image.get("detail") {
-                extra.insert("detail".to_owned(), detail.clone());
-            }
-            Some(Block::Image(Image {
-                source: source(url),
-                extra,
-            }))
-        }
-        _ => None,
-    }
-}
-
-/// Returns an image source: a URL, or the bytes of a `data:` URL.
-fn source(url: &str) -> ImageSource {
-    url.strip_prefix("data:")
-        .and_then(|rest| rest.split_once(";base64,"))
-        .map_or_else(
-            || ImageSource::Url(url.to_owned()),
-            |(media_type, base64)| ImageSource::Inline {
-                media_type: media_type.to_owned(),
-                base64: base64.to_owned(),
-            },
-        )
-}
-
-fn tool_use(call: &Value) -> Option<Block> {
-    let function = call.get("function")?;
-    let arguments = function.get("arguments")?;
-    Some(Block::ToolUse(ToolUse {
-        id: call.get("id")?.as_str()?.to_owned(),
-        name: function.get("name")?.as_str()?.to_owned(),
-        arguments: match arguments {
-            Value::String(text) => text.clone(),
-            // Two values that have the same cache key must become the same text.
-            other => exact_json::sorted(other).to_string(),
-        },
-        extra: Extra::new(),
-    }))
+    content_blocks(content).ok_or_else(|| match content {
+        Value::Array(_) => wrong(
+            "has a part that is neither {type: text, text} nor {type: image_url, image_url: {url}}",
+        ),
+        _ => wrong("has no `content`"),
+    })
 }
 
 /// Reads tools in the format of OpenAI's chat API, or their functions alone.

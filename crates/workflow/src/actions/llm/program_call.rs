@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use cachalot_core::duration::Range;
 use cachalot_core::suggest::did_you_mean;
+use cachalot_core::text::word_list;
 use cachalot_core::tree::Node;
 use cachalot_core::{Cost, Problem, Spend};
 use cachalot_process::Error;
@@ -16,13 +17,11 @@ use super::super::arguments::CheckedArguments;
 use super::super::location;
 use super::super::run_settings::setting;
 use super::super::shell::{self, Job};
-use super::choice;
 use super::line_reporter::LineReporter;
-use super::messages;
-use crate::codes;
+use super::{choice, messages};
 use crate::exact_json::as_text;
 use crate::template::is_literal;
-use crate::{Arguments, Failure, OperationMetadata, Runtime, origin, spending};
+use crate::{Arguments, Failure, OperationMetadata, Runtime, codes, origin, spending};
 
 /// The name of the provider, and the prefix of model names that stand for a program.
 const PROVIDER: &str = "shell";
@@ -44,17 +43,10 @@ const OUTPUT_LIMIT: usize = 16 * 1024 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Arguments of a call that a program cannot receive.
-const UNSUPPORTED_ARGUMENTS: [&str; 9] = [
-    "max_retries",
-    "base_url",
-    "token_key",
-    "stop",
-    "response_format",
-    "tools",
-    "tool_choice",
-    "provider_opts",
-    "reasoning_effort",
-];
+const UNSUPPORTED_ARGUMENTS: [&str; 9] = word_list(
+    "max_retries base_url token_key stop response_format tools tool_choice provider_opts \
+     reasoning_effort",
+);
 
 /// The way in which the program receives the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,35 +69,11 @@ struct Program {
 }
 
 /// Built-in programs: coding agents, with the command-line options for a single non-interactive answer.
+#[rustfmt::skip]
 const BUILTIN_PROGRAMS: [(&str, &str, &[&str]); 6] = [
-    (
-        "claude",
-        "claude",
-        &[
-            "-p",
-            PROMPT,
-            "--dangerously-skip-permissions",
-            "--no-session-persistence",
-        ],
-    ),
-    (
-        "codex",
-        "codex",
-        &[
-            "--yolo",
-            "exec",
-            "-c",
-            "model=gpt-5.5",
-            "-c",
-            "model_reasoning_effort=xhigh",
-            "-",
-        ],
-    ),
-    (
-        "cursor",
-        "agent",
-        &["-p", PROMPT, "--output-format", "text"],
-    ),
+    ("claude", "claude", &["-p", PROMPT, "--dangerously-skip-permissions", "--no-session-persistence"]),
+    ("codex", "codex", &word_list::<7>("--yolo exec -c model=gpt-5.5 -c model_reasoning_effort=xhigh -")),
+    ("cursor", "agent", &["-p", PROMPT, "--output-format", "text"]),
     ("gemini", "gemini", &["prompt"]),
     ("opencode", "opencode", &["-p", PROMPT, "-q"]),
     ("qwen", "qwen", &[]),
@@ -144,10 +112,8 @@ pub(super) fn program_name<'g>(
     }
     let is_configured = provider.is_none() && by_model.is_none() && shell_provider.is_none();
     if origin::is_chosen_by_model() && !is_configured {
-        return Err(given.wrong(
-            "provider",
-            "cannot be a program in arguments that a model chose: set `settings.llm.provider`, if it is to answer",
-        ));
+        let what = "cannot be a program in arguments that a model chose: set `settings.llm.provider`, if it is to answer";
+        return Err(given.wrong("provider", what));
     }
     let name = shell_provider
         .or(by_model)
@@ -377,10 +343,8 @@ impl<'a> ProgramCall<'a> {
             }
         };
         if arguments.iter().any(|argument| argument.contains('\0')) {
-            return Err(self.given.failure(
-                "validation_error",
-                format_args!("an argument of `{name}` holds a NUL character"),
-            ));
+            let what = format_args!("an argument of `{name}` holds a NUL character");
+            return Err(self.given.failure("validation_error", what));
         }
         let mut variables = shell::passed_variables(runtime);
         variables.extend(environment.clone());

@@ -3,15 +3,17 @@
 use std::time::Instant;
 
 use cachalot_core::Spend;
-use cachalot_model::{Delta, Error, Model, Reply, Request, ToolChoice};
+use cachalot_core::canonical::key_order;
+use cachalot_core::text::word_list;
+use cachalot_model::{Delta, Error, Model, Reply, Request, ToolChoice, Unpriced};
 use serde_json::{Value, json};
 
 use super::super::arguments::CheckedArguments;
 use super::super::model_error::failure;
-use super::super::order;
 use super::answer_schema::AnswerSchema;
 use super::line_reporter::LineReporter;
 use super::{choice, messages, result};
+use crate::report::Event;
 use crate::{Arguments, Failure, OperationMetadata, Runtime, spending};
 
 /// A question, ready to be sent.
@@ -33,7 +35,7 @@ pub(super) fn identity(
 ) -> Result<Value, Failure> {
     let given = CheckedArguments::new(about, arguments);
     let model = choice::model(&given, runtime)?.identity();
-    let order = order::key_order(&json!([
+    let order = key_order(&json!([
         model.pointer("/parameters/output"),
         model.pointer("/parameters/extra"),
         arguments.get("tools"),
@@ -46,14 +48,8 @@ pub(super) fn identity(
 }
 
 /// Arguments that locate a model or that only its provider understands; a fallback is asked without them.
-const MODEL_SPECIFIC: [&str; 6] = [
-    "model",
-    "provider",
-    "base_url",
-    "token_key",
-    "provider_opts",
-    "fallbacks",
-];
+const MODEL_SPECIFIC: [&str; 6] =
+    word_list("model provider base_url token_key provider_opts fallbacks");
 
 /// Returns the arguments of the same question to each fallback of its model: the arguments of a call that
 /// names the fallback as its model.
@@ -163,9 +159,18 @@ impl<'a> ProviderCall<'a> {
         runtime: &Runtime,
     ) -> Result<Value, Failure> {
         let reply = reply.map_err(|error| failure(&self.given, &error))?;
-        let usage = reply.usage.unwrap_or_default();
-        let cost = self.model.cost_of(&reply);
-        runtime.meter.record(reply.usage.as_ref(), cost);
+        let charge = self.model.charge(&reply, &self.request.parameters);
+        let (usage, cost) = (charge.usage, charge.cost());
+        let counted = reply.usage.map(|_| usage);
+        runtime.meter.record(counted.as_ref(), cost);
+        if let Err(unknown) = &charge.cost
+            && !matches!(unknown, Unpriced::Model(_) | Unpriced::Usage)
+            && runtime.meter.is_first_without_price(unknown)
+        {
+            let (provider, model) = (self.model.provider(), self.model.name());
+            let message = format!("{provider}/{model}: the answer is not priced: {unknown}");
+            runtime.reporter.report(Event::Warning { message });
+        }
         let spent = Spend {
             input_tokens: usage.total_input(),
             output_tokens: usage.output,
@@ -175,6 +180,6 @@ impl<'a> ProviderCall<'a> {
         let about = json!({ "model": self.model.name(), "provider": self.model.provider() });
         let saved = Spend::default();
         spending::account(runtime, self.given.action(), &about, spent, saved).await;
-        result::build(&reply, cost, self.schema.as_ref(), &self.given)
+        result::build(&reply, &charge, self.schema.as_ref(), &self.given)
     }
 }

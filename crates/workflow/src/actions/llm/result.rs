@@ -1,13 +1,11 @@
 //! The result of a model call for workflows.
 
-use cachalot_core::Cost;
-use cachalot_model::{Block, Reply, StopReason};
+use cachalot_model::{Block, Charge, Reply, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::super::arguments::CheckedArguments;
 use super::answer_schema::AnswerSchema;
-use crate::exact_json;
-use crate::{Failure, spending};
+use crate::{Failure, exact_json, spending};
 
 /// Returns the result of a call. An incomplete answer is marked so that the surrounding wrap does not
 /// store it.
@@ -16,7 +14,7 @@ use crate::{Failure, spending};
 /// If the answer does not match the requested schema.
 pub(super) fn build(
     reply: &Reply,
-    cost: Cost,
+    charge: &Charge,
     schema: Option<&AnswerSchema>,
     given: &CheckedArguments<'_>,
 ) -> Result<Value, Failure> {
@@ -49,8 +47,11 @@ pub(super) fn build(
     fields.insert("model".to_owned(), reply.model.as_str().into());
     fields.insert("stop_reason".to_owned(), stop(&reply.stop).into());
     fields.insert("usage".to_owned(), usage(reply));
-    let dollars = (cost.unpriced == 0).then(|| cost.dollars());
+    let dollars = charge.cost.as_ref().ok().map(|cost| cost.dollars());
     fields.insert("cost".to_owned(), json!(dollars));
+    if let Err(unknown) = &charge.cost {
+        fields.insert("unpriced".to_owned(), unknown.to_string().into());
+    }
     Ok(Value::Object(fields))
 }
 
@@ -154,6 +155,6 @@ fn usage(reply: &Reply) -> Value {
         // The names that other runtimes use.
         "prompt_tokens": usage.total_input(),
         "completion_tokens": usage.output,
-        "total_tokens": usage.total_input() + usage.output,
+        "total_tokens": usage.total_input().saturating_add(usage.output),
     })
 }

@@ -11,24 +11,15 @@ use crate::actions::arguments::{CheckedArguments, count, declared_by, kind_name,
 use crate::report::Event;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
+#[rustfmt::skip]
 static SEARCH: OperationMetadata = OperationMetadata::declared(
-"ltm.search",
-&["actions.ltm_search"],
-"Searches long-term memory for entries that contain all words of the query and have the given metadata; without a query, returns the newest first.",
-&[
-        text(
-            "query",
-            "Words that the key, value or metadata must all hold; a word that ends in `*` stands for all that begin so.",
-        ),
-        object(
-            "metadata_filter",
-            "Fields that the metadata must have with exactly these values; `1` and `1.0` and `\"1\"` differ.",
-        ),
-        count(
-            "limit",
-            (1, 10_000),
-            "At most so many results, from 1 to 10000, counted after filtering; 10 by default.",
-        ),
+    "ltm.search",
+    &["actions.ltm_search"],
+    "Searches long-term memory for entries that contain all words of the query and have the given metadata; without a query, returns the newest first.",
+    &[
+        text("query", "Words that the key, value or metadata must all hold; a word that ends in `*` stands for all that begin so."),
+        object("metadata_filter", "Fields that the metadata must have with exactly these values; `1` and `1.0` and `\"1\"` differ."),
+        count("limit", (1, 10_000), "At most so many results, from 1 to 10000, counted after filtering; 10 by default."),
     ],
 )
 .read_only();
@@ -99,7 +90,7 @@ async fn recalled(
             ),
         )
     })?;
-    let found = await_reply(given, recall.search(query, labels, limit)).await?;
+    let found = await_reply(given, || recall.search(query, labels, limit)).await?;
     Ok(found
         .into_iter()
         .map(|found| (found.record, found.score))
@@ -118,11 +109,8 @@ async fn newest(
         order: Order::Newest,
         ..RecordFilter::default()
     };
-    let batch = await_reply(
-        given,
-        store.find(space::USER, &filter, PageRequest::first(limit)),
-    )
-    .await?;
+    let find = || store.find(space::USER, &filter, PageRequest::first(limit));
+    let batch = await_reply(given, find).await?;
     Ok(batch
         .records
         .into_iter()

@@ -23,40 +23,23 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
+#[rustfmt::skip]
 const PARAMETERS: [Parameter; 17] = concatenated(
     &[
         required(text("problem", "The problem to solve.")),
-        word(
-            "thinking_format",
-            &FORMAT_WORDS,
-            "The way to think: `step_by_step` (by default), `pros_cons`, `tree` or `first_principles`.",
-        ),
-        list(
-            "few_shot_examples",
-            "Solved problems: mappings with `problem`, `thinking` and `answer`.",
-        ),
+        word("thinking_format", &FORMAT_WORDS, "The way to think: `step_by_step` (by default), `pros_cons`, `tree` or `first_principles`."),
+        list("few_shot_examples", "Solved problems: mappings with `problem`, `thinking` and `answer`."),
     ],
     &llm::MODEL_PARAMETERS,
 );
 
 /// The formats of thinking, the default first, with their instructions.
+#[rustfmt::skip]
 const FORMATS: [(&str, &str); 4] = [
-    (
-        "step_by_step",
-        "State what is given and what is asked. Then take one step after another, and show each step with its result.",
-    ),
-    (
-        "pros_cons",
-        "Collect the arguments for each possible answer and those against it, weigh them against each other, and decide.",
-    ),
-    (
-        "tree",
-        "Divide the problem into branches and follow each to its end. Drop the branches that fail, and combine the findings of the others.",
-    ),
-    (
-        "first_principles",
-        "Start from facts that are beyond doubt, take nothing else for granted, and derive the answer from these facts alone.",
-    ),
+    ("step_by_step", "State what is given and what is asked. Then take one step after another, and show each step with its result."),
+    ("pros_cons", "Collect the arguments for each possible answer and those against it, weigh them against each other, and decide."),
+    ("tree", "Divide the problem into branches and follow each to its end. Drop the branches that fail, and combine the findings of the others."),
+    ("first_principles", "Start from facts that are beyond doubt, take nothing else for granted, and derive the answer from these facts alone."),
 ];
 
 const FORMAT_WORDS: [&str; 4] = words(&FORMATS);

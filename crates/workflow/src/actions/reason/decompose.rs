@@ -21,18 +21,12 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
+#[rustfmt::skip]
 const PARAMETERS: [Parameter; 17] = concatenated(
     &[
         required(text("problem", "The problem to solve.")),
-        integer(
-            "max_depth",
-            "Accepted without effect: parts are not divided further. In no key.",
-        )
-        .unkeyed(),
-        text(
-            "synthesis_prompt",
-            "How to combine the answers; the model that divides the problem decides by default.",
-        ),
+        integer("max_depth", "Accepted without effect: parts are not divided further. In no key.").unkeyed(),
+        text("synthesis_prompt", "How to combine the answers; the model that divides the problem decides by default."),
     ],
     &llm::MODEL_PARAMETERS,
 );

@@ -30,21 +30,12 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 )
 .with_cache_class(CacheClass::Excluded("runs other actions, whose effects a hit would skip"));
 
+#[rustfmt::skip]
 const PARAMETERS: [Parameter; 17] = concatenated(
     &[
-        required(text(
-            "goal",
-            "The goal to reach, or the question to answer.",
-        )),
-        list(
-            "tools",
-            "The actions that the model may run, with arguments of its choice. Written out, without templates.",
-        ),
-        count(
-            "max_steps",
-            (1, 100),
-            "The number of answers of the model, 1 to 100; 10 by default.",
-        ),
+        required(text("goal", "The goal to reach, or the question to answer.")),
+        list("tools", "The actions that the model may run, with arguments of its choice. Written out, without templates."),
+        count("max_steps", (1, 100), "The number of answers of the model, 1 to 100; 10 by default."),
     ],
     &llm::MODEL_PARAMETERS,
 );

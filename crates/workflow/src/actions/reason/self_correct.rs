@@ -20,27 +20,14 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
+#[rustfmt::skip]
 const PARAMETERS: [Parameter; 19] = concatenated(
     &[
         required(text("task", "The task.")),
-        text(
-            "generator_model",
-            "The model that does the task; `model` by default.",
-        ),
-        text(
-            "critic_model",
-            "The model that reviews the output; `model` by default.",
-        ),
-        count(
-            "improvement_rounds",
-            (0, 50),
-            "The number of reviews, 0 to 50; 2 by default.",
-        ),
-        text(
-            "critic_prompt",
-            "The instruction of the critic. Templates are rendered in each round, with `output` and `task`.",
-        )
-        .rendered_with(&["output", "task"]),
+        text("generator_model", "The model that does the task; `model` by default."),
+        text("critic_model", "The model that reviews the output; `model` by default."),
+        count("improvement_rounds", (0, 50), "The number of reviews, 0 to 50; 2 by default."),
+        text("critic_prompt", "The instruction of the critic. Templates are rendered in each round, with `output` and `task`.").rendered_with(&["output", "task"]),
     ],
     &llm::MODEL_PARAMETERS,
 );

@@ -9,10 +9,9 @@ use serde_json::Value;
 
 use super::super::arguments::CheckedArguments;
 use crate::action::announced;
-use crate::codes;
 use crate::report::{Event, NODE, current_node};
 use crate::template::is_literal;
-use crate::{Action, Arguments, Failure, ParameterKind, Registry, Runtime, origin};
+use crate::{Action, Arguments, Failure, ParameterKind, Registry, Runtime, codes, origin};
 
 /// Actions of the reference implementation that need services of others and are not here. A file that
 /// names them as tools is accepted with a warning, because a model may reach its goal without them.
@@ -41,12 +40,10 @@ pub(super) fn problems(with: Option<&Node>, registry: &Registry) -> Vec<Problem>
 }
 
 fn template_problem(place: &SourceSpan) -> Problem {
-    Problem::new(
-        codes::BAD_VALUE,
-        "`tools` is not a list of actions that are written out",
-    )
-    .at(place)
-    .help("write each action as text, without templates: `[web.search, http.get]`")
+    let message = "`tools` is not a list of actions that are written out";
+    Problem::new(codes::BAD_VALUE, message)
+        .at(place)
+        .help("write each action as text, without templates: `[web.search, http.get]`")
 }
 
 fn problem(item: &Node, registry: &Registry) -> Option<Problem> {

@@ -86,11 +86,8 @@ const GUIDE: Kind = Kind::Custom(&Custom {
         if entry.value.as_boolean() == Some(true) {
             let message =
                 "`guide_extraction` is not supported: no prompt is generated from the schema";
-            problems.push(
-                Problem::new(codes::UNSUPPORTED, message)
-                    .at(&entry.value.place)
-                    .help("write the prompt out, and take `guide_extraction` out"),
-            );
+            let problem = Problem::new(codes::UNSUPPORTED, message).at(&entry.value.place);
+            problems.push(problem.help("write the prompt out, and take `guide_extraction` out"));
         }
     },
 });

@@ -2,24 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use cachalot_core::text::word_list;
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{ExceptHandler, Expr, ExprContext, Parameter, Stmt};
 
 /// Flags of `re`.
-const FLAGS: [&str; 12] = [
-    "A",
-    "ASCII",
-    "I",
-    "IGNORECASE",
-    "M",
-    "MULTILINE",
-    "S",
-    "DOTALL",
-    "U",
-    "UNICODE",
-    "X",
-    "VERBOSE",
-];
+const FLAGS: [&str; 12] =
+    word_list("A ASCII I IGNORECASE M MULTILINE S DOTALL U UNICODE X VERBOSE");
 
 /// Names that the block binds, and modules that it imports.
 #[derive(Debug, Default)]

@@ -1,42 +1,23 @@
 //! Built-in functions and methods that become calls of helpers.
 
+use cachalot_core::text::word_list;
 use ruff_python_ast::token::TokenKind;
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, ExprAttribute, ExprCall, ExprName, Keyword};
 use ruff_text_size::Ranged;
 
-use super::super::nans;
 use super::super::python_builtins::{is_type, lacks_builtin};
-use super::super::shims;
 use super::super::unsupported::NO_ACCESS;
+use super::super::{nans, shims};
 use super::lazy::LAZY;
 use super::{Writer, span};
 
 /// Built-in functions that are replaced by a helper wherever they are used.
-const BUILTINS: [&str; 9] = [
-    "round",
-    "sum",
-    "hasattr",
-    "getattr",
-    "callable",
-    "issubclass",
-    "format",
-    "ascii",
-    "divmod",
-];
+const BUILTINS: [&str; 9] =
+    word_list("round sum hasattr getattr callable issubclass format ascii divmod");
 
 /// Functions and methods that consume their whole argument before they do anything else.
-const CONSUMERS: [&str; 9] = [
-    "list",
-    "tuple",
-    "set",
-    "frozenset",
-    "dict",
-    "sorted",
-    "sum",
-    "min",
-    "max",
-];
+const CONSUMERS: [&str; 9] = word_list("list tuple set frozenset dict sorted sum min max");
 
 const CONSUMING_METHODS: [&str; 3] = ["join", "extend", "fromkeys"];
 

@@ -1,5 +1,6 @@
 //! Exceptions: a limitation of the interpreter must not pass as an error that the block handles.
 
+use cachalot_core::text::word_list;
 use ruff_python_ast::token::TokenKind;
 use ruff_python_ast::visitor::Visitor;
 use ruff_python_ast::{ExceptHandlerExceptHandler, Expr, Stmt};
@@ -8,17 +9,10 @@ use ruff_text_size::Ranged;
 use super::{Writer, span};
 
 /// Errors that no limitation of the interpreter raises; a handler of only these needs no guard.
-const HARMLESS: [&str; 9] = [
-    "KeyError",
-    "IndexError",
-    "ZeroDivisionError",
-    "OverflowError",
-    "StopIteration",
-    "AssertionError",
-    "UnicodeDecodeError",
-    "UnicodeEncodeError",
-    "FloatingPointError",
-];
+const HARMLESS: [&str; 9] = word_list(
+    "KeyError IndexError ZeroDivisionError OverflowError StopIteration AssertionError \
+     UnicodeDecodeError UnicodeEncodeError FloatingPointError",
+);
 
 impl<'a> Writer<'a> {
     pub(super) fn handler(&mut self, it: &'a ExceptHandlerExceptHandler) {

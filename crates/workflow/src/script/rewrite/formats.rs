@@ -1,7 +1,6 @@
 //! Interpolations of f-strings.
 
-use ruff_python_ast::visitor;
-use ruff_python_ast::{ConversionFlag, Expr, InterpolatedStringElement};
+use ruff_python_ast::{ConversionFlag, Expr, InterpolatedStringElement, visitor};
 use ruff_text_size::Ranged;
 
 use super::{Writer, span};

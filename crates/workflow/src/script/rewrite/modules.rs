@@ -1,5 +1,6 @@
 //! Imports of modules that helpers replace, and parts that a replacement lacks.
 
+use cachalot_core::text::word_list;
 use ruff_python_ast::{Expr, ExprAttribute, Stmt};
 use ruff_text_size::Ranged;
 
@@ -9,30 +10,10 @@ use super::super::unsupported::NO_ACCESS;
 use super::{Writer, span};
 
 /// Parts of `os` and `os.path` that access files.
-const FILES: [&str; 22] = [
-    "abspath",
-    "access",
-    "chdir",
-    "exists",
-    "expanduser",
-    "getcwd",
-    "getmtime",
-    "getsize",
-    "isdir",
-    "isfile",
-    "islink",
-    "listdir",
-    "makedirs",
-    "mkdir",
-    "realpath",
-    "remove",
-    "rename",
-    "rmdir",
-    "scandir",
-    "stat",
-    "unlink",
-    "walk",
-];
+const FILES: [&str; 22] = word_list(
+    "abspath access chdir exists expanduser getcwd getmtime getsize isdir isfile islink listdir \
+     makedirs mkdir realpath remove rename rmdir scandir stat unlink walk",
+);
 
 impl<'a> Writer<'a> {
     pub(super) fn import(&mut self, statement: &'a Stmt) {

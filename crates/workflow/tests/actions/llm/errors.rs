@@ -146,7 +146,7 @@ async fn a_slow_provider_times_out() {
 
 #[tokio::test]
 async fn timeout_and_max_retries_are_set_per_call() {
-    let slow = || Fault::slow(Duration::from_secs(60), Duration::ZERO).times(9);
+    let slow = || Fault::slow(Duration::from_secs(600), Duration::ZERO).times(9);
     for (more, requests) in [
         (json!({"timeout": 0.2}), 1),
         (json!({"timeout": "0.2", "max_retries": 1}), 2),
@@ -165,7 +165,7 @@ async fn timeout_and_max_retries_are_set_per_call() {
                 "{failure}"
             );
             assert!(failure.message.contains("within 200ms"), "{failure}");
-            assert!(began.elapsed() < Duration::from_secs(9), "{more}");
+            assert!(began.elapsed() < Duration::from_secs(120), "{more}");
             assert_eq!(provider.requests(), requests, "{action} {more}");
         }
     }

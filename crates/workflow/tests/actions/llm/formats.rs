@@ -1,10 +1,16 @@
 //! One call is the same in all formats.
 
+use std::collections::BTreeMap;
+
+use axum::Router;
+use axum::routing::post;
 use cachalot_simulator::{ScriptedReply, ScriptedUsage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{EACH, MODELS, asking};
-use crate::fakes::Provider;
+use crate::fakes::provider::configure;
+use crate::fakes::{Provider, Server};
+use crate::fixture::Fixture;
 
 fn reply() -> ScriptedReply {
     ScriptedReply::text("The whale dives.").with_usage(ScriptedUsage {
@@ -133,6 +139,10 @@ async fn the_cost_of_an_unpriced_model_is_null() {
         .ok("llm.call", json!({ "model": "mine", "prompt": "Hi" }))
         .await;
     assert!(answer["cost"].is_null(), "{answer}");
+    assert_eq!(
+        answer["unpriced"],
+        "the price of `gpt-of-mine` is not known"
+    );
     assert!(answer["usage"]["input_tokens"].as_u64() > Some(0));
     let free =
         "models: {mine: {provider: openai, model: gpt-of-mine, cost: {input: 0, output: 0}}}";
@@ -140,4 +150,57 @@ async fn the_cost_of_an_unpriced_model_is_null() {
         .ok("llm.call", json!({ "model": "mine", "prompt": "Hi" }))
         .await;
     assert_eq!(answer["cost"], 0.0);
+}
+
+/// 100,000 tokens at $5 and 10,000 at $30 per million cost $0.80 at the standard tier.
+#[tokio::test]
+async fn the_cost_is_that_of_the_tier_that_answered() {
+    for (requested, answered, dollars, warnings) in [
+        (json!("priority"), json!("priority"), json!(2.0), &[][..]),
+        (json!("priority"), json!("default"), json!(0.8), &[]),
+        (json!("priority"), Value::Null, json!(2.0), &[]),
+        (json!("flex"), Value::Null, json!(0.4), &[]),
+        (Value::Null, json!("priority"), json!(2.0), &[]),
+        (
+            Value::Null,
+            json!("scale"),
+            Value::Null,
+            &[
+                "openai/gpt-5.5: the answer is not priced: the price of the tier `scale` is not known",
+            ],
+        ),
+    ] {
+        let answer = json!({"id": "c1", "object": "chat.completion", "created": 1, "model": "gpt-5.5",
+            "service_tier": answered, "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"},
+                "logprobs": null, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 100_000, "completion_tokens": 10_000, "total_tokens": 110_000}})
+        .to_string();
+        let reply = move || {
+            let answer = answer.clone();
+            async move { ([("content-type", "application/json")], answer) }
+        };
+        let server = Server::start(Router::new().route("/v1/chat/completions", post(reply)));
+        let environment: BTreeMap<String, String> = [
+            ("OPENAI_BASE_URL", format!("{}/v1", server.base_url())),
+            ("OPENAI_API_KEY", "simulated".to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        let mut fixture = Fixture::new();
+        let file = "models: {it: {provider: openai, model: gpt-5.5, format: chat}}";
+        configure(&mut fixture.runtime, &environment, file);
+        let mut arguments = json!({ "model": "it", "prompt": "hi" });
+        if !requested.is_null() {
+            arguments["provider_opts"] = json!({ "service_tier": requested });
+        }
+        // The warning comes once.
+        let found = fixture.ok("llm.call", arguments.clone()).await;
+        assert_eq!(found["cost"], dollars, "{requested} {answered}");
+        fixture.ok("llm.call", arguments).await;
+        assert_eq!(
+            fixture.events.warnings(),
+            warnings,
+            "{requested} {answered}"
+        );
+    }
 }

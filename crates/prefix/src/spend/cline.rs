@@ -1,0 +1,94 @@
+//! Sessions of Cline's command line: `sessions/*/*.messages.json`, and a description of the session beside it.
+//!
+//! The input of an answer includes what was read from and written to the provider's cache, for a time that is not
+//! recorded.
+
+use cachalot_model::Usage;
+use serde::Deserialize;
+
+use super::SpendReader;
+use super::answer::{Client, PaidAnswer};
+use crate::timestamp;
+
+/// The members of both documents.
+#[derive(Deserialize)]
+struct Document {
+    #[serde(rename = "sessionId")]
+    session: Option<String>,
+    messages: Option<Vec<Message>>,
+    /// The session, in its description.
+    session_id: Option<String>,
+    cwd: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Message {
+    id: Option<String>,
+    ts: Option<f64>,
+    model_info: Option<ModelInfo>,
+    metrics: Option<Metrics>,
+}
+
+#[derive(Deserialize)]
+struct ModelInfo {
+    id: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metrics {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+impl Metrics {
+    fn usage(&self) -> Usage {
+        let read = self.cache_read_tokens.unwrap_or(0);
+        let written = self.cache_write_tokens.unwrap_or(0);
+        let input = self.input_tokens.unwrap_or(0);
+        Usage {
+            uncached_input: input.saturating_sub(read).saturating_sub(written),
+            cache_read: read,
+            cache_write_other: written,
+            output: self.output_tokens.unwrap_or(0),
+            ..Usage::default()
+        }
+    }
+}
+
+/// Reads a document; returns false if it is malformed.
+pub(super) fn document(text: &[u8], reader: &mut SpendReader) -> bool {
+    let Ok(document) = serde_json::from_slice::<Document>(text) else {
+        return false;
+    };
+    if let (Some(session), Some(cwd)) = (&document.session_id, &document.cwd) {
+        let (session, cwd) = (reader.name(session), reader.name(cwd));
+        reader.cline_directories.insert(session, cwd);
+    }
+    let session = reader.name(document.session.as_deref().unwrap_or_default());
+    for (place, message) in document.messages.iter().flatten().enumerate() {
+        let Some(metrics) = &message.metrics else {
+            continue;
+        };
+        let usage = metrics.usage();
+        if usage == Usage::default() {
+            continue;
+        }
+        let model = message.model_info.as_ref();
+        let model = model.and_then(|model| model.id.as_deref());
+        let model = reader.name(model.unwrap_or_default());
+        let at = message.ts.and_then(timestamp::from_number);
+        let session = session.clone();
+        // Without an ID, its place in the session distinguishes an answer from others.
+        let place = message.id.is_none().then(|| (session.clone(), place));
+        let key = ("cline", &message.id, message.ts.map(f64::to_bits), place);
+        reader.entry(key, || PaidAnswer {
+            session,
+            ..PaidAnswer::new(Client::Cline, model, at, usage)
+        });
+    }
+    true
+}
