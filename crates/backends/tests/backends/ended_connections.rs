@@ -14,7 +14,7 @@ use cachalot_store::{
 };
 
 use crate::faults::{proxied, stores_with_connections};
-use crate::{parse, record, runtime};
+use crate::{parse, record, runtime, spent};
 
 /// A server whose connections can be ended.
 struct Subject {
@@ -176,8 +176,7 @@ fn increments_of_sums_are_never_executed_twice() {
                     Err(error) => panic!("{error}"),
                 }
             }
-            let added = store.add(space::GATEWAY, &[("spent", 0)]).settle().await;
-            let spent = added.unwrap()[0];
+            let spent = spent(store).await;
             assert!(
                 (counted..=counted + unknown).contains(&spent),
                 "{spent}: {counted}, {unknown}"
@@ -257,8 +256,7 @@ fn lost_replies_are_asked_for_again_where_that_is_safe() {
             lose().await;
             let added = store.add(space::GATEWAY, &[("spent", 5)]).settle().await;
             assert_eq!(added.unwrap_err().kind, ErrorKind::Unavailable, "{name}");
-            let added = store.add(space::GATEWAY, &[("spent", 0)]).settle().await;
-            assert_eq!(added.unwrap(), [5], "{name}");
+            assert_eq!(spent(store).await, 5, "{name}");
 
             // Its page tells what it has erased: it is executed once.
             lose().await;

@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use cachalot_backends::StoreUrl;
 use cachalot_store::conformance::Subject;
 use cachalot_store::conformance::layouts::ChangeLayout;
-use cachalot_store::{Label, Record, Store};
+use cachalot_store::{Label, Record, Store, space};
 
 fn parse(url: &str) -> StoreUrl {
     StoreUrl::recognize(url).unwrap()
@@ -73,6 +73,12 @@ fn runtime() -> tokio::runtime::Runtime {
         .enable_all()
         .build()
         .unwrap()
+}
+
+/// Reads the sum `spent` of budgets. Unlike an increment, a read is repeated if its connection has ended.
+async fn spent(store: &dyn Store) -> u64 {
+    let found = store.get(space::GATEWAY, "none", &["spent"]);
+    found.settle().await.unwrap().counters[0]
 }
 
 fn record(key: String, value: Vec<u8>, labels: Vec<Label>) -> Record {
