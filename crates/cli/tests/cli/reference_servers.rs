@@ -9,19 +9,28 @@ use crate::support::Home;
 
 const SERVERS: [&str; 3] = ["everything", "filesystem", "memory"];
 
-/// Installs the servers; why not, if that is not possible here.
+/// Installs the servers; why not, if that is not possible here. A registry that does not answer is as good as none.
 fn install(directory: &Path) -> Result<(), String> {
     let packages = SERVERS.map(|name| format!("@modelcontextprotocol/server-{name}"));
-    let installed = Command::new("npm")
-        .args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"])
+    let installed = Command::new("timeout")
+        .args([
+            "600",
+            "npm",
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+        ])
         .arg(directory)
         .args(packages)
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("npm: {error}"))?;
-    match installed.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&installed.stderr).trim().to_owned()),
+    match installed.status.code() {
+        Some(0) => Ok(()),
+        Some(124) => Err("the registry took more than 600 s".to_owned()),
+        _ => Err(String::from_utf8_lossy(&installed.stderr).trim().to_owned()),
     }
 }
 
